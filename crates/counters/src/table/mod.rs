@@ -1,0 +1,63 @@
+//! The rows, one file per family.
+
+/// Declares a family: a marker type, its rows and one typed name per row.
+///
+/// ```text
+/// counters! {
+///     /// The fields of /proc/meminfo.
+///     family Meminfo in meminfo, "/proc/meminfo", separator b':';
+///     MemTotal, kib, gauge, since "2.6.32", "meaning", "fs/proc/meminfo.c:meminfo_proc_show";
+///     Active_anon = "Active(anon)", kib, gauge, since "2.6.32" until "9.9", "meaning", "source";
+/// }
+/// ```
+macro_rules! counters {
+    (
+        $(#[$doc:meta])*
+        family $family:ident in $module:ident, $file:literal, separator $separator:literal;
+        $($id:ident $(= $name:literal)?, $unit:ident, $kind:ident, since $since:literal $(until $until:literal)?,
+          $meaning:literal, $source:literal;)*
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $family;
+
+        impl $crate::Family for $family {
+            const NAME: &'static str = stringify!($module);
+            const FILE: &'static str = $file;
+            const SEPARATOR: u8 = $separator;
+            const ROWS: &'static [$crate::Row] = &[
+                $($crate::Row {
+                    name: counters!(@name $id $($name)?),
+                    unit: $crate::Unit::$unit,
+                    kind: $crate::Kind::$kind,
+                    since: $since,
+                    until: counters!(@until $($until)?),
+                    meaning: $meaning,
+                    source: $source,
+                },)*
+            ];
+
+            fn index() -> &'static $crate::Index {
+                static INDEX: $crate::Index = $crate::Index::new();
+                &INDEX
+            }
+        }
+
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Position { $($id),* }
+
+        $(#[doc = $meaning]
+        #[allow(non_upper_case_globals)]
+        pub const $id: $crate::Counter<$family> = $crate::Counter::at(Position::$id as u16);)*
+    };
+    (@name $id:ident $name:literal) => { $name };
+    (@name $id:ident) => { stringify!($id) };
+    (@until $until:literal) => { Some($until) };
+    (@until) => { None };
+}
+
+pub mod meminfo;
+pub mod vmstat;
+
+pub use meminfo::Meminfo;
+pub use vmstat::Vmstat;
