@@ -61,3 +61,6 @@ pub mod vmstat;
 
 pub use meminfo::Meminfo;
 pub use vmstat::Vmstat;
+
+mod pending;
+pub use pending::*;

@@ -1,0 +1,21 @@
+//! One module per file: its type, its parser, its printer.
+
+pub mod block;
+pub mod buddyinfo;
+pub mod cgroup;
+pub mod hugepages;
+pub mod kernel_log;
+pub mod limits_conf;
+pub mod lru_gen;
+pub mod mounts;
+pub mod node;
+pub mod pagetypeinfo;
+pub mod pressure;
+pub mod process;
+pub mod slabinfo;
+pub mod swaps;
+pub mod sysctl;
+pub mod sysv_shm;
+pub mod thp;
+pub mod unit;
+pub mod zoneinfo;

@@ -1,0 +1,71 @@
+//! `/proc/PID/*`.
+//!
+//! `stat` is read of every process, `status` and `oom_score_adj` of every one that has memory of its own, and the
+//! files that cost the kernel a walk over page tables (`smaps_rollup`, `numa_maps`: milliseconds per GiB of 4 KiB
+//! pages, under the mmap lock) only of the largest ones and only within a time budget.
+
+pub mod cgroup;
+pub mod limits;
+pub mod numa_maps;
+pub mod stat;
+
+use lotsfree_counters::{Counter, SmapsRollup, Status, Values};
+use lotsfree_units::Bytes;
+use serde::Serialize;
+
+pub use limits::ProcessLimits;
+pub use numa_maps::NumaMaps;
+pub use stat::Stat;
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Process {
+    /// `stat`: name, state, faults, times.
+    pub stat: Stat,
+    /// The `Vm*`, `Rss*` and `HugetlbPages` lines of `status`, in KiB; empty for kernel threads.
+    pub status: Values<Status>,
+    /// Effective user.
+    pub uid: Option<u32>,
+    /// `THP_enabled` of `status` (5.0 and later).
+    pub thp_enabled: Option<bool>,
+    /// `CapEff` of `status`.
+    pub capabilities: Option<u64>,
+    /// `oom_score_adj`, -1000 to 1000.
+    pub oom_score_adj: Option<i32>,
+    /// What is read of large processes only.
+    pub detail: Option<Box<Detail>>,
+}
+
+/// What is read of large processes only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Detail {
+    /// `limits`.
+    pub limits: Option<ProcessLimits>,
+    /// Path of its memory cgroup.
+    pub cgroup: Option<String>,
+    /// `smaps_rollup` (4.14 and later).
+    pub rollup: Option<Values<SmapsRollup>>,
+    /// `numa_maps`, summed.
+    pub numa: Option<NumaMaps>,
+    /// Number of mappings (lines of `maps`).
+    pub maps: Option<u64>,
+    /// `io`: bytes read from and written to storage.
+    pub io: Option<(u64, u64)>,
+}
+
+impl Process {
+    /// A field of `status`.
+    pub fn memory(&self, field: Counter<Status>) -> Option<Bytes> {
+        self.status.get(field).map(Bytes::kib)
+    }
+
+    /// A field of `status`, zero where it is absent.
+    pub fn memory_or_zero(&self, field: Counter<Status>) -> Bytes {
+        self.memory(field).unwrap_or_default()
+    }
+
+    /// Whether the process may lock memory and use huge pages regardless of its limit (`CAP_IPC_LOCK`, bit 14).
+    pub fn has_cap_ipc_lock(&self) -> Option<bool> {
+        self.capabilities.map(|bits| bits & (1 << 14) != 0)
+    }
+}

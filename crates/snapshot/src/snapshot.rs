@@ -1,0 +1,209 @@
+//! [`Snapshot`]: one host at one instant.
+
+use std::fmt;
+
+use lotsfree_counters::{Ksm, Meminfo, Values, Vmstat};
+use lotsfree_units::{Bytes, PageSize};
+use serde::Serialize;
+
+use crate::Problem;
+use crate::file::block::BlockDevice;
+use crate::file::buddyinfo::BuddyZone;
+use crate::file::cgroup::Cgroups;
+use crate::file::hugepages::HugePool;
+use crate::file::kernel_log::KernelLog;
+use crate::file::limits_conf::LimitsLine;
+use crate::file::lru_gen::LruGen;
+use crate::file::mounts::Mount;
+use crate::file::node::Node;
+use crate::file::pagetypeinfo::PageTypes;
+use crate::file::pressure::Pressure;
+use crate::file::process::Process;
+use crate::file::slabinfo::SlabCache;
+use crate::file::swaps::SwapArea;
+use crate::file::sysctl::{SysctlSetting, Sysctls};
+use crate::file::sysv_shm::ShmSegment;
+use crate::file::thp::Thp;
+use crate::file::unit::Unit;
+use crate::file::zoneinfo::Zone;
+
+/// What a host showed of its memory at one instant.
+///
+/// `None` means "could not be read" (why is in [`Snapshot::problems`]); an empty list means "read, and there are
+/// none". Counters that a file did not have are absent from its [`Values`].
+#[derive(Debug, Default, Serialize)]
+pub struct Snapshot {
+    /// Seconds since the epoch when it was taken, if known.
+    pub taken_at: Option<f64>,
+    /// Seconds since boot (`/proc/uptime`).
+    pub uptime: Option<f64>,
+    /// What kind of machine it is.
+    pub host: Host,
+    /// `/proc/meminfo`.
+    pub meminfo: Option<Values<Meminfo>>,
+    /// `/proc/vmstat`.
+    pub vmstat: Option<Values<Vmstat>>,
+    /// `/proc/zoneinfo`, in file order.
+    pub zones: Option<Vec<Zone>>,
+    /// `/proc/buddyinfo`.
+    pub buddy: Option<Vec<BuddyZone>>,
+    /// `/proc/pagetypeinfo` (root only on recent kernels).
+    pub page_types: Option<PageTypes>,
+    /// `/proc/swaps`.
+    pub swaps: Option<Vec<SwapArea>>,
+    /// `/proc/pressure/*`.
+    pub pressure: Pressure,
+    /// Running values below `/proc/sys`, by their sysctl names (`vm.swappiness`).
+    pub sysctl: Sysctls,
+    /// Settings in `/etc/sysctl.conf` and the `sysctl.d` directories, in the order in which they are applied.
+    pub sysctl_files: Vec<SysctlSetting>,
+    /// `/proc/sysvipc/shm`.
+    pub shm: Option<Vec<ShmSegment>>,
+    /// `/proc/slabinfo` (root only), largest first, at most 32.
+    pub slabs: Option<Vec<SlabCache>>,
+    /// `/proc/mounts`, memory-backed and on-disk file systems only.
+    pub mounts: Option<Vec<Mount>>,
+    /// NUMA nodes of `/sys/devices/system/node`.
+    pub nodes: Option<Vec<Node>>,
+    /// Huge page pools, one per page size, machine-wide.
+    pub huge_pools: Option<Vec<HugePool>>,
+    /// Transparent huge pages.
+    pub thp: Option<Thp>,
+    /// Multi-generational LRU; `None` where the kernel was built without it.
+    pub lru_gen: Option<LruGen>,
+    /// Kernel samepage merging.
+    pub ksm: Option<Values<Ksm>>,
+    /// `/sys/module/zswap/parameters`, by name.
+    pub zswap: Option<Vec<(Box<str>, Box<str>)>>,
+    /// Whether DAMON's sysfs interface is there.
+    pub damon: bool,
+    /// Block devices that hold swap or file systems, with their queues and counters.
+    pub block: Option<Vec<BlockDevice>>,
+    /// Memory cgroups: own, root, and the large ones.
+    pub cgroups: Option<Cgroups>,
+    /// `limits.conf` and `limits.d`.
+    pub limits_conf: Vec<LimitsLine>,
+    /// systemd units of large processes and of the administrator, for their memory settings.
+    pub units: Vec<Unit>,
+    /// User processes (kernel threads are left out, except those whose CPU time matters here: `kswapd*`,
+    /// `khugepaged`, `ksmd`, `kcompactd*`).
+    pub processes: Option<Vec<Process>>,
+    /// What the kernel log says of memory.
+    pub kernel_log: Option<KernelLog>,
+    /// Corrected and uncorrected memory errors (EDAC), summed over controllers.
+    pub edac: Option<Edac>,
+    /// The active tuned profile, and whether sapconf or saptune are enabled.
+    pub tuners: Tuners,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+    /// How many files were read.
+    pub files_read: u32,
+}
+
+/// What kind of machine it is.
+#[derive(Debug, Default, Serialize)]
+pub struct Host {
+    /// `/proc/sys/kernel/hostname`, empty if redacted or unknown.
+    pub hostname: String,
+    /// `/proc/sys/kernel/osrelease`.
+    pub kernel: KernelVersion,
+    /// `ID` and `VERSION_ID` of `/etc/os-release` (`rhel`, `9.6`).
+    pub distribution: Option<(String, String)>,
+    /// Base page size.
+    pub page_size: PageSize,
+    /// Online CPUs.
+    pub cpus: Option<u32>,
+    /// The kernel's command line.
+    pub cmdline: Option<String>,
+    /// Which container runtime this was run in, if any.
+    pub container: Option<String>,
+    /// Effective user id of the reader; `None` for saved data.
+    pub euid: Option<u32>,
+    /// Whether this is the running machine.
+    pub live: bool,
+}
+
+impl Host {
+    /// The value of `name=value` (or an empty text for a bare `name`) on the kernel's command line; the last
+    /// one wins, as it does in the kernel.
+    pub fn boot_parameter(&self, name: &str) -> Option<&str> {
+        let cmdline = self.cmdline.as_deref()?;
+        cmdline.split_ascii_whitespace().rev().find_map(|word| match word.split_once('=') {
+            Some((key, value)) if key == name => Some(value),
+            None if word == name => Some(""),
+            _ => None,
+        })
+    }
+}
+
+/// A kernel release such as `6.12.43+deb13-amd64` or `2.6.32-642.6.2.el6.x86_64`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelVersion {
+    /// The three leading numbers, zero where unknown.
+    pub numbers: (u32, u32, u32),
+    /// The whole release.
+    pub release: String,
+}
+
+impl KernelVersion {
+    /// Parses a release; `None` if it does not begin with `number.number`.
+    pub fn parse(release: &str) -> Option<Self> {
+        let mut parts = release.trim().splitn(3, '.');
+        let major = parts.next()?.parse().ok()?;
+        let leading = |text: &str| {
+            let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+            text[..end].parse::<u32>().ok()
+        };
+        let minor = leading(parts.next()?)?;
+        let patch = parts.next().and_then(leading).unwrap_or(0);
+        Some(KernelVersion { numbers: (major, minor, patch), release: release.trim().to_owned() })
+    }
+
+    /// Whether the release is known at all.
+    pub fn is_known(&self) -> bool {
+        self.numbers.0 > 0
+    }
+
+    /// Whether this is `major.minor` or later. Distribution kernels carry backports: prefer asking for a counter
+    /// or a file over asking for a version. `false` when the release is unknown.
+    pub fn at_least(&self, major: u32, minor: u32) -> bool {
+        (self.numbers.0, self.numbers.1) >= (major, minor)
+    }
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if self.release.is_empty() { "unknown" } else { &self.release })
+    }
+}
+
+/// Memory errors counted by EDAC (`/sys/devices/system/edac/mc/mc*/{ce,ue}_count`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Edac {
+    /// Corrected errors.
+    pub corrected: u64,
+    /// Uncorrected errors.
+    pub uncorrected: u64,
+}
+
+/// Programs that set kernel parameters by themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tuners {
+    /// `/etc/tuned/active_profile`, if tuned has one.
+    pub tuned_profile: Option<String>,
+    /// `sapconf.service` is enabled.
+    pub sapconf: bool,
+    /// `saptune.service` is enabled.
+    pub saptune: bool,
+    /// `systemd-oomd.service` is enabled.
+    pub systemd_oomd: bool,
+    /// `earlyoom.service` is enabled.
+    pub earlyoom: bool,
+}
+
+impl Snapshot {
+    /// All of memory, `MemTotal`.
+    pub fn mem_total(&self) -> Option<Bytes> {
+        self.meminfo.as_ref()?.get(lotsfree_counters::meminfo::MemTotal).map(Bytes::kib)
+    }
+}
