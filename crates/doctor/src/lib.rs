@@ -1,1 +1,33 @@
-//! Placeholder.
+//! Rules that turn an [`Observation`](lotsfree_snapshot::Observation) into [`Finding`]s.
+//!
+//! ```text
+//! Observation ── Context (typed questions, Skip where the answer is missing) ── Rule::check ──▶ Finding
+//!                                                            all findings ── reconcile ── rank ──▶ Diagnosis
+//! ```
+//!
+//! A rule is one file below [`rules`]: its documentation (from which `lotsfree explain` and `docs/rules.md` come) and a
+//! pure `check`. It asks the [`Context`]; a missing file or counter makes the answer *unknown*, never *fine*. What
+//! a setting ought to be where vendors disagree is decided in one place, [`advice`], so that two rules cannot
+//! recommend opposite values; [`diagnose`] checks that again over all findings.
+
+pub mod advice;
+mod context;
+mod diagnosis;
+mod document;
+mod finding;
+mod groups;
+mod memory_map;
+mod remedy;
+mod rule;
+pub mod rules;
+mod workload;
+
+pub use context::{Context, Rate, Trend};
+pub use diagnosis::{Diagnosis, SkippedRule, diagnose, diagnose_with};
+pub use document::document;
+pub use finding::{Confidence, Cost, Evidence, Finding, Severity, Threshold};
+pub use groups::*;
+pub use memory_map::{MemoryMap, Use};
+pub use remedy::{Persistent, Remedy, Setting};
+pub use rule::{Describe, Group, Meta, Outcome, Rule, Skip};
+pub use workload::Workload;

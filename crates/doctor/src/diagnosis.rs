@@ -1,0 +1,130 @@
+//! [`diagnose`]: all rules over one observation, reconciled and ranked.
+
+use std::cmp::Reverse;
+
+use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_snapshot::{Observation, Problem};
+use lotsfree_units::Bytes;
+use serde::Serialize;
+
+use crate::{Context, Finding, MemoryMap, Rule, Skip, Workload, rules};
+
+/// What all rules say of one host.
+#[derive(Debug, Serialize)]
+pub struct Diagnosis {
+    /// What is wrong, worst first.
+    pub findings: Vec<Finding>,
+    /// Rules that looked and found nothing.
+    pub quiet: Vec<&'static str>,
+    /// Rules that could not be judged, and what they lacked.
+    pub unknown: Vec<SkippedRule>,
+    /// Rules that need a second sample.
+    pub need_samples: Vec<&'static str>,
+    /// Rules that do not concern this host, and why.
+    pub not_applicable: Vec<SkippedRule>,
+    /// Files and lines that could not be read.
+    pub problems: Vec<Problem>,
+    /// Where memory goes.
+    pub memory: Option<MemoryMap>,
+    /// Server programs that run here.
+    pub workloads: Vec<Workload>,
+}
+
+/// A rule that said nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkippedRule {
+    /// Its id.
+    pub rule: &'static str,
+    /// What it lacked, or why it does not apply.
+    pub why: String,
+}
+
+/// Judges `observation` by all rules.
+pub fn diagnose(observation: &Observation) -> Diagnosis {
+    diagnose_with(observation, rules::all())
+}
+
+/// Judges `observation` by some rules.
+pub fn diagnose_with(observation: &Observation, rules: impl Iterator<Item = &'static dyn Rule>) -> Diagnosis {
+    let cx = Context::new(observation);
+    let mut diagnosis = Diagnosis {
+        findings: Vec::new(),
+        quiet: Vec::new(),
+        unknown: Vec::new(),
+        need_samples: Vec::new(),
+        not_applicable: Vec::new(),
+        problems: observation.now.problems.clone(),
+        memory: memory_map(&cx),
+        workloads: cx.workloads().to_vec(),
+    };
+    for rule in rules {
+        let id = rule.meta().id;
+        match rule.check(&cx) {
+            Ok(findings) if findings.is_empty() => diagnosis.quiet.push(id),
+            Ok(findings) => diagnosis.findings.extend(findings),
+            Err(Skip::NeedsSamples) => diagnosis.need_samples.push(id),
+            Err(Skip::Unknown(missing)) => {
+                diagnosis.unknown.push(SkippedRule { rule: id, why: missing.join(", ") });
+            }
+            Err(Skip::NotApplicable(why)) => {
+                diagnosis.not_applicable.push(SkippedRule { rule: id, why: why.into_owned() });
+            }
+        }
+    }
+    rank(&mut diagnosis.findings);
+    reconcile(&mut diagnosis.findings);
+    diagnosis
+}
+
+fn memory_map(cx: &Context<'_>) -> Option<MemoryMap> {
+    let huge = cx.now().huge_pools.as_deref().map(|pools| {
+        let sum = |pages: fn(&HugePool) -> u64| pools.iter().map(|p| p.size.times(pages(p))).sum::<Bytes>();
+        (sum(HugePool::used), sum(|pool| pool.free))
+    });
+    MemoryMap::of(cx.now().meminfo.as_ref()?, huge)
+}
+
+/// Worst first: by severity, then by the share of memory or time that is lost, then by confidence.
+fn rank(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        let key = |f: &Finding| (Reverse(f.severity), Reverse(f.confidence));
+        (key(a).0.cmp(&key(b).0)).then(b.cost.share.total_cmp(&a.cost.share)).then(key(a).1.cmp(&key(b).1))
+    });
+}
+
+/// Takes back remedies that another finding forbids, and those that would set a setting to another value than a
+/// finding of higher rank; a note says so and how to choose.
+fn reconcile(findings: &mut [Finding]) {
+    let forbidden: Vec<(String, String, &'static str)> = (findings.iter())
+        .flat_map(|f| f.forbids.iter().map(|(setting, why)| (setting.clone(), why.clone(), f.rule)))
+        .collect();
+    let mut settled: Vec<(String, String, &'static str)> = Vec::new();
+    for finding in findings.iter_mut() {
+        let mut notes = Vec::new();
+        finding.remedies.retain(|remedy| {
+            for setting in &remedy.sets {
+                let ban = forbidden.iter().find(|(name, _, rule)| *name == setting.name && *rule != finding.rule);
+                if let Some((_, why, rule)) = ban {
+                    notes.push(format!("Not proposed here: \"{}\". {why} (see {rule}).", remedy.title));
+                    return false;
+                }
+                let other = settled.iter().find(|(name, value, rule)| {
+                    *name == setting.name && *value != setting.value && *rule != finding.rule
+                });
+                if let Some((name, value, rule)) = other {
+                    notes.push(format!(
+                        "Not proposed here: \"{}\" ({name} = {}), because {rule}, which weighs more, asks for {value}. \
+                         Mend that first, then look again.",
+                        remedy.title, setting.value
+                    ));
+                    return false;
+                }
+            }
+            for setting in &remedy.sets {
+                settled.push((setting.name.clone(), setting.value.clone(), finding.rule));
+            }
+            true
+        });
+        finding.notes.extend(notes);
+    }
+}

@@ -1,0 +1,54 @@
+//! Counters that kernels have split or renamed, as one quantity each: [`crate::Context::rate`] adds up those that
+//! are present.
+
+use lotsfree_counters::{Counter, Vmstat, vmstat as v};
+
+/// Pages scanned by tasks themselves (direct reclaim and zone reclaim). Per zone before 4.8.
+pub const DIRECT_SCAN: &[Counter<Vmstat>] = &[
+    v::pgscan_direct,
+    v::pgscan_direct_dma,
+    v::pgscan_direct_dma32,
+    v::pgscan_direct_normal,
+    v::pgscan_direct_movable,
+];
+/// Pages scanned by kswapd. Per zone before 4.8.
+pub const KSWAPD_SCAN: &[Counter<Vmstat>] = &[
+    v::pgscan_kswapd,
+    v::pgscan_kswapd_dma,
+    v::pgscan_kswapd_dma32,
+    v::pgscan_kswapd_normal,
+    v::pgscan_kswapd_movable,
+];
+/// Pages freed by tasks themselves. Kernels before 3.2 or so only have `pgsteal_<zone>` for both.
+pub const DIRECT_STEAL: &[Counter<Vmstat>] = &[
+    v::pgsteal_direct,
+    v::pgsteal_direct_dma,
+    v::pgsteal_direct_dma32,
+    v::pgsteal_direct_normal,
+    v::pgsteal_direct_movable,
+];
+/// Pages freed by kswapd.
+pub const KSWAPD_STEAL: &[Counter<Vmstat>] = &[
+    v::pgsteal_kswapd,
+    v::pgsteal_kswapd_dma,
+    v::pgsteal_kswapd_dma32,
+    v::pgsteal_kswapd_normal,
+    v::pgsteal_kswapd_movable,
+];
+/// Entries into direct reclaim. Per zone from 4.10 on. Zone reclaim is not counted here.
+pub const ALLOCSTALL: &[Counter<Vmstat>] = &[
+    v::allocstall,
+    v::allocstall_dma,
+    v::allocstall_dma32,
+    v::allocstall_normal,
+    v::allocstall_movable,
+    v::allocstall_device,
+];
+/// Huge pages split (one counter before 4.5, another since).
+pub const THP_SPLIT: &[Counter<Vmstat>] = &[v::thp_split_page, v::thp_split];
+/// File pages read again soon after their eviction (one counter for all pages before 5.9).
+pub const REFAULT_FILE: &[Counter<Vmstat>] = &[v::workingset_refault_file, v::workingset_refault];
+/// Refaults that went straight to the active list (one counter for all pages before 5.9).
+pub const ACTIVATE_FILE: &[Counter<Vmstat>] = &[v::workingset_activate_file, v::workingset_activate];
+/// Anonymous pages read back soon after their eviction (5.9 and later).
+pub const REFAULT_ANON: &[Counter<Vmstat>] = &[v::workingset_refault_anon];

@@ -1,0 +1,106 @@
+//! [`MemoryMap`]: where memory goes, in parts that add up.
+
+use lotsfree_counters::{Meminfo, Values, meminfo as m};
+use lotsfree_units::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A use of memory. The same use has the same colour in every picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Use {
+    /// Anonymous memory of processes: heaps, stacks (`AnonPages`).
+    Application,
+    /// tmpfs and shared memory (`Shmem`).
+    Shared,
+    /// File cache (`Cached` and `Buffers` without `Shmem`).
+    PageCache,
+    /// Pages in swap and memory at once (`SwapCached`).
+    SwapCache,
+    /// Page tables.
+    PageTables,
+    /// Kernel objects.
+    Slab,
+    /// Kernel stacks, vmalloc and per-CPU memory.
+    Kernel,
+    /// Huge pages in use.
+    HugeUsed,
+    /// Huge pages in the pool that nobody uses.
+    HugeIdle,
+    /// Free.
+    Free,
+    /// What no counter accounts for.
+    Other,
+}
+
+impl Use {
+    /// Its name in a report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Use::Application => "application",
+            Use::Shared => "shared memory",
+            Use::PageCache => "page cache",
+            Use::SwapCache => "swap cache",
+            Use::PageTables => "page tables",
+            Use::Slab => "slab",
+            Use::Kernel => "other kernel",
+            Use::HugeUsed => "huge pages used",
+            Use::HugeIdle => "huge pages idle",
+            Use::Free => "free",
+            Use::Other => "unaccounted",
+        }
+    }
+}
+
+/// Where memory goes; the parts add up to `total`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MemoryMap {
+    /// `MemTotal`.
+    pub total: Bytes,
+    /// Parts that are not empty, in the order of [`Use`].
+    pub parts: Vec<(Use, Bytes)>,
+}
+
+impl MemoryMap {
+    /// From `/proc/meminfo`; `None` without `MemTotal` and `MemFree`. `huge` is used and idle bytes of all pools, where
+    /// `/sys` was read; else the default size is taken from `meminfo`.
+    pub fn of(meminfo: &Values<Meminfo>, huge: Option<(Bytes, Bytes)>) -> Option<MemoryMap> {
+        let kib = |field| meminfo.get(field).map(Bytes::kib);
+        let get = |field| kib(field).unwrap_or_default();
+        let (total, free) = (kib(m::MemTotal)?, kib(m::MemFree)?);
+        let size = get(m::Hugepagesize);
+        let pages = |field| size.times(meminfo.get(field).unwrap_or(0));
+        let (huge_used, huge_idle) = huge.unwrap_or_else(|| {
+            (pages(m::HugePages_Total) - pages(m::HugePages_Free), pages(m::HugePages_Free))
+        });
+        let parts = [
+            (Use::Application, get(m::AnonPages)),
+            (Use::Shared, get(m::Shmem)),
+            (Use::PageCache, get(m::Cached) + get(m::Buffers) - get(m::Shmem)),
+            (Use::SwapCache, get(m::SwapCached)),
+            (Use::PageTables, get(m::PageTables) + get(m::SecPageTables)),
+            (Use::Slab, get(m::Slab)),
+            (Use::Kernel, get(m::KernelStack) + get(m::Percpu) + vmalloc_used(meminfo)),
+            (Use::HugeUsed, huge_used),
+            (Use::HugeIdle, huge_idle),
+            (Use::Free, free),
+        ];
+        let accounted: Bytes = parts.iter().map(|(_, bytes)| *bytes).sum();
+        let parts = parts.into_iter().chain([(Use::Other, total - accounted)]);
+        Some(MemoryMap { total, parts: parts.filter(|(_, bytes)| *bytes > Bytes::ZERO).collect() })
+    }
+
+    /// The bytes of one use.
+    pub fn get(&self, wanted: Use) -> Bytes {
+        self.parts.iter().find(|(part, _)| *part == wanted).map(|(_, bytes)| *bytes).unwrap_or_default()
+    }
+}
+
+/// `VmallocUsed` counts pages from 5.3 on. Before, it was 0 (4.4 to 5.2) or address space, which on those kernels
+/// holds I/O mappings too and says nothing of memory; `KReclaimable` (4.20) or later fields tell the kernels apart.
+fn vmalloc_used(meminfo: &Values<Meminfo>) -> Bytes {
+    match meminfo.get(m::KReclaimable) {
+        Some(_) => Bytes::kib(meminfo.get(m::VmallocUsed).unwrap_or(0)),
+        None => Bytes::ZERO,
+    }
+}

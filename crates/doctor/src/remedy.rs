@@ -1,0 +1,141 @@
+//! [`Remedy`]: what to do, how to make it last, how to undo it, what it risks.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Context;
+
+/// Where persistent sysctl settings are proposed; the number puts them after a distribution's own files.
+pub(crate) const SYSCTL_FILE: &str = "/etc/sysctl.d/90-lotsfree.conf";
+/// Where settings in `/sys` are proposed (`tmpfiles.d(5)`, type `w`).
+pub(crate) const TMPFILES_FILE: &str = "/etc/tmpfiles.d/90-lotsfree.conf";
+/// Where limits are proposed.
+#[allow(dead_code)]
+pub const LIMITS_FILE: &str = "/etc/security/limits.d/90-lotsfree.conf";
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Remedy {
+    /// What it does, in the imperative.
+    pub title: String,
+    /// Commands that do it now, to be pasted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runtime: Vec<String>,
+    /// Lines that make it last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub persistent: Vec<Persistent>,
+    /// Commands that undo it, to be pasted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub undo: Vec<String>,
+    /// What it risks or costs.
+    pub risk: String,
+    /// What must be restarted before it takes effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<String>,
+    /// The settings that it changes; two findings never ask for different values of one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<Setting>,
+}
+
+/// Lines of a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Persistent {
+    /// The file, or `kernel command line`.
+    pub file: String,
+    /// The lines.
+    pub lines: Vec<String>,
+}
+
+/// A setting and the value that a remedy gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Setting {
+    /// Sysctl name, `/sys` path, or unit property.
+    pub name: String,
+    /// Value.
+    pub value: String,
+}
+
+impl Remedy {
+    /// A remedy that says only what to do.
+    pub fn new(title: impl Into<String>) -> Self {
+        Remedy {
+            title: title.into(),
+            runtime: Vec::new(),
+            persistent: Vec::new(),
+            undo: Vec::new(),
+            risk: String::new(),
+            restart: None,
+            sets: Vec::new(),
+        }
+    }
+
+    /// Sets a sysctl: command, `sysctl.d` line, undo with the value that the host has now.
+    pub fn sysctl(mut self, cx: &Context<'_>, name: &str, value: impl ToString) -> Self {
+        let value = value.to_string();
+        self.runtime.push(format!("sysctl -w {name}={}", quoted(&value)));
+        self.persist(SYSCTL_FILE, format!("{name} = {value}"));
+        if let Some(now) = cx.now().sysctl.text(name) {
+            self.undo.push(format!("sysctl -w {name}={}", quoted(now)));
+        }
+        self.sets.push(Setting { name: name.to_owned(), value });
+        self
+    }
+
+    /// Writes a file in `/sys`; `now` is what it holds at present, for the undo.
+    pub fn sysfs(mut self, path: &str, value: &str, now: Option<&str>) -> Self {
+        self.runtime.push(format!("echo {value} > {path}"));
+        self.persist(TMPFILES_FILE, format!("w {path} - - - - {value}"));
+        if let Some(now) = now {
+            self.undo.push(format!("echo {now} > {path}"));
+        }
+        self.sets.push(Setting { name: path.to_owned(), value: value.to_owned() });
+        self
+    }
+
+    /// Adds a command that does it now.
+    pub fn run(mut self, command: impl Into<String>) -> Self {
+        self.runtime.push(command.into());
+        self
+    }
+
+    /// Adds a line that makes it last.
+    pub fn keep(mut self, file: &str, line: impl Into<String>) -> Self {
+        self.persist(file, line.into());
+        self
+    }
+
+    /// Adds a command that undoes it.
+    pub fn undo_with(mut self, command: impl Into<String>) -> Self {
+        self.undo.push(command.into());
+        self
+    }
+
+    /// Says what it risks or costs.
+    pub fn risk(mut self, risk: impl Into<String>) -> Self {
+        self.risk = risk.into();
+        self
+    }
+
+    /// Says what must be restarted.
+    pub fn restart(mut self, what: impl Into<String>) -> Self {
+        self.restart = Some(what.into());
+        self
+    }
+
+    /// Declares a setting that it changes, where neither `sysctl` nor `sysfs` did.
+    pub fn sets(mut self, name: impl Into<String>, value: impl ToString) -> Self {
+        self.sets.push(Setting { name: name.into(), value: value.to_string() });
+        self
+    }
+
+    fn persist(&mut self, file: &str, line: String) {
+        match self.persistent.iter_mut().find(|p| p.file == file) {
+            Some(persistent) => persistent.lines.push(line),
+            None => self.persistent.push(Persistent { file: file.to_owned(), lines: vec![line] }),
+        }
+    }
+}
+
+fn quoted(value: &str) -> String {
+    if value.contains(char::is_whitespace) { format!("\"{value}\"") } else { value.to_owned() }
+}

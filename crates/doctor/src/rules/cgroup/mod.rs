@@ -1,0 +1,5 @@
+//! Control groups and containers.
+
+use crate::rule::rules;
+
+rules! {}

@@ -1,0 +1,5 @@
+//! Page faults and locked memory.
+
+use crate::rule::rules;
+
+rules! {}

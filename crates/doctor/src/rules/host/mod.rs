@@ -1,0 +1,5 @@
+//! The host, its hardware and its configuration.
+
+use crate::rule::rules;
+
+rules! {}

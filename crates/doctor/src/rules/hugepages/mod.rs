@@ -1,0 +1,7 @@
+//! Page tables and huge pages.
+
+use crate::rule::rules;
+
+rules! {
+    pagetable_bloat::PagetableBloat,
+}

@@ -1,0 +1,5 @@
+//! NUMA.
+
+use crate::rule::rules;
+
+rules! {}

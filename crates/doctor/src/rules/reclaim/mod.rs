@@ -1,0 +1,7 @@
+//! Reclaim and page cache.
+
+use crate::rule::rules;
+
+rules! {
+    zone_reclaim::ZoneReclaim,
+}

@@ -1,0 +1,5 @@
+//! Swap, overcommit and the OOM killer.
+
+use crate::rule::rules;
+
+rules! {}

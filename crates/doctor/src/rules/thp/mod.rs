@@ -1,0 +1,5 @@
+//! Transparent huge pages.
+
+use crate::rule::rules;
+
+rules! {}

@@ -1,0 +1,121 @@
+//! [`Workload`]: the server programs that vendors write memory advice for.
+
+use lotsfree_snapshot::file::process::Process;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A server program, recognised by the names of its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Oracle Database (`ora_pmon_SID`, `asm_pmon_+ASM`, `oracle_PID_SID`).
+    Oracle,
+    /// SAP HANA (`hdbindexserver`, `hdbnameserver`).
+    Hana,
+    /// SAP NetWeaver application server (`disp+work`, `sapstartsrv`, `dw.sap*`).
+    Sap,
+    /// PostgreSQL (`postgres`, `postmaster`).
+    Postgres,
+    /// MySQL or MariaDB (`mysqld`, `mariadbd`).
+    Mysql,
+    /// Microsoft SQL Server (`sqlservr`).
+    Mssql,
+    /// IBM Db2 (`db2sysc`).
+    Db2,
+    /// SAP ASE (`dataserver`).
+    Ase,
+    /// MongoDB (`mongod`).
+    Mongo,
+    /// Redis or Valkey (`redis-server`, `valkey-server`).
+    Redis,
+    /// Couchbase (`memcached` beside `beam.smp`).
+    Couchbase,
+    /// TiDB (`tikv-server`, `tidb-server`).
+    Tidb,
+    /// Any Java virtual machine (`java`).
+    Java,
+    /// KVM guests (`qemu-system-*`, `qemu-kvm`).
+    Kvm,
+    /// DPDK (`dpdk-*`, `testpmd`, `ovs-vswitchd`, `vpp_main`).
+    Dpdk,
+}
+
+impl Workload {
+    /// What runs among `processes`, each once, sorted.
+    pub fn detect(processes: &[Process]) -> Vec<Workload> {
+        let mut found: Vec<Workload> =
+            processes.iter().filter_map(|process| Workload::of_name(&process.stat.name)).collect();
+        let has = |name: &str| processes.iter().any(|p| &*p.stat.name == name);
+        if has("memcached") && has("beam.smp") {
+            found.push(Workload::Couchbase);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The program that a process name (`comm`, at most 15 bytes) belongs to.
+    pub fn of_name(name: &str) -> Option<Workload> {
+        const EXACT: &[(&str, Workload)] = &[
+            ("postgres", Workload::Postgres),
+            ("postmaster", Workload::Postgres),
+            ("mysqld", Workload::Mysql),
+            ("mariadbd", Workload::Mysql),
+            ("sqlservr", Workload::Mssql),
+            ("db2sysc", Workload::Db2),
+            ("dataserver", Workload::Ase),
+            ("mongod", Workload::Mongo),
+            ("redis-server", Workload::Redis),
+            ("valkey-server", Workload::Redis),
+            ("tikv-server", Workload::Tidb),
+            ("tidb-server", Workload::Tidb),
+            ("java", Workload::Java),
+            ("testpmd", Workload::Dpdk),
+            ("ovs-vswitchd", Workload::Dpdk),
+            ("vpp_main", Workload::Dpdk),
+            ("disp+work", Workload::Sap),
+            ("sapstartsrv", Workload::Sap),
+        ];
+        const PREFIX: &[(&str, Workload)] = &[
+            ("ora_", Workload::Oracle),
+            ("asm_", Workload::Oracle),
+            ("oracle_", Workload::Oracle),
+            ("oracle", Workload::Oracle),
+            ("hdb", Workload::Hana),
+            ("dw.sap", Workload::Sap),
+            ("qemu-", Workload::Kvm),
+            ("dpdk-", Workload::Dpdk),
+        ];
+        EXACT
+            .iter()
+            .find(|(exact, _)| *exact == name)
+            .or_else(|| PREFIX.iter().find(|(prefix, _)| name.starts_with(prefix)))
+            .map(|(_, workload)| *workload)
+    }
+
+    /// Its name in running text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Oracle => "Oracle Database",
+            Workload::Hana => "SAP HANA",
+            Workload::Sap => "SAP NetWeaver",
+            Workload::Postgres => "PostgreSQL",
+            Workload::Mysql => "MySQL",
+            Workload::Mssql => "SQL Server",
+            Workload::Db2 => "Db2",
+            Workload::Ase => "SAP ASE",
+            Workload::Mongo => "MongoDB",
+            Workload::Redis => "Redis",
+            Workload::Couchbase => "Couchbase",
+            Workload::Tidb => "TiDB",
+            Workload::Java => "Java",
+            Workload::Kvm => "KVM",
+            Workload::Dpdk => "DPDK",
+        }
+    }
+
+    /// Whether it is a database whose pages should stay resident.
+    pub fn is_database(self) -> bool {
+        !matches!(self, Workload::Java | Workload::Kvm | Workload::Dpdk | Workload::Sap)
+    }
+}
