@@ -1,0 +1,225 @@
+//! Memory cgroups: own, root, and those that are large, limited or protected.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use lotsfree_counters::{MemoryEvents, Values};
+use lotsfree_units::Bytes;
+
+use super::memory::values;
+use super::reader::Reader;
+use crate::file::cgroup::{self, Cgroup, CgroupVersion, Cgroups, HugetlbLimit, Limit};
+use crate::file::process::cgroup::memory_group;
+use crate::{ProblemKind, Snapshot};
+
+/// Directories looked at before giving up on the rest; a large container host has a few hundred.
+const MOST_VISITED: usize = 1024;
+/// Groups kept.
+const MOST_KEPT: usize = 256;
+/// A group is large from this share of memory on.
+const LARGE: f64 = 0.01;
+/// Levels below the root.
+const DEEPEST: usize = 12;
+
+pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
+    let unified = reader.optional_text("sys/fs/cgroup/cgroup.controllers");
+    let (version, root) = if unified.is_some_and(|controllers| controllers.split(' ').any(|name| name == "memory")) {
+        (CgroupVersion::V2, "sys/fs/cgroup")
+    } else if reader.exists("sys/fs/cgroup/memory/memory.limit_in_bytes") || reader.exists("sys/fs/cgroup/memory/memory.stat") {
+        (CgroupVersion::V1, "sys/fs/cgroup/memory")
+    } else {
+        reader.list("sys/fs/cgroup/memory");
+        return;
+    };
+    let own = match reader.is_live() {
+        true => reader.optional_bytes("proc/self/cgroup").and_then(|(text, _)| memory_group(text)),
+        false => None,
+    };
+    let mut walk = Walk {
+        version,
+        root,
+        own: own.clone(),
+        large: snapshot.mem_total().map_or(Bytes::gib(1), |total| total.scale(LARGE)),
+        kept: Vec::new(),
+        left_out: 0,
+    };
+    walk.run(reader);
+    let recursive_protection = (snapshot.mounts.iter().flatten())
+        .any(|mount| &*mount.kind == "cgroup2" && mount.option("memory_recursiveprot").is_some());
+    let dying = reader.optional_bytes(&format!("{root}/cgroup.stat")).and_then(|(text, _)| cgroup::parse_dying(text));
+    snapshot.cgroups = Some(Cgroups {
+        version,
+        own,
+        recursive_protection,
+        dying,
+        groups: walk.kept,
+        left_out: walk.left_out,
+    });
+}
+
+struct Walk<'r> {
+    version: CgroupVersion,
+    root: &'r str,
+    own: Option<String>,
+    large: Bytes,
+    kept: Vec<Cgroup>,
+    left_out: u32,
+}
+
+impl Walk<'_> {
+    fn run(&mut self, reader: &mut Reader<'_>) {
+        let mut queue = VecDeque::from(["/".to_owned()]);
+        let mut visited = 0;
+        let mut parents = BTreeSet::new();
+        while let Some(path) = queue.pop_front() {
+            visited += 1;
+            if visited > MOST_VISITED || self.kept.len() >= MOST_KEPT {
+                reader.log().enter(self.root);
+                reader.log().whole(ProblemKind::Budget, format!("looked at {visited} groups, {} more were not", queue.len() + 1));
+                self.left_out += queue.len() as u32 + 1;
+                break;
+            }
+            let directory = self.directory(&path);
+            let names = reader.optional_list(&directory);
+            if path.matches('/').count() < DEEPEST {
+                let children = names.iter().filter(|name| !is_file(name));
+                queue.extend(children.map(|name| format!("{}/{name}", path.trim_end_matches('/'))));
+            }
+            let group = self.read(reader, &path, &directory, &names);
+            if self.matters(&group) {
+                let mut up = path.as_str();
+                while let Some(cut) = up.rfind('/').filter(|cut| *cut > 0) {
+                    up = &up[..cut];
+                    parents.insert(up.to_owned());
+                }
+                self.kept.push(group);
+            } else {
+                self.left_out += 1;
+            }
+        }
+        // Protection and limits are inherited: a kept group without its ancestors could not be judged.
+        for path in parents {
+            if !self.kept.iter().any(|group| group.path == path) {
+                let directory = self.directory(&path);
+                let names = reader.optional_list(&directory);
+                let group = self.read(reader, &path, &directory, &names);
+                self.kept.push(group);
+                self.left_out = self.left_out.saturating_sub(1);
+            }
+        }
+        self.kept.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    fn directory(&self, path: &str) -> String {
+        format!("{}{}", self.root, path.trim_end_matches('/'))
+    }
+
+    fn matters(&self, group: &Cgroup) -> bool {
+        let bounded = |limit: Option<Limit>| limit.and_then(Limit::bytes).is_some();
+        let protected = |limit: Option<Limit>| limit.and_then(Limit::bytes) != Some(Bytes::ZERO) && limit.is_some();
+        group.path == "/"
+            || self.own.as_deref() == Some(&group.path)
+            || group.current.is_some_and(|current| current >= self.large)
+            || bounded(group.max)
+            || bounded(group.high)
+            || protected(group.low)
+            || protected(group.min)
+            || group.swap_current.is_some_and(|swap| swap >= self.large)
+    }
+
+    fn read(&self, reader: &mut Reader<'_>, path: &str, directory: &str, names: &[String]) -> Cgroup {
+        let at = |file: &str| format!("{directory}/{file}");
+        let mut group = Cgroup { path: path.to_owned(), ..Cgroup::default() };
+        match self.version {
+            CgroupVersion::V2 => {
+                group.current = reader.optional_number(&at("memory.current")).map(Bytes);
+                group.max = limit(reader, &at("memory.max"));
+                group.high = limit(reader, &at("memory.high"));
+                group.low = limit(reader, &at("memory.low"));
+                group.min = limit(reader, &at("memory.min"));
+                group.swap_current = reader.optional_number(&at("memory.swap.current")).map(Bytes);
+                if self.matters(&group) {
+                    group.swap_max = limit(reader, &at("memory.swap.max"));
+                    group.peak = reader.optional_number(&at("memory.peak")).map(Bytes);
+                    group.oom_group = reader.optional_number(&at("memory.oom.group")).map(|flag| flag != 0);
+                    group.stat = values(reader.optional_bytes(&at("memory.stat")));
+                    group.events = values(reader.optional_bytes(&at("memory.events")));
+                    group.pressure = reader.optional_file(&at("memory.pressure"));
+                }
+            }
+            CgroupVersion::V1 => {
+                group.current = reader.optional_number(&at("memory.usage_in_bytes")).map(Bytes);
+                group.max = limit(reader, &at("memory.limit_in_bytes"));
+                if self.matters(&group) {
+                    group.soft_limit = limit(reader, &at("memory.soft_limit_in_bytes"));
+                    group.peak = reader.optional_number(&at("memory.max_usage_in_bytes")).map(Bytes);
+                    let both = reader.optional_number(&at("memory.memsw.usage_in_bytes")).map(Bytes);
+                    group.swap_current = both.zip(group.current).map(|(both, memory)| both - memory);
+                    group.swap_max = limit(reader, &at("memory.memsw.limit_in_bytes"));
+                    group.swappiness = reader.optional_number(&at("memory.swappiness"));
+                    group.failcnt = reader.optional_number(&at("memory.failcnt"));
+                    group.stat = values(reader.optional_bytes(&at("memory.stat")));
+                    group.events = oom_control(reader, &at("memory.oom_control"));
+                }
+            }
+        }
+        group.hugetlb = hugetlb(reader, self.version, path, directory, names);
+        group
+    }
+}
+
+/// Files of a cgroup directory have a controller's prefix; what remains are child groups.
+fn is_file(name: &str) -> bool {
+    const PREFIXES: &[&str] = &[
+        "memory.", "cgroup.", "cpu.", "cpuacct.", "cpuset.", "io.", "blkio.", "pids.", "hugetlb.", "misc.", "rdma.",
+        "devices.", "freezer.", "net_cls.", "net_prio.", "perf_event.", "irq.", "dmem.",
+    ];
+    const NAMES: &[&str] = &["tasks", "notify_on_release", "release_agent"];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn limit(reader: &mut Reader<'_>, path: &str) -> Option<Limit> {
+    let (text, log) = reader.optional_bytes(path)?;
+    Limit::parse_file(text, log)
+}
+
+/// `memory.oom_control` of version 1: only its `oom_kill` line (4.13 and later) is an event.
+fn oom_control(reader: &mut Reader<'_>, path: &str) -> Option<Values<MemoryEvents>> {
+    let mut events: Values<MemoryEvents> = values(reader.optional_bytes(path))?;
+    let kills = events.get(lotsfree_counters::memory_events::oom_kill)?;
+    events = Values::default();
+    events.set(lotsfree_counters::memory_events::oom_kill, kills);
+    Some(events)
+}
+
+/// Limits on huge pages; version 1 keeps them in a hierarchy of their own.
+fn hugetlb(reader: &mut Reader<'_>, version: CgroupVersion, path: &str, directory: &str, names: &[String]) -> Vec<HugetlbLimit> {
+    let (directory, names, suffixes) = match version {
+        CgroupVersion::V2 => (directory.to_owned(), names.to_vec(), ["current", "max", "rsvd.max"]),
+        CgroupVersion::V1 => {
+            let directory = format!("sys/fs/cgroup/hugetlb{}", path.trim_end_matches('/'));
+            let names = reader.optional_list(&directory);
+            (directory, names, ["usage_in_bytes", "limit_in_bytes", "rsvd.limit_in_bytes"])
+        }
+    };
+    let [current, max, reserved] = suffixes;
+    let mut limits = Vec::new();
+    for name in &names {
+        let Some(size_name) = name.strip_prefix("hugetlb.").and_then(|rest| rest.strip_suffix(max)) else { continue };
+        let Some(size) = size_name.strip_suffix('.').and_then(cgroup::hugetlb_size) else { continue };
+        let at = |file: &str| format!("{directory}/hugetlb.{size_name}{file}");
+        let Some(max) = limit(reader, &at(max)) else { continue };
+        limits.push(HugetlbLimit {
+            size,
+            current: reader.optional_number(&at(current)).map(Bytes),
+            max,
+            reserved_max: limit(reader, &at(reserved)),
+            events_max: match version {
+                CgroupVersion::V1 => reader.optional_number(&at("failcnt")),
+                CgroupVersion::V2 => reader.optional_bytes(&at("events")).and_then(|(text, _)| {
+                    Values::<MemoryEvents>::parse(text, |_| {}).get(lotsfree_counters::memory_events::max)
+                }),
+            },
+        });
+    }
+    limits
+}

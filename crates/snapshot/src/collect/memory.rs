@@ -1,0 +1,196 @@
+//! The machine-wide memory files of `/proc` and `/sys`.
+
+use lotsfree_counters::{Family, Ksm, Values};
+use lotsfree_units::Bytes;
+
+use super::reader::Reader;
+use crate::file::hugepages::{self, HugePool};
+use crate::file::lru_gen::LruGen;
+use crate::file::node::{self, Node};
+use crate::file::pressure::Pressure;
+use crate::file::sysctl::Sysctls;
+use crate::file::thp::{Choice, Thp, ThpSize};
+use crate::{Log, Snapshot};
+
+pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
+    snapshot.meminfo = values(reader.bytes("proc/meminfo"));
+    snapshot.vmstat = values(reader.bytes("proc/vmstat"));
+    snapshot.zones = reader.file("proc/zoneinfo");
+    snapshot.buddy = reader.file("proc/buddyinfo");
+    snapshot.page_types = reader.file("proc/pagetypeinfo");
+    snapshot.slabs = reader.file("proc/slabinfo");
+    snapshot.pressure = Pressure {
+        memory: reader.file("proc/pressure/memory"),
+        io: reader.file("proc/pressure/io"),
+        cpu: reader.file("proc/pressure/cpu"),
+    };
+    snapshot.shm = reader.file("proc/sysvipc/shm");
+    snapshot.sysctl = sysctls(reader);
+    snapshot.nodes = nodes(reader);
+    snapshot.huge_pools = huge_pools(reader, "sys/kernel/mm/hugepages");
+    snapshot.thp = thp(reader);
+    snapshot.lru_gen = lru_gen(reader);
+    snapshot.ksm = ksm(reader);
+    snapshot.zswap = zswap(reader);
+    snapshot.damon = !reader.optional_list("sys/kernel/mm/damon/admin").is_empty();
+}
+
+/// Parses a file of counters.
+pub(super) fn values<F: Family>(read: Option<(&[u8], &mut Log)>) -> Option<Values<F>> {
+    let (text, log) = read?;
+    Some(Values::parse(text, |bad| log.malformed(bad.line, bad.why)))
+}
+
+/// Files below `proc/sys/vm` that are for writing only.
+const WRITE_ONLY: &[&str] = &["compact_memory", "drop_caches", "stat_refresh"];
+/// What is read elsewhere below `proc/sys`.
+const OTHERS: &[&str] = &[
+    "kernel/shmmax",
+    "kernel/shmall",
+    "kernel/shmmni",
+    "kernel/sem",
+    "kernel/numa_balancing",
+    "kernel/panic_on_oops",
+    "kernel/pid_max",
+    "kernel/threads-max",
+    "fs/dentry-state",
+    "fs/procfs-drop-fd-dentries",
+    "fs/file-max",
+    "fs/aio-max-nr",
+];
+
+fn sysctls(reader: &mut Reader<'_>) -> Sysctls {
+    let mut sysctls = Sysctls::default();
+    let names = reader.list("proc/sys/vm").unwrap_or_default();
+    let vm = names.iter().filter(|name| !WRITE_ONLY.contains(&name.as_str())).map(|name| format!("vm/{name}"));
+    for name in vm.chain(OTHERS.iter().map(|name| (*name).to_owned())) {
+        if let Some(value) = reader.optional_text(&format!("proc/sys/{name}")) {
+            sysctls.0.insert(name.replace('/', ".").into(), value.into());
+        }
+    }
+    sysctls
+}
+
+/// More nodes than any Linux can have (`MAX_NUMNODES` is 1024).
+const MOST_NODES: usize = 1024;
+
+fn nodes(reader: &mut Reader<'_>) -> Option<Vec<Node>> {
+    let names = reader.list("sys/devices/system/node")?;
+    let mut ids: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();
+    ids.sort_unstable();
+    ids.truncate(MOST_NODES);
+    let node = |id: u32| {
+        let at = |file: &str| format!("sys/devices/system/node/node{id}/{file}");
+        Node {
+            id,
+            cpus: reader.bytes(&at("cpulist")).map(|(text, log)| node::parse_cpulist(text, log)).unwrap_or_default(),
+            meminfo: reader.bytes(&at("meminfo")).map(|(text, log)| node::parse_meminfo(text, log)),
+            vmstat: values(reader.optional_bytes(&at("vmstat"))),
+            numastat: values(reader.bytes(&at("numastat"))),
+            distance: reader.bytes(&at("distance")).map(|(text, log)| node::parse_distance(text, log)).unwrap_or_default(),
+            huge_pools: huge_pools(reader, &at("hugepages")).unwrap_or_default(),
+        }
+    };
+    Some(ids.into_iter().map(node).collect())
+}
+
+fn huge_pools(reader: &mut Reader<'_>, directory: &str) -> Option<Vec<HugePool>> {
+    let names = reader.list(directory)?;
+    let mut pools = Vec::new();
+    for name in names {
+        let Some(size) = hugepages::directory_size(&name) else { continue };
+        let mut get = |file: &str| reader.optional_number(&format!("{directory}/{name}/{file}")).unwrap_or(0);
+        pools.push(HugePool {
+            size,
+            total: get("nr_hugepages"),
+            free: get("free_hugepages"),
+            reserved: get("resv_hugepages"),
+            surplus: get("surplus_hugepages"),
+            overcommit: get("nr_overcommit_hugepages"),
+        });
+    }
+    pools.sort_by_key(|pool| pool.size);
+    Some(pools)
+}
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage";
+
+fn thp(reader: &mut Reader<'_>) -> Option<Thp> {
+    let enabled: Choice = reader.file(&format!("{THP}/enabled"))?;
+    let mut khugepaged = Vec::new();
+    for name in reader.optional_list(&format!("{THP}/khugepaged")) {
+        if let Some(value) = reader.optional_number(&format!("{THP}/khugepaged/{name}")) {
+            khugepaged.push((name.into(), value));
+        }
+    }
+    let mut sizes = Vec::new();
+    for name in reader.optional_list(THP) {
+        if let Some(size) = hugepages::directory_size(&name) {
+            sizes.push(thp_size(reader, size, &format!("{THP}/{name}")));
+        }
+    }
+    sizes.sort_by_key(|size| size.size);
+    Some(Thp {
+        enabled,
+        defrag: reader.file(&format!("{THP}/defrag")).unwrap_or_default(),
+        shmem_enabled: reader.optional_file(&format!("{THP}/shmem_enabled")),
+        use_zero_page: reader.optional_number(&format!("{THP}/use_zero_page")),
+        pmd_size: reader.optional_number(&format!("{THP}/hpage_pmd_size")).map(Bytes),
+        shrink_underused: reader.optional_number(&format!("{THP}/shrink_underused")),
+        khugepaged,
+        sizes,
+    })
+}
+
+fn thp_size(reader: &mut Reader<'_>, size: Bytes, directory: &str) -> ThpSize {
+    ThpSize {
+        size,
+        enabled: reader.optional_file(&format!("{directory}/enabled")).unwrap_or_default(),
+        shmem_enabled: reader.optional_file(&format!("{directory}/shmem_enabled")),
+        stats: one_value_files(reader, &format!("{directory}/stats")),
+    }
+}
+
+/// A directory whose files are counters with one number each.
+fn one_value_files<F: Family>(reader: &mut Reader<'_>, directory: &str) -> Option<Values<F>> {
+    let names = reader.optional_list(directory);
+    let (mut values, mut hint) = (Values::default(), 0);
+    for name in &names {
+        if let Some(value) = reader.optional_number(&format!("{directory}/{name}")) {
+            values.record(name.as_bytes(), value, &mut hint);
+        }
+    }
+    (!names.is_empty()).then_some(values)
+}
+
+fn lru_gen(reader: &mut Reader<'_>) -> Option<LruGen> {
+    let (text, log) = reader.bytes("sys/kernel/mm/lru_gen/enabled")?;
+    let enabled = crate::file::lru_gen::parse_enabled(text, log)?;
+    let min_ttl_ms = reader.optional_number("sys/kernel/mm/lru_gen/min_ttl_ms").unwrap_or(0);
+    Some(LruGen { enabled, min_ttl_ms })
+}
+
+/// Files of KSM that are not one number.
+const KSM_WORDS: &[&str] = &["advisor_mode", "general_profit"];
+
+fn ksm(reader: &mut Reader<'_>) -> Option<Values<Ksm>> {
+    let names = reader.list("sys/kernel/mm/ksm")?;
+    let (mut values, mut hint) = (Values::default(), 0);
+    for name in names.iter().filter(|name| !KSM_WORDS.contains(&name.as_str())) {
+        if let Some(value) = reader.optional_number(&format!("sys/kernel/mm/ksm/{name}")) {
+            values.record(name.as_bytes(), value, &mut hint);
+        }
+    }
+    Some(values)
+}
+
+fn zswap(reader: &mut Reader<'_>) -> Option<Vec<(Box<str>, Box<str>)>> {
+    let names = reader.list("sys/module/zswap/parameters")?;
+    let mut parameters = Vec::new();
+    for name in names {
+        if let Some(value) = reader.optional_text(&format!("sys/module/zswap/parameters/{name}")) {
+            parameters.push((name.into(), value.into()));
+        }
+    }
+    Some(parameters)
+}

@@ -1,0 +1,120 @@
+//! Which files there are, and how they make a [`Snapshot`].
+
+mod cgroups;
+mod config;
+mod devices;
+mod memory;
+mod processes;
+mod reader;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lotsfree_counters::{Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_units::{Bytes, PageSize};
+
+use crate::file::kernel_log::KernelLog;
+use crate::file::node;
+use crate::file::os_release::OsRelease;
+use crate::snapshot::KernelVersion;
+use crate::{Snapshot, Source};
+use reader::Reader;
+
+/// What to read and how much it may cost.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether to look at processes at all.
+    pub processes: bool,
+    /// Time for the files that walk page tables (`smaps_rollup`, `numa_maps`) of the largest processes. Saved
+    /// data have no such cost and are read whole.
+    pub walk_budget: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { processes: true, walk_budget: Duration::from_millis(50) }
+    }
+}
+
+/// Reads everything that the rules need from `source`. Never fails: what could not be read is in
+/// [`Snapshot::problems`].
+pub fn collect(source: &dyn Source, options: &Options) -> Snapshot {
+    let mut reader = Reader::new(source);
+    let mut snapshot = Snapshot::default();
+    host(&mut reader, &mut snapshot);
+    memory::collect(&mut reader, &mut snapshot);
+    snapshot.host.page_size = page_size(source, &snapshot);
+    devices::collect(&mut reader, &mut snapshot);
+    if options.processes {
+        processes::collect(&mut reader, &mut snapshot, options);
+    }
+    cgroups::collect(&mut reader, &mut snapshot);
+    config::collect(&mut reader, &mut snapshot);
+    snapshot.kernel_log = reader.file::<KernelLog>("dev/kmsg");
+    snapshot.files_read = reader.files_read();
+    snapshot.problems = reader.into_problems();
+    snapshot
+}
+
+fn host(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
+    let host = &mut snapshot.host;
+    host.live = reader.is_live();
+    if host.live {
+        host.euid = Some(rustix::process::geteuid().as_raw());
+        snapshot.taken_at = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|d| d.as_secs_f64());
+    }
+    snapshot.uptime = reader.text("proc/uptime").and_then(|text| text.split(' ').next()?.parse().ok());
+    host.hostname = reader.text("proc/sys/kernel/hostname").unwrap_or_default();
+    host.kernel = reader
+        .text("proc/sys/kernel/osrelease")
+        .and_then(|text| KernelVersion::parse(&text))
+        .or_else(|| {
+            // "Linux version 6.12.43+deb13-amd64 (…) …"
+            let version = reader.optional_text("proc/version")?;
+            KernelVersion::parse(version.split_ascii_whitespace().nth(2)?)
+        })
+        .unwrap_or_default();
+    host.cmdline = reader.text("proc/cmdline");
+    host.cpus = reader
+        .text("sys/devices/system/cpu/online")
+        .map(|text| node::parse_cpulist(text.as_bytes(), reader.log()).len() as u32)
+        .filter(|&cpus| cpus > 0);
+    host.distribution = reader.file::<OsRelease>("etc/os-release").map(|release| (release.id, release.version_id));
+    host.container = container(reader);
+}
+
+/// The container runtime around the reader. Only asked of the running machine: a saved tree shows a host.
+fn container(reader: &mut Reader<'_>) -> Option<String> {
+    if !reader.is_live() {
+        return None;
+    }
+    if reader.exists("run/.containerenv") {
+        return Some("podman".to_owned());
+    }
+    if reader.exists(".dockerenv") {
+        return Some("docker".to_owned());
+    }
+    std::env::var("container").ok().filter(|name| !name.is_empty())
+}
+
+/// The page size of the host that the data are from: of this machine if live; else from a number that it showed both in
+/// KiB and in pages; else from the size of its huge pages, which is page²/8.
+fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
+    if source.is_live() {
+        return PageSize::new(rustix::param::page_size() as u64).unwrap_or_default();
+    }
+    let both = |meminfo: &Values<Meminfo>, vmstat: &Values<Vmstat>| {
+        let (kib, pages) = (meminfo.get(m::MemFree)?, vmstat.get(v::nr_free_pages)?);
+        let exact = kib.checked_mul(1024)? / pages.max(1);
+        [4096u64, 16384, 65536].into_iter().find(|size| exact.abs_diff(*size) < size / 8)
+    };
+    let huge = |meminfo: &Values<Meminfo>| {
+        let size = Bytes::kib(meminfo.get(m::Hugepagesize)?);
+        [4096u64, 16384, 65536].into_iter().find(|&page| PageSize::new(page).is_some_and(|p| p.pmd_huge() == size))
+    };
+    let meminfo = snapshot.meminfo.as_ref();
+    let found = meminfo
+        .and_then(|meminfo| both(meminfo, snapshot.vmstat.as_ref()?))
+        .or_else(|| meminfo.and_then(huge))
+        .and_then(PageSize::new);
+    found.unwrap_or_default()
+}
