@@ -1,10 +1,82 @@
 //! `/proc/meminfo`, and per node `/sys/devices/system/node/node*/meminfo`.
 
 counters! {
-    /// The fields of `/proc/meminfo`; the per-node files repeat most of them.
+    /// The fields of `/proc/meminfo`, and `MemUsed` and `FilePages`, which only the per-node files have.
+    ///
+    /// Per-node lines start with `Node N`, which is no part of the name.
     family Meminfo in meminfo, "/proc/meminfo", separator b':';
-    MemTotal, kib, gauge, since "2.6.32", "Memory that the page allocator manages: RAM less what firmware and the kernel image keep.", "fs/proc/meminfo.c:meminfo_proc_show";
-    MemFree, kib, gauge, since "2.6.32", "Free pages in the buddy lists, without those on per-CPU lists.", "fs/proc/meminfo.c:meminfo_proc_show";
-    Active_anon = "Active(anon)", kib, gauge, since "2.6.32", "Active anonymous list, tmpfs and System V shared memory included.", "mm/vmscan.c";
-    PageTables, kib, gauge, since "2.6.32", "Pages that hold page tables (PTE pages only up to 5.4, PMD pages too from 5.15).", "fs/proc/meminfo.c:meminfo_proc_show";
+    MemTotal, kib, gauge, since "2.6.32", "Memory that the page allocator manages: RAM less what firmware, the kernel image and boot-time reservations keep; changes with hotplug and some balloons.", "fs/proc/meminfo.c:meminfo_proc_show";
+    MemFree, kib, gauge, since "2.6.32", "Free pages in the buddy lists, without those on per-CPU lists; a small value is normal, since unused memory becomes page cache.", "fs/proc/meminfo.c:meminfo_proc_show";
+    MemUsed, kib, gauge, since "2.6.32", "MemTotal less MemFree of a node, page cache included; only in per-node files.", "drivers/base/node.c:node_read_meminfo";
+    MemAvailable, kib, gauge, since "3.14", "Estimate of what can be allocated without swapping: free memory less reserves, plus half or more of page cache and reclaimable slab; hugetlb pages count as used.", "mm/show_mem.c:si_mem_available";
+    Buffers, kib, gauge, since "2.6.32", "Page cache of block devices themselves (file-system metadata, raw reads); not part of Cached.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Cached, kib, gauge, since "2.6.32", "Page cache without Buffers and SwapCached; includes tmpfs and shared memory (Shmem), which cannot be dropped.", "fs/proc/meminfo.c:meminfo_proc_show";
+    SwapCached, kib, gauge, since "2.6.32", "Pages in memory that have a swap slot as well; not part of Cached.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Active, kib, gauge, since "2.6.32", "Active(anon) plus Active(file).", "fs/proc/meminfo.c:meminfo_proc_show";
+    Inactive, kib, gauge, since "2.6.32", "Inactive(anon) plus Inactive(file).", "fs/proc/meminfo.c:meminfo_proc_show";
+    Active_anon = "Active(anon)", kib, gauge, since "2.6.32", "Active anonymous list, tmpfs and System V shared memory included; up to 5.8 new anonymous pages start here.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Inactive_anon = "Inactive(anon)", kib, gauge, since "2.6.32", "Inactive anonymous list, tmpfs and System V shared memory included; its tail is swapped next.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Active_file = "Active(file)", kib, gauge, since "2.6.32", "Active list of page-cache pages, without tmpfs.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Inactive_file = "Inactive(file)", kib, gauge, since "2.6.32", "Inactive list of page-cache pages, without tmpfs; its tail is dropped or written next.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Unevictable, kib, gauge, since "2.6.32", "Pages that reclaim does not look at: locked mappings, SHM_LOCK segments, ramfs; hugetlb pages are not in it.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Mlocked, kib, gauge, since "2.6.32", "The part of Unevictable that is in locked mappings.", "fs/proc/meminfo.c:meminfo_proc_show";
+    HighTotal, kib, gauge, since "2.6.32", "Memory that a 32-bit kernel does not map permanently; only with CONFIG_HIGHMEM.", "fs/proc/meminfo.c:meminfo_proc_show";
+    HighFree, kib, gauge, since "2.6.32", "Free part of HighTotal.", "fs/proc/meminfo.c:meminfo_proc_show";
+    LowTotal, kib, gauge, since "2.6.32", "Memory that a 32-bit kernel maps permanently, where its own data must live.", "fs/proc/meminfo.c:meminfo_proc_show";
+    LowFree, kib, gauge, since "2.6.32", "Free part of LowTotal; can run out while HighFree is large.", "fs/proc/meminfo.c:meminfo_proc_show";
+    MmapCopy, kib, gauge, since "2.6.32", "Memory allocated for mmap on kernels without an MMU.", "fs/proc/meminfo.c:meminfo_proc_show";
+    SwapTotal, kib, gauge, since "2.6.32", "Size of all active swap areas.", "mm/swapfile.c:si_swapinfo";
+    SwapFree, kib, gauge, since "2.6.32", "Swap slots not in use; slots of pages that are also in memory (SwapCached) count as used.", "mm/swapfile.c:si_swapinfo";
+    Zswap, kib, gauge, since "5.19", "Memory that zswap's compressed pages take.", "mm/zswap.c:zswap_total_pages";
+    Zswapped, kib, gauge, since "5.19", "Size of the pages that zswap holds, before compression; their swap slots still count as used.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Dirty, kib, gauge, since "2.6.32", "Page-cache pages changed since they were last written; pages under writeback are no longer in it.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Writeback, kib, gauge, since "2.6.32", "Pages being written to a device or to swap.", "fs/proc/meminfo.c:meminfo_proc_show";
+    FilePages, kib, gauge, since "2.6.32", "Page cache of a node with buffers, tmpfs and swap cache; only in per-node files.", "drivers/base/node.c:node_read_meminfo";
+    AnonPages, kib, gauge, since "2.6.32", "Anonymous pages that a process maps; tmpfs and shared memory are not in it, and the first kernels with transparent huge pages leave those out.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Mapped, kib, gauge, since "2.6.32", "File and shared-memory pages that at least one page table maps, each counted once.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Shmem, kib, gauge, since "2.6.32", "Pages of tmpfs, System V and other shared memory now in memory; part of Cached, but only swap can free it.", "fs/proc/meminfo.c:meminfo_proc_show";
+    KReclaimable, kib, gauge, since "4.20", "SReclaimable plus other kernel memory that shrinkers can free.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Slab, kib, gauge, since "2.6.32", "SReclaimable plus SUnreclaim.", "fs/proc/meminfo.c:meminfo_proc_show";
+    SReclaimable, kib, gauge, since "2.6.32", "Slab caches with a shrinker, such as dentries and inodes; pinned objects in them cannot be freed.", "fs/proc/meminfo.c:meminfo_proc_show";
+    SUnreclaim, kib, gauge, since "2.6.32", "Slab caches that cannot be shrunk; steady growth suggests a leak in the kernel.", "fs/proc/meminfo.c:meminfo_proc_show";
+    KernelStack, kib, gauge, since "2.6.32", "Stacks of all tasks while in the kernel; grows with the number of threads.", "fs/proc/meminfo.c:meminfo_proc_show";
+    ShadowCallStack, kib, gauge, since "5.8", "Shadow call stacks of arm64 and RISC-V kernels.", "fs/proc/meminfo.c:meminfo_proc_show";
+    PageTables, kib, gauge, since "2.6.32", "Page tables of all processes, one set per process even for shared memory; the last level only up to 5.4, PMD tables too by 5.15, PUD tables too by 6.12.", "fs/proc/meminfo.c:meminfo_proc_show";
+    SecPageTables, kib, gauge, since "6.1", "Page tables that are not of processes: KVM's second level, and from 6.11 on the IOMMU's.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Quicklists, kib, gauge, since "2.6.32" until "5.4", "Page-table pages that some architectures kept ready for reuse.", "mm/quicklist.c:quicklist_total_size";
+    NFS_Unstable, kib, gauge, since "2.6.32", "Pages sent to an NFS server and not yet committed by it; a constant 0 from 5.8 on, when they became part of Writeback.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Bounce, kib, gauge, since "2.6.32", "Low-memory copies made for devices that cannot reach a page; a constant 0 from 6.17 on.", "fs/proc/meminfo.c:meminfo_proc_show";
+    WritebackTmp, kib, gauge, since "2.6.32", "Temporary copies that FUSE wrote from; a constant 0 from 6.17 on.", "fs/proc/meminfo.c:meminfo_proc_show";
+    CommitLimit, kib, gauge, since "2.6.32", "Swap plus overcommit_ratio percent (or overcommit_kbytes) of RAM less hugetlb pages; enforced only with vm.overcommit_memory=2.", "mm/util.c:vm_commit_limit";
+    Committed_AS, kib, gauge, since "2.6.32", "Address space that may have to be backed by RAM or swap, touched or not: private writable mappings and shared memory.", "fs/proc/meminfo.c:meminfo_proc_show";
+    VmallocTotal, kib, gauge, since "2.6.32", "Size of the kernel's vmalloc address range; address space, not memory.", "fs/proc/meminfo.c:meminfo_proc_show";
+    VmallocUsed, kib, gauge, since "2.6.32", "Pages allocated with vmalloc from 5.3 on; a constant 0 from 4.4 to 5.2, and used address space before.", "mm/vmalloc.c:vmalloc_nr_pages";
+    VmallocChunk, kib, gauge, since "2.6.32", "Largest free piece of the vmalloc range; a constant 0 from 4.4 on.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Percpu, kib, gauge, since "4.19", "Memory of the per-CPU allocator, for data and not for its bookkeeping; grows with CPUs, cgroups and mounts.", "mm/percpu.c:pcpu_nr_pages";
+    EarlyMemtestBad, kib, gauge, since "6.4", "Memory that the memtest= run at boot found bad and reserved.", "mm/memtest.c:memtest_report_meminfo";
+    HardwareCorrupted, kib, gauge, since "2.6.32", "Memory taken out of use because the hardware reported an uncorrectable error in it.", "fs/proc/meminfo.c:meminfo_proc_show";
+    AnonHugePages, kib, gauge, since "2.6.38", "Anonymous transparent huge pages of PMD size that are mapped as a whole; smaller mTHP sizes are not in it.", "fs/proc/meminfo.c:meminfo_proc_show";
+    ShmemHugePages, kib, gauge, since "4.8", "Huge pages in tmpfs and shared memory.", "fs/proc/meminfo.c:meminfo_proc_show";
+    ShmemPmdMapped, kib, gauge, since "4.8", "Huge tmpfs pages that some process maps with a PMD.", "fs/proc/meminfo.c:meminfo_proc_show";
+    FileHugePages, kib, gauge, since "5.4", "Huge pages in the page cache of ordinary files.", "fs/proc/meminfo.c:meminfo_proc_show";
+    FilePmdMapped, kib, gauge, since "5.4", "Huge file pages that some process maps with a PMD.", "fs/proc/meminfo.c:meminfo_proc_show";
+    CmaTotal, kib, gauge, since "3.19", "Memory set aside for contiguous allocations; movable allocations may use it meanwhile.", "fs/proc/meminfo.c:meminfo_proc_show";
+    CmaFree, kib, gauge, since "3.19", "Free part of CmaTotal; counted in MemFree, but only movable allocations can take it.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Unaccepted, kib, gauge, since "6.5", "Memory of a confidential guest that it has not accepted from the hypervisor yet.", "fs/proc/meminfo.c:meminfo_proc_show";
+    Balloon, kib, gauge, since "6.16", "Memory that a balloon driver of this guest has given to the hypervisor; counts as used here.", "fs/proc/meminfo.c:meminfo_proc_show";
+    GPUActive, kib, gauge, since "6.19", "System memory that GPU buffer objects hold.", "fs/proc/meminfo.c:meminfo_proc_show";
+    GPUReclaim, kib, gauge, since "6.19", "Pages in the GPU drivers' pools that a shrinker can give back.", "fs/proc/meminfo.c:meminfo_proc_show";
+    HugePages_Total, count, gauge, since "2.6.32", "Hugetlb pages of the default size in the pool, surplus ones included; a number of huge pages.", "mm/hugetlb.c:hugetlb_report_meminfo";
+    HugePages_Free, count, gauge, since "2.6.32", "Hugetlb pages that no fault has taken yet; those in HugePages_Rsvd are promised although they are free.", "mm/hugetlb.c:hugetlb_report_meminfo";
+    HugePages_Rsvd, count, gauge, since "2.6.32", "Hugetlb pages promised to mappings and not touched yet; a part of HugePages_Free.", "mm/hugetlb.c:hugetlb_report_meminfo";
+    HugePages_Surp, count, gauge, since "2.6.32", "Hugetlb pages beyond vm.nr_hugepages, allowed by vm.nr_overcommit_hugepages and freed after use.", "mm/hugetlb.c:hugetlb_report_meminfo";
+    Hugepagesize, kib, gauge, since "2.6.32", "Size of a default hugetlb page.", "mm/hugetlb.c:hugetlb_report_meminfo";
+    Hugetlb, kib, gauge, since "4.16", "Memory in hugetlb pools of all sizes, used or not; the other HugePages lines tell of the default size alone.", "mm/hugetlb.c:hugetlb_report_meminfo";
+    DirectMap4k, kib, gauge, since "2.6.32", "Part of the kernel's direct map that uses 4 KiB pages; x86, s390, powerpc.", "arch/x86/mm/pat/set_memory.c:arch_report_meminfo";
+    DirectMap64k, kib, gauge, since "4.20", "Part of the kernel's direct map that uses 64 KiB pages; powerpc.", "arch/powerpc/mm/book3s64/pgtable.c:arch_report_meminfo";
+    DirectMap1M, kib, gauge, since "4.8", "Part of the kernel's direct map that uses 1 MiB pages; s390.", "arch/s390/mm/pageattr.c:arch_report_meminfo";
+    DirectMap2M, kib, gauge, since "2.6.32", "Part of the kernel's direct map that uses 2 MiB pages; shrinks as pieces are split for permissions.", "arch/x86/mm/pat/set_memory.c:arch_report_meminfo";
+    DirectMap4M, kib, gauge, since "2.6.32", "Part of the kernel's direct map that uses 4 MiB pages; 32-bit x86 without PAE.", "arch/x86/mm/pat/set_memory.c:arch_report_meminfo";
+    DirectMap1G, kib, gauge, since "2.6.32", "Part of the kernel's direct map that uses 1 GiB pages; x86 CPUs that can.", "arch/x86/mm/pat/set_memory.c:arch_report_meminfo";
+    DirectMap2G, kib, gauge, since "4.8", "Part of the kernel's direct map that uses 2 GiB pages; s390.", "arch/s390/mm/pageattr.c:arch_report_meminfo";
 }
