@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Family, Meminfo, Vmstat};
+use crate::*;
 
 /// The reference page of every counter, as Markdown.
 pub fn document() -> String {
@@ -11,8 +11,12 @@ pub fn document() -> String {
          `since` is the first kernel that has the counter (2.6.32 stands for that or earlier), `until` the first \
          that no longer has it. A *gauge* is a level; a *monotonic* counter only grows, so only its change counts.\n",
     );
-    family::<Meminfo>(&mut out);
-    family::<Vmstat>(&mut out);
+    macro_rules! page {
+        ($family:ident) => {
+            family::<$family>(&mut out);
+        };
+    }
+    each_family!(page);
     out
 }
 

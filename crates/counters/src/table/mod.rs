@@ -56,11 +56,45 @@ macro_rules! counters {
     (@until) => { None };
 }
 
+pub mod khugepaged;
+pub mod ksm;
 pub mod meminfo;
+pub mod memory_events;
+pub mod memory_stat;
+pub mod mthp_stats;
+pub mod numastat;
+pub mod smaps_rollup;
+pub mod status;
 pub mod vmstat;
+pub mod zoneinfo;
 
+pub use khugepaged::Khugepaged;
+pub use ksm::Ksm;
 pub use meminfo::Meminfo;
+pub use memory_events::MemoryEvents;
+pub use memory_stat::MemoryStat;
+pub use mthp_stats::MthpStats;
+pub use numastat::Numastat;
+pub use smaps_rollup::SmapsRollup;
+pub use status::Status;
 pub use vmstat::Vmstat;
+pub use zoneinfo::Zoneinfo;
 
-mod pending;
-pub use pending::*;
+/// Calls a macro once for each family, with its marker type: `each_family!(visit)` is `visit!(Meminfo);` and so on,
+/// in the order of the reference page.
+#[macro_export]
+macro_rules! each_family {
+    ($call:ident) => {
+        $call!(Meminfo);
+        $call!(Vmstat);
+        $call!(Zoneinfo);
+        $call!(Numastat);
+        $call!(Status);
+        $call!(SmapsRollup);
+        $call!(MemoryStat);
+        $call!(MemoryEvents);
+        $call!(MthpStats);
+        $call!(Khugepaged);
+        $call!(Ksm);
+    };
+}
