@@ -9,6 +9,7 @@ pub mod limits_conf;
 pub mod lru_gen;
 pub mod mounts;
 pub mod node;
+pub mod os_release;
 pub mod pagetypeinfo;
 pub mod pressure;
 pub mod process;

@@ -5,9 +5,15 @@
 //! pages, under the mmap lock) only of the largest ones and only within a time budget.
 
 pub mod cgroup;
+pub mod io;
 pub mod limits;
 pub mod numa_maps;
+pub(in crate::file) mod scan;
+pub mod smaps_rollup;
 pub mod stat;
+pub mod status;
+#[cfg(test)]
+pub(in crate::file) mod testing;
 
 use lotsfree_counters::{Counter, SmapsRollup, Status, Values};
 use lotsfree_units::Bytes;
@@ -15,7 +21,9 @@ use serde::Serialize;
 
 pub use limits::ProcessLimits;
 pub use numa_maps::NumaMaps;
+pub use smaps_rollup::parse_rollup;
 pub use stat::Stat;
+pub use status::{StatusFile, parse_status};
 
 /// One process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
