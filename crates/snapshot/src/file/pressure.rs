@@ -1,7 +1,12 @@
 //! `/proc/pressure/{memory,io,cpu}` and a cgroup's `memory.pressure`: pressure stall information (4.20 and later,
 //! `psi=1` on some distributions).
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
+
+use super::zoneinfo::{lines, number, words};
+use crate::{File, Log};
 
 /// The three files of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -34,4 +39,65 @@ pub struct Stall {
     pub avg300: f64,
     /// Microseconds since boot.
     pub total_us: u64,
+}
+
+/// `kernel/sched/psi.c:psi_show`, 4.20 to 6.18.
+impl File for Psi {
+    fn parse(text: &[u8], log: &mut Log) -> Self {
+        let mut psi = Psi::default();
+        for (line_number, line) in lines(text) {
+            let mut words = words(line);
+            let slot = match words.next() {
+                Some(b"some") => &mut psi.some,
+                Some(b"full") => &mut psi.full,
+                _ => {
+                    log.malformed(line_number, "neither `some` nor `full`");
+                    continue;
+                }
+            };
+            match stall(words) {
+                Some(stall) => *slot = Some(stall),
+                None => log.malformed(line_number, "not avg10, avg60, avg300 in percent and total"),
+            }
+        }
+        psi
+    }
+
+    fn print(&self, out: &mut String) {
+        for (name, stall) in [("some", self.some), ("full", self.full)] {
+            if let Some(Stall { avg10, avg60, avg300, total_us }) = stall {
+                let _ = writeln!(
+                    out,
+                    "{name} avg10={avg10:.2} avg60={avg60:.2} avg300={avg300:.2} total={total_us}"
+                );
+            }
+        }
+    }
+}
+
+fn stall<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<Stall> {
+    let (mut avg10, mut avg60, mut avg300, mut total) = (None, None, None, None);
+    for word in words {
+        let equals = word.iter().position(|&b| b == b'=')?;
+        let (name, value) = (&word[..equals], &word[equals + 1..]);
+        match name {
+            b"avg10" => avg10 = Some(percent(value)?),
+            b"avg60" => avg60 = Some(percent(value)?),
+            b"avg300" => avg300 = Some(percent(value)?),
+            b"total" => total = Some(number(value)?),
+            _ => {}
+        }
+    }
+    Some(Stall { avg10: avg10?, avg60: avg60?, avg300: avg300?, total_us: total? })
+}
+
+/// A share of time such as `2.96`: two digits after the point, 100 at most.
+fn percent(word: &[u8]) -> Option<f64> {
+    let point = word.iter().position(|&b| b == b'.')?;
+    let (whole, hundredths) = (&word[..point], &word[point + 1..]);
+    if hundredths.len() != 2 {
+        return None;
+    }
+    let value = number(whole)?.checked_mul(100)?.checked_add(number(hundredths)?)?;
+    (value <= 100_00).then(|| value as f64 / 100.0)
 }

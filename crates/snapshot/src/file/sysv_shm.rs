@@ -1,7 +1,15 @@
 //! `/proc/sysvipc/shm`: System V shared memory segments.
 
+use std::fmt::Write as _;
+
 use lotsfree_units::Bytes;
 use serde::Serialize;
+
+use super::zoneinfo::{lines, number, number32, words};
+use crate::{File, Log, ProblemKind};
+
+/// At most this many segments are kept, twice the largest `kernel.shmmni` without `ipcmni_extend`.
+const MOST: usize = 65_536;
 
 /// One segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -32,4 +40,87 @@ pub struct ShmSegment {
     pub rss: Option<Bytes>,
     /// Bytes in swap (2.6.36 and later).
     pub swap: Option<Bytes>,
+}
+
+/// `ipc/shm.c:sysvipc_shm_proc_show`, 2.6.32 to 6.18. `gid`, `cuid` and `cgid` are not kept and written as 0.
+impl File for Vec<ShmSegment> {
+    fn parse(text: &[u8], log: &mut Log) -> Self {
+        let mut segments = Vec::new();
+        for (line_number, line) in lines(text) {
+            if words(line).next() == Some(b"key") {
+                continue;
+            }
+            if segments.len() == MOST {
+                log.whole(ProblemKind::Budget, format!("more than {MOST} segments"));
+                break;
+            }
+            match segment(line) {
+                Some(segment) => segments.push(segment),
+                None => log.malformed(line_number, "not the 14 or 16 numbers of a segment"),
+            }
+        }
+        segments
+    }
+
+    fn print(&self, out: &mut String) {
+        out.push_str(
+            "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
+             atime      dtime      ctime",
+        );
+        let sizes = self.is_empty() || self.iter().any(|segment| segment.rss.is_some());
+        out.push_str(if sizes { "                   rss                  swap\n" } else { "\n" });
+        for s in self {
+            let _ = write!(
+                out,
+                "{:>10} {:>10}  {:>4o} {:>21} {:>5} {:>5}  {:>5} {:>5} {:>5} {:>5} {:>5} {:>10} {:>10} {:>10}",
+                s.key,
+                s.shmid,
+                s.perms,
+                s.size.0,
+                s.cpid,
+                s.lpid,
+                s.nattch,
+                s.uid,
+                0,
+                0,
+                0,
+                s.atime,
+                s.dtime,
+                s.ctime,
+            );
+            if let (Some(rss), Some(swap)) = (s.rss, s.swap) {
+                let _ = write!(out, " {:>21} {:>21}", rss.0, swap.0);
+            }
+            out.push('\n');
+        }
+    }
+}
+
+fn segment(line: &[u8]) -> Option<ShmSegment> {
+    let mut words = words(line);
+    let key = str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let shmid = number(words.next()?)?;
+    let perms = octal(words.next()?)?;
+    let size = Bytes(number(words.next()?)?);
+    let (cpid, lpid) = (number32(words.next()?)?, number32(words.next()?)?);
+    let nattch = number(words.next()?)?;
+    let uid = number32(words.next()?)?;
+    for _ in ["gid", "cuid", "cgid"] {
+        number32(words.next()?)?;
+    }
+    let (atime, dtime, ctime) = (number(words.next()?)?, number(words.next()?)?, number(words.next()?)?);
+    let (rss, swap) = match (words.next(), words.next(), words.next()) {
+        (None, ..) => (None, None),
+        (Some(rss), Some(swap), None) => (Some(Bytes(number(rss)?)), Some(Bytes(number(swap)?))),
+        _ => return None,
+    };
+    Some(ShmSegment { key, shmid, perms, size, cpid, lpid, nattch, uid, atime, dtime, ctime, rss, swap })
+}
+
+fn octal(word: &[u8]) -> Option<u32> {
+    let digit = |value: u32, b: &u8| match b {
+        b'0'..=b'7' => value.checked_mul(8)?.checked_add(u32::from(b - b'0')),
+        _ => None,
+    };
+    word.iter().try_fold(0, digit)
 }

@@ -4,6 +4,12 @@ use lotsfree_counters::{MthpStats, Values};
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
+use super::zoneinfo::{name_of, words};
+use crate::{File, Log};
+
+/// At most this many words are kept of a choice; the longest has six.
+const MOST_CHOICES: usize = 64;
+
 /// A file such as `always [madvise] never`: what may be chosen and what is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Choice {
@@ -52,4 +58,51 @@ pub struct ThpSize {
     pub shmem_enabled: Option<Choice>,
     /// `stats/*` (6.10 and later).
     pub stats: Option<Values<MthpStats>>,
+}
+
+/// `mm/huge_memory.c:enabled_show` and its like.
+impl File for Choice {
+    fn parse(text: &[u8], log: &mut Log) -> Self {
+        let mut choice = Choice::default();
+        for word in words(text) {
+            if choice.choices.len() == MOST_CHOICES {
+                log.malformed(1, "more words than any setting has");
+                break;
+            }
+            let bare = word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]"));
+            let name = bare.unwrap_or(word);
+            if name.is_empty() || name.iter().any(|b| matches!(b, b'[' | b']')) {
+                log.malformed(1, "brackets that do not stand around a word");
+                continue;
+            }
+            let name = name_of(name);
+            if bare.is_some() {
+                if choice.selected.is_empty() {
+                    choice.selected = name.clone();
+                } else {
+                    log.malformed(1, "more than one word in brackets; the first stands");
+                }
+            }
+            choice.choices.push(name);
+        }
+        if choice.selected.is_empty() && !choice.choices.is_empty() {
+            log.malformed(1, "no word in brackets");
+        }
+        choice
+    }
+
+    fn print(&self, out: &mut String) {
+        let selected = self.choices.iter().position(|word| *word == self.selected);
+        for (i, word) in self.choices.iter().enumerate() {
+            if i > 0 {
+                out.push(' ');
+            }
+            if Some(i) == selected {
+                out.extend(["[", word, "]"]);
+            } else {
+                out.push_str(word);
+            }
+        }
+        out.push('\n');
+    }
 }
