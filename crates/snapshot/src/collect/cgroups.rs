@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use lotsfree_counters::{MemoryEvents, Values};
 use lotsfree_units::Bytes;
 
 use super::memory::values;
@@ -22,14 +21,17 @@ const DEEPEST: usize = 12;
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     let unified = reader.optional_text("sys/fs/cgroup/cgroup.controllers");
-    let (version, root) = if unified.is_some_and(|controllers| controllers.split(' ').any(|name| name == "memory")) {
-        (CgroupVersion::V2, "sys/fs/cgroup")
-    } else if reader.exists("sys/fs/cgroup/memory/memory.limit_in_bytes") || reader.exists("sys/fs/cgroup/memory/memory.stat") {
-        (CgroupVersion::V1, "sys/fs/cgroup/memory")
-    } else {
-        reader.list("sys/fs/cgroup/memory");
-        return;
-    };
+    let (version, root) =
+        if unified.is_some_and(|controllers| controllers.split(' ').any(|name| name == "memory")) {
+            (CgroupVersion::V2, "sys/fs/cgroup")
+        } else if reader.exists("sys/fs/cgroup/memory/memory.limit_in_bytes")
+            || reader.exists("sys/fs/cgroup/memory/memory.stat")
+        {
+            (CgroupVersion::V1, "sys/fs/cgroup/memory")
+        } else {
+            reader.list("sys/fs/cgroup/memory");
+            return;
+        };
     let own = match reader.is_live() {
         true => reader.optional_bytes("proc/self/cgroup").and_then(|(text, _)| memory_group(text)),
         false => None,
@@ -45,7 +47,9 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     walk.run(reader);
     let recursive_protection = (snapshot.mounts.iter().flatten())
         .any(|mount| &*mount.kind == "cgroup2" && mount.option("memory_recursiveprot").is_some());
-    let dying = reader.optional_bytes(&format!("{root}/cgroup.stat")).and_then(|(text, _)| cgroup::parse_dying(text));
+    let dying = reader
+        .optional_bytes(&format!("{root}/cgroup.stat"))
+        .and_then(|(text, _)| cgroup::dying_descendants(text));
     snapshot.cgroups = Some(Cgroups {
         version,
         own,
@@ -74,7 +78,10 @@ impl Walk<'_> {
             visited += 1;
             if visited > MOST_VISITED || self.kept.len() >= MOST_KEPT {
                 reader.log().enter(self.root);
-                reader.log().whole(ProblemKind::Budget, format!("looked at {visited} groups, {} more were not", queue.len() + 1));
+                reader.log().whole(
+                    ProblemKind::Budget,
+                    format!("looked at {visited} groups, {} more were not", queue.len() + 1),
+                );
                 self.left_out += queue.len() as u32 + 1;
                 break;
             }
@@ -115,7 +122,8 @@ impl Walk<'_> {
 
     fn matters(&self, group: &Cgroup) -> bool {
         let bounded = |limit: Option<Limit>| limit.and_then(Limit::bytes).is_some();
-        let protected = |limit: Option<Limit>| limit.and_then(Limit::bytes) != Some(Bytes::ZERO) && limit.is_some();
+        let protected =
+            |limit: Option<Limit>| limit.and_then(Limit::bytes) != Some(Bytes::ZERO) && limit.is_some();
         group.path == "/"
             || self.own.as_deref() == Some(&group.path)
             || group.current.is_some_and(|current| current >= self.large)
@@ -141,7 +149,9 @@ impl Walk<'_> {
                     group.swap_max = limit(reader, &at("memory.swap.max"));
                     group.peak = reader.optional_number(&at("memory.peak")).map(Bytes);
                     group.oom_group = reader.optional_number(&at("memory.oom.group")).map(|flag| flag != 0);
-                    group.stat = values(reader.optional_bytes(&at("memory.stat")));
+                    group.stat = reader
+                        .optional_bytes(&at("memory.stat"))
+                        .map(|(text, log)| cgroup::parse_memory_stat(text, log));
                     group.events = values(reader.optional_bytes(&at("memory.events")));
                     group.pressure = reader.optional_file(&at("memory.pressure"));
                 }
@@ -157,8 +167,12 @@ impl Walk<'_> {
                     group.swap_max = limit(reader, &at("memory.memsw.limit_in_bytes"));
                     group.swappiness = reader.optional_number(&at("memory.swappiness"));
                     group.failcnt = reader.optional_number(&at("memory.failcnt"));
-                    group.stat = values(reader.optional_bytes(&at("memory.stat")));
-                    group.events = oom_control(reader, &at("memory.oom_control"));
+                    group.stat = reader
+                        .optional_bytes(&at("memory.stat"))
+                        .map(|(text, log)| cgroup::parse_memory_stat(text, log));
+                    group.events = reader
+                        .optional_bytes(&at("memory.oom_control"))
+                        .and_then(|(text, _)| cgroup::parse_oom_control(text));
                 }
             }
         }
@@ -170,8 +184,24 @@ impl Walk<'_> {
 /// Files of a cgroup directory have a controller's prefix; what remains are child groups.
 fn is_file(name: &str) -> bool {
     const PREFIXES: &[&str] = &[
-        "memory.", "cgroup.", "cpu.", "cpuacct.", "cpuset.", "io.", "blkio.", "pids.", "hugetlb.", "misc.", "rdma.",
-        "devices.", "freezer.", "net_cls.", "net_prio.", "perf_event.", "irq.", "dmem.",
+        "memory.",
+        "cgroup.",
+        "cpu.",
+        "cpuacct.",
+        "cpuset.",
+        "io.",
+        "blkio.",
+        "pids.",
+        "hugetlb.",
+        "misc.",
+        "rdma.",
+        "devices.",
+        "freezer.",
+        "net_cls.",
+        "net_prio.",
+        "perf_event.",
+        "irq.",
+        "dmem.",
     ];
     const NAMES: &[&str] = &["tasks", "notify_on_release", "release_agent"];
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -182,17 +212,14 @@ fn limit(reader: &mut Reader<'_>, path: &str) -> Option<Limit> {
     Limit::parse_file(text, log)
 }
 
-/// `memory.oom_control` of version 1: only its `oom_kill` line (4.13 and later) is an event.
-fn oom_control(reader: &mut Reader<'_>, path: &str) -> Option<Values<MemoryEvents>> {
-    let mut events: Values<MemoryEvents> = values(reader.optional_bytes(path))?;
-    let kills = events.get(lotsfree_counters::memory_events::oom_kill)?;
-    events = Values::default();
-    events.set(lotsfree_counters::memory_events::oom_kill, kills);
-    Some(events)
-}
-
 /// Limits on huge pages; version 1 keeps them in a hierarchy of their own.
-fn hugetlb(reader: &mut Reader<'_>, version: CgroupVersion, path: &str, directory: &str, names: &[String]) -> Vec<HugetlbLimit> {
+fn hugetlb(
+    reader: &mut Reader<'_>,
+    version: CgroupVersion,
+    path: &str,
+    directory: &str,
+    names: &[String],
+) -> Vec<HugetlbLimit> {
     let (directory, names, suffixes) = match version {
         CgroupVersion::V2 => (directory.to_owned(), names.to_vec(), ["current", "max", "rsvd.max"]),
         CgroupVersion::V1 => {
@@ -204,7 +231,9 @@ fn hugetlb(reader: &mut Reader<'_>, version: CgroupVersion, path: &str, director
     let [current, max, reserved] = suffixes;
     let mut limits = Vec::new();
     for name in &names {
-        let Some(size_name) = name.strip_prefix("hugetlb.").and_then(|rest| rest.strip_suffix(max)) else { continue };
+        let Some(size_name) = name.strip_prefix("hugetlb.").and_then(|rest| rest.strip_suffix(max)) else {
+            continue;
+        };
         let Some(size) = size_name.strip_suffix('.').and_then(cgroup::hugetlb_size) else { continue };
         let at = |file: &str| format!("{directory}/hugetlb.{size_name}{file}");
         let Some(max) = limit(reader, &at(max)) else { continue };
@@ -215,9 +244,9 @@ fn hugetlb(reader: &mut Reader<'_>, version: CgroupVersion, path: &str, director
             reserved_max: limit(reader, &at(reserved)),
             events_max: match version {
                 CgroupVersion::V1 => reader.optional_number(&at("failcnt")),
-                CgroupVersion::V2 => reader.optional_bytes(&at("events")).and_then(|(text, _)| {
-                    Values::<MemoryEvents>::parse(text, |_| {}).get(lotsfree_counters::memory_events::max)
-                }),
+                CgroupVersion::V2 => {
+                    reader.optional_bytes(&at("events")).and_then(|(text, _)| cgroup::flat_keyed(text, "max"))
+                }
             },
         });
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::reader::Reader;
 use crate::Snapshot;
-use crate::file::limits_conf;
-use crate::file::sysctl;
+use crate::file::limits_conf::LimitsLine;
+use crate::file::sysctl::{self, SysctlSetting};
 use crate::file::unit::{self, Unit};
 use crate::snapshot::Tuners;
 
@@ -16,26 +16,16 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.tuners = tuners(reader);
 }
 
-/// Where `systemd-sysctl` looks, highest precedence first.
-const SYSCTL_DIRECTORIES: &[&str] =
-    &["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
 /// Only a hostile tree has more files than this in one of these directories.
 const MOST_FILES: usize = 512;
 
 fn sysctl_files(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
-    let listed: Vec<(&str, Vec<String>)> = SYSCTL_DIRECTORIES
-        .iter()
-        .map(|directory| {
-            let mut names = reader.optional_list(directory);
-            names.retain(|name| name.ends_with(".conf"));
-            names.truncate(MOST_FILES);
-            (*directory, names)
-        })
-        .collect();
-    let order = sysctl::application_order(&listed);
-    for path in order.iter().map(String::as_str).chain(["etc/sysctl.conf"]) {
-        if let Some((text, log)) = reader.optional_bytes(path) {
-            snapshot.sysctl_files.extend(sysctl::parse_conf(path, text, log));
+    let listed = list(reader, sysctl::DIRECTORIES);
+    // Where `99-sysctl.conf` exists it is a link to `sysctl.conf`.
+    let linked = listed.iter().any(|(_, names)| names.iter().any(|name| name == "99-sysctl.conf"));
+    for path in sysctl::application_order(&listed, !linked) {
+        if let Some((text, log)) = reader.optional_bytes(&path) {
+            snapshot.sysctl_files.extend(SysctlSetting::parse_file(&path, text, log));
         }
     }
 }
@@ -44,17 +34,19 @@ fn limits(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     let mut paths = vec!["etc/security/limits.conf".to_owned()];
     let names = reader.optional_list("etc/security/limits.d");
     paths.extend(
-        names.iter().filter(|name| name.ends_with(".conf")).take(MOST_FILES).map(|name| format!("etc/security/limits.d/{name}")),
+        names
+            .iter()
+            .filter(|name| name.ends_with(".conf"))
+            .take(MOST_FILES)
+            .map(|name| format!("etc/security/limits.d/{name}")),
     );
     for path in paths {
         if let Some((text, log)) = reader.optional_bytes(&path) {
-            snapshot.limits_conf.extend(limits_conf::parse(&path, text, log));
+            snapshot.limits_conf.extend(LimitsLine::parse_file(&path, text, log));
         }
     }
 }
 
-/// Where systemd looks for units, highest precedence first.
-const UNIT_DIRECTORIES: &[&str] = &["etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 /// Units of this many processes and administrators are read.
 const MOST_UNITS: usize = 64;
 
@@ -72,31 +64,38 @@ fn units(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
         }
     }
     for name in names.into_iter().take(MOST_UNITS) {
-        let mut settings = Vec::new();
-        let base = UNIT_DIRECTORIES.iter().find_map(|directory| {
-            let path = format!("{directory}/{name}");
-            reader.optional_bytes(&path).map(|(text, log)| unit::parse_settings(&path, text, log))
-        });
-        settings.extend(base.unwrap_or_default());
-        let mut drop_ins: Vec<(String, String)> = Vec::new();
-        for directory in UNIT_DIRECTORIES {
-            for file in reader.optional_list(&format!("{directory}/{name}.d")) {
-                if file.ends_with(".conf") && !drop_ins.iter().any(|(seen, _)| *seen == file) {
-                    let path = format!("{directory}/{name}.d/{file}");
-                    drop_ins.push((file, path));
-                }
+        let mut unit = Unit { name, settings: Vec::new() };
+        for path in unit::unit_paths(&unit.name).collect::<Vec<_>>() {
+            if let Some((text, log)) = reader.optional_bytes(&path) {
+                unit.add_file(&path, text, log);
+                break;
             }
         }
-        drop_ins.sort();
-        for (_, path) in drop_ins.iter().take(MOST_FILES) {
-            if let Some((text, log)) = reader.optional_bytes(path) {
-                settings.extend(unit::parse_settings(path, text, log));
+        let directories = unit::drop_in_directories(&unit.name);
+        let listed = list(reader, directories.iter().map(String::as_str));
+        for path in unit::drop_in_order(&listed) {
+            if let Some((text, log)) = reader.optional_bytes(&path) {
+                unit.add_file(&path, text, log);
             }
         }
-        if !settings.is_empty() {
-            snapshot.units.push(Unit { name, settings });
+        if !unit.settings.is_empty() {
+            snapshot.units.push(unit);
         }
     }
+}
+
+/// The `*.conf` files of each directory.
+fn list<'d>(
+    reader: &mut Reader<'_>,
+    directories: impl IntoIterator<Item = &'d str>,
+) -> Vec<(&'d str, Vec<String>)> {
+    let list = |directory: &'d str| {
+        let mut names = reader.optional_list(directory);
+        names.retain(|name| name.ends_with(".conf"));
+        names.truncate(MOST_FILES);
+        (directory, names)
+    };
+    directories.into_iter().map(list).collect()
 }
 
 fn tuners(reader: &mut Reader<'_>) -> Tuners {

@@ -62,7 +62,8 @@ const OTHERS: &[&str] = &[
 fn sysctls(reader: &mut Reader<'_>) -> Sysctls {
     let mut sysctls = Sysctls::default();
     let names = reader.list("proc/sys/vm").unwrap_or_default();
-    let vm = names.iter().filter(|name| !WRITE_ONLY.contains(&name.as_str())).map(|name| format!("vm/{name}"));
+    let vm =
+        names.iter().filter(|name| !WRITE_ONLY.contains(&name.as_str())).map(|name| format!("vm/{name}"));
     for name in vm.chain(OTHERS.iter().map(|name| (*name).to_owned())) {
         if let Some(value) = reader.optional_text(&format!("proc/sys/{name}")) {
             sysctls.0.insert(name.replace('/', ".").into(), value.into());
@@ -83,11 +84,17 @@ fn nodes(reader: &mut Reader<'_>) -> Option<Vec<Node>> {
         let at = |file: &str| format!("sys/devices/system/node/node{id}/{file}");
         Node {
             id,
-            cpus: reader.bytes(&at("cpulist")).map(|(text, log)| node::parse_cpulist(text, log)).unwrap_or_default(),
+            cpus: reader
+                .bytes(&at("cpulist"))
+                .map(|(text, log)| node::parse_cpulist(text, log))
+                .unwrap_or_default(),
             meminfo: reader.bytes(&at("meminfo")).map(|(text, log)| node::parse_meminfo(text, log)),
             vmstat: values(reader.optional_bytes(&at("vmstat"))),
             numastat: values(reader.bytes(&at("numastat"))),
-            distance: reader.bytes(&at("distance")).map(|(text, log)| node::parse_distance(text, log)).unwrap_or_default(),
+            distance: reader
+                .bytes(&at("distance"))
+                .map(|(text, log)| node::parse_distance(text, log))
+                .unwrap_or_default(),
             huge_pools: huge_pools(reader, &at("hugepages")).unwrap_or_default(),
         }
     };

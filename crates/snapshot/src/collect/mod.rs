@@ -12,7 +12,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lotsfree_counters::{Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
 use lotsfree_units::{Bytes, PageSize};
 
-use crate::file::kernel_log::KernelLog;
 use crate::file::node;
 use crate::file::os_release::OsRelease;
 use crate::snapshot::KernelVersion;
@@ -49,7 +48,6 @@ pub fn collect(source: &dyn Source, options: &Options) -> Snapshot {
     }
     cgroups::collect(&mut reader, &mut snapshot);
     config::collect(&mut reader, &mut snapshot);
-    snapshot.kernel_log = reader.file::<KernelLog>("dev/kmsg");
     snapshot.files_read = reader.files_read();
     snapshot.problems = reader.into_problems();
     snapshot
@@ -75,10 +73,10 @@ fn host(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
         .unwrap_or_default();
     host.cmdline = reader.text("proc/cmdline");
     host.cpus = reader
-        .text("sys/devices/system/cpu/online")
-        .map(|text| node::parse_cpulist(text.as_bytes(), reader.log()).len() as u32)
+        .bytes("sys/devices/system/cpu/online")
+        .map(|(text, log)| node::parse_cpulist(text, log).len() as u32)
         .filter(|&cpus| cpus > 0);
-    host.distribution = reader.file::<OsRelease>("etc/os-release").map(|release| (release.id, release.version_id));
+    host.distribution = reader.file::<OsRelease>("etc/os-release").and_then(OsRelease::into_pair);
     host.container = container(reader);
 }
 
@@ -109,7 +107,9 @@ fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
     };
     let huge = |meminfo: &Values<Meminfo>| {
         let size = Bytes::kib(meminfo.get(m::Hugepagesize)?);
-        [4096u64, 16384, 65536].into_iter().find(|&page| PageSize::new(page).is_some_and(|p| p.pmd_huge() == size))
+        [4096u64, 16384, 65536]
+            .into_iter()
+            .find(|&page| PageSize::new(page).is_some_and(|p| p.pmd_huge() == size))
     };
     let meminfo = snapshot.meminfo.as_ref();
     let found = meminfo

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use lotsfree_counters::status as s;
-use lotsfree_units::Bytes;
+use lotsfree_counters::{meminfo, status as s};
+use lotsfree_units::{Bytes, PageSize};
 
+use super::Options;
 use super::reader::Reader;
-use super::{Options, memory};
-use crate::file::process::{self, Detail, Process, Stat};
+use crate::file::process::{self, Detail, NumaMaps, Process, Stat};
 use crate::{ProblemKind, Snapshot};
 
 /// A close look at this many.
@@ -39,7 +39,10 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot, options:
         }
     }
     processes.shrink_to_fit();
-    look_closely(reader, &mut processes, options);
+    let page = snapshot.host.page_size;
+    let huge =
+        snapshot.meminfo.as_ref().and_then(|meminfo| meminfo.get(meminfo::Hugepagesize)).map(Bytes::kib);
+    look_closely(reader, &mut processes, options, page, huge.unwrap_or_else(|| page.pmd_huge()));
     snapshot.processes = Some(processes);
 }
 
@@ -67,7 +70,8 @@ fn glance(reader: &mut Reader<'_>, pid: u32, path: &mut String) -> Option<Proces
     let (text, log) = reader.optional_bytes(at(path, pid, "status"))?;
     process::parse_status(text, &mut process, log);
     let adjustment = reader.optional_bytes(at(path, pid, "oom_score_adj"));
-    process.oom_score_adj = adjustment.and_then(|(text, _)| std::str::from_utf8(text).ok()?.trim().parse().ok());
+    process.oom_score_adj =
+        adjustment.and_then(|(text, _)| std::str::from_utf8(text).ok()?.trim().parse().ok());
     Some(process)
 }
 
@@ -76,7 +80,13 @@ fn weight(process: &Process) -> Bytes {
     [s::VmRSS, s::VmSwap, s::VmPTE, s::HugetlbPages].iter().map(|&field| process.memory_or_zero(field)).sum()
 }
 
-fn look_closely(reader: &mut Reader<'_>, processes: &mut [Process], options: &Options) {
+fn look_closely(
+    reader: &mut Reader<'_>,
+    processes: &mut [Process],
+    options: &Options,
+    page: PageSize,
+    huge: Bytes,
+) {
     let mut order: Vec<usize> = (0..processes.len()).filter(|&i| weight(&processes[i]) >= SMALL).collect();
     order.sort_by_key(|&i| Reverse(weight(&processes[i])));
     let (started, mut not_walked) = (Instant::now(), 0u32);
@@ -86,7 +96,9 @@ fn look_closely(reader: &mut Reader<'_>, processes: &mut [Process], options: &Op
         let pid = process.stat.pid;
         let mut detail = Detail {
             limits: reader.optional_file(at(&mut path, pid, "limits")),
-            io: reader.optional_bytes(at(&mut path, pid, "io")).and_then(|(text, _)| process::parse_io(text)),
+            io: reader
+                .optional_bytes(at(&mut path, pid, "io"))
+                .and_then(|(text, log)| process::io::parse_io(text, log)),
             ..Detail::default()
         };
         detail.cgroup = reader
@@ -102,7 +114,9 @@ fn look_closely(reader: &mut Reader<'_>, processes: &mut [Process], options: &Op
             detail.rollup = reader
                 .optional_bytes(at(&mut path, pid, "smaps_rollup"))
                 .map(|(text, log)| process::parse_rollup(text, log));
-            detail.numa = reader.optional_file(at(&mut path, pid, "numa_maps"));
+            detail.numa = reader
+                .optional_bytes(at(&mut path, pid, "numa_maps"))
+                .map(|(text, log)| NumaMaps::parse(text, page, huge, log));
         } else {
             not_walked += 1;
         }
@@ -116,5 +130,4 @@ fn look_closely(reader: &mut Reader<'_>, processes: &mut [Process], options: &Op
         );
         reader.log().whole(ProblemKind::Budget, detail);
     }
-    let _ = memory::values::<lotsfree_counters::SmapsRollup>;
 }

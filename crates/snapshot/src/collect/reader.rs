@@ -47,7 +47,8 @@ impl<'s> Reader<'s> {
             Ok(cut) => {
                 self.files += 1;
                 if cut {
-                    self.log.whole(ProblemKind::Truncated, format!("only its first {LARGEST} bytes were read"));
+                    self.log
+                        .whole(ProblemKind::Truncated, format!("only its first {LARGEST} bytes were read"));
                 }
                 true
             }
@@ -146,7 +147,10 @@ fn trimmed(text: &[u8]) -> String {
 /// Which kernels have a file, where that explains why it is missing.
 fn absent(path: &str) -> &'static str {
     const SINCE: &[(&str, &str)] = &[
-        ("proc/pressure", "pressure stall information: kernel 4.20 or later, on some distributions only with psi=1"),
+        (
+            "proc/pressure",
+            "pressure stall information: kernel 4.20 or later, on some distributions only with psi=1",
+        ),
         ("sys/kernel/mm/lru_gen", "multi-generational LRU: kernel 6.1 or later, if built in"),
         ("sys/kernel/mm/transparent_hugepage", "transparent huge pages: kernel 2.6.38 or later, if built in"),
         ("sys/kernel/mm/hugepages", "huge pages: kernel 2.6.27 or later, if built in"),

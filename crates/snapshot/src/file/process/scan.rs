@@ -66,7 +66,10 @@ mod tests {
         assert_eq!(decimal(b"18446744073709551616"), None);
         assert_eq!((decimal(b""), decimal(b"-1"), decimal(b"1 ")), (None, None, None));
         assert_eq!(hexadecimal(b"000001fffeffffff"), Some(0x1ff_feff_ffff));
-        assert_eq!((hexadecimal(b""), hexadecimal(b"10000000000000000"), hexadecimal(b"0x1")), (None, None, None));
+        assert_eq!(
+            (hexadecimal(b""), hexadecimal(b"10000000000000000"), hexadecimal(b"0x1")),
+            (None, None, None)
+        );
     }
 
     #[test]
