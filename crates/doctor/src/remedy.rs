@@ -11,7 +11,7 @@ pub(crate) const SYSCTL_FILE: &str = "/etc/sysctl.d/90-lotsfree.conf";
 pub(crate) const TMPFILES_FILE: &str = "/etc/tmpfiles.d/90-lotsfree.conf";
 /// Where limits are proposed.
 #[allow(dead_code)]
-pub const LIMITS_FILE: &str = "/etc/security/limits.d/90-lotsfree.conf";
+pub(crate) const LIMITS_FILE: &str = "/etc/security/limits.d/90-lotsfree.conf";
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

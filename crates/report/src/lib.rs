@@ -1,1 +1,20 @@
-//! Placeholder.
+//! Findings as text, JSON, Markdown and HTML.
+//!
+//! [`Report`] is what is said, complete and versioned: its JSON form is the published schema, and the other forms are
+//! renderings of it. Nothing here judges.
+
+mod html;
+mod json;
+mod markdown;
+mod nagios;
+mod palette;
+mod report;
+mod svg;
+mod text;
+
+pub use html::html;
+pub use json::{json, schema};
+pub use markdown::markdown;
+pub use nagios::{NagiosStatus, nagios};
+pub use report::{HostLine, Report, Series, Source, Unread};
+pub use text::{TextOptions, text};

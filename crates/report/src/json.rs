@@ -1,0 +1,22 @@
+//! JSON and its schema.
+
+use crate::Report;
+
+/// The report as JSON, indented.
+///
+/// # Errors
+/// If a number is not finite, which no finding's is.
+pub fn json(report: &Report) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(report).map(|mut text| {
+        text.push('\n');
+        text
+    })
+}
+
+/// The JSON Schema (draft 2020-12) of [`json`]'s output.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Report);
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    text.push('\n');
+    text
+}
