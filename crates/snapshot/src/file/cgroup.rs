@@ -301,7 +301,8 @@ mod tests {
     #[test]
     fn events_of_either_version() {
         let mut log = Log::default();
-        let v2 = parse_memory_events(b"low 0\nhigh 7\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n", &mut log);
+        let v2 =
+            parse_memory_events(b"low 0\nhigh 7\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n", &mut log);
         assert_eq!(v2.get(memory_events::oom_kill), Some(1));
         let v1 = parse_oom_control(b"oom_kill_disable 0\nunder_oom 1\noom_kill 5\n");
         assert_eq!(v1.and_then(|events| events.get(memory_events::oom_kill)), Some(5));
@@ -324,7 +325,8 @@ mod tests {
             assert_eq!(hugetlb_size(name), Some(size));
             assert_eq!(hugetlb_size_name(size), name);
         }
-        for name in ["", "MB", "2", "2mb", "0KB", "2MBB", "99999999999999999999GB", "18446744073709551615GB"] {
+        for name in ["", "MB", "2", "2mb", "0KB", "2MBB", "99999999999999999999GB", "18446744073709551615GB"]
+        {
             assert_eq!(hugetlb_size(name), None, "{name}");
         }
         assert_eq!(hugetlb_file("hugetlb.2MB.rsvd.max"), Some((Bytes::mib(2), "rsvd.max")));

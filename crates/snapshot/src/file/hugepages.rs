@@ -62,8 +62,17 @@ mod tests {
         assert_eq!(directory_size("hugepages-2048kB"), Some(Bytes::mib(2)));
         assert_eq!(directory_size("hugepages-1048576kB"), Some(Bytes::gib(1)));
         let bad = [
-            "", "hugepages-", "hugepages-kB", "hugepages-0kB", "hugepages-2048", "hugepages-2048kBx", "x-2048kB",
-            "hugepages--1kB", "hugepages-18446744073709551615kB", "hugepages-99999999999999999999kB", "kB",
+            "",
+            "hugepages-",
+            "hugepages-kB",
+            "hugepages-0kB",
+            "hugepages-2048",
+            "hugepages-2048kBx",
+            "x-2048kB",
+            "hugepages--1kB",
+            "hugepages-18446744073709551615kB",
+            "hugepages-99999999999999999999kB",
+            "kB",
         ];
         for name in bad {
             assert_eq!(directory_size(name), None, "{name}");
@@ -72,7 +81,8 @@ mod tests {
 
     #[test]
     fn idle_pages_are_neither_used_nor_promised() {
-        let pool = HugePool { size: Bytes::mib(2), total: 100, free: 60, reserved: 25, ..HugePool::default() };
+        let pool =
+            HugePool { size: Bytes::mib(2), total: 100, free: 60, reserved: 25, ..HugePool::default() };
         assert_eq!((pool.idle(), pool.used(), pool.bytes()), (35, 40, Bytes::mib(200)));
         let torn = HugePool { free: 3, reserved: 5, ..HugePool::default() };
         assert_eq!((torn.idle(), torn.used()), (0, 0));

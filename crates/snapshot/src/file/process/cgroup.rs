@@ -10,7 +10,9 @@ use super::scan::cut;
 pub fn memory_group(text: &[u8]) -> Option<String> {
     let mut unified = None;
     for line in text.split(|&b| b == b'\n') {
-        let Some((controllers, path)) = cut(line, b':').and_then(|(_, rest)| cut(rest, b':')) else { continue };
+        let Some((controllers, path)) = cut(line, b':').and_then(|(_, rest)| cut(rest, b':')) else {
+            continue;
+        };
         if !path.starts_with(b"/") {
             continue;
         }

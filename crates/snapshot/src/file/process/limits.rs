@@ -41,7 +41,9 @@ impl ProcessLimits {
 fn limit(word: &[u8]) -> Option<Limit> {
     match word {
         b"unlimited" => Some(Limit::Max),
-        digits => decimal(digits).map(|bytes| if bytes == u64::MAX { Limit::Max } else { Limit::At(Bytes(bytes)) }),
+        digits => {
+            decimal(digits).map(|bytes| if bytes == u64::MAX { Limit::Max } else { Limit::At(Bytes(bytes)) })
+        }
     }
 }
 
@@ -53,7 +55,9 @@ impl File for ProcessLimits {
                 let Some(rest) = line.strip_prefix(name.as_bytes()) else { continue };
                 let mut values = words(rest).map(limit);
                 match (values.next().flatten(), values.next().flatten()) {
-                    (Some(soft), Some(hard)) if rest.first().is_some_and(u8::is_ascii_whitespace) => *slot = Some((soft, hard)),
+                    (Some(soft), Some(hard)) if rest.first().is_some_and(u8::is_ascii_whitespace) => {
+                        *slot = Some((soft, hard))
+                    }
                     _ => log.malformed(number, format!("{name} lacks a soft and a hard limit")),
                 }
                 break;
@@ -126,7 +130,10 @@ Max file locks            unlimited            unlimited            locks     \n
     }
 
     fn value() -> impl Strategy<Value = Option<(Limit, Limit)>> {
-        let one = || any::<Option<u64>>().prop_map(|n| limit(&n.map_or(b"unlimited".into(), |n| n.to_string().into_bytes())));
+        let one = || {
+            any::<Option<u64>>()
+                .prop_map(|n| limit(&n.map_or(b"unlimited".into(), |n| n.to_string().into_bytes())))
+        };
         (one(), one()).prop_map(|(soft, hard)| soft.zip(hard)).boxed().prop_union(Just(None).boxed())
     }
 

@@ -242,7 +242,8 @@ fn is_node(name: &[u8]) -> bool {
 
 /// Splits the policy off. Two policies have a space in their names (`mm/mempolicy.c:policy_modes`).
 fn split_policy(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let word_end = |from: usize| from + text[from..].iter().position(|&b| b == b' ').unwrap_or(text.len() - from);
+    let word_end =
+        |from: usize| from + text[from..].iter().position(|&b| b == b' ').unwrap_or(text.len() - from);
     let mut end = word_end(0);
     if end == 0 {
         return None;
@@ -301,11 +302,14 @@ mod tests {
         assert_eq!((&*maps.first_policy, maps.lines), ("interleave:0-1", 6));
         assert_eq!(maps.nodes, [Bytes::kib(4 * 20_003), Bytes::kib(4 * 7 + 512 * 2048)]);
         let kept: Vec<_> = maps.mappings.iter().map(|m| (&*m.policy, &*m.file, m.huge, m.resident)).collect();
-        assert_eq!(kept, [
-            ("bind:1", "/SYSV00000000 (deleted)", true, Bytes::gib(1)),
-            ("default", "heap", false, Bytes::kib(80_000)),
-            ("prefer (many):0-1", "/dev/shm/seg", false, Bytes::ZERO),
-        ]);
+        assert_eq!(
+            kept,
+            [
+                ("bind:1", "/SYSV00000000 (deleted)", true, Bytes::gib(1)),
+                ("default", "heap", false, Bytes::kib(80_000)),
+                ("prefer (many):0-1", "/dev/shm/seg", false, Bytes::ZERO),
+            ]
+        );
         assert_eq!(maps.mappings[0].page_size, Bytes::mib(2));
     }
 

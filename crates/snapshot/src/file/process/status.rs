@@ -39,7 +39,8 @@ impl File for StatusFile {
         let mut hint = 0;
         for (number, line) in lines(text) {
             match line {
-                [b'V', b'm', ..] | [b'R', b's', b's', ..] | [b'H', b'u', b'g', ..] => match field(line, b':') {
+                [b'V', b'm', ..] | [b'R', b's', b's', ..] | [b'H', b'u', b'g', ..] => match field(line, b':')
+                {
                     Ok((name, value)) => status.values.record(name, value, &mut hint),
                     Err(why) => log.malformed(number, why),
                 },
@@ -126,7 +127,10 @@ mod tests {
         assert_eq!(process.has_cap_ipc_lock(), Some(true));
         let get = |counter| process.status.get(counter);
         assert_eq!((get(status::VmRSS), get(status::RssAnon)), (Some(1769), Some(112)));
-        assert_eq!((get(status::VmPTE), get(status::VmSwap), get(status::VmLck)), (Some(48), Some(5), Some(4)));
+        assert_eq!(
+            (get(status::VmPTE), get(status::VmSwap), get(status::VmLck)),
+            (Some(48), Some(5), Some(4))
+        );
     }
 
     #[test]
@@ -141,7 +145,8 @@ mod tests {
 
     #[test]
     fn other_lines_are_not_kept() {
-        let text = b"Name:\tx\nThreads:\t1\nSigQ:\t0/1\nTHP_enabledx:\t1\nHandles:\t3\nCapEff:\t0\nVmRSS:\t9 kB\n";
+        let text =
+            b"Name:\tx\nThreads:\t1\nSigQ:\t0/1\nTHP_enabledx:\t1\nHandles:\t3\nCapEff:\t0\nVmRSS:\t9 kB\n";
         let mut log = Log::default();
         let status = StatusFile::parse(text, &mut log);
         assert!(status.values.is_empty() && log.problems().is_empty());
@@ -149,7 +154,8 @@ mod tests {
 
     #[test]
     fn bad_lines_are_reported_and_the_rest_is_kept() {
-        let text = b"Uid:\t5\nVmRSS:\t 7 kB\nVmPTE:\t99999999999999999999 kB\nTHP_enabled:\t2\nCapEff:\txyz\n";
+        let text =
+            b"Uid:\t5\nVmRSS:\t 7 kB\nVmPTE:\t99999999999999999999 kB\nTHP_enabled:\t2\nCapEff:\txyz\n";
         let mut log = Log::default();
         let status = StatusFile::parse(text, &mut log);
         assert_eq!(status.values.get(status::VmRSS), Some(7));
