@@ -1,18 +1,24 @@
 //! What the kernel log (`/dev/kmsg`, a saved `dmesg`) says of memory. Other lines are never kept.
 
+use std::collections::VecDeque;
+
 use lotsfree_units::Bytes;
 use serde::Serialize;
+
+use super::process::scan::{bounded, cut, decimal, leading_digits};
+use crate::{File, Log};
 
 /// The memory events of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelLog {
-    /// Kills by the OOM killer, oldest first.
+    /// Kills by the OOM killer, oldest first; the latest 256.
     pub ooms: Vec<OomKill>,
-    /// Writes to `/proc/sys/vm/drop_caches`: process name, pid, value.
+    /// Writes to `/proc/sys/vm/drop_caches`: process name, pid, value; the latest 256.
     pub drop_caches: Vec<(String, u32, u32)>,
-    /// `page allocation failure` lines: process name, order.
+    /// `page allocation failure` lines: process name, order; the latest 256.
     pub allocation_failures: Vec<(String, u32)>,
-    /// The lines that the above were read from, as printed, for saving.
+    /// The lines that the above were read from, as printed, for saving. Those of a journal's export have the time
+    /// since boot put before them in brackets.
     pub lines: Vec<String>,
 }
 
@@ -22,9 +28,9 @@ pub struct OomKill {
     /// Seconds since boot, if the line said so.
     pub at: Option<u64>,
     /// `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, `CONSTRAINT_MEMORY_POLICY`, `CONSTRAINT_CPUSET`; empty on kernels
-    /// before 4.19, which do not say.
+    /// before 4.19, which do not say, other than for `Memory cgroup out of memory`.
     pub constraint: String,
-    /// cgroup of the victim (`oom_memcg` or `task_memcg`), if printed.
+    /// The cgroup that hit its limit (`oom_memcg`), else that of the victim (`task_memcg`), if printed.
     pub cgroup: Option<String>,
     /// Victim's process id.
     pub pid: u32,
@@ -32,8 +38,576 @@ pub struct OomKill {
     pub name: String,
     /// Its anonymous memory.
     pub anon_rss: Option<Bytes>,
-    /// Its page tables.
+    /// Its page tables, as printed: 5.4 and 5.5 print bytes and call them kB.
     pub page_tables: Option<Bytes>,
     /// Its oom_score_adj.
     pub oom_score_adj: Option<i32>,
+}
+
+/// How many events of a kind are kept.
+const MOST_EVENTS: usize = 256;
+/// A bound on a kept line, in bytes; the kernel's own records have at most 976.
+const MOST_LINE: usize = 1024;
+/// How many kills back the parts of one kill may lie apart: messages of several CPUs mix.
+const NEAR: usize = 4;
+/// `CONSTRAINT_MEMCG` in words.
+const MEMCG: &str = "CONSTRAINT_MEMCG";
+/// What a line that matters has in it; every other line is dismissed by these alone.
+const SIGNS: [&str; 7] = [
+    "oom-kill:",
+    "ill process ",
+    "illed process ",
+    " as a result of limit of ",
+    "): drop_caches: ",
+    "): dropped kernel caches: ",
+    ": page allocation failure",
+];
+
+impl File for KernelLog {
+    /// Reads `dmesg` output of any format, concatenated records of `/dev/kmsg`, syslog files and
+    /// `journalctl -k` output, also `-o export`.
+    ///
+    /// Only lines that begin with the kernel's wording are believed, and records that a program wrote to
+    /// `/dev/kmsg` are not. Nothing is reported: a log is free text.
+    fn parse(text: &[u8], _log: &mut Log) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let matters = |text: &str| SIGNS.iter().any(|sign| text.contains(sign));
+        let mut reader = Reader::default();
+        if !matters(&text) {
+            return reader.finish();
+        }
+        let mut journal_time = None;
+        for line in text.split('\n') {
+            if let Some(us) = line.strip_prefix("__MONOTONIC_TIMESTAMP=") {
+                journal_time = us.trim_ascii().parse::<u64>().ok();
+            } else if line.is_empty() {
+                journal_time = None;
+            } else if matters(line) {
+                let kept = match (line.strip_prefix("MESSAGE="), journal_time) {
+                    (Some(message), Some(us)) => {
+                        format!("[{:5}.{:06}] {message}", us / 1_000_000, us % 1_000_000)
+                    }
+                    (Some(message), None) => message.to_owned(),
+                    (None, _) => line.to_owned(),
+                };
+                reader.take(bounded(kept.as_bytes(), MOST_LINE).trim_ascii());
+            }
+        }
+        reader.finish()
+    }
+
+    /// Prints the lines that were kept.
+    fn print(&self, out: &mut String) {
+        for line in &self.lines {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+}
+
+/// An event with its lines, numbered in reading order.
+type Kept<T> = VecDeque<(T, Vec<(u64, String)>)>;
+
+/// A kill of which not all lines need have been read.
+#[derive(Debug, Default)]
+struct Kill {
+    kill: OomKill,
+    /// The line that says that it was killed has been read.
+    killed: bool,
+    /// A child may be killed in place of the chosen process (before 5.1).
+    or_child: bool,
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    kills: Kept<Kill>,
+    drops: Kept<(String, u32, u32)>,
+    failures: Kept<(String, u32)>,
+    /// `Task in … killed as a result of limit of …`: the group, and the line.
+    limit: Option<(String, (u64, String))>,
+    count: u64,
+}
+
+impl Reader {
+    /// Takes one line that may matter.
+    fn take(&mut self, line: &str) {
+        self.count += 1;
+        let Some((at, message)) = split_prefix(line) else { return };
+        let numbered = (self.count, line.to_owned());
+        if let Some(kill) = header(message) {
+            push(&mut self.kills, Kill { kill: OomKill { at, ..kill }, ..Kill::default() }).1.push(numbered);
+        } else if let Some((memcg, rest)) = killing(message) {
+            self.take_killing(at, memcg, rest, numbered);
+        } else if let Some(group) = limit_of(message) {
+            self.limit = Some((group, numbered));
+        } else if let Some(drop) = drop_caches(message) {
+            push(&mut self.drops, drop).1.push(numbered);
+        } else if let Some(failure) = allocation_failure(message) {
+            push(&mut self.failures, failure).1.push(numbered);
+        }
+    }
+
+    /// `Kill process 1 (x) score 2 or sacrifice child` or `Killed process 1 (x) total-vm:…`.
+    fn take_killing(&mut self, at: Option<u64>, memcg: bool, text: &str, line: (u64, String)) {
+        let Some((killed, pid, name, rest)) = process(text) else { return };
+        let near = self.kills.len().saturating_sub(NEAR);
+        let known = self.kills.range_mut(near..).rev().find(|(kill, _)| !kill.killed && kill.kill.pid == pid);
+        let (kill, lines) = match known {
+            Some(known) => known,
+            // The chosen process's child was killed instead.
+            None => match self.kills.back_mut() {
+                Some(last) if killed && last.0.or_child && !last.0.killed => {
+                    (last.0.kill.pid, last.0.kill.name) = (pid, name.to_owned());
+                    last
+                }
+                _ => {
+                    let kill = OomKill { at, pid, name: name.to_owned(), ..OomKill::default() };
+                    push(&mut self.kills, Kill { kill, ..Kill::default() })
+                }
+            },
+        };
+        lines.push(line);
+        kill.kill.at = kill.kill.at.or(at);
+        if memcg && kill.kill.constraint.is_empty() {
+            kill.kill.constraint = MEMCG.to_owned();
+        }
+        if killed {
+            kill.killed = true;
+            kill.kill.anon_rss = kib(rest, "anon-rss:");
+            kill.kill.page_tables = kib(rest, "pgtables:");
+            kill.kill.oom_score_adj = after(rest, "oom_score_adj:").and_then(|text| {
+                let end = text.find(|c: char| c != '-' && !c.is_ascii_digit()).unwrap_or(text.len());
+                text[..end].parse().ok()
+            });
+        } else {
+            kill.or_child = true;
+        }
+        if let Some((group, line)) = self.limit.take() {
+            // The group's line stands directly before the choice; a later one belongs to another kill.
+            if kill.kill.cgroup.is_none() && kill.kill.constraint == MEMCG {
+                kill.kill.cgroup = Some(group);
+                lines.push(line);
+            }
+        }
+    }
+
+    fn finish(self) -> KernelLog {
+        let mut lines = Vec::new();
+        let ooms = split(self.kills, &mut lines).map(|kill| kill.kill).collect();
+        let drop_caches = split(self.drops, &mut lines).collect();
+        let allocation_failures = split(self.failures, &mut lines).collect();
+        lines.sort_unstable();
+        let lines = lines.into_iter().map(|(_, line)| line).collect();
+        KernelLog { ooms, drop_caches, allocation_failures, lines }
+    }
+}
+
+/// Adds an event, as yet without lines; the oldest goes when there are too many.
+fn push<T>(kept: &mut Kept<T>, event: T) -> &mut (T, Vec<(u64, String)>) {
+    if kept.len() >= MOST_EVENTS {
+        kept.pop_front();
+    }
+    kept.push_back((event, Vec::new()));
+    let last = kept.len() - 1;
+    &mut kept[last]
+}
+
+/// Hands the events' lines to `lines`.
+fn split<T>(kept: Kept<T>, lines: &mut Vec<(u64, String)>) -> impl Iterator<Item = T> {
+    kept.into_iter().map(|(event, of_event)| {
+        lines.extend(of_event);
+        event
+    })
+}
+
+/// Splits time and origin off a line; `None` for records that did not come from the kernel.
+fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
+    let mut rest = line;
+    let mut at = None;
+    // `<6>` of dmesg -r, `kern  :warn  :` of dmesg -x.
+    if let Some((level, after)) = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+        if level.parse::<u32>().ok()? >= 8 {
+            return None;
+        }
+        rest = after;
+    } else if let Some((facility, after)) = rest.get(..15).and_then(|_| rest.split_once(':')) {
+        // Facility and level, each padded, each with a colon after it.
+        let level = after.split_once(": ").map(|(level, _)| level.trim_end());
+        let levels = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"];
+        if let Some(level) = level.filter(|level| levels.contains(level)) {
+            if facility.trim_end() != "kern" {
+                return None;
+            }
+            rest = after[level.len()..].trim_start().strip_prefix(": ")?;
+        }
+    }
+    if let Some((us, after)) = record(rest)? {
+        return Some((Some(us / 1_000_000), after));
+    }
+    if rest.starts_with('[') {
+        (at, rest) = bracket(rest);
+    }
+    // A host's name before, as in syslog files and journalctl's output; another program's lines name it here.
+    let words = rest.get(..rest.floor_char_boundary(160)).unwrap_or(rest);
+    if let Some(found) = words.find("kernel: ").filter(|&found| found == 0 || rest[..found].ends_with(' ')) {
+        rest = &rest[found + "kernel: ".len()..];
+        if rest.starts_with('[') {
+            let (inner, after) = bracket(rest);
+            (at, rest) = (inner.or(at), after);
+        }
+    } else if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        // dmesg --time-format iso.
+        let dated = rest.split_once(' ').filter(|(time, _)| time.contains('T') && time.contains(':'));
+        rest = dated.map_or(rest, |(_, after)| after);
+    }
+    Some((at, rest))
+}
+
+/// A record of `/dev/kmsg`: `priority,sequence,microseconds,flags[,…];text`. The outer `None` is for records that
+/// a program wrote (facility not 0), the inner for lines that are not records.
+fn record(line: &str) -> Option<Option<(u64, &str)>> {
+    let Some((head, text)) = line.split_once(';') else { return Some(None) };
+    let mut fields = head.split(',');
+    let mut number = || fields.next().and_then(|field| decimal(field.as_bytes()));
+    match (number(), number(), number()) {
+        (Some(priority), Some(_), Some(us)) => (priority < 8).then_some(Some((us, text))),
+        _ => Some(None),
+    }
+}
+
+/// Splits `[12345.678901] ` off, with the `[  T123] ` of `CONFIG_PRINTK_CALLER` after it; a date in the brackets
+/// (dmesg -T) is not a time since boot.
+fn bracket(line: &str) -> (Option<u64>, &str) {
+    let Some((inside, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) else {
+        return (None, line);
+    };
+    let at = cut(inside.trim().as_bytes(), b'.').and_then(|(seconds, _)| decimal(seconds));
+    let rest = rest.trim_start();
+    match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((caller, after)) if caller.trim_start().starts_with(['T', 'C']) => (at, after.trim_start()),
+        _ => (at, rest),
+    }
+}
+
+/// `oom-kill:constraint=…,…,task=x,pid=1,uid=0` (4.19 and later, `mm/oom_kill.c:dump_oom_victim`).
+fn header(message: &str) -> Option<OomKill> {
+    let rest = message.strip_prefix("oom-kill:constraint=")?;
+    let (constraint, rest) = rest.split_once(',')?;
+    // A group's and a process's name may hold commas, so the fields are looked for from the end.
+    let (rest, _) = rest.rsplit_once(",uid=")?;
+    let (rest, pid) = rest.rsplit_once(",pid=")?;
+    let (rest, name) = rest.rsplit_once(",task=")?;
+    let (rest, task_memcg) = match rest.rsplit_once(",task_memcg=") {
+        Some((rest, group)) => (rest, Some(group)),
+        None => (rest, None),
+    };
+    let oom_memcg = rest.split_once(",oom_memcg=").map(|(_, group)| group);
+    Some(OomKill {
+        constraint: constraint.to_owned(),
+        cgroup: oom_memcg.or(task_memcg).map(str::to_owned),
+        pid: pid.parse().ok()?,
+        name: name.to_owned(),
+        ..OomKill::default()
+    })
+}
+
+/// Whether a memory cgroup was out of memory, and the text from `Kill` or `Killed` on.
+fn killing(message: &str) -> Option<(bool, &str)> {
+    let memcg = message.starts_with("Memory cgroup out of memory");
+    if memcg || message.starts_with("Out of memory") {
+        // A reason may stand in parentheses before the colon.
+        let (_, rest) = message.split_once(": ")?;
+        return Some((memcg, rest));
+    }
+    message.starts_with("Killed process ").then_some((false, message))
+}
+
+/// `Kill process 1 (x) …`, `Killed process 1 (x) …`, `Killed process 1, UID 0, (x) …` (RHEL 6): whether it says that
+/// it is done, pid, name and the rest.
+fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
+    let (killed, rest) = match text.strip_prefix("Killed process ") {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix("Kill process ").or_else(|| text.strip_prefix("kill process "))?),
+    };
+    let (pid, _) = leading_digits(rest.as_bytes());
+    let rest = &rest[pid.len()..];
+    let pid = decimal(pid).and_then(|pid| u32::try_from(pid).ok())?;
+    let (before, rest) = rest.split_once('(')?;
+    if !before.starts_with([' ', ',']) {
+        return None;
+    }
+    // The name may itself have parentheses.
+    let ends = [") total-vm:", ") vsz:", ") score ", ") "];
+    let end = ends.iter().find_map(|end| rest.rfind(end)).or_else(|| rest.rfind(')'))?;
+    Some((killed, pid, &rest[..end], &rest[end + 1..]))
+}
+
+/// `Task in /a/b killed as a result of limit of /a` (before 4.19, `mm/memcontrol.c:mem_cgroup_print_oom_info`).
+fn limit_of(message: &str) -> Option<String> {
+    let (_, group) = message.strip_prefix("Task in ")?.split_once(" killed as a result of limit of ")?;
+    Some(group.trim().to_owned())
+}
+
+/// `bash (1234): drop_caches: 3` (`fs/drop_caches.c:drop_caches_sysctl_handler`, 3.15 and later; vendor kernels
+/// before that have `bash(1234): dropped kernel caches: 3`).
+fn drop_caches(message: &str) -> Option<(String, u32, u32)> {
+    let (who, value) = (message.rsplit_once("): drop_caches: "))
+        .or_else(|| message.rsplit_once("): dropped kernel caches: "))?;
+    let (name, pid) = who.rsplit_once('(')?;
+    let name = name.strip_suffix(' ').unwrap_or(name);
+    Some((name.to_owned(), pid.parse().ok()?, value.trim().parse().ok()?))
+}
+
+/// `kswapd0: page allocation failure: order:4, mode:…` (`mm/page_alloc.c:warn_alloc`; a full stop in place of the
+/// second colon before 3.1).
+fn allocation_failure(message: &str) -> Option<(String, u32)> {
+    let (name, rest) = message.rsplit_once(": page allocation failure")?;
+    let rest = rest.strip_prefix([':', '.'])?.trim_start().strip_prefix("order:")?;
+    let (order, _) = leading_digits(rest.as_bytes());
+    Some((name.to_owned(), u32::try_from(decimal(order)?).ok()?))
+}
+
+/// What follows `key`.
+fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.split_once(key).map(|(_, rest)| rest)
+}
+
+/// The number of KiB after `key`.
+fn kib(text: &str, key: &str) -> Option<Bytes> {
+    decimal(leading_digits(after(text, key)?.as_bytes()).0).map(Bytes::kib)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::file::process::testing::{hostile, round_trip};
+
+    fn parse(text: &str) -> KernelLog {
+        let mut log = Log::default();
+        let parsed = KernelLog::parse(text.as_bytes(), &mut log);
+        assert_eq!(log.problems(), []);
+        round_trip(&parsed);
+        parsed
+    }
+
+    /// Parses a log of one kill.
+    fn one(text: &str) -> OomKill {
+        let parsed = parse(text);
+        assert_eq!(parsed.ooms.len(), 1, "{parsed:?}");
+        parsed.ooms.into_iter().next().expect("one kill")
+    }
+
+    const RECENT: &str = "\
+[12345.678899] stress invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n\
+[12345.678901] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/x,task_memcg=/x/y,task=a,b (c),pid=123,uid=0\n\
+[12345.678950] Memory cgroup out of memory: Killed process 123 (a,b (c)) total-vm:9000kB, anon-rss:8000kB, file-rss:4kB, shmem-rss:0kB, UID:0 pgtables:52kB oom_score_adj:-17\n\
+[12346.000000] oom_reaper: reaped process 123 (a,b (c)), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB\n";
+
+    #[test]
+    fn both_lines_of_a_recent_kernel_make_one_kill() {
+        assert_eq!(
+            one(RECENT),
+            OomKill {
+                at: Some(12345),
+                constraint: "CONSTRAINT_MEMCG".into(),
+                cgroup: Some("/x".into()),
+                pid: 123,
+                name: "a,b (c)".into(),
+                anon_rss: Some(Bytes::kib(8000)),
+                page_tables: Some(Bytes::kib(52)),
+                oom_score_adj: Some(-17),
+            }
+        );
+        assert_eq!(parse(RECENT).lines.len(), 2);
+        let global = one(
+            "[1.0] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,\
+            task_memcg=/system.slice/db.service,task=db,pid=9,uid=5\n\
+            [1.1] Out of memory: Killed process 9 (db) total-vm:1kB, anon-rss:2kB, file-rss:3kB, shmem-rss:4kB, UID:5 pgtables:6kB oom_score_adj:0\n",
+        );
+        assert_eq!(
+            (&*global.constraint, global.cgroup.as_deref()),
+            ("CONSTRAINT_NONE", Some("/system.slice/db.service"))
+        );
+        assert_eq!(global.anon_rss, Some(Bytes::kib(2)));
+    }
+
+    #[test]
+    fn old_kernels() {
+        // 2.6.32 of RHEL 6.
+        let kill = one("Out of memory: Kill process 1234 (ora (x)) score 900 or sacrifice child\n\
+            Killed process 1234, UID 500, (ora (x)) total-vm:1712212kB, anon-rss:24572kB, file-rss:3kB\n");
+        assert_eq!((kill.pid, &*kill.name, kill.anon_rss), (1234, "ora (x)", Some(Bytes::kib(24_572))));
+        assert_eq!(
+            (kill.at, &*kill.constraint, kill.page_tables, kill.oom_score_adj),
+            (None, "", None, None)
+        );
+        // 3.10: the child goes.
+        let kill = one("[99.5] Out of memory: Kill process 7 (sh) score 12 or sacrifice child\n\
+            [99.6] Killed process 8 (child) total-vm:5kB, anon-rss:6kB, file-rss:0kB\n");
+        assert_eq!(
+            (kill.at, kill.pid, &*kill.name, kill.anon_rss),
+            (Some(99), 8, "child", Some(Bytes::kib(6)))
+        );
+        // 2.6.32, mainline.
+        let kill = one(
+            "Out of memory: kill process 7 (sh) score 12 or a child\nKilled process 7 (sh) vsz:5kB, anon-rss:6kB, file-rss:0kB\n",
+        );
+        assert_eq!((kill.pid, kill.anon_rss), (7, Some(Bytes::kib(6))));
+        // 4.4, in a group.
+        let parsed = parse(
+            "[5.0] Task in /docker/ab killed as a result of limit of /docker\n\
+            [5.1] Memory cgroup out of memory: Kill process 7 (java) score 1000 or sacrifice child\n\
+            [5.2] Killed process 7 (java) total-vm:5kB, anon-rss:6kB, file-rss:0kB\n",
+        );
+        let kill = &parsed.ooms[0];
+        assert_eq!((&*kill.constraint, kill.cgroup.as_deref()), (MEMCG, Some("/docker")));
+        assert_eq!((parsed.ooms.len(), parsed.lines.len()), (1, 3));
+    }
+
+    #[test]
+    fn a_group_kill_counts_every_process() {
+        let parsed = parse(
+            "[1.0] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/g,task_memcg=/g,task=a,pid=1,uid=0\n\
+            [1.1] Memory cgroup out of memory: Killed process 1 (a) total-vm:1kB, anon-rss:1kB, file-rss:1kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0\n\
+            [1.2] Tasks in /g are going to be killed due to memory.oom.group set\n\
+            [1.3] Memory cgroup out of memory: Killed process 1 (a) total-vm:1kB, anon-rss:1kB, file-rss:1kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0\n\
+            [1.4] Memory cgroup out of memory: Killed process 2 (b) total-vm:1kB, anon-rss:1kB, file-rss:1kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0\n",
+        );
+        let kills: Vec<_> = parsed.ooms.iter().map(|kill| (kill.pid, &*kill.constraint)).collect();
+        assert_eq!(kills, [(1, MEMCG), (1, MEMCG), (2, MEMCG)]);
+    }
+
+    #[test]
+    fn every_prefix() {
+        let message = "bash (1234): drop_caches: 3";
+        let expected = [("bash".to_owned(), 1234, 3)];
+        for prefix in [
+            "",
+            "[   12.345678] ",
+            "[12345.678901][  T123] ",
+            "[    1.2] [ C0] ",
+            "<6>[   12.345678] ",
+            "<6>",
+            "6,1234,5678901,-;",
+            "4,1,2,-,caller=T12;",
+            "Nov 20 01:46:00 host kernel: [12345.678901] ",
+            "Nov 20 01:46:00 host kernel: ",
+            "2026-11-20T01:46:00.123456+00:00 host kernel: [    1.5] ",
+            "2026-11-20T01:46:00,123456+00:00 ",
+            "[Fri Nov 20 01:46:00 2026] ",
+            "[ 1234.567890] host kernel: ",
+            "kern  :info  : [   12.345678] ",
+            "kernel: ",
+        ] {
+            assert_eq!(parse(&format!("{prefix}{message}\n")).drop_caches, expected, "{prefix}");
+        }
+        let at = |prefix: &str| one(&format!("{prefix}Out of memory: Killed process 1 (x) total-vm:1kB")).at;
+        assert_eq!(at("[12345.678901] "), Some(12345));
+        assert_eq!(at("6,1234,5678901,-;"), Some(5));
+        assert_eq!(at("Nov 20 01:46:00 host kernel: [77.678901] "), Some(77));
+        assert_eq!(at("[Fri Nov 20 01:46:00 2026] "), None);
+        for prefix in [
+            "30,1234,5678901,-;",
+            "<30>",
+            "user  :info  : [   12.345678] ",
+            "Nov 20 01:46:00 host app[12]: ",
+            "x: ",
+        ] {
+            let text = format!("{prefix}Out of memory: Killed process 1 (x) total-vm:1kB\n");
+            assert_eq!(parse(&text), KernelLog::default(), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn a_journals_export_has_its_time_on_another_line() {
+        let text = "__CURSOR=s=1\n__REALTIME_TIMESTAMP=1700000000000000\n__MONOTONIC_TIMESTAMP=77123456\n_TRANSPORT=kernel\n\
+            MESSAGE=Out of memory: Killed process 1 (x) total-vm:1kB, anon-rss:5kB\n\n\
+            MESSAGE=Out of memory: Killed process 2 (y) total-vm:1kB, anon-rss:6kB\n";
+        let parsed = parse(text);
+        let kills: Vec<_> = parsed.ooms.iter().map(|kill| (kill.at, kill.pid)).collect();
+        assert_eq!(kills, [(Some(77), 1), (None, 2)]);
+        assert_eq!(
+            parsed.lines[0],
+            "[   77.123456] Out of memory: Killed process 1 (x) total-vm:1kB, anon-rss:5kB"
+        );
+    }
+
+    #[test]
+    fn other_events() {
+        let parsed = parse(
+            "[1.280945] tokio-rt-worker (68): drop_caches: 3\n\
+            [1.3] a: b (c) (69): drop_caches: 1\n\
+            cron(70): dropped kernel caches: 2\n\
+            [2.0] kswapd0: page allocation failure: order:4, mode:0x40820(GFP_ATOMIC|__GFP_COMP), nodemask=(null)\n\
+            [3.0] swapper/3: page allocation failure. order:1, mode:0x20\n\
+            [4.0] EXT4-fs (vda): mounted, drop nothing\n",
+        );
+        let drops: Vec<_> =
+            parsed.drop_caches.iter().map(|(name, pid, value)| (&**name, *pid, *value)).collect();
+        assert_eq!(drops, [("tokio-rt-worker", 68, 3), ("a: b (c)", 69, 1), ("cron", 70, 2)]);
+        assert_eq!(parsed.allocation_failures, [("kswapd0".to_owned(), 4), ("swapper/3".to_owned(), 1)]);
+        assert_eq!(parsed.lines.len(), 5);
+    }
+
+    #[test]
+    fn the_latest_are_kept() {
+        let text: String = (0..1000)
+            .map(|i| format!("[{i}.0] Out of memory: Killed process {i} (x) total-vm:1kB\n[{i}.1] sh ({i}): drop_caches: 1\n"))
+            .collect();
+        let parsed = parse(&text);
+        assert_eq!((parsed.ooms.len(), parsed.drop_caches.len(), parsed.lines.len()), (256, 256, 512));
+        assert_eq!((parsed.ooms[0].pid, parsed.ooms[255].pid), (744, 999));
+    }
+
+    #[test]
+    fn truncated_at_every_byte() {
+        for end in 0..=RECENT.len() {
+            parse(&RECENT[..end]);
+        }
+    }
+
+    /// Pieces of lines, so that random logs have their parts in every order.
+    fn line() -> impl Strategy<Value = String> {
+        let prefix = prop::sample::select(vec![
+            "",
+            "[1.5] ",
+            "<6>",
+            "6,1,2000000,-;",
+            "[ ",
+            "host kernel: ",
+            "MESSAGE=",
+        ]);
+        let body = prop::sample::select(vec![
+            "oom-kill:constraint=CONSTRAINT_NONE,x,task=a,pid=1,uid=0",
+            "oom-kill:constraint=CONSTRAINT_MEMCG,x,oom_memcg=/x,task_memcg=/y,task=a,pid=2,uid=0",
+            "Out of memory: Killed process 1 (a) total-vm:1kB, anon-rss:2kB",
+            "Memory cgroup out of memory: Killed process 2 (a) total-vm:1kB, anon-rss:2kB",
+            "Memory cgroup out of memory: Kill process 3 (b) score 1 or sacrifice child",
+            "Out of memory: Kill process 1 (a) score 1 or sacrifice child",
+            "Killed process 3 (b) total-vm:1kB, anon-rss:2kB",
+            "Killed process 4 (c) total-vm:1kB, anon-rss:2kB",
+            "Task in /x killed as a result of limit of /y",
+            "sh (1): drop_caches: 1",
+            "",
+            "x",
+            "kswapd0: page allocation failure: order:4, mode:0x1",
+            "__MONOTONIC_TIMESTAMP=5000000",
+            "Killed process ",
+        ]);
+        (prefix, body).prop_map(|(prefix, body)| format!("{prefix}{body}"))
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_lines_reads_back(lines in prop::collection::vec(line(), 0..24)) {
+            parse(&lines.join("\n"));
+        }
+
+        #[test]
+        fn survives_hostile_input(text in hostile(RECENT.as_bytes())) {
+            round_trip(&KernelLog::parse(&text, &mut Log::default()));
+        }
+    }
 }

@@ -35,6 +35,8 @@ pub struct UnitSetting {
 const MOST_SETTINGS: usize = 256;
 /// A bound on a value, in bytes.
 const MOST_VALUE: usize = 1024;
+/// A bound on a line with its continuations, in bytes.
+const MOST_LINE: usize = 4096;
 /// Where systemd looks for system units and their drop-ins, the strongest first (`systemd-analyze unit-paths`).
 const LOOKUP: [&str; 13] = [
     "etc/systemd/system.control",
@@ -64,30 +66,27 @@ impl Unit {
     /// says. Sections and names that do not concern memory are passed over.
     pub fn add_file(&mut self, file: &str, text: &[u8], log: &mut Log) {
         let mut relevant = false;
-        let mut continued: Option<Vec<u8>> = None;
-        let mut rest = lines(text).peekable();
-        while let Some((number, line)) = rest.next() {
-            let start = line.trim_ascii_start();
-            if matches!(start, [b'#' | b';', ..]) || (start.is_empty() && continued.is_none()) {
-                // A comment neither ends nor adds to a continued line, unless the file ends with it.
-                if rest.peek().is_some() {
-                    continue;
-                }
-            }
-            let comment = matches!(start, [b'#' | b';', ..]);
-            let part = if comment { &[][..] } else { start };
-            let more = continues(part) && rest.peek().is_some();
-            let part = if continues(part) { &part[..part.len() - 1] } else { part };
-            let mut whole = continued.take().unwrap_or_default();
-            // Longer lines are cut: no setting of memory is as long.
-            whole.extend_from_slice(&part[..part.len().min((4 * MOST_VALUE).saturating_sub(whole.len()))]);
-            if more {
-                whole.push(b' ');
-                continued = Some(whole);
+        let mut whole = Vec::new();
+        let mut last = 0;
+        for (number, line) in lines(text) {
+            let part = line.trim_ascii_start();
+            if matches!(part, [b'#' | b';', ..]) {
                 continue;
             }
-            self.take(file, number, whole.trim_ascii(), &mut relevant, log);
+            last = number;
+            let more = continues(part);
+            let part = if more { &part[..part.len() - 1] } else { part };
+            // Longer lines are cut: no setting of memory is as long.
+            whole.extend_from_slice(&part[..part.len().min(MOST_LINE.saturating_sub(whole.len()))]);
+            if more {
+                whole.push(b' ');
+            } else {
+                self.take(file, number, whole.trim_ascii(), &mut relevant, log);
+                whole.clear();
+            }
         }
+        // The file ended within a line.
+        self.take(file, last, whole.trim_ascii(), &mut relevant, log);
     }
 
     /// Takes one line with its continuations; `number` is that of its last line.
@@ -148,8 +147,8 @@ fn concerns_memory(name: &[u8]) -> bool {
         || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Reads `64G`, `1.5G`, `4096` (suffixes are powers of 1024: `K`, `M`, `G`, `T`, `P`, `E`, each also with a `B`
-/// after it for `B` alone) or `infinity`; `None` for anything else, also for percentages.
+/// Reads `64G`, `1.5G`, `4096` or `infinity`: the suffixes `K`, `M`, `G`, `T`, `P` and `E` are powers of 1024, `B` or
+/// none is bytes. `None` for anything else, also for percentages.
 pub fn parse_size(text: &str) -> Option<Limit> {
     let text = text.trim();
     if text == "infinity" {
@@ -248,7 +247,7 @@ mod tests {
         let mut log = Log::default();
         let mut unit = Unit::default();
         unit.add_file("a", TEXT, &mut log);
-        assert_eq!(log.problems().iter().map(|p| p.line).collect::<Vec<_>>(), [Some(19)]);
+        assert_eq!(log.problems().iter().map(|p| p.line).collect::<Vec<_>>(), [Some(20)]);
         assert_eq!((unit.setting("MemoryMax"), unit.setting("MemoryHigh")), (None, None));
         assert_eq!((unit.setting("LimitMEMLOCK"), unit.setting("MemoryLow")), (Some("64G"), Some("12G")));
         assert_eq!(unit.setting("OOMScoreAdjust"), Some("-900"));

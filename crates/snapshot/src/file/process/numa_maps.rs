@@ -182,12 +182,11 @@ impl<'a> NumaLine<'a> {
                 None => {}
                 Some((b"file", path)) => parsed.place = Place::File(path),
                 Some((b"kernelpagesize_kB", size)) => parsed.page_size = Some(Bytes::kib(decimal(size)?)),
-                Some((name, pages)) => {
-                    if is_node(name) {
-                        decimal(&name[1..]).filter(|&node| node < MOST_NODES)?;
-                        decimal(pages)?;
-                    }
+                Some((name, pages)) if is_node(name) => {
+                    decimal(&name[1..]).filter(|&node| node < MOST_NODES)?;
+                    decimal(pages)?;
                 }
+                Some(_) => {}
             }
         }
         Some(parsed)

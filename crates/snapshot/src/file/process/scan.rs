@@ -44,11 +44,6 @@ pub(in crate::file) fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> 
     (1u32..).zip(text.split(|&b| b == b'\n'))
 }
 
-/// Where `needle` first occurs.
-pub(in crate::file) fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
-    text.windows(needle.len().max(1)).position(|window| window == needle)
-}
-
 /// `text` as UTF-8, with U+FFFD for what is not, cut to at most `most` bytes. Doing it twice changes nothing.
 pub(in crate::file) fn bounded(text: &[u8], most: usize) -> String {
     let mut text = String::from_utf8_lossy(&text[..text.len().min(most)]).into_owned();
