@@ -351,7 +351,8 @@ fn parse_manifest(text: &[u8]) -> Result<Manifest, ArchiveError> {
     let manifest: Manifest =
         serde_json::from_slice(text).map_err(|error| ArchiveError::Manifest(error.to_string()))?;
     if manifest.format > FORMAT {
-        let why = format!("format {} is newer than this program, which reads up to {FORMAT}", manifest.format);
+        let why =
+            format!("format {} is newer than this program, which reads up to {FORMAT}", manifest.format);
         return Err(ArchiveError::Manifest(why));
     }
     let rising = manifest.samples.is_sorted_by(|a, b| a.seconds < b.seconds);
@@ -381,7 +382,8 @@ const TOP: [&str; 4] = ["proc", "sys", "etc", "sos_commands"];
 /// Takes away the directories that hold everything, as `tar` and sos put one in front.
 fn strip(mut flat: MemorySource) -> MemorySource {
     for _ in 0..4 {
-        let mut top: Vec<&str> = flat.files().map(|(path, _)| path.split('/').next().unwrap_or(path)).collect();
+        let mut top: Vec<&str> =
+            flat.files().map(|(path, _)| path.split('/').next().unwrap_or(path)).collect();
         top.extend(flat.directories().map(|(path, _)| path.split('/').next().unwrap_or(path)));
         top.sort_unstable();
         top.dedup();
@@ -436,15 +438,16 @@ impl ArchiveWriter {
             return Err(ArchiveError::TooLong(most));
         }
         let failed = |error: io::Error| ArchiveError::Broken(error.to_string());
-        let mut json =
-            serde_json::to_vec_pretty(&manifest).map_err(|error| ArchiveError::Manifest(error.to_string()))?;
+        let mut json = serde_json::to_vec_pretty(&manifest)
+            .map_err(|error| ArchiveError::Manifest(error.to_string()))?;
         json.push(b'\n');
         let encoder = zstd::stream::write::Encoder::new(Vec::new(), 6).map_err(failed)?;
         let mut tar = tar::Builder::new(encoder);
         let directory = self.directory();
         let seconds = manifest.taken_at.max(0.0) as u64;
         add(&mut tar, &format!("{directory}/{MANIFEST}"), Some(&json), seconds).map_err(failed)?;
-        let ambiguous = self.samples.iter().any(|(_, s)| s.files().any(|(path, _)| prefix_of(path).is_some()));
+        let ambiguous =
+            self.samples.iter().any(|(_, s)| s.files().any(|(path, _)| prefix_of(path).is_some()));
         let bare = self.samples.len() == 1 && !ambiguous;
         for (at, source) in &self.samples {
             let prefix = if bare { directory.clone() } else { format!("{directory}/{at}s") };

@@ -337,10 +337,7 @@ mod tests {
         assert_eq!(second.get("odd name"), Some(&b"x\n"[..]));
         let mut buffer = Vec::new();
         assert_eq!(second.read("proc/pagetypeinfo", 9, &mut buffer), Err(ReadError::Denied));
-        assert_eq!(
-            second.read("proc/gone", 9, &mut buffer),
-            Err(ReadError::Io("input/output error".into()))
-        );
+        assert_eq!(second.read("proc/gone", 9, &mut buffer), Err(ReadError::Io("input/output error".into())));
         assert_eq!(first.list("sys/none"), Ok(vec![]));
     }
 
@@ -361,8 +358,7 @@ mod tests {
         first.insert("proc/2/stat", "2\n");
         let mut second = MemorySource::default();
         second.insert("proc/1/stat", "1\n");
-        let archive =
-            TextArchive { comment: String::new(), samples: vec![(0.0, first), (5.0, second)] };
+        let archive = TextArchive { comment: String::new(), samples: vec![(0.0, first), (5.0, second)] };
         let text = String::from_utf8(archive.print()).unwrap();
         assert!(!text.contains("5s/proc/1/stat"), "{text}");
         let read = TextArchive::parse(text.as_bytes()).unwrap();
