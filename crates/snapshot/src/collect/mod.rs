@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lotsfree_counters::{Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
 use lotsfree_units::{Bytes, PageSize};
 
+use crate::file::kernel_log::KernelLog;
 use crate::file::node;
 use crate::file::os_release::OsRelease;
 use crate::snapshot::KernelVersion;
@@ -48,6 +49,7 @@ pub fn collect(source: &dyn Source, options: &Options) -> Snapshot {
     }
     cgroups::collect(&mut reader, &mut snapshot);
     config::collect(&mut reader, &mut snapshot);
+    snapshot.kernel_log = reader.file::<KernelLog>("dev/kmsg");
     snapshot.files_read = reader.files_read();
     snapshot.problems = reader.into_problems();
     snapshot

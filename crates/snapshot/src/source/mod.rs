@@ -1,9 +1,16 @@
 //! Where bytes come from: [`Source`] and its kinds.
 
+pub mod archive;
 mod memory;
+mod oswatcher;
+mod samples;
+mod sos;
+pub mod text;
 mod tree;
 
 pub use memory::MemorySource;
+pub use samples::MOST_SAMPLES;
+pub use sos::Layered;
 pub use tree::TreeSource;
 
 /// Why a file could not be read.
