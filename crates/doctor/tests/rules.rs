@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lotsfree_doctor::{Context, Finding, Rule, Skip, rules};
-use lotsfree_snapshot::source::TextArchive;
-use lotsfree_snapshot::{Observation, Options};
+use lotsfree_snapshot::source::text::TextArchive;
+use lotsfree_snapshot::{Observation, Options, Source};
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/rules")
@@ -24,7 +24,8 @@ fn fixtures(rule: &str, kind: &str) -> Vec<(String, String, Observation)> {
         }
         let archive = TextArchive::parse(&fs::read(entry.path()).unwrap()).unwrap();
         let comment = archive.comment.clone();
-        let observation = archive.observe(format!("{rule}/{name}"), &Options::default());
+        let sources = archive.samples.iter().map(|(at, source)| (*at, source as &dyn Source));
+        let observation = Observation::of_sources(&name, sources, &Options::default()).unwrap();
         assert!(
             observation.now.problems.iter().all(|p| p.kind != lotsfree_snapshot::ProblemKind::Malformed),
             "{rule}/{name} has lines that no parser understands: {:?}",
@@ -103,7 +104,11 @@ fn rules_are_documented_in_the_same_sections() {
     for rule in rules::all() {
         let meta = rule.meta();
         assert!(ids.insert(meta.id), "{} is registered twice", meta.id);
-        assert!(meta.id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{}", meta.id);
+        assert!(
+            meta.id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'),
+            "{}",
+            meta.id
+        );
         assert!(meta.summary().ends_with('.'), "{}: the first line is a sentence", meta.id);
         let sections: Vec<_> = meta.doc.lines().filter_map(|l| l.trim().strip_prefix("# ")).collect();
         assert_eq!(sections, ["Sees", "Hurts", "Remedies", "False alarms", "References"], "{}", meta.id);

@@ -3,8 +3,8 @@
 use lotsfree_counters::{Meminfo, Values, Vmstat};
 use serde::Serialize;
 
-use crate::Snapshot;
 use crate::file::pressure::Pressure;
+use crate::{Options, Snapshot, Source, collect};
 
 /// One host, now and (where known) before.
 #[derive(Debug, Serialize)]
@@ -61,6 +61,26 @@ impl Observation {
     pub fn pair(label: impl Into<String>, before: Snapshot, now: Snapshot, seconds: f64) -> Self {
         let samples = vec![Sample::of(&before, 0.0), Sample::of(&now, seconds)];
         Observation { label: label.into(), now, before: Some(Box::new(before)), samples }
+    }
+
+    /// The same host at several instants, oldest first: the first and the last are kept whole, of those between only
+    /// the counters. `None` without any source.
+    pub fn of_sources<'s>(
+        label: impl Into<String>,
+        sources: impl IntoIterator<Item = (f64, &'s dyn Source)>,
+        options: &Options,
+    ) -> Option<Self> {
+        let mut sources = sources.into_iter();
+        let (start, source) = sources.next()?;
+        let first = collect(source, options);
+        let mut observation = Observation::instant(label, first);
+        for (at, source) in sources {
+            let snapshot = collect(source, options);
+            observation.samples.push(Sample::of(&snapshot, at - start));
+            let previous = std::mem::replace(&mut observation.now, snapshot);
+            observation.before.get_or_insert_with(|| Box::new(previous));
+        }
+        Some(observation)
     }
 
     /// Seconds between the first and the last sample; 0 for a single instant.
