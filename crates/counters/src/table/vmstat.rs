@@ -31,10 +31,10 @@ counters! {
     nr_inactive_file, pages, gauge, since "2.6.32", "Inactive list of page-cache pages, without tmpfs; the tail is the next to be dropped or written.", "include/linux/mm_inline.h:__update_lru_size";
     nr_active_file, pages, gauge, since "2.6.32", "Active list of page-cache pages, without tmpfs; with MGLRU the two youngest generations.", "include/linux/mm_inline.h:__update_lru_size";
     nr_unevictable, pages, gauge, since "2.6.32", "Pages that reclaim does not look at: locked mappings, SHM_LOCK segments, ramfs; hugetlb pages are on no list.", "include/linux/mm_inline.h:__update_lru_size";
-    nr_isolated_anon, pages, gauge, since "2.6.32", "Anonymous pages taken off the lists for the moment by reclaim, compaction or migration; large values mean many reclaimers at once.", "mm/vmscan.c:shrink_inactive_list";
-    nr_isolated_file, pages, gauge, since "2.6.32", "File pages taken off the lists for the moment by reclaim, compaction or migration.", "mm/vmscan.c:shrink_inactive_list";
     nr_slab_reclaimable, pages, gauge, since "2.6.32", "Slab pages of caches with a shrinker (dentries, inodes); how much of it can be freed depends on what pins the objects.", "mm/slub.c:account_slab";
     nr_slab_unreclaimable, pages, gauge, since "2.6.32", "Slab pages of caches that cannot be shrunk, large kmalloc allocations included.", "mm/slub.c:account_slab";
+    nr_isolated_anon, pages, gauge, since "2.6.32", "Anonymous pages taken off the lists for the moment by reclaim, compaction or migration; large values mean many reclaimers at once.", "mm/vmscan.c:shrink_inactive_list";
+    nr_isolated_file, pages, gauge, since "2.6.32", "File pages taken off the lists for the moment by reclaim, compaction or migration.", "mm/vmscan.c:shrink_inactive_list";
     nr_pages_scanned, pages, gauge, since "3.17" until "4.12", "Pages scanned in a zone since it last freed a page; at six times the reclaimable pages the zone was given up.", "mm/vmscan.c:isolate_lru_pages";
     workingset_nodes, count, gauge, since "4.20", "Page-cache tree nodes that hold only shadow entries of evicted pages.", "mm/workingset.c:workingset_update_node";
     workingset_refault, pages, monotonic, since "3.15" until "5.9", "Evicted file pages that were read again; split into _anon and _file in 5.9.", "mm/workingset.c:workingset_refault";
