@@ -70,7 +70,7 @@ counters! {
     nr_kernel_stack, kib, gauge, since "2.6.32", "Kernel stacks in KiB from 4.8 on; before that the number of stacks, so multiply by the stack size.", "kernel/fork.c:account_kernel_stack";
     nr_shadow_call_stack, kib, gauge, since "5.8", "Shadow call stacks of arm64 and RISC-V kernels, in KiB.", "kernel/scs.c:__scs_account";
     nr_page_table_pages, pages, gauge, since "2.6.32", "Pages that hold page tables of processes: the last level only up to 5.4, PMD tables too by 5.15, PUD tables too by 6.12.", "include/linux/mm.h:__pagetable_ctor";
-    nr_sec_page_table_pages, pages, gauge, since "6.1", "Page tables that are not of processes: KVM's second level, and from 6.11 on the IOMMU's.", "virt/kvm/kvm_main.c:kvm_account_pgtable_pages";
+    nr_sec_page_table_pages, pages, gauge, since "6.1", "Page tables that are not of processes: KVM's second level, and from 6.11 on the IOMMU's.", "include/linux/kvm_host.h:kvm_account_pgtable_pages";
     nr_iommu_pages, pages, gauge, since "6.11", "Pages that IOMMU drivers allocated for their own tables, page tables and others.", "drivers/iommu/iommu-pages.c:iommu_alloc_pages_node_sz";
     nr_swapcached, pages, gauge, since "5.12", "Swap cache: pages that are in memory and have a swap slot; can be freed without another write while clean.", "mm/swap_state.c:__swap_cache_add_folio";
     pgpromote_success, pages, monotonic, since "5.18", "Pages that NUMA balancing moved from slow memory up to a faster tier.", "mm/migrate.c:migrate_misplaced_folio";
