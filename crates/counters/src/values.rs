@@ -172,6 +172,8 @@ pub struct Values<F> {
 const ABSENT: u64 = u64::MAX;
 /// A bound on lines that the table does not know, so that hostile input cannot fill memory.
 const MOST_UNKNOWN: usize = 4096;
+/// A bound on the length of a name; the kernel's longest has about forty bytes.
+const LONGEST_NAME: usize = 256;
 
 impl<F: Family> Default for Values<F> {
     fn default() -> Self {
@@ -208,8 +210,14 @@ impl<F: Family> Values<F> {
         (0u16..).zip(self.values.iter()).filter(|(_, v)| **v != ABSENT).map(|(i, &v)| (Counter::at(i), v))
     }
 
-    /// Records one `name value` pair; `hint` is the row after the previous hit and is moved on.
+    /// Records one `name value` pair; `hint` is the row after the previous hit and is moved on. Of unknown names only
+    /// a few thousand are kept.
     pub fn record(&mut self, name: &[u8], value: u64, hint: &mut usize) {
+        self.keep(name, value, hint);
+    }
+
+    /// Like [`Values::record`]; `false` where there are already too many unknown names to keep another.
+    fn keep(&mut self, name: &[u8], value: u64, hint: &mut usize) -> bool {
         match F::index().find(F::ROWS, name, *hint) {
             Some(i) => {
                 self.values[usize::from(i)] = value;
@@ -218,8 +226,9 @@ impl<F: Family> Values<F> {
             None if self.unknown.len() < MOST_UNKNOWN => {
                 self.unknown.push((String::from_utf8_lossy(name).into(), value));
             }
-            None => {}
+            None => return false,
         }
+        true
     }
 
     /// Reads a whole file of `name value [kB]` lines. Lines that are not are handed to `bad` and passed over.
@@ -231,7 +240,11 @@ impl<F: Family> Values<F> {
                 continue;
             }
             match field(line, F::SEPARATOR) {
-                Ok((name, value)) => values.record(name, value, &mut hint),
+                Ok((name, value)) => {
+                    if !values.keep(name, value, &mut hint) {
+                        bad(BadLine { line: number, why: "more unknown names than are kept" });
+                    }
+                }
                 Err(why) => bad(BadLine { line: number, why }),
             }
         }
@@ -241,7 +254,9 @@ impl<F: Family> Values<F> {
     /// Prints what [`Values::parse`] reads: the present counters in table order, then the unknown ones.
     pub fn print(&self, out: &mut String) {
         for (counter, value) in self.iter() {
-            print_field(out, F::SEPARATOR, counter.name(), value, counter.row().unit == Unit::kib);
+            // Only `name: value kB` files print a unit; pgpgin of /proc/vmstat is in KiB and bare.
+            let kib = F::SEPARATOR == b':' && counter.row().unit == Unit::kib;
+            print_field(out, F::SEPARATOR, counter.name(), value, kib);
         }
         for (name, value) in &self.unknown {
             print_field(out, F::SEPARATOR, name, *value, false);
@@ -261,15 +276,31 @@ fn print_field(out: &mut String, separator: u8, name: &str, value: u64, kib: boo
 
 /// Splits `  name: 123 kB` or `name 123` into its name and number.
 ///
+/// With separator `b' '` (which stands for a tab as well) the name ends at the first blank that a digit follows, so
+/// that it may hold blanks itself: `vm stats threshold 4`.
+///
 /// # Errors
-/// Says what is missing: a name, a separator, a number that fits.
+/// Says what is wrong: no name, no separator, no number, a number that 64 bits do not hold, something behind it.
 pub fn field(line: &[u8], separator: u8) -> Result<(&[u8], u64), &'static str> {
     let line = line.trim_ascii();
-    let end = line.iter().position(|&b| b == separator || (separator == b' ' && b == b'\t'));
+    let blank = |b: &u8| matches!(b, b' ' | b'\t');
+    let end = if separator == b' ' {
+        let number = line.windows(2).position(|w| blank(&w[0]) && w[1].is_ascii_digit());
+        match number {
+            Some(end) => Some(end),
+            None if line.iter().any(blank) => return Err("no number after the name"),
+            None => None,
+        }
+    } else {
+        line.iter().position(|&b| b == separator)
+    };
     let end = end.ok_or("no separator between a name and a number")?;
     let (name, rest) = (line[..end].trim_ascii(), &line[end + 1..]);
     if name.is_empty() {
         return Err("a number without a name");
+    }
+    if name.len() > LONGEST_NAME {
+        return Err("a name longer than any counter has");
     }
     let rest = rest.trim_ascii_start();
     let mut value = 0u64;

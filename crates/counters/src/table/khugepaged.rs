@@ -3,7 +3,7 @@
 counters! {
     /// Progress and settings of khugepaged. Each row names a file that holds one number.
     family Khugepaged in khugepaged, "/sys/kernel/mm/transparent_hugepage/khugepaged", separator b' ';
-    pages_collapsed, count, monotonic, since "2.6.38", "Huge pages that khugepaged made out of base pages.", "mm/khugepaged.c:collapse_scan_mm_slot";
+    pages_collapsed, count, monotonic, since "2.6.38", "Huge pages that khugepaged made out of base pages.", "mm/khugepaged.c:khugepaged_scan_mm_slot";
     full_scans, count, monotonic, since "2.6.38", "Times that khugepaged went through all registered processes.", "mm/khugepaged.c:collect_mm_slot";
     pages_to_scan, pages, gauge, since "2.6.38", "Setting: pages that khugepaged looks at before it sleeps.", "mm/khugepaged.c:pages_to_scan_show";
     scan_sleep_millisecs, ms, gauge, since "2.6.38", "Setting: sleep between two such rounds.", "mm/khugepaged.c:scan_sleep_millisecs_show";

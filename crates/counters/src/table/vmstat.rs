@@ -31,10 +31,10 @@ counters! {
     nr_inactive_file, pages, gauge, since "2.6.32", "Inactive list of page-cache pages, without tmpfs; the tail is the next to be dropped or written.", "include/linux/mm_inline.h:__update_lru_size";
     nr_active_file, pages, gauge, since "2.6.32", "Active list of page-cache pages, without tmpfs; with MGLRU the two youngest generations.", "include/linux/mm_inline.h:__update_lru_size";
     nr_unevictable, pages, gauge, since "2.6.32", "Pages that reclaim does not look at: locked mappings, SHM_LOCK segments, ramfs; hugetlb pages are on no list.", "include/linux/mm_inline.h:__update_lru_size";
-    nr_isolated_anon, pages, gauge, since "2.6.32", "Anonymous pages taken off the lists for the moment by reclaim, compaction or migration; large values mean many reclaimers at once.", "mm/vmscan.c:shrink_inactive_list";
-    nr_isolated_file, pages, gauge, since "2.6.32", "File pages taken off the lists for the moment by reclaim, compaction or migration.", "mm/vmscan.c:shrink_inactive_list";
     nr_slab_reclaimable, pages, gauge, since "2.6.32", "Slab pages of caches with a shrinker (dentries, inodes); how much of it can be freed depends on what pins the objects.", "mm/slub.c:account_slab";
     nr_slab_unreclaimable, pages, gauge, since "2.6.32", "Slab pages of caches that cannot be shrunk, large kmalloc allocations included.", "mm/slub.c:account_slab";
+    nr_isolated_anon, pages, gauge, since "2.6.32", "Anonymous pages taken off the lists for the moment by reclaim, compaction or migration; large values mean many reclaimers at once.", "mm/vmscan.c:shrink_inactive_list";
+    nr_isolated_file, pages, gauge, since "2.6.32", "File pages taken off the lists for the moment by reclaim, compaction or migration.", "mm/vmscan.c:shrink_inactive_list";
     nr_pages_scanned, pages, gauge, since "3.17" until "4.12", "Pages scanned in a zone since it last freed a page; at six times the reclaimable pages the zone was given up.", "mm/vmscan.c:isolate_lru_pages";
     workingset_nodes, count, gauge, since "4.20", "Page-cache tree nodes that hold only shadow entries of evicted pages.", "mm/workingset.c:workingset_update_node";
     workingset_refault, pages, monotonic, since "3.15" until "5.9", "Evicted file pages that were read again; split into _anon and _file in 5.9.", "mm/workingset.c:workingset_refault";
@@ -70,7 +70,7 @@ counters! {
     nr_kernel_stack, kib, gauge, since "2.6.32", "Kernel stacks in KiB from 4.8 on; before that the number of stacks, so multiply by the stack size.", "kernel/fork.c:account_kernel_stack";
     nr_shadow_call_stack, kib, gauge, since "5.8", "Shadow call stacks of arm64 and RISC-V kernels, in KiB.", "kernel/scs.c:__scs_account";
     nr_page_table_pages, pages, gauge, since "2.6.32", "Pages that hold page tables of processes: the last level only up to 5.4, PMD tables too by 5.15, PUD tables too by 6.12.", "include/linux/mm.h:__pagetable_ctor";
-    nr_sec_page_table_pages, pages, gauge, since "6.1", "Page tables that are not of processes: KVM's second level, and from 6.11 on the IOMMU's.", "virt/kvm/kvm_main.c:kvm_account_pgtable_pages";
+    nr_sec_page_table_pages, pages, gauge, since "6.1", "Page tables that are not of processes: KVM's second level, and from 6.11 on the IOMMU's.", "include/linux/kvm_host.h:kvm_account_pgtable_pages";
     nr_iommu_pages, pages, gauge, since "6.11", "Pages that IOMMU drivers allocated for their own tables, page tables and others.", "drivers/iommu/iommu-pages.c:iommu_alloc_pages_node_sz";
     nr_swapcached, pages, gauge, since "5.12", "Swap cache: pages that are in memory and have a swap slot; can be freed without another write while clean.", "mm/swap_state.c:__swap_cache_add_folio";
     pgpromote_success, pages, monotonic, since "5.18", "Pages that NUMA balancing moved from slow memory up to a faster tier.", "mm/migrate.c:migrate_misplaced_folio";
