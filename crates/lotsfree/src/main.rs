@@ -1,1 +1,35 @@
-fn main() {}
+//! `lotsfree`: why is the host slow although memory is free?
+
+mod cli;
+mod doctor;
+mod explain;
+mod output;
+mod shell;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+/// Exit code for wrong usage and unusable input, as documented; clap uses the same for wrong usage.
+const UNUSABLE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        // A reader that has seen enough (`| head`) is no error.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::from(UNUSABLE)
+        }
+    }
+}

@@ -1,10 +1,12 @@
 //! Files below a directory: `/` itself, or a saved tree that looks like it.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::{ReadError, Source};
 
@@ -46,70 +48,82 @@ impl TreeSource {
         &self.root
     }
 
-    fn open(&self, path: &str, flags: OFlags) -> Result<File, ReadError> {
+    fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, ReadError> {
         let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = if self.live {
-            rustix::fs::openat(&self.directory, path, flags, Mode::empty())
-        } else {
-            let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-            let path = if path.is_empty() { "." } else { path };
-            rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve)
-        };
-        opened.map(File::from).map_err(|errno| from_io(&errno.into()))
+        let path = if path.is_empty() { "." } else { path };
+        if self.live {
+            return rustix::fs::openat(&self.directory, path, flags, Mode::empty()).map_err(from_errno);
+        }
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve) {
+            // Not in this kernel, or kept away by a container's filter.
+            Err(Errno::NOSYS | Errno::PERM) => self.open_resolved(path, flags),
+            opened => opened.map_err(from_errno),
+        }
+    }
+
+    /// The same without `openat2`: links may lead anywhere, but what they lead to must be below the root.
+    fn open_resolved(&self, path: &str, flags: OFlags) -> Result<OwnedFd, ReadError> {
+        let resolved = self.root.join(path).canonicalize().map_err(|error| from_io(&error))?;
+        let root = self.root.canonicalize().map_err(|error| from_io(&error))?;
+        if !resolved.starts_with(root) {
+            return Err(ReadError::Absent);
+        }
+        rustix::fs::open(&resolved, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(from_errno)
+    }
+}
+
+/// Files of `/proc` come in pieces of a page or less; a buffer of this size holds most of them.
+const CHUNK: usize = 16 << 10;
+
+fn from_errno(errno: Errno) -> ReadError {
+    match errno {
+        // A process that ends while its files are read shows as ESRCH.
+        Errno::NOENT | Errno::NOTDIR | Errno::SRCH | Errno::NODEV | Errno::NXIO => ReadError::Absent,
+        Errno::ACCESS | Errno::PERM => ReadError::Denied,
+        errno => ReadError::Io(io::Error::from(errno).to_string()),
     }
 }
 
 fn from_io(error: &io::Error) -> ReadError {
-    match error.kind() {
-        // A process that ends while its files are read shows as ESRCH (3).
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::Absent,
-        io::ErrorKind::PermissionDenied => ReadError::Denied,
-        _ if error.raw_os_error() == Some(3) => ReadError::Absent,
-        _ => ReadError::Io(error.to_string()),
-    }
+    error
+        .raw_os_error()
+        .map_or_else(|| ReadError::Io(error.to_string()), |raw| from_errno(Errno::from_raw_os_error(raw)))
 }
 
 impl Source for TreeSource {
     fn read(&self, path: &str, limit: usize, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
         buffer.clear();
-        let mut file = self.open(path, OFlags::empty())?;
-        if !self.live && !file.metadata().map_err(|e| from_io(&e))?.is_file() {
-            return Err(ReadError::NotRegular);
+        let file = self.open(path, OFlags::empty())?;
+        if !self.live {
+            let mode = rustix::fs::fstat(&file).map_err(from_errno)?.st_mode;
+            if !FileType::from_raw_mode(mode).is_file() {
+                return Err(ReadError::NotRegular);
+            }
         }
-        // One read usually suffices: files of /proc are short, and a short read there means the end.
-        let mut chunk = buffer.capacity().clamp(16 << 10, 1 << 20);
         loop {
-            let start = buffer.len();
-            buffer.resize(start + chunk, 0);
-            let read = match file.read(&mut buffer[start..]) {
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    buffer.truncate(start);
-                    continue;
+            buffer.reserve(CHUNK);
+            match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
+                Ok(0) => return Ok(false),
+                Ok(_) if buffer.len() > limit => {
+                    buffer.truncate(limit);
+                    return Ok(true);
                 }
-                Err(error) => {
-                    buffer.truncate(start);
-                    return Err(from_io(&error));
-                }
-            };
-            buffer.truncate(start + read);
-            if read == 0 {
-                return Ok(false);
+                Ok(_) | Err(Errno::INTR) => {}
+                // The kernel log ends with "try again", and says with EPIPE that it has overwritten what came next.
+                Err(Errno::AGAIN) if !buffer.is_empty() => return Ok(false),
+                Err(Errno::PIPE) => {}
+                Err(errno) => return Err(from_errno(errno)),
             }
-            if buffer.len() > limit {
-                buffer.truncate(limit);
-                return Ok(true);
-            }
-            chunk = chunk.saturating_mul(2).min(1 << 20);
         }
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>, ReadError> {
         let opened = self.open(directory, OFlags::DIRECTORY)?;
-        let entries = rustix::fs::Dir::new(opened).map_err(|errno| from_io(&errno.into()))?;
+        let entries = rustix::fs::Dir::new(opened).map_err(from_errno)?;
         let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|errno| from_io(&errno.into()))?;
+            let entry = entry.map_err(from_errno)?;
             match entry.file_name().to_str() {
                 Ok("." | "..") | Err(_) => {}
                 Ok(name) => names.push(name.to_owned()),

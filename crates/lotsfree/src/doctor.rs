@@ -1,0 +1,83 @@
+//! `lotsfree doctor`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use lotsfree_doctor::{Severity, diagnose_with, rules};
+use lotsfree_report::{Report, TextOptions};
+use lotsfree_snapshot::source::TreeSource;
+use lotsfree_snapshot::{Observation, Options, collect};
+
+use crate::cli::{DoctorArgs, FailOn, Format};
+
+/// Judges the host or the saved data and prints the report.
+pub(crate) fn run(arguments: &DoctorArgs) -> anyhow::Result<u8> {
+    let observation = observe(arguments)?;
+    let asked = |id: &str| match arguments.only.as_slice() {
+        [] => !arguments.skip.contains(&id),
+        only => only.contains(&id),
+    };
+    let diagnosis = diagnose_with(&observation, rules::all().filter(|rule| asked(rule.meta().id)));
+    let report = Report::new(&observation, diagnosis);
+
+    let format = if arguments.json { Format::Json } else { arguments.format };
+    let mut code = u8::from(fails(arguments.fail_on, report.worst()));
+    let text = match format {
+        Format::Text => lotsfree_report::text(
+            &report,
+            TextOptions {
+                width: arguments.page.columns(),
+                color: arguments.page.colored(),
+                verbose: arguments.verbose,
+            },
+        ),
+        Format::Json => lotsfree_report::json(&report)?,
+        Format::Markdown => lotsfree_report::markdown(&report),
+        Format::Html => lotsfree_report::html(&report),
+        Format::Nagios => {
+            let (line, status) = lotsfree_report::nagios(&report);
+            code = status.code();
+            line
+        }
+    };
+    arguments.page.write(&text)?;
+    Ok(code)
+}
+
+fn fails(fail_on: FailOn, worst: Option<Severity>) -> bool {
+    let bound = match fail_on {
+        FailOn::Info => Severity::Info,
+        FailOn::Warning => Severity::Warning,
+        FailOn::High => Severity::High,
+        FailOn::Critical => Severity::Critical,
+        FailOn::Never => return false,
+    };
+    worst.is_some_and(|worst| worst >= bound)
+}
+
+fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
+    let options =
+        Options { walk_budget: Duration::from_millis(arguments.walk_budget), ..Options::default() };
+    match arguments.root.as_ref().or(arguments.source.as_ref()) {
+        None => live(&options, arguments.interval),
+        Some(path) => {
+            let source = TreeSource::saved(path).with_context(|| format!("cannot open {}", path.display()))?;
+            Ok(Observation::instant(path.display().to_string(), collect(&source, &options)))
+        }
+    }
+}
+
+/// This host, twice if there is an interval.
+fn live(options: &Options, interval: f64) -> anyhow::Result<Observation> {
+    let source = TreeSource::live().context("cannot open /")?;
+    let started = Instant::now();
+    let first = collect(&source, options);
+    if interval == 0.0 {
+        return Ok(Observation::instant("this host", first));
+    }
+    thread::sleep(Duration::from_secs_f64(interval).saturating_sub(started.elapsed()));
+    let between = started.elapsed();
+    let second = collect(&source, options);
+    Ok(Observation::pair("this host", first, second, between.as_secs_f64()))
+}
