@@ -1,1 +1,33 @@
-fn main() {}
+//! Chores of the repository: `cargo xtask COMMAND`.
+//!
+//! A chore reports on the terminal, and what it cannot do ends it with one line that says why.
+#![allow(clippy::print_stderr, reason = "a chore talks to the person who started it")]
+
+mod capture;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys as fixtures/hosts/NAME.txt";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    let done = match command.as_str() {
+        "capture" => capture::command(&rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {command}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

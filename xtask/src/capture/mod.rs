@@ -1,0 +1,203 @@
+//! Captured trees of real kernels: `cargo xtask capture [--list] [NAME…]`.
+//!
+//! Each [scenario](scenarios) is a machine (kernel, NUMA nodes, swap), what is done to it, and what must be
+//! visible in the result. A capture boots the distribution's own kernel in QEMU with an initramfs made here,
+//! runs the scenario there, reads `/proc` and `/sys` twice, five seconds apart, and writes one text
+//! [archive], `fixtures/hosts/NAME.txt`. A capture that does not show what its scenario promises is
+//! an error and leaves the old fixture as it was.
+//!
+//! Needed on this machine: Debian with `apt-get`, `dpkg`, `xz` and `qemu-system-x86_64`. Packages are
+//! downloaded, never installed, and kept unpacked below `target/capture`; nothing is written elsewhere but
+//! the fixture.
+//!
+//! `host` is the one name without a virtual machine: it captures this machine, see [`host`].
+
+mod archive;
+mod host;
+mod initramfs;
+mod modules;
+mod packages;
+mod scenarios;
+mod shows;
+mod vm;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use archive::Archive;
+use scenarios::{SCENARIOS, Scenario};
+
+/// What went wrong, as one sentence for the person who started the command.
+type Error = Box<dyn std::error::Error>;
+type Result<T> = std::result::Result<T, Error>;
+
+/// Runs `cargo xtask capture` with its arguments: names of scenarios, none for all of them, or `--list`.
+pub(crate) fn command(arguments: &[String]) -> Result<()> {
+    if arguments.iter().any(|argument| argument == "--list") {
+        for scenario in SCENARIOS {
+            eprintln!("{:34} {}", scenario.name, scenario.title);
+        }
+        eprintln!("{:34} this machine", "host");
+        return Ok(());
+    }
+    let mut wanted = Vec::new();
+    for name in arguments {
+        if name != "host" {
+            wanted.push(scenarios::find(name)?);
+        }
+    }
+    if arguments.is_empty() {
+        wanted.extend(SCENARIOS);
+    }
+
+    let directories = Directories::new()?;
+    for scenario in wanted {
+        let started = Instant::now();
+        let archive =
+            in_vm(scenario, &directories.cache).map_err(|error| format!("{}: {error}", scenario.name))?;
+        let size = keep(&archive, &directories.fixtures, scenario.name)?;
+        eprintln!("{}: {size} bytes in {} s", scenario.name, started.elapsed().as_secs());
+    }
+    if arguments.iter().any(|argument| argument == "host") {
+        let (name, archive) = host::capture()?;
+        let size = keep(&archive, &directories.fixtures, &name)?;
+        eprintln!("{name}: {size} bytes");
+    }
+    Ok(())
+}
+
+/// Where this command reads and writes.
+struct Directories {
+    /// Packages, unpacked trees, disk images: `target/capture`.
+    cache: PathBuf,
+    /// The result: `fixtures/hosts`.
+    fixtures: PathBuf,
+}
+
+impl Directories {
+    fn new() -> Result<Self> {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), Into::into);
+        let directories =
+            Self { cache: target.join("capture"), fixtures: repository.join("fixtures").join("hosts") };
+        fs::create_dir_all(&directories.cache)?;
+        fs::create_dir_all(&directories.fixtures)?;
+        Ok(directories)
+    }
+}
+
+/// Boots the scenario, and returns what was captured if it shows what the scenario promises.
+fn in_vm(scenario: &Scenario, cache: &Path) -> Result<Archive> {
+    let qemu = vm::version()?;
+    let kernel = packages::kernel(scenario.kernel, cache)?;
+    let user_space = packages::user_space(cache)?;
+    let work = cache.join("work").join(scenario.name);
+    let run = vm::run(scenario, &kernel, &user_space, &work)?;
+    let archive =
+        Archive { provenance: provenance(scenario, &kernel, &qemu, &run.command)?, files: run.files };
+    shows::check(scenario.shows, &archive)?;
+    fs::remove_dir_all(&work)?;
+    Ok(archive)
+}
+
+fn provenance(scenario: &Scenario, kernel: &packages::Kernel, qemu: &str, command: &str) -> Result<String> {
+    Ok(format!(
+        "# {title}\n\
+         # Written by `cargo xtask capture {name}` in {month}; do not edit.\n\
+         #\n\
+         # kernel: Debian package {package} {version}\n\
+         # machine: {qemu}\n\
+         # {command}\n\
+         # user space: busybox and perl from Debian on an ext2 file system; no init system, no udev\n\
+         # samples: 0s/ all files, 5s/ those that change; proc/uptime has the exact times\n\
+         #\n\
+         {script}",
+        title = scenario.title,
+        name = scenario.name,
+        month = month()?,
+        package = kernel.package,
+        version = kernel.version,
+        script = comment(scenario.script),
+    ))
+}
+
+fn comment(text: &str) -> String {
+    text.trim_end().lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
+}
+
+/// The current month, as `2026-11`.
+fn month() -> Result<String> {
+    Ok(output(Command::new("date").args(["-u", "+%Y-%m"]))?.trim().to_owned())
+}
+
+/// Writes the archive beside its place, reads it back, and moves it there. Returns its size in bytes.
+fn keep(archive: &Archive, directory: &Path, name: &str) -> Result<usize> {
+    let text = archive.to_string();
+    if Archive::parse(&text).as_ref() != Ok(archive) {
+        return Err(format!("{name}: the archive does not read back as it was written").into());
+    }
+    if text.len() > archive::SIZE_LIMIT {
+        return Err(format!("{name}: {} bytes, more than {}", text.len(), archive::SIZE_LIMIT).into());
+    }
+    let unfinished = directory.join(format!(".{name}.txt"));
+    fs::write(&unfinished, &text)?;
+    fs::rename(&unfinished, directory.join(format!("{name}.txt")))?;
+    Ok(text.len())
+}
+
+/// Runs a program and returns its standard output. A program that is missing or fails is an error that names
+/// it.
+fn output(command: &mut Command) -> Result<String> {
+    let bytes = output_bytes(command)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn output_bytes(command: &mut Command) -> Result<Vec<u8>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| missing(&name, &error))?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{name}: {}: {}", output.status, message.trim()).into());
+    }
+    Ok(output.stdout)
+}
+
+/// The error of a program that could not be started, with the package to install.
+fn missing(program: &str, error: &std::io::Error) -> Error {
+    let package = match program {
+        "qemu-system-x86_64" => "qemu-system-x86",
+        "xz" => "xz-utils",
+        "apt-get" | "apt-cache" => "apt; captures need Debian's package archive",
+        "dpkg" | "dpkg-deb" => "dpkg",
+        other => other,
+    };
+    format!("{program} did not start ({error}): install {package}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fixture that no longer fits its scenario, because one of them was changed alone, must be captured
+    /// again.
+    #[test]
+    fn every_fixture_shows_what_its_scenario_promises() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts");
+        for scenario in SCENARIOS {
+            let name = scenario.name;
+            let text = fs::read_to_string(fixtures.join(format!("{name}.txt"))).expect("a fixture");
+            assert!(text.len() <= archive::SIZE_LIMIT, "{name} is too large");
+            let archive = Archive::parse(&text).expect("an archive");
+            assert_eq!(archive.to_string(), text, "{name}");
+            assert!(archive.provenance.starts_with(&format!("# {}\n", scenario.title)), "{name}: title");
+            assert!(archive.provenance.ends_with(&comment(scenario.script)), "{name}: script");
+            assert!(archive.provenance.lines().all(|line| line.starts_with('#')), "{name}: provenance");
+            if let Err(error) = shows::check(scenario.shows, &archive) {
+                panic!("{name}: {error}");
+            }
+        }
+    }
+}

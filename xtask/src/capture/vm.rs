@@ -1,0 +1,243 @@
+//! The virtual machine: what it boots from, its devices, its run, and what comes back.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::archive::File;
+use super::initramfs::Initramfs;
+use super::modules;
+use super::packages::Kernel;
+use super::scenarios::Scenario;
+use super::{Error, Result, missing, output};
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// A capture takes about 25 s on an idle machine; software emulation on a busy one several times that.
+const TIME_LIMIT: Duration = Duration::from_secs(150);
+
+/// Disks and a file system. The CRC is what ext4 asks the crypto layer for by name, which no `depends=` says.
+const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
+
+const MIB: u64 = 1 << 20;
+
+/// Each sample begins at a multiple of this on the output disk, in bytes; `guest/main.sh` has the same
+/// figure.
+const SAMPLE: u64 = 8 * MIB;
+
+/// A finished run.
+pub(super) struct Run {
+    /// The command line, without directories.
+    pub command: String,
+    /// Everything captured, below `0s/` and `5s/`.
+    pub files: Vec<File>,
+}
+
+/// First line of `qemu-system-x86_64 --version`.
+pub(super) fn version() -> Result<String> {
+    let text = output(Command::new(QEMU).arg("--version"))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Boots the scenario in an empty directory `work` and returns what it wrote when it has powered itself off.
+///
+/// # Errors
+///
+/// QEMU fails; the guest reports a failure or does not finish in time. The error ends with the
+/// last lines of the guest's console.
+pub(super) fn run(
+    scenario: &Scenario,
+    kernel: &Kernel,
+    user_space: &[(String, PathBuf)],
+    work: &Path,
+) -> Result<Run> {
+    if work.exists() {
+        fs::remove_dir_all(work)?;
+    }
+    fs::create_dir_all(work)?;
+    fs::write(work.join("initramfs"), initramfs(scenario, kernel, user_space)?)?;
+    let disks = disks(scenario);
+    for (name, size) in &disks {
+        fs::File::create(work.join(name))?.set_len(*size)?;
+    }
+
+    let arguments = arguments(scenario, &disks);
+    let child = Command::new(QEMU)
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .args(&arguments)
+        .current_dir(work)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(work.join("qemu.log"))?)
+        .spawn()
+        .map_err(|error| missing(QEMU, &error))?;
+    let ended = Guest(child).wait();
+    let console = String::from_utf8_lossy(&fs::read(work.join("console")).unwrap_or_default()).into_owned();
+    let complete = console.lines().any(|line| line.trim() == "capture: done");
+    if let Err(error) = ended.and_then(|()| if complete { Ok(()) } else { Err("no capture".into()) }) {
+        let qemu = fs::read_to_string(work.join("qemu.log")).unwrap_or_default();
+        return Err(format!("{error}\n{}{qemu}", tail(&console)).into());
+    }
+
+    let disk = fs::read(work.join("output"))?;
+    let mut files = Vec::new();
+    for (prefix, start) in [("0s", 0), ("5s", SAMPLE)] {
+        let start = usize::try_from(start)?;
+        let sample = disk.get(start..).unwrap_or_default();
+        files.extend(parse(prefix, sample).map_err(|error| format!("sample {prefix}: {error}"))?);
+    }
+    let image = kernel.image.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Run { command: format!("{QEMU} -kernel {image} {}", quoted(&arguments)), files })
+}
+
+/// A running QEMU, which does not outlive this value. Should this process be killed, the guest still powers
+/// itself off at the end of its script, or when its kernel panics.
+struct Guest(Child);
+
+impl Guest {
+    fn wait(mut self) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return if status.success() { Ok(()) } else { Err(format!("{QEMU}: {status}").into()) };
+            }
+            if started.elapsed() > TIME_LIMIT {
+                return Err(format!("not finished after {} s", TIME_LIMIT.as_secs()).into());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Fails only when it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Disk images in the order of their names in the guest (vda, vdb, …), with their sizes in bytes.
+fn disks(scenario: &Scenario) -> Vec<(&'static str, u64)> {
+    let mut disks = vec![("root", 512 * MIB), ("output", 2 * SAMPLE)];
+    if scenario.swap > 0 {
+        disks.push(("swap", scenario.swap * MIB));
+    }
+    disks
+}
+
+fn arguments(scenario: &Scenario, disks: &[(&str, u64)]) -> Vec<String> {
+    let memory: u64 = scenario.nodes.iter().sum();
+    let mut line = String::from(
+        "-initrd initramfs -nodefaults -no-user-config -display none -no-reboot \
+         -accel tcg,thread=multi -cpu max,la57=off -smp 2 -serial file:console",
+    );
+    let _ = write!(line, " -m {memory}M");
+    for (node, size) in scenario.nodes.iter().enumerate() {
+        let cpus = if scenario.nodes.len() == 1 { "0-1".to_owned() } else { node.to_string() };
+        let _ = write!(
+            line,
+            " -object memory-backend-ram,id=m{node},size={size}M \
+             -numa node,nodeid={node},cpus={cpus},memdev=m{node}"
+        );
+    }
+    if let [_, _] = scenario.nodes {
+        let _ = write!(line, " -numa dist,src=0,dst=1,val={}", scenario.distance);
+    }
+    for (name, _) in disks {
+        let _ = write!(
+            line,
+            " -drive file={name},if=none,id={name},format=raw,cache=unsafe \
+             -device virtio-blk-pci,drive={name}"
+        );
+    }
+    let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    arguments.extend(["-append".to_owned(), "console=ttyS0 quiet panic=-1".to_owned()]);
+    arguments
+}
+
+fn quoted(arguments: &[String]) -> String {
+    let quote = |argument: &String| {
+        if argument.contains(' ') { format!("'{argument}'") } else { argument.clone() }
+    };
+    arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+fn initramfs(scenario: &Scenario, kernel: &Kernel, user_space: &[(String, PathBuf)]) -> Result<Vec<u8>> {
+    let mut initramfs = Initramfs::default();
+    for directory in ["dev", "bin", "lib", "lib/x86_64-linux-gnu", "lib64", "guest", "modules"] {
+        initramfs.directory(directory)?;
+    }
+    initramfs.character_device("dev/console", (5, 1))?;
+    for (path, here) in user_space {
+        initramfs.file(path, &fs::read(here).map_err(|error| format!("{}: {error}", here.display()))?)?;
+    }
+    let mut order = String::new();
+    for module in modules::in_order(&kernel.modules, MODULES)? {
+        order += &format!("{}\n", module.file);
+        initramfs.file(&format!("modules/{}", module.file), &module.object)?;
+    }
+    initramfs.file("modules/order", order.as_bytes())?;
+    initramfs.file("init", include_bytes!("guest/init.sh"))?;
+    initramfs.file("guest/main.sh", include_bytes!("guest/main.sh"))?;
+    initramfs.file("guest/library.sh", include_bytes!("guest/library.sh"))?;
+    initramfs.file("guest/paths.sh", super::host::PATHS.as_bytes())?;
+    initramfs.file("guest/dump.awk", include_bytes!("guest/dump.awk"))?;
+    initramfs.file("guest/hold.pl", include_bytes!("guest/hold.pl"))?;
+    initramfs.file("guest/scenario.sh", scenario.script.as_bytes())?;
+    initramfs.finish()
+}
+
+/// What `guest/dump.awk` writes: `F PATH`, lines behind a bar, `E` at the end.
+fn parse(prefix: &str, bytes: &[u8]) -> Result<Vec<File>> {
+    let mut files: Vec<File> = Vec::new();
+    for line in bytes.split(|&byte| byte == b'\n') {
+        let line = String::from_utf8_lossy(line);
+        if let Some(path) = line.strip_prefix("F ") {
+            files.push(File { path: format!("{prefix}/{path}"), content: String::new() });
+        } else if let (Some(text), Some(file)) = (line.strip_prefix('|'), files.last_mut()) {
+            file.content += text;
+            file.content.push('\n');
+        } else if line == "E" {
+            return Ok(files);
+        } else {
+            break;
+        }
+    }
+    Err(Error::from("incomplete"))
+}
+
+/// The last lines of a console.
+fn tail(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().collect();
+    lines[lines.len().saturating_sub(15)..].iter().map(|line| format!("  {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_is_read_to_its_end_mark() {
+        let files = parse("0s", b"F proc/a\n|one\n|F two\n|\nF proc/empty\nE\n\0\0").expect("complete");
+        let file = |path: &str, content: &str| File { path: path.to_owned(), content: content.to_owned() };
+        assert_eq!(files, [file("0s/proc/a", "one\nF two\n\n"), file("0s/proc/empty", "")]);
+        assert!(parse("0s", b"F proc/a\n|one\n\0\0").is_err());
+        assert!(parse("0s", b"").is_err());
+    }
+
+    #[test]
+    fn nodes_share_memory_and_cpus() {
+        let scenario = super::super::scenarios::find("6.1-2nodes-zone-reclaim").expect("known");
+        let line = quoted(&arguments(scenario, &disks(scenario)));
+        assert!(line.contains(" -m 512M "), "{line}");
+        assert!(
+            line.contains("-numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=40 "),
+            "{line}"
+        );
+        assert!(line.ends_with("-append 'console=ttyS0 quiet panic=-1'"), "{line}");
+    }
+}
