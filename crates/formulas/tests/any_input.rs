@@ -1,5 +1,7 @@
 //! No input panics, and what must hold for every input holds.
 
+#![allow(clippy::unwrap_used)]
+
 use lotsfree_formulas::overcommit::{Asker, CommitState, LimitSetting, Mode, commit_limit, largest_request};
 use lotsfree_formulas::pagetables::{Levels, Mapping, shared_hugetlb_tables, tables};
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};

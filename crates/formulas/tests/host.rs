@@ -9,6 +9,8 @@
 //! another may differ by those deltas and by what was allocated in between. The files were read until
 //! `/proc/vmstat` before and after them agreed on every counter used, so the figures below are held to be exact.
 
+#![allow(clippy::unwrap_used)]
+
 use lotsfree_formulas::available::{AvailableInput, mem_available};
 use lotsfree_formulas::dirty::{DirtyLimit, DirtyLimits, DirtyableInput, dirty_limits, dirtyable};
 use lotsfree_formulas::overcommit::{LimitSetting, commit_limit};
