@@ -5,7 +5,7 @@ use lotsfree_formulas::hugepages::{
     script_pages, segment_pages, sga_pages, split,
 };
 use lotsfree_formulas::memlock::{memlock_kib, oracle_memlock_kib};
-use lotsfree_formulas::pagetables::{Levels, Mapping, shared_hugetlb_tables, tables};
+use lotsfree_formulas::pagetables::{Levels, Mapping, leaf, shared_hugetlb_tables, tables};
 use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub struct HugepagesInput {
     pub sessions: Option<u64>,
     /// Memory of the host, `MemTotal` (`--ram`); checks what remains for the rest.
     pub ram: Option<Bytes>,
+    /// What everything outside the pool needs (`--others`): anonymous memory, page tables, slab. Needs `ram`;
+    /// checked against what remains, with 5 % of RAM to spare.
+    pub others: Option<Bytes>,
     /// NUMA nodes to spread the pool over (`--nodes`), 1 to 1024.
     pub nodes: u32,
     /// Base page size (`--page-size`), 4 KiB to 64 KiB.
@@ -62,6 +65,7 @@ impl Default for HugepagesInput {
             jvms: Vec::new(),
             sessions: None,
             ram: None,
+            others: None,
             nodes: 1,
             page: PageSize::X86.bytes(),
             huge_page: PageSize::X86.pmd_huge(),
@@ -138,8 +142,12 @@ pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
     }
     let pool = check::times("the pool", huge, pages)?;
     answer.step("pool", format!("{} x {huge}", Grouped(pages)), Value::Bytes(pool));
-    if let Some(ram) = ram {
-        against_memory(&mut answer, pool, ram)?;
+    match (ram, input.others) {
+        (Some(ram), others) => against_memory(&mut answer, pool, ram, others)?,
+        (None, Some(_)) => {
+            return Err(SizeError::Missing { field: "ram", accepted: "the memory of the host, with others" });
+        }
+        (None, None) => {}
     }
     if let Some(sessions) = input.sessions {
         page_tables(&mut answer, input, sessions, page, huge)?;
@@ -163,7 +171,7 @@ pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
         _ => needed,
     };
     settings(&mut answer, input, page, huge, pages, nodes, limit);
-    warnings(&mut answer, input, rules.memlock.rlimit_allows_hugetlb, limit);
+    warnings(&mut answer, input, pool, rules.memlock.rlimit_allows_hugetlb, limit);
     Ok(answer)
 }
 
@@ -292,7 +300,12 @@ fn jvm(answer: &mut Answer, index: usize, vm: &Jvm, huge: Bytes) -> Result<u64, 
 }
 
 /// What remains of the host.
-fn against_memory(answer: &mut Answer, pool: Bytes, ram: Bytes) -> Result<(), SizeError> {
+fn against_memory(
+    answer: &mut Answer,
+    pool: Bytes,
+    ram: Bytes,
+    others: Option<Bytes>,
+) -> Result<(), SizeError> {
     if pool >= ram {
         return Err(SizeError::PoolExceedsRam { pool, ram });
     }
@@ -305,6 +318,23 @@ fn against_memory(answer: &mut Answer, pool: Bytes, ram: Bytes) -> Result<(), Si
              cache and kernel must live in {}; when they do not fit, the host swaps although the pool has spare pages.",
             ram - pool
         ));
+    }
+    if let Some(others) = others {
+        let others = check::memory("others", others)?;
+        let spare = Bytes(ram.0 / 20);
+        answer.step(
+            "needed outside the pool, and 5 % of RAM",
+            format!("{others} + {spare}"),
+            Value::Bytes(others + spare),
+        );
+        if ram - pool < others + spare {
+            answer.warn(format!(
+                "The pool is too large for this host: {} remain, {} are needed, so the rest swaps. Shrink the SGA or \
+                 add memory; unused pool pages do not help the rest.",
+                ram - pool,
+                others + spare
+            ));
+        }
     }
     Ok(())
 }
@@ -335,24 +365,29 @@ fn page_tables(
         format!("{} sessions x {}", Grouped(sessions), Bytes(small.0 / sessions)),
         Value::Bytes(small),
     );
-    let large = if huge == page.pmd_huge() {
+    // A huge page below PMD size is a run of base pages and keeps their tables; PMD tables are shared between
+    // processes only for pages of PMD size.
+    let shares_pmd = huge == page.pmd_huge();
+    let large = if shares_pmd {
         shared_hugetlb_tables(shared, sessions, page, Levels::Four).bytes(page)
-    } else if huge > page.pmd_huge() {
-        tables(shared, Mapping::Pud, page, Levels::Four).times(sessions).bytes(page)
     } else {
-        // A contiguous run of base pages still has its PTE tables.
-        small
+        let mapping = match huge {
+            huge if huge < page.pmd_huge() => Mapping::Base,
+            huge if huge < leaf(Mapping::Pud, page) => Mapping::Pmd,
+            _ => Mapping::Pud,
+        };
+        let one = tables(shared, mapping, page, Levels::Four).bytes(page);
+        check::times("page tables with huge pages", one, sessions)?
     };
     answer.step(
         format!("page tables with {huge} pages"),
-        "PMD tables of whole 1 GiB ranges shared",
+        if shares_pmd {
+            "PMD tables of whole 1 GiB ranges shared".replace("1 GiB", &leaf(Mapping::Pud, page).to_string())
+        } else {
+            format!("{} sessions x {}", Grouped(sessions), Bytes(large.0 / sessions))
+        },
         Value::Bytes(large),
     );
-    if huge != page.pmd_huge()
-        && let Some(step) = answer.steps.last_mut()
-    {
-        step.formula = format!("{} sessions x {}", Grouped(sessions), Bytes(large.0 / sessions));
-    }
     answer.step("saved", format!("{small} - {large}"), Value::Bytes(small - large));
     if shared > WORTH_IT_SGA && sessions > WORTH_IT_SESSIONS {
         answer.step(
@@ -446,7 +481,7 @@ fn settings(
 }
 
 /// What goes wrong with pools, in the order in which it is met.
-fn warnings(answer: &mut Answer, input: &HugepagesInput, rlimit_allows: bool, memlock_kib: u64) {
+fn warnings(answer: &mut Answer, input: &HugepagesInput, pool: Bytes, rlimit_allows: bool, memlock_kib: u64) {
     answer.warn(
         "Growing the pool on a running host stops at the first page that cannot be assembled, without an error: read \
          the value back. The boot parameter does not have this problem. Growing may also make the host swap.",
@@ -486,7 +521,18 @@ fn warnings(answer: &mut Answer, input: &HugepagesInput, rlimit_allows: bool, me
              private memory they save no page tables.",
         );
     }
-    if !input.segments.is_empty() {
+    if let Some(largest) = input.segments.iter().max() {
+        let pages = if input.ipcs {
+            largest.units_of(input.huge_page)
+        } else {
+            segment_pages(*largest, input.huge_page)
+        };
+        answer.warn(format!(
+            "kernel.shmmax must be at least {} (the largest segment in whole huge pages), and kernel.shmall at least {} \
+             base pages for all segments of the host.",
+            input.huge_page.times(pages).0,
+            pool.units_of(input.page)
+        ));
         answer.warn(format!(
             "The limit that counts is that of the running process (/proc/PID/limits). limits.d reaches only logins \
              through PAM: instances started by srvctl, ohasd or systemd need the unit's LimitMEMLOCK, or ulimit -l \
@@ -589,6 +635,27 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_starves_the_rest_is_named() {
+        let with =
+            |others| HugepagesInput { ram: Some(Bytes::gib(16)), others: Some(others), ..two_instances() };
+        // 16384 - 9736 - 819 MiB remain
+        let warned =
+            |others| hugepages(&with(others)).unwrap().warnings[0].contains("too large for this host");
+        assert!(!warned(Bytes::mib(5828)));
+        assert!(warned(Bytes::mib(5830)));
+        let input = HugepagesInput { ram: None, ..with(Bytes::gib(1)) };
+        assert!(matches!(hugepages(&input), Err(SizeError::Missing { field: "ram", .. })));
+    }
+
+    #[test]
+    fn shm_limits_hold_the_largest_segment() {
+        let answer = hugepages(&two_instances()).unwrap();
+        // 4097 huge pages; 4868 huge pages in base pages
+        let text = answer.warnings.iter().find(|text| text.contains("shmmax")).unwrap();
+        assert!(text.contains("at least 8592031744 (") && text.contains("at least 2492416 base"), "{text}");
+    }
+
+    #[test]
     fn sessions_decide_whether_it_is_worth_it() {
         let sga = |gib, sessions| HugepagesInput {
             segments: vec![Bytes::gib(gib)],
@@ -601,6 +668,14 @@ mod tests {
         // 34 PMD tables for all, PUD and PGD each
         assert_eq!(value(&answer, "with 2 MiB pages"), Value::Bytes(Bytes::kib(4 * (34 + 2 * 400))));
         assert!(answer.steps.iter().any(|step| step.formula == "definitely worth it"));
+        let giant = HugepagesInput { huge_page: Bytes::gib(1), ..sga(34, 400) };
+        // PUD and PGD each
+        assert_eq!(value(&hugepages(&giant).unwrap(), "with 1 GiB pages"), Value::Bytes(Bytes::kib(8 * 400)));
+        let run = HugepagesInput { huge_page: Bytes::mib(32), ..sga(34, 400) };
+        assert_eq!(
+            value(&hugepages(&run).unwrap(), "with 32 MiB pages"),
+            Value::Bytes(Bytes::kib(4 * 36 * 400))
+        );
         for (gib, sessions) in [(16, 400), (34, 100)] {
             let answer = hugepages(&sga(gib, sessions)).unwrap();
             assert!(!answer.steps.iter().any(|step| step.formula == "definitely worth it"));

@@ -162,6 +162,8 @@ fn corrections(answer: &mut Answer) {
          2 MiB and 1 GiB, whatever processes map. That is a few tables, and PageTables does not count them: 16 GiB \
          cost a process 32 MiB, not 64.",
         "\"65 KB with huge pages\": 8,192 entries of 8 bytes are 65,536 bytes, which is 64 KiB.",
+        "\"100 processes will consume 3.2 GB\": 100 x 32 MiB are 3,200 MiB, which is 3.12 GiB; with the upper levels \
+         of each process's table, 3.13 GiB.",
         "\"16384 GB referenced / 2 MB per page = 8192\": the buffer cache is 16,384 MB (16 GiB); 16,384 GB would be \
          8,388,608 pages.",
         "\"AMM is not swappable\": AMM keeps the SGA in files on tmpfs under /dev/shm, and tmpfs pages are swapped \
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(values(&answer, "transparent"), [Value::Bytes(Bytes::kib(4 * 8210 * 100))]);
         assert_eq!(values(&answer, "PMD tables shared"), [Value::Bytes(Bytes::kib(4 * (16 + 200)))]);
         assert_eq!(answer.result.value, Value::Bytes(Bytes::kib(4 * 8210 * 100)));
-        assert_eq!(answer.corrections.len(), 5);
+        assert_eq!(answer.corrections.len(), 6);
         let text = answer.to_text(100);
         assert!(text.contains("8,192 PTE + 16 PMD + 1 PUD + 1 PGD"), "{text}");
     }

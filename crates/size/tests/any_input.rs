@@ -99,13 +99,13 @@ proptest! {
         postgres in postgres(),
         jvms in prop::collection::vec(jvm(), 0..2),
         sessions in prop::option::of(number()),
-        ram in some(bytes()),
+        (ram, others) in (some(bytes()), some(bytes())),
         nodes in nodes(),
         (page, huge_page, locked, kernel) in (page(), huge_page(), bytes(), kernel()),
         shm_group in any::<Option<u32>>(),
     ) {
         let input = HugepagesInput {
-            segments, ipcs, postgres, jvms, sessions, ram, nodes, page, huge_page, locked, kernel, amm, shm_group,
+            segments, ipcs, postgres, jvms, sessions, ram, others, nodes, page, huge_page, locked, kernel, amm, shm_group,
             ..HugepagesInput::default()
         };
         round_trip(&input);
