@@ -146,7 +146,7 @@ fn lowmem_reserve_to_the_page() {
 
 #[test]
 fn per_cpu_lists_to_the_page() {
-    let rules = Rules::linux_6_12().pcp;
+    let rules = Rules::linux_6_12().pcp.unwrap();
     for zone in printed().iter().filter(|zone| zone.managed > 0) {
         let batch = pcp::batch(&rules, zone.managed, PageSize::X86);
         assert_eq!(zone.batch, Some(batch), "{:?}", zone.kind);
