@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn other_programs() {
-        // 6490428 kB is 3169.2 pages
+        // the example of PostgreSQL's manual: 6490428 kB is 3169.2 pages, so at least 3170
         assert_eq!(postgres_pages(Bytes::kib(6_490_428), HUGE), 3170);
         assert_eq!(jvm_pages(Bytes::gib(5), Bytes::mib(255), Bytes::mib(240), HUGE), 2560 + 128 + 120);
         assert_eq!(split(4868, 3), [1623, 1623, 1622]);

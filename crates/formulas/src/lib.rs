@@ -16,6 +16,7 @@ pub mod memlock;
 pub mod overcommit;
 pub mod pagetables;
 pub mod pcp;
+pub mod protection;
 pub mod reserve;
 mod rules;
 pub mod swap;

@@ -8,6 +8,8 @@ pub struct MemlockRules {
     /// A segment within `RLIMIT_MEMLOCK` is allowed without group or capability (through 5.15). From 6.1 on the
     /// limit opens nothing: EPERM.
     pub rlimit_allows_hugetlb: bool,
+    /// `RLIMIT_MEMLOCK` of a process to which nobody gave another; `None` where it was not read.
+    pub default_limit: Option<Bytes>,
 }
 
 /// Who asks for the segment.
@@ -23,7 +25,7 @@ pub struct Owner {
     pub locked: Bytes,
 }
 
-/// Whether `shmget(SHM_HUGETLB)` of `segment` bytes is permitted. Source: `hugetlb_file_setup` (10.2 of the rules).
+/// Whether `shmget(SHM_HUGETLB)` of `segment` bytes is permitted. Source: `hugetlb_file_setup`.
 ///
 /// Mappings of files in a hugetlbfs need only the file's permissions, whatever the answer here.
 pub const fn shm_hugetlb_permitted(rules: &MemlockRules, owner: &Owner, segment: Bytes) -> bool {
@@ -68,6 +70,9 @@ mod tests {
         let owner = Owner { memlock: Some(Bytes::gib(12)), ..Owner::default() };
         let old = Rules::linux_5_15().memlock;
         let new = Rules::linux_6_1().memlock;
+        assert_eq!(Rules::rhel_6().memlock.default_limit, Some(Bytes::kib(64)));
+        assert_eq!(Rules::linux_6_12().memlock.default_limit, Some(Bytes::mib(8)));
+        assert_eq!(old.default_limit, None);
         assert!(shm_hugetlb_permitted(&old, &owner, Bytes::gib(12)));
         assert!(!shm_hugetlb_permitted(&old, &owner, Bytes(Bytes::gib(12).0 + 1)));
         assert!(!shm_hugetlb_permitted(&new, &owner, Bytes::mib(2)));

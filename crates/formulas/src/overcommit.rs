@@ -188,6 +188,16 @@ pub const fn ratio_for_limit(wanted: Bytes, ram: Bytes, hugetlb: Bytes, swap: By
     }
 }
 
+/// The range of `CommitLimit` that PostgreSQL's advice gives for a database host in mode 2: swap and 80 to 95 % of
+/// RAM outside the hugetlb pools.
+pub const fn postgres_limit(ram: Bytes, hugetlb: Bytes, swap: Bytes) -> (Bytes, Bytes) {
+    let base = ram.0.saturating_sub(hugetlb.0);
+    (
+        Bytes(mul_div(base, 80, 100).saturating_add(swap.0)),
+        Bytes(mul_div(base, 95, 100).saturating_add(swap.0)),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +256,10 @@ mod tests {
         assert_eq!(
             ratio_for_limit(Bytes::gib(212), Bytes::gib(1024), Bytes::gib(800), Bytes::gib(16)),
             Some(88)
+        );
+        assert_eq!(
+            postgres_limit(Bytes::gib(120), Bytes::gib(20), Bytes::gib(4)),
+            (Bytes::gib(84), Bytes::gib(99))
         );
         assert_eq!(ratio_for_limit(Bytes::gib(1), Bytes::gib(8), Bytes::gib(8), Bytes::ZERO), None);
     }

@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn big_zones_move_31_or_63_pages_at_a_time() {
-        let old = Rules::linux_4_4().pcp;
+        let old = Rules::linux_4_4().pcp.unwrap();
         assert_eq!(batch(&old, 5_000_000, PageSize::X86), 31);
         assert_eq!(high(&old, 14_105, 8, 31), 186);
-        let new = Rules::linux_6_12().pcp;
+        let new = Rules::linux_6_12().pcp.unwrap();
         assert_eq!(batch(&new, 5_000_000, PageSize::X86), 63);
         assert_eq!(batch(&new, 3840, PageSize::X86), 1);
         assert_eq!(high(&new, 12_867, 2, 63), 6433);

@@ -9,7 +9,7 @@ use crate::memlock::MemlockRules;
 use crate::overcommit::{Heuristic, OvercommitRules};
 use crate::pagetables::PageTableRules;
 use crate::pcp::PcpRules;
-use crate::watermarks::{Discount, WatermarkRules};
+use crate::watermarks::{Discount, OrderTest, WatermarkRules};
 
 /// The switches of one kernel.
 ///
@@ -21,8 +21,8 @@ pub struct Rules {
     pub name: &'static str,
     /// Watermarks and `min_free_kbytes`.
     pub watermarks: WatermarkRules,
-    /// Per-CPU lists.
-    pub pcp: PcpRules,
+    /// Per-CPU lists; `None` for 4.19 to 5.15, whose functions were not read.
+    pub pcp: Option<PcpRules>,
     /// `MemAvailable`; `None` where the kernel prints none, or its form was not read (RHEL 7).
     pub available: Option<AvailableRules>,
     /// Overcommit; `None` for 3.0, whose function was not read.
@@ -52,8 +52,9 @@ impl Rules {
                 boost: false,
                 clamp_kib: 64 << 10,
                 discount: Discount::Independent,
+                order_test: OrderTest::WalkFromGap,
             },
-            pcp: PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false },
+            pcp: Some(PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false }),
             available: Some(AvailableRules { total_reserve: false, misc_reclaimable: false }),
             overcommit: Some(OvercommitRules {
                 heuristic: Heuristic::CacheFirst,
@@ -69,7 +70,7 @@ impl Rules {
                 realtime_bonus: false,
             }),
             lists: ListRules { ratio_from_lists: false, file_ratio: false, refault: Refault::None },
-            memlock: MemlockRules { rlimit_allows_hugetlb: true },
+            memlock: MemlockRules { rlimit_allows_hugetlb: true, default_limit: Some(Bytes::kib(64)) },
         }
     }
 
@@ -77,8 +78,10 @@ impl Rules {
     pub const fn linux_3_0() -> Self {
         let mut rules = Self::rhel_6();
         rules.name = "linux-3.0";
+        rules.memlock.default_limit = None;
         rules.watermarks.managed_share = true;
         rules.watermarks.extra_free = false;
+        rules.watermarks.order_test = OrderTest::Walk;
         rules.available = None;
         rules.overcommit = None;
         rules.dirty = None;
@@ -106,6 +109,7 @@ impl Rules {
     pub const fn linux_4_4() -> Self {
         let mut rules = Self::rhel_7();
         rules.name = "linux-4.4";
+        rules.watermarks.order_test = OrderTest::AnyBlock;
         rules.available = Some(AvailableRules { total_reserve: false, misc_reclaimable: false });
         rules.overcommit =
             Some(OvercommitRules { heuristic: Heuristic::Estimate, kbytes: true, user_reserve: true });
@@ -123,6 +127,7 @@ impl Rules {
     pub const fn linux_4_19() -> Self {
         let mut rules = Self::linux_4_4();
         rules.name = "linux-4.19";
+        rules.pcp = None;
         rules.watermarks.scale_factor = true;
         rules.watermarks.khugepaged_counts_movable = false;
         rules.available = Some(AvailableRules { total_reserve: true, misc_reclaimable: false });
@@ -157,7 +162,7 @@ impl Rules {
         let mut rules = Self::linux_5_15();
         rules.name = "linux-6.1";
         rules.watermarks.promo = true;
-        rules.pcp = PcpRules { batch_cap: Bytes::mib(1), high_from_mark: true };
+        rules.pcp = Some(PcpRules { batch_cap: Bytes::mib(1), high_from_mark: true });
         rules.memlock.rlimit_allows_hugetlb = false;
         rules
     }
@@ -166,6 +171,7 @@ impl Rules {
     pub const fn linux_6_12() -> Self {
         let mut rules = Self::linux_6_1();
         rules.name = "linux-6.12";
+        rules.memlock.default_limit = Some(Bytes::mib(8));
         rules.watermarks.movable_apart = true;
         rules.watermarks.discount = Discount::Nested;
         rules.page_tables.counts_pud = true;
@@ -191,11 +197,14 @@ impl Rules {
         Self::ALL.into_iter().find(|rules| rules.name == name)
     }
 
-    /// The record for a release as `uname -r` prints it: the newest tree read that is not newer.
+    /// The record for a release as `uname -r` prints it.
     ///
-    /// `None` when the text does not begin with a version, or the version is older than every tree. A release
-    /// between two trees gets the older one's switches, although what the newer one brought may have arrived
-    /// before it (the 256 MiB clamp, for one, came between 5.4 and 5.15).
+    /// A release between two trees gets the newer one's record once the switches whose first release is known had
+    /// arrived: refault detection in 3.15, the scale factor in 4.6 and lists per node in 4.8, the simple test of
+    /// mode 0 in 5.2, refaults of anonymous memory in 5.9 and the 256 MiB clamp in 5.10. Else it gets the older
+    /// one's. Distributions backport: what a host shows counts for more.
+    ///
+    /// `None` when the text does not begin with a version, or the version is older than every tree.
     pub fn of_release(release: &str) -> Option<Rules> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
         let major = numbers.next()?.ok()?;
@@ -205,10 +214,10 @@ impl Rules {
             (..=2, _) => return None,
             (3, 10) if release.contains(".el7") => Self::rhel_7(),
             (3, ..10) => Self::linux_3_0(),
-            (3, _) | (4, ..4) => Self::linux_3_10(),
-            (4, ..19) => Self::linux_4_4(),
-            (4, _) | (5, ..4) => Self::linux_4_19(),
-            (5, ..15) => Self::linux_5_4(),
+            (3, ..15) => Self::linux_3_10(),
+            (3, _) | (4, ..8) => Self::linux_4_4(),
+            (4, _) | (5, ..2) => Self::linux_4_19(),
+            (5, ..10) => Self::linux_5_4(),
             (5, _) | (6, ..1) => Self::linux_5_15(),
             (6, ..12) => Self::linux_6_1(),
             _ => Self::linux_6_12(),
@@ -229,10 +238,13 @@ mod tests {
             ("3.0.101-0.47.71-default", Some("linux-3.0")),
             ("3.11.0", Some("linux-3.10")),
             ("3.10.0-1160.el7.x86_64", Some("linux-3.10-rhel7")),
-            ("4.3.0", Some("linux-3.10")),
-            ("4.15.0-213-generic", Some("linux-4.4")),
-            ("4.18.0-553.el8_10.x86_64", Some("linux-4.4")),
-            ("5.10.0-30-amd64", Some("linux-5.4")),
+            ("4.3.0", Some("linux-4.4")),
+            ("4.15.0-213-generic", Some("linux-4.19")),
+            ("4.18.0-553.el8_10.x86_64", Some("linux-4.19")),
+            ("5.1.0", Some("linux-4.19")),
+            ("5.8.0", Some("linux-5.4")),
+            ("5.14.0-427.el9.x86_64", Some("linux-5.15")),
+            ("5.10.0-30-amd64", Some("linux-5.15")),
             ("6.0.0", Some("linux-5.15")),
             ("6.1.0-18-amd64", Some("linux-6.1")),
             ("6.18.44-fc", Some("linux-6.12")),

@@ -1,4 +1,4 @@
-//! Vendors' rules for `vm.min_free_kbytes`.
+//! Vendors' rules for `vm.min_free_kbytes` and `vm.max_map_count`.
 
 use lotsfree_units::{Bytes, GIB};
 
@@ -34,6 +34,11 @@ pub const fn oracle_min_free_kib(ram: Bytes, nodes: u64) -> u64 {
     if part > per_node { part } else { per_node }
 }
 
+/// `vm.max_map_count` for a program that is expected to hold `maps` mappings: twice as many.
+pub const fn max_map_count(maps: u64) -> u64 {
+    maps.saturating_mul(2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,7 +48,8 @@ mod tests {
         let ram = Bytes::gib(1024);
         assert_eq!(oracle_min_free_kib(ram, 4), 5_368_709);
         assert_eq!(sap_min_free_kib(ram), Some(91_494));
-        assert_eq!(5_368_709 / 91_494, 58); // 58.7: the "59 times"
+        let times = oracle_min_free_kib(ram, 4) as f64 / sap_min_free_kib(ram).unwrap() as f64;
+        assert_eq!(times.round(), 59.0);
         assert!(oracle_min_free_kib(ram, 4) > SAP_MIN_FREE_MAX_KIB);
     }
 
@@ -62,5 +68,6 @@ mod tests {
             assert_eq!(sap_min_free_kib(Bytes::gib(gib)), kib, "{gib} GiB");
         }
         assert_eq!(oracle_min_free_kib(Bytes::gib(64), 2), 2_097_152);
+        assert_eq!(max_map_count(131_072), 262_144);
     }
 }

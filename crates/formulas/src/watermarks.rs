@@ -37,12 +37,28 @@ pub struct WatermarkRules {
     pub clamp_kib: u64,
     /// The right of a request to go below the mark.
     pub discount: Discount,
+    /// The test of requests above order 0.
+    pub order_test: OrderTest,
+}
+
+/// How a kernel tells whether free memory can serve a request above order 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderTest {
+    /// As [`Walk`](OrderTest::Walk), but starting at mark − min, and halving only below a quarter of the
+    /// pageblock order (RHEL 6).
+    WalkFromGap,
+    /// Order by order the smaller blocks are taken off and the mark is halved; what is left must exceed it
+    /// (3.0, 3.10).
+    Walk,
+    /// One free block of the order or larger is enough (4.4).
+    AnyBlock,
 }
 
 /// How much of a mark the privileged requests may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discount {
-    /// High priority takes half of the mark off, not being able to wait a quarter of the rest, each on its own.
+    /// High priority takes half of the mark off, not being able to wait a quarter of the rest, each on its own
+    /// (read up to 4.19; taken to hold until 6.1).
     Independent,
     /// Half for high priority; only then a quarter of the rest for a request that cannot wait; half of what
     /// remains for a victim of the OOM killer (6.12).
@@ -249,7 +265,7 @@ pub struct Request {
 
 /// The mark that counts for `request`, in pages, from the mark it was tested against.
 ///
-/// Source: `__zone_watermark_ok` (1.9 of the rules).
+/// Source: `__zone_watermark_ok`.
 pub const fn allowed_mark(rules: &WatermarkRules, mark_pages: u64, request: &Request) -> u64 {
     let mut mark = mark_pages;
     if request.high_priority {
@@ -273,6 +289,16 @@ pub const fn allowed_mark(rules: &WatermarkRules, mark_pages: u64, request: &Req
     mark
 }
 
+/// Pages left of `usable_free_pages` once the request is served, but for one; RHEL 6 counts two more.
+const fn remaining(rules: &WatermarkRules, usable_free_pages: u64, request: &Request) -> u64 {
+    let order = if request.order < 62 { request.order } else { 62 };
+    let block = 1u64 << order;
+    usable_free_pages.saturating_sub(match rules.order_test {
+        OrderTest::WalkFromGap => block + 1,
+        OrderTest::Walk | OrderTest::AnyBlock => block - 1,
+    })
+}
+
 /// Whether a zone passes the mark for `request`, leaving aside whether a block of its order exists.
 ///
 /// `usable_free_pages` is `NR_FREE_PAGES` less the highatomic reserve and free CMA pages that the request may not
@@ -284,9 +310,48 @@ pub const fn passes_mark(
     reserve_pages: u64,
     request: &Request,
 ) -> bool {
-    let order = if request.order < 63 { request.order } else { 63 };
-    let free = usable_free_pages.saturating_sub((1 << order) - 1);
-    free > allowed_mark(rules, mark_pages, request).saturating_add(reserve_pages)
+    remaining(rules, usable_free_pages, request)
+        > allowed_mark(rules, mark_pages, request).saturating_add(reserve_pages)
+}
+
+/// Whether free blocks can serve a request that has passed the mark ([`passes_mark`]).
+///
+/// `blocks[o]` counts the free blocks of order `o` that the request may use; orders beyond the slice are empty.
+/// `min_pages` is the zone's min mark, `pageblock_order` 9 on x86-64; only RHEL 6 reads them. Source:
+/// `__zone_watermark_ok`.
+pub fn passes_order(
+    rules: &WatermarkRules,
+    usable_free_pages: u64,
+    mark_pages: u64,
+    min_pages: u64,
+    pageblock_order: u32,
+    blocks: &[u64],
+    request: &Request,
+) -> bool {
+    let order = request.order as usize;
+    if order == 0 {
+        return true;
+    }
+    let mut mark = allowed_mark(rules, mark_pages, request);
+    let halve_below = match rules.order_test {
+        OrderTest::AnyBlock => return blocks.iter().skip(order).any(|&n| n > 0),
+        OrderTest::Walk => u32::MAX,
+        OrderTest::WalkFromGap => {
+            mark = mark.saturating_sub(min_pages);
+            pageblock_order / 4
+        }
+    };
+    let mut free = remaining(rules, usable_free_pages, request);
+    for (o, &n) in (0u32..).zip(blocks.iter().take(order)) {
+        free = free.saturating_sub(n.saturating_mul(1u64.checked_shl(o).unwrap_or(u64::MAX)));
+        if o < halve_below {
+            mark /= 2;
+        }
+        if free <= mark {
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -334,7 +399,8 @@ mod tests {
 
     #[test]
     fn graph_store_host_shows_thps_raise() {
-        // Node 1 Normal: min 11284, low 14105, high 16926, present 6205440; 48 GB host, 4 zones.
+        // Node 1 Normal: min 11284, low 14105, high 16926, present 6205440. Its share of 22528 pages makes 12.39 M
+        // pages in all: 47.3 GiB, on a host of 48 GB with four zones. The other three fill up to that.
         let zones = [
             Zone { kind: ZoneKind::Dma, present: 3_840, managed: 3_840 },
             Zone { kind: ZoneKind::Dma32, present: 770_000, managed: 770_000 },
@@ -415,5 +481,28 @@ mod tests {
         let huge = Request { order: 9, ..Request::default() };
         assert!(!passes_mark(&new, 1511, 1000, 0, &huge));
         assert!(passes_mark(&new, 1512, 1000, 0, &huge));
+    }
+
+    #[test]
+    fn orders_are_walked_or_looked_up() {
+        let order_2 = Request { order: 2, ..Request::default() };
+        // 1000 single pages, 100 pairs, 20 fours: 1280 pages
+        let blocks = [1000, 100, 20];
+        let ok = |rules: Rules, mark, blocks: &[u64]| {
+            passes_order(&rules.watermarks, 1280, mark, 100, 9, blocks, &order_2)
+        };
+        assert!(ok(Rules::linux_6_12(), 1000, &blocks));
+        assert!(!ok(Rules::linux_6_12(), 1000, &[1000, 140]));
+        // after order 0: 277 against mark/2; after order 1: 77 against mark/4
+        assert!(ok(Rules::linux_3_10(), 307, &blocks));
+        assert!(!ok(Rules::linux_3_10(), 308, &blocks));
+        // mark - min, halved at orders 0 and 1; 1275 pages to begin with: 275, then 75
+        assert!(ok(Rules::rhel_6(), 100 + 299, &blocks));
+        assert!(!ok(Rules::rhel_6(), 100 + 304, &blocks));
+        // RHEL 6 asks for two pages more already at order 0
+        let one = Request::default();
+        assert!(passes_mark(&Rules::linux_3_10().watermarks, 101, 100, 0, &one));
+        assert!(!passes_mark(&Rules::rhel_6().watermarks, 102, 100, 0, &one));
+        assert!(passes_mark(&Rules::rhel_6().watermarks, 103, 100, 0, &one));
     }
 }

@@ -1,10 +1,14 @@
 //! No input panics, and what must hold for every input holds.
 
+#![allow(clippy::unwrap_used)]
+
 use lotsfree_formulas::overcommit::{Asker, CommitState, LimitSetting, Mode, commit_limit, largest_request};
 use lotsfree_formulas::pagetables::{Levels, Mapping, shared_hugetlb_tables, tables};
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
 use lotsfree_formulas::watermarks::{self, Tuning, Zone, ZoneKind, watermarks};
-use lotsfree_formulas::{Rules, dirty, faults, hugepages, lists, memlock, pcp, swap, vendors};
+use lotsfree_formulas::{
+    Rules, dirty, faults, hugepages, lists, memlock, overcommit, pcp, protection, swap, vendors,
+};
 use lotsfree_units::{Bytes, PageSize};
 use proptest::prelude::*;
 
@@ -104,9 +108,19 @@ proptest! {
         if let Some(factor) = watermarks::scale_factor_for_burst(ba, b % 10_000, bc) {
             prop_assert!(factor >= 1);
         }
-        let batch = pcp::batch(&rules.pcp, a, page);
-        prop_assert!((1..=255).contains(&batch));
-        pcp::high(&rules.pcp, a, b, batch);
+        if let Some(rules) = rules.pcp {
+            let batch = pcp::batch(&rules, a, page);
+            prop_assert!((1..=255).contains(&batch));
+            pcp::high(&rules, a, b, batch);
+        }
+        let request = watermarks::Request { order: (c % 80) as u32, ..watermarks::Request::default() };
+        watermarks::passes_mark(&rules.watermarks, a, b, c, &request);
+        watermarks::passes_order(&rules.watermarks, a, b, c, 9, &[d; 80], &request);
+        prop_assert!(protection::memory_low(ba) >= ba);
+        prop_assert!(protection::low_budget(ba, bb, bc) <= ba);
+        let (low, high) = overcommit::postgres_limit(ba, bb, bc);
+        prop_assert!(low <= high);
+        vendors::max_map_count(a);
         pcp::high_max(a, b);
         prop_assert!(lists::inactive_ratio(ba) >= 1);
         if let Some(dirty_rules) = rules.dirty {

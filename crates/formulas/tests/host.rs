@@ -9,6 +9,8 @@
 //! another may differ by those deltas and by what was allocated in between. The files were read until
 //! `/proc/vmstat` before and after them agreed on every counter used, so the figures below are held to be exact.
 
+#![allow(clippy::unwrap_used)]
+
 use lotsfree_formulas::available::{AvailableInput, mem_available};
 use lotsfree_formulas::dirty::{DirtyLimit, DirtyLimits, DirtyableInput, dirty_limits, dirtyable};
 use lotsfree_formulas::overcommit::{LimitSetting, commit_limit};
@@ -144,7 +146,7 @@ fn lowmem_reserve_to_the_page() {
 
 #[test]
 fn per_cpu_lists_to_the_page() {
-    let rules = Rules::linux_6_12().pcp;
+    let rules = Rules::linux_6_12().pcp.unwrap();
     for zone in printed().iter().filter(|zone| zone.managed > 0) {
         let batch = pcp::batch(&rules, zone.managed, PageSize::X86);
         assert_eq!(zone.batch, Some(batch), "{:?}", zone.kind);

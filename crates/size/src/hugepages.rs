@@ -1,0 +1,768 @@
+//! `size hugepages`: how many huge pages a set of programs needs, and everything around them.
+
+use lotsfree_formulas::hugepages::{
+    POOL_MAX_PERCENT, SCRIPT_MIN, WORTH_IT_SESSIONS, WORTH_IT_SGA, hvo_saving, jvm_pages, postgres_pages,
+    script_pages, segment_pages, sga_pages, split,
+};
+use lotsfree_formulas::memlock::{memlock_kib, oracle_memlock_kib};
+use lotsfree_formulas::pagetables::{Levels, Mapping, leaf, shared_hugetlb_tables, tables};
+use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::check::{self, MAX_PROCESSES, SizeError};
+use crate::{Answer, Value};
+
+/// What is to be served from the pool, and on which host. Sums over everything given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HugepagesInput {
+    /// Size of each shared segment, one entry per database instance (`--segment`, repeatable).
+    ///
+    /// A configured size, such as Oracle's `sga_max_size`: a header page and the extra page of Oracle's script are
+    /// added. With [`ipcs`](Self::ipcs), the size that the kernel shows.
+    pub segments: Vec<Bytes>,
+    /// `segments` are the bytes column of `ipcs -m` (`--ipcs`): only the script's extra page is added, and
+    /// segments below one huge page are skipped.
+    pub ipcs: bool,
+    /// A PostgreSQL server (`--postgres-pages N` or `--postgres-vmpeak SIZE`).
+    pub postgres: Option<Postgres>,
+    /// Java virtual machines (`--jvm HEAP,METASPACE,CODECACHE`, repeatable).
+    pub jvms: Vec<Jvm>,
+    /// Processes that attach the segments (`--sessions`), 1 to 4,194,304; compares page tables.
+    pub sessions: Option<u64>,
+    /// Memory of the host, `MemTotal` (`--ram`); checks what remains for the rest.
+    pub ram: Option<Bytes>,
+    /// What everything outside the pool needs (`--others`): anonymous memory, page tables, slab. Needs `ram`;
+    /// checked against what remains, with 5 % of RAM to spare.
+    pub others: Option<Bytes>,
+    /// NUMA nodes to spread the pool over (`--nodes`), 1 to 1024.
+    pub nodes: u32,
+    /// Base page size (`--page-size`), 4 KiB to 64 KiB.
+    pub page: Bytes,
+    /// Huge page size (`--huge-page-size`), a power of two above the base page, at most 16 GiB.
+    pub huge_page: Bytes,
+    /// What the programs lock besides the pool (`--locked`); enters the memlock limit.
+    pub locked: Bytes,
+    /// Kernel release or record name (`--kernel`), for the permission rule; the newest if absent.
+    pub kernel: Option<String>,
+    /// User that the programs run as (`--user`).
+    pub user: Option<String>,
+    /// systemd service that starts them, without `.service` (`--unit`).
+    pub unit: Option<String>,
+    /// Numeric id of the group that may use `SHM_HUGETLB` (`--shm-group`).
+    pub shm_group: Option<u32>,
+    /// The instance is set to Automatic Memory Management, `memory_target` > 0 (`--amm`).
+    pub amm: bool,
+}
+
+impl Default for HugepagesInput {
+    fn default() -> Self {
+        HugepagesInput {
+            segments: Vec::new(),
+            ipcs: false,
+            postgres: None,
+            jvms: Vec::new(),
+            sessions: None,
+            ram: None,
+            others: None,
+            nodes: 1,
+            page: PageSize::X86.bytes(),
+            huge_page: PageSize::X86.pmd_huge(),
+            locked: Bytes::ZERO,
+            kernel: None,
+            user: None,
+            unit: None,
+            shm_group: None,
+            amm: false,
+        }
+    }
+}
+
+/// What is known of a PostgreSQL server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Postgres {
+    /// Version 15 and newer: what `postgres -D $PGDATA -C shared_memory_size_in_huge_pages` prints while the
+    /// server is stopped. Pages of [`HugepagesInput::huge_page`].
+    Pages(u64),
+    /// Version 14 and older: `VmPeak` of the postmaster.
+    VmPeak(Bytes),
+}
+
+/// The memory areas of a Java virtual machine that `-XX:+UseLargePages` puts into huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Jvm {
+    /// `-Xmx`.
+    pub heap: Bytes,
+    /// `-XX:MaxMetaspaceSize`; 0 if it stays in small pages.
+    #[serde(default)]
+    pub metaspace: Bytes,
+    /// `-XX:ReservedCodeCacheSize`; 0 if it stays in small pages.
+    #[serde(default)]
+    pub code_cache: Bytes,
+}
+
+/// Sizes the hugetlb pool.
+///
+/// # Errors
+///
+/// [`SizeError`] for nothing to size, an empty or impossible size, a page size that does not exist, more nodes than
+/// pages, or a pool that does not fit `ram`.
+pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
+    let page = check::page("page", input.page)?;
+    let huge = check::huge_page("huge_page", input.huge_page, page)?;
+    let nodes = check::nodes(input.nodes)?;
+    let rules = check::rules(input.kernel.as_deref())?;
+    let ram = input.ram.map(|ram| check::memory("ram", ram)).transpose()?;
+    let locked = check::memory_or_none("locked", input.locked)?;
+    for (field, name) in [("user", &input.user), ("unit", &input.unit)] {
+        if let Some(name) = name {
+            check::word(field, name)?;
+        }
+    }
+    let mut answer = Answer::new(format!("Huge pages of {huge}"));
+
+    let mut pages = segments(&mut answer, input, huge)?;
+    if let Some(server) = input.postgres {
+        pages = sum(pages, postgres(&mut answer, server, huge)?)?;
+    }
+    for (index, vm) in input.jvms.iter().enumerate() {
+        pages = sum(pages, jvm(&mut answer, index, vm, huge)?)?;
+    }
+    if pages == 0 {
+        return Err(SizeError::Missing {
+            field: "segments",
+            accepted: "at least one segment of one huge page or more, a PostgreSQL figure, or a JVM",
+        });
+    }
+    if u64::from(nodes) > pages {
+        return Err(SizeError::MoreNodesThanPages { nodes, pages });
+    }
+    let pool = check::times("the pool", huge, pages)?;
+    answer.step("pool", format!("{} x {huge}", Grouped(pages)), Value::Bytes(pool));
+    match (ram, input.others) {
+        (Some(ram), others) => against_memory(&mut answer, pool, ram, others)?,
+        (None, Some(_)) => {
+            return Err(SizeError::Missing { field: "ram", accepted: "the memory of the host, with others" });
+        }
+        (None, None) => {}
+    }
+    if let Some(sessions) = input.sessions {
+        page_tables(&mut answer, input, sessions, page, huge)?;
+    }
+    let saving = hvo_saving(huge, page);
+    if pool >= Bytes::gib(64) {
+        let saved = check::times("the vmemmap saving", saving, pages)?;
+        answer.step(
+            "given back by vm.hugetlb_optimize_vmemmap=1",
+            format!("{} x {saving}", Grouped(pages)),
+            Value::Bytes(saved),
+        );
+    }
+    answer.conclude(
+        format!("Reserve {} huge pages of {huge}: {pool}.", Grouped(pages)),
+        Value::HugePages(pages),
+    );
+    let needed = memlock_kib(pool, locked);
+    let limit = match (ram, input.segments.is_empty()) {
+        (Some(ram), false) => needed.max(oracle_memlock_kib(ram)),
+        _ => needed,
+    };
+    settings(&mut answer, input, page, huge, pages, nodes, limit);
+    warnings(&mut answer, input, pool, rules.memlock.rlimit_allows_hugetlb, limit);
+    Ok(answer)
+}
+
+/// Sum of two page counts.
+fn sum(a: u64, b: u64) -> Result<u64, SizeError> {
+    a.checked_add(b).ok_or(SizeError::Overflow { what: "the sum of huge pages" })
+}
+
+/// Pages for the shared segments, with each line of the three-number explanation.
+fn segments(answer: &mut Answer, input: &HugepagesInput, huge: Bytes) -> Result<u64, SizeError> {
+    if input.segments.is_empty() {
+        return Ok(0);
+    }
+    let mut held = 0;
+    let mut promised = 0;
+    let mut recommended = 0;
+    let mut total = Bytes::ZERO;
+    let mut promises = Vec::new();
+    let mut scripts = Vec::new();
+    for &segment in &input.segments {
+        check::memory("segments", segment)?;
+        total = Bytes(
+            total.0.checked_add(segment.0).ok_or(SizeError::Overflow { what: "the sum of the segments" })?,
+        );
+        if input.ipcs {
+            let script = script_pages(segment, huge);
+            let (formula, text) = match script {
+                0 => (format!("{segment} < {huge}"), "segment below one huge page, skipped".to_owned()),
+                _ => (
+                    format!("floor({} / {}) + 1", Grouped(segment.0), Grouped(huge.0)),
+                    format!("segment of {segment}"),
+                ),
+            };
+            answer.step(text, formula, Value::HugePages(script));
+            recommended = sum(recommended, script)?;
+            continue;
+        }
+        let own = segment.units_of(huge);
+        answer.step(format!("SGA of {segment}"), format!("{segment} / {huge}"), Value::HugePages(own));
+        held = sum(held, own)?;
+        promised = sum(promised, segment_pages(segment, huge))?;
+        recommended = sum(recommended, sga_pages(segment, huge))?;
+        promises.push(format!("({} + 1)", Grouped(own)));
+        scripts.push(format!("({} + 1)", Grouped(segment_pages(segment, huge))));
+    }
+    if input.ipcs {
+        answer.step("the script's sum", "", Value::HugePages(recommended));
+    } else {
+        let formula = |parts: &[String]| match parts.len() {
+            0..=4 => parts.join(" + "),
+            n => format!("{} + ... ({n} segments)", parts[0]),
+        };
+        answer.step("the SGAs alone", "", Value::HugePages(held));
+        answer.step(
+            "the kernel will promise: each segment has a header page",
+            formula(&promises),
+            Value::HugePages(promised),
+        );
+        answer.step(
+            "Oracle's script (MOS 401749.1): floor(bytes / page) + 1 each",
+            formula(&scripts),
+            Value::HugePages(recommended),
+        );
+        answer.step(
+            "HugePages_Free - HugePages_Rsvd once all instances run",
+            format!("{} - {}", Grouped(recommended), Grouped(promised)),
+            Value::HugePages(recommended - promised),
+        );
+    }
+    if total < SCRIPT_MIN {
+        answer.warn(format!(
+            "The segments add up to {total}. Oracle's script refuses sums below {SCRIPT_MIN}: is every instance \
+             running, and none of them with AMM?"
+        ));
+    }
+    Ok(recommended)
+}
+
+/// Pages for a PostgreSQL server.
+fn postgres(answer: &mut Answer, server: Postgres, huge: Bytes) -> Result<u64, SizeError> {
+    match server {
+        Postgres::Pages(pages) => {
+            check::number("postgres.pages", pages, 1, 1 << 44)?;
+            answer.step("PostgreSQL: shared_memory_size_in_huge_pages", "", Value::HugePages(pages));
+            answer.warn(format!(
+                "shared_memory_size_in_huge_pages is computed for the server's own huge page size: set \
+                 huge_page_size = {huge} or leave it 0 where that is the kernel's default size. It can be asked \
+                 only while the server is stopped (postgres -D $PGDATA -C shared_memory_size_in_huge_pages)."
+            ));
+            Ok(pages)
+        }
+        Postgres::VmPeak(peak) => {
+            check::memory("postgres.vm_peak", peak)?;
+            let pages = postgres_pages(peak, huge);
+            answer.step(
+                "PostgreSQL to 14: VmPeak of the postmaster, rounded up",
+                format!("{peak} / {huge}"),
+                Value::HugePages(pages),
+            );
+            answer.warn(
+                "VmPeak includes the program and its libraries, so the pool may be a little larger than needed. \
+                 From PostgreSQL 15 on ask the server: postgres -C shared_memory_size_in_huge_pages.",
+            );
+            Ok(pages)
+        }
+    }
+}
+
+/// Pages for one JVM.
+fn jvm(answer: &mut Answer, index: usize, vm: &Jvm, huge: Bytes) -> Result<u64, SizeError> {
+    check::memory("jvms.heap", vm.heap)?;
+    check::memory_or_none("jvms.metaspace", vm.metaspace)?;
+    check::memory_or_none("jvms.code_cache", vm.code_cache)?;
+    let pages = jvm_pages(vm.heap, vm.metaspace, vm.code_cache, huge);
+    answer.step(
+        format!("JVM {}: heap, metaspace, code cache, each rounded up", index + 1),
+        format!(
+            "{} + {} + {}",
+            Grouped(vm.heap.units_of(huge)),
+            Grouped(vm.metaspace.units_of(huge)),
+            Grouped(vm.code_cache.units_of(huge))
+        ),
+        Value::HugePages(pages),
+    );
+    Ok(pages)
+}
+
+/// What remains of the host.
+fn against_memory(
+    answer: &mut Answer,
+    pool: Bytes,
+    ram: Bytes,
+    others: Option<Bytes>,
+) -> Result<(), SizeError> {
+    if pool >= ram {
+        return Err(SizeError::PoolExceedsRam { pool, ram });
+    }
+    let share = pool.share_of(ram) * 100.0;
+    answer.step("share of RAM", format!("{pool} / {ram}"), Value::Percent(share));
+    answer.step("remains for everything else", format!("{ram} - {pool}"), Value::Bytes(ram - pool));
+    if share > POOL_MAX_PERCENT as f64 {
+        answer.warn(format!(
+            "The pool takes more than {POOL_MAX_PERCENT} % of RAM (Oracle's limit). PGA, sessions, page tables, file \
+             cache and kernel must live in {}; when they do not fit, the host swaps although the pool has spare pages.",
+            ram - pool
+        ));
+    }
+    if let Some(others) = others {
+        let others = check::memory("others", others)?;
+        let spare = Bytes(ram.0 / 20);
+        answer.step(
+            "needed outside the pool, and 5 % of RAM",
+            format!("{others} + {spare}"),
+            Value::Bytes(others + spare),
+        );
+        if ram - pool < others + spare {
+            answer.warn(format!(
+                "The pool is too large for this host: {} remain, {} are needed, so the rest swaps. Shrink the SGA or \
+                 add memory; unused pool pages do not help the rest.",
+                ram - pool,
+                others + spare
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Page tables of the sessions with base pages and with huge pages.
+fn page_tables(
+    answer: &mut Answer,
+    input: &HugepagesInput,
+    sessions: u64,
+    page: PageSize,
+    huge: Bytes,
+) -> Result<(), SizeError> {
+    check::number("sessions", sessions, 1, MAX_PROCESSES)?;
+    let shared: Bytes = input.segments.iter().copied().sum();
+    if shared == Bytes::ZERO {
+        return Err(SizeError::Missing {
+            field: "segments",
+            accepted: "the segments that the sessions attach",
+        });
+    }
+    let small = check::times(
+        "page tables with base pages",
+        tables(shared, Mapping::Base, page, Levels::Four).bytes(page),
+        sessions,
+    )?;
+    answer.step(
+        format!("page tables with {} pages, at full touch", page.bytes()),
+        format!("{} sessions x {}", Grouped(sessions), Bytes(small.0 / sessions)),
+        Value::Bytes(small),
+    );
+    // A huge page below PMD size is a run of base pages and keeps their tables; PMD tables are shared between
+    // processes only for pages of PMD size.
+    let shares_pmd = huge == page.pmd_huge();
+    let large = if shares_pmd {
+        shared_hugetlb_tables(shared, sessions, page, Levels::Four).bytes(page)
+    } else {
+        let mapping = match huge {
+            huge if huge < page.pmd_huge() => Mapping::Base,
+            huge if huge < leaf(Mapping::Pud, page) => Mapping::Pmd,
+            _ => Mapping::Pud,
+        };
+        let one = tables(shared, mapping, page, Levels::Four).bytes(page);
+        check::times("page tables with huge pages", one, sessions)?
+    };
+    answer.step(
+        format!("page tables with {huge} pages"),
+        if shares_pmd {
+            "PMD tables of whole 1 GiB ranges shared".replace("1 GiB", &leaf(Mapping::Pud, page).to_string())
+        } else {
+            format!("{} sessions x {}", Grouped(sessions), Bytes(large.0 / sessions))
+        },
+        Value::Bytes(large),
+    );
+    answer.step("saved", format!("{small} - {large}"), Value::Bytes(small - large));
+    if shared > WORTH_IT_SGA && sessions > WORTH_IT_SESSIONS {
+        answer.step(
+            format!("more than {WORTH_IT_SGA} and more than {WORTH_IT_SESSIONS} sessions"),
+            "definitely worth it",
+            Value::Percent(if small == Bytes::ZERO { 0.0 } else { (small - large).share_of(small) * 100.0 }),
+        );
+    } else {
+        answer.warn(format!(
+            "With {shared} and {} sessions the page-table saving is {}. The rule of thumb calls huge pages \
+             definitely worth it above {WORTH_IT_SGA} with more than {WORTH_IT_SESSIONS} sessions; below, the gain \
+             is mainly in address translation and reclaim.",
+            Grouped(sessions),
+            small - large
+        ));
+    }
+    answer.warn(
+        "Page tables grow with what each session touches: the figures are for sessions that touch all of the \
+         segments. Two observed hosts had touched 22 % and 43 %.",
+    );
+    Ok(())
+}
+
+/// `2M`, `1G`: the kernel's spelling of a huge page size.
+fn spelled(huge: Bytes) -> String {
+    match huge.0 {
+        n if n >= GIB => format!("{}G", n / GIB),
+        n if n >= MIB => format!("{}M", n / MIB),
+        n => format!("{}K", n / 1024),
+    }
+}
+
+/// Configuration files and commands.
+fn settings(
+    answer: &mut Answer,
+    input: &HugepagesInput,
+    page: PageSize,
+    huge: Bytes,
+    pages: u64,
+    nodes: u32,
+    memlock_kib: u64,
+) {
+    let default_size = huge == page.pmd_huge();
+    let sysfs = |node: usize| {
+        format!("/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB/nr_hugepages", huge.as_kib())
+    };
+    let mut sysctl = Vec::new();
+    if default_size {
+        sysctl.push(format!("vm.nr_hugepages = {pages}"));
+    }
+    if let Some(group) = input.shm_group {
+        sysctl.push(format!("vm.hugetlb_shm_group = {group}"));
+    }
+    if !sysctl.is_empty() {
+        answer.file("/etc/sysctl.d/90-lotsfree-hugepages.conf", sysctl);
+    }
+    let shares = split(pages, nodes);
+    let counts = if nodes > 1 {
+        let parts: Vec<String> =
+            shares.iter().enumerate().map(|(node, share)| format!("{node}:{share}")).collect();
+        parts.join(",")
+    } else {
+        pages.to_string()
+    };
+    answer.file("kernel command line", vec![format!("hugepagesz={} hugepages={counts}", spelled(huge))]);
+    let user = input.user.as_deref().unwrap_or("<user>");
+    answer.file(
+        "/etc/security/limits.d/90-lotsfree-hugepages.conf",
+        vec![format!("{user} soft memlock {memlock_kib}"), format!("{user} hard memlock {memlock_kib}")],
+    );
+    let unit = input.unit.as_deref().unwrap_or("<unit>");
+    answer.file(
+        format!("/etc/systemd/system/{unit}.service.d/90-lotsfree.conf"),
+        vec!["[Service]".into(), "LimitMEMLOCK=infinity".into()],
+    );
+
+    answer.command("echo 1 > /proc/sys/vm/compact_memory");
+    if nodes > 1 {
+        for (node, share) in shares.iter().enumerate() {
+            answer.command(format!("echo {share} > {}", sysfs(node)));
+        }
+        answer.command("grep . /sys/devices/system/node/node*/hugepages/hugepages-*/nr_hugepages");
+    } else if default_size {
+        answer.command(format!("sysctl -w vm.nr_hugepages={pages}"));
+        answer.command("grep HugePages_ /proc/meminfo");
+    } else {
+        let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages", huge.as_kib());
+        answer.command(format!("echo {pages} > {path}"));
+        answer.command(format!("cat {path}"));
+    }
+}
+
+/// What goes wrong with pools, in the order in which it is met.
+fn warnings(answer: &mut Answer, input: &HugepagesInput, pool: Bytes, rlimit_allows: bool, memlock_kib: u64) {
+    answer.warn(
+        "Growing the pool on a running host stops at the first page that cannot be assembled, without an error: read \
+         the value back. The boot parameter does not have this problem. Growing may also make the host swap.",
+    );
+    if input.huge_page >= Bytes::gib(1) {
+        answer.warn(
+            "Pages of 1 GiB and more are rarely found on a host that has been running: reserve them at boot.",
+        );
+    }
+    if input.page.0.checked_mul(input.page.0 / 8) != Some(input.huge_page.0) {
+        answer.warn(format!(
+            "{} is not the kernel's default huge page size: vm.nr_hugepages and HugePages_* of /proc/meminfo speak of \
+             the default size. Set the program's huge page size explicitly.",
+            input.huge_page
+        ));
+    }
+    if input.nodes > 1 && !answer.configuration.is_empty() {
+        answer.warn(
+            "vm.nr_hugepages in sysctl.d spreads the pages over the nodes as memory allows. The node counts on the \
+             kernel command line need 5.16 or newer; before that, write the per-node files from a start-up unit.",
+        );
+    }
+    if input.amm {
+        answer.warn(
+            "AMM (memory_target > 0) keeps the SGA in files under /dev/shm and cannot use huge pages: the pool would \
+             stay unused. Set memory_target=0, memory_max_target=0, sga_target and pga_aggregate_target, and \
+             use_large_pages=only, so that a start without huge pages fails instead of falling back.",
+        );
+    }
+    if !input.segments.is_empty() || input.postgres.is_some() {
+        answer.warn(
+            "It is all or nothing: a segment that does not fit the free pages is created in small pages, and the pool \
+             lies idle beside it. Use use_large_pages=only (Oracle) or huge_pages=on (PostgreSQL).",
+        );
+        answer.warn(
+            "Transparent huge pages are no substitute: they do not apply to System V segments by default, and for \
+             private memory they save no page tables.",
+        );
+    }
+    if let Some(largest) = input.segments.iter().max() {
+        let pages = if input.ipcs {
+            largest.units_of(input.huge_page)
+        } else {
+            segment_pages(*largest, input.huge_page)
+        };
+        answer.warn(format!(
+            "kernel.shmmax must be at least {} (the largest segment in whole huge pages), and kernel.shmall at least {} \
+             base pages for all segments of the host.",
+            input.huge_page.times(pages).0,
+            pool.units_of(input.page)
+        ));
+        answer.warn(format!(
+            "The limit that counts is that of the running process (/proc/PID/limits). limits.d reaches only logins \
+             through PAM: instances started by srvctl, ohasd or systemd need the unit's LimitMEMLOCK, or ulimit -l \
+             {memlock_kib} in the start script."
+        ));
+        answer.warn(if rlimit_allows {
+            "SHM_HUGETLB needs CAP_IPC_LOCK, membership in vm.hugetlb_shm_group, or a memlock limit above the segment. \
+             From 6.1 on the limit no longer opens it: set vm.hugetlb_shm_group before an upgrade."
+        } else {
+            "SHM_HUGETLB needs CAP_IPC_LOCK or membership in vm.hugetlb_shm_group: from 6.1 on a memlock limit alone \
+             gives EPERM."
+        });
+        if input.shm_group.is_none() {
+            answer.warn("Give the group of the database (id -g) to get the vm.hugetlb_shm_group line.");
+        }
+    }
+    answer.warn(
+        "The pool is lost to everything else at once: MemAvailable falls by all of it, CommitLimit by \
+         overcommit_ratio per cent of it.",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Step;
+
+    fn value(answer: &Answer, text: &str) -> Value {
+        let steps: Vec<&Step> = answer.steps.iter().filter(|step| step.text.contains(text)).collect();
+        assert_eq!(steps.len(), 1, "{text}: {:#?}", answer.steps);
+        steps[0].value
+    }
+
+    fn lines(answer: &Answer, path: &str) -> Vec<String> {
+        answer.configuration.iter().find(|file| file.path.contains(path)).unwrap().lines.clone()
+    }
+
+    fn two_instances() -> HugepagesInput {
+        HugepagesInput { segments: vec![Bytes::gib(8), Bytes::mib(1536)], ..HugepagesInput::default() }
+    }
+
+    #[test]
+    fn two_instances_need_4868_pages() {
+        let answer = hugepages(&two_instances()).unwrap();
+        assert_eq!(answer.result.value, Value::HugePages(4868));
+        assert_eq!(value(&answer, "SGAs alone"), Value::HugePages(4864));
+        assert_eq!(value(&answer, "kernel will promise"), Value::HugePages(4866));
+        assert_eq!(value(&answer, "MOS 401749.1"), Value::HugePages(4868));
+        assert_eq!(value(&answer, "HugePages_Free"), Value::HugePages(2));
+        let script = answer.steps.iter().find(|step| step.text.contains("401749")).unwrap();
+        assert_eq!(script.formula, "(4,097 + 1) + (769 + 1)");
+        assert_eq!(lines(&answer, "sysctl.d"), ["vm.nr_hugepages = 4868"]);
+        assert_eq!(lines(&answer, "command line"), ["hugepagesz=2M hugepages=4868"]);
+        assert_eq!(
+            lines(&answer, "limits.d"),
+            ["<user> soft memlock 9969664", "<user> hard memlock 9969664"]
+        );
+    }
+
+    #[test]
+    fn sizes_of_ipcs_get_only_the_scripts_page() {
+        let input = HugepagesInput {
+            segments: vec![Bytes::mib(8194), Bytes::mib(1538), Bytes::kib(4)],
+            ipcs: true,
+            ..HugepagesInput::default()
+        };
+        let answer = hugepages(&input).unwrap();
+        assert_eq!(answer.result.value, Value::HugePages(4868));
+        assert_eq!(value(&answer, "skipped"), Value::HugePages(0));
+        let small = HugepagesInput { segments: vec![Bytes::kib(4)], ipcs: true, ..HugepagesInput::default() };
+        assert!(matches!(hugepages(&small), Err(SizeError::Missing { field: "segments", .. })));
+        let little =
+            HugepagesInput { segments: vec![Bytes::mib(99)], ipcs: true, ..HugepagesInput::default() };
+        assert!(hugepages(&little).unwrap().warnings[0].contains("refuses sums below 100 MiB"));
+    }
+
+    #[test]
+    fn the_readers_host_is_within_the_cap_and_names_what_remains() {
+        let input = HugepagesInput {
+            ram: Some(Bytes::mib(15_955)),
+            user: Some("oracle".into()),
+            unit: Some("ohasd".into()),
+            shm_group: Some(1001),
+            ..two_instances()
+        };
+        let answer = hugepages(&input).unwrap();
+        assert_eq!(value(&answer, "remains"), Value::Bytes(Bytes::mib(15_955 - 9736)));
+        assert!(!answer.warnings.iter().any(|text| text.contains("70 %")));
+        // 90 % of RAM exceeds the pool: 15955 MiB = 16337920 kB
+        assert_eq!(lines(&answer, "limits.d")[0], "oracle soft memlock 14704128");
+        assert_eq!(lines(&answer, "ohasd.service.d"), ["[Service]", "LimitMEMLOCK=infinity"]);
+        assert_eq!(lines(&answer, "sysctl.d")[1], "vm.hugetlb_shm_group = 1001");
+        let tight = HugepagesInput { ram: Some(Bytes::gib(12)), ..two_instances() };
+        assert!(hugepages(&tight).unwrap().warnings[0].contains("70 %"));
+        let full = HugepagesInput { ram: Some(Bytes::gib(9)), ..two_instances() };
+        assert_eq!(
+            hugepages(&full),
+            Err(SizeError::PoolExceedsRam { pool: Bytes::mib(9736), ram: Bytes::gib(9) })
+        );
+    }
+
+    #[test]
+    fn a_pool_that_starves_the_rest_is_named() {
+        let with =
+            |others| HugepagesInput { ram: Some(Bytes::gib(16)), others: Some(others), ..two_instances() };
+        // 16384 - 9736 - 819 MiB remain
+        let warned =
+            |others| hugepages(&with(others)).unwrap().warnings[0].contains("too large for this host");
+        assert!(!warned(Bytes::mib(5828)));
+        assert!(warned(Bytes::mib(5830)));
+        let input = HugepagesInput { ram: None, ..with(Bytes::gib(1)) };
+        assert!(matches!(hugepages(&input), Err(SizeError::Missing { field: "ram", .. })));
+    }
+
+    #[test]
+    fn shm_limits_hold_the_largest_segment() {
+        let answer = hugepages(&two_instances()).unwrap();
+        // 4097 huge pages; 4868 huge pages in base pages
+        let text = answer.warnings.iter().find(|text| text.contains("shmmax")).unwrap();
+        assert!(text.contains("at least 8592031744 (") && text.contains("at least 2492416 base"), "{text}");
+    }
+
+    #[test]
+    fn sessions_decide_whether_it_is_worth_it() {
+        let sga = |gib, sessions| HugepagesInput {
+            segments: vec![Bytes::gib(gib)],
+            sessions: Some(sessions),
+            ..HugepagesInput::default()
+        };
+        let answer = hugepages(&sga(34, 400)).unwrap();
+        // 17408 PTE tables, 34 PMD tables, PUD and PGD: 69776 kB each
+        assert_eq!(value(&answer, "with 4 KiB pages"), Value::Bytes(Bytes::kib(69_776 * 400)));
+        // 34 PMD tables for all, PUD and PGD each
+        assert_eq!(value(&answer, "with 2 MiB pages"), Value::Bytes(Bytes::kib(4 * (34 + 2 * 400))));
+        assert!(answer.steps.iter().any(|step| step.formula == "definitely worth it"));
+        let giant = HugepagesInput { huge_page: Bytes::gib(1), ..sga(34, 400) };
+        // PUD and PGD each
+        assert_eq!(value(&hugepages(&giant).unwrap(), "with 1 GiB pages"), Value::Bytes(Bytes::kib(8 * 400)));
+        let run = HugepagesInput { huge_page: Bytes::mib(32), ..sga(34, 400) };
+        assert_eq!(
+            value(&hugepages(&run).unwrap(), "with 32 MiB pages"),
+            Value::Bytes(Bytes::kib(4 * 36 * 400))
+        );
+        for (gib, sessions) in [(16, 400), (34, 100)] {
+            let answer = hugepages(&sga(gib, sessions)).unwrap();
+            assert!(!answer.steps.iter().any(|step| step.formula == "definitely worth it"));
+            assert!(answer.warnings.iter().any(|text| text.contains("rule of thumb")));
+        }
+    }
+
+    #[test]
+    fn postgres_and_jvm_add_up() {
+        let jvm = Jvm { heap: Bytes::gib(5), metaspace: Bytes::mib(255), code_cache: Bytes::mib(240) };
+        let input = HugepagesInput {
+            postgres: Some(Postgres::VmPeak(Bytes::kib(6_490_428))),
+            jvms: vec![jvm],
+            ..HugepagesInput::default()
+        };
+        assert_eq!(hugepages(&input).unwrap().result.value, Value::HugePages(3170 + 2808));
+        let input = HugepagesInput { postgres: Some(Postgres::Pages(4250)), ..HugepagesInput::default() };
+        assert_eq!(hugepages(&input).unwrap().result.value, Value::HugePages(4250));
+    }
+
+    #[test]
+    fn nodes_share_the_pool() {
+        let answer = hugepages(&HugepagesInput { nodes: 3, ..two_instances() }).unwrap();
+        assert_eq!(lines(&answer, "command line"), ["hugepagesz=2M hugepages=0:1623,1:1623,2:1622"]);
+        assert!(
+            answer.commands[3]
+                .ends_with("1622 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages")
+        );
+        let input =
+            HugepagesInput { postgres: Some(Postgres::Pages(2)), nodes: 3, ..HugepagesInput::default() };
+        assert_eq!(hugepages(&input), Err(SizeError::MoreNodesThanPages { nodes: 3, pages: 2 }));
+    }
+
+    #[test]
+    fn other_page_sizes_have_no_sysctl() {
+        let answer = hugepages(&HugepagesInput { huge_page: Bytes::gib(1), ..two_instances() }).unwrap();
+        // (8 + 1 + 1) + (2 + 1 + 1)
+        assert_eq!(answer.result.value, Value::HugePages(14));
+        assert!(!answer.configuration.iter().any(|file| file.path.contains("sysctl.d")));
+        assert_eq!(lines(&answer, "command line"), ["hugepagesz=1G hugepages=14"]);
+        assert!(answer.commands[1].contains("hugepages-1048576kB"));
+        assert!(answer.warnings.iter().any(|text| text.contains("not the kernel's default")));
+    }
+
+    #[test]
+    fn permission_and_amm_warnings() {
+        let has = |input: &HugepagesInput, text: &str| {
+            hugepages(input).unwrap().warnings.iter().any(|warning| warning.contains(text))
+        };
+        let input = two_instances();
+        assert!(has(&input, "gives EPERM"));
+        assert!(!has(&input, "AMM (memory_target"));
+        let old = HugepagesInput { kernel: Some("5.15.0-91-generic".into()), amm: true, ..input };
+        assert!(has(&old, "no longer opens it"));
+        assert!(has(&old, "AMM (memory_target"));
+    }
+
+    #[test]
+    fn a_terabyte_pool_gives_14_gib_back() {
+        let input = HugepagesInput { postgres: Some(Postgres::Pages(1 << 19)), ..HugepagesInput::default() };
+        assert_eq!(value(&hugepages(&input).unwrap(), "given back"), Value::Bytes(Bytes::gib(14)));
+    }
+
+    #[test]
+    fn bad_input_is_named() {
+        let message = |input: HugepagesInput| hugepages(&input).unwrap_err().to_string();
+        let base = two_instances();
+        assert_eq!(
+            message(HugepagesInput { segments: vec![Bytes::ZERO], ..base.clone() }),
+            "segments is 0; accepted is an amount of memory from 1 byte to 65536 TiB, such as 8GiB"
+        );
+        assert_eq!(
+            message(HugepagesInput { huge_page: Bytes(3_000_000), ..base.clone() }),
+            "huge_page is 3,000,000 bytes; accepted is a power of two above 4 KiB and up to 16 GiB, such as 2MiB or 1GiB"
+        );
+        assert_eq!(
+            message(HugepagesInput { page: Bytes(0), ..base.clone() }),
+            "page is 0 bytes; accepted is a power of two from 4 KiB to 64 KiB"
+        );
+        assert_eq!(
+            message(HugepagesInput { nodes: 0, ..base.clone() }),
+            "nodes is 0; accepted is a number from 1 to 1,024"
+        );
+        assert!(
+            message(HugepagesInput { kernel: Some("six".into()), ..base.clone() }).contains("linux-6.12")
+        );
+        assert!(message(HugepagesInput { user: Some("a b".into()), ..base }).starts_with("user is \"a b\""));
+        assert!(message(HugepagesInput::default()).starts_with("segments is missing"));
+    }
+}

@@ -1,0 +1,30 @@
+//! Sizing arithmetic, step by step: what to set, why that number, and where to write it.
+//!
+//! One input record and one function per topic; each returns an [`Answer`] with every line of the arithmetic, the
+//! configuration lines, the commands for the running host, and what is contradictory or commonly got wrong. Nothing
+//! here reads the host: the caller fills the record from the command line or from a snapshot.
+//!
+//! ```
+//! use lotsfree_size::{HugepagesInput, Value, hugepages};
+//!
+//! let segments = vec!["8GiB".parse().unwrap(), "1.5GiB".parse().unwrap()];
+//! let answer = hugepages(&HugepagesInput { segments, ..HugepagesInput::default() })?;
+//! assert_eq!(answer.result.value, Value::HugePages(4868));
+//! # Ok::<(), lotsfree_size::SizeError>(())
+//! ```
+
+mod answer;
+mod check;
+mod hugepages;
+mod overcommit;
+mod pagetables;
+mod swap;
+mod watermarks;
+
+pub use answer::{Answer, ConfigFile, Outcome, Step, Value};
+pub use check::{MAX_MEMORY, MAX_NODES, MAX_PROCESSES, SizeError};
+pub use hugepages::{HugepagesInput, Jvm, Postgres, hugepages};
+pub use overcommit::{CacheInput, OvercommitInput, overcommit};
+pub use pagetables::{PagetablesInput, pagetables};
+pub use swap::{SwapInput, swap};
+pub use watermarks::{WatermarksInput, watermarks};

@@ -1,0 +1,429 @@
+//! `size overcommit`: what the kernel lets programs ask for, and how to set a wanted limit.
+
+use lotsfree_formulas::overcommit::{
+    Asker, CommitState, LimitSetting, Mode, OVERCOMMIT_RATIO, commit_limit, kbytes_for_limit,
+    largest_request, ratio_for_limit,
+};
+use lotsfree_units::{Bytes, Grouped, PageSize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::check::{self, SizeError};
+use crate::{Answer, Value};
+
+/// Largest `vm.overcommit_ratio` accepted here, in percent; the kernel itself takes any.
+const RATIO_MAX: u64 = 100_000;
+
+/// The host, its settings, and who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OvercommitInput {
+    /// Memory of the host, `MemTotal` (`--ram`).
+    pub ram: Bytes,
+    /// All hugetlb pools, `Hugetlb` (`--hugetlb`).
+    pub hugetlb: Bytes,
+    /// `SwapTotal` (`--swap`).
+    pub swap: Bytes,
+    /// `Committed_AS` (`--committed`).
+    pub committed: Bytes,
+    /// `vm.overcommit_ratio` in percent (`--ratio`); 50 if neither this nor `kbytes` is given.
+    pub ratio: Option<u64>,
+    /// `vm.overcommit_kbytes`, as bytes (`--kbytes`). Excludes `ratio`; 0 means the ratio of 50 %.
+    pub kbytes: Option<Bytes>,
+    /// `CommitLimit` that is wanted (`--wanted`); gives the setting for it.
+    pub wanted: Option<Bytes>,
+    /// `vm.admin_reserve_kbytes`, as bytes (`--admin-reserve`); 8 MiB is the largest default.
+    pub admin_reserve: Bytes,
+    /// `vm.user_reserve_kbytes`, as bytes (`--user-reserve`); 128 MiB is the largest default.
+    pub user_reserve: Bytes,
+    /// The asker has CAP_SYS_ADMIN (`--admin`).
+    pub admin: bool,
+    /// Address space of the asking process, `VmSize` (`--vm-size`).
+    pub vm_size: Bytes,
+    /// What mode 0 looks at on kernels before 5.2 (`--free`, `--cache`, …).
+    pub cache: Option<CacheInput>,
+    /// Base page size (`--page-size`), 4 KiB to 64 KiB.
+    pub page: Bytes,
+    /// Kernel release or record name (`--kernel`); the newest if absent.
+    pub kernel: Option<String>,
+}
+
+/// The part of `/proc/meminfo` that the older estimate of mode 0 uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheInput {
+    /// `MemFree` (`--free`).
+    pub free: Bytes,
+    /// `Cached` + `Buffers` + `SwapCached` (`--cache`).
+    pub file: Bytes,
+    /// `Shmem` (`--shmem`).
+    pub shmem: Bytes,
+    /// `SReclaimable` (`--slab-reclaimable`).
+    pub slab_reclaimable: Bytes,
+    /// `SwapFree` (`--swap-free`).
+    pub swap_free: Bytes,
+    /// `totalreserve_pages`, as bytes (`--total-reserve`).
+    pub total_reserve: Bytes,
+}
+
+impl Default for OvercommitInput {
+    fn default() -> Self {
+        OvercommitInput {
+            ram: Bytes::ZERO,
+            hugetlb: Bytes::ZERO,
+            swap: Bytes::ZERO,
+            committed: Bytes::ZERO,
+            ratio: None,
+            kbytes: None,
+            wanted: None,
+            admin_reserve: Bytes::mib(8),
+            user_reserve: Bytes::mib(128),
+            admin: false,
+            vm_size: Bytes::ZERO,
+            cache: None,
+            page: PageSize::X86.bytes(),
+            kernel: None,
+        }
+    }
+}
+
+/// Computes commit limits.
+///
+/// # Errors
+///
+/// [`SizeError`] for an empty or impossible amount, `ratio` together with `kbytes`, a setting or a kernel without
+/// rules, pools that leave no RAM, or a wanted limit that swap alone exceeds.
+pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
+    let ram = check::memory("ram", input.ram)?;
+    let page = check::page("page", input.page)?;
+    for (field, bytes) in [
+        ("hugetlb", input.hugetlb),
+        ("swap", input.swap),
+        ("committed", input.committed),
+        ("admin_reserve", input.admin_reserve),
+        ("user_reserve", input.user_reserve),
+        ("vm_size", input.vm_size),
+    ] {
+        check::memory_or_none(field, bytes)?;
+    }
+    if input.hugetlb > ram {
+        return Err(SizeError::PoolExceedsRam { pool: input.hugetlb, ram });
+    }
+    let kernel = check::rules(input.kernel.as_deref())?;
+    let rules =
+        kernel.overcommit.ok_or_else(|| check::unread(&kernel, "2.6.32 of RHEL 6, or 3.10 and newer"))?;
+    let setting = setting(input)?;
+    if matches!(setting, LimitSetting::Kbytes(_)) && !rules.kbytes {
+        return Err(SizeError::OutOfRange {
+            field: "kbytes",
+            value: "given".into(),
+            accepted: format!("ratio: {} has no vm.overcommit_kbytes", kernel.name),
+        });
+    }
+    let pages = |bytes: Bytes| page.pages(bytes);
+    let mut state = CommitState {
+        ram: pages(ram),
+        hugetlb: pages(input.hugetlb),
+        swap: pages(input.swap),
+        committed: pages(input.committed),
+        admin_reserve: pages(input.admin_reserve),
+        user_reserve: pages(input.user_reserve),
+        ..CommitState::default()
+    };
+    if let Some(cache) = input.cache {
+        for (field, bytes) in [
+            ("cache.free", cache.free),
+            ("cache.file", cache.file),
+            ("cache.shmem", cache.shmem),
+            ("cache.slab_reclaimable", cache.slab_reclaimable),
+            ("cache.swap_free", cache.swap_free),
+            ("cache.total_reserve", cache.total_reserve),
+        ] {
+            check::memory_or_none(field, bytes)?;
+        }
+        state.free = pages(cache.free);
+        state.file = pages(cache.file);
+        state.shmem = pages(cache.shmem);
+        state.slab_reclaimable = pages(cache.slab_reclaimable);
+        state.swap_free = pages(cache.swap_free);
+        state.total_reserve = pages(cache.total_reserve);
+    }
+    let asker = Asker { admin: input.admin, total_vm: pages(input.vm_size) };
+    let mut answer = Answer::new(format!("Commit limits of a host with {ram} ({})", kernel.name));
+
+    let net = ram - input.hugetlb;
+    answer.step("RAM outside huge pages", format!("{ram} - {}", input.hugetlb), Value::Bytes(net));
+    let limit_pages = commit_limit(&rules, setting, state.ram, state.hugetlb, state.swap, page);
+    let limit = page.of(limit_pages);
+    let formula = match setting {
+        LimitSetting::Kbytes(kib) if kib > 0 => format!("{} kB + {}", Grouped(kib), input.swap),
+        LimitSetting::Kbytes(_) => format!("{OVERCOMMIT_RATIO} % x {net} + {}", input.swap),
+        LimitSetting::Ratio(percent) => format!("{} % x {net} + {}", Grouped(percent), input.swap),
+    };
+    answer.step("CommitLimit", formula, Value::Bytes(limit));
+    if input.hugetlb > Bytes::ZERO {
+        let without = page.of(commit_limit(&rules, setting, state.ram, 0, state.swap, page));
+        answer.step(
+            "taken off by the hugetlb pools",
+            format!("{without} - {limit}"),
+            Value::Bytes(without - limit),
+        );
+    }
+    let share = if limit == Bytes::ZERO { 0.0 } else { input.committed.share_of(limit) * 100.0 };
+    if input.committed > Bytes::ZERO {
+        answer.step(
+            "Committed_AS of the limit",
+            format!("{} / {limit}", input.committed),
+            Value::Percent(share),
+        );
+    }
+    modes(&mut answer, &rules, input, limit_pages, &state, &asker, page);
+    if let Some(wanted) = input.wanted {
+        wanted_limit(&mut answer, rules.kbytes, input, check::memory("wanted", wanted)?, net)?;
+    } else {
+        answer.conclude(format!("Mode 2 would promise up to {limit}."), Value::Bytes(limit));
+    }
+    if input.committed > limit {
+        answer.warn(
+            "Committed_AS exceeds the limit. In modes 0 and 1 that means nothing: the limit is enforced in mode 2 \
+             only. Switching to mode 2 now would refuse every further request.",
+        );
+    }
+    answer.warn(
+        "Mode 2 refuses fork() of a large process, and programs that reserve address space they never touch (JVM, \
+         Go). Redis and MongoDB 8 ask for mode 1, SAP HANA for 0. Raise vm.admin_reserve_kbytes to about 128 MiB in \
+         mode 2, so that root can still log in.",
+    );
+    answer.warn("Setting vm.overcommit_ratio zeroes vm.overcommit_kbytes and the other way round: note both for undo.");
+    answer.correct(
+        "\"Half of RAM is always available in mode 2\": hugetlb pools are taken off first. With 800 of 1,024 GiB in \
+         huge pages and no swap, 112 GiB can be promised, not 512.",
+    );
+    Ok(answer)
+}
+
+/// The setting that counts.
+fn setting(input: &OvercommitInput) -> Result<LimitSetting, SizeError> {
+    match (input.ratio, input.kbytes) {
+        (Some(_), Some(_)) => Err(SizeError::Conflict {
+            first: "ratio",
+            second: "kbytes",
+            accepted: "the kernel zeroes one when the other is set",
+        }),
+        (Some(ratio), None) => check::number("ratio", ratio, 0, RATIO_MAX).map(LimitSetting::Ratio),
+        (None, Some(bytes)) => {
+            check::memory_or_none("kbytes", bytes).map(|bytes| LimitSetting::Kbytes(bytes.as_kib()))
+        }
+        (None, None) => Ok(LimitSetting::Ratio(OVERCOMMIT_RATIO)),
+    }
+}
+
+/// What a request may still take in each mode.
+fn modes(
+    answer: &mut Answer,
+    rules: &lotsfree_formulas::overcommit::OvercommitRules,
+    input: &OvercommitInput,
+    limit_pages: u64,
+    state: &CommitState,
+    asker: &Asker,
+    page: PageSize,
+) {
+    use lotsfree_formulas::overcommit::Heuristic;
+    let request = |mode| match largest_request(rules, mode, limit_pages, state, asker) {
+        None => Value::Unlimited,
+        Some(pages) => Value::Bytes(page.of(pages)),
+    };
+    let formula = match rules.heuristic {
+        Heuristic::Obvious => Some(format!("{} + {}", input.ram, input.swap)),
+        Heuristic::Estimate => Some("free + cache - shmem + free swap + slab - reserves".into()),
+        Heuristic::CacheFirst => Some("cache + free swap + slab, then free - reserves".into()),
+    };
+    if rules.heuristic == Heuristic::Obvious || input.cache.is_some() {
+        answer.step("mode 0: largest single request", formula.unwrap_or_default(), request(Mode::Heuristic));
+    } else {
+        answer.warn(
+            "Mode 0 of this kernel estimates from free memory, cache and free swap: give them to get the largest \
+             request.",
+        );
+    }
+    answer.step("mode 1: largest single request", "", request(Mode::Always));
+    answer.step(
+        "mode 2: largest single request",
+        if input.admin {
+            "limit - Committed_AS - part of VmSize - 1 page"
+        } else {
+            "limit - Committed_AS - admin reserve - part of VmSize - 1 page"
+        },
+        request(Mode::Never),
+    );
+}
+
+/// The setting for a wanted limit.
+fn wanted_limit(
+    answer: &mut Answer,
+    has_kbytes: bool,
+    input: &OvercommitInput,
+    wanted: Bytes,
+    net: Bytes,
+) -> Result<(), SizeError> {
+    let beyond_swap = || SizeError::OutOfRange {
+        field: "wanted",
+        value: wanted.to_string(),
+        accepted: format!("at least the swap of {}: swap always counts in full", input.swap),
+    };
+    let kib = kbytes_for_limit(wanted, input.swap).ok_or_else(beyond_swap)?;
+    let path = "/etc/sysctl.d/90-lotsfree-overcommit.conf";
+    let ratio = ratio_for_limit(wanted, input.ram, input.hugetlb, input.swap);
+    if let Some(ratio) = ratio {
+        answer.step(
+            "vm.overcommit_ratio for the wanted limit, rounded up",
+            format!("({wanted} - {}) / {net}", input.swap),
+            Value::Percent(ratio as f64),
+        );
+    }
+    let line = if has_kbytes && kib > 0 {
+        answer.step(
+            "vm.overcommit_kbytes for the wanted limit",
+            format!("{wanted} - {}", input.swap),
+            Value::Kib(kib),
+        );
+        answer.conclude(
+            format!("vm.overcommit_kbytes = {kib} gives a CommitLimit of {wanted}."),
+            Value::Kib(kib),
+        );
+        ("vm.overcommit_kbytes", kib)
+    } else {
+        let ratio = ratio.ok_or(SizeError::OutOfRange {
+            field: "wanted",
+            value: wanted.to_string(),
+            accepted: "the amount of swap: no RAM lies outside huge pages".into(),
+        })?;
+        answer.conclude(
+            format!("vm.overcommit_ratio = {ratio} gives a CommitLimit of at least {wanted}."),
+            Value::Percent(ratio as f64),
+        );
+        ("vm.overcommit_ratio", ratio)
+    };
+    answer.file(path, vec!["vm.overcommit_memory = 2".into(), format!("{} = {}", line.0, line.1)]);
+    answer.command(format!("sysctl -w {}={}", line.0, line.1));
+    answer.command("sysctl -w vm.overcommit_memory=2");
+    if wanted > net + input.swap {
+        answer.warn(format!(
+            "{wanted} exceed RAM outside huge pages and swap together ({}): mode 2 would promise memory that does \
+             not exist, and the OOM killer stays possible.",
+            net + input.swap
+        ));
+    } else if wanted - input.swap > net.scale(0.95) {
+        answer.warn(
+            "More than 95 % of RAM outside huge pages: the kernel's own memory (page tables, slab) needs room too. \
+             PostgreSQL's advice is 80 to 95 %.",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(answer: &Answer, text: &str) -> Value {
+        answer.steps.iter().find(|step| step.text.contains(text)).unwrap().value
+    }
+
+    fn host(gib: u64) -> OvercommitInput {
+        OvercommitInput { ram: Bytes::gib(gib), ..OvercommitInput::default() }
+    }
+
+    #[test]
+    fn oracle_system_a_ran_at_133_percent() {
+        let input = OvercommitInput {
+            ram: Bytes::kib(16_387_608),
+            swap: Bytes::kib(8_393_952),
+            committed: Bytes::kib(22_134_904),
+            kernel: Some("2.6.32-642.el6".into()),
+            ..OvercommitInput::default()
+        };
+        let answer = overcommit(&input).unwrap();
+        assert_eq!(value(&answer, "CommitLimit"), Value::Bytes(Bytes::kib(16_587_756)));
+        let Value::Percent(share) = value(&answer, "Committed_AS of") else { panic!() };
+        assert!((share - 133.4).abs() < 0.1);
+        assert!(answer.warnings.iter().any(|text| text.contains("means nothing")));
+        assert!(answer.warnings[0].contains("estimates from free memory"));
+    }
+
+    #[test]
+    fn huge_pages_take_half_of_themselves_off() {
+        let answer = overcommit(&OvercommitInput { hugetlb: Bytes::gib(800), ..host(1024) }).unwrap();
+        assert_eq!(value(&answer, "CommitLimit"), Value::Bytes(Bytes::gib(112)));
+        assert_eq!(value(&answer, "taken off"), Value::Bytes(Bytes::gib(400)));
+        let answer = overcommit(&OvercommitInput { hugetlb: Bytes::gib(800), ..host(1000) }).unwrap();
+        assert_eq!(value(&answer, "CommitLimit"), Value::Bytes(Bytes::gib(100)));
+    }
+
+    #[test]
+    fn three_modes() {
+        let input = OvercommitInput { swap: Bytes::gib(4), committed: Bytes::gib(10), ..host(64) };
+        let answer = overcommit(&input).unwrap();
+        assert_eq!(value(&answer, "mode 0"), Value::Bytes(Bytes::gib(68)));
+        assert_eq!(value(&answer, "mode 1"), Value::Unlimited);
+        assert_eq!(
+            value(&answer, "mode 2"),
+            Value::Bytes(Bytes::gib(36) - Bytes::gib(10) - Bytes::mib(8) - Bytes::kib(4))
+        );
+        let cache = CacheInput {
+            free: Bytes::gib(1),
+            file: Bytes::gib(20),
+            shmem: Bytes::gib(8),
+            swap_free: Bytes::gib(4),
+            ..CacheInput::default()
+        };
+        let old = OvercommitInput { cache: Some(cache), kernel: Some("4.19.0".into()), admin: true, ..input };
+        let answer = overcommit(&old).unwrap();
+        assert_eq!(value(&answer, "mode 0"), Value::Bytes(Bytes::gib(17) - Bytes::kib(4)));
+    }
+
+    #[test]
+    fn a_wanted_limit_gives_the_setting() {
+        let input = OvercommitInput {
+            hugetlb: Bytes::gib(800),
+            swap: Bytes::gib(16),
+            wanted: Some(Bytes::gib(212)),
+            ..host(1024)
+        };
+        let answer = overcommit(&input).unwrap();
+        assert_eq!(answer.result.value, Value::Kib(196 << 20));
+        assert_eq!(value(&answer, "overcommit_ratio"), Value::Percent(88.0));
+        assert_eq!(
+            answer.configuration[0].lines,
+            ["vm.overcommit_memory = 2", "vm.overcommit_kbytes = 205520896"]
+        );
+        // put back in, the setting gives the wanted limit
+        let check = OvercommitInput { kbytes: Some(Bytes::gib(196)), wanted: None, ..input.clone() };
+        assert_eq!(overcommit(&check).unwrap().result.value, Value::Bytes(Bytes::gib(212)));
+        let old = OvercommitInput { kernel: Some("3.10.0".into()), ..input.clone() };
+        assert_eq!(overcommit(&old).unwrap().result.value, Value::Percent(88.0));
+        let more = OvercommitInput { wanted: Some(Bytes::gib(300)), ..input };
+        assert!(overcommit(&more).unwrap().warnings.iter().any(|text| text.contains("does not exist")));
+    }
+
+    #[test]
+    fn bad_input_is_named() {
+        let message = |input: OvercommitInput| overcommit(&input).unwrap_err().to_string();
+        assert!(message(OvercommitInput::default()).starts_with("ram is 0;"));
+        let both = OvercommitInput { ratio: Some(80), kbytes: Some(Bytes::gib(1)), ..host(8) };
+        assert!(message(both).starts_with("ratio and kbytes cannot both be given"));
+        let small = OvercommitInput { swap: Bytes::gib(4), wanted: Some(Bytes::gib(2)), ..host(8) };
+        assert!(message(small).contains("at least the swap of 4 GiB"));
+        let old = OvercommitInput { kbytes: Some(Bytes::gib(1)), kernel: Some("3.10.0".into()), ..host(8) };
+        assert!(message(old).contains("no vm.overcommit_kbytes"));
+        assert!(
+            message(OvercommitInput { kernel: Some("3.0.101".into()), ..host(8) }).contains("3.10 and newer")
+        );
+        let full = OvercommitInput { hugetlb: Bytes::gib(8), wanted: Some(Bytes::gib(2)), ..host(8) };
+        assert!(overcommit(&full).is_ok());
+        assert!(
+            message(OvercommitInput { kernel: Some("3.10.0".into()), ..full })
+                .contains("no RAM lies outside")
+        );
+    }
+}

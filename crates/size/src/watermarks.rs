@@ -1,0 +1,381 @@
+//! `size watermarks`: min_free_kbytes as kernel and vendors see it, and the gap that a burst needs.
+
+use lotsfree_formulas::vendors::{
+    MIN_FREE_TOLERANCE_HIGH, MIN_FREE_TOLERANCE_LOW, SAP_MIN_FREE_MAX_KIB, oracle_min_free_kib,
+    sap_min_free_kib,
+};
+use lotsfree_formulas::watermarks::{
+    WATERMARK_SCALE_FACTOR_DEFAULT, WATERMARK_SCALE_FACTOR_MAX, khugepaged_min_free_kib, min_free_kib,
+    min_free_raw_kib, scale_factor_for_burst, scale_gap,
+};
+use lotsfree_units::{Bytes, Grouped, PageSize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::check::{self, MAX_NODES, SizeError};
+use crate::{Answer, Value};
+
+/// How long kswapd may need until it frees pages, in milliseconds: the cautious end of 0.1 to 0.5 s.
+const WAKE_MS_DEFAULT: u64 = 500;
+/// Largest `watermark_scale_factor` accepted as input: what newer kernels take at most.
+const SCALE_FACTOR_INPUT_MAX: u64 = 3000;
+
+/// The host, its settings, and its burst.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WatermarksInput {
+    /// Memory of the host, `MemTotal` (`--ram`), taken as evenly spread over the nodes.
+    pub ram: Bytes,
+    /// NUMA nodes (`--nodes`), 1 to 1024.
+    pub nodes: u32,
+    /// Populated zones of all nodes (`--zones`). If absent: one Normal zone per node, and DMA and DMA32 of node 0
+    /// (one node with up to 3 GiB has no Normal).
+    pub zones: Option<u64>,
+    /// THP is enabled, `always` or `madvise` (`--no-thp` clears it).
+    pub thp: bool,
+    /// `vm.watermark_scale_factor` (`--scale-factor`), 1 to 3000; 10 is the default.
+    pub scale_factor: u64,
+    /// `vm.min_free_kbytes` that is set, as bytes (`--min-free`); what the kernel chooses if absent.
+    pub min_free: Option<Bytes>,
+    /// Bytes per second that the host allocates in a burst (`--burst`); on one node at worst.
+    pub burst: Option<Bytes>,
+    /// Milliseconds until kswapd frees pages (`--wake`), 1 to 60,000; 500 is the default.
+    pub wake_ms: u64,
+    /// Base page size (`--page-size`), 4 KiB to 64 KiB.
+    pub page: Bytes,
+    /// Kernel release or record name (`--kernel`); the newest if absent.
+    pub kernel: Option<String>,
+}
+
+impl Default for WatermarksInput {
+    fn default() -> Self {
+        WatermarksInput {
+            ram: Bytes::ZERO,
+            nodes: 1,
+            zones: None,
+            thp: true,
+            scale_factor: WATERMARK_SCALE_FACTOR_DEFAULT,
+            min_free: None,
+            burst: None,
+            wake_ms: WAKE_MS_DEFAULT,
+            page: PageSize::X86.bytes(),
+            kernel: None,
+        }
+    }
+}
+
+/// Sizes watermarks.
+///
+/// # Errors
+///
+/// [`SizeError`] for an empty or impossible amount, more nodes than memory has pages, or a setting out of range.
+pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
+    let ram = check::memory("ram", input.ram)?;
+    let nodes = u64::from(check::nodes(input.nodes)?);
+    let page = check::page("page", input.page)?;
+    let kernel = check::rules(input.kernel.as_deref())?;
+    let rules = kernel.watermarks;
+    let scale_factor = check::number("scale_factor", input.scale_factor, 1, SCALE_FACTOR_INPUT_MAX)?;
+    let wake_ms = check::number("wake_ms", input.wake_ms, 1, 60_000)?;
+    let zones = match input.zones {
+        Some(zones) => check::number("zones", zones, 1, 4 * u64::from(MAX_NODES))?,
+        None => default_zones(ram, nodes),
+    };
+    if page.pages(ram) < nodes {
+        return Err(SizeError::OutOfRange {
+            field: "ram",
+            value: ram.to_string(),
+            accepted: format!("at least a page of {} for each of the {nodes} nodes", page.bytes()),
+        });
+    }
+    let mut answer =
+        Answer::new(format!("Watermarks of a host with {ram} on {nodes} nodes ({})", kernel.name));
+
+    // What each party asks for.
+    let by_kernel = min_free_kib(&rules, ram.as_kib());
+    let raw = min_free_raw_kib(ram.as_kib());
+    answer.step(
+        "kernel",
+        if raw == by_kernel {
+            format!("sqrt(16 x {} kB)", Grouped(ram.as_kib()))
+        } else {
+            format!("sqrt(16 x {} kB) = {}, clamped", Grouped(ram.as_kib()), Grouped(raw))
+        },
+        Value::Kib(by_kernel),
+    );
+    let by_thp = khugepaged_min_free_kib(page, zones, page.pages(ram));
+    let block = page.pmd_huge();
+    let uncapped = (block.as_kib()).saturating_mul(11).saturating_mul(zones);
+    answer.step(
+        "THP (khugepaged raises to)",
+        if by_thp < uncapped {
+            format!("5 % of RAM, less than 11 x {block} x {zones} zones")
+        } else {
+            format!("11 x {block} x {zones} zones")
+        },
+        Value::Kib(by_thp),
+    );
+    let chosen = if input.thp { by_kernel.max(by_thp) } else { by_kernel };
+    answer.step(
+        "default of this host",
+        if input.thp { "the larger of the two" } else { "without THP" },
+        Value::Kib(chosen),
+    );
+    let by_sap = sap_min_free_kib(ram);
+    match by_sap {
+        Some(kib) => answer.step("SAP, at least", "step for this much RAM", Value::Kib(kib)),
+        None => answer.step("SAP, at least", "no step to 259 GiB: the kernel's", Value::Kib(by_kernel)),
+    }
+    answer.step("SAP, at most", "", Value::Kib(SAP_MIN_FREE_MAX_KIB));
+    let by_oracle = oracle_min_free_kib(ram, nodes);
+    answer.step("Oracle", format!("max(0.5 % of {ram}, {nodes} x 1 GiB)"), Value::Kib(by_oracle));
+    contradiction(&mut answer, by_oracle, by_sap, chosen);
+
+    // What follows for a node.
+    let current = match input.min_free {
+        Some(bytes) => check::memory("min_free", bytes)?.as_kib(),
+        None => chosen,
+    };
+    if Bytes::kib(current) >= ram {
+        return Err(SizeError::OutOfRange {
+            field: "min_free",
+            value: Bytes::kib(current).to_string(),
+            accepted: format!("less than ram ({ram}); the kernel chooses {chosen} kB"),
+        });
+    }
+    let node_pages = page.pages(ram) / nodes;
+    let min_pages = current / page.bytes().as_kib() / nodes;
+    if input.min_free.is_some() {
+        let ratio = current as f64 / chosen as f64;
+        answer.step(
+            "set value against the default",
+            format!("{} / {} kB", Grouped(current), Grouped(chosen)),
+            Value::Percent(ratio * 100.0),
+        );
+        if !(MIN_FREE_TOLERANCE_LOW..=MIN_FREE_TOLERANCE_HIGH).contains(&ratio) {
+            answer.warn(format!(
+                "vm.min_free_kbytes = {current} is outside {MIN_FREE_TOLERANCE_LOW} to {MIN_FREE_TOLERANCE_HIGH} of \
+                 what the kernel would choose ({chosen})."
+            ));
+        }
+    }
+    answer.step(
+        "min mark per node",
+        format!("{} kB / {nodes}", Grouped(current)),
+        Value::Bytes(page.of(min_pages)),
+    );
+    let gap_pages =
+        if rules.scale_factor { scale_gap(min_pages, node_pages, scale_factor) } else { min_pages / 4 };
+    let gap = page.of(gap_pages);
+    answer.step(
+        "gap from min to low per node",
+        if rules.scale_factor {
+            format!("max(min / 4, {} x {scale_factor} / 10,000)", page.of(node_pages))
+        } else {
+            "min / 4 (no watermark_scale_factor)".into()
+        },
+        Value::Bytes(gap),
+    );
+    let high = page.of(if rules.scale_factor {
+        min_pages.saturating_add(gap_pages.saturating_mul(2))
+    } else {
+        min_pages + min_pages / 2
+    });
+    answer.step("high mark per node: kept free", "", Value::Bytes(high));
+    match input.burst {
+        Some(burst) => {
+            let node = page.of(node_pages);
+            absorb(&mut answer, rules.scale_factor, check::memory("burst", burst)?, wake_ms, node, gap)?;
+        }
+        None => answer.conclude(
+            format!(
+                "The kernel chooses vm.min_free_kbytes = {chosen}; kswapd has {gap} of head start per node."
+            ),
+            Value::Kib(chosen),
+        ),
+    }
+    answer.warn(
+        "min_free_kbytes set too high leaves nothing to allocate and can bring the OOM killer at once; tuned and \
+         khugepaged may overwrite it. watermark_scale_factor widens the gap without raising min.",
+    );
+    answer.warn(
+        "The nodes are taken as equal, each as one zone. /proc/zoneinfo shows the marks of every zone; DMA and DMA32 \
+         take their share of min.",
+    );
+    Ok(answer)
+}
+
+/// Populated zones of an x86-64 host without Movable.
+fn default_zones(ram: Bytes, nodes: u64) -> u64 {
+    match (nodes, ram) {
+        (1, ram) if ram <= Bytes::mib(16) => 1,
+        (1, ram) if ram <= Bytes::gib(3) => 2,
+        _ => nodes + 2,
+    }
+}
+
+/// States where vendors exclude each other.
+fn contradiction(answer: &mut Answer, by_oracle: u64, by_sap: Option<u64>, chosen: u64) {
+    let floor = by_sap.unwrap_or(chosen);
+    if by_oracle > SAP_MIN_FREE_MAX_KIB {
+        answer.warn(format!(
+            "Oracle and SAP exclude each other here: Oracle asks for {} kB, {:.0} times SAP's floor of {} kB, and SAP \
+             calls more than {} kB an error. Follow the vendor of the program that runs on the host.",
+            Grouped(by_oracle),
+            by_oracle as f64 / floor.max(1) as f64,
+            Grouped(floor),
+            Grouped(SAP_MIN_FREE_MAX_KIB)
+        ));
+    } else if by_oracle > chosen {
+        answer.warn(format!(
+            "Oracle asks for {:.1} times the kernel's default; both lie within SAP's bounds.",
+            by_oracle as f64 / chosen.max(1) as f64
+        ));
+    }
+}
+
+/// The scale factor that absorbs a burst.
+fn absorb(
+    answer: &mut Answer,
+    has_factor: bool,
+    burst: Bytes,
+    wake_ms: u64,
+    node: Bytes,
+    gap: Bytes,
+) -> Result<(), SizeError> {
+    let factor = scale_factor_for_burst(burst, wake_ms, node)
+        .ok_or(SizeError::Missing { field: "ram", accepted: "memory on every node" })?;
+    let taken = Bytes((u128::from(burst.0) * u128::from(wake_ms) / 1000).min(u128::from(u64::MAX)) as u64);
+    answer.step("taken before kswapd frees pages", format!("{burst}/s x {wake_ms} ms"), Value::Bytes(taken));
+    if taken <= gap {
+        answer.conclude(
+            format!("The gap of {gap} lasts for the burst of {taken}: nothing to change."),
+            Value::Bytes(gap),
+        );
+        return Ok(());
+    }
+    if !has_factor {
+        answer.warn(format!(
+            "This kernel has no watermark_scale_factor. Only min_free_kbytes widens the gap: a gap of {taken} per node \
+             needs a min mark four times as large."
+        ));
+        let kib = taken.times(4).as_kib();
+        answer.conclude(format!("The gap of {gap} is too small for {taken}."), Value::Kib(kib));
+        return Ok(());
+    }
+    answer.step(
+        "watermark_scale_factor for it",
+        format!("10,000 x {taken} / {node}, rounded up"),
+        Value::Count(factor),
+    );
+    if factor > WATERMARK_SCALE_FACTOR_MAX {
+        answer.warn(format!(
+            "{} is beyond {WATERMARK_SCALE_FACTOR_MAX} (10 % of memory), the largest value that every kernel takes: no \
+             watermark absorbs this burst. Bound the job that allocates (memory.high) instead.",
+            Grouped(factor)
+        ));
+        answer.conclude(format!("No watermark absorbs {taken} per node."), Value::Count(factor));
+        return Ok(());
+    }
+    if factor > 100 {
+        answer.warn("Above 100, two gaps keep more than 2 % of memory free on every node.");
+    }
+    let kept = node.scale(factor as f64 / 10_000.0);
+    answer.step("gap per node then", format!("{node} x {factor} / 10,000"), Value::Bytes(kept));
+    answer.file(
+        "/etc/sysctl.d/90-lotsfree-watermarks.conf",
+        vec![format!("vm.watermark_scale_factor = {factor}")],
+    );
+    answer.command(format!("sysctl -w vm.watermark_scale_factor={factor}"));
+    answer.conclude(
+        format!("vm.watermark_scale_factor = {factor} gives kswapd {kept} of head start per node."),
+        Value::Count(factor),
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(answer: &Answer, text: &str) -> Value {
+        answer.steps.iter().find(|step| step.text.starts_with(text)).unwrap().value
+    }
+
+    fn host(gib: u64, nodes: u32) -> WatermarksInput {
+        WatermarksInput { ram: Bytes::gib(gib), nodes, ..WatermarksInput::default() }
+    }
+
+    #[test]
+    fn a_terabyte_on_four_nodes_contradicts_itself() {
+        let answer = watermarks(&host(1024, 4)).unwrap();
+        assert_eq!(value(&answer, "kernel"), Value::Kib(131_072));
+        // 6 zones
+        assert_eq!(value(&answer, "THP"), Value::Kib(135_168));
+        assert_eq!(value(&answer, "default"), Value::Kib(135_168));
+        assert_eq!(value(&answer, "SAP, at least"), Value::Kib(91_494));
+        assert_eq!(value(&answer, "SAP, at most"), Value::Kib(2_097_152));
+        assert_eq!(value(&answer, "Oracle"), Value::Kib(5_368_709));
+        assert!(answer.warnings[0].contains("5,368,709 kB, 59 times SAP's floor of 91,494 kB"));
+        // 0.1 % of 256 GiB exceeds a quarter of 33 MiB
+        assert_eq!(value(&answer, "gap"), Value::Bytes(Bytes::kib(4 * 67_108)));
+    }
+
+    #[test]
+    fn the_graph_store_host_and_one_node() {
+        let two =
+            watermarks(&WatermarksInput { kernel: Some("2.6.32-642.el6".into()), ..host(48, 2) }).unwrap();
+        assert_eq!(value(&two, "default"), Value::Kib(90_112));
+        assert_eq!(value(&two, "kernel"), Value::Kib(28_377));
+        // 11264 pages per node, a quarter of it
+        assert_eq!(value(&two, "gap"), Value::Bytes(Bytes::kib(4 * 2816)));
+        let one = watermarks(&host(48, 1)).unwrap();
+        assert_eq!(value(&one, "default"), Value::Kib(67_584));
+        let without = watermarks(&WatermarksInput { thp: false, ..host(48, 1) }).unwrap();
+        assert_eq!(value(&without, "default"), Value::Kib(28_377));
+        let old = watermarks(&WatermarksInput { kernel: Some("linux-5.4".into()), ..host(1024, 1) }).unwrap();
+        assert_eq!(value(&old, "kernel"), Value::Kib(65_536));
+        assert!(old.steps[0].formula.ends_with("= 131,072, clamped"));
+    }
+
+    #[test]
+    fn a_burst_gives_the_scale_factor() {
+        let input = WatermarksInput { burst: Some(Bytes::gib(1)), wake_ms: 100, ..host(64, 1) };
+        let answer = watermarks(&input).unwrap();
+        assert_eq!(answer.result.value, Value::Count(16));
+        assert_eq!(answer.configuration[0].lines, ["vm.watermark_scale_factor = 16"]);
+        let enough = watermarks(&WatermarksInput { scale_factor: 16, ..input.clone() }).unwrap();
+        assert!(enough.result.text.contains("nothing to change"), "{enough:?}");
+        let wild = watermarks(&WatermarksInput { burst: Some(Bytes::gib(100)), ..input.clone() }).unwrap();
+        assert!(wild.configuration.is_empty());
+        assert!(wild.warnings.iter().any(|text| text.contains("no watermark absorbs")));
+        let old = watermarks(&WatermarksInput { kernel: Some("4.4.0".into()), ..input }).unwrap();
+        assert!(old.warnings.iter().any(|text| text.contains("no watermark_scale_factor")));
+    }
+
+    #[test]
+    fn a_set_value_is_held_against_the_default() {
+        let input = WatermarksInput { min_free: Some(Bytes::kib(67_584 * 2)), ..host(48, 1) };
+        let answer = watermarks(&input).unwrap();
+        assert_eq!(value(&answer, "set value"), Value::Percent(200.0));
+        assert!(answer.warnings.iter().any(|text| text.contains("outside 0.8 to 1.5")));
+        let near = WatermarksInput { min_free: Some(Bytes::kib(70_000)), ..host(48, 1) };
+        assert!(!watermarks(&near).unwrap().warnings.iter().any(|text| text.contains("outside")));
+    }
+
+    #[test]
+    fn bad_input_is_named() {
+        let message = |input: WatermarksInput| watermarks(&input).unwrap_err().to_string();
+        assert!(message(WatermarksInput::default()).starts_with("ram is 0;"));
+        assert!(
+            message(WatermarksInput { ram: Bytes::kib(8), nodes: 3, ..host(1, 1) })
+                .contains("each of the 3 nodes")
+        );
+        assert!(message(WatermarksInput { scale_factor: 0, ..host(1, 1) }).starts_with("scale_factor is 0;"));
+        assert!(message(WatermarksInput { wake_ms: 0, ..host(1, 1) }).starts_with("wake_ms is 0;"));
+        assert!(
+            message(WatermarksInput { min_free: Some(Bytes::gib(1)), ..host(1, 1) })
+                .starts_with("min_free is 1 GiB;")
+        );
+    }
+}
