@@ -80,3 +80,68 @@ impl File for Vec<BuddyZone> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{
+        bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles,
+    };
+    use super::*;
+
+    /// 6.18; the same layout since before 2.6.32.
+    const SAMPLE: &str =
+        "Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
+Node 0, zone    DMA32      3      3      2      2      5      5      4      3      4      1    752 
+Node 0, zone   Normal   1392   1324    412    321    213     89     22     52     20     12     12 
+";
+
+    #[test]
+    fn reads_and_prints_the_kernels_text() {
+        let zones: Vec<BuddyZone> = clean(SAMPLE);
+        assert_eq!(zones[1].blocks, [3, 3, 2, 2, 5, 5, 4, 3, 4, 1, 752]);
+        assert_eq!((zones[2].node, &*zones[2].zone, zones[2].pages_from(10)), (0, "Normal", 12 << 10));
+        assert_eq!(print(&zones), SAMPLE);
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text = b"Node 0, zone DMA 1 2 3\nNode 0, zone DMA32 1 2\nzone Normal 1 2 3\nNode 1, zone\nNode 1, zone A\n\
+                     Node 2, zone \xfe 1 2 18446744073709551616\nNode 3, zone Normal 4 5 6";
+        assert_eq!(bad_lines::<Vec<BuddyZone>>(text), [2, 3, 4, 5, 6]);
+        let (zones, _) = parse::<Vec<BuddyZone>>(text);
+        assert_eq!(zones.iter().map(|zone| zone.node).collect::<Vec<_>>(), [0, 3]);
+    }
+
+    #[test]
+    fn is_bounded() {
+        assert_eq!(bad_lines::<Vec<BuddyZone>>(format!("Node 0, zone A{}", " 1".repeat(65)).as_bytes()), [1]);
+        let (zones, problems) =
+            parse::<Vec<BuddyZone>>("Node 0, zone A 1\n".repeat(MOST_ZONES + 2).as_bytes());
+        assert_eq!((zones.len(), problems.len(), problems[0].kind), (MOST_ZONES, 1, ProblemKind::Budget));
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<Vec<BuddyZone>>(""), []);
+        cut_anywhere::<Vec<BuddyZone>>(SAMPLE);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(orders in 1..=MOST_ORDERS, zones in vec((any::<u32>(), name(), any::<[u64; 64]>()), 0..9)) {
+            let zone = |(node, zone, blocks): (u32, Box<str>, [u64; 64])| {
+                BuddyZone { node, zone, blocks: blocks[..orders].to_vec() }
+            };
+            let zones: Vec<BuddyZone> = zones.into_iter().map(zone).collect();
+            prop_assert_eq!(clean::<Vec<BuddyZone>>(&print(&zones)), zones);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(text in hostile(SAMPLE)) {
+            settles::<Vec<BuddyZone>>(&text);
+        }
+    }
+}

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::zoneinfo::number;
 use crate::Log;
 
 /// Its settings.
@@ -36,16 +35,42 @@ pub fn print_enabled(enabled: u32, out: &mut String) {
     let _ = writeln!(out, "{enabled:#06x}");
 }
 
-/// Reads `min_ttl_ms`, milliseconds. `mm/vmscan.c:min_ttl_ms_show`, 6.1 and later.
-pub fn parse_min_ttl_ms(text: &[u8], log: &mut Log) -> Option<u64> {
-    let value = number(text.trim_ascii());
-    if value.is_none() {
-        log.malformed(1, "not a number of milliseconds");
-    }
-    value
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-/// Writes `min_ttl_ms`.
-pub fn print_min_ttl_ms(min_ttl_ms: u64, out: &mut String) {
-    let _ = writeln!(out, "{min_ttl_ms}");
+    use super::*;
+
+    fn parse(text: &[u8]) -> (Option<u32>, usize) {
+        let mut log = Log::default();
+        (
+            parse_enabled(text, &mut log),
+            log.problems().iter().filter(|problem| problem.line == Some(1)).count(),
+        )
+    }
+
+    #[test]
+    fn reads_the_kernels_hexadecimal() {
+        assert_eq!(parse(b"0x0007\n"), (Some(7), 0));
+        assert_eq!(parse(b"0x0000\n"), (Some(0), 0));
+        assert_eq!(parse(b"0xffffffff"), (Some(u32::MAX), 0));
+        for text in [b"".as_slice(), b"0x", b"7", b"0x100000000", b"0x00g7", b"y\n", b"\xff"] {
+            assert_eq!(parse(text), (None, 1), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(enabled: u32) {
+            let mut out = String::new();
+            print_enabled(enabled, &mut out);
+            prop_assert_eq!(parse(out.as_bytes()), (Some(enabled), 0));
+        }
+
+        #[test]
+        fn survives(text: Vec<u8>) {
+            let (value, problems) = parse(&text);
+            prop_assert_eq!(value.is_none(), problems == 1);
+        }
+    }
 }

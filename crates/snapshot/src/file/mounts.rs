@@ -60,13 +60,13 @@ pub(super) fn unescape(word: &[u8]) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Writes `text` with white space and backslashes as octal escapes.
-pub(super) fn escape(text: &str, out: &mut String) {
+/// Writes `text` with white space, backslashes and `also` as octal escapes.
+pub(super) fn escape(text: &str, also: &str, out: &mut String) {
     for c in text.chars() {
         match c {
-            // `#` would begin a comment in fstab; the kernel escapes it in /proc/mounts from 5.4 on.
-            '\\' | '#' => drop(write!(out, "\\{:03o}", u32::from(c))),
-            c if c.is_ascii_whitespace() => drop(write!(out, "\\{:03o}", u32::from(c))),
+            c if c == '\\' || c.is_ascii_whitespace() || also.contains(c) => {
+                let _ = write!(out, "\\{:03o}", u32::from(c));
+            }
             c => out.push(c),
         }
     }
@@ -95,11 +95,12 @@ impl File for Vec<Mount> {
 
     fn print(&self, out: &mut String) {
         for mount in self {
-            escape(&mount.source, out);
+            // `#` would begin a comment in fstab.
+            escape(&mount.source, "#", out);
             out.push(' ');
-            escape(&mount.target, out);
+            escape(&mount.target, "#", out);
             out.push(' ');
-            escape(&mount.kind, out);
+            escape(&mount.kind, "#", out);
             let _ = writeln!(out, " {} 0 0", mount.options);
         }
     }
@@ -122,4 +123,76 @@ fn mount(line: &[u8]) -> Option<Mount> {
         options: String::from_utf8_lossy(options).into_owned(),
         space: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
+    use super::*;
+
+    /// 6.18, with a source, a target and a name that need escapes.
+    const SAMPLE: &str = "proc /proc proc rw,relatime 0 0
+tmpfs /dev/shm tmpfs rw,relatime,size=24682416k 0 0
+/dev/vda / ext4 rw,relatime,discard,resv_strict,resuid=65534,resgid=65534 0 0
+cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0
+//nas/a\\040b /mnt/a\\134b\\011c cifs rw,username=x 0 0
+ /mnt/nameless tmpfs rw 0 0
+";
+
+    #[test]
+    fn reads_and_prints_the_kernels_text() {
+        let mounts: Vec<Mount> = clean(SAMPLE);
+        assert_eq!(mounts[1].option("size"), Some("24682416k"));
+        assert_eq!((&*mounts[2].source, &*mounts[2].target, &*mounts[2].kind), ("/dev/vda", "/", "ext4"));
+        assert_eq!((&*mounts[4].source, &*mounts[4].target), ("//nas/a b", "/mnt/a\\b\tc"));
+        assert_eq!((&*mounts[5].source, &*mounts[5].target), ("", "/mnt/nameless"));
+        assert_eq!(print(&mounts), SAMPLE);
+    }
+
+    /// 2.6.32 mounts the root as `rootfs` first.
+    #[test]
+    fn reads_2_6_32() {
+        let text = "rootfs / rootfs rw 0 0\nproc /proc proc rw,relatime 0 0\n/dev/mapper/vg-root / ext4 \
+                    rw,relatime,barrier=1,data=ordered 0 0\n";
+        assert_eq!(clean::<Vec<Mount>>(text)[2].option("data"), Some("ordered"));
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text =
+            b"tmpfs /a tmpfs rw 0\ntmpfs /b tmpfs rw 0 x\ntmpfs /\xff\\777 tmpfs rw 0 0\n\na b c d 0 0 0";
+        assert_eq!(bad_lines::<Vec<Mount>>(text), [1, 2, 5]);
+        assert_eq!(parse::<Vec<Mount>>(text).0[0].target, "/\u{fffd}\\777");
+    }
+
+    #[test]
+    fn is_bounded() {
+        let (mounts, problems) = parse::<Vec<Mount>>("a b c d 0 0\n".repeat(MOST + 2).as_bytes());
+        assert_eq!((mounts.len(), problems.len(), problems[0].kind), (MOST, 1, ProblemKind::Budget));
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<Vec<Mount>>(""), []);
+        cut_anywhere::<Vec<Mount>>(SAMPLE);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(mounts in vec((any::<String>(), "(?s).{1,20}", "(?s).{1,9}", "[!-~é]{1,20}"), 0..9)) {
+            let mount = |(source, target, kind, options): (String, String, String, String)| {
+                Mount { source, target, kind: kind.into(), options, space: None }
+            };
+            let mounts: Vec<Mount> = mounts.into_iter().map(mount).collect();
+            prop_assert_eq!(clean::<Vec<Mount>>(&print(&mounts)), mounts);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(text in hostile(SAMPLE)) {
+            settles::<Vec<Mount>>(&text);
+        }
+    }
 }

@@ -116,34 +116,147 @@ fn without_node(line: &[u8]) -> Option<&[u8]> {
 /// Writes the `meminfo` of node `id`.
 pub fn print_meminfo(id: u32, values: &Values<Meminfo>, out: &mut String) {
     for (counter, value) in values.iter() {
-        let name = format_args!("{}:", counter.name());
+        let name = counter.name();
+        let width = 15usize.saturating_sub(name.len());
         let _ = if counter.row().unit == Unit::kib {
-            writeln!(out, "Node {id} {name:<15} {value:>8} kB")
+            writeln!(out, "Node {id} {name}:{:width$}{value:>8} kB", "")
         } else {
-            writeln!(out, "Node {id} {name:<15} {value:>5}")
+            writeln!(out, "Node {id} {name}:{:width$}{value:>6}", "")
         };
     }
     for (name, value) in values.unknown() {
-        let _ = writeln!(out, "Node {id} {:<15} {value:>8}", format_args!("{name}:"));
+        let width = 15usize.saturating_sub(name.len());
+        let _ = writeln!(out, "Node {id} {name}:{:width$}{value:>8}", "");
     }
 }
 
-/// Reads a node's `numastat`, in pages (`drivers/base/node.c:node_read_numastat`).
-pub fn parse_numastat(text: &[u8], log: &mut Log) -> Values<Numastat> {
-    Values::parse(text, |bad| log.malformed(bad.line, bad.why))
-}
+#[cfg(test)]
+mod tests {
+    use lotsfree_counters::{meminfo, numastat};
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
 
-/// Writes a node's `numastat`.
-pub fn print_numastat(values: &Values<Numastat>, out: &mut String) {
-    values.print(out);
-}
+    use super::super::zoneinfo::trial::hostile;
+    use super::*;
 
-/// Reads a node's `vmstat` (`drivers/base/node.c:node_read_vmstat`, 2.6.34 and later).
-pub fn parse_vmstat(text: &[u8], log: &mut Log) -> Values<Vmstat> {
-    Values::parse(text, |bad| log.malformed(bad.line, bad.why))
-}
+    /// 6.18.
+    const MEMINFO: &str = include_str!("../../../counters/tests/data/node0-meminfo-6.18.txt");
 
-/// Writes a node's `vmstat`.
-pub fn print_vmstat(values: &Values<Vmstat>, out: &mut String) {
-    values.print(out);
+    fn with_log<T>(parse: impl Fn(&[u8], &mut Log) -> T, text: &[u8]) -> (T, Vec<u32>) {
+        let mut log = Log::default();
+        let parsed = parse(text, &mut log);
+        (parsed, log.problems().iter().filter_map(|problem| problem.line).collect())
+    }
+
+    fn printed(print: impl Fn(&mut String)) -> String {
+        let mut out = String::new();
+        print(&mut out);
+        out
+    }
+
+    #[test]
+    fn reads_cpu_lists() {
+        let list = |text: &str| with_log(parse_cpulist, text.as_bytes());
+        assert_eq!(list("0-3,8,10-11\n"), (vec![0, 1, 2, 3, 8, 10, 11], vec![]));
+        assert_eq!(list("\n"), (vec![], vec![]));
+        assert_eq!(list("7"), (vec![7], vec![]));
+        assert_eq!(list("0-8191").0.len(), MOST_CPUS);
+        assert_eq!(list("0-18446744073709551615,3"), (vec![3], vec![1]));
+        assert_eq!(list("3-1,8192,x,,5-,2"), (vec![2], vec![1]));
+    }
+
+    #[test]
+    fn reads_distances() {
+        assert_eq!(with_log(parse_distance, b"10 21 31 31\n"), (vec![10, 21, 31, 31], vec![]));
+        assert_eq!(with_log(parse_distance, b"10 far"), (vec![], vec![1]));
+        assert_eq!(with_log(parse_distance, "10 ".repeat(MOST_NODES + 1).as_bytes()), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn reads_meminfo_of_a_node() {
+        let (values, problems) = with_log(parse_meminfo, MEMINFO.as_bytes());
+        assert_eq!(problems, [0; 0]);
+        assert_eq!(values.iter().count() + values.unknown().len(), MEMINFO.lines().count());
+        let total = MEMINFO.lines().next().and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
+        assert!(total.is_some());
+        assert_eq!(values.get(meminfo::MemTotal), total);
+        // Two fields of RHEL 6 (2.6.32), one line of another file, and one that was cut.
+        let old =
+            b"Node 1 MemTotal:      25149440 kB\nNode 1 HugePages_Free:     12\nMemFree: 3 kB\nNode 1 MemF";
+        let (values, problems) = with_log(parse_meminfo, old);
+        assert_eq!(problems, [3, 4]);
+        assert_eq!(values.get(meminfo::MemTotal), Some(25_149_440));
+        assert_eq!(values.get(meminfo::HugePages_Free), Some(12));
+        assert_eq!(values.iter().count(), 2);
+    }
+
+    #[test]
+    fn prints_meminfo_in_the_kernels_columns() {
+        let (values, _) = with_log(parse_meminfo, MEMINFO.as_bytes());
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort_unstable();
+            lines
+        };
+        assert_eq!(sorted(&printed(|out| print_meminfo(0, &values, out))), sorted(MEMINFO));
+    }
+
+    #[test]
+    fn numastat_is_names_and_values() {
+        let text =
+            b"numa_hit 6743749\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 1119\nlocal_node 6743749\nother";
+        let mut bad = Vec::new();
+        let values = Values::<Numastat>::parse(text, |line| bad.push(line.line));
+        assert_eq!(values.get(numastat::interleave_hit), Some(1119));
+        assert_eq!((values.get(numastat::other_node), bad), (None, vec![6]));
+        assert_eq!(
+            Values::parse(printed(|out| values.print(out)).as_bytes(), |bad| panic!("{bad:?}")),
+            values
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn cpulist_round_trip(cpus in btree_set(0..MOST_CPUS as u32, 0..200), from in 0u32..8000) {
+            let mut cpus = cpus;
+            cpus.extend(from..from + 100);
+            let cpus: Vec<u32> = cpus.into_iter().collect();
+            let text = printed(|out| print_cpulist(&cpus, out));
+            prop_assert_eq!(with_log(parse_cpulist, text.as_bytes()), (cpus, vec![]));
+        }
+
+        #[test]
+        fn distance_round_trip(distances in vec(any::<u32>(), 0..64)) {
+            let text = printed(|out| print_distance(&distances, out));
+            prop_assert_eq!(with_log(parse_distance, text.as_bytes()), (distances, vec![]));
+        }
+
+        #[test]
+        fn meminfo_settles(text in hostile(MEMINFO), id: u32) {
+            let (values, _) = with_log(parse_meminfo, &text);
+            let again = printed(|out| print_meminfo(id, &values, out));
+            prop_assert_eq!(with_log(parse_meminfo, again.as_bytes()), (values, vec![]));
+        }
+
+        #[test]
+        fn meminfo_round_trip(pairs in vec((0..Meminfo::ROWS.len(), 0..u64::MAX), 0..40), other: u32, id: u32) {
+            let (mut values, mut hint) = (Values::<Meminfo>::default(), 0);
+            for (row, value) in pairs {
+                values.record(Meminfo::ROWS[row].name.as_bytes(), value, &mut hint);
+            }
+            values.record(b"ZzNew(anon)", u64::from(other), &mut hint);
+            let text = printed(|out| print_meminfo(id, &values, out));
+            prop_assert_eq!(with_log(parse_meminfo, text.as_bytes()), (values, vec![]));
+        }
+
+        #[test]
+        fn survives_any_bytes(text in hostile("0-3,8,10-11\n10 21\n0-8191")) {
+            let (cpus, _) = with_log(parse_cpulist, &text);
+            prop_assert!(cpus.len() <= MOST_CPUS && cpus.is_sorted());
+            let again = printed(|out| print_cpulist(&cpus, out));
+            prop_assert_eq!(with_log(parse_cpulist, again.as_bytes()), (cpus, vec![]));
+            let (distances, problems) = with_log(parse_distance, &text);
+            prop_assert!(problems.is_empty() || distances.is_empty());
+        }
+    }
 }

@@ -11,6 +11,8 @@ use crate::{File, Log, ProblemKind};
 
 /// At most this many migrate types are read; kernels have up to seven.
 const MOST_TYPES: usize = 64;
+/// At most this many rows are kept of either section.
+const MOST_ROWS: usize = MOST_ZONES * 8;
 /// From 5.4 on the kernel stops counting here and prints `>100000`.
 const CAP: u64 = 100_000;
 
@@ -69,7 +71,7 @@ impl File for PageTypes {
         let mut names: Vec<Box<str>> = Vec::new();
         let mut section = Section::Free;
         for (line_number, line) in lines(text) {
-            if types.free.len().max(types.blocks.len()) >= MOST_ZONES * MOST_TYPES {
+            if types.free.len().max(types.blocks.len()) >= MOST_ROWS {
                 log.whole(ProblemKind::Budget, "more lines than Linux has zones and migrate types");
                 break;
             }
@@ -111,7 +113,7 @@ impl File for PageTypes {
             let pages = 1u64.checked_shl(order).unwrap_or(0);
             let _ = writeln!(out, "Page block order: {order}\nPages per block:  {pages}\n");
         }
-        out.push_str("Free pages count per migrate type at order ");
+        out.push_str("Free pages count per migrate type at order  ");
         for order in 0..self.free.iter().map(|row| row.blocks.len()).max().unwrap_or(0) {
             let _ = write!(out, "{order:>6} ");
         }
@@ -129,7 +131,7 @@ impl File for PageTypes {
                 |above: &BlocksByType| above.counts.iter().map(|c| &c.0).eq(row.counts.iter().map(|c| &c.0));
             if !heading.is_some_and(same) {
                 heading = Some(row);
-                out.push_str("\nNumber of blocks type ");
+                out.push_str("\nNumber of blocks type  ");
                 for (name, _) in &row.counts {
                     let _ = write!(out, "{name:>12} ");
                 }
@@ -173,5 +175,113 @@ impl PageTypes {
         }
         self.blocks.push(BlocksByType { node, zone: name_of(zone), counts });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{
+        bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles,
+    };
+    use super::*;
+
+    /// 6.18, two zones of it.
+    const NEW: &str = "Page block order: 9
+Pages per block:  512
+
+Free pages count per migrate type at order       0      1      2      3      4      5      6      7      8      9     10 
+Node    0, zone      DMA, type    Unmovable      0      0      0      0      0      0      0      0      1      0      0 
+Node    0, zone      DMA, type   HighAtomic      0      0      0      0      0      0      0      0      0      0      0 
+Node    0, zone   Normal, type    Unmovable    764    368     81    305    208     87     21     22      2      0      0 
+Node    0, zone   Normal, type      Movable >100000    956    331     15      4      1      0     29     17     11     12 
+
+Number of blocks type     Unmovable      Movable  Reclaimable   HighAtomic      Isolate 
+Node 0, zone      DMA            1            7            0            0            0 
+Node 0, zone   Normal          175         1454           99            0            0 
+";
+    /// The layout of a 3.x kernel, with the columns squeezed by a mail program.
+    const OLD: &str = "Free pages count per migrate type at order      0     1     2    3    4
+Node    0, zone      DMA, type    Unmovable   272   243   126    1    0
+Node    0, zone      DMA, type      Reserve     0     0     0    0    0
+Number of blocks type Unmovable Reclaimable Movable Reserve CMA Isolate
+Node 0, zone      DMA       183          12     417       2 113       0
+Number of mixed blocks    Unmovable  Reclaimable      Movable      Reserve      CMA    Isolate
+Node 0, zone      DMA       1          2     3       4 5       6
+";
+
+    #[test]
+    fn reads_and_prints_6_18() {
+        let types: PageTypes = clean(NEW);
+        assert_eq!((types.block_order, types.free.len(), types.blocks.len()), (Some(9), 4, 2));
+        let movable = &types.free[3];
+        assert_eq!((&*movable.zone, &*movable.migrate_type), ("Normal", "Movable"));
+        assert_eq!(movable.blocks, [100_000, 956, 331, 15, 4, 1, 0, 29, 17, 11, 12]);
+        assert_eq!(types.blocks[1].counts[2], ("Reclaimable".into(), 99));
+        assert_eq!(print(&types), NEW);
+    }
+
+    #[test]
+    fn reads_3_x_and_leaves_mixed_blocks_out() {
+        let types: PageTypes = clean(OLD);
+        assert_eq!((types.block_order, types.free.len(), types.blocks.len()), (None, 2, 1));
+        assert_eq!(types.free[0].blocks, [272, 243, 126, 1, 0]);
+        assert_eq!(types.blocks[0].counts[4], ("CMA".into(), 113));
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text =
+            b"Page block order: 64\nNode 0, zone A, type B 1 2\nNode 0, zone A, type C 1\nNode 0, zone A 1\n\
+                     hello\nNode 0, zone A, type\nNode 0, zone A type D 1 2\nNumber of blocks type X Y\n\
+                     Node 0, zone A 3\nNode 0, zone A 3 4 5\nNode 0, zone A 3 4";
+        assert_eq!(bad_lines::<PageTypes>(text), [1, 3, 4, 5, 6, 7, 9, 10]);
+        let (types, _) = parse::<PageTypes>(text);
+        assert_eq!(types.free.len(), 1);
+        assert_eq!(types.blocks[0].counts, [("X".into(), 3), ("Y".into(), 4)]);
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<PageTypes>(""), PageTypes::default());
+        cut_anywhere::<PageTypes>(NEW);
+        cut_anywhere::<PageTypes>(OLD);
+    }
+
+    #[test]
+    fn is_bounded() {
+        let text = "Node 0, zone A, type B 1\n".repeat(MOST_ROWS + 2);
+        let (types, problems) = parse::<PageTypes>(text.as_bytes());
+        assert_eq!((types.free.len(), problems.len(), problems[0].kind), (MOST_ROWS, 1, ProblemKind::Budget));
+        let heading = format!("Number of blocks type{}", " A".repeat(MOST_TYPES + 1));
+        assert_eq!(bad_lines::<PageTypes>(heading.as_bytes()), [1]);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            block_order in prop::option::of(0u32..64),
+            orders in 1usize..=32,
+            free in vec((any::<u32>(), name(), name(), any::<[u64; 32]>(), any::<bool>()), 0..9),
+            blocks in vec((any::<u32>(), name(), vec((name(), any::<u64>()), 1..6)), 0..5),
+        ) {
+            let free = free.into_iter().map(|(node, zone, migrate_type, mut blocks, capped)| {
+                if capped {
+                    blocks[0] = CAP;
+                }
+                FreeByType { node, zone, migrate_type, blocks: blocks[..orders].to_vec() }
+            });
+            let blocks = blocks.into_iter().map(|(node, zone, counts)| BlocksByType { node, zone, counts });
+            let types = PageTypes { block_order, free: free.collect(), blocks: blocks.collect() };
+            prop_assert_eq!(clean::<PageTypes>(&print(&types)), types);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(new in hostile(NEW), old in hostile(OLD)) {
+            settles::<PageTypes>(&new);
+            settles::<PageTypes>(&old);
+        }
     }
 }

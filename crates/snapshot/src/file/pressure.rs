@@ -99,5 +99,68 @@ fn percent(word: &[u8]) -> Option<f64> {
         return None;
     }
     let value = number(whole)?.checked_mul(100)?.checked_add(number(hundredths)?)?;
-    (value <= 100_00).then(|| value as f64 / 100.0)
+    (value <= 10_000).then(|| value as f64 / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
+    use super::*;
+
+    /// 6.18.
+    const NEW: &str = "some avg10=0.03 avg60=2.96 avg300=100.00 total=15850457
+full avg10=0.00 avg60=0.01 avg300=0.10 total=4456410
+";
+    /// `cpu` before 5.13 has no `full`.
+    const OLD: &str = "some avg10=0.00 avg60=0.01 avg300=0.10 total=4561357\n";
+
+    #[test]
+    fn reads_and_prints_the_kernels_text() {
+        let psi: Psi = clean(NEW);
+        let some = Stall { avg10: 0.03, avg60: 2.96, avg300: 100.0, total_us: 15_850_457 };
+        assert_eq!(psi.some, Some(some));
+        assert_eq!(print(&psi), NEW);
+        let psi: Psi = clean(OLD);
+        assert_eq!((psi.some.map(|some| some.total_us), psi.full), (Some(4_561_357), None));
+        assert_eq!(print(&psi), OLD);
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text = b"none avg10=0.00\nsome avg10=100.01 avg60=0.00 avg300=0.00 total=1\n\
+                     some avg10=0.1 avg60=0.00 avg300=0.00 total=1\nfull avg10=NaN avg60=0.00 avg300=0.00 total=1\n\
+                     full avg10=0.00 avg60=0.00 avg300=0.00\nfull avg10=0.00 avg60=0.00 avg300=0.00 avg900=1 total=7\n";
+        assert_eq!(bad_lines::<Psi>(text), [1, 2, 3, 4, 5]);
+        let (psi, _) = parse::<Psi>(text);
+        assert_eq!((psi.some, psi.full.map(|full| full.total_us)), (None, Some(7)));
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<Psi>(""), Psi::default());
+        cut_anywhere::<Psi>(NEW);
+    }
+
+    fn stall() -> impl Strategy<Value = Option<Stall>> {
+        let percent = || (0u32..=10_000).prop_map(|hundredths| f64::from(hundredths) / 100.0);
+        let stall = (percent(), percent(), percent(), any::<u64>());
+        let stall =
+            stall.prop_map(|(avg10, avg60, avg300, total_us)| Stall { avg10, avg60, avg300, total_us });
+        prop::option::of(stall)
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(some in stall(), full in stall()) {
+            let psi = Psi { some, full };
+            prop_assert_eq!(clean::<Psi>(&print(&psi)), psi);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(text in hostile(NEW)) {
+            settles::<Psi>(&text);
+        }
+    }
 }

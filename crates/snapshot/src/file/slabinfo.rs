@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::zoneinfo::{lines, name_of, number, words};
 use crate::{File, Log, ProblemKind};
 
-/// At most this many caches are read; kernels before 5.9 have one per cache and cgroup, some ten thousand.
+/// At most this many caches are read; hosts have some hundred.
 const MOST: usize = 65_536;
 
 /// One cache.
@@ -30,7 +30,7 @@ pub struct SlabCache {
     pub slabs: u64,
 }
 
-/// `mm/slab_common.c:cache_show`, 2.6.32 to 6.18. Tunables and active slabs are not kept; they are written as SLUB
+/// `mm/slab_common.c:cache_show` (`s_show` of each allocator before 3.9), 2.6.32 to 6.18. Tunables and active slabs are not kept; they are written as SLUB
 /// writes them: zero, and all slabs.
 impl File for Vec<SlabCache> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
@@ -114,4 +114,80 @@ fn cache(line: &[u8]) -> Option<SlabCache> {
         pages_per_slab,
         slabs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
+    use super::*;
+
+    /// 6.18 (SLUB).
+    const NEW: &str = "slabinfo - version: 2.1
+# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>
+btrfs_delayed_node      0      0    312   13    1 : tunables    0    0    0 : slabdata      0      0      0
+bio-312               12     12    320   12    1 : tunables    0    0    0 : slabdata      1      1      0
+";
+    /// The layout of 2.6.32 (SLAB): tunables, and fewer active slabs than slabs.
+    const OLD: &str = "dentry             90210  91100    192   20    1 : tunables  120   60    8 : slabdata   4511   4555      0\n";
+
+    #[test]
+    fn reads_and_prints_the_kernels_text() {
+        let caches: Vec<SlabCache> = clean(NEW);
+        let bio = SlabCache {
+            name: "bio-312".into(),
+            active_objects: 12,
+            objects: 12,
+            object_size: Bytes(320),
+            objects_per_slab: 12,
+            pages_per_slab: 1,
+            slabs: 1,
+        };
+        assert_eq!((caches.len(), &caches[1]), (2, &bio));
+        assert_eq!(print(&caches), NEW);
+        let caches: Vec<SlabCache> = clean(OLD);
+        assert_eq!((caches[0].active_objects, caches[0].objects, caches[0].slabs), (90210, 91100, 4555));
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text = b"slabinfo - version: 1.1\nkmem_cache 59 78 100 2 2 1\n1 2 3 4 5 : tunables 0 0 0 : slabdata 1 2 3\n\
+                     a b\xff 1 2 3 4 5 : tunables 0 0 0 : slabdata 1 2 3\nc 1 2 3 4 x : tunables 0 0 0 : slabdata 1 2 3";
+        assert_eq!(bad_lines::<Vec<SlabCache>>(text), [1, 2, 3, 5]);
+        assert_eq!(&*parse::<Vec<SlabCache>>(text).0[0].name, "a b\u{fffd}");
+    }
+
+    #[test]
+    fn is_bounded() {
+        let (caches, problems) = parse::<Vec<SlabCache>>(OLD.repeat(MOST + 2).as_bytes());
+        assert_eq!((caches.len(), problems.len(), problems[0].kind), (MOST, 1, ProblemKind::Budget));
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<Vec<SlabCache>>(""), []);
+        cut_anywhere::<Vec<SlabCache>>(NEW);
+        cut_anywhere::<Vec<SlabCache>>(OLD);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(caches in vec(("[a-z]([a-z0-9 :()#-]{0,30}[a-z)])?", any::<[u64; 6]>()), 0..9)) {
+            let cache = |(name, numbers): (String, [u64; 6])| {
+                let [active_objects, objects, object_size, objects_per_slab, pages_per_slab, slabs] = numbers;
+                let (name, object_size) = (name.into(), Bytes(object_size));
+                SlabCache { name, active_objects, objects, object_size, objects_per_slab, pages_per_slab, slabs }
+            };
+            let caches: Vec<SlabCache> = caches.into_iter().map(cache).collect();
+            prop_assert_eq!(clean::<Vec<SlabCache>>(&print(&caches)), caches);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(new in hostile(NEW), old in hostile(OLD)) {
+            settles::<Vec<SlabCache>>(&new);
+            settles::<Vec<SlabCache>>(&old);
+        }
+    }
 }

@@ -52,7 +52,7 @@ impl File for Vec<SwapArea> {
         out.push_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
         for area in self {
             let start = out.len();
-            escape(&area.path, out);
+            escape(&area.path, "", out);
             let width = 40usize.saturating_sub(out.len() - start).max(1);
             let kind = if &*area.kind == "file" { "file\t" } else { &*area.kind };
             let (size, used) = (area.size.as_kib(), area.used.as_kib());
@@ -79,4 +79,79 @@ fn area(line: &[u8]) -> Option<SwapArea> {
         return None;
     }
     Some(SwapArea { path: unescape(path), kind: name_of(kind), size, used, priority })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
+    use super::*;
+
+    /// The layout of 5.x and later: two tabs after a short number.
+    const NEW: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority
+/dev/zram0                              partition\t8388604\t\t0\t\t100
+/swap\\040file                           file\t\t16777212\t52\t\t-2
+/swapfile\\040(deleted)                  file\t\t1048572\t\t1024\t\t-3
+";
+    /// The layout of 2.6.32: single tabs.
+    const OLD: &str = "Filename\t\t\t\tType\t\tSize\tUsed\tPriority
+/dev/dm-1                               partition\t4128760\t0\t-1
+";
+
+    #[test]
+    fn reads_and_prints_the_kernels_text() {
+        let areas: Vec<SwapArea> = clean(NEW);
+        let zram = SwapArea {
+            path: "/dev/zram0".into(),
+            kind: "partition".into(),
+            size: Bytes::kib(8_388_604),
+            used: Bytes::ZERO,
+            priority: 100,
+        };
+        assert_eq!(areas[0], zram);
+        assert_eq!((&*areas[1].path, &*areas[1].kind, areas[1].priority), ("/swap file", "file", -2));
+        assert_eq!(areas[2].path, "/swapfile (deleted)");
+        assert_eq!(print(&areas), NEW);
+        let areas: Vec<SwapArea> = clean(OLD);
+        assert_eq!((&*areas[0].path, areas[0].size), ("/dev/dm-1", Bytes::kib(4_128_760)));
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text = b"Filename Type\n/a file 1 2\n/b file 1 2 3 4\n/c file 99999999999999999 0 0\n/d file 1 -2 0\n/\xff file 1 2 3";
+        assert_eq!(bad_lines::<Vec<SwapArea>>(text), [2, 3, 4, 5]);
+        assert_eq!(parse::<Vec<SwapArea>>(text).0[0].path, "/\u{fffd}");
+    }
+
+    #[test]
+    fn is_bounded() {
+        let (areas, problems) = parse::<Vec<SwapArea>>("/a file 1 2 3\n".repeat(MOST + 2).as_bytes());
+        assert_eq!((areas.len(), problems.len(), problems[0].kind), (MOST, 1, ProblemKind::Budget));
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<Vec<SwapArea>>(""), []);
+        cut_anywhere::<Vec<SwapArea>>(NEW);
+        cut_anywhere::<Vec<SwapArea>>(OLD);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(areas in vec(("(?s).{1,60}", "[a-z]{1,9}", 0..1u64 << 54, 0..1u64 << 54, any::<i32>()), 0..9)) {
+            let area = |(path, kind, size, used, priority): (String, String, u64, u64, i32)| {
+                SwapArea { path, kind: kind.into(), size: Bytes::kib(size), used: Bytes::kib(used), priority }
+            };
+            let areas: Vec<SwapArea> = areas.into_iter().map(area).collect();
+            prop_assert_eq!(clean::<Vec<SwapArea>>(&print(&areas)), areas);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(new in hostile(NEW), old in hostile(OLD)) {
+            settles::<Vec<SwapArea>>(&new);
+            settles::<Vec<SwapArea>>(&old);
+        }
+    }
 }

@@ -124,3 +124,92 @@ fn octal(word: &[u8]) -> Option<u32> {
     };
     word.iter().try_fold(0, digit)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
+    use super::*;
+
+    /// The layout of 2.6.36 and later: resident and swapped bytes.
+    const NEW: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap
+         0          3  1600               4194304  2101  2101      2  1000     0     0     0 1700000000 1700000001 1700000002               8192                     0
+-559038737      98309 14640          536870912000  4000  5000     50    54     0     0     0 1700000000          0 1700000002          536870912000                 4096
+";
+    /// The layout of 2.6.32: neither.
+    const OLD: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime
+         0          0  0600                393216  2101  2101      2     0     0     0     0 1286266124 1286266124 1286266124
+";
+
+    #[test]
+    fn reads_both_layouts() {
+        let segments: Vec<ShmSegment> = clean(NEW);
+        let second = ShmSegment {
+            key: -559_038_737,
+            shmid: 98309,
+            perms: 0o14640,
+            size: Bytes(536_870_912_000),
+            cpid: 4000,
+            lpid: 5000,
+            nattch: 50,
+            uid: 54,
+            atime: 1_700_000_000,
+            dtime: 0,
+            ctime: 1_700_000_002,
+            rss: Some(Bytes(536_870_912_000)),
+            swap: Some(Bytes(4096)),
+        };
+        assert_eq!((segments[0].perms, segments[1]), (0o1600, second));
+        let segments: Vec<ShmSegment> = clean(OLD);
+        assert_eq!((segments[0].perms, segments[0].rss, segments[0].swap), (0o600, None, None));
+        let heading = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
+                       atime      dtime      ctime                   rss                  swap\n";
+        assert_eq!(print(&Vec::<ShmSegment>::new()), heading);
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text = b"key\n0 1 0600 1 1 1 1 1 1 1 1 1 1\n0 1 0680 1 1 1 1 1 1 1 1 1 1 1\n0 1 0600 1 1 1 1 1 1 1 1 1 1 1 7\n\
+                     0 1 0600 1 1 1 1 1 1 1 1 1 1 1 7 8 9\n0 1 \xff 1 1 1 1 1 1 1 1 1 1 1\n0 9 0600 1 1 1 1 1 1 1 1 1 1 1";
+        assert_eq!(bad_lines::<Vec<ShmSegment>>(text), [2, 3, 4, 5, 6]);
+        assert_eq!(parse::<Vec<ShmSegment>>(text).0[0].shmid, 9);
+    }
+
+    #[test]
+    fn is_bounded() {
+        let text = "0 9 0600 1 1 1 1 1 1 1 1 1 1 1\n".repeat(MOST + 2);
+        let (segments, problems) = parse::<Vec<ShmSegment>>(text.as_bytes());
+        assert_eq!((segments.len(), problems.len(), problems[0].kind), (MOST, 1, ProblemKind::Budget));
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<Vec<ShmSegment>>(""), []);
+        cut_anywhere::<Vec<ShmSegment>>(NEW);
+        cut_anywhere::<Vec<ShmSegment>>(OLD);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            segments in vec((any::<i64>(), any::<[u32; 4]>(), any::<[u64; 6]>(), any::<Option<[u64; 2]>>()), 0..9)
+        ) {
+            let segment = |(key, small, large, space): (i64, [u32; 4], [u64; 6], Option<[u64; 2]>)| {
+                let [perms, cpid, lpid, uid] = small;
+                let [shmid, size, nattch, atime, dtime, ctime] = large;
+                let (size, rss, swap) = (Bytes(size), space.map(|[rss, _]| Bytes(rss)), space.map(|[_, s]| Bytes(s)));
+                ShmSegment { key, shmid, perms, size, cpid, lpid, nattch, uid, atime, dtime, ctime, rss, swap }
+            };
+            let segments: Vec<ShmSegment> = segments.into_iter().map(segment).collect();
+            prop_assert_eq!(clean::<Vec<ShmSegment>>(&print(&segments)), segments);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(new in hostile(NEW), old in hostile(OLD)) {
+            settles::<Vec<ShmSegment>>(&new);
+            settles::<Vec<ShmSegment>>(&old);
+        }
+    }
+}

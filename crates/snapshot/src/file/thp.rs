@@ -106,3 +106,75 @@ impl File for Choice {
         out.push('\n');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::zoneinfo::trial::{bad_lines, clean, hostile, parse, print, settles};
+    use super::*;
+
+    /// `defrag` of 6.18.
+    const NEW: &str = "always defer defer+madvise [madvise] never\n";
+
+    #[test]
+    fn reads_and_prints_the_kernels_text() {
+        let choice: Choice = clean(NEW);
+        assert_eq!((&*choice.selected, choice.choices.len()), ("madvise", 5));
+        assert_eq!(print(&choice), NEW);
+        // `redhat_transparent_hugepage/khugepaged/defrag` of RHEL 6.
+        let choice: Choice = clean("[yes] no\n");
+        assert_eq!((&*choice.selected, &choice.choices[..]), ("yes", &["yes".into(), "no".into()][..]));
+    }
+
+    #[test]
+    fn names_what_makes_no_sense_and_keeps_the_rest() {
+        for (text, selected, words) in [
+            (b"always never".as_slice(), "", 2),
+            (b"[always] [never]", "always", 2),
+            (b"always [] [never]", "never", 2),
+            (b"always [never", "", 1),
+            (b"[\xff] never [", "\u{fffd}", 2),
+        ] {
+            let (choice, problems) = parse::<Choice>(text);
+            assert_eq!((&*choice.selected, choice.choices.len()), (selected, words), "{text:?}");
+            assert!(
+                problems.iter().all(|problem| problem.line == Some(1)) && !problems.is_empty(),
+                "{text:?}"
+            );
+        }
+        assert_eq!(bad_lines::<Choice>(format!("[a]{}", " b".repeat(64)).as_bytes()), [1]);
+        assert_eq!(clean::<Choice>(""), Choice::default());
+    }
+
+    /// Choices without one selected cannot be printed without complaint.
+    fn settles_if_selected(text: &[u8]) {
+        if !parse::<Choice>(text).0.selected.is_empty() {
+            settles::<Choice>(text);
+        }
+    }
+
+    #[test]
+    fn survives_cuts() {
+        for end in 0..NEW.len() {
+            settles_if_selected(&NEW.as_bytes()[..end]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(choices in vec("[a-z+_é]{1,12}", 1..7), selected: prop::sample::Index) {
+            let choices: Vec<Box<str>> = choices.into_iter().map(Into::into).collect();
+            let choice = Choice { selected: selected.get(&choices).clone(), choices };
+            prop_assert_eq!(clean::<Choice>(&print(&choice)), choice);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(text in hostile("always [madvise] never\n[a] b\nc [d]")) {
+            settles_if_selected(&text);
+            let (choice, _) = parse::<Choice>(&text);
+            prop_assert_eq!(parse::<Choice>(print(&choice).as_bytes()).0, choice);
+        }
+    }
+}

@@ -7,9 +7,8 @@ use serde::Serialize;
 
 use crate::{File, Log, ProblemKind};
 
-/// At most this many zones are kept; 1024 nodes, the most that Linux can be built for, have no more that are
-/// populated.
-pub(super) const MOST_ZONES: usize = 4096;
+/// At most this many zones are kept: eight for each of 1024 nodes, the most that Linux can be built for.
+pub(super) const MOST_ZONES: usize = 8192;
 /// At most this many CPUs are kept of a zone or node: the largest `CONFIG_NR_CPUS` of x86.
 pub(super) const MOST_CPUS: usize = 8192;
 /// At most this many zones can be named in `protection:`; kernels have up to six.
@@ -47,14 +46,14 @@ pub struct Pageset {
     pub batch: u64,
 }
 
-/// Names printed after the page sets, with a colon, by one kernel or another.
-const TAIL: [&str; 6] = [
-    "node_unreclaimable",
-    "all_unreclaimable",
-    "prev_priority",
-    "start_pfn",
-    "node_inactive_ratio",
-    "inactive_ratio",
+/// What is printed after the page sets, with a colon, by one kernel or another.
+const TAIL: [Counter<Zoneinfo>; 6] = [
+    zoneinfo::all_unreclaimable,
+    zoneinfo::node_unreclaimable,
+    zoneinfo::prev_priority,
+    zoneinfo::start_pfn,
+    zoneinfo::inactive_ratio,
+    zoneinfo::node_inactive_ratio,
 ];
 
 /// Names that belong to a CPU's page set. `high` is a watermark's name as well, but then has no colon.
@@ -147,7 +146,7 @@ impl Reader {
                         b"count" => pageset.count = value,
                         b"high" => pageset.high = value,
                         b"batch" => pageset.batch = value,
-                        // Bounds of the self-tuned `high` (6.7 and later).
+                        // Bounds of the self-tuned `high`.
                         _ => {}
                     }
                     return Ok(());
@@ -168,7 +167,8 @@ impl Reader {
     fn without_colon(&mut self, name: &[u8], value: u64, zone: &mut Zone) -> Result<(), &'static str> {
         let stat = name.starts_with(b"nr_") || name.starts_with(b"numa_");
         let text = if stat { None } else { str::from_utf8(name).ok() };
-        if text.is_some_and(|text| Counter::<Zoneinfo>::named(text).is_some()) {
+        let pageset = name == b"cpu" || (name != b"high" && PAGESET.contains(&name));
+        if !pageset && text.is_some_and(|text| Counter::<Zoneinfo>::named(text).is_some()) {
             if self.section == Section::NodeStats {
                 self.section = Section::Marks;
             }
@@ -190,7 +190,7 @@ impl Reader {
             zone.stats.record(name, value, &mut self.stats);
             return Ok(());
         }
-        if name == b"cpu" || PAGESET.contains(&name) {
+        if pageset {
             return Err("a line of a CPU's page set without a colon");
         }
         zone.marks.record(name, value, &mut self.marks);
@@ -281,7 +281,7 @@ impl Zone {
             None => {}
         }
         for (mark, value) in self.marks.iter() {
-            if mark != zoneinfo::free && !TAIL.contains(&mark.name()) {
+            if mark != zoneinfo::free && !TAIL.contains(&mark) {
                 let _ = writeln!(out, "        {:<8} {value}", mark.name());
             }
         }
@@ -302,10 +302,12 @@ impl Zone {
                 let _ = writeln!(out, "              {name:<9} {value}");
             }
         }
-        let known = self.marks.iter().map(|(mark, value)| (mark.name(), value));
+        let known = self.marks.iter().filter(|(mark, _)| TAIL.contains(mark));
+        let known = known.map(|(mark, value)| (mark.name(), value));
         let unknown = self.marks.unknown().iter().map(|(name, value)| (&**name, *value));
-        for (name, value) in known.filter(|(name, _)| TAIL.contains(name)).chain(unknown) {
-            let _ = writeln!(out, "  {:<20} {value}", format_args!("{name}:"));
+        for (name, value) in known.chain(unknown) {
+            let width = 20usize.saturating_sub(name.len());
+            let _ = writeln!(out, "  {name}:{:width$}{value}", " ");
         }
     }
 }
@@ -359,4 +361,327 @@ pub(super) fn zone_line(line: &[u8]) -> Option<(u32, &[u8], impl Iterator<Item =
         return None;
     }
     Some((node, words.next()?, words))
+}
+
+#[cfg(test)]
+pub(super) mod trial {
+    //! What every file's tests ask of its parser.
+
+    use std::fmt::Debug;
+
+    use proptest::prelude::*;
+
+    use crate::{File, Log, Problem};
+
+    pub(in crate::file) fn parse<T: File>(text: &[u8]) -> (T, Vec<Problem>) {
+        let mut log = Log::default();
+        let parsed = T::parse(text, &mut log);
+        (parsed, log.into_problems())
+    }
+
+    pub(in crate::file) fn clean<T: File>(text: &str) -> T {
+        let (parsed, problems) = parse(text.as_bytes());
+        assert_eq!(problems, []);
+        parsed
+    }
+
+    pub(in crate::file) fn print<T: File>(value: &T) -> String {
+        let mut out = String::new();
+        value.print(&mut out);
+        out
+    }
+
+    /// The lines of the problems that have one.
+    pub(in crate::file) fn bad_lines<T: File>(text: &[u8]) -> Vec<u32> {
+        parse::<T>(text).1.iter().filter_map(|problem| problem.line).collect()
+    }
+
+    /// What was read from any bytes at all is read again from what is printed of it, without complaint.
+    pub(in crate::file) fn settles<T: File + PartialEq + Debug>(text: &[u8]) {
+        let (once, _) = parse::<T>(text);
+        let printed = print(&once);
+        let (twice, problems) = parse::<T>(printed.as_bytes());
+        assert_eq!(once, twice, "printed as {printed:?}");
+        assert_eq!(problems, [], "printed as {printed:?}");
+    }
+
+    /// `sample` cut after each of its bytes.
+    pub(in crate::file) fn cut_anywhere<T: File + PartialEq + Debug>(sample: &str) {
+        for end in 0..sample.len() {
+            settles::<T>(&sample.as_bytes()[..end]);
+        }
+    }
+
+    /// Random bytes, and `sample` with lines dropped, doubled, swapped and overwritten.
+    pub(in crate::file) fn hostile(sample: &'static str) -> impl Strategy<Value = Vec<u8>> {
+        let lines: Vec<&str> = sample.lines().collect();
+        let mixed = proptest::collection::vec(0..lines.len(), 0..40);
+        let edits = proptest::collection::vec((any::<prop::sample::Index>(), byte()), 0..6);
+        let mixed = (mixed, edits).prop_map(move |(order, edits)| {
+            let text: Vec<&str> = order.into_iter().map(|line| lines[line]).collect();
+            let mut text = text.join("\n").into_bytes();
+            for (at, byte) in edits.iter().filter(|_| !text.is_empty()).collect::<Vec<_>>() {
+                let at = at.index(text.len());
+                text[at] = *byte;
+            }
+            text
+        });
+        prop_oneof![1 => proptest::collection::vec(any::<u8>(), 0..200), 9 => mixed]
+    }
+
+    /// Any byte, but rather one that means something.
+    fn byte() -> impl Strategy<Value = u8> {
+        prop_oneof![any::<u8>(), prop::sample::select(b" \t\r\n\\[]():,=#>-.0197\x0b\xff".to_vec())]
+    }
+
+    /// A name without white space.
+    pub(in crate::file) fn name() -> impl Strategy<Value = Box<str>> {
+        "[a-zA-Z_./!é][a-zA-Z0-9_./!:,é-]{0,12}".prop_map(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_counters::{Family, vmstat};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
+    use super::*;
+
+    /// 6.18, two CPUs.
+    const NEW: &str = include_str!("../../../counters/tests/data/zoneinfo-6.18.txt");
+    /// A zone of a 2.6.3x kernel, shortened to some of its statistics and two of its CPUs.
+    const OLD: &str = "Node 0, zone   Normal
+  pages free     209598
+        min      1097
+        low      1371
+        high     1645
+        scanned  0
+        spanned  1310720
+        present  1292800
+    nr_free_pages 209598
+    nr_inactive_anon 0
+    nr_slab_unreclaimable 0
+    nr_unstable  0
+    nr_bounce    0
+    nr_writeback_temp 0
+    nr_shmem     0
+        protection: (0, 0, 0, 0, 0)
+  pagesets
+    cpu: 0
+              count: 64
+              high:  186
+              batch: 31
+  vm stats threshold: 42
+    cpu: 1
+              count: 23
+              high:  186
+              batch: 31
+  vm stats threshold: 42
+  all_unreclaimable: 0
+  prev_priority:     12
+  start_pfn:         1048576
+  inactive_ratio:    6
+";
+
+    #[test]
+    fn reads_6_18() {
+        let zones: Vec<Zone> = clean(NEW);
+        let names: Vec<&str> = zones.iter().map(|zone| &*zone.name).collect();
+        assert_eq!(names, ["DMA", "DMA32", "Normal", "Movable", "Device"]);
+        let [dma, dma32, normal, movable, _] = &zones[..] else { panic!("five zones") };
+        assert_eq!(dma.protection.len(), 5);
+        assert!(dma.node_stats.as_ref().is_some_and(|stats| stats.get(vmstat::nr_active_file).is_some()));
+        assert_eq!(dma32.node_stats, None);
+        assert_eq!((dma32.pagesets.len(), dma32.pagesets[1].cpu), (2, 1));
+        assert_eq!(normal.marks.get(zoneinfo::free), normal.stats.get(vmstat::nr_free_pages));
+        assert!(normal.stats.get(vmstat::numa_local).is_some());
+        assert_eq!(movable.marks.get(zoneinfo::free), Some(0));
+        assert!(movable.stats.is_empty() && movable.pagesets.is_empty());
+        for zone in &zones {
+            assert_eq!(zone.marks.unknown(), []);
+            assert_eq!(zone.stats.unknown(), []);
+        }
+    }
+
+    /// The kernel's own lines, in its own layout, but for those that are not kept.
+    #[test]
+    fn prints_6_18() {
+        let kept =
+            |line: &&str| !["vm stats threshold", "high_min", "high_max"].iter().any(|n| line.contains(n));
+        let expected: Vec<&str> = NEW.lines().filter(kept).collect();
+        let printed = print(&clean::<Vec<Zone>>(NEW));
+        let mut printed: Vec<&str> = printed.lines().collect();
+        let mut expected_sorted = expected.clone();
+        assert_eq!(printed.len(), expected.len());
+        assert_eq!(printed[..2], expected[..2]);
+        // The order of statistics is the table's.
+        printed.sort_unstable();
+        expected_sorted.sort_unstable();
+        assert_eq!(printed, expected_sorted);
+    }
+
+    #[test]
+    fn reads_2_6_32() {
+        let zones: Vec<Zone> = clean(OLD);
+        let [zone] = &zones[..] else { panic!("one zone") };
+        let marks = [
+            (zoneinfo::free, 209_598),
+            (zoneinfo::high, 1645),
+            (zoneinfo::scanned, 0),
+            (zoneinfo::present, 1_292_800),
+            (zoneinfo::all_unreclaimable, 0),
+            (zoneinfo::prev_priority, 12),
+            (zoneinfo::start_pfn, 1_048_576),
+            (zoneinfo::inactive_ratio, 6),
+        ];
+        for (mark, value) in marks {
+            assert_eq!(zone.marks.get(mark), Some(value), "{mark:?}");
+        }
+        assert_eq!(zone.node_stats, None);
+        assert_eq!(zone.stats.get(vmstat::nr_free_pages), Some(209_598));
+        assert_eq!(zone.protection, [0; 5]);
+        assert_eq!(zone.pagesets[1], Pageset { cpu: 1, count: 23, high: 186, batch: 31 });
+    }
+
+    #[test]
+    fn reads_an_excerpt_without_indentation() {
+        let text = "Node 1, zone Normal\npages free 17353\nmin 11284\nlow 14105\nhigh 16926\nscanned 0\n\
+                    spanned 6291456\npresent 6205440\n";
+        let zones: Vec<Zone> = clean(text);
+        assert_eq!((zones.len(), zones[0].node, &*zones[0].name), (1, 1, "Normal"));
+        let marks: Vec<u64> = zones[0].marks.iter().map(|(_, value)| value).collect();
+        assert_eq!(marks, [17353, 11284, 14105, 16926, 0, 6_291_456, 6_205_440]);
+        // Losing the indentation of a whole file changes nothing.
+        for text in [NEW, OLD] {
+            let bare: Vec<&str> = text.lines().map(str::trim).collect();
+            assert_eq!(clean::<Vec<Zone>>(&bare.join("\n")), clean::<Vec<Zone>>(text));
+        }
+    }
+
+    #[test]
+    fn keeps_what_nobody_knows_where_it_stood() {
+        let text = "Node 0, zone DMA\n per-node stats\n nr_new 1\n later 2\n pages free 3\n shadow 4\n nr_newer 5\n \
+                    latest 6\n pagesets\n cpu: 0\n count: 7\n future: 8\n";
+        let zones: Vec<Zone> = clean(text);
+        let unknown = |values: &[(Box<str>, u64)]| -> Vec<(String, u64)> {
+            values.iter().map(|(name, value)| (name.to_string(), *value)).collect()
+        };
+        let pairs = |pairs: &[(&str, u64)]| -> Vec<(String, u64)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
+        let node = zones[0].node_stats.as_ref().expect("per-node stats");
+        assert_eq!(unknown(node.unknown()), pairs(&[("nr_new", 1), ("later", 2)]));
+        assert_eq!(unknown(zones[0].stats.unknown()), pairs(&[("nr_newer", 5), ("latest", 6)]));
+        assert_eq!(unknown(zones[0].marks.unknown()), pairs(&[("shadow", 4), ("future", 8)]));
+        assert_eq!(zones[0].pagesets, [Pageset { count: 7, ..Pageset::default() }]);
+    }
+
+    #[test]
+    fn names_bad_lines_and_keeps_the_rest() {
+        let text = b"min 3\n\nNode 0, zone DMA\n  pages free 1\n  min two\n  count: 3\n  low 99999999999999999999\n  \
+                     high 4\n  protection: 5\nNode zero, zone DMA\n min 1\nNode 1, zone \xff\n min 7";
+        assert_eq!(bad_lines::<Vec<Zone>>(text), [1, 5, 6, 7, 9, 10]);
+        let (zones, _) = parse::<Vec<Zone>>(text);
+        assert_eq!(zones.len(), 2);
+        let marks =
+            |zone: &Zone| zone.marks.iter().map(|(mark, value)| (mark.name(), value)).collect::<Vec<_>>();
+        assert_eq!(marks(&zones[0]), [("free", 1), ("high", 4)]);
+        assert_eq!(marks(&zones[1]), [("min", 7)]);
+        assert_eq!(&*zones[1].name, "\u{fffd}");
+    }
+
+    #[test]
+    fn is_bounded() {
+        let text = "Node 0, zone A\n".repeat(MOST_ZONES + 2);
+        let (zones, problems) = parse::<Vec<Zone>>(text.as_bytes());
+        assert_eq!((zones.len(), problems.len(), problems[0].kind), (MOST_ZONES, 1, ProblemKind::Budget));
+        let text = format!("Node 0, zone A\n{}  start_pfn: 1\n", "cpu: 1\ncount: 2\n".repeat(MOST_CPUS + 2));
+        let (zones, problems) = parse::<Vec<Zone>>(text.as_bytes());
+        assert_eq!((zones[0].pagesets.len(), problems.len()), (MOST_CPUS, 1));
+        assert_eq!(zones[0].marks.get(zoneinfo::start_pfn), Some(1));
+    }
+
+    #[test]
+    fn survives_cuts() {
+        assert_eq!(clean::<Vec<Zone>>(""), []);
+        cut_anywhere::<Vec<Zone>>(OLD);
+        let whole: Vec<Zone> = clean(NEW);
+        for end in (0..NEW.len()).step_by(7) {
+            let (zones, _) = parse::<Vec<Zone>>(&NEW.as_bytes()[..end]);
+            let whole_zones = zones.len().saturating_sub(1);
+            assert_eq!(zones[..whole_zones], whole[..whole_zones]);
+        }
+    }
+
+    /// Any of a family's counters.
+    fn known<F: Family>(keep: fn(&str) -> bool) -> impl Strategy<Value = Vec<(String, u64)>> {
+        let names: Vec<String> =
+            F::ROWS.iter().map(|row| row.name.to_owned()).filter(|name| keep(name)).collect();
+        let count = names.len();
+        prop::sample::subsequence(names, 0..count.min(30)).prop_flat_map(|names| {
+            let count = names.len();
+            (Just(names), vec(0..u64::MAX, count))
+                .prop_map(|(names, values)| names.into_iter().zip(values).collect())
+        })
+    }
+
+    fn values<F: Family>(pairs: Vec<(String, u64)>) -> Values<F> {
+        let (mut values, mut hint) = (Values::default(), 0);
+        for (name, value) in pairs {
+            values.record(name.as_bytes(), value, &mut hint);
+        }
+        values
+    }
+
+    /// Statistics, and some that no table has.
+    fn stats() -> impl Strategy<Value = Values<Vmstat>> {
+        let unknown = vec(("nr_zz[a-z]{1,9}", 0..u64::MAX), 0..4);
+        (known::<Vmstat>(|_| true), unknown).prop_map(|(mut known, unknown)| {
+            known.extend(unknown);
+            values(known)
+        })
+    }
+
+    /// Marks, and some that no table has, also under the names of statistics.
+    fn marks() -> impl Strategy<Value = Values<Zoneinfo>> {
+        let keep =
+            |name: &str| !name.contains(' ') && (name == "high" || !PAGESET.contains(&name.as_bytes()));
+        let unknown = vec(("(nr_zz|zz|numa_zz)[a-z:]{1,9}", 0..u64::MAX), 0..4);
+        (known::<Zoneinfo>(keep), unknown).prop_map(|(mut known, unknown)| {
+            known.extend(unknown);
+            values(known)
+        })
+    }
+
+    fn zone() -> impl Strategy<Value = Zone> {
+        let pageset = any::<(u32, u64, u64, u64)>();
+        let pageset = pageset.prop_map(|(cpu, count, high, batch)| Pageset { cpu, count, high, batch });
+        let rest = (vec(any::<u64>(), 0..7), vec(pageset, 0..5));
+        let head = (any::<u32>(), name(), marks(), stats(), prop::option::of(stats()));
+        (head, rest).prop_map(|((node, name, marks, stats, node_stats), (protection, pagesets))| Zone {
+            node,
+            name,
+            marks,
+            stats,
+            node_stats,
+            protection,
+            pagesets,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(zones in vec(zone(), 0..5)) {
+            prop_assert_eq!(clean::<Vec<Zone>>(&print(&zones)), zones);
+        }
+
+        #[test]
+        fn settles_whatever_it_reads(text in hostile(NEW), old in hostile(OLD)) {
+            settles::<Vec<Zone>>(&text);
+            settles::<Vec<Zone>>(&old);
+            settles::<Vec<Zone>>(&[b"Node 0, zone A\n".as_slice(), &text].concat());
+        }
+    }
 }
