@@ -3,8 +3,9 @@
 use lotsfree_counters::{Meminfo, Values, Vmstat};
 use serde::Serialize;
 
-use crate::Snapshot;
 use crate::file::pressure::Pressure;
+use crate::source::Input;
+use crate::{Options, Snapshot, collect};
 
 /// One host, now and (where known) before.
 #[derive(Debug, Serialize)]
@@ -67,4 +68,35 @@ impl Observation {
     pub fn seconds(&self) -> f64 {
         self.samples.last().map_or(0.0, |last| last.at)
     }
+}
+
+/// Reads an input: the first and the last instant whole, of those in between only what a [`Sample`] keeps. Each
+/// source is dropped once it was read, so that a series of archives is never in memory at once.
+pub fn observe(input: Input, options: &Options) -> Observation {
+    let Input { label, samples, manifest, .. } = input;
+    let taken_at = manifest.map(|manifest| manifest.taken_at).filter(|at| *at > 0.0);
+    let last = samples.len().saturating_sub(1);
+    let start = samples.first().map_or(0.0, |(at, _)| *at);
+    let mut before = None;
+    let mut now = Snapshot::default();
+    let mut series = Vec::with_capacity(samples.len());
+    for (index, (at, source)) in samples.into_iter().enumerate() {
+        let whole = index == 0 || index == last;
+        let light = Options { processes: false, ..options.clone() };
+        let mut snapshot = collect(&*source, if whole { options } else { &light });
+        let at = at - start;
+        if snapshot.taken_at.is_none() {
+            snapshot.taken_at = taken_at.map(|taken_at| taken_at + at);
+        }
+        series.push(Sample::of(&snapshot, at));
+        if index == last {
+            now = snapshot;
+        } else if index == 0 {
+            before = Some(Box::new(snapshot));
+        }
+    }
+    if series.is_empty() {
+        series.push(Sample::of(&now, 0.0));
+    }
+    Observation { label, now, before, samples: series }
 }
