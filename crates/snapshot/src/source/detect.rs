@@ -323,8 +323,11 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
             return Ok(Input::many(path, Kind::OsWatcher, series.samples, series.notes));
         }
     }
+    let manifest = manifest_of(&source);
     if looks_like_root(path) {
-        return Ok(Input::one(label, Kind::Tree, Box::new(source)));
+        let mut input = Input::one(label, Kind::Tree, Box::new(source));
+        input.manifest = manifest;
+        return Ok(input);
     }
     let mut names = source.list("").unwrap_or_default();
     names.truncate(MOST_NAMES);
@@ -336,7 +339,8 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
             return open_directory(&child, depth + 1);
         }
     }
-    if let Some(input) = open_series(path, &source, &names) {
+    if let Some(mut input) = open_series(path, &source, &names) {
+        input.manifest = manifest;
         return Ok(input);
     }
     let flat = by_names(&source, &names);
@@ -344,6 +348,13 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
         return Ok(Input::many(path, Kind::Tree, vec![(0.0, flat)], Vec::new()));
     }
     Err(OpenError::Unknown { path: path.to_owned() })
+}
+
+/// The manifest of an archive that was unpacked.
+fn manifest_of(source: &TreeSource) -> Option<Manifest> {
+    let mut text = Vec::new();
+    let longer = source.read(archive::MANIFEST, 4 << 20, &mut text).ok()?;
+    if longer { None } else { archive::parse_manifest(&text).ok() }
 }
 
 /// An archive or text that is opened when it is first read from, so that a long series is never in memory at once.
@@ -566,4 +577,201 @@ fn peek_time(mut file: File) -> Option<f64> {
         archive::peek_manifest(whole)
     };
     manifest.map(|manifest| manifest.taken_at).filter(|at| *at > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::archive::{ArchiveWriter, Manifest};
+    use super::*;
+
+    fn write(root: &Path, files: &[(&str, &str)]) {
+        for (path, contents) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, contents).unwrap();
+        }
+    }
+
+    fn text(input: &Input, index: usize, path: &str) -> String {
+        let mut buffer = Vec::new();
+        input.samples[index]
+            .1
+            .read(path, 1 << 20, &mut buffer)
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        String::from_utf8(buffer).unwrap()
+    }
+
+    fn times(input: &Input) -> Vec<f64> {
+        input.samples.iter().map(|(at, _)| *at).collect()
+    }
+
+    fn archive(taken_at: f64, contents: &str) -> Vec<u8> {
+        let mut source = MemorySource::default();
+        source.insert("proc/meminfo", contents);
+        let manifest = Manifest { taken_at, host: "db1".into(), ..Manifest::default() };
+        ArchiveWriter { manifest, samples: vec![(0.0, source)] }.to_bytes(1 << 20).unwrap()
+    }
+
+    #[test]
+    fn trees_and_reports() {
+        let root = tempfile::tempdir().unwrap();
+        write(&root.path().join("tree"), &[("proc/meminfo", "MemTotal: 1 kB\n")]);
+        let input = open(&root.path().join("tree")).unwrap();
+        assert_eq!((input.kind, times(&input)), (Kind::Tree, vec![0.0]));
+        assert_eq!(text(&input, 0, "proc/meminfo"), "MemTotal: 1 kB\n");
+
+        write(
+            &root.path().join("sos/sosreport-db1"),
+            &[("proc/meminfo", "m\n"), ("sos_commands/kernel/sysctl_-a", "vm.swappiness = 60\n")],
+        );
+        let input = open(&root.path().join("sos")).unwrap();
+        assert_eq!(input.kind, Kind::Sos);
+        assert_eq!(text(&input, 0, "proc/sys/vm/swappiness"), "60\n");
+
+        let block = "zzz ***Sun Nov 20 01:46:00 CET 2011\nMemTotal: 16000 kB\n\
+                     zzz ***Sun Nov 20 01:46:30 CET 2011\nMemTotal: 16001 kB\n";
+        write(root.path(), &[("osw/archive/oswmeminfo/db1_meminfo_11.11.20.0100.dat", block)]);
+        for name in [
+            "osw",
+            "osw/archive",
+            "osw/archive/oswmeminfo",
+            "osw/archive/oswmeminfo/db1_meminfo_11.11.20.0100.dat",
+        ] {
+            let input = open(&root.path().join(name)).unwrap();
+            assert_eq!((input.kind, times(&input)), (Kind::OsWatcher, vec![0.0, 30.0]), "{name}");
+        }
+    }
+
+    #[test]
+    fn series_take_their_times_from_the_best_witness() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for (number, uptime) in [("1", "100.0 1"), ("2", "107.5 1"), ("10", "120.0 1")] {
+            let uptime_path = format!("{number}/proc/uptime");
+            let meminfo = format!("{number}/proc/meminfo");
+            write(&at("trees"), &[(&uptime_path, uptime), (&meminfo, number)]);
+        }
+        let input = open(&at("trees")).unwrap();
+        assert_eq!((input.kind, times(&input)), (Kind::Series, vec![0.0, 7.5, 20.0]));
+        assert_eq!(text(&input, 2, "proc/meminfo"), "10", "10 comes after 2");
+
+        fs::create_dir(at("archives")).unwrap();
+        fs::write(at("archives/001.tar.zst"), archive(1000.0, "a")).unwrap();
+        fs::write(at("archives/002.tar.zst"), archive(1060.0, "b")).unwrap();
+        let input = open(&at("archives")).unwrap();
+        assert_eq!((times(&input), text(&input, 1, "proc/meminfo")), (vec![0.0, 60.0], "b".into()));
+
+        write(
+            &at("flat"),
+            &[("meminfo.1", "m1"), ("vmstat.1", "v1"), ("meminfo.2", "m2"), ("vmstat.2", "v2")],
+        );
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        for (name, seconds) in [("meminfo.1", 0), ("vmstat.1", 0), ("meminfo.2", 30), ("vmstat.2", 30)] {
+            let file = fs::OpenOptions::new().write(true).open(at("flat").join(name)).unwrap();
+            file.set_modified(time + std::time::Duration::from_secs(seconds)).unwrap();
+        }
+        let input = open(&at("flat")).unwrap();
+        assert_eq!((times(&input), text(&input, 1, "proc/vmstat")), (vec![0.0, 30.0], "v2".into()));
+        for name in ["meminfo.1", "meminfo.2"] {
+            let file = fs::OpenOptions::new().write(true).open(at("flat").join(name)).unwrap();
+            file.set_modified(time).unwrap();
+        }
+        let input = open(&at("flat")).unwrap();
+        assert_eq!((times(&input), text(&input, 0, "proc/vmstat")), (vec![0.0], "v2".into()));
+        assert!(input.notes[0].contains("nothing says when"), "{:?}", input.notes);
+    }
+
+    #[test]
+    fn numbers_and_times_in_names() {
+        let seconds = |name: &str| order_of(name).and_then(|order| order.seconds);
+        assert_eq!(
+            seconds("db1-2011-11-20T01:46:30.tar").unwrap() - seconds("db1-20111120-014600.tar").unwrap(),
+            30.0
+        );
+        assert_eq!(seconds("snap-1321753560"), Some(1_321_753_560.0));
+        assert_eq!(seconds("5s"), Some(5.0));
+        assert_eq!(order_of("001.tar.zst"), Some(Order { seconds: None, number: 1.0 }));
+        assert_eq!(seconds("2011-13-20-01-46-30"), None);
+        assert_eq!(order_of("notes"), None);
+    }
+
+    #[test]
+    fn files_and_archives() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::write(at("x.tar.zst"), archive(1000.0, "a")).unwrap();
+        let input = open(&at("x.tar.zst")).unwrap();
+        assert_eq!((input.kind, text(&input, 0, "proc/meminfo")), (Kind::Archive, "a".into()));
+        assert_eq!(input.manifest.unwrap().host, "db1");
+
+        write(
+            root.path(),
+            &[("system-a.meminfo", "MemTotal:         16387608 kB\nPageTables:        1591860 kB\n")],
+        );
+        let input = open(&at("system-a.meminfo")).unwrap();
+        assert_eq!(input.kind, Kind::Paste);
+        assert!(text(&input, 0, "proc/meminfo").contains("PageTables:        1591860 kB"));
+        let compressed = zstd::encode_all(&b"MemTotal: 1 kB\n"[..], 1).unwrap();
+        fs::write(at("meminfo.zst"), compressed).unwrap();
+        assert_eq!(text(&open(&at("meminfo.zst")).unwrap(), 0, "proc/meminfo"), "MemTotal: 1 kB\n");
+
+        write(
+            root.path(),
+            &[("a.txt", "two instants\n-- 0s/proc/vmstat --\npgfault 1\n-- 5s/proc/vmstat --\npgfault 2\n")],
+        );
+        let input = open(&at("a.txt")).unwrap();
+        assert_eq!((input.kind, times(&input)), (Kind::Text, vec![0.0, 5.0]));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_says_why_and_what_could() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let refused = |name: &str| open(&at(name)).unwrap_err().to_string();
+        write(root.path(), &[("prose", "hello\n"), ("empty", ""), ("dir/readme", "hello\n")]);
+        fs::write(at("x.gz"), b"\x1f\x8b\x08").unwrap();
+        fs::write(at("broken.tar.zst"), [&archive::ZSTD_MAGIC[..], b"rubbish"].concat()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        for name in ["prose", "empty", "dir"] {
+            assert!(
+                refused(name).contains("nothing in it was recognised; accepted are"),
+                "{}",
+                refused(name)
+            );
+        }
+        assert!(refused("x.gz").contains("gzip -d"));
+        assert!(refused("broken.tar.zst").contains("not a readable tar"));
+        assert!(refused("pipe").contains("use - to read"));
+        assert!(refused("none").contains("No such file"));
+        assert!(
+            open(Path::new("/dev/zero")).unwrap_err().to_string().contains("neither a file nor a directory")
+        );
+    }
+
+    #[test]
+    fn links_in_a_tree_do_not_lead_out_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), &[("tree/proc/meminfo", "m"), ("secret", "s")]);
+        std::os::unix::fs::symlink("../../secret", root.path().join("tree/proc/vmstat")).unwrap();
+        std::os::unix::fs::symlink("/", root.path().join("tree/proc/self")).unwrap();
+        let input = open(&root.path().join("tree")).unwrap();
+        let mut buffer = Vec::new();
+        assert!(input.samples[0].1.read("proc/vmstat", 10, &mut buffer).is_err());
+        assert_eq!(text(&input, 0, "proc/self/proc/meminfo"), "m");
+        // A directory whose one child is a link is not followed either.
+        fs::create_dir(root.path().join("lonely")).unwrap();
+        std::os::unix::fs::symlink("/", root.path().join("lonely/child")).unwrap();
+        assert!(open(&root.path().join("lonely")).is_err());
+    }
+
+    #[test]
+    fn an_observation_has_a_sample_for_each_instant() {
+        let text = "x\n-- 2s/proc/vmstat --\npgfault 1\n-- 5s/proc/vmstat --\npgfault 2\n-- 9s/proc/vmstat --\npgfault 3\n";
+        let input = from_text(text.as_bytes(), Path::new("x")).unwrap();
+        let observation = crate::observe(input, &crate::Options::default());
+        let at: Vec<f64> = observation.samples.iter().map(|sample| sample.at).collect();
+        assert_eq!(at, [0.0, 3.0, 7.0]);
+        assert!(observation.before.is_some());
+    }
 }
