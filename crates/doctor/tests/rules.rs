@@ -8,8 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lotsfree_doctor::{Context, Finding, Rule, Skip, rules};
+use lotsfree_snapshot::source::open;
 use lotsfree_snapshot::source::text::TextArchive;
-use lotsfree_snapshot::{Observation, Options, Source};
+use lotsfree_snapshot::{Observation, Options, observe};
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/rules")
@@ -24,8 +25,8 @@ fn fixtures(rule: &str, kind: &str) -> Vec<(String, String, Observation)> {
         }
         let archive = TextArchive::parse(&fs::read(entry.path()).unwrap()).unwrap();
         let comment = archive.comment.clone();
-        let sources = archive.samples.iter().map(|(at, source)| (*at, source as &dyn Source));
-        let observation = Observation::of_sources(&name, sources, &Options::default()).unwrap();
+        let input = open(&entry.path()).unwrap();
+        let observation = observe(input, &Options::default());
         assert!(
             observation.now.problems.iter().all(|p| p.kind != lotsfree_snapshot::ProblemKind::Malformed),
             "{rule}/{name} has lines that no parser understands: {:?}",

@@ -144,7 +144,9 @@ pub(crate) enum Color {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  lotsfree explain                  the list of rules\n  lotsfree explain zone-reclaim")]
+#[command(
+    after_help = "Examples:\n  lotsfree explain                  the list of rules\n  lotsfree explain zone-reclaim"
+)]
 pub(crate) struct ExplainArgs {
     /// The rule [default: list them]
     #[arg(value_name = "RULE", value_parser = rule)]
@@ -184,7 +186,8 @@ fn rule(text: &str) -> Result<&'static str, String> {
         return Ok(rule.meta().id);
     }
     let ids = lotsfree_doctor::rules::all().map(|rule| rule.meta().id);
-    let near: Vec<&str> = ids.filter(|id| text.split('-').any(|word| word.len() > 2 && id.contains(word))).collect();
+    let near: Vec<&str> =
+        ids.filter(|id| text.split('-').any(|word| word.len() > 2 && id.contains(word))).collect();
     match near.as_slice() {
         [] => Err("no such rule; `lotsfree explain` lists them".to_owned()),
         near => Err(format!("no such rule; did you mean {}? `lotsfree explain` lists all", near.join(", "))),

@@ -10,6 +10,7 @@ use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Observation, Options, collect};
 
 use crate::cli::{DoctorArgs, FailOn, Format};
+use crate::output;
 
 /// Judges the host or the saved data and prints the report.
 pub(crate) fn run(arguments: &DoctorArgs) -> anyhow::Result<u8> {
@@ -57,13 +58,19 @@ fn fails(fail_on: FailOn, worst: Option<Severity>) -> bool {
 }
 
 fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
-    let options =
-        Options { walk_budget: Duration::from_millis(arguments.walk_budget), ..Options::default() };
-    match arguments.root.as_ref().or(arguments.source.as_ref()) {
+    let options = Options { walk_budget: Duration::from_millis(arguments.walk_budget), ..Options::default() };
+    if let Some(root) = &arguments.root {
+        let source = TreeSource::saved(root).with_context(|| format!("cannot open {}", root.display()))?;
+        return Ok(Observation::instant(root.display().to_string(), collect(&source, &options)));
+    }
+    match &arguments.source {
         None => live(&options, arguments.interval),
         Some(path) => {
-            let source = TreeSource::saved(path).with_context(|| format!("cannot open {}", path.display()))?;
-            Ok(Observation::instant(path.display().to_string(), collect(&source, &options)))
+            let input = lotsfree_snapshot::source::open(path)?;
+            for note in &input.notes {
+                output::remark(note);
+            }
+            Ok(lotsfree_snapshot::observe(input, &options))
         }
     }
 }

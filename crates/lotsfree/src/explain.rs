@@ -77,5 +77,8 @@ fn list(metas: &[&Meta], arguments: &ExplainArgs) -> String {
 }
 
 fn wrap(text: &str, width: usize) -> Vec<String> {
-    textwrap::wrap(text.trim(), textwrap::Options::new(width).break_words(false)).into_iter().map(Into::into).collect()
+    textwrap::wrap(text.trim(), textwrap::Options::new(width).break_words(false))
+        .into_iter()
+        .map(Into::into)
+        .collect()
 }

@@ -14,7 +14,10 @@ impl PageArgs {
     pub(crate) fn columns(&self) -> usize {
         let asked = self.width.map(usize::from);
         let terminal = || match self.output.is_none() && io::stdout().is_terminal() {
-            true => rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|&n| n > 0),
+            true => rustix::termios::tcgetwinsize(io::stdout())
+                .ok()
+                .map(|size| usize::from(size.ws_col))
+                .filter(|&n| n > 0),
             false => None,
         };
         asked.or_else(terminal).unwrap_or(DEFAULT_WIDTH)
@@ -61,4 +64,9 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 pub(crate) fn complain(error: &anyhow::Error) {
     // If standard error is gone too there is nobody left to tell.
     let _ = writeln!(io::stderr(), "lotsfree: {error:#}");
+}
+
+/// Says something about the input on standard error, beside the report.
+pub(crate) fn remark(note: &str) {
+    let _ = writeln!(io::stderr(), "lotsfree: {note}");
 }

@@ -179,7 +179,11 @@ impl Report {
     /// How many rules were asked.
     pub fn rules_asked(&self) -> usize {
         let rules: std::collections::BTreeSet<_> = self.findings.iter().map(|finding| finding.rule).collect();
-        rules.len() + self.fine.len() + self.unknown.len() + self.need_samples.len() + self.not_applicable.len()
+        rules.len()
+            + self.fine.len()
+            + self.unknown.len()
+            + self.need_samples.len()
+            + self.not_applicable.len()
     }
 }
 
@@ -202,7 +206,8 @@ impl Series {
         }
         let maps: Vec<Option<MemoryMap>> =
             samples.iter().map(|sample| MemoryMap::of(sample.meminfo.as_ref()?, None)).collect();
-        let mut uses: Vec<Use> = maps.iter().flatten().flat_map(|map| map.parts.iter().map(|(part, _)| *part)).collect();
+        let mut uses: Vec<Use> =
+            maps.iter().flatten().flat_map(|map| map.parts.iter().map(|(part, _)| *part)).collect();
         uses.sort_unstable();
         uses.dedup();
         let memory = uses.into_iter().map(|part| {
@@ -229,6 +234,10 @@ impl Series {
             let rates: Vec<Option<f64>> = (1..samples.len()).map(rate).collect();
             rates.iter().any(Option::is_some).then(|| (name.to_owned(), rates))
         });
-        Some(Series { at: samples.iter().map(|s| s.at).collect(), memory: memory.collect(), rates: rates.collect() })
+        Some(Series {
+            at: samples.iter().map(|s| s.at).collect(),
+            memory: memory.collect(),
+            rates: rates.collect(),
+        })
     }
 }

@@ -101,13 +101,19 @@ impl Page {
         parts.extend(host.distribution.clone());
         parts.extend(host.cpus.map(|n| plural(n as usize, "CPU")));
         parts.extend(host.memory.map(|memory| format!("{memory} of memory")));
-        parts.extend(host.swap.map(|swap| if swap.0 == 0 { "no swap".to_owned() } else { format!("{swap} of swap") }));
+        parts.extend(
+            host.swap.map(|swap| if swap.0 == 0 { "no swap".to_owned() } else { format!("{swap} of swap") }),
+        );
         parts.extend(host.nodes.map(|n| plural(n, "NUMA node")));
         let samples = match report.source.samples {
             0 | 1 => "one instant".to_owned(),
             n => format!("{n} samples over {}", duration(report.source.seconds)),
         };
-        let head = format!("{} {}", self.painted(BOLD, &report.source.label), self.painted(DIM, &format!("({samples})")));
+        let head = format!(
+            "{} {}",
+            self.painted(BOLD, &report.source.label),
+            self.painted(DIM, &format!("({samples})"))
+        );
         self.line(&head);
         if !parts.is_empty() {
             self.indented("", 0, &parts.join(" · "), Style::new());
@@ -117,7 +123,12 @@ impl Page {
             self.indented("", 0, &format!("runs {}", names.join(", ")), Style::new());
         }
         if let Some(container) = &host.container {
-            self.indented("", 0, &format!("inside a {container} container: /proc shows the host"), Style::new());
+            self.indented(
+                "",
+                0,
+                &format!("inside a {container} container: /proc shows the host"),
+                Style::new(),
+            );
         }
     }
 
@@ -167,7 +178,8 @@ impl Page {
         let severity = format!("{:?}", finding.severity).to_lowercase();
         let options = textwrap::Options::new(self.width - MARGIN).break_words(false);
         for (i, part) in textwrap::wrap(&finding.title, &options).iter().enumerate() {
-            let label = if i == 0 { format!("{severity:<width$}", width = MARGIN) } else { " ".repeat(MARGIN) };
+            let label =
+                if i == 0 { format!("{severity:<width$}", width = MARGIN) } else { " ".repeat(MARGIN) };
             let line = format!("{}{}", self.painted(style, &label), self.painted(BOLD, part));
             self.line(&line);
         }
@@ -242,7 +254,12 @@ impl Page {
                 self.indented("", 0, &format!("does not apply: {}: {}", rule.rule, rule.why), DIM);
             }
             for rule in &report.unknown {
-                self.indented("", 0, &format!("could not judge: {}: no {}", rule.rule, rule.why), Style::new());
+                self.indented(
+                    "",
+                    0,
+                    &format!("could not judge: {}: no {}", rule.rule, rule.why),
+                    Style::new(),
+                );
             }
         } else if !report.unknown.is_empty() {
             self.names("could not judge", report.unknown.iter().map(|rule| rule.rule.to_owned()));
@@ -297,7 +314,11 @@ fn collapse(unread: &[&Unread]) -> Vec<String> {
     for file in unread.iter().map(|unread| unread.file.as_str()) {
         let general: Vec<&str> = file
             .split('/')
-            .map(|part| if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) { "PID" } else { part })
+            .map(
+                |part| {
+                    if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) { "PID" } else { part }
+                },
+            )
             .collect();
         let general = general.join("/");
         match counted.iter_mut().find(|(name, _)| *name == general) {

@@ -23,10 +23,10 @@ mod snapshot;
 pub mod source;
 
 pub use collect::{Options, collect};
-pub use observe::{Observation, Sample};
+pub use observe::{Observation, Sample, observe};
 pub use problem::{Log, Problem, ProblemKind};
 pub use snapshot::{Host, KernelVersion, Snapshot};
-pub use source::{ReadError, Source};
+pub use source::{Input, OpenError, ReadError, Source};
 
 /// A file's parser and printer.
 ///

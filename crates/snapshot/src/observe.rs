@@ -4,7 +4,8 @@ use lotsfree_counters::{Meminfo, Values, Vmstat};
 use serde::Serialize;
 
 use crate::file::pressure::Pressure;
-use crate::{Options, Snapshot, Source, collect};
+use crate::source::Input;
+use crate::{Options, Snapshot, collect};
 
 /// One host, now and (where known) before.
 #[derive(Debug, Serialize)]
@@ -63,28 +64,39 @@ impl Observation {
         Observation { label: label.into(), now, before: Some(Box::new(before)), samples }
     }
 
-    /// The same host at several instants, oldest first: the first and the last are kept whole, of those between only
-    /// the counters. `None` without any source.
-    pub fn of_sources<'s>(
-        label: impl Into<String>,
-        sources: impl IntoIterator<Item = (f64, &'s dyn Source)>,
-        options: &Options,
-    ) -> Option<Self> {
-        let mut sources = sources.into_iter();
-        let (start, source) = sources.next()?;
-        let first = collect(source, options);
-        let mut observation = Observation::instant(label, first);
-        for (at, source) in sources {
-            let snapshot = collect(source, options);
-            observation.samples.push(Sample::of(&snapshot, at - start));
-            let previous = std::mem::replace(&mut observation.now, snapshot);
-            observation.before.get_or_insert_with(|| Box::new(previous));
-        }
-        Some(observation)
-    }
-
     /// Seconds between the first and the last sample; 0 for a single instant.
     pub fn seconds(&self) -> f64 {
         self.samples.last().map_or(0.0, |last| last.at)
     }
+}
+
+/// Reads an input: the first and the last instant whole, of those in between only what a [`Sample`] keeps. Each
+/// source is dropped once it was read, so that a series of archives is never in memory at once.
+pub fn observe(input: Input, options: &Options) -> Observation {
+    let Input { label, samples, manifest, .. } = input;
+    let taken_at = manifest.map(|manifest| manifest.taken_at).filter(|at| *at > 0.0);
+    let last = samples.len().saturating_sub(1);
+    let start = samples.first().map_or(0.0, |(at, _)| *at);
+    let mut before = None;
+    let mut now = Snapshot::default();
+    let mut series = Vec::with_capacity(samples.len());
+    for (index, (at, source)) in samples.into_iter().enumerate() {
+        let whole = index == 0 || index == last;
+        let light = Options { processes: false, ..options.clone() };
+        let mut snapshot = collect(&*source, if whole { options } else { &light });
+        let at = at - start;
+        if snapshot.taken_at.is_none() {
+            snapshot.taken_at = taken_at.map(|taken_at| taken_at + at);
+        }
+        series.push(Sample::of(&snapshot, at));
+        if index == last {
+            now = snapshot;
+        } else if index == 0 {
+            before = Some(Box::new(snapshot));
+        }
+    }
+    if series.is_empty() {
+        series.push(Sample::of(&now, 0.0));
+    }
+    Observation { label, now, before, samples: series }
 }

@@ -347,7 +347,7 @@ fn sparse(entry: &mut tar::Entry<'_, impl Read>) -> bool {
     extensions.flatten().any(|extension| extension.key_bytes().starts_with(b"GNU.sparse."))
 }
 
-fn parse_manifest(text: &[u8]) -> Result<Manifest, ArchiveError> {
+pub(crate) fn parse_manifest(text: &[u8]) -> Result<Manifest, ArchiveError> {
     let manifest: Manifest =
         serde_json::from_slice(text).map_err(|error| ArchiveError::Manifest(error.to_string()))?;
     if manifest.format > FORMAT {

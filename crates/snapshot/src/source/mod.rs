@@ -1,13 +1,16 @@
 //! Where bytes come from: [`Source`] and its kinds.
 
 pub mod archive;
+mod detect;
 mod memory;
 mod oswatcher;
+mod paste;
 mod samples;
 mod sos;
 pub mod text;
 mod tree;
 
+pub use detect::{Input, Kind, OpenError, live, open};
 pub use memory::MemorySource;
 pub use samples::MOST_SAMPLES;
 pub use sos::Layered;

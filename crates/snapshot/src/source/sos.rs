@@ -156,15 +156,13 @@ pub(crate) fn sysctl(line: &str) -> Option<(String, String)> {
     Some((path, format!("{}\n", value.trim())))
 }
 
-/// The header of `/proc/sysvipc/shm`.
-const SHM_HEADER: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
-                          atime      dtime      ctime                   rss                  swap\n";
+/// The header of `/proc/sysvipc/shm` before 2.6.36, which added `rss` and `swap`.
+pub(crate) const SHM_HEADER: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime\n";
 
 /// The rows of an `ipcs -m` table in the layout of `/proc/sysvipc/shm` of kernels before 2.6.36, whose columns
 /// that `ipcs` does not print are zero. `None` where there is no such table.
 pub(crate) fn shared_memory<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
-    let header_end = SHM_HEADER.find("                   rss").unwrap_or(SHM_HEADER.len());
-    let mut out = format!("{}\n", SHM_HEADER[..header_end].trim_end());
+    let mut out = SHM_HEADER.to_owned();
     let mut inside = false;
     let mut seen = false;
     for line in lines {

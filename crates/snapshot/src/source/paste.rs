@@ -1,0 +1,875 @@
+//! One text that holds one or several files: a saved file, a concatenation, a question in a forum.
+//!
+//! Lines are sorted by their shape; what no shape fits is passed over. A shell prompt with `cat FILE`, `head`'s
+//! `==> FILE <==` and `grep`'s `/proc/FILE:` say where the following lines come from where shape alone does not
+//! (`/proc/pressure/io` looks like `/proc/pressure/memory`).
+//!
+//! | shape | becomes |
+//! |---|---|
+//! | `Name: 123 kB`, `HugePages_*: 123` | `proc/meminfo` |
+//! | `nr_free_pages 123`, `pgfault 123`, … | `proc/vmstat` |
+//! | `Node 0, zone Normal` and the lines of the block | `proc/zoneinfo` |
+//! | `Node 0, zone Normal 1 2 3 …` | `proc/buddyinfo` |
+//! | `Page block order:`, `Node 0, zone Normal, type Movable …` | `proc/pagetypeinfo` |
+//! | `Filename Type Size Used Priority` and rows | `proc/swaps` |
+//! | `slabinfo - version`, `… : tunables …` | `proc/slabinfo` |
+//! | `some avg10=…`, `full avg10=…` | `proc/pressure/*` |
+//! | `key shmid perms size …` and rows, the table of `ipcs -m` | `proc/sysvipc/shm` |
+//! | `vm.x = y` | `proc/sys/vm/x`, or `etc/sysctl.conf` if the text says that it is that file |
+//! | `* soft memlock 123` | `etc/security/limits.conf` |
+//! | the table of `free` | lines of `proc/meminfo`, see below |
+//! | `[rollup]` and the lines of the block, `numa_maps` lines | `proc/PID/smaps_rollup`, `proc/PID/numa_maps` |
+//! | `BOOT_IMAGE=…`, `Linux host release …` | `proc/cmdline`, `proc/sys/kernel/osrelease` |
+//! | OOM kills, allocation failures | `var/log/dmesg` |
+//!
+//! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
+//! `MemAvailable` where printed) where there are no such lines of meminfo; a combined `buff/cache` becomes `Cached`.
+//! Its unit is that of the option on the prompt; without a prompt KiB, unless the total would then be less than
+//! 256 MiB: then MiB. Values are as coarse as they were printed.
+
+use std::collections::BTreeSet;
+
+use lotsfree_counters::{Counter, Meminfo, Vmstat};
+
+use super::MemorySource;
+use super::samples::safe;
+use super::sos::{SHM_HEADER, is_ipcs_header, shared_memory_row, sysctl};
+
+/// What a text held.
+#[derive(Debug, Default)]
+pub(crate) struct Paste {
+    /// The files.
+    pub(crate) source: MemorySource,
+    /// What the reader should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Bytes looked at of one line.
+const MOST_LINE: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Block {
+    None,
+    Zoneinfo { after_pagesets: bool, unpopulated: bool },
+    PageTypes,
+    Swaps,
+    SysvShm,
+    Ipcs,
+    Free,
+    Rollup,
+}
+
+struct Splitter {
+    paste: Paste,
+    block: Block,
+    /// Where a prompt says that the lines come from, and whether every line is to be taken.
+    file: Option<String>,
+    verbatim: bool,
+    pid: Option<u32>,
+    free_unit: Option<f64>,
+    free: FreeTable,
+    meminfo: BTreeSet<String>,
+    repeated: bool,
+    vmstat: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct FreeTable {
+    columns: Vec<String>,
+    memory: Vec<String>,
+    swap: Vec<String>,
+}
+
+/// Splits `text`; `name` is the file's name, which says what a shape cannot. `None` if nothing was recognised.
+pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
+    let mut splitter = Splitter {
+        paste: Paste::default(),
+        block: Block::None,
+        file: by_name(name).map(str::to_owned),
+        verbatim: false,
+        pid: None,
+        free_unit: None,
+        free: FreeTable::default(),
+        meminfo: BTreeSet::new(),
+        repeated: false,
+        vmstat: BTreeSet::new(),
+    };
+    for line in text.split(|&b| b == b'\n') {
+        let line = String::from_utf8_lossy(&line[..line.len().min(MOST_LINE)]);
+        let line = line.strip_prefix("> ").unwrap_or(&line).trim_end();
+        splitter.line(line);
+    }
+    splitter.finish()
+}
+
+/// The path that a saved file's name points to: `meminfo`, `meminfo.txt`, `proc_meminfo`, `pressure-io`.
+pub(crate) fn by_name(name: &str) -> Option<&'static str> {
+    let stem = name.rsplit('/').next().unwrap_or(name);
+    let stem = stem.strip_suffix(".txt").or_else(|| stem.strip_suffix(".out")).unwrap_or(stem);
+    let stem = stem.strip_prefix("proc_").or_else(|| stem.strip_prefix("proc-")).unwrap_or(stem);
+    let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '_'));
+    Some(match stem {
+        "meminfo" => "proc/meminfo",
+        "vmstat" => "proc/vmstat",
+        "zoneinfo" => "proc/zoneinfo",
+        "buddyinfo" => "proc/buddyinfo",
+        "pagetypeinfo" => "proc/pagetypeinfo",
+        "swaps" => "proc/swaps",
+        "slabinfo" => "proc/slabinfo",
+        "mounts" => "proc/mounts",
+        "cmdline" => "proc/cmdline",
+        "uptime" => "proc/uptime",
+        "memory" | "pressure-memory" | "pressure_memory" | "pressure" => "proc/pressure/memory",
+        "io" | "pressure-io" | "pressure_io" => "proc/pressure/io",
+        "cpu" | "pressure-cpu" | "pressure_cpu" => "proc/pressure/cpu",
+        "shm" | "sysvipc_shm" | "sysvipc-shm" => "proc/sysvipc/shm",
+        "sysctl.conf" => "etc/sysctl.conf",
+        "limits.conf" => "etc/security/limits.conf",
+        "dmesg" => "var/log/dmesg",
+        _ => return None,
+    })
+}
+
+/// A path of a file that may be taken line by line.
+fn file_path(word: &str) -> Option<&str> {
+    let path = word.trim_matches(|c| matches!(c, '\'' | '"' | '`' | ';')).strip_prefix('/')?;
+    let ours = ["proc/", "sys/", "etc/"].iter().any(|top| path.starts_with(top));
+    (ours && safe(path).is_some() && !path.contains(['*', '?', '[', '{', '$', '|'])).then_some(path)
+}
+
+/// Files of one short text whose lines have no shape of their own.
+fn shapeless(path: &str) -> bool {
+    path.starts_with("proc/sys/")
+        || path.starts_with("sys/")
+        || matches!(
+            path,
+            "proc/cmdline"
+                | "proc/uptime"
+                | "proc/version"
+                | "proc/mounts"
+                | "etc/os-release"
+                | "proc/loadavg"
+        )
+}
+
+impl Splitter {
+    fn line(&mut self, line: &str) {
+        if line.trim().is_empty() {
+            if matches!(self.block, Block::Ipcs | Block::Free) {
+                self.block = Block::None;
+            }
+            return;
+        }
+        if let Some(path) = line.strip_prefix("==> ").and_then(|rest| rest.strip_suffix(" <==")) {
+            self.enter(file_path(path), true);
+            return;
+        }
+        if self.prompt(line) {
+            return;
+        }
+        if let Some((path, rest)) = line.split_once(':')
+            && let Some(path) = file_path(path)
+        {
+            let path = path.to_owned();
+            self.add(&path, rest);
+            return;
+        }
+        if self.verbatim
+            && let Some(path) = self.file.clone()
+        {
+            self.add(&path, line);
+            return;
+        }
+        if !self.shaped(line)
+            && let Some(path) = self.file.clone().filter(|path| shapeless(path))
+        {
+            self.add(&path, line);
+        }
+    }
+
+    fn enter(&mut self, path: Option<&str>, verbatim: bool) {
+        self.block = Block::None;
+        self.verbatim = verbatim && path.is_some();
+        self.file = path.map(str::to_owned);
+        self.pid = path.and_then(|path| path.strip_prefix("proc/")?.split('/').next()?.parse().ok());
+    }
+
+    /// Takes in a shell prompt, or a bare `# cat FILE`, and what its command prints.
+    fn prompt(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
+        let known =
+            ["cat", "free", "sysctl", "ipcs", "grep", "egrep", "head", "tail", "uname", "sudo", "dmesg"];
+        let ends = |word: &str| word.ends_with(['>', '#', '$', '%']);
+        let Some(at) = (0..words.len().min(5)).find(|&i| ends(words[i])) else { return false };
+        let Some(command) = words.get(at + 1) else {
+            // A prompt alone; a comment is one too, and does no harm.
+            return words.len() == 1 && words[0].contains(['@', '$']);
+        };
+        if !known.contains(command) {
+            let prompt = words[0].contains('@') || words[0].starts_with('[');
+            if prompt {
+                self.enter(None, false);
+            }
+            return prompt;
+        }
+        let rest = &words[at + 1..];
+        let files: Vec<&str> = rest.iter().filter_map(|word| file_path(word)).collect();
+        match files[..] {
+            [only] => self.enter(Some(only), false),
+            _ => self.enter(None, false),
+        }
+        if rest.contains(&"free") {
+            let unit = rest.iter().find_map(|word| match *word {
+                "-b" => Some(1.0 / 1024.0),
+                "-k" => Some(1.0),
+                "-m" => Some(1024.0),
+                "-g" => Some(1024.0 * 1024.0),
+                _ => None,
+            });
+            self.free_unit = Some(unit.unwrap_or(1.0));
+        }
+        true
+    }
+
+    /// Adds a line to a file.
+    fn add(&mut self, path: &str, line: &str) {
+        self.paste.source.append(path, line.as_bytes());
+        self.paste.source.append(path, b"\n");
+    }
+
+    /// Sorts a line by its shape.
+    fn shaped(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(128).collect();
+        if let Some(taken) = self.start(line, &words) {
+            return taken;
+        }
+        if self.continues(line, &words) {
+            return true;
+        }
+        self.alone(line, &words)
+    }
+
+    /// Lines that start a block.
+    fn start(&mut self, line: &str, words: &[&str]) -> Option<bool> {
+        match words {
+            ["Node", node, "zone", name, rest @ ..] if node.trim_end_matches(',').parse::<u32>().is_ok() => {
+                let numbers = rest.iter().filter(|word| word.parse::<u64>().is_ok()).count();
+                if name.ends_with(',') && rest.first() == Some(&"type") {
+                    self.block = Block::PageTypes;
+                    self.add("proc/pagetypeinfo", line);
+                } else if self.block == Block::PageTypes && numbers > 1 {
+                    self.add("proc/pagetypeinfo", line);
+                } else if numbers > 1 && numbers == rest.len() {
+                    self.block = Block::None;
+                    self.add("proc/buddyinfo", line);
+                } else if rest.is_empty() {
+                    self.block = Block::Zoneinfo { after_pagesets: false, unpopulated: false };
+                    self.add("proc/zoneinfo", line);
+                } else {
+                    return Some(false);
+                }
+            }
+            ["Page", "block", "order:", _] | ["Pages", "per", "block:", _] => {
+                self.block = Block::PageTypes;
+                self.add("proc/pagetypeinfo", line);
+            }
+            ["Free", "pages", "count", "per", "migrate", ..] | ["Number", "of", "blocks", "type", ..] => {
+                self.block = Block::PageTypes;
+                self.add("proc/pagetypeinfo", line);
+            }
+            ["Filename", "Type", "Size", "Used", "Priority"] => {
+                self.block = Block::Swaps;
+                self.add("proc/swaps", line);
+            }
+            ["key", "shmid", "perms", "size", ..] => {
+                self.block = Block::SysvShm;
+                self.add("proc/sysvipc/shm", line);
+            }
+            words if is_ipcs_header(words) => {
+                self.block = Block::Ipcs;
+                self.paste.source.append("proc/sysvipc/shm", SHM_HEADER.as_bytes());
+            }
+            ["total", "used", "free", ..] => {
+                self.block = Block::Free;
+                self.free = FreeTable { columns: owned(words), ..FreeTable::default() };
+            }
+            [range, .., "[rollup]"] if range.contains('-') => {
+                self.block = Block::Rollup;
+                let path = self.process("smaps_rollup");
+                self.add(&path, line);
+            }
+            _ => return None,
+        }
+        Some(true)
+    }
+
+    fn process(&mut self, file: &str) -> String {
+        match self.pid {
+            Some(pid) => format!("proc/{pid}/{file}"),
+            None => {
+                let note = format!("{file} of an unknown process was found; it is kept as that of process 0");
+                if !self.paste.notes.contains(&note) {
+                    self.paste.notes.push(note);
+                }
+                format!("proc/0/{file}")
+            }
+        }
+    }
+
+    /// Lines that belong to the block that is open.
+    fn continues(&mut self, line: &str, words: &[&str]) -> bool {
+        let number = |word: &str| word.parse::<i64>().is_ok();
+        let taken = match (&mut self.block, words) {
+            (Block::None | Block::PageTypes, _) => false,
+            (Block::Zoneinfo { after_pagesets, unpopulated }, words) => {
+                let kernel = |word: &str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+                match words {
+                    ["pagesets"] => {
+                        *after_pagesets = true;
+                        true
+                    }
+                    ["present" | "managed", "0"] => {
+                        *unpopulated = true;
+                        true
+                    }
+                    ["pages", "free" | "low" | "min" | "high", count] => number(count),
+                    ["per-node", "stats"] | ["vm", "stats", "threshold:", _] => true,
+                    ["protection:", ..]
+                    | ["cpu:" | "count:" | "high:" | "batch:" | "high_min:" | "high_max:", _] => true,
+                    ["all_unreclaimable:" | "start_pfn:" | "inactive_ratio:" | "node_unreclaimable:", _]
+                    | ["prev_priority:" | "temp_priority:", _] => {
+                        *after_pagesets = true;
+                        true
+                    }
+                    // After the page sets only the next file can go on like this.
+                    [name, value] => {
+                        kernel(name)
+                            && number(value)
+                            && !*after_pagesets
+                            && !(*unpopulated && name.starts_with("nr_"))
+                    }
+                    _ => false,
+                }
+                .then(|| "proc/zoneinfo".to_owned())
+                .inspect(|path| {
+                    self.paste.source.append(path, line.as_bytes());
+                    self.paste.source.append(path, b"\n");
+                })
+                .is_some()
+            }
+            (Block::Swaps, [_, kind, size, used, priority]) => {
+                let fits = number(size) && number(used) && number(priority) && !kind.contains(':');
+                if fits {
+                    self.add("proc/swaps", line);
+                }
+                fits
+            }
+            (Block::SysvShm, words) => {
+                let fits = words.len() >= 14 && words.iter().all(|word| number(word));
+                if fits {
+                    self.add("proc/sysvipc/shm", line);
+                }
+                fits
+            }
+            (Block::Ipcs, words) => match shared_memory_row(words) {
+                Some(row) => {
+                    self.paste.source.append("proc/sysvipc/shm", row.as_bytes());
+                    true
+                }
+                None => false,
+            },
+            (Block::Free, ["Mem:", values @ ..]) => {
+                self.free.memory = owned(values);
+                true
+            }
+            (Block::Free, ["Swap:", values @ ..]) => {
+                self.free.swap = owned(values);
+                true
+            }
+            (Block::Free, ["-/+", ..] | ["Total:" | "Low:" | "High:", ..]) => true,
+            (Block::Rollup, [name, value, "kB"]) if name.ends_with(':') && number(value) => {
+                let rollup = [
+                    "Rss",
+                    "Pss",
+                    "Pss_Dirty",
+                    "Pss_Anon",
+                    "Pss_File",
+                    "Pss_Shmem",
+                    "Shared_Clean",
+                    "Shared_Dirty",
+                    "Private_Clean",
+                    "Private_Dirty",
+                    "Referenced",
+                    "Anonymous",
+                    "KSM",
+                    "LazyFree",
+                    "AnonHugePages",
+                    "ShmemPmdMapped",
+                    "FilePmdMapped",
+                    "Shared_Hugetlb",
+                    "Private_Hugetlb",
+                    "Swap",
+                    "SwapPss",
+                    "Locked",
+                ];
+                let fits = rollup.contains(&name.trim_end_matches(':'));
+                if fits {
+                    let path = self.process("smaps_rollup");
+                    self.add(&path, line);
+                }
+                fits
+            }
+            _ => false,
+        };
+        if !taken && self.block != Block::PageTypes {
+            self.block = Block::None;
+        }
+        taken
+    }
+
+    /// Lines that need no block around them.
+    fn alone(&mut self, line: &str, words: &[&str]) -> bool {
+        match words {
+            [name, value, rest @ ..] if name.ends_with(':') && rest.len() <= 1 => {
+                let name = name.trim_end_matches(':');
+                let known = Counter::<Meminfo>::named(name).is_some() || name.starts_with("HugePages_");
+                let unit = matches!(rest, ["kB"]);
+                let fits = value.bytes().all(|b| b.is_ascii_digit()) && (unit || rest.is_empty());
+                let shape = name.starts_with(|c: char| c.is_ascii_uppercase())
+                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_()".contains(&b));
+                if !(fits && shape && (unit || known)) {
+                    return false;
+                }
+                if self.meminfo.insert(name.to_owned()) {
+                    self.add("proc/meminfo", line.trim());
+                } else {
+                    self.repeated = true;
+                }
+                true
+            }
+            [kind @ ("some" | "full"), first, ..] if first.starts_with("avg10=") => {
+                let told = self.file.clone().filter(|file| file.starts_with("proc/pressure/"));
+                if told.is_none() {
+                    self.note("pressure lines do not say of what they are; taken as those of memory");
+                }
+                let path = told.unwrap_or_else(|| "proc/pressure/memory".into());
+                let again = String::from_utf8_lossy(self.paste.source.get(&path).unwrap_or_default())
+                    .lines()
+                    .any(|line| line.starts_with(kind));
+                if !again {
+                    self.add(&path, line);
+                }
+                true
+            }
+            ["slabinfo", "-", "version:", _] => {
+                self.add("proc/slabinfo", line);
+                true
+            }
+            ["#", "name", "<active_objs>", ..] => {
+                self.add("proc/slabinfo", line);
+                true
+            }
+            words if words.len() > 8 && words.contains(&"tunables") && words.contains(&"slabdata") => {
+                self.add("proc/slabinfo", line);
+                true
+            }
+            [_, "soft" | "hard" | "-", item, _] if LIMITS.contains(item) => {
+                self.add("etc/security/limits.conf", line.trim());
+                true
+            }
+            [name, value] if value.bytes().all(|b| b.is_ascii_digit()) && self.is_vmstat(name) => {
+                if self.vmstat.insert((*name).to_owned()) {
+                    self.add("proc/vmstat", line.trim());
+                } else {
+                    self.repeated = true;
+                }
+                true
+            }
+            [address, policy, ..]
+                if address.len() >= 8
+                    && address.len() <= 16
+                    && address.bytes().all(|b| b.is_ascii_hexdigit())
+                    && ["default", "bind", "interleave", "prefer", "local", "weighted"]
+                        .iter()
+                        .any(|known| policy.starts_with(known)) =>
+            {
+                let path = self.process("numa_maps");
+                self.add(&path, line);
+                true
+            }
+            [first, ..] if first.starts_with("BOOT_IMAGE=") => {
+                self.add("proc/cmdline", line);
+                true
+            }
+            ["Linux", _, release, version, ..] if version.starts_with('#') => {
+                if crate::KernelVersion::parse(release).is_some() {
+                    self.add("proc/sys/kernel/osrelease", release);
+                    return true;
+                }
+                false
+            }
+            _ => self.setting(line) || self.kernel_log(line),
+        }
+    }
+
+    /// Whether a line of this name is one of vmstat. In the middle of the file any name will do.
+    fn is_vmstat(&self, name: &str) -> bool {
+        let shape = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        is_vmstat(name) || (self.vmstat.len() >= 32 && shape)
+    }
+
+    fn setting(&mut self, line: &str) -> bool {
+        let tops = ["vm.", "kernel.", "fs.", "net.", "user.", "dev.", "abi.", "debug.", "crypto.", "sunrpc."];
+        let bare = line.trim();
+        if !tops.iter().any(|top| bare.starts_with(top)) || bare.len() > 1024 {
+            return false;
+        }
+        let Some((path, value)) = sysctl(bare) else { return false };
+        if let Some(file) = self.file.clone().filter(|file| file.starts_with("etc/sysctl")) {
+            self.add(&file, bare);
+        } else {
+            self.note("lines such as `vm.x = y` are taken as running values");
+            self.paste.source.insert(path, value);
+        }
+        true
+    }
+
+    fn kernel_log(&mut self, line: &str) -> bool {
+        let marks =
+            ["Out of memory: ", "oom-kill", "Killed process ", "page allocation failure", "drop_caches: "];
+        let fits = marks.iter().any(|mark| line.contains(mark));
+        if fits {
+            self.add("var/log/dmesg", line);
+        }
+        fits
+    }
+
+    fn note(&mut self, note: &str) {
+        if !self.paste.notes.iter().any(|known| known == note) {
+            self.paste.notes.push(note.to_owned());
+        }
+    }
+
+    fn finish(mut self) -> Option<Paste> {
+        self.convert_free();
+        if self.repeated {
+            self.note("meminfo or vmstat lines that came a second time were passed over");
+        }
+        (!self.paste.source.is_empty()).then_some(self.paste)
+    }
+
+    /// Turns the table of `free` into lines of meminfo.
+    fn convert_free(&mut self) {
+        let table = std::mem::take(&mut self.free);
+        let column = |row: &[String], name: &str| {
+            let index = table.columns.iter().position(|column| column == name)?;
+            quantity(row.get(index)?)
+        };
+        let Some((total, suffixed)) = column(&table.memory, "total") else { return };
+        let unit = match self.free_unit {
+            _ if suffixed => 1.0,
+            Some(unit) => unit,
+            None if total < 262_144.0 => 1024.0,
+            None => 1.0,
+        };
+        let kib = |value: (f64, bool)| (value.0 * if value.1 { 1.0 } else { unit }) as u64;
+        let mut lines = Vec::new();
+        for (name, columns, row) in [
+            ("MemTotal", &["total"][..], &table.memory),
+            ("MemFree", &["free"], &table.memory),
+            ("MemAvailable", &["available"], &table.memory),
+            ("Buffers", &["buffers"], &table.memory),
+            ("Cached", &["cached", "cache", "buff/cache"], &table.memory),
+            ("SwapTotal", &["total"], &table.swap),
+            ("SwapFree", &["free"], &table.swap),
+        ] {
+            let value = columns.iter().find_map(|name| column(row, name));
+            if let Some(value) = value.filter(|_| !self.meminfo.contains(name)) {
+                lines.push(format!("{name}: {} kB", kib(value)));
+            }
+        }
+        if lines.is_empty() {
+            return;
+        }
+        for line in &lines {
+            self.add("proc/meminfo", line);
+        }
+        let coarse = if suffixed {
+            "as coarse as it was printed".to_owned()
+        } else if unit >= 1024.0 {
+            format!("rounded to {} MiB as it was printed", (unit / 1024.0) as u64)
+        } else {
+            "in the unit that was printed".to_owned()
+        };
+        let combined = if table.columns.iter().any(|name| name == "buff/cache") {
+            "; buff/cache, which includes reclaimable slab, is taken as Cached"
+        } else {
+            ""
+        };
+        self.note(&format!(
+            "{} lines of meminfo are from the table of `free`, {coarse}{combined}",
+            lines.len()
+        ));
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// A cell of `free`: a bare number, or KiB if it has a suffix (`15Gi`, `1.2G`).
+fn quantity(cell: &str) -> Option<(f64, bool)> {
+    let end = cell.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(cell.len());
+    let number: f64 = cell[..end].parse().ok()?;
+    let factor = match &cell[end..] {
+        "" => return Some((number, false)),
+        "B" => 1.0 / 1024.0,
+        "K" | "Ki" => 1.0,
+        "M" | "Mi" => 1024.0,
+        "G" | "Gi" => 1024.0 * 1024.0,
+        "T" | "Ti" => 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some((number * factor, true))
+}
+
+/// Items of limits.conf.
+const LIMITS: [&str; 19] = [
+    "core",
+    "data",
+    "fsize",
+    "memlock",
+    "nofile",
+    "rss",
+    "stack",
+    "cpu",
+    "nproc",
+    "as",
+    "maxlogins",
+    "maxsyslogins",
+    "priority",
+    "locks",
+    "sigpending",
+    "msgqueue",
+    "nice",
+    "rtprio",
+    "rttime",
+];
+
+/// Whether a word is, or looks like, a name in `/proc/vmstat`.
+fn is_vmstat(name: &str) -> bool {
+    let starts = [
+        "nr_",
+        "pgpg",
+        "pswp",
+        "pgalloc_",
+        "pgfree",
+        "pgfault",
+        "pgmajfault",
+        "pgscan",
+        "pgsteal",
+        "pgrefill",
+        "pgactivate",
+        "pgdeactivate",
+        "pginodesteal",
+        "pgrotated",
+        "pgmigrate_",
+        "pgdemote_",
+        "pgpromote_",
+        "pgreuse",
+        "pglazyfree",
+        "allocstall",
+        "kswapd_",
+        "pageoutrun",
+        "slabs_scanned",
+        "drop_",
+        "oom_kill",
+        "numa_",
+        "compact_",
+        "htlb_",
+        "unevictable_",
+        "thp_",
+        "balloon_",
+        "workingset_",
+        "zone_reclaim",
+        "swap_ra",
+        "swpin",
+        "swpout",
+        "zswp",
+        "direct_map_",
+        "ksm_",
+        "cow_ksm",
+        "vma_lock_",
+        "kstack_",
+        "pgskip_",
+    ];
+    Counter::<Vmstat>::named(name).is_some()
+        || (name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            && starts.iter().any(|start| name.starts_with(start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn file(paste: &Paste, path: &str) -> String {
+        let text = paste.source.get(path).unwrap_or_else(|| panic!("no {path} in {:?}", paste.source));
+        String::from_utf8(text.to_vec()).unwrap()
+    }
+
+    /// What a reader wrote below the article on huge pages.
+    const SUNNY: &str = "\
+    I'm running 2 oracle 11.2 databases on SUSE Linux Enterprise Server (SLES) having total 16 gb physical
+    1) sga_target 6gb sga_max_size =8g
+    2) sga_target=sga_max_size=1536 mb
+    Document 401749.1 and it s giving
+    Recommended setting: vm.nr_hugepages = 4868
+    oracle@oracle1:/tmp> cat /proc/meminfo | grep Huge
+    HugePages_Total: 4868
+    HugePages_Free: 28
+    HugePages_Rsvd: 26
+    HugePages_Surp: 0
+    Hugepagesize: 2048 kB
+
+    oracle@oracle1:/tmp> free -m
+    total used free shared buffers cached
+    Mem: 15955 15830 125 0 102 3981
+    -/+ buffers/cache: 11745 4210
+    Swap: 49151 8 49143
+
+    kernel.shmmax = 12884901888
+    kernel.shmall = 3145728
+    fs.file-max = 6815744
+    vm.nr_hugepages = 4868
+
+    ## added by orarun ##
+    oracle soft nproc 2047
+    oracle hard nofile 65536
+    # End of file
+    * soft memlock 12582912
+    * hard memlock 12582912
+";
+
+    #[test]
+    fn a_question_in_a_forum() {
+        let paste = split(SUNNY.as_bytes(), "").unwrap();
+        assert_eq!(
+            file(&paste, "proc/meminfo"),
+            "HugePages_Total: 4868\nHugePages_Free: 28\nHugePages_Rsvd: 26\nHugePages_Surp: 0\nHugepagesize: 2048 kB\n\
+             MemTotal: 16337920 kB\nMemFree: 128000 kB\nBuffers: 104448 kB\nCached: 4076544 kB\n\
+             SwapTotal: 50330624 kB\nSwapFree: 50322432 kB\n"
+        );
+        assert_eq!(file(&paste, "proc/sys/vm/nr_hugepages"), "4868\n");
+        assert_eq!(file(&paste, "proc/sys/kernel/shmmax"), "12884901888\n");
+        assert_eq!(
+            file(&paste, "etc/security/limits.conf"),
+            "oracle soft nproc 2047\noracle hard nofile 65536\n* soft memlock 12582912\n* hard memlock 12582912\n"
+        );
+        assert!(paste.notes.iter().any(|note| note.contains("rounded to 1 MiB")), "{:?}", paste.notes);
+        assert_eq!(paste.source.files().count(), 6, "{:?}", paste.source);
+    }
+
+    #[test]
+    fn an_excerpt_of_zoneinfo_in_an_article() {
+        let text = "as seen below:\n\nNode 1, zone Normal\npages free 17353\nmin 11284\nlow 14105\nhigh 16926\n\
+            scanned 0\nspanned 6291456\npresent 6205440\n\nThe kernel reclaims pages when\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(
+            file(&paste, "proc/zoneinfo"),
+            "Node 1, zone Normal\npages free 17353\nmin 11284\nlow 14105\nhigh 16926\nscanned 0\nspanned 6291456\n\
+             present 6205440\n"
+        );
+        assert_eq!(paste.source.files().count(), 1);
+    }
+
+    #[test]
+    fn the_files_of_this_kernel_in_one_text_come_apart_again() {
+        let names = [
+            "meminfo",
+            "buddyinfo",
+            "zoneinfo",
+            "vmstat",
+            "swaps",
+            "pagetypeinfo",
+            "sysvipc/shm",
+            "slabinfo",
+        ];
+        let mut text = Vec::new();
+        let mut was = Vec::new();
+        for name in names {
+            // Files that need privileges, or are not built in, are left out.
+            let Ok(contents) = std::fs::read(format!("/proc/{name}")) else { continue };
+            text.extend_from_slice(&contents);
+            was.push((name, contents));
+        }
+        let paste = split(&text, "").unwrap();
+        for (name, contents) in was {
+            let squeeze = |text: &str| -> Vec<String> {
+                let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+                lines.filter(|line| !line.is_empty()).collect()
+            };
+            let contents = String::from_utf8(contents).unwrap();
+            if !contents.is_empty() {
+                assert_eq!(squeeze(&file(&paste, &format!("proc/{name}"))), squeeze(&contents), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn prompts_and_prefixes_say_where_lines_come_from() {
+        let text = "[root@db1 ~]# cat /proc/pressure/io\nsome avg10=1.00 avg60=0.00 avg300=0.00 total=5\n\
+            [root@db1 ~]# cat /proc/sys/vm/swappiness\n60\n[root@db1 ~]# cat /etc/sysctl.conf\nvm.swappiness = 1\n\
+            [root@db1 ~]# ls\nsome avg10=x\n/proc/sys/vm/zone_reclaim_mode:1\n\
+            ==> /sys/kernel/mm/transparent_hugepage/enabled <==\n[always] madvise never\n\n\
+            ==> /proc/pressure/memory <==\nsome avg10=2.00 avg60=0.00 avg300=0.00 total=7\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(file(&paste, "proc/pressure/io"), "some avg10=1.00 avg60=0.00 avg300=0.00 total=5\n");
+        assert_eq!(file(&paste, "proc/sys/vm/swappiness"), "60\n");
+        assert_eq!(file(&paste, "etc/sysctl.conf"), "vm.swappiness = 1\n");
+        assert_eq!(file(&paste, "proc/sys/vm/zone_reclaim_mode"), "1\n");
+        assert_eq!(file(&paste, "sys/kernel/mm/transparent_hugepage/enabled"), "[always] madvise never\n");
+        assert!(file(&paste, "proc/pressure/memory").contains("total=7"));
+    }
+
+    #[test]
+    fn tables_of_free_in_their_units() {
+        let total = |text: &str| {
+            let paste = split(text.as_bytes(), "").unwrap();
+            file(&paste, "proc/meminfo").lines().next().unwrap().to_owned()
+        };
+        let header = "              total        used        free      shared  buff/cache   available\n";
+        assert_eq!(total(&format!("{header}Mem: 16387608 1 2 3 4 5\n")), "MemTotal: 16387608 kB");
+        assert_eq!(total(&format!("{header}Mem: 15955 1 2 3 4 5\n")), "MemTotal: 16337920 kB");
+        assert_eq!(total(&format!("{header}Mem: 15Gi 1Gi 2Gi 3Mi 4Gi 5Gi\n")), "MemTotal: 15728640 kB");
+        assert_eq!(total(&format!("$ free -g\n{header}Mem: 15 1 2 3 4 5\n")), "MemTotal: 15728640 kB");
+        assert_eq!(total(&format!("$ free -b\n{header}Mem: 2048 1 2 3 4 5\n")), "MemTotal: 2 kB");
+    }
+
+    #[test]
+    fn shared_memory_tables() {
+        let text = "------ Shared Memory Segments --------\nkey shmid owner perms bytes nattch status\n\
+            0x00000000 32768 oracle 640 4194304 50\n0x00000000 32769 oracle 640 6442450944 0 dest\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(file(&paste, "proc/sysvipc/shm").lines().count(), 3);
+    }
+
+    #[test]
+    fn prose_is_not_recognised() {
+        for text in ["", "hello world\n", "I have 5 apples\nfoo 12\n", "Note: 5\n", "a.b = c\n"] {
+            assert!(split(text.as_bytes(), "x").is_none(), "{text}");
+        }
+        assert!(split(&[0xff; 5000], "meminfo").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_lines_are_read_without_a_panic(
+            lines in proptest::collection::vec(
+                "(Node [0-9], zone (Normal|DMA)[ 0-9]{0,9}|(some|full) avg10=[0-9.]{0,4}|[a-z]{0,4}[#$>] (cat|free -[bkmgh]) ?[/a-z.]{0,12}|(Mem|Swap): [0-9.]{0,40}[GTi]{0,2} 9|total used free|==> [/a-z]{0,9} <==|.{0,40})",
+                0..20)
+        ) {
+            let _ = split(lines.join("\n").as_bytes(), "");
+        }
+    }
+}
