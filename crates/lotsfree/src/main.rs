@@ -5,6 +5,7 @@ mod doctor;
 mod explain;
 mod output;
 mod shell;
+mod size;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Size(arguments) => size::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),
     };
