@@ -22,7 +22,7 @@ pub struct AvailableInput {
     pub slab_reclaimable: u64,
     /// `KReclaimable` − `SReclaimable`, which is `nr_kernel_misc_reclaimable`.
     pub misc_reclaimable: u64,
-    /// Sum of `low` over all zones of all nodes, empty ones included.
+    /// Sum of `low` over all zones of all nodes, empty ones included, as printed: with the boost.
     pub sum_low: u64,
     /// [`totalreserve_pages`](crate::reserve::totalreserve_pages).
     pub total_reserve: u64,

@@ -36,7 +36,7 @@ pub fn lowmem_reserve(managed_pages: &[u64], ratios: &[u64]) -> Vec<Vec<u64>> {
 pub struct ReserveZone {
     /// `managed` of `/proc/zoneinfo`, in pages.
     pub managed: u64,
-    /// `high` of `/proc/zoneinfo`, in pages.
+    /// `high` of `/proc/zoneinfo`, in pages, less the zone's `boost`: the sum is kept from when the marks were set.
     pub high: u64,
     /// Largest number of the zone's `protection:` line, in pages.
     pub protection_max: u64,

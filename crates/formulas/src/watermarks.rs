@@ -111,7 +111,7 @@ impl Tuning {
     }
 }
 
-/// The marks of one zone, in pages.
+/// The marks of one zone, in pages, without boost. `/proc/zoneinfo` adds the zone's `boost` to each that it prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// Below it, allocations reclaim for themselves.
@@ -153,7 +153,7 @@ pub const fn min_free_kib(rules: &WatermarkRules, lowmem_kib: u64) -> u64 {
 /// What khugepaged raises `vm.min_free_kbytes` to when THP is enabled, in KiB; the larger value wins.
 ///
 /// Eleven pageblocks per zone: two, and one for each pair of the three migrate types that can steal from each
-/// other; at most 5 % of lowmem. `zones` counts populated zones: all of them where
+/// other; at most 5 % of lowmem, which is managed memory above the high marks in force before the raise. `zones` counts populated zones: all of them where
 /// [`khugepaged_counts_movable`](WatermarkRules::khugepaged_counts_movable), else those that user allocations of
 /// unmovable type can use. Source: `set_recommended_min_free_kbytes` (huge_memory.c to 3.10, khugepaged.c 6.12).
 pub const fn khugepaged_min_free_kib(page: PageSize, zones: u64, lowmem_pages: u64) -> u64 {
@@ -166,7 +166,9 @@ pub const fn khugepaged_min_free_kib(page: PageSize, zones: u64, lowmem_pages: u
 
 /// The watermarks of all zones of a host, in the order of `zones`.
 ///
-/// `zones` must hold every zone of every node: a zone's share depends on the sum. Source:
+/// `zones` must hold every zone of every node: a zone's share depends on the sum. The kernel computes the marks at
+/// boot and when a setting or memory changes; what it frees of itself after boot is managed later but has no part in
+/// them, which makes the marks of small machines a few per cent larger than their zones imply. Source:
 /// `__setup_per_zone_wmarks`. For `extra_free_kbytes` RHEL 6 divides by `vm_total_pages`, which equals the sum
 /// used here within the pages lost to rounding at boot.
 pub fn watermarks(
