@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use super::{ReadError, Source};
 
+/// What was read, or why not, by path.
+type ByPath<T> = BTreeMap<String, Result<T, ReadError>>;
+
 /// Files by path, and the directories that no file implies.
 ///
 /// A source can lie over another one ([`MemorySource::over`]): what it does not have is answered from there. A
 /// file remembered as [`ReadError::Absent`] hides the one below it.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySource {
-    files: BTreeMap<String, Result<Vec<u8>, ReadError>>,
-    directories: BTreeMap<String, Result<(), ReadError>>,
+    files: ByPath<Vec<u8>>,
+    directories: ByPath<()>,
     below: Option<Arc<MemorySource>>,
 }
 
@@ -68,6 +71,11 @@ impl MemorySource {
         merged(&self.directories, self.below.as_ref().map(|below| &below.directories), "").into_iter()
     }
 
+    /// How many directories it remembers itself.
+    pub(crate) fn directories_len(&self) -> usize {
+        self.directories.len()
+    }
+
     /// The contents of a file, if it has any.
     pub fn get(&self, path: &str) -> Option<&[u8]> {
         self.entry(path)?.as_ref().ok().map(Vec::as_slice)
@@ -87,9 +95,7 @@ impl MemorySource {
     }
 
     /// Takes the maps apart. What lies below is left behind.
-    pub(crate) fn into_parts(
-        self,
-    ) -> (BTreeMap<String, Result<Vec<u8>, ReadError>>, BTreeMap<String, Result<(), ReadError>>) {
+    pub(super) fn into_parts(self) -> (ByPath<Vec<u8>>, ByPath<()>) {
         (self.files, self.directories)
     }
 

@@ -1,10 +1,37 @@
 //! Where bytes come from: [`Source`] and its kinds.
+//!
+//! ```text
+//! path or - ──▶ open ──▶ Input { samples: (seconds, Source)… } ──▶ observe ──▶ Observation
+//! live host ──▶ Recorder (redacted copy of what is read) ──▶ ArchiveWriter | TextArchive
+//! ```
+//!
+//! # What [`open`] accepts
+//!
+//! | named | recognised by | gives |
+//! |---|---|---|
+//! | a directory that looks like `/` | `proc/` or `sys/` in it | one instant |
+//! | a sos report, or a directory that holds nothing else | `sos_commands/` in it | one instant, gaps filled from commands |
+//! | an OSWatcher archive, its `oswmeminfo` or `oswvmstat`, or one `.dat` | file names, `zzz` lines | a series |
+//! | a directory of snapshots | children with a number or a time in their names: trees, archives, `meminfo.1` | a series |
+//! | a tar archive, plain or zstd, with one of the above in it | its header's checksum | one instant or a series |
+//! | a text archive ([`mod@text`]) | a line `-- PATH --` | one instant or a series |
+//! | a saved file of `/proc`, or text that holds lines of several | the shape of lines, the file's name | one instant |
+//! | `-` | | any of the files, from standard input |
+//!
+//! The times of a directory of snapshots come from the archives' manifests, from `proc/uptime`, from the names, or
+//! from the times of the files, whichever is the first that all have and that rises. Where none does, only the last
+//! snapshot is read.
+//!
+//! Pipes, devices and sockets are refused, except as standard input. Input is taken to be hostile: nothing is
+//! written to disk, links in archives are not followed, and every size is bounded.
 
 pub mod archive;
 mod detect;
 mod memory;
 mod oswatcher;
 mod paste;
+mod recorder;
+pub mod redact;
 mod samples;
 mod sos;
 pub mod text;
@@ -12,6 +39,7 @@ mod tree;
 
 pub use detect::{Input, Kind, OpenError, live, open};
 pub use memory::MemorySource;
+pub use recorder::{RecordLimits, Recorded, Recorder};
 pub use samples::MOST_SAMPLES;
 pub use sos::Layered;
 pub use tree::TreeSource;

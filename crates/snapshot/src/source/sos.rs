@@ -139,7 +139,6 @@ pub(crate) fn adapt(tree: Box<dyn Source>) -> (Layered<Box<dyn Source>, MemorySo
             }
         }
     }
-    drop(read);
     (Layered { first: tree, second: extra }, notes)
 }
 

@@ -1,0 +1,221 @@
+//! A copy of everything that is read: [`Recorder`].
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::redact::Redactor;
+use super::{MemorySource, ReadError, Source};
+
+/// How much a [`Recorder`] keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordLimits {
+    /// Bytes of all files.
+    pub total: usize,
+    /// Bytes of one file.
+    pub file: usize,
+    /// Files.
+    pub files: usize,
+}
+
+impl Default for RecordLimits {
+    fn default() -> Self {
+        RecordLimits { total: 128 << 20, file: 8 << 20, files: 100_000 }
+    }
+}
+
+/// Hands files out as they are and keeps a redacted copy of each, so that an archive holds what was read and nothing
+/// else.
+///
+/// Listings are not kept: they follow from the names of the files that were read. A directory that was listed and
+/// has no such file, or could not be listed, is kept as such. A file that was read up to a limit is kept with one
+/// byte more, so that reading it again with that limit says that it is longer.
+#[derive(Debug)]
+pub struct Recorder<S> {
+    inner: S,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    kept: MemorySource,
+    /// Length of each file as it was read, by its path as it was asked for.
+    seen: BTreeMap<String, usize>,
+    limits: RecordLimits,
+    redactor: Redactor,
+    bytes: usize,
+    left_out: u64,
+}
+
+/// What a [`Recorder`] kept.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The files, redacted.
+    pub source: MemorySource,
+    /// Files that did not fit.
+    pub left_out: u64,
+    /// For the next instant, so that the same name gets the same pseudonym.
+    pub redactor: Redactor,
+}
+
+impl<S: Source> Recorder<S> {
+    /// Starts a copy. The host name is read from `inner` at once, so that it is known before it occurs elsewhere.
+    pub fn new(inner: S, limits: RecordLimits, mut redactor: Redactor) -> Self {
+        let mut buffer = Vec::new();
+        for path in ["proc/sys/kernel/hostname", "etc/hostname"] {
+            if inner.read(path, 1024, &mut buffer).is_ok() {
+                redactor.learn_host(String::from_utf8_lossy(&buffer).trim());
+            }
+        }
+        let kept = MemorySource::default();
+        let state = State { kept, seen: BTreeMap::new(), limits, redactor, bytes: 0, left_out: 0 };
+        Recorder { inner, state: RefCell::new(state) }
+    }
+
+    /// Ends the copy.
+    pub fn finish(self) -> Recorded {
+        let State { kept, left_out, redactor, .. } = self.state.into_inner();
+        Recorded { source: kept, left_out, redactor }
+    }
+}
+
+impl State {
+    fn file(&mut self, path: &str, outcome: Result<&[u8], &ReadError>) {
+        let length = outcome.map_or(0, <[u8]>::len);
+        let before = self.seen.get(path).copied();
+        if before.is_some_and(|before| before >= length) {
+            return;
+        }
+        if before.is_none() && self.seen.len() >= self.limits.files {
+            self.left_out += 1;
+            return;
+        }
+        let Some(kept_path) = self.redactor.path(path) else { return };
+        let contents = match outcome {
+            Err(ReadError::Absent) => return,
+            Err(error) => {
+                self.seen.insert(path.to_owned(), 0);
+                self.kept.insert_error(kept_path, error.clone());
+                return;
+            }
+            Ok(contents) => contents,
+        };
+        let old = self.kept.get(&kept_path).map_or(0, <[u8]>::len);
+        let redacted = if length > self.limits.file { None } else { self.redactor.contents(path, contents) };
+        let too_long = length > self.limits.file;
+        match redacted {
+            Some(redacted) if self.bytes - old + redacted.len() <= self.limits.total => {
+                self.seen.insert(path.to_owned(), length);
+                self.bytes = self.bytes - old + redacted.len();
+                self.kept.insert(kept_path, redacted);
+            }
+            None if !too_long => {}
+            _ => {
+                self.seen.insert(path.to_owned(), length);
+                self.left_out += 1;
+                if old == 0 {
+                    self.kept.insert_error(kept_path, ReadError::Io("read, but not kept: too large".into()));
+                }
+            }
+        }
+    }
+
+    fn directory(&mut self, path: &str, outcome: Result<(), &ReadError>) {
+        if matches!(outcome, Err(ReadError::Absent)) || self.kept.directories_len() >= self.limits.files {
+            return;
+        }
+        if let Some(kept) = self.redactor.path(path) {
+            self.kept.insert_directory(kept, outcome.map_err(Clone::clone));
+        }
+    }
+}
+
+impl<S: Source> Source for Recorder<S> {
+    fn read(&self, path: &str, limit: usize, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
+        let outcome = self.inner.read(path, limit.saturating_add(1), buffer);
+        self.state.borrow_mut().file(path, outcome.as_ref().map(|_| buffer.as_slice()));
+        let longer = outcome? || buffer.len() > limit;
+        buffer.truncate(limit);
+        Ok(longer)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, ReadError> {
+        let outcome = self.inner.list(directory);
+        self.state.borrow_mut().directory(directory, outcome.as_ref().map(|_| ()));
+        outcome
+    }
+
+    fn is_live(&self) -> bool {
+        self.inner.is_live()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::redact::Redaction;
+    use super::*;
+
+    fn host() -> MemorySource {
+        let mut source = MemorySource::default();
+        source.insert("proc/sys/kernel/hostname", "db1.example.com\n");
+        source.insert("proc/meminfo", "MemTotal: 1 kB\n");
+        source.insert("proc/vmstat", "pgfault 1\n");
+        source.insert("proc/secret", "not asked for");
+        source.insert_error("proc/pagetypeinfo", ReadError::Denied);
+        source.insert_directory("sys/empty", Ok(()));
+        source.insert_directory("sys/closed", Err(ReadError::Denied));
+        source
+    }
+
+    #[test]
+    fn the_copy_answers_as_the_original_did() {
+        let recorder = Recorder::new(host(), RecordLimits::default(), Redactor::new(Redaction::Full));
+        let questions = |source: &dyn Source| {
+            let mut answers = Vec::new();
+            let mut buffer = Vec::new();
+            for (path, limit) in
+                [("proc/meminfo", 100), ("proc/vmstat", 4), ("proc/pagetypeinfo", 9), ("proc/none", 9)]
+            {
+                let outcome = source.read(path, limit, &mut buffer);
+                answers.push(format!("{outcome:?} {buffer:?}"));
+            }
+            for path in ["sys/empty", "sys/closed", "sys/none"] {
+                answers.push(format!("{:?}", source.list(path)));
+            }
+            answers
+        };
+        let was = questions(&recorder);
+        let recorded = recorder.finish();
+        assert_eq!(questions(&recorded.source), was);
+        assert!(was[1].starts_with("Ok(true)"));
+        assert_eq!(recorded.source.get("proc/secret"), None);
+        assert_eq!(recorded.left_out, 0);
+    }
+
+    #[test]
+    fn a_longer_second_reading_replaces_the_first() {
+        let recorder = Recorder::new(host(), RecordLimits::default(), Redactor::new(Redaction::Full));
+        let mut buffer = Vec::new();
+        recorder.read("proc/meminfo", 3, &mut buffer).unwrap();
+        assert_eq!(buffer, b"Mem");
+        recorder.read("proc/meminfo", 100, &mut buffer).unwrap();
+        recorder.read("proc/meminfo", 3, &mut buffer).unwrap();
+        assert_eq!(recorder.finish().source.get("proc/meminfo"), Some(&b"MemTotal: 1 kB\n"[..]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        for limits in [
+            RecordLimits { total: 16, ..RecordLimits::default() },
+            RecordLimits { file: 10, ..RecordLimits::default() },
+            RecordLimits { files: 1, ..RecordLimits::default() },
+        ] {
+            let recorder = Recorder::new(host(), limits, Redactor::new(Redaction::Full));
+            let mut buffer = Vec::new();
+            recorder.read("proc/vmstat", 100, &mut buffer).unwrap();
+            recorder.read("proc/meminfo", 100, &mut buffer).unwrap();
+            assert_eq!(buffer, b"MemTotal: 1 kB\n", "the reader always gets the file");
+            let recorded = recorder.finish();
+            assert_eq!((recorded.left_out, recorded.source.get("proc/meminfo")), (1, None), "{limits:?}");
+        }
+    }
+}
