@@ -4,12 +4,16 @@
 #![allow(clippy::print_stderr, reason = "a chore talks to the person who started it")]
 
 mod capture;
+mod docs;
+mod tidy;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
+  docs                       write the pages that are generated from code
+  tidy                       look for what rustfmt and clippy do not see
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys as fixtures/hosts/NAME.txt";
 
 fn main() -> ExitCode {
@@ -17,6 +21,8 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
     let done = match command.as_str() {
+        "docs" => docs::command(),
+        "tidy" => tidy::command(),
         "capture" => capture::command(&rest),
         _ => {
             eprintln!("{USAGE}");

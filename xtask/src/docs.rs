@@ -1,0 +1,40 @@
+//! `cargo xtask docs`: pages that are generated from code.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The generated files: path below the repository's root, contents.
+fn generated() -> Vec<(&'static str, String)> {
+    vec![
+        ("docs/counters.md", lotsfree_counters::document()),
+        ("docs/rules.md", lotsfree_doctor::document()),
+        ("docs/schema/doctor-1.json", lotsfree_report::schema()),
+    ]
+}
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// Writes the generated pages.
+pub(crate) fn command() -> Result<(), Box<dyn Error>> {
+    for (path, text) in generated() {
+        let file = root().join(path);
+        if let Some(directory) = file.parent() {
+            fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        }
+        fs::write(&file, text).map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Generated pages that are not what the code says.
+pub(crate) fn stale() -> Vec<String> {
+    let differs = |(path, text): (&'static str, String)| {
+        (fs::read_to_string(root().join(path)).ok() != Some(text))
+            .then(|| format!("{path} is stale: run `cargo xtask docs`"))
+    };
+    generated().into_iter().filter_map(differs).collect()
+}

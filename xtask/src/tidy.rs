@@ -1,0 +1,123 @@
+//! `cargo xtask tidy`: what neither rustfmt nor clippy look at.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::docs;
+
+/// Larger files are not worth cloning for ever.
+const LARGEST: u64 = 512 << 10;
+/// Columns of comments, which rustfmt leaves alone; addresses and tables cannot be broken.
+const WIDEST: usize = 120;
+
+/// Lists everything untidy and fails if there is anything.
+pub(crate) fn command() -> Result<(), Box<dyn Error>> {
+    let files = tracked()?;
+    let mut wrong = docs::stale();
+    for path in &files {
+        check_file(path, &mut wrong);
+    }
+    check_readme(&mut wrong);
+    check_fixtures(&files, &mut wrong);
+    check_specification(&mut wrong);
+    match wrong.as_slice() {
+        [] => Ok(()),
+        wrong => Err(format!("{} untidy\n{}", wrong.len(), wrong.join("\n")).into()),
+    }
+}
+
+/// Files that git tracks or would track.
+fn tracked() -> Result<Vec<String>, String> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(docs::root())
+        .output()
+        .map_err(|error| format!("git: {error}"))?;
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut paths: Vec<String> = listed.lines().map(str::to_owned).collect();
+    paths.retain(|path| docs::root().join(path).is_file());
+    Ok(paths)
+}
+
+fn check_file(path: &str, wrong: &mut Vec<String>) {
+    let file = docs::root().join(path);
+    if fs::metadata(&file).is_ok_and(|metadata| metadata.len() > LARGEST) {
+        wrong.push(format!("{path}: larger than {} KiB", LARGEST >> 10));
+    }
+    let Ok(text) = fs::read_to_string(&file) else { return };
+    let code = path.ends_with(".rs");
+    // Kernel text is kept as the kernel printed it.
+    if !(code || path.ends_with(".md") || path.ends_with(".toml") || path.starts_with(".ci/")) {
+        return;
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        wrong.push(format!("{path}: no newline at its end"));
+    }
+    for (line, number) in text.lines().zip(1..) {
+        if line.ends_with(' ') || line.ends_with('\t') {
+            wrong.push(format!("{path}:{number}: white space at the end"));
+        }
+        let markers = ["TO".to_owned() + "DO", "FIX".to_owned() + "ME", "XX".to_owned() + "X:"];
+        if markers.iter().any(|marker| line.contains(marker.as_str())) {
+            wrong.push(format!("{path}:{number}: unfinished"));
+        }
+        let comment =
+            code && line.trim_start().starts_with("//") && !line.contains("http") && !line.contains('|');
+        if comment && line.chars().count() > WIDEST {
+            wrong.push(format!("{path}:{number}: wider than {WIDEST} columns"));
+        }
+    }
+    if code && !path.contains("/rules/") && !text.starts_with("//!") && !text.starts_with("#!") {
+        wrong.push(format!("{path}: does not say what it is for"));
+    }
+}
+
+/// The README promises two set-up commands, and no more.
+fn check_readme(wrong: &mut Vec<String>) {
+    let text = fs::read_to_string(docs::root().join("README.md")).unwrap_or_default();
+    let commands: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("cargo ")).collect();
+    if commands != ["cargo run --release -- doctor", "cargo test --workspace"] {
+        wrong.push(format!("README.md: its set-up commands are {commands:?}"));
+    }
+}
+
+/// Every host fixture says where it is from; every rule fixture what it shows.
+fn check_fixtures(files: &[String], wrong: &mut Vec<String>) {
+    for path in files.iter().filter(|path| path.starts_with("fixtures/") && path.ends_with(".txt")) {
+        let text = fs::read(docs::root().join(path)).unwrap_or_default();
+        if text.starts_with(b"-- ") || text.is_empty() {
+            wrong.push(format!("{path}: does not say where it is from"));
+        }
+    }
+}
+
+/// Each promise of the specification names tests that exist, or says that it is pending.
+fn check_specification(wrong: &mut Vec<String>) {
+    let text = fs::read_to_string(docs::root().join("SPECIFICATION.md")).unwrap_or_default();
+    let mut sources = BTreeSet::new();
+    collect_tests(&docs::root().join("crates"), &mut sources);
+    for (line, number) in text.lines().zip(1..) {
+        for name in line.split("test:`").skip(1).filter_map(|rest| rest.split('`').next()) {
+            if !sources.contains(name) {
+                wrong.push(format!("SPECIFICATION.md:{number}: there is no test {name}"));
+            }
+        }
+    }
+}
+
+fn collect_tests(directory: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect_tests(&path, names);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let functions =
+                text.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next());
+            names.extend(functions.map(str::to_owned));
+        }
+    }
+}
