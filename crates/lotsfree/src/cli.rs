@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Say what a rule sees, why it hurts, what helps and when it is a false alarm
     Explain(ExplainArgs),
+    /// Capture everything that the rules read into one archive, to be judged elsewhere
+    Snapshot(SnapshotArgs),
     /// Compute what to set, with the arithmetic and the configuration lines
     Size(SizeArgs),
     /// Print a shell's completions
@@ -434,4 +436,48 @@ fn jvm(text: &str) -> Result<Jvm, String> {
         }),
         _ => Err("expected HEAP[,METASPACE[,CODECACHE]], such as 16GiB,256MiB,240MiB".to_owned()),
     }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  lotsfree snapshot                             lotsfree-HOST-DATE.tar.zst here\n  \
+                  lotsfree snapshot --format text -o - | less   look at what would be mailed\n  \
+                  lotsfree snapshot --samples 10 --interval 30  five minutes, for rates and trends"
+)]
+pub(crate) struct SnapshotArgs {
+    /// Where to write, as a whole or not at all; - for standard output [default: lotsfree-HOST-DATE.tar.zst]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// How many samples
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) samples: u32,
+
+    /// Seconds between two samples
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    pub(crate) interval: f64,
+
+    /// Keep command lines, names of users and hosts, and addresses, which are replaced otherwise
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// What to write
+    #[arg(long, value_enum, default_value_t = SnapshotFormat::Archive)]
+    pub(crate) format: SnapshotFormat,
+
+    /// Most MiB of files to keep
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) max_size: u32,
+
+    /// Most seconds to spend reading one sample
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub(crate) max_time: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SnapshotFormat {
+    /// tar, compressed with zstd
+    Archive,
+    /// One readable text
+    Text,
 }

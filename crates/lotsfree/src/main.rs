@@ -6,6 +6,7 @@ mod explain;
 mod output;
 mod shell;
 mod size;
+mod snapshot;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

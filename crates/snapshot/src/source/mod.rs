@@ -26,6 +26,7 @@
 //! written to disk, links in archives are not followed, and every size is bounded.
 
 pub mod archive;
+mod deadline;
 mod detect;
 mod memory;
 mod oswatcher;
@@ -37,6 +38,7 @@ mod sos;
 pub mod text;
 mod tree;
 
+pub use deadline::Deadline;
 pub use detect::{Input, Kind, OpenError, live, open};
 pub use memory::MemorySource;
 pub use recorder::{RecordLimits, Recorded, Recorder};
