@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::archive::{Archive, File};
+use lotsfree_snapshot::source::text::TextArchive;
+
+use super::samples::{self, Files};
 use super::{Result, missing, month};
 
 /// The script that names the files to capture, the same as in the virtual machine.
@@ -20,7 +22,7 @@ const MEMORY_V1: &str = "/sys/fs/cgroup/memory";
 const GROUP: &str = "/sys/fs/cgroup/memory/lotsfree-capture";
 
 /// Captures this machine. Returns the fixture's name, `6.18-1node-cgroup1`, and its content.
-pub(super) fn capture() -> Result<(String, Archive)> {
+pub(super) fn capture() -> Result<(String, TextArchive)> {
     let release = first_numbers(&read("/proc/sys/kernel/osrelease")?, 3);
     let nodes = fs::read_dir("/sys/devices/system/node")?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -40,9 +42,9 @@ pub(super) fn capture() -> Result<(String, Archive)> {
     let mut ids = vec![process.0.id().to_string()];
     ids.extend(kswapd());
     let started = Instant::now();
-    let mut files = sample("0s", "all", &ids, &release)?;
+    let first = sample("all", &ids, &release)?;
     std::thread::sleep(Duration::from_secs(5).saturating_sub(started.elapsed()));
-    files.extend(sample("5s", "changing", &ids, &release)?);
+    let second = sample("changing", &ids, &release)?;
 
     let provenance = format!(
         "# One node, no swap{}; plenty of free memory. Kernel {release}.\n\
@@ -56,7 +58,7 @@ pub(super) fn capture() -> Result<(String, Archive)> {
         month()?,
         if v1 { ", in a group of its own, which is limited to 64 MiB" } else { "" },
     );
-    Ok((name, Archive { provenance, files }))
+    Ok((name, samples::archive(provenance, first, second)))
 }
 
 /// A memory control group, removed when dropped. Declared before the process in it, so dropped after.
@@ -124,19 +126,16 @@ fn read(path: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn sample(prefix: &str, which: &str, ids: &[String], release: &str) -> Result<Vec<File>> {
-    let mut files = Vec::new();
+fn sample(which: &str, ids: &[String], release: &str) -> Result<Files> {
+    let mut files = Files::new();
     for path in paths(which, ids)? {
         if !is_kept(&path) {
             continue;
         }
         // A file that may be opened need not be readable: what fails is left out, as in the virtual machine.
         let Ok(content) = read(&format!("/{path}")) else { continue };
-        let mut content = redact(&path, content, release);
-        if !content.is_empty() && !content.ends_with('\n') {
-            content.push('\n');
-        }
-        files.push(File { path: format!("{prefix}/{path}"), content });
+        let content = redact(&path, content, release).into_bytes();
+        files.push((path, content));
     }
     Ok(files)
 }

@@ -2,9 +2,9 @@
 //!
 //! Each [scenario](scenarios) is a machine (kernel, NUMA nodes, swap), what is done to it, and what must be
 //! visible in the result. A capture boots the distribution's own kernel in QEMU with an initramfs made here,
-//! runs the scenario there, reads `/proc` and `/sys` twice, five seconds apart, and writes one text
-//! [archive], `fixtures/hosts/NAME.txt`. A capture that does not show what its scenario promises is
-//! an error and leaves the old fixture as it was.
+//! runs the scenario there, reads `/proc` and `/sys` twice, five seconds apart, and writes one text archive
+//! ([`lotsfree_snapshot::source::text`]), `fixtures/hosts/NAME.txt`. A capture that does not show what its
+//! scenario promises is an error and leaves the old fixture as it was.
 //!
 //! Needed on this machine: Debian with `apt-get`, `dpkg`, `xz` and `qemu-system-x86_64`. Packages are
 //! downloaded, never installed, and kept unpacked below `target/capture`; nothing is written elsewhere but
@@ -12,11 +12,11 @@
 //!
 //! `host` is the one name without a virtual machine: it captures this machine, see [`host`].
 
-mod archive;
 mod host;
 mod initramfs;
 mod modules;
 mod packages;
+mod samples;
 mod scenarios;
 mod shows;
 mod vm;
@@ -26,8 +26,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use archive::Archive;
+use lotsfree_snapshot::source::text::TextArchive;
 use scenarios::{SCENARIOS, Scenario};
+
+/// An archive larger than this, in bytes, is refused: fixtures are read by people.
+const SIZE_LIMIT: usize = 250_000;
 
 /// What went wrong, as one sentence for the person who started the command.
 type Error = Box<dyn std::error::Error>;
@@ -90,14 +93,14 @@ impl Directories {
 }
 
 /// Boots the scenario, and returns what was captured if it shows what the scenario promises.
-fn in_vm(scenario: &Scenario, cache: &Path) -> Result<Archive> {
+fn in_vm(scenario: &Scenario, cache: &Path) -> Result<TextArchive> {
     let qemu = vm::version()?;
     let kernel = packages::kernel(scenario.kernel, cache)?;
     let user_space = packages::user_space(cache)?;
     let work = cache.join("work").join(scenario.name);
     let run = vm::run(scenario, &kernel, &user_space, &work)?;
-    let archive =
-        Archive { provenance: provenance(scenario, &kernel, &qemu, &run.command)?, files: run.files };
+    let comment = provenance(scenario, &kernel, &qemu, &run.command)?;
+    let archive = samples::archive(comment, run.first, run.second);
     shows::check(scenario.shows, &archive)?;
     fs::remove_dir_all(&work)?;
     Ok(archive)
@@ -134,13 +137,13 @@ fn month() -> Result<String> {
 }
 
 /// Writes the archive beside its place, reads it back, and moves it there. Returns its size in bytes.
-fn keep(archive: &Archive, directory: &Path, name: &str) -> Result<usize> {
-    let text = archive.to_string();
-    if Archive::parse(&text).as_ref() != Ok(archive) {
+fn keep(archive: &TextArchive, directory: &Path, name: &str) -> Result<usize> {
+    let text = archive.print();
+    if TextArchive::parse(&text)?.print() != text {
         return Err(format!("{name}: the archive does not read back as it was written").into());
     }
-    if text.len() > archive::SIZE_LIMIT {
-        return Err(format!("{name}: {} bytes, more than {}", text.len(), archive::SIZE_LIMIT).into());
+    if text.len() > SIZE_LIMIT {
+        return Err(format!("{name}: {} bytes, more than {}", text.len(), SIZE_LIMIT).into());
     }
     let unfinished = directory.join(format!(".{name}.txt"));
     fs::write(&unfinished, &text)?;
@@ -179,24 +182,44 @@ fn missing(program: &str, error: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use lotsfree_snapshot::{Options, Problem, ProblemKind, collect};
+
     use super::*;
+
+    fn fixture(name: &str) -> (Vec<u8>, TextArchive) {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts");
+        let text = fs::read(fixtures.join(format!("{name}.txt"))).expect("a fixture");
+        let archive = TextArchive::parse(&text).expect("an archive");
+        (text, archive)
+    }
 
     /// A fixture that no longer fits its scenario, because one of them was changed alone, must be captured
     /// again.
     #[test]
     fn every_fixture_shows_what_its_scenario_promises() {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts");
         for scenario in SCENARIOS {
             let name = scenario.name;
-            let text = fs::read_to_string(fixtures.join(format!("{name}.txt"))).expect("a fixture");
-            assert!(text.len() <= archive::SIZE_LIMIT, "{name} is too large");
-            let archive = Archive::parse(&text).expect("an archive");
-            assert_eq!(archive.to_string(), text, "{name}");
-            assert!(archive.provenance.starts_with(&format!("# {}\n", scenario.title)), "{name}: title");
-            assert!(archive.provenance.ends_with(&comment(scenario.script)), "{name}: script");
-            assert!(archive.provenance.lines().all(|line| line.starts_with('#')), "{name}: provenance");
+            let (text, archive) = fixture(name);
+            assert!(text.len() <= SIZE_LIMIT, "{name} is too large");
+            assert!(archive.print() == text, "{name} is not as it would be printed");
+            assert!(archive.comment.starts_with(&format!("# {}\n", scenario.title)), "{name}: title");
+            assert!(archive.comment.ends_with(&comment(scenario.script)), "{name}: script");
+            assert!(archive.comment.lines().all(|line| line.starts_with('#')), "{name}: comment");
             if let Err(error) = shows::check(scenario.shows, &archive) {
                 panic!("{name}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_fixture_is_understood_to_the_last_line() {
+        for name in SCENARIOS.iter().map(|scenario| scenario.name).chain(["6.18-1node-cgroup1"]) {
+            let (_, archive) = fixture(name);
+            for (at, source) in &archive.samples {
+                let problems = collect(source, &Options::default()).problems;
+                let malformed: Vec<&Problem> =
+                    problems.iter().filter(|problem| problem.kind == ProblemKind::Malformed).collect();
+                assert!(malformed.is_empty(), "{name} at {at} s: {malformed:?}");
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What a capture must show: conditions on single fields of captured files.
 
+use lotsfree_snapshot::source::text::TextArchive;
+
 use super::Result;
-use super::archive::Archive;
 
 /// A condition on one field.
 pub(super) struct Shows {
@@ -32,7 +33,7 @@ pub(super) enum Is {
 /// # Errors
 ///
 /// Names every condition that does not hold, with what was found.
-pub(super) fn check(conditions: &[Shows], archive: &Archive) -> Result<()> {
+pub(super) fn check(conditions: &[Shows], archive: &TextArchive) -> Result<()> {
     let broken: Vec<String> = conditions.iter().filter_map(|shows| shows.broken(archive)).collect();
     if broken.is_empty() {
         Ok(())
@@ -43,15 +44,18 @@ pub(super) fn check(conditions: &[Shows], archive: &Archive) -> Result<()> {
 
 impl Shows {
     /// What is wrong, or nothing.
-    fn broken(&self, archive: &Archive) -> Option<String> {
+    fn broken(&self, archive: &TextArchive) -> Option<String> {
         let Self { path, field, is } = self;
-        let sample = |name: &str| archive.get(&format!("{name}/{path}"));
-        let Some(first) = sample("0s") else { return Some(format!("no {path}")) };
+        let sample = |index: usize| {
+            let (_, source) = archive.samples.get(index)?;
+            source.get(path).map(String::from_utf8_lossy)
+        };
+        let Some(first) = sample(0) else { return Some(format!("no {path}")) };
         if let Is::Text(expected) = is {
             return (first.trim() != *expected).then(|| format!("{path} is {:?}", first.trim()));
         }
-        let Some(before) = value(first, field) else { return Some(format!("{path} has no {field}")) };
-        let after = sample("5s").and_then(|content| value(content, field));
+        let Some(before) = value(&first, field) else { return Some(format!("{path} has no {field}")) };
+        let after = sample(1).and_then(|content| value(&content, field));
         let holds = match is {
             Is::Exactly(number) => before == *number,
             Is::AtLeast(number) => before >= *number,
@@ -79,16 +83,13 @@ fn value(content: &str, field: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::archive::File;
+    use crate::capture::samples;
 
-    fn archive() -> Archive {
-        let file = |path: &str, content: &str| File { path: path.to_owned(), content: content.to_owned() };
-        let files = vec![
-            file("0s/proc/vmstat", "pswpin 3\npswpout 7\n"),
-            file("5s/proc/vmstat", "pswpin 4\npswpout 7\n"),
-            file("0s/mode", "0x0007\n"),
-        ];
-        Archive { provenance: String::new(), files }
+    fn archive() -> TextArchive {
+        let file = |path: &str, content: &str| (path.to_owned(), content.as_bytes().to_vec());
+        let first = vec![file("proc/vmstat", "pswpin 3\npswpout 7\n"), file("mode", "0x0007\n")];
+        let second = vec![file("proc/vmstat", "pswpin 4\npswpout 7\n")];
+        samples::archive(String::new(), first, second)
     }
 
     fn broken(path: &'static str, field: &'static str, is: Is) -> bool {

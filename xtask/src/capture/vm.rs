@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::archive::File;
 use super::initramfs::Initramfs;
 use super::modules;
 use super::packages::Kernel;
+use super::samples::Files;
 use super::scenarios::Scenario;
 use super::{Error, Result, missing, output};
 
@@ -31,8 +31,10 @@ const SAMPLE: u64 = 8 * MIB;
 pub(super) struct Run {
     /// The command line, without directories.
     pub command: String,
-    /// Everything captured, below `0s/` and `5s/`.
-    pub files: Vec<File>,
+    /// The files of the first sample.
+    pub first: Files,
+    /// Those of the second, five seconds later, that change.
+    pub second: Files,
 }
 
 /// First line of `qemu-system-x86_64 --version`.
@@ -83,14 +85,10 @@ pub(super) fn run(
     }
 
     let disk = fs::read(work.join("output"))?;
-    let mut files = Vec::new();
-    for (prefix, start) in [("0s", 0), ("5s", SAMPLE)] {
-        let start = usize::try_from(start)?;
-        let sample = disk.get(start..).unwrap_or_default();
-        files.extend(parse(prefix, sample).map_err(|error| format!("sample {prefix}: {error}"))?);
-    }
+    let first = parse(&disk)?;
+    let second = parse(disk.get(usize::try_from(SAMPLE)?..).unwrap_or_default())?;
     let image = kernel.image.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Run { command: format!("{QEMU} -kernel {image} {}", quoted(&arguments)), files })
+    Ok(Run { command: format!("{QEMU} -kernel {image} {}", quoted(&arguments)), first, second })
 }
 
 /// A running QEMU, which does not outlive this value. Should this process be killed, the guest still powers
@@ -192,22 +190,20 @@ fn initramfs(scenario: &Scenario, kernel: &Kernel, user_space: &[(String, PathBu
 }
 
 /// What `guest/dump.awk` writes: `F PATH`, lines behind a bar, `E` at the end.
-fn parse(prefix: &str, bytes: &[u8]) -> Result<Vec<File>> {
-    let mut files: Vec<File> = Vec::new();
-    for line in bytes.split(|&byte| byte == b'\n') {
-        let line = String::from_utf8_lossy(line);
-        if let Some(path) = line.strip_prefix("F ") {
-            files.push(File { path: format!("{prefix}/{path}"), content: String::new() });
-        } else if let (Some(text), Some(file)) = (line.strip_prefix('|'), files.last_mut()) {
-            file.content += text;
-            file.content.push('\n');
-        } else if line == "E" {
+fn parse(bytes: &[u8]) -> Result<Files> {
+    let mut files = Files::new();
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        if let Some(path) = line.strip_prefix(b"F ") {
+            files.push((String::from_utf8(path.trim_ascii_end().to_vec())?, Vec::new()));
+        } else if let (Some(text), Some((_, content))) = (line.strip_prefix(b"|"), files.last_mut()) {
+            content.extend_from_slice(text);
+        } else if line == b"E\n" {
             return Ok(files);
         } else {
             break;
         }
     }
-    Err(Error::from("incomplete"))
+    Err(Error::from("a sample is incomplete"))
 }
 
 /// The last lines of a console.
@@ -222,11 +218,11 @@ mod tests {
 
     #[test]
     fn a_dump_is_read_to_its_end_mark() {
-        let files = parse("0s", b"F proc/a\n|one\n|F two\n|\nF proc/empty\nE\n\0\0").expect("complete");
-        let file = |path: &str, content: &str| File { path: path.to_owned(), content: content.to_owned() };
-        assert_eq!(files, [file("0s/proc/a", "one\nF two\n\n"), file("0s/proc/empty", "")]);
-        assert!(parse("0s", b"F proc/a\n|one\n\0\0").is_err());
-        assert!(parse("0s", b"").is_err());
+        let files = parse(b"F proc/a\n|one\n|F two\n|\nF proc/empty\nE\n\0\0").expect("complete");
+        let file = |path: &str, content: &str| (path.to_owned(), content.as_bytes().to_vec());
+        assert_eq!(files, [file("proc/a", "one\nF two\n\n"), file("proc/empty", "")]);
+        assert!(parse(b"F proc/a\n|one\n\0\0").is_err());
+        assert!(parse(b"").is_err());
     }
 
     #[test]

@@ -1,0 +1,72 @@
+//! From the files of two samples to a text archive.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use lotsfree_snapshot::ReadError;
+use lotsfree_snapshot::source::MemorySource;
+use lotsfree_snapshot::source::text::TextArchive;
+
+/// Files of one sample: path without leading slash, and content.
+pub(super) type Files = Vec<(String, Vec<u8>)>;
+
+/// The second sample's distance from the first, in seconds, as its directory in the archive says it. The exact
+/// times are in `proc/uptime`.
+pub(super) const INTERVAL: f64 = 5.0;
+
+/// Puts two samples together. The second one inherits what it does not mention, except the files of processes
+/// that have ended: those are marked as absent.
+pub(super) fn archive(comment: String, first: Files, second: Files) -> TextArchive {
+    let alive: HashSet<&str> = second.iter().filter_map(|(path, _)| process(path)).collect();
+    let ended = |path: &&str| process(path).is_some_and(|id| !alive.contains(id));
+    let gone: Vec<String> =
+        first.iter().map(|(path, _)| path.as_str()).filter(ended).map(str::to_owned).collect();
+    let mut before = MemorySource::default();
+    for (path, content) in first {
+        before.insert(path, content);
+    }
+    let mut after = MemorySource::over(Arc::new(before.clone()));
+    for (path, content) in second {
+        after.insert(path, content);
+    }
+    for path in gone {
+        after.insert_error(path, ReadError::Absent);
+    }
+    TextArchive { comment, samples: vec![(0.0, before), (INTERVAL, after)] }
+}
+
+/// `17` of `proc/17/stat`.
+fn process(path: &str) -> Option<&str> {
+    let (id, _) = path.strip_prefix("proc/")?.split_once('/')?;
+    id.bytes().all(|byte| byte.is_ascii_digit()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(files: &[(&str, &str)]) -> Files {
+        files.iter().map(|(path, content)| ((*path).to_owned(), content.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn the_second_sample_has_what_changed_and_what_ended() {
+        let first = files(&[
+            ("proc/1/comm", "sh\n"),
+            ("proc/1/stat", "1\n"),
+            ("proc/17/comm", "cat\n"),
+            ("proc/17/stat", "1\n"),
+            ("proc/sys/vm/swappiness", "60\n"),
+            ("proc/vmstat", "pswpin 1\n"),
+        ]);
+        let second = files(&[("proc/1/stat", "2\n"), ("proc/vmstat", "pswpin 2\n")]);
+        let text = archive("# what\n".to_owned(), first, second).print();
+        let text = String::from_utf8_lossy(&text);
+        let (_, after) = text.split_once("-- 5s/").expect("a second sample");
+        assert_eq!(
+            after,
+            "proc/1/stat --\n2\n-- 5s/proc/17/comm -- absent\n-- 5s/proc/17/stat -- absent\n\
+             -- 5s/proc/vmstat --\npswpin 2\n"
+        );
+    }
+}
