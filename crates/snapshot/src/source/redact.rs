@@ -640,6 +640,7 @@ impl Redactor {
             "Type",
             "Nice",
             "StartupMemory",
+            "SwapUsedLimit",
         ];
         let kept = ours.iter().any(|start| name.starts_with(start));
         kept.then(|| format!("{name}={}", self.scrub(value)))
