@@ -43,7 +43,7 @@ pub struct Input {
     pub kind: Kind,
     /// Seconds after the first, and where the files are. Never empty, ordered by time.
     pub samples: Vec<(f64, Box<dyn Source>)>,
-    /// What was converted, assumed, refused or left out.
+    /// What was converted, assumed, refused or left out, in sentences for the reader of the report.
     pub notes: Vec<String>,
     /// Of archives that lotsfree wrote.
     pub manifest: Option<Manifest>,
@@ -325,8 +325,10 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
     }
     let manifest = manifest_of(&source);
     if looks_like_root(path) {
+        // A copied tree has no dev/kmsg; what sos keeps beside the tree, others keep in it.
+        let (source, notes) = sos::adapt(Box::new(source));
         let mut input = Input::one(label, Kind::Tree, Box::new(source));
-        input.manifest = manifest;
+        (input.manifest, input.notes) = (manifest, notes);
         return Ok(input);
     }
     let mut names = source.list("").unwrap_or_default();
@@ -615,10 +617,14 @@ mod tests {
     #[test]
     fn trees_and_reports() {
         let root = tempfile::tempdir().unwrap();
-        write(&root.path().join("tree"), &[("proc/meminfo", "MemTotal: 1 kB\n")]);
+        write(
+            &root.path().join("tree"),
+            &[("proc/meminfo", "MemTotal: 1 kB\n"), ("var/log/dmesg", "[1.0] Out of memory\n")],
+        );
         let input = open(&root.path().join("tree")).unwrap();
         assert_eq!((input.kind, times(&input)), (Kind::Tree, vec![0.0]));
         assert_eq!(text(&input, 0, "proc/meminfo"), "MemTotal: 1 kB\n");
+        assert_eq!(text(&input, 0, "dev/kmsg"), "[1.0] Out of memory\n");
 
         write(
             &root.path().join("sos/sosreport-db1"),
@@ -679,6 +685,31 @@ mod tests {
         let input = open(&at("flat")).unwrap();
         assert_eq!((times(&input), text(&input, 0, "proc/vmstat")), (vec![0.0], "v2".into()));
         assert!(input.notes[0].contains("nothing says when"), "{:?}", input.notes);
+    }
+
+    #[test]
+    fn a_broken_archive_in_a_series_is_a_file_that_cannot_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("snap-1321753560.tar.zst"), archive(0.0, "a")).unwrap();
+        fs::write(root.path().join("snap-1321753620.tar.zst"), b"\x28\xb5\x2f\xfdrubbish").unwrap();
+        let input = open(root.path()).unwrap();
+        assert_eq!((times(&input), text(&input, 0, "proc/meminfo")), (vec![0.0, 60.0], "a".into()));
+        let outcome = input.samples[1].1.read("proc/meminfo", 9, &mut Vec::new());
+        assert!(
+            matches!(&outcome, Err(ReadError::Io(why)) if why.contains("not a readable tar")),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn an_unpacked_archive_keeps_its_manifest() {
+        let root = tempfile::tempdir().unwrap();
+        let mut packed =
+            tar::Archive::new(io::Cursor::new(zstd::decode_all(&archive(1000.0, "a")[..]).unwrap()));
+        packed.unpack(root.path()).unwrap();
+        let input = open(root.path()).unwrap();
+        assert_eq!((input.kind, text(&input, 0, "proc/meminfo")), (Kind::Tree, "a".into()));
+        assert_eq!(input.manifest.unwrap().taken_at, 1000.0);
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //! | the table of `free` | lines of `proc/meminfo`, see below |
 //! | `[rollup]` and the lines of the block, `numa_maps` lines | `proc/PID/smaps_rollup`, `proc/PID/numa_maps` |
 //! | `BOOT_IMAGE=…`, `Linux host release …` | `proc/cmdline`, `proc/sys/kernel/osrelease` |
-//! | OOM kills, allocation failures | `var/log/dmesg` |
+//! | OOM kills, allocation failures | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
 //! `MemAvailable` where printed) where there are no such lines of meminfo; a combined `buff/cache` becomes `Cached`.
@@ -125,7 +125,7 @@ pub(crate) fn by_name(name: &str) -> Option<&'static str> {
         "shm" | "sysvipc_shm" | "sysvipc-shm" => "proc/sysvipc/shm",
         "sysctl.conf" => "etc/sysctl.conf",
         "limits.conf" => "etc/security/limits.conf",
-        "dmesg" => "var/log/dmesg",
+        "dmesg" => "dev/kmsg",
         _ => return None,
     })
 }
@@ -539,7 +539,7 @@ impl Splitter {
             ["Out of memory: ", "oom-kill", "Killed process ", "page allocation failure", "drop_caches: "];
         let fits = marks.iter().any(|mark| line.contains(mark));
         if fits {
-            self.add("var/log/dmesg", line);
+            self.add("dev/kmsg", line);
         }
         fits
     }

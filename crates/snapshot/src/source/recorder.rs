@@ -1,7 +1,7 @@
 //! A copy of everything that is read: [`Recorder`].
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::redact::Redactor;
 use super::{MemorySource, ReadError, Source};
@@ -26,8 +26,9 @@ impl Default for RecordLimits {
 /// Hands files out as they are and keeps a redacted copy of each, so that an archive holds what was read and nothing
 /// else.
 ///
-/// Listings are not kept: they follow from the names of the files that were read. A directory that was listed and
-/// has no such file, or could not be listed, is kept as such. A file that was read up to a limit is kept with one
+/// Listings follow from the names of the files that were read. A directory that was listed and has no such file, or
+/// could not be listed, is kept as such. A name that was listed and never read is kept as a file that could not be
+/// read (`listed, not read`), except in `/proc` and below `/sys/fs/cgroup`, where most names are never read. A file that was read up to a limit is kept with one
 /// byte more, so that reading it again with that limit says that it is longer.
 #[derive(Debug)]
 pub struct Recorder<S> {
@@ -44,6 +45,8 @@ struct State {
     redactor: Redactor,
     bytes: usize,
     left_out: u64,
+    /// Names that were listed and that no file need imply.
+    listed: BTreeSet<String>,
 }
 
 /// What a [`Recorder`] kept.
@@ -67,13 +70,31 @@ impl<S: Source> Recorder<S> {
             }
         }
         let kept = MemorySource::default();
-        let state = State { kept, seen: BTreeMap::new(), limits, redactor, bytes: 0, left_out: 0 };
+        let state = State {
+            kept,
+            seen: BTreeMap::new(),
+            limits,
+            redactor,
+            bytes: 0,
+            left_out: 0,
+            listed: BTreeSet::new(),
+        };
         Recorder { inner, state: RefCell::new(state) }
     }
 
     /// Ends the copy.
     pub fn finish(self) -> Recorded {
-        let State { kept, left_out, redactor, .. } = self.state.into_inner();
+        let State { mut kept, left_out, mut redactor, listed, .. } = self.state.into_inner();
+        for path in listed {
+            let Some(kept_path) = redactor.path(&path) else { continue };
+            let (directory, name) = kept_path.rsplit_once('/').unwrap_or(("", &kept_path));
+            if kept
+                .list(directory)
+                .is_ok_and(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_err())
+            {
+                kept.insert_error(kept_path, ReadError::Io("listed, not read".into()));
+            }
+        }
         Recorded { source: kept, left_out, redactor }
     }
 }
@@ -140,7 +161,16 @@ impl<S: Source> Source for Recorder<S> {
 
     fn list(&self, directory: &str) -> Result<Vec<String>, ReadError> {
         let outcome = self.inner.list(directory);
-        self.state.borrow_mut().directory(directory, outcome.as_ref().map(|_| ()));
+        let mut state = self.state.borrow_mut();
+        state.directory(directory, outcome.as_ref().map(|_| ()));
+        if let Ok(names) = &outcome
+            && directory != "proc"
+            && !directory.starts_with("sys/fs/cgroup")
+        {
+            let room = state.limits.files.saturating_sub(state.listed.len());
+            state.listed.extend(names.iter().take(room).map(|name| format!("{directory}/{name}")));
+        }
+        drop(state);
         outcome
     }
 
@@ -189,6 +219,97 @@ mod tests {
         assert!(was[1].starts_with("Ok(true)"));
         assert_eq!(recorded.source.get("proc/secret"), None);
         assert_eq!(recorded.left_out, 0);
+    }
+
+    /// Every captured host, recorded while it is collected, archived, read again and collected again.
+    #[test]
+    fn captured_hosts_are_the_same_after_an_archive() {
+        use super::super::archive::{Archive, ArchiveWriter, Bounds, Manifest};
+        use super::super::text::TextArchive;
+        use serde_json::Value;
+
+        let hosts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/hosts");
+        let options = crate::Options::default();
+        let mut seen = 0;
+        for entry in std::fs::read_dir(hosts).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|end| end != "txt") {
+                continue;
+            }
+            seen += 1;
+            let text = TextArchive::parse(&std::fs::read(&path).unwrap()).unwrap();
+            for level in [Redaction::Full, Redaction::Standard] {
+                let mut redactor = Redactor::new(level);
+                let mut samples = Vec::new();
+                let mut was: Vec<Value> = Vec::new();
+                for (at, source) in &text.samples {
+                    let recorder = Recorder::new(source.clone(), RecordLimits::default(), redactor);
+                    was.push(serde_json::to_value(crate::collect(&recorder, &options)).unwrap());
+                    let recorded = recorder.finish();
+                    assert_eq!(recorded.left_out, 0);
+                    samples.push((*at, recorded.source));
+                    redactor = recorded.redactor;
+                }
+                let writer = ArchiveWriter { manifest: Manifest::default(), samples };
+                let bytes = writer.to_bytes(1 << 30).unwrap();
+                let archive = Archive::read_zstd(&bytes[..], &Bounds::default()).unwrap();
+                assert_eq!(archive.samples.len(), was.len());
+                for ((_, source), was) in archive.samples.iter().zip(&was) {
+                    let is = serde_json::to_value(crate::collect(source, &options)).unwrap();
+                    for (member, value) in was.as_object().unwrap() {
+                        let label = format!("{} {member} {level:?}", path.display());
+                        // Names are other names; what they are of must be as it was.
+                        let nameless = |value: &Value| match value {
+                            Value::Array(all) => all.len().to_string(),
+                            other => other.to_string(),
+                        };
+                        let named = ["host", "processes", "cgroups", "mounts", "swaps", "kernel_log"];
+                        match level {
+                            Redaction::Full => assert_eq!(&is[member], value, "{label}"),
+                            Redaction::Standard if member == "processes" => {
+                                for (is, was) in
+                                    is[member].as_array().unwrap().iter().zip(value.as_array().unwrap())
+                                {
+                                    assert_eq!(is["status"], was["status"], "{label}");
+                                    assert_eq!(is["stat"]["rss_pages"], was["stat"]["rss_pages"], "{label}");
+                                }
+                                assert_eq!(nameless(&is[member]), nameless(value), "{label}");
+                            }
+                            Redaction::Standard if member == "cgroups" => {
+                                assert_eq!(
+                                    nameless(&is[member]["groups"]),
+                                    nameless(&value["groups"]),
+                                    "{label}"
+                                );
+                            }
+                            Redaction::Standard if named.contains(&member.as_str()) => {
+                                assert_eq!(is[member].is_null(), value.is_null(), "{label}");
+                            }
+                            Redaction::Standard => assert_eq!(&is[member], value, "{label}"),
+                        }
+                    }
+                }
+                let text_again = TextArchive { comment: String::new(), samples: archive.samples };
+                let read = TextArchive::parse(&text_again.print()).unwrap();
+                assert_eq!(read.samples.len(), was.len());
+            }
+        }
+        assert!(seen > 0, "no captured host in {hosts}");
+    }
+
+    #[test]
+    fn names_that_were_only_listed_stay() {
+        let mut source = MemorySource::default();
+        source.insert("etc/systemd/system/multi-user.target.wants/saptune.service", "");
+        source.insert("etc/systemd/system/multi-user.target.wants/acme.service", "");
+        source.insert("proc/kcore", "");
+        let recorder = Recorder::new(source, RecordLimits::default(), Redactor::new(Redaction::Standard));
+        let wants = "etc/systemd/system/multi-user.target.wants";
+        recorder.list(wants).unwrap();
+        recorder.list("proc").unwrap();
+        let kept = recorder.finish().source;
+        assert_eq!(kept.list(wants).unwrap(), ["saptune.service", "unit1.service"]);
+        assert_eq!(kept.list("proc").unwrap(), [""; 0]);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! | `limits.conf` | users and groups other than `*`, `root` and those of well-known programs become `user1`, `@group1`; comments go |
 //! | `sysctl.conf` | comments go |
 //! | systemd units | sections and the settings that are about memory, CPU, I/O and limits stay |
-//! | kernel command line | values that are neither numbers nor words such as `on` and do not belong to a memory parameter go |
+//! | kernel command line | values that are neither numbers nor words such as `on` and do not belong to a memory parameter go, and so does what is meant for init, after `--` |
 //! | kernel log | lines about memory stay, with names replaced |
 //! | serial numbers, machine id, network, keys, account files | never kept |
 //!
@@ -413,6 +413,9 @@ impl Redactor {
 
     /// A path of files that users make.
     fn file_path(&mut self, path: &str) -> String {
+        if path.starts_with("/sys/") || path.starts_with("/proc/") {
+            return path.to_owned();
+        }
         if let Some(name) = path.strip_prefix("/dev/mapper/") {
             return if name == "control" {
                 path.to_owned()
@@ -551,7 +554,8 @@ impl Redactor {
     }
 
     fn boot(&mut self, line: &str) -> String {
-        let words: Vec<String> = line.split_ascii_whitespace().map(|word| self.boot_word(word)).collect();
+        let own = line.split_ascii_whitespace().take_while(|word| *word != "--");
+        let words: Vec<String> = own.map(|word| self.boot_word(word)).collect();
         words.join(" ")
     }
 
@@ -640,6 +644,7 @@ impl Redactor {
             "Type",
             "Nice",
             "StartupMemory",
+            "SwapUsedLimit",
         ];
         let kept = ours.iter().any(|start| name.starts_with(start));
         kept.then(|| format!("{name}={}", self.scrub(value)))
@@ -1045,7 +1050,7 @@ mod tests {
             kept(
                 r,
                 "proc/cmdline",
-                "BOOT_IMAGE=/vmlinuz root=UUID=12345678-1234-1234-1234-123456789abc ro hugepages=100 hugepagesz=2M transparent_hugepage=never ip=10.0.0.1 psi=1 quiet\n"
+                "BOOT_IMAGE=/vmlinuz root=UUID=12345678-1234-1234-1234-123456789abc ro hugepages=100 hugepagesz=2M transparent_hugepage=never ip=10.0.0.1 psi=1 quiet -- --token x\n"
             ),
             "BOOT_IMAGE=redacted root=redacted ro hugepages=100 hugepagesz=2M transparent_hugepage=never ip=redacted psi=1 quiet\n"
         );

@@ -7,7 +7,7 @@
 //! | `proc/sys/*` | `sos_commands/kernel/sysctl_-a` |
 //! | `proc/sysvipc/shm` | the shared memory table of `sos_commands/sysvipc/ipcs*` |
 //! | `proc/sys/kernel/osrelease`, `hostname` | `sos_commands/kernel/uname_-a`, else `hostname` |
-//! | `var/log/dmesg` | `sos_commands/kernel/dmesg*` |
+//! | `dev/kmsg` | `sos_commands/kernel/dmesg*`, else `var/log/dmesg` |
 //! | `sys/devices/system/node/node*/numastat` | `sos_commands/numa/numastat` |
 //! | `proc/PID/stat`, `proc/PID/status` | `sos_commands/process/ps*`, where no process is in the tree |
 //!
@@ -113,8 +113,10 @@ pub(crate) fn adapt(tree: Box<dyn Source>) -> (Layered<Box<dyn Source>, MemorySo
     {
         extra.insert("proc/sysvipc/shm", table);
     }
-    if let Some(text) = matching("sos_commands/kernel", "dmesg").iter().find_map(|path| read(path)) {
-        extra.insert("var/log/dmesg", text);
+    let mut logs = matching("sos_commands/kernel", "dmesg");
+    logs.push("var/log/dmesg".to_owned());
+    if let Some(text) = logs.iter().find_map(|path| read(path)) {
+        extra.insert("dev/kmsg", text);
     }
     if let Some(text) = read("sos_commands/numa/numastat") {
         numastat(&text, &mut extra);
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(text(&sos, "proc/sys/kernel/core_pattern"), "|/x=y %p\n");
         assert_eq!(text(&sos, "proc/sys/kernel/osrelease"), "2.6.32-642.el6.x86_64\n");
         assert_eq!(text(&sos, "proc/sys/kernel/hostname"), "db1\n");
-        assert_eq!(text(&sos, "var/log/dmesg"), "Out of memory\n");
+        assert_eq!(text(&sos, "dev/kmsg"), "Out of memory\n");
         assert_eq!(text(&sos, "sys/devices/system/node/node1/numastat"), "numa_hit 20\nnuma_miss 2\n");
         let shm = text(&sos, "proc/sysvipc/shm");
         let rows: Vec<Vec<&str>> = shm.lines().map(|line| line.split_whitespace().collect()).collect();
