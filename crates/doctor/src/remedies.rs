@@ -34,13 +34,13 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
 /// The job keeps its data out of the page cache by itself.
 pub(crate) fn uncached_writer() -> Remedy {
     Remedy::new(
-        "Let the job keep its data out of the page cache: direct I/O, or sync and then POSIX_FADV_DONTNEED on \
-         whole pages",
+        "Let the job keep its data out of the page cache: direct I/O, or sync and then POSIX_FADV_DONTNEED \
+            on whole pages",
     )
     .run("dd if=SOURCE of=TARGET bs=1M iflag=direct oflag=direct")
     .risk(
-        "Direct I/O does not read ahead. POSIX_FADV_DONTNEED drops clean pages of the file for everybody: not \
-         for files that others read.",
+        "Direct I/O does not read ahead. POSIX_FADV_DONTNEED drops clean pages of the file for everybody: \
+            not for files that others read.",
     )
 }
 
@@ -106,8 +106,8 @@ pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
         && now >= advice.value
     {
         return Err(format!(
-            "vm.watermark_scale_factor is {now} already, and {} is what this host's peak needs: raising it is not \
-             the remedy.",
+            "vm.watermark_scale_factor is {now} already, and {} is what this host's peak needs: raising it \
+                is not the remedy.",
             advice.value
         ));
     }
@@ -117,8 +117,8 @@ pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
     Ok(Remedy::new("Wake kswapd earlier: more room between the min and the low watermark")
         .sysctl(cx, NAME, advice.value)
         .risk(format!(
-            "kswapd then keeps about {kept} more free between min and high ({}). Values far too high leave too \
-             little to work with and end in the OOM killer.",
+            "kswapd then keeps about {kept} more free between min and high ({}). Values far too high leave \
+                too little to work with and end in the OOM killer.",
             advice.because
         )))
 }

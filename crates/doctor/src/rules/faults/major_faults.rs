@@ -54,7 +54,8 @@ impl Rule for MajorFaults {
                 Why::RealTime(_) | Why::Locked(_) => faults > 0,
             };
             let own = now.memory_or_zero(s::RssAnon) + now.memory_or_zero(s::RssShmem);
-            let maps_files = now.memory_or_zero(s::RssFile) > own && now.memory_or_zero(s::VmSwap) == Bytes::ZERO;
+            let maps_files =
+                now.memory_or_zero(s::RssFile) > own && now.memory_or_zero(s::VmSwap) == Bytes::ZERO;
             let reads_data = matches!(why, Why::Database(_)) && maps_files;
             let warm = latency::age(cx, now).is_some_and(|age| age >= WARM_UP_SECONDS);
             if enough && warm && !reads_data {
@@ -100,10 +101,16 @@ impl Rule for MajorFaults {
             }
         }
         finding = finding.remedy(
-            Remedy::new("Lock what must stay resident, code and libraries included: mlockall(MCL_CURRENT | MCL_FUTURE)")
-                .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-                .risk("What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit fails.")
-                .restart("the program"),
+            Remedy::new(
+                "Lock what must stay resident, code and libraries included: mlockall(MCL_CURRENT | \
+                MCL_FUTURE)",
+            )
+            .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+            .risk(
+                "What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit \
+                    fails.",
+            )
+            .restart("the program"),
         );
         if let Some(remedy) = remedies::protected_group(cx, "its memory") {
             finding = finding.remedy(if swapped > Bytes::ZERO {
@@ -116,12 +123,16 @@ impl Rule for MajorFaults {
             });
         }
         finding = finding.note(if swapped > Bytes::ZERO {
-            format!("{swapped} of it are in swap: these faults are at least in part pages that come back from there.")
+            format!(
+                "{swapped} of it are in swap: these faults are at least in part pages that come back \
+                from there."
+            )
         } else {
             "Nothing of it is in swap: these are file pages, its code, libraries or mapped data.".to_owned()
         });
         Ok(vec![finding.note(format!(
-            "Which code faults: perf record -e major-faults -g -p {}. What evicted the pages is for the findings on reclaim to say.",
+            "Which code faults: perf record -e major-faults -g -p {}. What evicted the pages is for the \
+                findings on reclaim to say.",
             worst.stat.pid
         ))])
     }

@@ -65,7 +65,8 @@ impl Rule for Overlocked {
             Self::ID,
             severity,
             format!(
-                "{} of memory cannot be reclaimed: {locked} locked and {pools} in huge pages leave {rest} for everything else",
+                "{} of memory cannot be reclaimed: {locked} locked and {pools} in huge pages leave {rest} \
+                    for everything else",
                 Percent(share)
             ),
             if felt {
@@ -80,10 +81,11 @@ impl Rule for Overlocked {
             finding = finding.because(cx.saw_mem(m::Mlocked));
         }
         finding = finding
-            .because(
-                Evidence::new("/proc/meminfo", "huge page pools", format!("{pools:#}"))
-                    .against(format!("{} of memory with what is locked", Percent(SHARE)), "the rest must hold everybody else"),
-            )
+            .because(Evidence::new("/proc/meminfo", "huge page pools", format!("{pools:#}")).against(
+                format!("{} of memory with what is locked", Percent(SHARE)),
+                "the rest must \
+                        hold everybody else",
+            ))
             .because(cx.saw_mem(m::MemTotal));
         if available.is_some() {
             finding = finding.because(cx.saw_mem(m::MemAvailable));
@@ -110,10 +112,6 @@ impl Rule for Overlocked {
                     .risk("It reads more from disk, or collects garbage more often.")
                     .restart("the program that locks"),
             )
-            .note(format!("{total} - {locked} - {pools} = {rest}."))
-            .note(
-                "MemAvailable leaves locked memory out, but the commit limit does not: overcommit accounting still believes \
-                 that this memory can be given to others.",
-            )])
+            .note(format!("{total} - {locked} - {pools} = {rest}."))])
     }
 }

@@ -10,7 +10,8 @@ rule! {
     /// A process that locks its memory has locked only a part of it.
     ///
     /// # Sees
-    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`, where half or more of the process is locked, or
+    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`, where half or more of the process is locked and more
+    /// than 32 MiB are not, or
     /// where what is locked reaches up to the limit "Max locked memory" of a process without `CAP_IPC_LOCK`.
     ///
     /// # Hurts
@@ -30,6 +31,8 @@ rule! {
     pub PartialLock = "partial-lock" in Faults
 }
 
+/// What a program that locks one large buffer keeps besides: code, libraries, stacks.
+const LEAST_OPEN: Bytes = Bytes::mib(32);
 /// Locked part of a process from which on it meant to lock all.
 const MEANT_ALL: f64 = 0.5;
 /// Locked part that is as good as all: mappings of devices and the like cannot be locked.
@@ -100,15 +103,23 @@ impl Rule for PartialLock {
                 );
             }
         }
-        Ok(vec![finding
-            .remedy(
-                Remedy::new("Give it a limit above what it needs, and let it lock what comes later too (MCL_FUTURE)")
+        Ok(vec![
+            finding
+                .remedy(
+                    Remedy::new(
+                        "Give it a limit above what it needs, and let it lock what comes later too \
+                    (MCL_FUTURE)",
+                    )
                     .run(format!("prlimit --memlock=unlimited --pid {}", worst.process.stat.pid))
                     .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
                     .risk("What is locked is gone for the rest: add up all that is locked first.")
                     .restart("the program, unless it locks again by itself"),
-            )
-            .note("A raised limit of a running process helps its next lock only; pages that failed to be locked stay as they are.")])
+                )
+                .note(
+                    "A raised limit of a running process helps its next lock only; pages that failed to be \
+                locked stay as they are.",
+                ),
+        ])
     }
 }
 
@@ -120,8 +131,10 @@ fn partly_locked(process: &Process) -> Option<Partial<'_>> {
     if locked <= LOCKED_ON_PURPOSE || share > ALL || process.stat.is_kernel_thread() {
         return None;
     }
-    let soft = process.detail.as_ref().and_then(|d| d.limits).and_then(|l| l.locked_memory).map(|(soft, _)| soft);
+    let soft =
+        process.detail.as_ref().and_then(|d| d.limits).and_then(|l| l.locked_memory).map(|(soft, _)| soft);
     let limit = (soft.and_then(|soft| soft.bytes()))
         .filter(|limit| locked.share_of(*limit) >= AT_LIMIT && process.has_cap_ipc_lock() != Some(true));
-    (share >= MEANT_ALL || limit.is_some()).then_some(Partial { process, locked, resident, limit })
+    let meant_all = share >= MEANT_ALL && resident - locked > LEAST_OPEN;
+    (meant_all || limit.is_some()).then_some(Partial { process, locked, resident, limit })
 }

@@ -3,8 +3,8 @@ use lotsfree_units::Percent;
 
 use crate::rule::rule;
 use crate::{
-    ALLOCSTALL, Context, Cost, DIRECT_STEAL, Evidence, Finding, KSWAPD_STEAL, Outcome, REFAULT_FILE, Rate, Remedy,
-    Rule, Severity, page_cache, remedies, writers,
+    ALLOCSTALL, Context, Cost, DIRECT_STEAL, Evidence, Finding, KSWAPD_STEAL, Outcome, REFAULT_FILE, Rate,
+    Remedy, Rule, Severity, page_cache, remedies, writers,
 };
 
 rule! {
@@ -68,17 +68,26 @@ impl Rule for CacheGarbage {
             Self::ID,
             Severity::Warning,
             format!(
-                "{unmapped} of the page cache ({} of memory) is mapped by nobody, and of {rate}/s that are evicted {} are \
-                 read again",
+                "{unmapped} of the page cache ({} of memory) is mapped by nobody, and of {rate}/s that are \
+                    evicted {} are read again",
                 Percent(unmapped.share_of(total)),
                 Percent(returns)
             ),
-            Cost::memory(unmapped.scale(1.0 - returns), total, "cached, but not read again at the present rate"),
+            Cost::memory(
+                unmapped.scale(1.0 - returns),
+                total,
+                "cached, but not read again at the present \
+                rate",
+            ),
         )
         .sure(cx.rate_confidence())
         .because(
             Evidence::new("/proc/meminfo", "Active(file) + Inactive(file) - Mapped", format!("{unmapped:#}"))
-                .against(format!("more than {} of memory", Percent(UNMAPPED)), "less does not dominate the host"),
+                .against(
+                    format!("more than {} of memory", Percent(UNMAPPED)),
+                    "less does not dominate the \
+                    host",
+                ),
         )
         .because(Evidence::new(
             "/proc/vmstat",
@@ -101,21 +110,23 @@ impl Rule for CacheGarbage {
         Ok(vec![finding
             .because_all(writers::largest_writers(cx))
             .remedy(
-                Remedy::new("Reuse segment files instead of creating new ones and leaving the old ones cached")
+                Remedy::new("Reuse segment files instead of creating new ones and leaving the old ones \
+                    cached")
                     .risk("A change to the application; its files keep their size."),
             )
             .remedy(remedies::uncached_writer())
             .remedy(remedies::bounded_writer(cx))
             .note(
-                "Which files it is: lsof +L1 lists deleted files that are still open; fincore FILE (util-linux) or \
-                 cachestat(2), from 6.5 on, says how much of a live file is resident. If the live files are resident, the rest \
-                 is garbage.",
+                "Which files it is: lsof +L1 lists deleted files that are still open; fincore FILE \
+                    (util-linux) or cachestat(2), from 6.5 on, says how much of a live file is resident. If \
+                    the live files are resident, the rest is garbage.",
             )
             .note(
-                "From 6.14 on, RWF_DONTCACHE on each write keeps it out of the cache without the alignment rules of direct \
-                 I/O, where the file system supports it.",
+                "From 6.14 on, RWF_DONTCACHE on each write keeps it out of the cache without the alignment \
+                    rules of direct I/O, where the file system supports it.",
             )
-            .note("Dropping all caches by hand or by cron is not proposed: it takes the pages in use as well.")])
+            .note("Dropping all caches by hand or by cron is not proposed: it takes the pages in use as \
+                well.")])
     }
 }
 

@@ -3,8 +3,8 @@ use lotsfree_units::{Grouped, Percent};
 
 use crate::rule::rule;
 use crate::{
-    ALLOCSTALL, Context, Cost, DIRECT_SCAN, DIRECT_STEAL, Evidence, Finding, KSWAPD_SCAN, KSWAPD_STEAL, Outcome,
-    Remedy, Rule, Severity, remedies,
+    ALLOCSTALL, Context, Cost, DIRECT_SCAN, DIRECT_STEAL, Evidence, Finding, KSWAPD_SCAN, KSWAPD_STEAL,
+    Outcome, Remedy, Rule, Severity, remedies,
 };
 
 rule! {
@@ -73,10 +73,14 @@ impl Rule for DirectReclaim {
         let churn = efficiency.is_some_and(|efficiency| efficiency < CHURN);
         let high = stalled.is_some_and(|s| s >= STALLED_HIGH) || scans.per_second >= STORM;
         let cost = match stalled {
-            Some(stalled) => Cost::stalled(stalled, "some task stood still for memory (/proc/pressure/memory)"),
+            Some(stalled) => Cost::stalled(
+                stalled,
+                "some task stood still for memory \
+                (/proc/pressure/memory)",
+            ),
             None => Cost::risk(format!(
-                "{:.0} allocations a second had to reclaim for themselves; how long each waited is not known without \
-                 /proc/pressure/memory",
+                "{:.0} allocations a second had to reclaim for themselves; how long each waited is not known \
+                    without /proc/pressure/memory",
                 stalls.per_second
             )),
         };
@@ -95,10 +99,10 @@ impl Rule for DirectReclaim {
             cost,
         )
         .sure(cx.rate_confidence())
-        .because(cx.saw_rate(DIRECT_SCAN, &scans).against(
-            format!("{} of memory a minute", Percent(SCANNED_PER_MINUTE)),
-            "less is not felt",
-        ))
+        .because(
+            cx.saw_rate(DIRECT_SCAN, &scans)
+                .against(format!("{} of memory a minute", Percent(SCANNED_PER_MINUTE)), "less is not felt"),
+        )
         .because(cx.saw_rate(ALLOCSTALL, &stalls).against("0", "zone reclaim does not count here"));
         if let Some(stalled) = stalled {
             finding = finding.because(
@@ -130,30 +134,37 @@ impl Rule for DirectReclaim {
         );
         if churn {
             finding = finding.note(
-                "So little is freed because the lists hold pages that cannot go: mapped and just used, dirty, or locked. \
-                 More scanning does not help; fewer such pages do.",
+                "So little is freed because the lists hold pages that cannot go: mapped and just used, \
+                    dirty, or locked. More scanning does not help; fewer such pages do.",
             );
         }
         finding = finding.note(match (available.is_some(), short) {
             (true, false) => {
-                "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or node is short."
+                "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or node \
+                    is short."
             }
             (true, true) => {
-                "Memory as a whole is short as well: wider watermarks soften the spikes, they do not add memory."
+                "Memory as a whole is short as well: wider watermarks soften the spikes, they do not add \
+                    memory."
             }
             _ => "Whether memory as a whole is short is not known: the kernel prints no MemAvailable.",
         });
         if cx.rate(&[v::compact_stall]).is_ok_and(|rate| rate.total > 0) {
             finding = finding.note(
-                "Tasks compact memory as well (compact_stall grows): part of the stalls is a search for contiguous pages, \
-                 not for free ones.",
+                "Tasks compact memory as well (compact_stall grows): part of the stalls is a search for \
+                    contiguous pages, not for free ones.",
             );
         }
-        Ok(vec![finding
-            .note("Which tasks wait, and how long each time: drsnoop of the bcc tools, or the delay accounting of getdelays.")
-            .note(
-                "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 adds pgsteal_anon and \
-                 pgsteal_file to the counters of which they are parts.",
-            )])
+        Ok(vec![
+            finding
+                .note(
+                    "Which tasks wait, and how long each time: drsnoop of the bcc tools, or the delay \
+                accounting of getdelays.",
+                )
+                .note(
+                    "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 adds \
+                    pgsteal_anon and pgsteal_file to the counters of which they are parts.",
+                ),
+        ])
     }
 }

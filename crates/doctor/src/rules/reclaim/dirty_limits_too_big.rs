@@ -3,7 +3,9 @@ use lotsfree_snapshot::file::block::DiskStats;
 use lotsfree_units::Bytes;
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, advice, remedies};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, advice, remedies,
+};
 
 rule! {
     /// More dirty data may wait in memory than the disk writes in ten seconds.
@@ -65,7 +67,13 @@ impl Rule for DirtyLimitsTooBig {
         let now = flush > SECONDS || throttled.is_some();
         let io_full = cx.now().pressure.io.and_then(|io| io.full).filter(|_| now);
         let cost = match io_full.filter(|full| full.avg10 > 0.0) {
-            Some(full) => Cost::stalled(full.avg10 / 100.0, format!("all tasks waited for I/O; {waiting} wait to be written")),
+            Some(full) => Cost::stalled(
+                full.avg10 / 100.0,
+                format!(
+                    "all tasks waited for I/O; {waiting} \
+                wait to be written"
+                ),
+            ),
             None => Cost::risk(format!(
                 "{waiting} wait now, {flush:.1} s of writing; at the limit an fsync may wait {seconds:.0} s"
             )),
@@ -89,7 +97,16 @@ impl Rule for DirtyLimitsTooBig {
             Evidence::new(
                 "/proc/diskstats",
                 "sectors written / busy time",
-                format!("{}/s {}", Bytes(disk.per_second as u64), if disk.during { "over the period" } else { "since boot" }),
+                format!(
+                    "{}/s {}",
+                    Bytes(disk.per_second as u64),
+                    if disk.during {
+                        "over the \
+                    period"
+                    } else {
+                        "since boot"
+                    }
+                ),
             )
             .of(&disk.device),
         );
@@ -101,7 +118,9 @@ impl Rule for DirtyLimitsTooBig {
         if let Some(rate) = &throttled {
             finding = finding.because(cx.saw_rate(&[v::nr_throttled_written], rate));
         }
-        for name in ["vm.dirty_ratio", "vm.dirty_background_ratio", "vm.dirty_bytes", "vm.dirty_background_bytes"] {
+        for name in
+            ["vm.dirty_ratio", "vm.dirty_background_ratio", "vm.dirty_bytes", "vm.dirty_background_bytes"]
+        {
             if cx.sysctl(name).is_ok_and(|value| value > 0) {
                 finding = finding.because(cx.saw_sysctl(name));
             }
@@ -110,25 +129,30 @@ impl Rule for DirtyLimitsTooBig {
         let (dirty, background) = advice.value;
         if Bytes(dirty) < limit {
             let remedy = Remedy::new("Bound dirty data in bytes");
-            let remedy = remedies::displacing(remedy, cx, "vm.dirty_background_bytes", background, "vm.dirty_background_ratio");
-            finding = finding.remedy(
-                remedies::displacing(remedy, cx, "vm.dirty_bytes", dirty, "vm.dirty_ratio").risk(
-                    "Too low a limit slows down writers that could have run ahead of the disk. Setting bytes clears the ratio \
-                     of the same name and the other way round.",
-                ),
+            let remedy = remedies::displacing(
+                remedy,
+                cx,
+                "vm.dirty_background_bytes",
+                background,
+                "vm.dirty_background_ratio",
             );
+            finding =
+                finding
+                    .remedy(remedies::displacing(remedy, cx, "vm.dirty_bytes", dirty, "vm.dirty_ratio").risk(
+                    "Too low a limit slows down writers that could have run ahead of the disk. Setting bytes \
+                        clears the ratio of the same name and the other way round.",
+                ));
         } else {
             finding = finding.note(format!(
-                "The limit is below the {} that vendors set; a faster disk or a job that syncs as it goes is the remedy.",
+                "The limit is below the {} that vendors set; a faster disk or a job that syncs as it goes is \
+                    the remedy.",
                 Bytes(dirty)
             ));
         }
-        Ok(vec![finding
-            .note(format!("{}. {}", advice.because, advice.contested))
-            .note(
-                "The bandwidth is what the disk achieved while it was busy, reads included: a lower bound. Small random writes \
-                 show less than a sequential flush will.",
-            )])
+        Ok(vec![finding.note(format!("{}. {}", advice.because, advice.contested)).note(
+            "The bandwidth is what the disk achieved while it was busy, reads included: a lower bound. \
+                    Small random writes show less than a sequential flush will.",
+        )])
     }
 }
 
@@ -141,7 +165,8 @@ fn bandwidth(cx: &Context<'_>) -> Option<Bandwidth> {
             .filter(|device| !device.name.starts_with("zram") && !device.name.starts_with("loop"))
             .filter_map(|device| {
                 let (now, base) = (device.stats?, base(&device.name)?);
-                let written = Bytes(now.sectors_written.saturating_sub(base.sectors_written).saturating_mul(512));
+                let written =
+                    Bytes(now.sectors_written.saturating_sub(base.sectors_written).saturating_mul(512));
                 Some((device, written, now.busy_ms.saturating_sub(base.busy_ms)))
             })
             .max_by_key(|(_, written, _)| *written)?;
@@ -152,8 +177,7 @@ fn bandwidth(cx: &Context<'_>) -> Option<Bandwidth> {
             during,
         })
     };
-    let over = earlier.and_then(|earlier| {
-        of(&|name| earlier.iter().find(|device| &*device.name == name)?.stats, true)
-    });
+    let over = earlier
+        .and_then(|earlier| of(&|name| earlier.iter().find(|device| &*device.name == name)?.stats, true));
     over.or_else(|| of(&|_| Some(DiskStats::default()), false))
 }

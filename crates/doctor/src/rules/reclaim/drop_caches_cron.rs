@@ -2,7 +2,9 @@ use lotsfree_counters::vmstat as v;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, page_cache, remedies};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, page_cache, remedies,
+};
 
 rule! {
     /// Something drops the caches again and again.
@@ -61,7 +63,7 @@ impl Rule for DropCachesCron {
             let seconds = rate.or(slabs).map_or(0.0, |rate| rate.seconds);
             (
                 Severity::Warning,
-                format!("the caches were dropped {} times in {seconds:.0} s{by}", Grouped(during)),
+                format!("the caches were dropped {} in {seconds:.0} s{by}", times(during)),
             )
         } else {
             let often = every.map(|every| format!(", every {}", duration(every))).unwrap_or_default();
@@ -81,24 +83,35 @@ impl Rule for DropCachesCron {
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(if during > 0 || who.is_some() { Confidence::Certain } else { Confidence::Likely });
         if cx.vm(v::drop_pagecache).is_ok() {
-            finding = finding.because(cx.saw_vm(v::drop_pagecache).against("0", "for testing only (kernel documentation)"));
+            finding = finding.because(cx.saw_vm(v::drop_pagecache).against(
+                "0",
+                "for testing only (kernel \
+                documentation)",
+            ));
         }
         if cx.vm(v::drop_slab).is_ok() {
             finding = finding.because(cx.saw_vm(v::drop_slab));
         }
         if let Some((name, pid, value)) = who {
-            finding = finding.because(
-                Evidence::new("kernel log", "drop_caches", value).of(format!("pid {pid} {name}")),
-            );
+            finding = finding
+                .because(Evidence::new("kernel log", "drop_caches", value).of(format!("pid {pid} {name}")));
         }
-        Ok(vec![finding
-            .remedy(
-                Remedy::new("Find the job that writes to /proc/sys/vm/drop_caches, and remove it")
-                    .run("grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd/system /usr/local")
-                    .risk("Monitoring that alarms on a small MemFree will alarm: let it look at MemAvailable."),
-            )
-            .remedy(remedies::bounded_writer(cx))
-            .note("A benchmark that wants a cold start does this on purpose; then there is nothing to mend.")])
+        Ok(vec![
+            finding
+                .remedy(
+                    Remedy::new("Find the job that writes to /proc/sys/vm/drop_caches, and remove it")
+                        .run("grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd/system /usr/local")
+                        .risk(
+                            "Monitoring that alarms on a small MemFree will alarm: let it look at \
+                        MemAvailable.",
+                        ),
+                )
+                .remedy(remedies::bounded_writer(cx))
+                .note(
+                    "A benchmark that wants a cold start does this on purpose; then there is nothing to \
+                mend.",
+                ),
+        ])
     }
 }
 
@@ -106,9 +119,9 @@ impl Rule for DropCachesCron {
 fn reread(cx: &Context<'_>, bytes: Bytes) -> String {
     let devices = cx.now().block.as_deref().unwrap_or_default();
     let busiest = devices.iter().filter_map(|device| device.stats).max_by_key(|stats| stats.sectors_read);
-    let bandwidth = busiest.filter(|stats| stats.busy_ms > 0).map(|stats| {
-        stats.sectors_read as f64 * 512.0 / (stats.busy_ms as f64 / 1e3)
-    });
+    let bandwidth = busiest
+        .filter(|stats| stats.busy_ms > 0)
+        .map(|stats| stats.sectors_read as f64 * 512.0 / (stats.busy_ms as f64 / 1e3));
     match bandwidth.filter(|bandwidth| *bandwidth > 0.0) {
         Some(bandwidth) => format!(
             "; to read as much takes {:.0} s at the {}/s that the disk has delivered while busy",
@@ -117,6 +130,10 @@ fn reread(cx: &Context<'_>, bytes: Bytes) -> String {
         ),
         None => String::new(),
     }
+}
+
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{} times", Grouped(n)) }
 }
 
 fn duration(seconds: f64) -> String {

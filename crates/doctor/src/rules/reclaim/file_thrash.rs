@@ -4,8 +4,8 @@ use lotsfree_units::{Grouped, Percent};
 use crate::latency::{self, WARM_UP_SECONDS};
 use crate::rule::rule;
 use crate::{
-    ACTIVATE_FILE, Confidence, Context, Cost, Evidence, Finding, Outcome, REFAULT_FILE, Remedy, Rule, Severity,
-    page_cache, remedies,
+    ACTIVATE_FILE, Confidence, Context, Cost, Evidence, Finding, Outcome, REFAULT_FILE, Remedy, Rule,
+    Severity, page_cache, remedies,
 };
 
 rule! {
@@ -82,8 +82,8 @@ impl Rule for FileThrash {
             Self::ID,
             if busiest >= PER_SECOND_HIGH { Severity::High } else { Severity::Warning },
             format!(
-                "{} file pages/s ({reread}/s) are read again soon after they were evicted, {} of them from the working \
-                 set, with {} major faults/s",
+                "{} file pages/s ({reread}/s) are read again soon after they were evicted, {} of them from \
+                    the working set, with {} major faults/s",
                 Grouped(refaults.per_second.round() as u64),
                 Percent(share),
                 Grouped(majors.per_second.round() as u64)
@@ -96,9 +96,11 @@ impl Rule for FileThrash {
             format!("more than {} of the refaults", Percent(ACTIVATED)),
             "fewer are a scan, no working set",
         ))
-        .because(
-            cx.saw_rate(&[v::pgmajfault], &majors).against(format!("{PER_SECOND:.0}/s"), "node_exporter mixin"),
-        );
+        .because(cx.saw_rate(&[v::pgmajfault], &majors).against(
+            format!("{PER_SECOND:.0}/s"),
+            "node_exporter \
+                mixin",
+        ));
         if let Ok(files) = page_cache::file_pages(cx) {
             finding = finding.because(Evidence::new(
                 "/proc/meminfo",
@@ -107,18 +109,20 @@ impl Rule for FileThrash {
             ));
         }
         for (process, faults) in largest_faulters(cx) {
-            finding = finding.because(
-                Evidence::new("/proc/PID/stat", "majflt", format!("{:.0}/s", faults)).of(process),
-            );
+            finding = finding
+                .because(Evidence::new("/proc/PID/stat", "majflt", format!("{:.0}/s", faults)).of(process));
         }
         if let Some(remedy) = remedies::protected_group(cx, "the reader's file pages") {
             finding = finding.remedy(remedy);
         }
         finding = finding
             .remedy(
-                Remedy::new("Keep what is not read again out of the cache: reuse segment files, bound copies and backups")
-                    .run("systemd-run --scope -p MemoryHigh=1G COMMAND")
-                    .risk("A job that is bounded too tightly is slowed down."),
+                Remedy::new(
+                    "Keep what is not read again out of the cache: reuse segment files, bound copies \
+                    and backups",
+                )
+                .run("systemd-run --scope -p MemoryHigh=1G COMMAND")
+                .risk("A job that is bounded too tightly is slowed down."),
             )
             .remedy(
                 Remedy::new("Lock the files that must stay resident")
@@ -128,19 +132,21 @@ impl Rule for FileThrash {
             );
         if ordinary {
             finding = finding.note(
-                "The rate of major faults is what this host has had on average since boot: a program that reads through a \
-                 mapping may work this way on purpose. Compare latencies before changing anything.",
+                "The rate of major faults is what this host has had on average since boot: a program that \
+                    reads through a mapping may work this way on purpose. Compare latencies before changing \
+                    anything.",
             );
         }
         if cx.mem(m::MemAvailable).is_ok() {
             finding = finding.because(cx.saw_mem(m::MemAvailable)).note(
-                "MemAvailable counts half of the file cache at least as available, also where it is in use as here.",
+                "MemAvailable counts half of the file cache at least as available, also where it is in use \
+                    as here.",
             );
         }
         Ok(vec![finding.note(
-            "More memory helps only if the files in use are bounded; a cache of files that are written and never read \
-             again grows into any size. Random readers of mapped files gain from MADV_RANDOM: no neighbours are read \
-             that nobody asked for.",
+            "More memory helps only if the files in use are bounded; a cache of files that are written and \
+                never read again grows into any size. Random readers of mapped files gain from MADV_RANDOM: \
+                no neighbours are read that nobody asked for.",
         )])
     }
 }

@@ -2,9 +2,7 @@ use lotsfree_counters::{meminfo as m, vmstat as v};
 use lotsfree_units::{Grouped, Percent};
 
 use crate::rule::rule;
-use crate::{
-    ALLOCSTALL, Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, remedies,
-};
+use crate::{ALLOCSTALL, Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, remedies};
 
 rule! {
     /// kswapd falls behind: it is woken again as soon as it rests, or tasks must reclaim although memory is available.
@@ -69,7 +67,11 @@ impl Rule for KswapdBehind {
                 Percent(*available)
             ),
             (None, Some(ratio)) => {
-                format!("kswapd is woken again within a tenth of a second after {} of its runs", Percent(ratio))
+                format!(
+                    "kswapd is woken again within a tenth of a second after {} of its \
+                    runs",
+                    Percent(ratio)
+                )
             }
             (None, None) => return Ok(Vec::new()),
         };
@@ -112,8 +114,8 @@ impl Rule for KswapdBehind {
             finding = finding.because(cx.saw_sysctl("vm.watermark_scale_factor"));
         }
         Ok(vec![finding.note(
-            "One node may be short while another is not: compare the free pages of each zone with its watermarks, and \
-             allocations bound to a node with that node's memory.",
+            "One node may be short while another is not: compare the free pages of each zone with its \
+                watermarks, and allocations bound to a node with that node's memory.",
         )])
     }
 }

@@ -3,8 +3,8 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
 use crate::{
-    Confidence, Context, Cost, DIRECT_STEAL, Evidence, Finding, KSWAPD_STEAL, Outcome, REFAULT_ANON, Rate, Rule,
-    Severity, page_cache, remedies, writers,
+    Confidence, Context, Cost, DIRECT_STEAL, Evidence, Finding, KSWAPD_STEAL, Outcome, REFAULT_ANON, Rate,
+    Rule, Severity, page_cache, remedies, writers,
 };
 
 rule! {
@@ -57,7 +57,8 @@ impl Rule for PagecacheDisplacesAnon {
         let out = stolen.filter(|stolen| stolen.per_second > swapped.per_second).unwrap_or(swapped);
 
         let zram = cx.swaps().is_ok_and(|areas| {
-            !areas.is_empty() && areas.iter().all(|area| area.path.trim_start_matches("/dev/").starts_with("zram"))
+            !areas.is_empty()
+                && areas.iter().all(|area| area.path.trim_start_matches("/dev/").starts_with("zram"))
         });
         let least = if zram { ZRAM_PAGES_PER_SECOND } else { PAGES_PER_SECOND };
         let half_hour = cx.pages((out.per_second * 1800.0) as u64).share_of(total);
@@ -81,13 +82,18 @@ impl Rule for PagecacheDisplacesAnon {
             Self::ID,
             if strong { Severity::High } else { Severity::Warning },
             format!(
-                "{moved} of programs went to swap in {:.0} s while the page cache grew by {grown} to {} of memory",
+                "{moved} of programs went to swap in {:.0} s while the page cache grew by {grown} to {} of \
+                    memory",
                 out.seconds,
                 Percent(files.share_of(total))
             ),
             cost(cx, &out, back.as_ref(), total),
         )
-        .sure(if strong { cx.rate_confidence() } else { Confidence::Possible.max(cx.rate_confidence()) });
+        .sure(if strong {
+            cx.rate_confidence()
+        } else {
+            Confidence::Possible.max(cx.rate_confidence())
+        });
         let counter = if out == swapped { v::pswpout } else { v::pgsteal_anon };
         finding = finding.because(cx.saw_rate(&[counter], &out).against(
             format!("at least {least:.0} pages/s in {} of the samples", Percent(ACTIVE)),
@@ -100,14 +106,16 @@ impl Rule for PagecacheDisplacesAnon {
             finding = finding.because(cx.saw_rate(REFAULT_ANON, rate));
         }
         if let Ok(trend) = cx.trend(m::Cached) {
-            finding = finding.because(
-                cx.saw_mem(m::Cached).was(format!("{:#}", Bytes(trend.first as u64))),
-            );
+            finding = finding.because(cx.saw_mem(m::Cached).was(format!("{:#}", Bytes(trend.first as u64))));
         }
         finding = finding
             .because(
                 Evidence::new("/proc/meminfo", "Active(file) + Inactive(file)", format!("{files:#}"))
-                    .against(format!("more than {} of memory", Percent(FILE_SHARE)), "less is not worth taking"),
+                    .against(
+                        format!("more than {} of memory", Percent(FILE_SHARE)),
+                        "less is not worth \
+                        taking",
+                    ),
             )
             .because(cx.saw_mem(m::Dirty))
             .because_all(writers::largest_writers(cx))
@@ -121,13 +129,14 @@ impl Rule for PagecacheDisplacesAnon {
         }
         if !strong {
             finding = finding.note(
-                "Nothing has come back from swap yet: if these pages were cold, nothing is lost. The next touch of the \
-                 application decides.",
+                "Nothing has come back from swap yet: if these pages were cold, nothing is lost. The next \
+                    touch of the application decides.",
             );
         }
         Ok(vec![finding.note(
-            "How to choose: bounding the job costs the application nothing and is right wherever the job is known; protect \
-             the application where jobs come and go. More memory is not a remedy: the cache of the copy grows into it.",
+            "How to choose: bounding the job costs the application nothing and is right wherever the job is \
+                known; protect the application where jobs come and go. More memory is not a remedy: the \
+                cache of the copy grows into it.",
         )])
     }
 }

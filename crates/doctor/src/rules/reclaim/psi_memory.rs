@@ -59,12 +59,24 @@ impl Rule for PsiMemory {
             (share, _) if share >= HIGH => Severity::High,
             _ => Severity::Warning,
         };
-        let all = if full >= FULL { format!("; all of them at once for {}", Percent(full)) } else { String::new() };
+        let (title, lost) = if full >= FULL {
+            let some = some.avg10 / 100.0;
+            (
+                format!(
+                    "all tasks at once stood still for memory {} of the last seconds, some task {}",
+                    Percent(full),
+                    Percent(some.max(share).max(full))
+                ),
+                some.max(share).max(full),
+            )
+        } else {
+            (format!("some task stands still for memory {} of the time", Percent(share)), share)
+        };
         let mut finding = Finding::new(
             Self::ID,
             severity,
-            format!("some task stands still for memory {} of the time{all}", Percent(share)),
-            Cost::stalled(share, "lost to reclaim, to pages read again and to throttling"),
+            title,
+            Cost::stalled(lost, "lost to reclaim, to pages read again and to throttling"),
         )
         .sure(Confidence::Certain)
         .because(
@@ -95,17 +107,17 @@ impl Rule for PsiMemory {
 
         let pressed = pressed(cx);
         for (group, share) in pressed.iter().take(3) {
-            finding = finding.because(
-                Evidence::new("memory.pressure", "some avg60", Percent(*share)).of(&group.path),
-            );
+            finding = finding
+                .because(Evidence::new("memory.pressure", "some avg60", Percent(*share)).of(&group.path));
         }
         if let Some((group, _)) = pressed.first() {
-            let throttled = group.events.as_ref().and_then(|events| events.get(e::high)).is_some_and(|n| n > 0)
-                && group.high.and_then(|high| high.bytes()).is_some();
+            let throttled =
+                group.events.as_ref().and_then(|events| events.get(e::high)).is_some_and(|n| n > 0)
+                    && group.high.and_then(|high| high.bytes()).is_some();
             finding = if throttled {
                 finding.note(format!(
-                    "{} has reached its own memory.high and is slowed down there: it may be the only one that stands still. \
-                     Raise the bound, or leave it if the group is meant to wait.",
+                    "{} has reached its own memory.high and is slowed down there: it may be the only one \
+                        that stands still. Raise the bound, or leave it if the group is meant to wait.",
                     group.path
                 ))
             } else {
@@ -121,13 +133,13 @@ impl Rule for PsiMemory {
         );
         if share >= OOMD && cx.now().tuners.systemd_oomd {
             finding = finding.note(
-                "systemd-oomd is enabled and kills by default in cgroups that stay above 60 % for 30 s, if their unit asks for \
-                 it (ManagedOOMMemoryPressure=kill).",
+                "systemd-oomd is enabled and kills by default in cgroups that stay above 60 % for 30 s, if \
+                    their unit asks for it (ManagedOOMMemoryPressure=kill).",
             );
         }
         Ok(vec![finding.note(
-            "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages read again and \
-             compaction name the cause. Mend that.",
+            "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages read \
+                again and compaction name the cause. Mend that.",
         )])
     }
 }

@@ -2,7 +2,7 @@ use lotsfree_counters::meminfo as m;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
-use crate::{Context, Confidence, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
 
 rule! {
     /// Kernel objects (slab) take a large or growing part of memory.
@@ -77,19 +77,23 @@ impl Rule for SlabGrowth {
             Self::ID,
             severity,
             title,
-            Cost::memory(slab, cx.total()?, match fixed {
-                Some(fixed) => format!("kernel objects, {fixed} of them cannot be reclaimed"),
-                None => "kernel objects".to_owned(),
-            }),
+            Cost::memory(
+                slab,
+                cx.total()?,
+                match fixed {
+                    Some(fixed) => format!("kernel objects, {fixed} of them cannot be reclaimed"),
+                    None => "kernel objects".to_owned(),
+                },
+            ),
         )
         .sure(match slope {
             Some(slope) if slope.seconds < 3600.0 && share <= SHARE => Confidence::Possible,
             _ => Confidence::Likely,
         })
-        .because(cx.saw_mem(m::Slab).against(
-            format!("more than {} of memory without huge pages", Percent(SHARE)),
-            "memstate",
-        ));
+        .because(
+            cx.saw_mem(m::Slab)
+                .against(format!("more than {} of memory without huge pages", Percent(SHARE)), "memstate"),
+        );
         for field in [m::SReclaimable, m::SUnreclaim] {
             if cx.mem(field).is_ok() {
                 finding = finding.because(cx.saw_mem(field));
@@ -99,7 +103,11 @@ impl Rule for SlabGrowth {
             finding = finding.because(
                 Evidence::new("/proc/meminfo", "SUnreclaim", format!("{:#}", Bytes(slope.last as u64)))
                     .was(format!("{:#}", Bytes(slope.first as u64)))
-                    .against(format!("more than {} of memory an hour", Percent(PER_HOUR)), "steady use does not grow"),
+                    .against(
+                        format!("more than {} of memory an hour", Percent(PER_HOUR)),
+                        "steady use does \
+                        not grow",
+                    ),
             );
         }
         if let Some(unused) = unused {
@@ -109,7 +117,8 @@ impl Rule for SlabGrowth {
             );
         }
         if let Some(negative) = dentries.get(4).filter(|negative| **negative > 0) {
-            finding = finding.because(Evidence::new("/proc/sys/fs/dentry-state", "negative", Grouped(*negative)));
+            finding =
+                finding.because(Evidence::new("/proc/sys/fs/dentry-state", "negative", Grouped(*negative)));
         }
         let slabs = cx.now().slabs.as_deref().unwrap_or_default();
         let size = |pages: u64, slabs: u64| cx.pages(pages.saturating_mul(slabs));
@@ -120,7 +129,12 @@ impl Rule for SlabGrowth {
                 Evidence::new(
                     "/proc/slabinfo",
                     "slabs x pages",
-                    format!("{bytes}, {} of {} objects in use", Grouped(cache.active_objects), Grouped(cache.objects)),
+                    format!(
+                        "{bytes}, {} of {} objects in \
+                        use",
+                        Grouped(cache.active_objects),
+                        Grouped(cache.objects)
+                    ),
                 )
                 .of(&cache.name),
             );
@@ -134,7 +148,10 @@ impl Rule for SlabGrowth {
             finding = finding.remedy(
                 Remedy::new("Let reclaim give up directory entries and inodes more readily")
                     .sysctl(cx, "vm.vfs_cache_pressure", PRESSURE)
-                    .risk("Path lookups miss more often. Beyond 200 the search for entries to free costs more than it gives."),
+                    .risk(
+                        "Path lookups miss more often. Beyond 200 the search for entries to free costs \
+                        more than it gives.",
+                    ),
             );
         }
         let drop_fd = "fs.procfs-drop-fd-dentries";
@@ -152,12 +169,15 @@ impl Rule for SlabGrowth {
                 .risk("The probe costs each lookup a little while it runs."),
         );
         if largest.is_empty() {
-            finding = finding.note("Which caches they are is not known: /proc/slabinfo is readable to root only.");
+            finding = finding.note(
+                "Which caches they are is not known: /proc/slabinfo is readable to root \
+                only.",
+            );
         }
         if let Some(reclaimable) = cx.mem(m::SReclaimable).ok().filter(|r| r.share_of(slab) > 0.5) {
             finding = finding.note(format!(
-                "{reclaimable} of it can be reclaimed and are part of MemAvailable; it hurts by the time that reclaim takes, \
-                 not by the memory."
+                "{reclaimable} of it can be reclaimed and are part of MemAvailable; it hurts by the time \
+                    that reclaim takes, not by the memory."
             ));
         }
         Ok(vec![finding])

@@ -2,7 +2,9 @@ use lotsfree_counters::{meminfo as m, status as s, vmstat as v};
 use lotsfree_units::Bytes;
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, remedies};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, remedies,
+};
 
 rule! {
     /// vm.swappiness is higher than the vendor of a database on this host asks for.
@@ -48,10 +50,13 @@ impl Rule for SwappinessMismatch {
         };
         let advice = advice::swappiness(cx);
         let exact = cx.runs(Workload::Hana);
-        let wrong = |value: u64| value != 0 && if exact { value != advice.value } else { value > advice.value };
+        let wrong =
+            |value: u64| value != 0 && if exact { value != advice.value } else { value > advice.value };
         let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
-        let differing: Vec<_> =
-            groups.iter().filter_map(|group| Some((group, group.swappiness.filter(|own| wrong(*own))?))).collect();
+        let differing: Vec<_> = groups
+            .iter()
+            .filter_map(|group| Some((group, group.swappiness.filter(|own| wrong(*own))?)))
+            .collect();
         if !wrong(now) && differing.is_empty() {
             return Ok(Vec::new());
         }
@@ -65,14 +70,25 @@ impl Rule for SwappinessMismatch {
         let hurts = out.is_some() || swapped.is_some();
         let place = match (wrong(now), differing.first()) {
             (false, Some((group, own))) => {
-                format!("memory.swappiness of {} cgroups such as {} is {own}", differing.len(), group.path)
+                let others = match differing.len() - 1 {
+                    0 => String::new(),
+                    1 => " and one more cgroup".to_owned(),
+                    n => format!(" and {n} more cgroups"),
+                };
+                format!("memory.swappiness of {}{others} is {own}", group.path)
             }
             _ => format!("vm.swappiness is {now}"),
         };
         let cost = match (&out, &swapped) {
-            (_, Some((swap, p))) => {
-                Cost::memory(*swap, cx.total()?, format!("of {} (pid {}) are in swap", p.stat.name, p.stat.pid))
-            }
+            (_, Some((swap, p))) => Cost::memory(
+                *swap,
+                cx.total()?,
+                format!(
+                    "of {} (pid {}) are in \
+                    swap",
+                    p.stat.name, p.stat.pid
+                ),
+            ),
             (Some(out), None) => Cost::memory(cx.pages(out.total), cx.total()?, "went to swap in the period"),
             (None, None) => Cost::risk("nothing at present: no pages go to swap"),
         };
@@ -106,7 +122,8 @@ impl Rule for SwappinessMismatch {
         }
         finding = finding
             .remedy(remedies::swappiness(cx, advice.value).risk(
-                "Under pressure the file cache shrinks instead; programs that live off it read more from disk.",
+                "Under pressure the file cache shrinks instead; programs that live off it read more from \
+                    disk.",
             ))
             .note(advice.contested);
         let tuners = &cx.now().tuners;
@@ -118,11 +135,15 @@ impl Rule for SwappinessMismatch {
         };
         if let Some(owner) = owner {
             finding = finding.note(format!(
-                "{owner} may set it again: look there first, and change it there if it is the one that sets it."
+                "{owner} may set it again: look there first, and change it there if it is the one that sets \
+                    it."
             ));
         }
         if now > MOST_BEFORE_5_8 {
-            finding = finding.note("Values above 100 (5.8 and later) prefer swap to the file cache: meant for compressed swap.");
+            finding = finding.note(
+                "Values above 100 (5.8 and later) prefer swap to the file cache: meant \
+                for compressed swap.",
+            );
         }
         Ok(vec![finding])
     }

@@ -2,7 +2,9 @@ use lotsfree_counters::{meminfo as m, vmstat as v, zoneinfo as z};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, advice, page_cache, remedies};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, advice, page_cache, remedies,
+};
 
 rule! {
     /// vm.swappiness is 0 although there is swap: the OOM killer may come before swap is used.
@@ -70,8 +72,8 @@ impl Rule for SwappinessZeroOom {
         let total = cx.total()?;
         let free = cx.mem(m::SwapFree)?;
         let files = page_cache::file_pages(cx).ok();
-        let left = free.share_of(swap) > SWAP_FREE
-            && files.is_none_or(|files| files.share_of(total) > FILE_SHARE);
+        let left =
+            free.share_of(swap) > SWAP_FREE && files.is_none_or(|files| files.share_of(total) > FILE_SHARE);
 
         // The counter includes kills inside memory cgroups; the log tells them apart where it still has them.
         let counted = cx.vm(v::oom_kill).unwrap_or(0);
@@ -82,30 +84,41 @@ impl Rule for SwappinessZeroOom {
         let killed = left && !only_cgroups && (!host_wide.is_empty() || counted > 0);
         let kills = if host_wide.is_empty() { counted } else { host_wide.len() as u64 };
 
+        let processes = if kills == 1 { "one process".to_owned() } else { format!("{kills} processes") };
         let (severity, title, cost, confidence) = if killed {
             (
                 if during { Severity::Critical } else { Severity::High },
                 format!(
-                    "the OOM killer ended {kills} processes with {free} of swap free: vm.swappiness is 0 and keeps programs out \
-                     of it"
+                    "the OOM killer ended {processes} with {free} of swap free: vm.swappiness is 0 and \
+                        keeps programs out of it"
                 ),
                 Cost::risk(match host_wide.last() {
                     Some(oom) => format!("{} (pid {}) was killed", oom.name, oom.pid),
-                    None => format!("{kills} processes were killed since boot"),
+                    None => format!("killed since boot: {processes}"),
                 }),
                 if host_wide.is_empty() { Confidence::Possible } else { Confidence::Likely },
             )
         } else {
             (
                 if zero == Zero::LastResort { Severity::Info } else { Severity::Warning },
-                format!("vm.swappiness is 0 with {swap} of swap: it stays unused until the file cache is gone"),
-                Cost::risk("a shortage takes the file cache first and may end in the OOM killer with swap free"),
+                format!(
+                    "vm.swappiness is 0 with {swap} of swap: it stays unused until the file cache is \
+                    gone"
+                ),
+                Cost::risk(
+                    "a shortage takes the file cache first and may end in the OOM killer with swap \
+                    free",
+                ),
                 Confidence::Certain,
             )
         };
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(confidence)
-            .because(cx.saw_sysctl("vm.swappiness").against("at least 1", "the lowest value that still swaps"))
+            .because(cx.saw_sysctl("vm.swappiness").against(
+                "at least 1",
+                "the lowest value that still \
+                swaps",
+            ))
             .because(cx.saw_mem(m::SwapTotal))
             .because(cx.saw_mem(m::SwapFree));
         if let Some(files) = files {
@@ -120,32 +133,39 @@ impl Rule for SwappinessZeroOom {
         }
         for oom in host_wide.iter().rev().take(3) {
             let value = if oom.constraint.is_empty() { "killed" } else { oom.constraint.as_str() };
-            finding = finding.because(
-                Evidence::new("kernel log", "Out of memory", value).of(format!("pid {} {}", oom.pid, oom.name)),
-            );
+            finding = finding.because(Evidence::new("kernel log", "Out of memory", value).of(format!(
+                "pid {} \
+                    {}",
+                oom.pid, oom.name
+            )));
         }
         if zero == Zero::Defective {
             finding = finding.because(
-                Evidence::new("/proc/sys/kernel/osrelease", "release", &cx.now().host.kernel)
-                    .against("2.6.32-642.el6 or later", "earlier builds kill at swappiness 0 with swap free (Pythian)"),
+                Evidence::new("/proc/sys/kernel/osrelease", "release", &cx.now().host.kernel).against(
+                    "2.6.32-642.el6 or later",
+                    "earlier builds kill at swappiness 0 with swap free \
+                        (Pythian)",
+                ),
             );
         }
         let advice = advice::swappiness(cx);
         finding = finding
-            .remedy(remedies::swappiness(cx, advice.value).risk(
-                "Cold pages of programs may go to swap; locked memory and huge pages never do.",
-            ))
+            .remedy(
+                remedies::swappiness(cx, advice.value)
+                    .risk("Cold pages of programs may go to swap; locked memory and huge pages never do."),
+            )
             .note(format!("{}: {}. {}", advice.value, advice.because, advice.contested));
         if let Some(high) = high_watermarks(cx) {
             finding = finding.note(format!(
-                "The cliff: no program is swapped out while free and file pages together exceed {high}, the sum of the high \
-                 watermarks; that is {} of memory.",
+                "The cliff: no program is swapped out while free and file pages together exceed {high}, the \
+                    sum of the high watermarks; that is {} of memory.",
                 Percent(high.share_of(total))
             ));
         }
         if killed && host_wide.is_empty() {
             finding = finding.note(
-                "The counter includes kills inside memory cgroups, and the kernel log no longer shows which these were.",
+                "The counter includes kills inside memory cgroups, and the kernel log no longer shows which \
+                    these were.",
             );
         }
         Ok(vec![finding])

@@ -3,7 +3,9 @@ use lotsfree_snapshot::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, MemoryMap, Outcome, Remedy, Rule, Severity, Skip, Use};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, MemoryMap, Outcome, Remedy, Rule, Severity, Skip, Use,
+};
 
 rule! {
     /// A large part of memory is in no counter of the kernel.
@@ -46,7 +48,8 @@ impl Rule for UnaccountedKernel {
         }
         let meminfo = cx.now().meminfo.as_ref().ok_or_else(|| Skip::missing("/proc/meminfo"))?;
         let pools = cx.now().huge_pools.as_deref().map(|pools| {
-            let sum = |pages: fn(&HugePool) -> u64| pools.iter().map(|p| p.size.times(pages(p))).sum::<Bytes>();
+            let sum =
+                |pages: fn(&HugePool) -> u64| pools.iter().map(|p| p.size.times(pages(p))).sum::<Bytes>();
             (sum(HugePool::used), sum(|pool| pool.free))
         });
         let map = MemoryMap::of(meminfo, pools).ok_or_else(|| Skip::missing("/proc/meminfo MemTotal"))?;
@@ -62,7 +65,12 @@ impl Rule for UnaccountedKernel {
             Self::ID,
             if share > HIGH { Severity::High } else { Severity::Warning },
             format!("{unknown} of memory, {}, are in no counter", Percent(share)),
-            Cost::memory(unknown, cx.total()?, "taken straight from the page allocator by the kernel or a driver"),
+            Cost::memory(
+                unknown,
+                cx.total()?,
+                "taken straight from the page allocator by the kernel or a \
+                driver",
+            ),
         )
         .sure(Confidence::Likely)
         .because(
@@ -74,22 +82,31 @@ impl Rule for UnaccountedKernel {
             finding = finding.because(Evidence::new("counted elsewhere", *name, format!("{bytes:#}")));
         }
         let parts = map.parts.iter().filter(|(part, _)| *part != Use::Other);
-        let sum = parts.map(|(part, bytes)| format!("{} {bytes:#}", part.name())).collect::<Vec<_>>().join(" + ");
+        let sum = parts.map(|(part, bytes)| format!("{} {bytes:#}", part.name())).collect::<Vec<_>>().join(
+            " \
+            + ",
+        );
         finding = finding
             .note(format!("{:#} - ({sum}) = {other:#}.", map.total))
             .remedy(
                 Remedy::new("Find the owner of the pages")
                     .run("cat /sys/kernel/debug/page_owner | page_owner_sort -t - sorted.txt")
                     .keep("kernel command line", "page_owner=on")
-                    .risk("page_owner takes some 1 % of memory; without it only suspects can be tried one by one.")
+                    .risk(
+                        "page_owner takes some 1 % of memory; without it only suspects can be tried one by \
+                        one.",
+                    )
                     .restart("the host, with the parameter"),
             )
             .remedy(
-                Remedy::new("Look at the usual owners: a balloon, network and storage drivers with large rings")
-                    .run("vmware-toolbox-cmd stat balloon")
-                    .run("ethtool -g INTERFACE")
-                    .run("rds-info -k")
-                    .risk("Smaller rings drop packets under bursts."),
+                Remedy::new(
+                    "Look at the usual owners: a balloon, network and storage drivers with large \
+                    rings",
+                )
+                .run("vmware-toolbox-cmd stat balloon")
+                .run("ethtool -g INTERFACE")
+                .run("rds-info -k")
+                .risk("Smaller rings drop packets under bursts."),
             );
         if let Ok(cma) = cx.mem(m::CmaTotal)
             && cma > Bytes::ZERO
@@ -100,7 +117,10 @@ impl Rule for UnaccountedKernel {
             ));
         }
         if cx.mounts().is_ok_and(|mounts| mounts.iter().any(|mount| &*mount.kind == "zfs")) {
-            finding = finding.note("ZFS keeps its cache (ARC) outside of all counters: see /proc/spl/kstat/zfs/arcstats.");
+            finding = finding.note(
+                "ZFS keeps its cache (ARC) outside of all counters: see \
+                /proc/spl/kstat/zfs/arcstats.",
+            );
         }
         Ok(vec![finding])
     }

@@ -69,7 +69,9 @@ impl Marks<'_> {
         match self.free {
             free if free <= self.min => Some(Severity::High),
             free if free <= self.low => Some(Severity::Warning),
-            free if free < self.high.saturating_add(self.high.saturating_sub(self.low) / 2) => Some(Severity::Info),
+            free if free < self.high.saturating_add(self.high.saturating_sub(self.low) / 2) => {
+                Some(Severity::Info)
+            }
             _ => None,
         }
     }
@@ -96,8 +98,9 @@ impl Rule for ZoneWatermarks {
         near.sort_by_key(|(severity, marks)| (std::cmp::Reverse(*severity), std::cmp::Reverse(marks.high)));
         let Some(&(severity, worst)) = near.first() else { return Ok(Vec::new()) };
 
-        let mut finding = Finding::new(Self::ID, severity, title(cx, severity, worst), cost(cx, severity, worst))
-            .sure(Confidence::Certain);
+        let mut finding =
+            Finding::new(Self::ID, severity, title(cx, severity, worst), cost(cx, severity, worst))
+                .sure(Confidence::Certain);
         for (severity, marks) in &near {
             let bound = match severity {
                 Severity::Info => format!("high {} and half of high - low above it", Grouped(marks.high)),
@@ -124,8 +127,8 @@ impl Rule for ZoneWatermarks {
             ));
             if let Some(boost) = marks.zone.marks.get(z::boost).filter(|boost| *boost > 0) {
                 finding = finding.note(format!(
-                    "{}: the marks are boosted by {} pages for now, after an allocation broke up a pageblock of another \
-                     type.",
+                    "{}: the marks are boosted by {} pages for now, after an allocation broke up a pageblock \
+                        of another type.",
                     marks.name(),
                     Grouped(boost)
                 ));
@@ -138,8 +141,8 @@ impl Rule for ZoneWatermarks {
         }
         if severity == Severity::Info {
             finding = finding.note(
-                "Between low and high is where a host with a full page cache lives: kswapd fills up to high and sleeps \
-                 until low. It matters if tasks reclaim directly, which other findings name.",
+                "Between low and high is where a host with a full page cache lives: kswapd fills up to high \
+                    and sleeps until low. It matters if tasks reclaim directly, which other findings name.",
             );
         }
         if severity >= Severity::High {
@@ -198,7 +201,8 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
     let gap = marks.low.checked_sub(marks.min)?;
     if gap.abs_diff(min / 4) > 1 {
         return Some(format!(
-            "low - min is {} pages, {} of the zone: vm.watermark_scale_factor sets the gap, not a quarter of min.",
+            "low - min is {} pages, {} of the zone: vm.watermark_scale_factor sets the gap, not a quarter of \
+                min.",
             Grouped(gap),
             Percent(gap as f64 / weight as f64)
         ));
@@ -207,8 +211,9 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
     let older = scaled > gap + 1 && cx.sysctl("vm.watermark_scale_factor").is_err();
     older.then(|| {
         format!(
-            "low - min is a quarter of min. With the default vm.watermark_scale_factor of {SCALE_FACTOR_DEFAULT} it would be \
-             {} pages: this kernel is from before 4.6, where the factor came.",
+            "low - min is a quarter of min. With the default vm.watermark_scale_factor of \
+                {SCALE_FACTOR_DEFAULT} it would be {} pages: this kernel is from before 4.6, where the \
+                factor came.",
             Grouped(scaled)
         )
     })
@@ -242,8 +247,7 @@ impl Whole {
         let nodes = cx.nodes().map_or(true, |nodes| nodes.len() as u64 <= u64::from(last) + 1);
         let movable = |marks: &&Marks<'_>| &*marks.zone.name == "Movable";
         let all = sum(marks.iter().filter_map(|marks| weight(marks.zone)));
-        let holds_memory =
-            cx.total().map_or(true, |total| cx.pages(all).as_f64() >= WHOLE * total.as_f64());
+        let holds_memory = cx.total().map_or(true, |total| cx.pages(all).as_f64() >= WHOLE * total.as_f64());
         // A lone zone may be an excerpt unless MemTotal says otherwise.
         if !every || !nodes || !holds_memory || (marks.len() < 2 && cx.total().is_err()) {
             return None;
@@ -267,17 +271,16 @@ impl Whole {
 
 impl Origin {
     fn of(cx: &Context<'_>, zones: &[Zone], marks: &[Marks<'_>]) -> Origin {
-        let rules = Rules::of_release(&cx.now().host.kernel.release)
-            .unwrap_or_else(Rules::linux_6_12)
-            .watermarks;
+        let rules =
+            Rules::of_release(&cx.now().host.kernel.release).unwrap_or_else(Rules::linux_6_12).watermarks;
         let running = cx.sysctl("vm.min_free_kbytes").ok();
         match (Whole::of(cx, &rules, zones, marks), running) {
             (Some(whole), _) => Origin::of_whole(cx, &rules, &whole, running),
             (None, Some(kib)) => Origin {
                 evidence: vec![cx.saw_sysctl("vm.min_free_kbytes")],
                 text: format!(
-                    "vm.min_free_kbytes is {} kB. Whether that is the kernel's default cannot be said from a part of \
-                     /proc/zoneinfo.",
+                    "vm.min_free_kbytes is {} kB. Whether that is the kernel's default cannot be said from a \
+                        part of /proc/zoneinfo.",
                     Grouped(kib)
                 ),
             },
@@ -304,12 +307,16 @@ impl Origin {
             (least..=most).contains(&(kib as f64))
         };
         let kib = running.unwrap_or(total);
+        let raise = raise_per_zone(page).saturating_mul(whole.zones);
+        let capped = if page.of(raise).as_kib() > thp { ", capped at 5 % of lowmem," } else { "" };
         let formulas = format!(
-            "the default would be 4 x sqrt({} kB) = {} kB, the raise for transparent huge pages {} pages x {} zones = {} kB",
+            "the default would be 4 x sqrt({} kB) = {} kB, the raise for transparent huge pages {} pages x {} \
+                zones = {} pages{capped} or {} kB",
             Grouped(whole.managed.saturating_mul(page_kib)),
             Grouped(boot),
             Grouped(raise_per_zone(page)),
             whole.zones,
+            Grouped(raise),
             Grouped(thp)
         );
         let verdict = if is_thp(kib) {
@@ -338,7 +345,8 @@ impl Origin {
         Origin {
             evidence,
             text: format!(
-                "vm.min_free_kbytes is {} kB, and {verdict}: {formulas}. The marks of all zones add up to {} kB.{file}",
+                "vm.min_free_kbytes is {} kB, and {verdict}: {formulas}. The marks of all zones add up to {} \
+                    kB.{file}",
                 Grouped(kib),
                 Grouped(total)
             ),
@@ -352,7 +360,8 @@ impl Origin {
             evidence: Vec::new(),
             text: format!("Where vm.min_free_kbytes comes from cannot be said: {why}."),
         };
-        let Some(largest) = marks.iter().filter(|marks| &*marks.zone.name == "Normal").max_by_key(|m| m.high) else {
+        let Some(largest) = marks.iter().filter(|marks| &*marks.zone.name == "Normal").max_by_key(|m| m.high)
+        else {
             return unknown("the Normal zones are not shown");
         };
         let boost = largest.zone.marks.get(z::boost).unwrap_or(0);
@@ -366,9 +375,7 @@ impl Origin {
         let below = if largest.zone.node == 0 { page.pages(Bytes::gib(4)) } else { 0 };
         let span = normal.saturating_add(below);
         let share = |pages: u64| mul_div(pages, weight, min);
-        let fits = |host: u64, nodes: u64| {
-            LIKE_NODES.contains(&(host as f64 / (nodes as f64 * span as f64)))
-        };
+        let fits = |host: u64, nodes: u64| LIKE_NODES.contains(&(host as f64 / (nodes as f64 * span as f64)));
         let possible = (u64::from(largest.zone.node) + 1)..=MOST_NODES;
         let raised = possible.clone().find_map(|nodes| {
             let zones = nodes + ZONES_BELOW_NORMAL;
@@ -376,21 +383,22 @@ impl Origin {
             fits(share(pages), nodes).then_some((nodes, zones, pages))
         });
         // min = share of 4 sqrt(host in KiB), solved for the host: 16 weight^2 / (min^2 x page in KiB).
-        let by_default = mul_div(mul_div(weight.saturating_mul(16), weight, min), 1, min.saturating_mul(page.bytes().as_kib()));
-        let nodes_by_default = possible.into_iter().find(|nodes| fits(by_default, *nodes));
-        let observed = format!(
-            "min is {} of this zone's {} {field} pages",
-            Grouped(min),
-            Grouped(weight)
+        let by_default = mul_div(
+            mul_div(weight.saturating_mul(16), weight, min),
+            1,
+            min.saturating_mul(page.bytes().as_kib()),
         );
+        let nodes_by_default = possible.into_iter().find(|nodes| fits(by_default, *nodes));
+        let observed = format!("min is {} of this zone's {} {field} pages", Grouped(min), Grouped(weight));
         let node = format!("this node's span of {}", page.of(span));
         let text = match (raised, nodes_by_default) {
             (Some((nodes, zones, pages)), None) => {
                 let host = share(pages);
                 format!(
-                    "vm.min_free_kbytes is {} kB, raised by transparent huge pages: {observed}, and {} pages x {zones} zones = \
-                     {} pages make the host {} x {} / {} = {} pages = {}, {nodes} nodes of {node} ({zones} zones: DMA, DMA32 \
-                     and {nodes} Normal). The default, 4 x sqrt(lowmem), would give this min on a host of {} only, {}.",
+                    "vm.min_free_kbytes is {} kB, raised by transparent huge pages: {observed}, and {} pages \
+                        x {zones} zones = {} pages make the host {} x {} / {} = {} pages = {}, {nodes} nodes \
+                        of {node} ({zones} zones: DMA, DMA32 and {nodes} Normal). The default, 4 x \
+                        sqrt(lowmem), would give this min on a host of {} only, {}.",
                     Grouped(page.of(pages).as_kib()),
                     Grouped(raise_per_zone(page)),
                     Grouped(pages),
@@ -404,25 +412,26 @@ impl Origin {
                 )
             }
             (None, Some(nodes)) => format!(
-                "vm.min_free_kbytes is the kernel's default, 4 x sqrt(lowmem): {observed}, which makes the host {} pages = {}, \
-                 {nodes} nodes of {node}.",
+                "vm.min_free_kbytes is the kernel's default, 4 x sqrt(lowmem): {observed}, which makes the \
+                    host {} pages = {}, {nodes} nodes of {node}.",
                 Grouped(by_default),
                 page.of(by_default)
             ),
             (Some(_), Some(_)) => format!(
-                "vm.min_free_kbytes is either the kernel's default or the raise for transparent huge pages: {observed} fits \
-                 both on hosts of like nodes."
+                "vm.min_free_kbytes is either the kernel's default or the raise for transparent huge pages: \
+                    {observed} fits both on hosts of like nodes."
             ),
             (None, None) => format!(
-                "vm.min_free_kbytes was set by hand, or the nodes differ in size: {observed}, which neither the default \
-                 nor the raise for transparent huge pages gives on a host of up to {MOST_NODES} nodes like this."
+                "vm.min_free_kbytes was set by hand, or the nodes differ in size: {observed}, which neither \
+                    the default nor the raise for transparent huge pages gives on a host of up to \
+                    {MOST_NODES} nodes like this."
             ),
         };
-        let evidence = Evidence::new("/proc/zoneinfo", format!("min, {field}"), format!(
-            "{}, {}",
-            Grouped(min),
-            Grouped(weight)
-        ));
+        let evidence = Evidence::new(
+            "/proc/zoneinfo",
+            format!("min, {field}"),
+            format!("{}, {}", Grouped(min), Grouped(weight)),
+        );
         Origin { evidence: vec![evidence.of(largest.name())], text }
     }
 }
