@@ -3,6 +3,8 @@
 //! Vendors contradict each other, and generic lists contradict the vendors. Each function here weighs what runs on the
 //! host and gives one value with its reason; rules that touch the setting ask here and never decide by themselves.
 
+use lotsfree_units::Bytes;
+
 use crate::{Context, Workload};
 
 /// A recommendation for one setting.
@@ -106,4 +108,44 @@ pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
         );
     }
     Ok(())
+}
+
+/// `vm.watermark_scale_factor`, in ten-thousandths of a node: the gap between two watermarks has to hold what is
+/// allocated before kswapd has run.
+pub fn watermark_scale_factor(cx: &Context<'_>) -> Advice<u64> {
+    const CONTESTED: &str = "The default is 10 (0.1 % of a node) and 1000 the limit of every kernel; memstate warns above \
+        100, and administrators of hosts with bursts set 50 to 200.";
+    /// From kswapd's wake-up until it has freed a batch, at the slow end of 0.1 to 0.5 s.
+    const WAKE_MS: u64 = 500;
+    const USUAL: std::ops::RangeInclusive<u64> = 50..=200;
+    let steals = [crate::KSWAPD_STEAL, crate::DIRECT_STEAL].concat();
+    let nodes = cx.nodes().map_or(1, <[_]>::len).max(1) as u64;
+    let needed = cx.rate(&steals).ok().zip(cx.total().ok()).and_then(|(rate, total)| {
+        let burst = cx.pages(rate.peak.ceil() as u64);
+        let node = Bytes(total.0 / nodes);
+        let factor = lotsfree_formulas::watermarks::scale_factor_for_burst(burst, WAKE_MS, node)?;
+        Some((factor, burst))
+    });
+    let value = needed.map_or(*USUAL.start(), |(factor, _)| factor).clamp(*USUAL.start(), *USUAL.end());
+    let because = match needed {
+        Some((factor, burst)) => format!(
+            "the gap holds {WAKE_MS} ms of the {burst}/s that reclaim had to free at its peak, which takes {factor}; \
+             usual are {} to {}",
+            USUAL.start(),
+            USUAL.end()
+        ),
+        None => "the least that administrators of hosts with bursts set".to_owned(),
+    };
+    Advice::new(value, because, CONTESTED)
+}
+
+/// `vm.dirty_bytes` and `vm.dirty_background_bytes`.
+pub fn dirty_bytes(cx: &Context<'_>) -> Advice<(u64, u64)> {
+    const CONTESTED: &str = "SUSE (2578899) sets 600 MiB and 300 MiB where flushing stalls; tuned's PostgreSQL profile 512 MiB \
+        and 64 MiB; its Oracle profile 40 % and 3 %, since Oracle writes around the page cache. An array with a battery-backed \
+        cache takes bursts at memory speed and may keep large limits.";
+    match cx.workloads().iter().find(|w| matches!(w, Workload::Postgres)) {
+        Some(_) => Advice::new((512 << 20, 64 << 20), "tuned's PostgreSQL profile sets them", CONTESTED),
+        None => Advice::new((629_145_600, 314_572_800), "SUSE sets them where flushing stalls", CONTESTED),
+    }
 }

@@ -16,11 +16,15 @@ mod diagnosis;
 mod document;
 mod finding;
 mod groups;
+mod latency;
 mod memory_map;
+mod page_cache;
+mod remedies;
 mod remedy;
 mod rule;
 pub mod rules;
 mod workload;
+mod writers;
 
 pub use context::{Context, Rate, Trend};
 pub use diagnosis::{Diagnosis, SkippedRule, diagnose, diagnose_with};

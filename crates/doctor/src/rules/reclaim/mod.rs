@@ -4,4 +4,17 @@ use crate::rule::rules;
 
 rules! {
     zone_reclaim::ZoneReclaim,
+    zone_watermarks::ZoneWatermarks,
+    pagecache_displaces_anon::PagecacheDisplacesAnon,
+    direct_reclaim::DirectReclaim,
+    kswapd_behind::KswapdBehind,
+    file_thrash::FileThrash,
+    cache_garbage::CacheGarbage,
+    drop_caches_cron::DropCachesCron,
+    swappiness_zero_oom::SwappinessZeroOom,
+    swappiness_mismatch::SwappinessMismatch,
+    dirty_limits_too_big::DirtyLimitsTooBig,
+    psi_memory::PsiMemory,
+    slab_growth::SlabGrowth,
+    unaccounted_kernel::UnaccountedKernel,
 }

@@ -1,0 +1,75 @@
+//! Which processes count as latency-critical, decided from what they do.
+
+use lotsfree_counters::status as s;
+use lotsfree_snapshot::file::process::Process;
+use lotsfree_units::Bytes;
+
+use crate::{Context, Workload};
+
+/// A process younger than this is still warming up: it maps libraries, reads its files, fills its caches. Ten
+/// minutes is what operators of in-memory databases plan for a warm start.
+pub(crate) const WARM_UP_SECONDS: f64 = 600.0;
+/// Locked memory that any process may have by default (`RLIMIT_MEMLOCK` since 5.16): beyond it somebody decided.
+pub(crate) const LOCKED_ON_PURPOSE: Bytes = Bytes::mib(8);
+/// `USER_HZ`: ticks of `/proc/PID/stat` per second, on every architecture that matters here.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Why a process counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its scheduling policy is FIFO, round robin or deadline.
+    RealTime(&'static str),
+    /// It locks more memory than the default limit allows.
+    Locked(Bytes),
+    /// It is a database.
+    Database(Workload),
+}
+
+impl Why {
+    /// For an evidence's subject.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Why::RealTime(policy) => format!("scheduled {policy}"),
+            Why::Locked(bytes) => format!("{bytes:#} locked"),
+            Why::Database(workload) => workload.name().to_owned(),
+        }
+    }
+}
+
+/// Seconds since `process` started; `None` where the uptime is unknown.
+pub(crate) fn age(cx: &Context<'_>, process: &Process) -> Option<f64> {
+    Some(cx.now().uptime? - process.stat.start_ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// Why `process` counts as latency-critical, if it does. Kernel threads never do.
+pub(crate) fn why(process: &Process) -> Option<Why> {
+    if process.stat.is_kernel_thread() {
+        return None;
+    }
+    match process.stat.policy {
+        1 => return Some(Why::RealTime("SCHED_FIFO")),
+        2 => return Some(Why::RealTime("SCHED_RR")),
+        6 => return Some(Why::RealTime("SCHED_DEADLINE")),
+        _ => {}
+    }
+    let locked = process.memory_or_zero(s::VmLck);
+    if locked > LOCKED_ON_PURPOSE {
+        return Some(Why::Locked(locked));
+    }
+    Workload::of_name(&process.stat.name).filter(|w| w.is_database()).map(Why::Database)
+}
+
+/// How a process is named in evidence.
+pub(crate) fn subject(process: &Process, why: Why) -> String {
+    format!("pid {} {} ({})", process.stat.pid, process.stat.name, why.text())
+}
+
+/// Whether `process` has a child of its own name that is still warming up: memory written by either is copied
+/// after a fork, one minor fault a page.
+pub(crate) fn has_young_copy(cx: &Context<'_>, process: &Process) -> bool {
+    cx.processes().unwrap_or_default().iter().any(|child| {
+        child.stat.ppid == process.stat.pid
+            && child.stat.name == process.stat.name
+            && age(cx, child).is_none_or(|age| age < WARM_UP_SECONDS)
+    })
+}

@@ -1,0 +1,148 @@
+//! Remedies that several rules propose, so that all of them propose the same.
+
+use lotsfree_snapshot::file::cgroup::CgroupVersion;
+use lotsfree_units::Bytes;
+
+use crate::remedy::SYSCTL_FILE;
+use crate::{Context, Remedy, advice};
+
+/// Where a unit's settings are proposed.
+pub(crate) const DROP_IN: &str = "the unit's drop-in, [Service]";
+
+/// A copy or backup job gets a memory cgroup of its own, so that its page cache displaces nothing but itself.
+pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
+    let remedy = Remedy::new("Run the job that fills the page cache in a memory cgroup of its own");
+    if cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V1) {
+        return remedy
+            .run("systemd-run --scope -p MemoryLimit=1536M COMMAND")
+            .keep(DROP_IN, "MemoryLimit=1536M")
+            .risk(
+                "Version 1 cgroups do not slow a writer down when its dirty pages reach the limit: a fast \
+                 writer can be killed at a hard limit. Try it, or let the job use direct I/O instead.",
+            )
+            .restart("the job");
+    }
+    remedy
+        .run("systemd-run --scope -p MemoryHigh=1G -p MemoryMax=1500M -p IOWeight=50 COMMAND")
+        .keep(DROP_IN, "MemoryHigh=1G")
+        .keep(DROP_IN, "MemoryMax=1500M")
+        .keep(DROP_IN, "IOWeight=50")
+        .risk("The job is slowed to what the disk takes; a MemoryMax below its own heap kills it.")
+        .restart("the job")
+}
+
+/// The job keeps its data out of the page cache by itself.
+pub(crate) fn uncached_writer() -> Remedy {
+    Remedy::new(
+        "Let the job keep its data out of the page cache: direct I/O, or sync and then POSIX_FADV_DONTNEED \
+            on whole pages",
+    )
+    .run("dd if=SOURCE of=TARGET bs=1M iflag=direct oflag=direct")
+    .risk(
+        "Direct I/O does not read ahead. POSIX_FADV_DONTNEED drops clean pages of the file for everybody: \
+            not for files that others read.",
+    )
+}
+
+/// The memory of the database is protected by its cgroup; `None` where version 2 is not in use.
+pub(crate) fn protected_group(cx: &Context<'_>, what: &str) -> Option<Remedy> {
+    let groups = cx.cgroups().ok().filter(|groups| groups.version == CgroupVersion::V2)?;
+    let mut remedy = Remedy::new(format!("Protect {what} from reclaim by its memory cgroup"))
+        .run("systemctl set-property --runtime UNIT MemoryLow=SIZE")
+        .keep(DROP_IN, "MemoryLow=SIZE")
+        .undo_with("systemctl set-property --runtime UNIT MemoryLow=")
+        .risk(
+            "SIZE is what it keeps hot: anonymous, shared and active file memory of its cgroup and a tenth \
+             more. Too much of it starves the rest.",
+        );
+    if !groups.recursive_protection {
+        remedy = remedy.keep("each parent slice, [Slice]", "MemoryLow=SIZE");
+    }
+    Some(remedy)
+}
+
+/// `vm.swappiness` as advised, where that is lower than what runs; never 0.
+pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
+    let advice = advice::swappiness(cx);
+    let now = cx.sysctl("vm.swappiness").ok().filter(|now| *now > advice.value)?;
+    Some(swappiness(cx, advice.value).risk(format!(
+        "Reclaim then takes more file cache instead; from 10 to 60 the difference is small on kernels \
+             before 3.11. It is {now} now; {}.",
+        advice.because
+    )))
+}
+
+/// `vm.swappiness = value`, in version 1 cgroups too, which keep their own.
+pub(crate) fn swappiness(cx: &Context<'_>, value: u64) -> Remedy {
+    let remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, "vm.swappiness", value);
+    let own = cx.cgroups().is_ok_and(|groups| {
+        groups.groups.iter().any(|group| group.swappiness.is_some_and(|own| own != value))
+    });
+    if !own {
+        return remedy;
+    }
+    remedy.run(format!(
+        "find /sys/fs/cgroup/memory -name memory.swappiness -exec sh -c 'echo {value} > \"$1\"' sh {{}} \\;"
+    ))
+}
+
+/// More room between the low and the min watermark.
+///
+/// # Errors
+/// Says why it is not proposed: the kernel cannot, or it is set already.
+pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
+    const NAME: &str = "vm.watermark_scale_factor";
+    let advice = advice::watermark_scale_factor(cx);
+    let now = cx.sysctl(NAME);
+    if now.is_err() && !cx.now().host.kernel.at_least(4, 6) {
+        return Err(
+            "More room between the watermarks needs vm.watermark_scale_factor (4.6 and later), which was not \
+             found here. Before it only vm.min_free_kbytes moves them, and all three at once: the gap is a \
+             quarter of it."
+                .to_owned(),
+        );
+    }
+    if let Ok(now) = now
+        && now >= advice.value
+    {
+        return Err(format!(
+            "vm.watermark_scale_factor is {now} already, and {} is what this host's peak needs: raising it \
+                is not the remedy.",
+            advice.value
+        ));
+    }
+    let kept = cx
+        .total()
+        .map_or_else(|_| "a part of memory".to_owned(), |total| kept_free(total, advice.value).to_string());
+    Ok(Remedy::new("Wake kswapd earlier: more room between the min and the low watermark")
+        .sysctl(cx, NAME, advice.value)
+        .risk(format!(
+            "kswapd then keeps about {kept} more free between min and high ({}). Values far too high leave \
+                too little to work with and end in the OOM killer.",
+            advice.because
+        )))
+}
+
+/// Two gaps of `factor` ten-thousandths: what lies between min and high.
+fn kept_free(total: Bytes, factor: u64) -> Bytes {
+    lotsfree_formulas::watermarks::scale_gap_bytes(total, factor).times(2)
+}
+
+/// A `sysctl.d` setting that displaces another one, which the undo puts back (`dirty_bytes` and `dirty_ratio`).
+pub(crate) fn displacing(
+    remedy: Remedy,
+    cx: &Context<'_>,
+    name: &str,
+    value: u64,
+    displaced: &str,
+) -> Remedy {
+    let remedy = remedy
+        .run(format!("sysctl -w {name}={value}"))
+        .keep(SYSCTL_FILE, format!("{name} = {value}"))
+        .sets(name, value);
+    match (cx.sysctl(name), cx.sysctl(displaced)) {
+        (Ok(now), _) if now > 0 => remedy.undo_with(format!("sysctl -w {name}={now}")),
+        (_, Ok(now)) => remedy.undo_with(format!("sysctl -w {displaced}={now}")),
+        _ => remedy,
+    }
+}

@@ -1,0 +1,185 @@
+use lotsfree_counters::meminfo as m;
+use lotsfree_units::{Bytes, Grouped, Percent};
+
+use crate::rule::rule;
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
+
+rule! {
+    /// Kernel objects (slab) take a large or growing part of memory.
+    ///
+    /// # Sees
+    /// `Slab` above 30 % of memory without the huge page pools; or `SUnreclaim` growing by more than 1 % of memory an hour
+    /// over ten minutes or more; or more than 10 million unused directory entries (`fs.dentry-state`). Names the largest
+    /// caches of `/proc/slabinfo`.
+    ///
+    /// # Hurts
+    /// `SUnreclaim` is lost until its owner frees it. `SReclaimable` counts as available, but reclaim has to find it: millions of
+    /// unused or negative directory entries are walked one by one, with locks that lookups need, and a slab page is free
+    /// only when the last of its objects is.
+    ///
+    /// # Remedies
+    /// Find who makes the objects: a program that looks up millions of names that do not exist, a driver that leaks.
+    /// `vm.vfs_cache_pressure` up to 200 for directory entries and inodes.
+    ///
+    /// # False alarms
+    /// `SReclaimable` is part of `MemAvailable`: a file server with 30 % of it may be well. ZFS keeps its cache outside of
+    /// slab. Growth over less than ten minutes is noise.
+    ///
+    /// # References
+    /// mm/vmscan.c:shrink_slab, fs/dcache.c (6.12); memstate (30 %); SAP check 2600 (10 million unused entries);
+    /// `Documentation/admin-guide/sysctl/vm.rst`, vfs_cache_pressure.
+    pub SlabGrowth = "slab-growth" in Reclaim
+}
+
+/// Of memory, memstate's bound.
+const SHARE: f64 = 0.30;
+/// Of memory per hour.
+const PER_HOUR: f64 = 0.01;
+/// A shorter period makes no slope.
+const SLOPE_SECONDS: f64 = 600.0;
+/// Unused directory entries, of SAP's check 2600.
+const UNUSED_DENTRIES: u64 = 10_000_000;
+/// Directory entries and inodes are given up this much more readily; more than 200 costs lookups without end.
+const PRESSURE: u64 = 150;
+
+impl Rule for SlabGrowth {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let slab = cx.mem(m::Slab)?;
+        let ordinary = cx.total_without_pools()?;
+        let share = slab.share_of(ordinary);
+        let fixed = cx.mem(m::SUnreclaim).ok();
+        let slope = (cx.trend(m::SUnreclaim).ok())
+            .filter(|trend| trend.seconds >= SLOPE_SECONDS && trend.per_hour > PER_HOUR * ordinary.as_f64());
+        let dentries = cx.now().sysctl.numbers("fs.dentry-state").unwrap_or_default();
+        let unused = dentries.get(1).copied().filter(|unused| *unused > UNUSED_DENTRIES);
+        if share <= SHARE && slope.is_none() && unused.is_none() {
+            return Ok(Vec::new());
+        }
+
+        let mostly_fixed = fixed.is_some_and(|fixed| fixed.share_of(ordinary) > SHARE);
+        let severity = match () {
+            () if mostly_fixed => Severity::High,
+            () if share > SHARE || slope.is_some() => Severity::Warning,
+            () => Severity::Info,
+        };
+        let title = match (slope, unused) {
+            _ if share > SHARE => format!("kernel objects take {slab}, {} of memory", Percent(share)),
+            (Some(slope), _) => format!(
+                "kernel objects that cannot be reclaimed grow by {}/h, {} of memory",
+                Bytes(slope.per_hour as u64),
+                Percent(slope.per_hour / ordinary.as_f64())
+            ),
+            (None, unused) => {
+                format!("{} unused directory entries are cached", Grouped(unused.unwrap_or_default()))
+            }
+        };
+        let mut finding = Finding::new(
+            Self::ID,
+            severity,
+            title,
+            Cost::memory(
+                slab,
+                cx.total()?,
+                match fixed {
+                    Some(fixed) => format!("kernel objects, {fixed} of them cannot be reclaimed"),
+                    None => "kernel objects".to_owned(),
+                },
+            ),
+        )
+        .sure(match slope {
+            Some(slope) if slope.seconds < 3600.0 && share <= SHARE => Confidence::Possible,
+            _ => Confidence::Likely,
+        })
+        .because(
+            cx.saw_mem(m::Slab)
+                .against(format!("more than {} of memory without huge pages", Percent(SHARE)), "memstate"),
+        );
+        for field in [m::SReclaimable, m::SUnreclaim] {
+            if cx.mem(field).is_ok() {
+                finding = finding.because(cx.saw_mem(field));
+            }
+        }
+        if let Some(slope) = slope {
+            finding = finding.because(
+                Evidence::new("/proc/meminfo", "SUnreclaim", format!("{:#}", Bytes(slope.last as u64)))
+                    .was(format!("{:#}", Bytes(slope.first as u64)))
+                    .against(
+                        format!("more than {} of memory an hour", Percent(PER_HOUR)),
+                        "steady use does \
+                        not grow",
+                    ),
+            );
+        }
+        if let Some(unused) = unused {
+            finding = finding.because(
+                Evidence::new("/proc/sys/fs/dentry-state", "unused", Grouped(unused))
+                    .against(Grouped(UNUSED_DENTRIES), "SAP check 2600"),
+            );
+        }
+        if let Some(negative) = dentries.get(4).filter(|negative| **negative > 0) {
+            finding =
+                finding.because(Evidence::new("/proc/sys/fs/dentry-state", "negative", Grouped(*negative)));
+        }
+        let slabs = cx.now().slabs.as_deref().unwrap_or_default();
+        let size = |pages: u64, slabs: u64| cx.pages(pages.saturating_mul(slabs));
+        let mut largest: Vec<_> = slabs.iter().map(|c| (size(c.pages_per_slab, c.slabs), c)).collect();
+        largest.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (bytes, cache) in largest.iter().take(5) {
+            finding = finding.because(
+                Evidence::new(
+                    "/proc/slabinfo",
+                    "slabs x pages",
+                    format!(
+                        "{bytes}, {} of {} objects in \
+                        use",
+                        Grouped(cache.active_objects),
+                        Grouped(cache.objects)
+                    ),
+                )
+                .of(&cache.name),
+            );
+        }
+
+        let names = largest.iter().take(5).any(|(_, c)| {
+            &*c.name == "dentry" || c.name.ends_with("inode_cache") || c.name.ends_with("_inode")
+        });
+        let pressure = cx.sysctl("vm.vfs_cache_pressure").ok();
+        if (names || unused.is_some()) && pressure.is_some_and(|pressure| pressure < PRESSURE) {
+            finding = finding.remedy(
+                Remedy::new("Let reclaim give up directory entries and inodes more readily")
+                    .sysctl(cx, "vm.vfs_cache_pressure", PRESSURE)
+                    .risk(
+                        "Path lookups miss more often. Beyond 200 the search for entries to free costs \
+                        more than it gives.",
+                    ),
+            );
+        }
+        let drop_fd = "fs.procfs-drop-fd-dentries";
+        if unused.is_some() && cx.sysctl(drop_fd).is_ok_and(|value| value == 0) {
+            finding = finding.remedy(
+                Remedy::new("Drop the entries of /proc/PID/fd as soon as they are unused (RHEL kernels)")
+                    .sysctl(cx, drop_fd, 1)
+                    .risk("Listing open files of processes again and again becomes a little slower."),
+            );
+        }
+        finding = finding.remedy(
+            Remedy::new("Find what makes the objects")
+                .run("slabtop -o -s c")
+                .run("bpftrace -e 'kprobe:__d_alloc { @[comm] = count(); }'")
+                .risk("The probe costs each lookup a little while it runs."),
+        );
+        if largest.is_empty() {
+            finding = finding.note(
+                "Which caches they are is not known: /proc/slabinfo is readable to root \
+                only.",
+            );
+        }
+        if let Some(reclaimable) = cx.mem(m::SReclaimable).ok().filter(|r| r.share_of(slab) > 0.5) {
+            finding = finding.note(format!(
+                "{reclaimable} of it can be reclaimed and are part of MemAvailable; it hurts by the time \
+                    that reclaim takes, not by the memory."
+            ));
+        }
+        Ok(vec![finding])
+    }
+}

@@ -1,0 +1,150 @@
+use lotsfree_counters::{meminfo as m, status as s, vmstat as v};
+use lotsfree_units::Bytes;
+
+use crate::rule::rule;
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, remedies,
+};
+
+rule! {
+    /// vm.swappiness is higher than the vendor of a database on this host asks for.
+    ///
+    /// # Sees
+    /// `vm.swappiness`, and on version 1 cgroups each `memory.swappiness`, against the value for the databases that run. It
+    /// weighs more where swapping hurts: pages going out now, or a database with part of its memory in swap.
+    ///
+    /// # Hurts
+    /// By itself nothing. Under pressure a higher value takes more pages of programs and fewer of the file cache; a database
+    /// that keeps a cache of its own then waits for the disk in places where it does not expect to.
+    ///
+    /// # Remedies
+    /// The vendor's value. Version 1 cgroups keep their own copy, which has to be set as well.
+    ///
+    /// # False alarms
+    /// Values from 1 up to the vendor's are left alone, except where SAP HANA asks for an exact one; 0 is another rule's
+    /// matter. Without swap, or without a database, there is no wrong value. tuned and saptune may set the value again.
+    ///
+    /// # References
+    /// mm/vmscan.c:get_scan_count (6.12); SAP notes for HANA on SLES (60) and RHEL (10); tuned profiles
+    /// throughput-performance (10), postgresql (3), mssql (1); systemd issue 9276 (slices made before systemd-sysctl
+    /// keep 60).
+    pub SwappinessMismatch = "swappiness-mismatch" in Reclaim
+}
+
+/// Part of a database's resident memory in swap from which on swapping hurts it.
+const SWAPPED: f64 = 0.01;
+/// Pages a second, of PCP's paging rule.
+const PAGES_PER_SECOND: f64 = 5.0;
+/// The highest value before 5.8.
+const MOST_BEFORE_5_8: u64 = 100;
+
+impl Rule for SwappinessMismatch {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let now = cx.sysctl("vm.swappiness")?;
+        let processes = cx.processes()?;
+        if cx.mem(m::SwapTotal)? == Bytes::ZERO {
+            return Err(Skip::because("no swap, so swappiness has no effect"));
+        }
+        let Some(database) = cx.workloads().iter().find(|w| w.is_database()) else {
+            return Err(Skip::because("no database whose vendor asks for a value"));
+        };
+        let advice = advice::swappiness(cx);
+        let exact = cx.runs(Workload::Hana);
+        let wrong =
+            |value: u64| value != 0 && if exact { value != advice.value } else { value > advice.value };
+        let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
+        let differing: Vec<_> = groups
+            .iter()
+            .filter_map(|group| Some((group, group.swappiness.filter(|own| wrong(*own))?)))
+            .collect();
+        if !wrong(now) && differing.is_empty() {
+            return Ok(Vec::new());
+        }
+
+        let out = cx.rate(&[v::pswpout]).ok().filter(|rate| rate.per_second >= PAGES_PER_SECOND);
+        let swapped = (processes.iter())
+            .filter(|p| Workload::of_name(&p.stat.name).is_some_and(Workload::is_database))
+            .map(|p| (p.memory_or_zero(s::VmSwap), p))
+            .filter(|(swap, p)| swap.share_of(p.memory_or_zero(s::VmRSS)) > SWAPPED)
+            .max_by_key(|(swap, _)| *swap);
+        let hurts = out.is_some() || swapped.is_some();
+        let place = match (wrong(now), differing.first()) {
+            (false, Some((group, own))) => {
+                let others = match differing.len() - 1 {
+                    0 => String::new(),
+                    1 => " and one more cgroup".to_owned(),
+                    n => format!(" and {n} more cgroups"),
+                };
+                format!("memory.swappiness of {}{others} is {own}", group.path)
+            }
+            _ => format!("vm.swappiness is {now}"),
+        };
+        let cost = match (&out, &swapped) {
+            (_, Some((swap, p))) => Cost::memory(
+                *swap,
+                cx.total()?,
+                format!(
+                    "of {} (pid {}) are in \
+                    swap",
+                    p.stat.name, p.stat.pid
+                ),
+            ),
+            (Some(out), None) => Cost::memory(cx.pages(out.total), cx.total()?, "went to swap in the period"),
+            (None, None) => Cost::risk("nothing at present: no pages go to swap"),
+        };
+        let mut finding = Finding::new(
+            Self::ID,
+            if hurts { Severity::Warning } else { Severity::Info },
+            format!("{place}; {} here asks for {}", database.name(), advice.value),
+            cost,
+        )
+        .sure(Confidence::Likely)
+        .because(cx.saw_sysctl("vm.swappiness").against(advice.value, &advice.because));
+        for (group, own) in differing.iter().take(3) {
+            finding = finding.because(
+                Evidence::new(
+                    format!("/sys/fs/cgroup/memory{}/memory.swappiness", group.path.trim_end_matches('/')),
+                    "memory.swappiness",
+                    own,
+                )
+                .of(&group.path)
+                .against(advice.value, &advice.because),
+            );
+        }
+        if let Some(out) = &out {
+            finding = finding.because(cx.saw_rate(&[v::pswpout], out));
+        }
+        if let Some((swap, p)) = &swapped {
+            finding = finding.because(
+                Evidence::new("/proc/PID/status", "VmSwap", format!("{swap:#}"))
+                    .of(format!("pid {} {}", p.stat.pid, p.stat.name)),
+            );
+        }
+        finding = finding
+            .remedy(remedies::swappiness(cx, advice.value).risk(
+                "Under pressure the file cache shrinks instead; programs that live off it read more from \
+                    disk.",
+            ))
+            .note(advice.contested);
+        let tuners = &cx.now().tuners;
+        let owner = match &tuners.tuned_profile {
+            Some(profile) => Some(format!("tuned's profile {profile}")),
+            None if tuners.saptune => Some("saptune".to_owned()),
+            None if tuners.sapconf => Some("sapconf".to_owned()),
+            None => None,
+        };
+        if let Some(owner) = owner {
+            finding = finding.note(format!(
+                "{owner} may set it again: look there first, and change it there if it is the one that sets \
+                    it."
+            ));
+        }
+        if now > MOST_BEFORE_5_8 {
+            finding = finding.note(
+                "Values above 100 (5.8 and later) prefer swap to the file cache: meant \
+                for compressed swap.",
+            );
+        }
+        Ok(vec![finding])
+    }
+}
