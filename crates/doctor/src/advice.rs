@@ -3,7 +3,9 @@
 //! Vendors contradict each other, and generic lists contradict the vendors. Each function here weighs what runs on the
 //! host and gives one value with its reason; rules that touch the setting ask here and never decide by themselves.
 
-use crate::{Context, Workload};
+use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
+
+use crate::{Context, Skip, Workload, huge};
 
 /// A recommendation for one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,4 +108,38 @@ pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
         );
     }
     Ok(())
+}
+
+/// `vm.nr_hugepages`: pages of the default size that are used or promised, and those that shared segments in base pages
+/// would need; 0 where [`huge_pool_allowed`] says no.
+///
+/// # Errors
+/// [`Skip::Unknown`] if the pool or its page size is unknown.
+pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
+    const CONTESTED: &str = "SAP HANA asks for 0; Oracle, PostgreSQL, SAP ASE, Java and DPDK for as many pages as \
+        their memory has, Oracle for at most 70 % of memory.";
+    let size = huge::default_size(cx)?;
+    let pools = cx.huge_pools()?;
+    if let Err(why) = huge_pool_allowed(cx) {
+        return Ok(Advice::new(0, why, CONTESTED));
+    }
+    let promised = pools.iter().find(|pool| pool.size == size).map_or(0, huge::promised);
+    let candidates = huge::candidates(cx, size).unwrap_or_default();
+    let needed: u64 = candidates.iter().map(|segment| segment.pages(size)).sum();
+    let value = promised.saturating_add(needed);
+    let most = cx.total().map(|total| total.0.saturating_mul(POOL_MAX_PERCENT) / 100 / size.0);
+    if needed > 0 && most.is_ok_and(|most| value > most) {
+        let because = format!(
+            "the segments in base pages would need {needed} pages more, which is beyond {POOL_MAX_PERCENT} % of \
+             memory: make them smaller first"
+        );
+        return Ok(Advice::new(promised, because, CONTESTED));
+    }
+    let because = match (promised, needed) {
+        (0, 0) => "nobody uses a huge page or was promised one".to_owned(),
+        (_, 0) => format!("{promised} pages are used or promised"),
+        (0, _) => format!("the segments in base pages need {needed} pages"),
+        _ => format!("{promised} pages are used or promised, the segments in base pages need {needed} more"),
+    };
+    Ok(Advice::new(value, because, CONTESTED))
 }

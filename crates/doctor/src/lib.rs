@@ -16,6 +16,7 @@ mod diagnosis;
 mod document;
 mod finding;
 mod groups;
+mod huge;
 mod memory_map;
 mod remedy;
 mod rule;
