@@ -4,6 +4,7 @@
 //! host and gives one value with its reason; rules that touch the setting ask here and never decide by themselves.
 
 use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
+use lotsfree_units::Grouped;
 
 use crate::{Context, Skip, Workload, huge};
 
@@ -110,13 +111,14 @@ pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `vm.nr_hugepages`: pages of the default size that are used or promised, and those that shared segments in base pages
-/// would need; 0 where [`huge_pool_allowed`] says no.
+/// `vm.nr_hugepages`: pages of the default size that are used or promised, and those that shared segments
+/// in base pages would need; 0 where [`huge_pool_allowed`] says no.
 ///
 /// # Errors
 /// [`Skip::Unknown`] if the pool or its page size is unknown.
 pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
-    const CONTESTED: &str = "SAP HANA asks for 0; Oracle, PostgreSQL, SAP ASE, Java and DPDK for as many pages as \
+    const CONTESTED: &str = "SAP HANA asks for 0; Oracle, PostgreSQL, SAP ASE, Java and DPDK for as many \
+        pages as \
         their memory has, Oracle for at most 70 % of memory.";
     let size = huge::default_size(cx)?;
     let pools = cx.huge_pools()?;
@@ -130,16 +132,21 @@ pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
     let most = cx.total().map(|total| total.0.saturating_mul(POOL_MAX_PERCENT) / 100 / size.0);
     if needed > 0 && most.is_ok_and(|most| value > most) {
         let because = format!(
-            "the segments in base pages would need {needed} pages more, which is beyond {POOL_MAX_PERCENT} % of \
-             memory: make them smaller first"
+            "the segments in base pages would need {} pages more, which is beyond {POOL_MAX_PERCENT} % of \
+             memory: make them smaller first",
+            Grouped(needed)
         );
         return Ok(Advice::new(promised, because, CONTESTED));
     }
     let because = match (promised, needed) {
         (0, 0) => "nobody uses a huge page or was promised one".to_owned(),
-        (_, 0) => format!("{promised} pages are used or promised"),
-        (0, _) => format!("the segments in base pages need {needed} pages"),
-        _ => format!("{promised} pages are used or promised, the segments in base pages need {needed} more"),
+        (_, 0) => format!("{} are used or promised", Grouped(promised)),
+        (0, _) => format!("the segments in base pages need {}", Grouped(needed)),
+        _ => format!(
+            "{} are used or promised, the segments in base pages need {} more",
+            Grouped(promised),
+            Grouped(needed)
+        ),
     };
     Ok(Advice::new(value, because, CONTESTED))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lotsfree_counters::{meminfo as m, status as s};
+use lotsfree_counters::meminfo as m;
 use lotsfree_formulas::hugepages::{SCRIPT_MIN, script_pages};
 use lotsfree_snapshot::file::hugepages::HugePool;
 use lotsfree_snapshot::file::process::Process;
@@ -12,8 +12,8 @@ use lotsfree_units::{Bytes, Grouped};
 
 use crate::{Context, Cost, Evidence, Remedy, Skip, Workload};
 
-/// From this size on a shared segment is a candidate for huge pages whoever owns it: its page tables reach 8 MiB for
-/// each process.
+/// From this size on a shared segment is a candidate for huge pages whoever owns it: its page tables reach
+/// 8 MiB for each process.
 pub(crate) const LARGE: Bytes = Bytes::gib(4);
 /// A database's pool counts as unused only after this long: an instance first starts, then opens its segment.
 pub(crate) const STARTED: f64 = 600.0;
@@ -110,11 +110,8 @@ pub(crate) fn saw_pool(cx: &Context<'_>, pool: &HugePool) -> Vec<Evidence> {
         let fields = [m::HugePages_Total, m::HugePages_Free, m::HugePages_Rsvd, m::Hugepagesize];
         return fields.into_iter().map(|field| cx.saw_mem(field)).collect();
     }
-    let rows = [
-        ("nr_hugepages", pool.total),
-        ("free_hugepages", pool.free),
-        ("resv_hugepages", pool.reserved),
-    ];
+    let rows =
+        [("nr_hugepages", pool.total), ("free_hugepages", pool.free), ("resv_hugepages", pool.reserved)];
     rows.map(|(name, value)| Evidence::new(directory(pool.size), name, Grouped(value))).into()
 }
 
@@ -183,10 +180,14 @@ pub(crate) fn held_on_purpose(cx: &Context<'_>) -> Option<String> {
         all.find(|p| names.contains(&&*p.stat.name)).map(|p| p.stat.name.to_string())
     };
     if let Some(name) = running(CLUSTER) {
-        return Some(format!("{name} runs: a standby node holds a pool for the database that may fail over to it"));
+        return Some(format!(
+            "{name} runs: a standby node holds a pool for the database that may fail over to it"
+        ));
     }
     if let Some(name) = running(MACHINES) {
-        return Some(format!("{name} runs: a host of virtual machines holds a pool for guests not yet started"));
+        return Some(format!(
+            "{name} runs: a host of virtual machines holds a pool for guests not yet started"
+        ));
     }
     let workload = [Workload::Kvm, Workload::Dpdk].into_iter().find(|w| cx.runs(*w))?;
     Some(format!("{} runs, which takes its whole memory from such a pool", workload.name()))
@@ -251,7 +252,22 @@ pub(crate) fn mappings<'a>(cx: &Context<'a>) -> impl Iterator<Item = (&'a Proces
     all.flat_map(|(process, maps)| maps.mappings.iter().map(move |mapping| (process, mapping)))
 }
 
-/// What a System V segment's pages are. The mode bits of `/proc/sysvipc/shm` do not say (`SHM_HUGETLB` is not kept).
+/// Whether a mapped file is shared memory: System V, shared anonymous, POSIX or AMM in `/dev/shm`.
+pub(crate) fn is_shared(file: &str) -> bool {
+    ["/SYSV", "/dev/zero", "/dev/shm/", "/run/shm/", "/memfd:"].iter().any(|name| file.starts_with(name))
+}
+
+/// The name under which processes that share memory are put together: all granules of an instance that uses
+/// AMM (`/dev/shm/ora_SID_ID_N`) are one.
+pub(crate) fn shared_name(file: &str) -> &str {
+    match file.strip_prefix("/dev/shm/ora_").and_then(|_| file.rsplit_once('_')) {
+        Some((instance, _)) => instance,
+        None => file.strip_suffix(" (deleted)").unwrap_or(file),
+    }
+}
+
+/// What a System V segment's pages are. The mode bits of `/proc/sysvipc/shm` do not say (`SHM_HUGETLB` is
+/// not kept).
 fn backing(
     segment: &ShmSegment,
     mapped: &BTreeMap<u32, (bool, bool)>,
@@ -267,14 +283,15 @@ fn backing(
         Some((false, true)) => return Backing::Base,
         _ => {}
     }
-    // Recent kernels count the base pages of a huge page and multiply them once more (measured on 6.18: 2 GiB for two
-    // pages of 2 MiB).
+    // Recent kernels multiply the resident pages of such a segment by the huge page size once too often (measured on
+    // 6.18: 2 GiB for two pages of 2 MiB).
     let largest = pools.and_then(|pools| pools.iter().map(|pool| pool.size).max()).unwrap_or_default();
     if largest > Bytes::ZERO && segment.rss.is_some_and(|rss| rss > segment.size + largest) {
         return Backing::Huge;
     }
     // System V segments reserve all their huge pages when they are made.
-    let fits = |pool: &HugePool| pool.size > Bytes::ZERO && segment.size.units_of(pool.size) <= promised(pool);
+    let fits =
+        |pool: &HugePool| pool.size > Bytes::ZERO && segment.size.units_of(pool.size) <= promised(pool);
     match pools {
         Some(pools) if !pools.iter().any(fits) => Backing::Base,
         _ if explained => Backing::Huge,
@@ -286,9 +303,8 @@ fn backing(
 fn forked(cx: &Context<'_>) -> Vec<Segment> {
     let mut found: BTreeMap<(u64, Workload), Segment> = BTreeMap::new();
     for (process, mapping) in mappings(cx) {
-        let names = ["/dev/zero", "/anon_hugepage", "/memfd:"];
         let Some(database) = database_of(process) else { continue };
-        if !names.iter().any(|name| mapping.file.starts_with(name)) {
+        if !["/dev/zero", "/anon_hugepage", "/memfd:"].iter().any(|name| mapping.file.starts_with(name)) {
             continue;
         }
         let same = |p: &&Process| p.stat.name == process.stat.name;
@@ -307,8 +323,8 @@ fn forked(cx: &Context<'_>) -> Vec<Segment> {
     found.into_values().collect()
 }
 
-/// Segments in base pages that belong into a huge page pool: those from 4 GiB on, and all segments of a database that
-/// has one of at least 100 MiB.
+/// Segments in base pages that belong into a huge page pool: those from 4 GiB on, and all segments of a
+/// database that has one of at least 100 MiB.
 pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, Skip> {
     let all = segments(cx)?;
     let users: BTreeSet<u32> = (all.iter())
@@ -320,13 +336,6 @@ pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, 
         s.backing == Backing::Base && s.size >= huge && (s.size >= LARGE || of_database)
     };
     Ok(all.into_iter().filter(wanted).collect())
-}
-
-/// The processes that map `segment`'s pages, with the largest page tables first.
-pub(crate) fn largest_tables<'a>(cx: &Context<'a>) -> Vec<&'a Process> {
-    let mut all: Vec<&Process> = cx.processes().unwrap_or_default().iter().collect();
-    all.sort_by_key(|p| std::cmp::Reverse(p.memory_or_zero(s::VmPTE)));
-    all
 }
 
 /// How a process is called in evidence.

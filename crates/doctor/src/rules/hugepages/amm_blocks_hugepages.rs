@@ -12,23 +12,24 @@ rule! {
     /// Oracle uses automatic memory management, which cannot have huge pages.
     ///
     /// # Sees
-    /// Oracle processes that map `/dev/shm/ora_SID_ID_N` (one tmpfs file for each granule), the mark of `memory_target`.
+    /// Oracle processes that map `/dev/shm/ora_SID_ID_N` (one tmpfs file for each granule), the mark of
+    /// `memory_target`.
     ///
     /// # Hurts
-    /// The SGA is tmpfs in 4 KiB pages: page tables of 2 MiB per GiB and session, and it can be swapped (that AMM memory is
-    /// "not swappable" is wrong on Linux). A huge page pool beside it stays idle.
+    /// The SGA is tmpfs in 4 KiB pages: page tables of 2 MiB per GiB and session, and it can be swapped
+    /// (that AMM memory is "not swappable" is wrong on Linux). A huge page pool beside it stays idle.
     ///
     /// # Remedies
-    /// Give up `memory_target` for `sga_target` and `pga_aggregate_target`, size a pool for the SGA, and start with
-    /// `use_large_pages=only`.
+    /// Give up `memory_target` for `sga_target` and `pga_aggregate_target`, size a pool for the SGA, and
+    /// start with `use_large_pages=only`.
     ///
     /// # False alarms
-    /// An ASM instance (1 to 1.5 GB, few sessions) may keep AMM: huge pages would save it a megabyte or two for each session.
-    /// `/dev/shm/JOXSHM*` belongs to Oracle's Java compiler and is there without AMM too.
+    /// An ASM instance (1 to 1.5 GB, few sessions) may keep AMM: huge pages would save it a megabyte or two
+    /// for each session. `/dev/shm/JOXSHM*` belongs to Oracle's Java compiler and is there without AMM too.
     ///
     /// # References
-    /// Oracle MOS 749851.1 (AMM and huge pages are incompatible); R. Egner, "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010),
-    /// comments 5, 6, 11 and 12; mm/shmem.c:shmem_writepage (tmpfs goes to swap).
+    /// Oracle MOS 749851.1 (AMM and huge pages are incompatible); R. Egner, "MEMORY_TARGET (SGA_TARGET) or
+    /// HugePages" (2010), comments 5, 6, 11 and 12; mm/shmem.c:shmem_writepage (tmpfs goes to swap).
     pub AmmBlocksHugepages = "amm-blocks-hugepages" in HugePages
 }
 
@@ -44,9 +45,9 @@ impl Rule for AmmBlocksHugepages {
             return Err(Skip::because("no Oracle Database runs"));
         }
         let oracle = |name: &str| Workload::of_name(name) == Some(Workload::Oracle);
-        let seen = processes.iter().any(|p| {
-            oracle(&p.stat.name) && p.detail.as_ref().is_some_and(|detail| detail.numa.is_some())
-        });
+        let seen = processes
+            .iter()
+            .any(|p| oracle(&p.stat.name) && p.detail.as_ref().is_some_and(|detail| detail.numa.is_some()));
         if !seen {
             return Err(Skip::missing("/proc/PID/numa_maps of an Oracle process"));
         }
@@ -65,7 +66,8 @@ impl Rule for AmmBlocksHugepages {
         let resident = touched.max(files.values().copied().sum());
         if asm_only && resident <= ASM {
             return Err(Skip::because(format!(
-                "only an ASM instance uses AMM ({resident}): huge pages would save a megabyte or two for each session"
+                "only an ASM instance uses AMM ({resident}): huge pages would save a megabyte or two for \
+                    each session"
             )));
         }
         let tables: Bytes = users.clone().map(|p| p.memory_or_zero(s::VmPTE)).sum();
@@ -80,9 +82,18 @@ impl Rule for AmmBlocksHugepages {
             Bytes::ZERO => String::new(),
             pool => format!("; of the pool of {pool} beside it {idle} are idle"),
         };
-        let title =
-            format!("Oracle manages its memory automatically: {resident} or more of SGA in 4 KiB pages in /dev/shm{beside}");
-        let cost = huge::cost(cx, tables + idle, format!("{tables} of page tables of Oracle's processes, {idle} of idle pool"));
+        let title = format!(
+            "Oracle manages its memory automatically: {resident} or more of SGA in 4 KiB pages in \
+                /dev/shm{beside}"
+        );
+        let cost = huge::cost(
+            cx,
+            tables + idle,
+            format!(
+                "{tables} of page tables of Oracle's processes, \
+            {idle} of idle pool"
+            ),
+        );
         let granule = format!("{} resident", mapping.resident);
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(Confidence::Certain)
@@ -90,7 +101,12 @@ impl Rule for AmmBlocksHugepages {
                 Evidence::new("/proc/PID/numa_maps", "file", format!("{}, {granule}", mapping.file))
                     .of(huge::subject(process)),
             )
-            .because(Evidence::new("/proc/PID/numa_maps", "files /dev/shm/ora_* seen", Grouped(files.len() as u64)))
+            .because(Evidence::new(
+                "/proc/PID/numa_maps",
+                "files /dev/shm/ora_* \
+                seen",
+                Grouped(files.len() as u64),
+            ))
             .because(Evidence::new("/proc/PID/status", "RssShmem, largest", format!("{touched:#}")))
             .because(Evidence::new("/proc/PID/status", "VmPTE, all of Oracle", format!("{tables:#}")));
         if cx.mem_count(m::HugePages_Total).is_ok() {
@@ -100,28 +116,40 @@ impl Rule for AmmBlocksHugepages {
         let mib = resident.0.div_ceil(1 << 20);
         finding = finding
             .remedy(
-                Remedy::new("Replace AMM by a fixed SGA in huge pages (as SYSDBA, then size the pool for it)")
-                    .run("ALTER SYSTEM RESET memory_target SCOPE=SPFILE;")
-                    .run("ALTER SYSTEM RESET memory_max_target SCOPE=SPFILE;")
-                    .run(format!("ALTER SYSTEM SET sga_target={mib}M SCOPE=SPFILE;"))
-                    .run("ALTER SYSTEM SET use_large_pages='ONLY' SCOPE=SPFILE;")
-                    .undo_with("ALTER SYSTEM RESET sga_target SCOPE=SPFILE;")
-                    .undo_with("ALTER SYSTEM RESET use_large_pages SCOPE=SPFILE;")
-                    .undo_with("ALTER SYSTEM SET memory_target=... SCOPE=SPFILE; (the value of SHOW PARAMETER memory_target)")
-                    .risk(
-                        "sga_target here is what one process has touched: take V$SGAINFO's figure. Set pga_aggregate_target too; \
-                         SGA and PGA no longer trade memory. With ONLY the instance does not start if the pool is short.",
-                    )
-                    .restart("the instance")
-                    .sets("Oracle memory_target", 0),
+                Remedy::new(
+                    "Replace AMM by a fixed SGA in huge pages (as SYSDBA, then size the pool for it)",
+                )
+                .run("ALTER SYSTEM RESET memory_target SCOPE=SPFILE;")
+                .run("ALTER SYSTEM RESET memory_max_target SCOPE=SPFILE;")
+                .run(format!("ALTER SYSTEM SET sga_target={mib}M SCOPE=SPFILE;"))
+                .run("ALTER SYSTEM SET use_large_pages='ONLY' SCOPE=SPFILE;")
+                .undo_with("ALTER SYSTEM RESET sga_target SCOPE=SPFILE;")
+                .undo_with("ALTER SYSTEM RESET use_large_pages SCOPE=SPFILE;")
+                .undo_with(
+                    "ALTER SYSTEM SET memory_target=... SCOPE=SPFILE; (the value of SHOW \
+                        PARAMETER memory_target)",
+                )
+                .risk(
+                    "sga_target here is what one process has touched: take V$SGAINFO's figure. Set \
+                            pga_aggregate_target too; \
+                         SGA and PGA no longer trade memory. With ONLY the instance does not start if the \
+                         pool is short.",
+                )
+                .restart("the instance")
+                .sets("Oracle memory_target", 0),
             )
             .note(
-                "AMM and huge pages exclude each other: AMM gives memory back by truncating tmpfs files, which huge pages of a \
-                 System V segment cannot do. To prove it, reserve pages, start the instance and look whether HugePages_Free or \
+                "AMM and huge pages exclude each other: AMM gives memory back by truncating tmpfs files, \
+                    which huge pages of a \
+                 System V segment cannot do. To prove it, reserve pages, start the instance and look \
+                 whether HugePages_Free or \
                  HugePages_Rsvd change.",
             );
         if idle > Bytes::ZERO {
-            finding = finding.note("The pool beside it is judged by pool-unused and pool-waste; with AMM staying, release it.");
+            finding = finding.note(
+                "The pool beside it is judged by pool-unused and pool-waste; with AMM \
+                staying, release it.",
+            );
         }
         Ok(vec![finding])
     }

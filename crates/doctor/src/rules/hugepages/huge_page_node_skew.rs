@@ -9,28 +9,29 @@ rule! {
     /// A NUMA node has no huge pages left, or far fewer than another, for processes that stay on it.
     ///
     /// # Sees
-    /// `free_hugepages` and `nr_hugepages` of each node that has CPUs and memory. A process bound to nodes without a free page
-    /// (its policy in `/proc/PID/numa_maps`), or one node with more than twice the pages of another while huge pages are
-    /// mapped with the local policy.
+    /// `free_hugepages` and `nr_hugepages` of each node that has CPUs and memory. A process bound to nodes
+    /// without a free page (its policy in `/proc/PID/numa_maps`), or one node with more than twice the
+    /// pages of another while huge pages are mapped with the local policy.
     ///
     /// # Hurts
-    /// Bound processes get ENOMEM, or SIGBUS at the first touch if the reservation was made elsewhere: the kernel reserves
-    /// machine-wide, not per node. Others silently get remote pages.
+    /// Bound processes get ENOMEM, or SIGBUS at the first touch if the reservation was made elsewhere: the
+    /// kernel reserves machine-wide, not per node. Others silently get remote pages.
     ///
     /// # Remedies
     /// Write the number for each node, or interleave the segment.
     ///
     /// # False alarms
-    /// Interleaved segments fill the nodes evenly whatever their order. A pool on one node for processes bound to it (DPDK
-    /// beside its network card) is meant so.
+    /// Interleaved segments fill the nodes evenly whatever their order. A pool on one node for processes
+    /// bound to it (DPDK beside its network card) is meant so.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/hugetlbpage.rst` (per-node attributes); mm/hugetlb.c:dequeue_hugetlb_folio_vma (6.12);
-    /// atop pull request 287.
+    /// `Documentation/admin-guide/mm/hugetlbpage.rst` (per-node attributes);
+    /// mm/hugetlb.c:dequeue_hugetlb_folio_vma (6.12); atop pull request 287.
     pub HugePageNodeSkew = "huge-page-node-skew" in HugePages
 }
 
-/// A node with more than twice the pages of another: what one rounding or one failed allocation never explains.
+/// A node with more than twice the pages of another: what one rounding or one failed allocation never
+/// explains.
 const UNEVEN: u64 = 2;
 
 /// One node's part of a pool.
@@ -72,10 +73,12 @@ impl Rule for HugePageNodeSkew {
 fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
     let empty = |node: u32| parts.iter().any(|part| part.node == node && part.free == 0);
     let elsewhere: u64 = parts.iter().map(|part| part.free).sum();
-    let bound = huge::mappings(cx).filter(|(_, mapping)| mapping.huge && mapping.page_size == size).find(|(_, mapping)| {
-        let nodes = bound_to(&mapping.policy);
-        !nodes.is_empty() && nodes.iter().all(|&node| empty(node))
-    });
+    let bound = huge::mappings(cx).filter(|(_, mapping)| mapping.huge && mapping.page_size == size).find(
+        |(_, mapping)| {
+            let nodes = bound_to(&mapping.policy);
+            !nodes.is_empty() && nodes.iter().all(|&node| empty(node))
+        },
+    );
     let most = parts.iter().max_by_key(|part| part.total)?;
     let least = parts.iter().min_by_key(|part| part.total)?;
     let uneven = most.total > UNEVEN.saturating_mul(least.total);
@@ -108,12 +111,21 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
         ),
         _ => return None,
     };
-    let mut finding = Finding::new(HugePageNodeSkew::ID, severity, title, Cost::risk(cost)).sure(Confidence::Likely);
+    let mut finding =
+        Finding::new(HugePageNodeSkew::ID, severity, title, Cost::risk(cost)).sure(Confidence::Likely);
     for part in parts {
         let directory = node_directory(part.node, size);
         finding = finding
-            .because(Evidence::new(&directory, "nr_hugepages", Grouped(part.total)).of(format!("node {}", part.node)))
-            .because(Evidence::new(&directory, "free_hugepages", Grouped(part.free)).of(format!("node {}", part.node)));
+            .because(Evidence::new(&directory, "nr_hugepages", Grouped(part.total)).of(format!(
+                "node \
+                {}",
+                part.node
+            )))
+            .because(Evidence::new(&directory, "free_hugepages", Grouped(part.free)).of(format!(
+                "node \
+                {}",
+                part.node
+            )));
     }
     if let Some((process, mapping)) = bound.or(local.first().copied()) {
         finding = finding.because(
@@ -131,7 +143,8 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
     Some(
         finding
             .remedy(remedy.risk(
-                "A node gives back free pages only, and gets fewer than asked if its memory is fragmented: read the numbers back.",
+                "A node gives back free pages only, and gets fewer than asked if its memory is fragmented: \
+                    read the numbers back.",
             ))
             .remedy(
                 Remedy::new("Interleave the segment over the nodes")
@@ -139,7 +152,10 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
                     .risk("Half of the accesses are remote on two nodes, evenly.")
                     .restart("the program"),
             )
-            .note("Reservations (HugePages_Rsvd) are counted for the machine, not for a node: a promise can be kept elsewhere only."),
+            .note(
+                "Reservations (HugePages_Rsvd) are counted for the machine, not for a node: a promise \
+                can be kept elsewhere only.",
+            ),
     )
 }
 

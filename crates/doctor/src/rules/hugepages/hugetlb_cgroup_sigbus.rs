@@ -6,26 +6,29 @@ use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
 rule! {
-    /// A cgroup limits huge pages where they are touched but not where they are reserved: the excess ends in SIGBUS.
+    /// A cgroup limits huge pages where they are touched but not where they are reserved.
     ///
     /// # Sees
-    /// `hugetlb.SIZE.max` (version 1: `limit_in_bytes`) with a higher or no `hugetlb.SIZE.rsvd.max`, and either a `max` event (version 1:
-    /// `failcnt`) or no room left for a tenth more.
+    /// `hugetlb.SIZE.max` (version 1: `limit_in_bytes`) with a higher or no `hugetlb.SIZE.rsvd.max`, and
+    /// either a `max` event (version 1: `failcnt`) or no room left for a tenth more.
     ///
     /// # Hurts
-    /// `mmap` and `shmget` succeed, because reservations are not limited; the first touch beyond the limit kills the process with
-    /// SIGBUS. A database in a container crashes at start or, worse, later under load.
+    /// `mmap` and `shmget` succeed, because reservations are not limited; the first touch beyond the limit
+    /// kills the process with SIGBUS. A database in a container crashes at start or, worse, later under
+    /// load.
     ///
     /// # Remedies
-    /// Limit the reservation as well (`rsvd.max`), so that the program learns it from `mmap`; raise the limit to what it needs (Kubernetes:
-    /// request `hugepages-2Mi`).
+    /// Limit the reservation as well (`rsvd.max`), so that the program learns it from `mmap`; raise the
+    /// limit to what it needs (Kubernetes: request `hugepages-2Mi`).
     ///
     /// # False alarms
-    /// With `rsvd.max` at or below `max` the program gets ENOMEM and may fall back: events then are no crashes, and the rule is quiet.
+    /// With `rsvd.max` at or below `max` the program gets ENOMEM and may fall back: events then are no
+    /// crashes, and the rule is quiet.
     ///
     /// # References
-    /// `Documentation/admin-guide/cgroup-v2.rst` (HugeTLB); mm/hugetlb_cgroup.c:__hugetlb_cgroup_charge_cgroup (6.12); Kubernetes #71233;
-    /// runc #4073 (sets `rsvd.max` from 1.1.10 on).
+    /// `Documentation/admin-guide/cgroup-v2.rst` (HugeTLB);
+    /// mm/hugetlb_cgroup.c:__hugetlb_cgroup_charge_cgroup (6.12); Kubernetes #71233; runc #4073 (sets
+    /// `rsvd.max` from 1.1.10 on).
     pub HugetlbCgroupSigbus = "hugetlb-cgroup-sigbus" in HugePages
 }
 
@@ -66,15 +69,29 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
     let (severity, title) = match (events, new) {
         (_, Some(new @ 1..)) => (
             Severity::Critical,
-            format!("{} was refused {} huge pages of {size} just now: each refusal is a SIGBUS", group.path, Grouped(new)),
+            format!(
+                "{} was refused {} huge pages of {size} just now: each refusal is a \
+                SIGBUS",
+                group.path,
+                Grouped(new)
+            ),
         ),
         (1.., _) => (
             Severity::High,
-            format!("{} was refused huge pages of {size} {} times: each refusal is a SIGBUS", group.path, Grouped(events)),
+            format!(
+                "{} was refused huge pages of {size} {} times: each refusal is a \
+                SIGBUS",
+                group.path,
+                Grouped(events)
+            ),
         ),
         _ if full => (
             Severity::Warning,
-            format!("{} has {current} of at most {max} in huge pages of {size}, and may reserve more than that", group.path),
+            format!(
+                "{} has {current} of at most {max} in huge pages of {size}, and may reserve more than \
+                that",
+                group.path
+            ),
         ),
         _ => return None,
     };
@@ -109,13 +126,19 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
                         None if version == CgroupVersion::V2 => format!("echo max > {reserved_file}"),
                         None => format!("echo -1 > {reserved_file}"),
                     })
-                    .risk("Programs that do not check for ENOMEM fail at start; a container runtime from runc 1.1.10 on sets it itself.")
+                    .risk(
+                        "Programs that do not check for ENOMEM fail at start; a container runtime from \
+                        runc 1.1.10 on sets it itself.",
+                    )
                     .sets(&reserved_file, max.0),
             )
             .remedy(
-                Remedy::new("Raise the limit to what the program maps (Kubernetes: the pod's hugepages request)")
-                    .risk("Pages come out of the host's pool: it has to have them.")
-                    .restart("the pod"),
+                Remedy::new(
+                    "Raise the limit to what the program maps (Kubernetes: the pod's hugepages \
+                    request)",
+                )
+                .risk("Pages come out of the host's pool: it has to have them.")
+                .restart("the pod"),
             )
             .note("The event count is since the group was made, unless two samples show that it grew."),
     )

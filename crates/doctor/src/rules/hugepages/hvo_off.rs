@@ -13,15 +13,16 @@ rule! {
     /// `vm.hugetlb_optimize_vmemmap` 0 and pools of 64 GiB or more.
     ///
     /// # Hurts
-    /// The kernel keeps 64 bytes for each base page, also inside a huge page, where all but the first page of them say the same:
-    /// 28 of 32 KiB for each 2 MiB page, 1.37 % of the pool.
+    /// The kernel keeps 64 bytes for each base page, also inside a huge page, where all but the first page
+    /// of them say the same: 28 of 32 KiB for each 2 MiB page, 1.37 % of the pool.
     ///
     /// # Remedies
-    /// `vm.hugetlb_optimize_vmemmap = 1` for pages allocated afterwards, `hugetlb_free_vmemmap=on` at boot for all.
+    /// `vm.hugetlb_optimize_vmemmap = 1` for pages allocated afterwards, `hugetlb_free_vmemmap=on` at boot
+    /// for all.
     ///
     /// # False alarms
-    /// It costs time when pages enter or leave the pool: no gain on hosts that resize it often. Smaller pools save less than a
-    /// gigabyte, which is not worth a reboot.
+    /// It costs time when pages enter or leave the pool: no gain on hosts that resize it often. Smaller
+    /// pools save less than a gigabyte, which is not worth a reboot.
     ///
     /// # References
     /// `Documentation/mm/vmemmap_dedup.rst`; mm/hugetlb_vmemmap.c (6.12).
@@ -48,9 +49,11 @@ impl Rule for HvoOff {
             "page descriptors of the huge page pool ({bytes}) take {saved} that the kernel could do without"
         );
         let cost = Cost::memory(saved, total, "of page descriptors that all say the same");
-        let mut finding = Finding::new(Self::ID, Severity::Info, title, cost)
-            .sure(Confidence::Certain)
-            .because(cx.saw_sysctl("vm.hugetlb_optimize_vmemmap").against("1", "Documentation/mm/vmemmap_dedup.rst"));
+        let mut finding =
+            Finding::new(Self::ID, Severity::Info, title, cost).sure(Confidence::Certain).because(
+                cx.saw_sysctl("vm.hugetlb_optimize_vmemmap")
+                    .against("1", "Documentation/mm/vmemmap_dedup.rst"),
+            );
         for pool in &pools {
             let each = hvo_saving(pool.size, page);
             finding = finding.because_all(huge::saw_pool(cx, pool)).note(format!(
@@ -71,7 +74,10 @@ impl Rule for HvoOff {
             .remedy(
                 Remedy::new("Free them for pages that are allocated from now on")
                     .sysctl(cx, "vm.hugetlb_optimize_vmemmap", 1)
-                    .risk("Pages that are in the pool already keep theirs until they are given back and taken again."),
+                    .risk(
+                        "Pages that are in the pool already keep theirs until they are given back and \
+                        taken again.",
+                    ),
             );
         Ok(vec![finding])
     }

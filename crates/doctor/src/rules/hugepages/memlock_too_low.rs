@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use lotsfree_formulas::Rules;
-use lotsfree_formulas::memlock::{MemlockRules, Owner, memlock_kib, oracle_memlock_kib, shm_hugetlb_permitted};
+use lotsfree_formulas::memlock::{Owner, memlock_kib, oracle_memlock_kib, shm_hugetlb_permitted};
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped};
 
@@ -11,30 +11,34 @@ use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload};
 
 rule! {
-    /// A running database may not lock as much memory as its shared segment has, so it cannot have huge pages.
+    /// A running database may lock less memory than its shared segment has, so it gets no huge pages.
     ///
     /// # Sees
-    /// `Max locked memory` in `/proc/PID/limits` of the running database processes against their largest System V segment that
-    /// is in base pages. `CAP_IPC_LOCK` (in `CapEff`) and `vm.hugetlb_shm_group` open huge pages whatever the limit. On kernels
-    /// where the limit opens nothing any more (6.1 and later), a process without either.
+    /// `Max locked memory` in `/proc/PID/limits` of the running database processes against their largest
+    /// System V segment that is in base pages. `CAP_IPC_LOCK` (in `CapEff`) and `vm.hugetlb_shm_group` open
+    /// huge pages whatever the limit. On kernels where the limit opens nothing any more (6.1 and later), a
+    /// process without either.
     ///
     /// # Hurts
-    /// `shmget(SHM_HUGETLB)` is refused and the instance falls back to base pages without a word: the pool stays idle and
-    /// the segment is in memory a second time, with its page tables. Typical: the instance uses huge pages when started
-    /// from a login shell and none when the cluster software or systemd starts it, because only a login applies `limits.conf`.
+    /// `shmget(SHM_HUGETLB)` is refused and the instance falls back to base pages without a word: the pool
+    /// stays idle and the segment is in memory a second time, with its page tables. Typical: the instance
+    /// uses huge pages when started from a login shell and none when the cluster software or systemd starts
+    /// it, because only a login applies `limits.conf`.
     ///
     /// # Remedies
-    /// Raise the limit where the instance is started (systemd `LimitMEMLOCK`, `ulimit -l` in the start script of the cluster
-    /// software), and in `limits.d` for logins; log in again and restart the instance. On kernels that ignore the limit,
-    /// `vm.hugetlb_shm_group`.
+    /// Raise the limit where the instance is started (systemd `LimitMEMLOCK`, `ulimit -l` in the start
+    /// script of the cluster software), and in `limits.d` for logins; log in again and restart the
+    /// instance. On kernels that ignore the limit, `vm.hugetlb_shm_group`.
     ///
     /// # False alarms
-    /// Members of `vm.hugetlb_shm_group` and processes with `CAP_IPC_LOCK` need no limit. Programs that map hugetlbfs files or use
-    /// `MAP_HUGETLB` (PostgreSQL, Java) need none either. `limits.conf` says nothing of processes that are running.
+    /// Members of `vm.hugetlb_shm_group` and processes with `CAP_IPC_LOCK` need no limit. Programs that map
+    /// hugetlbfs files or use `MAP_HUGETLB` (PostgreSQL, Java) need none either. `limits.conf` says nothing
+    /// of processes that are running.
     ///
     /// # References
-    /// mm/hugetlb.c and fs/hugetlbfs/inode.c:hugetlb_file_setup (5.15, 6.1); Oracle Bug 9251136; R. Egner, "MEMORY_TARGET
-    /// (SGA_TARGET) or HugePages" (2010), comments 1, 4, 8, 9 and 15; Oracle asks for 90 % of memory.
+    /// mm/hugetlb.c and fs/hugetlbfs/inode.c:hugetlb_file_setup (5.15, 6.1); Oracle Bug 9251136; R. Egner,
+    /// "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010), comments 1, 4, 8, 9 and 15; Oracle asks for 90 %
+    /// of memory.
     pub MemlockTooLow = "memlock-too-low" in HugePages
 }
 
@@ -57,7 +61,10 @@ impl Low<'_> {
         let limit = self.limit.map_or("any amount of memory".to_owned(), |limit| limit.to_string());
         let Segment { label, size, .. } = &self.segment;
         if self.ignored {
-            format!("{who} is in no group that may use huge pages ({label}, {size}), and this kernel ignores its limit")
+            format!(
+                "{who} is in no group that may use huge pages ({label}, {size}), and this kernel \
+                ignores its limit"
+            )
         } else {
             format!("{who} may lock {limit}, but its segment ({label}) has {size}")
         }
@@ -78,8 +85,7 @@ pub(super) fn too_low<'a>(cx: &Context<'a>) -> Result<Vec<Low<'a>>, Skip> {
         )));
     }
     let release = &cx.now().host.kernel.release;
-    let rules = Rules::of_release(release)
-        .map_or(MemlockRules { rlimit_allows_hugetlb: true }, |rules| rules.memlock);
+    let rules = Rules::of_release(release).unwrap_or_else(Rules::linux_5_15).memlock;
     let mut largest: BTreeMap<u32, Segment> = BTreeMap::new();
     for segment in huge::candidates(cx, huge::default_size(cx)?)? {
         if let (Some(uid), Some(_), Some(_)) = (segment.uid, segment.shmid, segment.database) {
@@ -163,20 +169,27 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
             .remedy(
                 Remedy::new("Name the database's group in vm.hugetlb_shm_group")
                     .run(format!("sysctl -w vm.hugetlb_shm_group=$(stat -c %g /proc/{})", process.stat.pid))
-                    .keep(crate::remedy::SYSCTL_FILE, "vm.hugetlb_shm_group = GID (what the command above printed)")
+                    .keep(
+                        crate::remedy::SYSCTL_FILE,
+                        "vm.hugetlb_shm_group = GID (what the command above \
+                        printed)",
+                    )
                     .undo_with("sysctl -w vm.hugetlb_shm_group=0")
                     .risk("One group only: all databases of the host have to share it.")
                     .restart("the database")
                     .sets("vm.hugetlb_shm_group", "the database's group"),
             )
             .note(format!(
-                "Kernel {} asks for CAP_IPC_LOCK or the group; up to 5.15 a limit as large as the segment was enough.",
+                "Kernel {} asks for CAP_IPC_LOCK or the group; up to 5.15 a limit as large as the segment \
+                    was enough.",
                 cx.now().host.kernel
             ));
     }
     let uid = segment.uid.unwrap_or_default();
     let kib = match (low.database, cx.total()) {
-        (Workload::Oracle, Ok(total)) => oracle_memlock_kib(total).max(memlock_kib(segment.size, Bytes::ZERO)),
+        (Workload::Oracle, Ok(total)) => {
+            oracle_memlock_kib(total).max(memlock_kib(segment.size, Bytes::ZERO))
+        }
         _ => memlock_kib(segment.size, Bytes::ZERO),
     };
     let cgroup = process.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
@@ -209,13 +222,15 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
         );
     finding = match configured(cx, low) {
         Some((file, line, value)) => finding.note(format!(
-            "{file} line {line} allows {value}, yet the process has less: it was not started from a login (cluster \
+            "{file} line {line} allows {value}, yet the process has less: it was not started from a login \
+                (cluster \
              software and systemd do not apply limits.conf), or before the line was written.",
         )),
         None => finding,
     };
     finding.note(
-        "Reading limits.conf proves nothing: a limit is inherited when a process starts. An instance that got huge pages \
+        "Reading limits.conf proves nothing: a limit is inherited when a process starts. An instance that \
+            got huge pages \
          when started by hand loses them when a service starts it after a reboot.",
     )
 }

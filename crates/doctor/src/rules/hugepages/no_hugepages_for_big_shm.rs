@@ -12,27 +12,30 @@ rule! {
     /// A large shared segment is in base pages and there is no huge page pool.
     ///
     /// # Sees
-    /// A System V segment, or a shared mapping of a database server that forks, of 4 GiB or more, while every pool is empty.
+    /// A System V segment, or a shared mapping of a database server that forks, of 4 GiB or more, while
+    /// every pool is empty.
     ///
     /// # Hurts
-    /// Each process that touches the whole segment keeps 2 MiB of page tables for each GiB of it, for as long as it lives;
-    /// reclaim may look at and swap out every page of it, and each page takes an entry of the TLB. From 16 GiB and a
-    /// hundred sessions on the page tables alone are gigabytes.
+    /// Each process that touches the whole segment keeps 2 MiB of page tables for each GiB of it, for as
+    /// long as it lives; reclaim may look at and swap out every page of it, and each page takes an entry of
+    /// the TLB. From 16 GiB and a hundred sessions on the page tables alone are gigabytes.
     ///
     /// # Remedies
     /// A pool as large as the segments, a memlock limit to match, a restart.
     ///
     /// # False alarms
-    /// SAP HANA must run without a pool. Oracle with automatic memory management has no segment but files in /dev/shm: see
-    /// `amm-blocks-hugepages`. With few processes only the TLB gains.
+    /// SAP HANA must run without a pool. Oracle with automatic memory management has no segment but files
+    /// in /dev/shm: see `amm-blocks-hugepages`. With few processes only the TLB gains.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; R. Egner, "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010): worth it from
-    /// an SGA of 16 GB and 100 sessions on; measured: 2,123 kB per GiB and process with 4 KiB pages, 81 kB with 2 MiB.
+    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; R. Egner, "MEMORY_TARGET (SGA_TARGET) or HugePages"
+    /// (2010): worth it from an SGA of 16 GB and 100 sessions on; measured: 2,123 kB per GiB and process
+    /// with 4 KiB pages, 81 kB with 2 MiB.
     pub NoHugepagesForBigShm = "no-hugepages-for-big-shm" in HugePages
 }
 
-/// Page tables at full touch from this share of memory on are worth a warning; half of where `pagetable-bloat` begins.
+/// Page tables at full touch from this share of memory on are worth a warning; half of where
+/// `pagetable-bloat` begins.
 const NOTICEABLE: f64 = 0.01;
 
 impl Rule for NoHugepagesForBigShm {
@@ -63,16 +66,28 @@ impl Rule for NoHugepagesForBigShm {
             Grouped(segment.mappers)
         );
         let cost = match present {
-            Ok(now) => huge::cost(cx, now, format!("page tables at most now, {full} once every process has touched it all")),
+            Ok(now) => huge::cost(
+                cx,
+                now,
+                format!(
+                    "page tables at most now, {full} once every process has \
+                touched it all"
+                ),
+            ),
             Err(_) => huge::cost(cx, full, "page tables once every process has touched it all"),
         };
         let each = pagetables::saving(segment.size, 1, page);
         let mut finding = Finding::new(Self::ID, severity, title, cost)
-            .because(segment.evidence().against(format!("at least {LARGE}"), "8 MiB of page tables for each process"))
+            .because(segment.evidence().against(
+                format!("at least {LARGE}"),
+                "8 MiB of page tables for \
+                each process",
+            ))
             .because_all(large.take(3).map(huge::Segment::evidence))
             .because(cx.saw_mem(m::HugePages_Total))
             .note(format!(
-                "{} / {} x {:#} = {each} of page tables for each process that touches all of it, x {} = {full}.",
+                "{} / {} x {:#} = {each} of page tables for each process that touches all of it, x {} = \
+                    {full}.",
                 segment.size,
                 page.pmd_huge(),
                 page.bytes(),
@@ -82,7 +97,7 @@ impl Rule for NoHugepagesForBigShm {
             finding = finding.because(cx.saw_mem(m::PageTables));
         }
         let advice = advice::nr_hugepages(cx)?;
-        finding = finding.note(format!("{} pages are proposed: {}.", Grouped(advice.value), advice.because));
+        finding = finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because));
         if advice.value > 0 {
             let pool = HugePool { size, ..HugePool::default() };
             let bytes = size.times(advice.value);
@@ -90,8 +105,10 @@ impl Rule for NoHugepagesForBigShm {
                 huge::resize(cx, &pool, advice.value, "Create a huge page pool for the segments")
                     .run("grep HugePages_Total /proc/meminfo")
                     .risk(format!(
-                        "{bytes} are lost to everything else at once. A host that has run for long gives fewer pages than asked \
-                         without an error (read the total back; boot with hugepages={}), and may swap meanwhile.",
+                        "{bytes} are lost to everything else at once. A host that has run for long gives \
+                            fewer pages than asked \
+                         without an error (read the total back; boot with hugepages={}), and may swap \
+                         meanwhile.",
                         advice.value
                     ))
                     .restart("the database, with a memlock limit at least as large as its segment"),
@@ -99,7 +116,8 @@ impl Rule for NoHugepagesForBigShm {
         }
         if segment.shmid.is_none() {
             finding = finding.note(
-                "The size is what one process has touched so far, a lower bound. PostgreSQL needs no memlock limit for it, \
+                "The size is what one process has touched so far, a lower bound. PostgreSQL needs no \
+                    memlock limit for it, \
                  but huge_pages = try or on.",
             );
         }

@@ -8,28 +8,30 @@ use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Finding, Outcome, Rule, Severity};
 
 rule! {
-    /// A huge page pool takes a noticeable part of memory; this is who has it and what is left for the rest.
+    /// A huge page pool takes a noticeable part of memory: who has it, and what is left.
     ///
     /// # Sees
-    /// `HugePages_Total`, `HugePages_Free` and `HugePages_Rsvd` (of every page size where `/sys/kernel/mm/hugepages` was
-    /// read): used is total less free, promised is reserved, spare is free less reserved. Against it the attached System V
-    /// segments, each rounded up to whole pages, and what the pool leaves of `MemTotal`.
+    /// `HugePages_Total`, `HugePages_Free` and `HugePages_Rsvd` (of every page size where
+    /// `/sys/kernel/mm/hugepages` was read): used is total less free, promised is reserved, spare is free
+    /// less reserved. Against it the attached System V segments, each rounded up to whole pages, and what
+    /// the pool leaves of `MemTotal`.
     ///
     /// # Hurts
-    /// Nothing yet: this accounts for the pool. Free huge pages are no free memory: nothing else can use them, they
-    /// cannot be swapped or reclaimed, and `MemAvailable` and `CommitLimit` fall by the whole pool. Free pages that are
-    /// reserved are a running instance's that it has not touched, not a reserve.
+    /// Nothing yet: this accounts for the pool. Free huge pages are no free memory: nothing else can use
+    /// them, they cannot be swapped or reclaimed, and `MemAvailable` and `CommitLimit` fall by the whole
+    /// pool. Free pages that are reserved are a running instance's that it has not touched, not a reserve.
     ///
     /// # Remedies
-    /// None by itself; `pool-unused`, `pool-waste`, `pool-too-small` and `pool-too-large` judge the figures.
+    /// None by itself; `pool-unused`, `pool-waste`, `pool-too-small` and `pool-too-large` judge the
+    /// figures.
     ///
     /// # False alarms
-    /// That segments explain the pool is arithmetic, not proof: huge page mappings of other programs (PostgreSQL, Java, KVM)
-    /// are not listed in `/proc/sysvipc/shm`.
+    /// That segments explain the pool is arithmetic, not proof: huge page mappings of other programs
+    /// (PostgreSQL, Java, KVM) are not listed in `/proc/sysvipc/shm`.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; mm/hugetlb.c:hugetlb_report_meminfo; Oracle MOS 401749.1
-    /// (`hugepages_settings.sh` counts one page more for each segment).
+    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; mm/hugetlb.c:hugetlb_report_meminfo; Oracle MOS
+    /// 401749.1 (`hugepages_settings.sh` counts one page more for each segment).
     pub PoolAccounting = "pool-accounting" in HugePages
 }
 
@@ -65,18 +67,20 @@ impl Rule for PoolAccounting {
             finding = finding.because(cx.saw_mem(m::MemTotal)).note(rest(cx, left));
         }
         if let (Ok(total), Ok(free)) = (cx.mem(m::SwapTotal), cx.mem(m::SwapFree)) {
-            finding = finding.because(cx.saw_mem(m::SwapTotal)).because(cx.saw_mem(m::SwapFree)).note(format!(
-                "Swap holds {} of {total}; the pool itself is never swapped.",
-                total - free
-            ));
+            finding = finding
+                .because(cx.saw_mem(m::SwapTotal))
+                .because(cx.saw_mem(m::SwapFree))
+                .note(format!("Swap holds {} of {total}; the pool itself is never swapped.", total - free));
         }
         if let Some(note) = explained(cx, &pools) {
             finding = finding.note(note);
         }
         if share.is_some_and(|share| share >= LARGER_PART) {
             finding = finding.note(
-                "The rest must hold every process's own memory (for Oracle the PGA of all sessions), page tables, the \
-                 kernel and the page cache. When it runs short, the host pages although the pool is untouched, and new \
+                "The rest must hold every process's own memory (for Oracle the PGA of all sessions), page \
+                    tables, the \
+                 kernel and the page cache. When it runs short, the host pages although the pool is \
+                 untouched, and new \
                  processes start late or not at all (Oracle: ORA-00445, background process did not start).",
             );
         }
@@ -96,7 +100,8 @@ fn state(pool: &HugePool, several: bool) -> String {
 
 fn arithmetic(pool: &HugePool) -> String {
     format!(
-        "{} of {} = {:#}. Used = total - free = {} - {} = {}; promised, not yet touched = reserved = {}; spare = free - \
+        "{} of {} = {:#}. Used = total - free = {} - {} = {}; promised, not yet touched = reserved = {}; \
+            spare = free - \
          reserved = {} - {} = {} ({}).",
         huge::count(pool.total),
         huge::page_name(pool.size),
@@ -120,7 +125,8 @@ fn rest(cx: &Context<'_>, left: Bytes) -> String {
     let shared = cx.mem_or_zero(m::Shmem);
     let cache = cx.mem_or_zero(m::Buffers) + cx.mem_or_zero(m::Cached) - shared;
     format!(
-        "What remains for everything else is {left} ({:#}), of which {free} are free, {cache} are page cache and {} belong \
+        "What remains for everything else is {left} ({:#}), of which {free} are free, {cache} are page \
+            cache and {} belong \
          to processes, page tables and the kernel.",
         left,
         left - free - cache
@@ -129,13 +135,19 @@ fn rest(cx: &Context<'_>, left: Bytes) -> String {
 
 /// Which segments account for the pool.
 fn explained(cx: &Context<'_>, pools: &[HugePool]) -> Option<String> {
-    let segments: Vec<_> = huge::segments(cx).ok()?.into_iter().filter(|s| s.backing == Backing::Huge).collect();
+    let segments: Vec<_> =
+        huge::segments(cx).ok()?.into_iter().filter(|s| s.backing == Backing::Huge).collect();
     let [pool] = pools else { return None };
     if segments.is_empty() {
         return None;
     }
     let terms = segments.iter().take(LISTED).map(|segment| {
-        format!("{} has {} B = {} pages", segment.label, Grouped(segment.size.0), segment.size.units_of(pool.size))
+        format!(
+            "{} has {} B = {}",
+            segment.label,
+            Grouped(segment.size.0),
+            huge::count(segment.size.units_of(pool.size))
+        )
     });
     let terms = terms.collect::<Vec<_>>().join(", ");
     let sum: u64 = segments.iter().map(|segment| segment.size.units_of(pool.size)).sum();
@@ -144,7 +156,8 @@ fn explained(cx: &Context<'_>, pools: &[HugePool]) -> Option<String> {
         let script: u64 = segments.iter().map(|segment| script_pages(segment.size, pool.size)).sum();
         let asked = if script == pool.total {
             format!(
-                " Oracle's script counts one page more for each segment, {}: the pool is as large as its segments ask; to \
+                " Oracle's script counts one page more for each segment, {}: the pool is as large as its \
+                    segments ask; to \
                  make it smaller, make the segments (the SGAs) smaller.",
                 Grouped(script)
             )

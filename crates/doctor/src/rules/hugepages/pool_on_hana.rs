@@ -12,15 +12,16 @@ rule! {
     /// Processes of SAP HANA and a pool that is not empty, of any page size.
     ///
     /// # Hurts
-    /// HANA never takes pages from the pool: it sizes itself by physical memory (`global_allocation_limit`, 90 % by default) and counts
-    /// the pool as its own, so that host and database together want more than there is.
+    /// HANA never takes pages from the pool. It sizes itself by physical memory (`global_allocation_limit`: by
+    /// default 90 % of the first 64 GB and 97 % of the rest), of which the pool is a part: host and database
+    /// together want more than there is.
     ///
     /// # Remedies
     /// Release the pool.
     ///
     /// # False alarms
-    /// A second database beside HANA may use the pool: then only the spare pages go, and HANA's limit has to be lowered by the
-    /// rest. SAP does not support such hosts for production.
+    /// A second database beside HANA may use the pool: then only the spare pages go at once, and HANA's limit has
+    /// to be lowered by the rest.
     ///
     /// # References
     /// SAP's checks of HANA hosts call a pool an error; SAP note 2131662 (transparent huge pages on HANA servers).
@@ -51,13 +52,19 @@ impl Rule for PoolOnHana {
                 _ => format!("{}/nr_hugepages", huge::directory(pool.size)),
             };
             finding = finding.because_all(huge::saw_pool(cx, pool)).forbid(name, why).remedy(
-                huge::resize(cx, pool, 0, format!("Release the pool of {} pages", huge::page_name(pool.size)))
-                    .risk("Pages in use stay with their program as surplus and go when it ends."),
+                huge::resize(
+                    cx,
+                    pool,
+                    0,
+                    format!("Release the pool of {} pages", huge::page_name(pool.size)),
+                )
+                .risk("Pages in use stay with their program as surplus and go when it ends."),
             );
         }
         if pools.iter().any(|pool| huge::promised(pool) > 0) {
             finding = finding.note(
-                "Part of the pool is used or promised: some other program has it. Stop that program or lower HANA's \
+                "Part of the pool is used or promised: some other program has it. Stop that program or \
+                    lower HANA's \
                  global_allocation_limit by the pool.",
             );
         }

@@ -13,25 +13,27 @@ rule! {
     /// The huge page pool leaves the rest of the host too little memory.
     ///
     /// # Sees
-    /// All pools together above 70 % of memory; or a pool of a quarter of memory and more on a host that has less than 5 % of memory
-    /// left outside it: free memory plus page cache (without shared memory) plus reclaimable slab, less what was swapped out.
-    /// Where two samples show that nothing is swapped out, old swap use does not count.
+    /// All pools together above 70 % of memory; or a pool of a quarter of memory and more on a host that
+    /// has less than 5 % of memory left outside it: free memory plus page cache (without shared memory)
+    /// plus reclaimable slab, less what was swapped out. Where two samples show that nothing is swapped
+    /// out, old swap use does not count.
     ///
     /// # Hurts
-    /// Whatever is in the pool cannot be taken back: processes, page tables, kernel and page cache have to live with the rest,
-    /// and the kernel swaps and kills there while the pool is idle or not. Oracle then reports ORA-00445 (a process did not start
-    /// in 120 s), its console "significant virtual memory paging".
+    /// Whatever is in the pool cannot be taken back: processes, page tables, kernel and page cache have to
+    /// live with the rest, and the kernel swaps and kills there while the pool is idle or not. Oracle then
+    /// reports ORA-00445 (a process did not start in 120 s), its console "significant virtual memory
+    /// paging".
     ///
     /// # Remedies
     /// Give spare pages back; if all are promised, make the segments (SGAs) smaller, then the pool.
     ///
     /// # False alarms
-    /// Hosts that run nothing but virtual machines or DPDK have 85 to 95 % in the pool on purpose: they are left alone as long
-    /// as the rest has room. Swap that is used and not moving is old cold memory.
+    /// Hosts that run nothing but virtual machines or DPDK have 85 to 95 % in the pool on purpose: they are
+    /// left alone as long as the rest has room. Swap that is used and not moving is old cold memory.
     ///
     /// # References
-    /// Oracle 19c installation guide (at most 70 % of memory); R. Egner, "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010), comments
-    /// 13 and 14.
+    /// Oracle 19c installation guide (at most 70 % of memory); R. Egner, "MEMORY_TARGET (SGA_TARGET) or
+    /// HugePages" (2010), comments 13 and 14.
     pub PoolTooLarge = "pool-too-large" in HugePages
 }
 
@@ -58,7 +60,8 @@ impl Rest {
     fn of(cx: &Context<'_>, pool: Bytes) -> Result<Rest, Skip> {
         let cache = cx.mem(m::Cached)? + cx.mem_or_zero(m::Buffers) - cx.mem_or_zero(m::Shmem);
         let swapping = cx.rate(&[v::pswpout]).ok().map(|rate| rate.per_second);
-        let swapped = cx.mem_or_zero(m::SwapTotal) - cx.mem_or_zero(m::SwapFree) - cx.mem_or_zero(m::SwapCached);
+        let swapped =
+            cx.mem_or_zero(m::SwapTotal) - cx.mem_or_zero(m::SwapFree) - cx.mem_or_zero(m::SwapCached);
         Ok(Rest {
             all: cx.total()? - pool,
             available: cx.mem(m::MemFree)? + cache + cx.mem_or_zero(m::SReclaimable),
@@ -128,7 +131,8 @@ impl Rule for PoolTooLarge {
             finding = finding.because(cx.saw_rate(&[v::pswpout], &rate));
         }
         finding = finding.note(format!(
-            "{total} - {bytes} = {}; of it {used} are used by processes and kernel, {} are free or cache, and {} more are in \
+            "{total} - {bytes} = {}; of it {used} are used by processes and kernel, {} are free or cache, \
+                and {} more are in \
              swap.",
             rest.all, rest.available, rest.swapped
         ));
@@ -140,8 +144,10 @@ impl Rule for PoolTooLarge {
             };
             if pages < pool.total {
                 let title = format!("Give back {}", huge::count(pool.total - pages));
-                finding = finding
-                    .remedy(huge::resize(cx, pool, pages, title).risk("Only free pages that nobody was promised go."));
+                finding = finding.remedy(huge::resize(cx, pool, pages, title).risk(
+                    "Only free pages that nobody was \
+                        promised go.",
+                ));
             }
         }
         let promised: Bytes = pools.iter().map(|pool| pool.size.times(huge::promised(pool))).sum();
@@ -159,11 +165,16 @@ impl Rule for PoolTooLarge {
             }
         ));
         if let Some(workload) = dedicated {
-            finding = finding.note(format!("{} runs: large pools are usual there, but not without room.", workload.name()));
+            finding = finding.note(format!(
+                "{} runs: large pools are usual there, but not without \
+                room.",
+                workload.name()
+            ));
         }
         let spare: u64 = pools.iter().map(HugePool::idle).sum();
         finding = finding.note(format!(
-            "{} spare. While a pool grows on a running host it swaps to find whole blocks: if the paging began then, allocate the \
+            "{} spare. While a pool grows on a running host it swaps to find whole blocks: if the paging \
+                began then, allocate the \
              pool at boot.",
             huge::count(spare)
         ));

@@ -2,33 +2,35 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::huge::{self, STARTED};
 use crate::rule::rule;
-use crate::rules::hugepages::memlock_too_low;
-use crate::{Confidence, Context, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice};
+use crate::rules::hugepages::{memlock_too_low, runtime_alloc_short};
+use crate::{
+    Confidence, Context, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+};
 
 rule! {
     /// A huge page pool exists and nobody uses a page of it.
     ///
     /// # Sees
-    /// A pool whose `HugePages_Free` equals `HugePages_Total` while `HugePages_Rsvd` is 0, for each page size. Where a
-    /// database runs, only after it has been up for ten minutes.
+    /// A pool whose `HugePages_Free` equals `HugePages_Total` while `HugePages_Rsvd` is 0, for each page
+    /// size. Where a database runs, only after it has been up for ten minutes.
     ///
     /// # Hurts
-    /// The whole pool is lost: nothing else can use it, not even when the host swaps. If a database was meant to use
-    /// it, it costs twice: the segment is in base pages as well, with page tables of 2 MiB per GiB and process. Oracle
-    /// falls back silently unless told `use_large_pages=only`.
+    /// The whole pool is lost: nothing else can use it, not even when the host swaps. If a database was
+    /// meant to use it, it costs twice: the segment is in base pages as well, with page tables of 2 MiB per
+    /// GiB and process. Oracle falls back silently unless told `use_large_pages=only`.
     ///
     /// # Remedies
-    /// Find why the database passed it over (its memlock limit, AMM, the page size, its own setting) and restart it; where no
-    /// program wants the pool, release it.
+    /// Find why the database passed it over (its memlock limit, AMM, the page size, its own setting) and
+    /// restart it; where no program wants the pool, release it.
     ///
     /// # False alarms
-    /// Free pages with reservations belong to an instance that has not touched them: 3000 in all, 2601 free, 2290 reserved are
-    /// in use. A standby node and a host of virtual machines hold pages for what is not started yet; the severity is lowered
-    /// there and the finding says so.
+    /// Free pages with reservations belong to an instance that has not touched them: 3000 in all, 2601
+    /// free, 2290 reserved are in use. A standby node and a host of virtual machines hold pages for what is
+    /// not started yet; the severity is lowered there and the finding says so.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; Oracle MOS 361468.1 and 401749.1; R. Egner, "MEMORY_TARGET (SGA_TARGET)
-    /// or HugePages" (2010), whose second case is 3000 of 3000 free.
+    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; Oracle MOS 361468.1 and 401749.1; R. Egner,
+    /// "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010), whose second case is 3000 of 3000 free.
     pub PoolUnused = "pool-unused" in HugePages
 }
 
@@ -96,14 +98,26 @@ impl Rule for PoolUnused {
             }
             let needed: u64 = wanted.iter().map(|segment| segment.pages(pool.size)).sum();
             if blocked || (database.is_some() && needed > 0) {
-                let limits = huge::oldest_database(cx).map(|p| format!("grep locked /proc/{}/limits", p.stat.pid));
-                let remedy = Remedy::new("Let the database use the pool: remove what keeps it out, then restart it");
+                let limits = huge::oldest_database(cx).map(|p| {
+                    format!(
+                        "grep locked \
+                    /proc/{}/limits",
+                        p.stat.pid
+                    )
+                });
+                let remedy = Remedy::new(
+                    "Let the database use the pool: remove what keeps it out, then \
+                    restart it",
+                );
                 finding = finding.remedy(
                     limits
                         .into_iter()
                         .fold(remedy, Remedy::run)
-                        .risk("Oracle: use_large_pages=only makes a start that cannot have the pages fail, instead of \
-                               falling back to base pages unnoticed.")
+                        .risk(
+                            "Oracle: use_large_pages=only makes a start that cannot have the pages fail, \
+                            instead of \
+                               falling back to base pages unnoticed.",
+                        )
                         .restart("the database"),
                 );
             }
@@ -111,20 +125,33 @@ impl Rule for PoolUnused {
                 Ok(advice) if huge::default_size(cx) == Ok(pool.size) => (advice.value, advice.because),
                 _ => (0, "nobody uses a page of this size".to_owned()),
             };
-            if pages < pool.total {
-                let title = if pages == 0 { "Release the pool" } else { "Make the pool as large as its segments need" };
-                finding = finding
-                    .note(format!("{} pages are proposed: {because}.", pages))
-                    .remedy(huge::resize(cx, pool, pages, title).risk(
-                        "Only free pages go; a program that wants huge pages later has to get them from fragmented \
+            let asked = runtime_alloc_short::asked_for_more(cx, pool);
+            if pages < pool.total && asked.is_none() {
+                let title = if pages == 0 {
+                    "Release the pool"
+                } else {
+                    "Make the pool as large as its \
+                    segments need"
+                };
+                finding = finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
+                    huge::resize(cx, pool, pages, title).risk(
+                        "Only free pages go; a program that wants huge pages later has to get them from \
+                            fragmented \
                          memory, and may get fewer.",
-                    ));
+                    ),
+                );
+            }
+            if let Some(asked) = asked {
+                finding = finding.note(asked);
             }
             if let Some(purpose) = &purpose {
                 finding = finding.note(format!("Perhaps meant so: {purpose}."));
             }
             if database.is_some() && age.is_none() {
-                finding = finding.note("How long the database has been up is not known: right after its start this is normal.");
+                finding = finding.note(
+                    "How long the database has been up is not known: right after its \
+                    start this is normal.",
+                );
             }
             findings.push(finding);
         }
@@ -139,13 +166,17 @@ fn reasons(cx: &Context<'_>, size: Bytes) -> (Vec<String>, bool) {
         reasons.push(format!("Kept out by its limit: {} (see memlock-too-low).", low.text()));
     }
     if huge::mappings(cx).any(|(_, mapping)| mapping.file.starts_with("/dev/shm/ora_")) {
-        reasons.push("Oracle runs with automatic memory management, whose files in /dev/shm cannot be huge pages \
+        reasons.push(
+            "Oracle runs with automatic memory management, whose files in /dev/shm cannot be huge \
+            pages \
                       (see amm-blocks-hugepages)."
-            .to_owned());
+                .to_owned(),
+        );
     }
     if huge::default_size(cx).is_ok_and(|default| default != size) {
         reasons.push(format!(
-            "{} is not the default size: a program gets these pages only if it names the size (SHM_HUGE_*, MAP_HUGE_*, \
+            "{} is not the default size: a program gets these pages only if it names the size (SHM_HUGE_*, \
+                MAP_HUGE_*, \
              PostgreSQL huge_page_size, a hugetlbfs mount with pagesize=).",
             huge::page_name(size)
         ));
@@ -153,8 +184,10 @@ fn reasons(cx: &Context<'_>, size: Bytes) -> (Vec<String>, bool) {
     let blocked = !reasons.is_empty();
     if !blocked && cx.workloads().iter().any(|w| w.is_database()) {
         reasons.push(
-            "Check in this order: the memlock limit of the running process (not limits.conf), AMM (memory_target), the \
-             page size, and the database's own setting (Oracle use_large_pages, PostgreSQL huge_pages, MySQL large-pages)."
+            "Check in this order: the memlock limit of the running process (not limits.conf), AMM \
+                (memory_target), the \
+             page size, and the database's own setting (Oracle use_large_pages, PostgreSQL huge_pages, \
+             MySQL large-pages)."
                 .to_owned(),
         );
     }
