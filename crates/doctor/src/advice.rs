@@ -3,9 +3,10 @@
 //! Vendors contradict each other, and generic lists contradict the vendors. Each function here weighs what runs on the
 //! host and gives one value with its reason; rules that touch the setting ask here and never decide by themselves.
 
-use lotsfree_units::Bytes;
+use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
+use lotsfree_units::{Bytes, Grouped};
 
-use crate::{Context, Workload};
+use crate::{Context, Skip, Workload, huge};
 
 /// A recommendation for one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,4 +149,44 @@ pub fn dirty_bytes(cx: &Context<'_>) -> Advice<(u64, u64)> {
         Some(_) => Advice::new((512 << 20, 64 << 20), "tuned's PostgreSQL profile sets them", CONTESTED),
         None => Advice::new((629_145_600, 314_572_800), "SUSE sets them where flushing stalls", CONTESTED),
     }
+}
+
+/// `vm.nr_hugepages`: pages of the default size that are used or promised, and those that shared segments
+/// in base pages would need; 0 where [`huge_pool_allowed`] says no.
+///
+/// # Errors
+/// [`Skip::Unknown`] if the pool or its page size is unknown.
+pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
+    const CONTESTED: &str = "SAP HANA asks for 0; Oracle, PostgreSQL, SAP ASE, Java and DPDK for as many \
+        pages as \
+        their memory has, Oracle for at most 70 % of memory.";
+    let size = huge::default_size(cx)?;
+    let pools = cx.huge_pools()?;
+    if let Err(why) = huge_pool_allowed(cx) {
+        return Ok(Advice::new(0, why, CONTESTED));
+    }
+    let promised = pools.iter().find(|pool| pool.size == size).map_or(0, huge::promised);
+    let candidates = huge::candidates(cx, size).unwrap_or_default();
+    let needed: u64 = candidates.iter().map(|segment| segment.pages(size)).sum();
+    let value = promised.saturating_add(needed);
+    let most = cx.total().map(|total| total.0.saturating_mul(POOL_MAX_PERCENT) / 100 / size.0);
+    if needed > 0 && most.is_ok_and(|most| value > most) {
+        let because = format!(
+            "the segments in base pages would need {} pages more, which is beyond {POOL_MAX_PERCENT} % of \
+             memory: make them smaller first",
+            Grouped(needed)
+        );
+        return Ok(Advice::new(promised, because, CONTESTED));
+    }
+    let because = match (promised, needed) {
+        (0, 0) => "nobody uses a huge page or was promised one".to_owned(),
+        (_, 0) => format!("{} are used or promised", Grouped(promised)),
+        (0, _) => format!("the segments in base pages need {}", Grouped(needed)),
+        _ => format!(
+            "{} are used or promised, the segments in base pages need {} more",
+            Grouped(promised),
+            Grouped(needed)
+        ),
+    };
+    Ok(Advice::new(value, because, CONTESTED))
 }

@@ -16,6 +16,7 @@ mod diagnosis;
 mod document;
 mod finding;
 mod groups;
+mod huge;
 mod latency;
 mod memory_map;
 mod page_cache;

@@ -1,6 +1,7 @@
 //! [`Observation`]: what is judged, at one instant or over time.
 
 use lotsfree_counters::{Meminfo, Values, Vmstat};
+use lotsfree_units::PageSize;
 use serde::Serialize;
 
 use crate::file::pressure::Pressure;
@@ -74,7 +75,8 @@ impl Observation {
 /// source is dropped once it was read, so that a series of archives is never in memory at once.
 pub fn observe(input: Input, options: &Options) -> Observation {
     let Input { label, samples, manifest, .. } = input;
-    let taken_at = manifest.map(|manifest| manifest.taken_at).filter(|at| *at > 0.0);
+    let taken_at = manifest.as_ref().map(|manifest| manifest.taken_at).filter(|at| *at > 0.0);
+    let page_size = manifest.and_then(|manifest| PageSize::new(manifest.page_size));
     let last = samples.len().saturating_sub(1);
     let start = samples.first().map_or(0.0, |(at, _)| *at);
     let mut before = None;
@@ -88,6 +90,7 @@ pub fn observe(input: Input, options: &Options) -> Observation {
         if snapshot.taken_at.is_none() {
             snapshot.taken_at = taken_at.map(|taken_at| taken_at + at);
         }
+        snapshot.host.page_size = page_size.unwrap_or(snapshot.host.page_size);
         series.push(Sample::of(&snapshot, at));
         if index == last {
             now = snapshot;

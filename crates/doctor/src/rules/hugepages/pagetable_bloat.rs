@@ -1,6 +1,12 @@
-use lotsfree_counters::{meminfo as m, status as s};
-use lotsfree_units::{Bytes, Percent};
+use std::collections::BTreeMap;
 
+use lotsfree_counters::{meminfo as m, status as s};
+use lotsfree_formulas::pagetables::{ENTRY_BYTES, touched_per_process};
+use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_snapshot::file::process::Process;
+use lotsfree_units::{Bytes, Grouped, Percent};
+
+use crate::huge::{self, Backing};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, advice};
 
@@ -8,39 +14,42 @@ rule! {
     /// Page tables take a noticeable part of memory.
     ///
     /// # Sees
-    /// `PageTables` in `/proc/meminfo` as a share of `MemTotal` without the huge page pools; with processes readable, `VmPTE`
-    /// of each, and how many share the same large mapping.
+    /// `PageTables` in `/proc/meminfo` as a share of `MemTotal` without the huge page pools; with processes
+    /// readable, `VmPTE` of each, added up for the processes that map the same shared memory, and the
+    /// attached segments.
     ///
     /// # Hurts
-    /// Each process that touches a 2 MiB range of shared memory keeps a page table of its own for it: 2 MiB per GiB and
-    /// process. 400 sessions on a 34 GiB SGA can need 26 GiB. The tables cannot be swapped or reclaimed, reclaim has to walk
-    /// every one of them to evict a shared page, and they push the useful entries out of the CPU caches.
-    /// Private memory alone never needs more than 0.2 % (8 bytes for 4096).
+    /// Each process that touches a 2 MiB range of shared memory keeps a page table of its own for it: 2 MiB
+    /// per GiB and process. 400 sessions on a 34 GiB SGA can need 26 GiB. The tables cannot be swapped or
+    /// reclaimed, reclaim has to walk every one of them to evict a shared page, and they push the useful
+    /// entries out of the CPU caches. Private memory alone never needs more than 0.2 % (8 bytes for 4096).
     ///
     /// # Remedies
-    /// A huge page pool for the shared segments (one table page maps 1 GiB instead of 2 MiB); fewer processes (a connection
-    /// pool); for tmpfs-backed memory `shmem_enabled=advise` with `MADV_HUGEPAGE`.
+    /// A huge page pool for the shared segments (one table page maps 1 GiB instead of 2 MiB); fewer
+    /// processes (a connection pool); for tmpfs-backed memory `shmem_enabled=advise` with `MADV_HUGEPAGE`.
     ///
     /// # False alarms
-    /// Transparent huge pages for private memory are not proposed: the kernel keeps a page table in reserve for each, so
-    /// they save none (measured: 2,052 kB per GiB with and without).
+    /// Transparent huge pages for private memory are not proposed: the kernel keeps a page table in reserve
+    /// for each, so they save none (measured: 2,052 kB per GiB with and without).
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; Oracle MOS 361323.1; measured: 1 GiB attached by 20 processes takes
-    /// 42,460 kB of page tables with 4 KiB pages and 1,612 kB with 2 MiB pages.
+    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; Oracle MOS 361323.1; measured: 1 GiB attached by 20
+    /// processes takes 42,460 kB of page tables with 4 KiB pages and 1,612 kB with 2 MiB pages.
     pub PagetableBloat = "pagetable-bloat" in HugePages
 }
 
-/// Above the 0.2 % that private memory can need, with room for libraries that everybody maps (memstate warns here too).
+/// Above the 0.2 % that private memory can need, with room for libraries that everybody maps (memstate
+/// warns here too).
 const WARN: f64 = 0.02;
 /// Half of what the two systems of the Oracle article lost.
 const HIGH: f64 = 0.05;
 /// What those two systems lost: 9.7 % and 9.1 %.
 const CRITICAL: f64 = 0.09;
-/// Page tables that a process keeps for its own code, heap and stack when shared memory is in huge pages (measured, 6.18).
+/// Page tables that a process keeps for its own code, heap and stack when shared memory is in huge pages
+/// (measured, 6.18).
 const OWN_TABLES: Bytes = Bytes::kib(80);
-/// One PMD entry of 8 bytes replaces a page table of 4096.
-const ENTRIES_PER_TABLE: u64 = 512;
+/// Groups of processes that are shown.
+const SHOWN: usize = 3;
 
 impl Rule for PagetableBloat {
     fn check(&self, cx: &Context<'_>) -> Outcome {
@@ -55,58 +64,53 @@ impl Rule for PagetableBloat {
             s if s >= HIGH => Severity::High,
             _ => Severity::Warning,
         };
-        let total = cx.total()?;
-        let pool = cx.pool_bytes();
-        let have = if pool == Bytes::ZERO { "there are no huge pages".to_owned() } else { format!("the huge page pool holds {pool}") };
-        let sharers = cx.processes().map(|processes| {
-            processes.iter().filter(|p| p.memory_or_zero(s::VmPTE) > OWN_TABLES.times(2)).count() as u64
-        });
-        let remaining = Bytes(tables.0 / ENTRIES_PER_TABLE) + OWN_TABLES.times(sharers.clone().unwrap_or(0));
-        let saved = tables - remaining;
-        let arithmetic = match sharers {
-            Ok(n) => format!(
-                "{tables:#} / {ENTRIES_PER_TABLE} = {:#} of PMD entries, plus {n} processes x {OWN_TABLES:#} for their own code, heap \
-                 and stack: 2 MiB pages would free {tables:#} - {remaining:#} = {saved:#} ({saved})",
-                Bytes(tables.0 / ENTRIES_PER_TABLE)
-            ),
-            Err(_) => format!(
-                "{tables:#} / {ENTRIES_PER_TABLE} = {remaining:#} of PMD entries: 2 MiB pages would free up to {tables:#} - {remaining:#} = \
-                 {saved:#} ({saved}), less some {OWN_TABLES:#} per process for its own code, heap and stack"
-            ),
+        let have = match cx.pool_bytes() {
+            Bytes::ZERO => "there are no huge pages".to_owned(),
+            pool => format!("the huge page pool holds {pool}"),
         };
-        let mut finding = Finding::new(
-            Self::ID,
-            severity,
-            format!("page tables take {tables:#}, {} of memory, and {have}", Percent(share)),
-            Cost::memory(saved, total, "2 MiB pages would free it"),
-        )
-        .sure(Confidence::Likely)
-        .because(cx.saw_mem(m::PageTables).against(format!("at least {} of memory", Percent(WARN)), "private memory needs 0.2 % at most"))
-        .because(cx.saw_mem(m::MemTotal));
+        let (saved, arithmetic) = saving(cx, tables);
+        let title = format!("page tables take {tables:#}, {} of memory, and {have}", Percent(share));
+        let cost = Cost::memory(saved, cx.total()?, "2 MiB pages would free it");
+        let mut finding = Finding::new(Self::ID, severity, title, cost)
+            .sure(Confidence::Likely)
+            .because(cx.saw_mem(m::PageTables).against(
+                format!("at least {} of memory", Percent(WARN)),
+                "private memory needs 0.2 % at most",
+            ))
+            .because(cx.saw_mem(m::MemTotal));
         if cx.mem_count(m::HugePages_Total).is_ok() {
             finding = finding.because(cx.saw_mem(m::HugePages_Total));
         }
-        let mut largest: Vec<_> = cx.processes().unwrap_or_default().iter().collect();
-        largest.sort_by_key(|p| std::cmp::Reverse(p.memory_or_zero(s::VmPTE)));
-        for process in largest.iter().take(3).filter(|p| p.memory_or_zero(s::VmPTE) > OWN_TABLES) {
-            finding = finding.because(
-                Evidence::new("/proc/PID/status", "VmPTE", format!("{:#}", process.memory_or_zero(s::VmPTE)))
-                    .of(format!("pid {} {}", process.stat.pid, process.stat.name)),
-            );
+        let segments = huge::segments(cx).unwrap_or_default();
+        let shared = segments.iter().filter(|s| s.backing == Backing::Base && s.mappers > 1);
+        for segment in shared.take(SHOWN) {
+            finding = finding.because(segment.evidence());
         }
-        // Tables of 4 KiB pages hold 1/512 of what they map.
-        let times = tables.as_f64() * ENTRIES_PER_TABLE as f64 / ordinary.as_f64();
-        finding = finding
-            .note(arithmetic)
-            .note(format!("The tables could map all ordinary memory {times:.0} times: the same pages are mapped by many processes."));
-        let pooled = Remedy::new("Put the shared segments into a huge page pool")
-            .run("lotsfree size hugepages --from-host")
-            .keep(crate::remedy::SYSCTL_FILE, "vm.nr_hugepages = (the figure that lotsfree size prints)")
-            .risk("The pool is lost to everything else at once; too large a pool makes the host swap.")
-            .restart("the database, with memlock at least as large as its segment")
-            .sets("vm.nr_hugepages", "sized");
+        for evidence in sharers(cx).into_iter().take(SHOWN) {
+            finding = finding.because(evidence);
+        }
+        // A table of base pages maps as many of them as it has entries.
+        let entries = cx.now().host.page_size.bytes().0 / ENTRY_BYTES;
+        let times = tables.as_f64() * entries as f64 / ordinary.as_f64();
+        finding = finding.note(arithmetic).note(format!(
+            "The tables could map all ordinary memory {times:.0} times: the same pages are mapped by many \
+                processes."
+        ));
+        if let Some(segment) = segments.iter().find(|s| s.backing == Backing::Base) {
+            let touched = touched_per_process(tables, segment.mappers, cx.now().host.page_size);
+            if let Some(touched) = touched.filter(|touched| *touched <= segment.size) {
+                finding = finding.note(format!(
+                    "Were they all for {} ({}, mapped {} times), each process would have touched {touched} \
+                        of it, {}.",
+                    segment.label,
+                    segment.size,
+                    Grouped(segment.mappers),
+                    Percent(touched.share_of(segment.size))
+                ));
+            }
+        }
         finding = match advice::huge_pool_allowed(cx) {
-            Ok(()) => finding.remedy(pooled),
+            Ok(()) => finding.remedy(pooled(cx)),
             Err(why) => finding.note(format!("A huge page pool is not proposed: {why}.")),
         };
         finding = finding.remedy(
@@ -115,4 +119,80 @@ impl Rule for PagetableBloat {
         );
         Ok(vec![finding])
     }
+}
+
+/// What 2 MiB pages would save of `tables`, and how that is worked out.
+fn saving(cx: &Context<'_>, tables: Bytes) -> (Bytes, String) {
+    let entries = cx.now().host.page_size.bytes().0 / ENTRY_BYTES;
+    // One PMD entry takes the place of a page table.
+    let upper = Bytes(tables.0 / entries);
+    let heavy = |p: &&Process| p.memory_or_zero(s::VmPTE) > OWN_TABLES.times(2);
+    let Ok(processes) = cx.processes() else {
+        let saved = tables - upper;
+        let text = format!(
+            "{tables:#} / {entries} = {upper:#} of PMD entries: 2 MiB pages would free up to {tables:#} - \
+                {upper:#} = \
+             {saved:#} ({saved}), less some {OWN_TABLES:#} per process for its own code, heap and stack"
+        );
+        return (saved, text);
+    };
+    let n = processes.iter().filter(heavy).count() as u64;
+    let remaining = upper + OWN_TABLES.times(n);
+    let saved = tables - remaining;
+    let text = format!(
+        "{tables:#} / {entries} = {upper:#} of PMD entries, plus {n} processes x {OWN_TABLES:#} for their \
+            own code, \
+         heap and stack: 2 MiB pages would free {tables:#} - {remaining:#} = {saved:#} ({saved})"
+    );
+    (saved, text)
+}
+
+/// `VmPTE` of the processes that map the same shared memory in base pages, largest sum first; of single
+/// processes where no `numa_maps` was read.
+fn sharers(cx: &Context<'_>) -> Vec<Evidence> {
+    let mut groups: BTreeMap<&str, BTreeMap<u32, Bytes>> = BTreeMap::new();
+    for (process, mapping) in huge::mappings(cx) {
+        if !mapping.huge && huge::is_shared(&mapping.file) {
+            let tables = process.memory_or_zero(s::VmPTE);
+            groups.entry(huge::shared_name(&mapping.file)).or_default().insert(process.stat.pid, tables);
+        }
+    }
+    let mut sums: Vec<(Bytes, String)> = (groups.into_iter())
+        .filter(|(_, tables)| tables.len() > 1)
+        .map(|(file, tables)| {
+            (
+                tables.values().copied().sum(),
+                format!(
+                    "the {} largest processes that map \
+                {file}",
+                    tables.len()
+                ),
+            )
+        })
+        .collect();
+    if sums.is_empty() {
+        let large =
+            cx.processes().unwrap_or_default().iter().filter(|p| p.memory_or_zero(s::VmPTE) > OWN_TABLES);
+        sums = large.map(|p| (p.memory_or_zero(s::VmPTE), huge::subject(p))).collect();
+    }
+    sums.sort_by_key(|(tables, _)| std::cmp::Reverse(*tables));
+    let evidence = |(tables, of)| Evidence::new("/proc/PID/status", "VmPTE", format!("{tables:#}")).of(of);
+    sums.into_iter().map(evidence).collect()
+}
+
+/// The pool that would take the shared segments in.
+fn pooled(cx: &Context<'_>) -> Remedy {
+    let title = "Put the shared segments into a huge page pool";
+    let pool = huge::default_size(cx).ok().and_then(|size| {
+        let pools = cx.huge_pools().ok()?;
+        Some(pools.into_iter().find(|p| p.size == size).unwrap_or(HugePool { size, ..HugePool::default() }))
+    });
+    let remedy = match (advice::nr_hugepages(cx), pool) {
+        (Ok(advice), Some(pool)) if advice.value > pool.total => huge::resize(cx, &pool, advice.value, title),
+        // The segments were not read, or are too large for a pool: no figure without them.
+        _ => Remedy::new(title).run("lotsfree size hugepages --from-host"),
+    };
+    remedy
+        .risk("The pool is lost to everything else at once; too large a pool makes the host swap.")
+        .restart("the database, with memlock at least as large as its segment")
 }

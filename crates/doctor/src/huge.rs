@@ -1,0 +1,349 @@
+//! The huge page pools, and the shared memory that is in them or could be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lotsfree_counters::meminfo as m;
+use lotsfree_formulas::hugepages::{SCRIPT_MIN, script_pages};
+use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_snapshot::file::process::Process;
+use lotsfree_snapshot::file::process::numa_maps::NumaMapping;
+use lotsfree_snapshot::file::sysv_shm::ShmSegment;
+use lotsfree_units::{Bytes, Grouped};
+
+use crate::{Context, Cost, Evidence, Remedy, Skip, Workload};
+
+/// From this size on a shared segment is a candidate for huge pages whoever owns it: its page tables reach
+/// 8 MiB for each process.
+pub(crate) const LARGE: Bytes = Bytes::gib(4);
+/// A database's pool counts as unused only after this long: an instance first starts, then opens its segment.
+pub(crate) const STARTED: f64 = 600.0;
+/// Ticks of `stat`'s times; `USER_HZ` is 100 on every architecture that matters here.
+const TICKS: f64 = 100.0;
+
+/// What a segment's pages are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// Huge pages of a pool.
+    Huge,
+    /// Base pages.
+    Base,
+    /// The data do not tell.
+    Unknown,
+}
+
+/// Shared memory that several processes map.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// How to call it: `shmid 98305`, `shared mapping of postgres`.
+    pub(crate) label: String,
+    /// System V: as asked for. Else the most that one process has touched, a lower bound.
+    pub(crate) size: Bytes,
+    /// Identifier, for System V segments.
+    pub(crate) shmid: Option<u64>,
+    /// Owner.
+    pub(crate) uid: Option<u32>,
+    /// The database that it belongs to, by its owner or its processes.
+    pub(crate) database: Option<Workload>,
+    /// Processes that map it (System V: attachments).
+    pub(crate) mappers: u64,
+    /// What its pages are.
+    pub(crate) backing: Backing,
+}
+
+impl Segment {
+    /// Pages that the pool needs for it: Oracle's script counts one more for each System V segment.
+    pub(crate) fn pages(&self, huge: Bytes) -> u64 {
+        if self.shmid.is_some() { script_pages(self.size, huge) } else { self.size.units_of(huge) }
+    }
+
+    /// The reading that it comes from.
+    pub(crate) fn evidence(&self) -> Evidence {
+        let (file, field) = match self.shmid {
+            Some(_) => ("/proc/sysvipc/shm", "size"),
+            None => ("/proc/PID/numa_maps", "resident"),
+        };
+        Evidence::new(file, field, format!("{} ({} B)", self.size, Grouped(self.size.0))).of(format!(
+            "{}, mapped {} times{}",
+            self.label,
+            self.mappers,
+            match self.backing {
+                Backing::Huge => ", in huge pages",
+                Backing::Base => ", in base pages",
+                Backing::Unknown => "",
+            }
+        ))
+    }
+}
+
+/// The default huge page size: what `vm.nr_hugepages` counts and what a program gets that names no size.
+pub(crate) fn default_size(cx: &Context<'_>) -> Result<Bytes, Skip> {
+    match cx.mem(m::Hugepagesize)? {
+        Bytes::ZERO => Err(Skip::missing("/proc/meminfo Hugepagesize")),
+        size => Ok(size),
+    }
+}
+
+/// Pools that are not empty.
+pub(crate) fn filled(cx: &Context<'_>) -> Result<Vec<HugePool>, Skip> {
+    let pools = cx.huge_pools()?;
+    Ok(pools.into_iter().filter(|pool| pool.total > 0 && pool.size > Bytes::ZERO).collect())
+}
+
+/// Pages touched or promised.
+pub(crate) fn promised(pool: &HugePool) -> u64 {
+    pool.used().saturating_add(pool.reserved)
+}
+
+/// Names of a page size as `/sys` spells it.
+pub(crate) fn directory(size: Bytes) -> String {
+    format!("/sys/kernel/mm/hugepages/hugepages-{}kB", size.as_kib())
+}
+
+/// A page size without decimals: `2 MiB`, `1 GiB`.
+pub(crate) fn page_name(size: Bytes) -> String {
+    format!("{size}")
+}
+
+/// The three numbers of a pool as evidence.
+pub(crate) fn saw_pool(cx: &Context<'_>, pool: &HugePool) -> Vec<Evidence> {
+    if default_size(cx) == Ok(pool.size) && cx.mem_count(m::HugePages_Total) == Ok(pool.total) {
+        let fields = [m::HugePages_Total, m::HugePages_Free, m::HugePages_Rsvd, m::Hugepagesize];
+        return fields.into_iter().map(|field| cx.saw_mem(field)).collect();
+    }
+    let rows =
+        [("nr_hugepages", pool.total), ("free_hugepages", pool.free), ("resv_hugepages", pool.reserved)];
+    rows.map(|(name, value)| Evidence::new(directory(pool.size), name, Grouped(value))).into()
+}
+
+/// A cost of `bytes`, as a share of memory where `MemTotal` is known.
+pub(crate) fn cost(cx: &Context<'_>, bytes: Bytes, text: impl Into<String>) -> Cost {
+    match cx.total() {
+        Ok(total) => Cost::memory(bytes, total, text),
+        Err(_) => Cost { bytes: Some(bytes), ..Cost::risk(format!("{bytes}: {}", text.into())) },
+    }
+}
+
+/// The share that `bytes` are of memory; 0 where `MemTotal` is unknown.
+pub(crate) fn share(cx: &Context<'_>, bytes: Bytes) -> f64 {
+    cx.total().map_or(0.0, |total| bytes.share_of(total))
+}
+
+/// Resizes `pool` to `pages`: sysctl for the default size, the file in `/sys` for others.
+pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl Into<String>) -> Remedy {
+    let remedy = Remedy::new(title);
+    let persistent = pool.total.saturating_sub(pool.surplus);
+    if default_size(cx) != Ok(pool.size) {
+        let path = format!("{}/nr_hugepages", directory(pool.size));
+        return remedy.sysfs(&path, &pages.to_string(), Some(&persistent.to_string()));
+    }
+    let mut remedy = remedy.sysctl(cx, "vm.nr_hugepages", pages);
+    if cx.now().sysctl.text("vm.nr_hugepages").is_none() {
+        remedy = remedy.undo_with(format!("sysctl -w vm.nr_hugepages={persistent}"));
+    }
+    if let Some(boot) = cx.now().host.boot_parameter("hugepages") {
+        remedy =
+            remedy.keep("kernel command line", format!("hugepages={pages} (in place of hugepages={boot})"));
+    }
+    remedy
+}
+
+/// User ids of the databases that run here.
+fn database_users(cx: &Context<'_>) -> BTreeMap<u32, Workload> {
+    let database = |p: &Process| Some((p.uid?, database_of(p)?));
+    cx.processes().unwrap_or_default().iter().filter_map(database).collect()
+}
+
+/// The database that a process belongs to.
+pub(crate) fn database_of(process: &Process) -> Option<Workload> {
+    Workload::of_name(&process.stat.name).filter(|workload| workload.is_database())
+}
+
+/// The database process that has run longest.
+pub(crate) fn oldest_database<'a>(cx: &Context<'a>) -> Option<&'a Process> {
+    let all = cx.processes().ok()?.iter().filter(|p| database_of(p).is_some());
+    all.min_by_key(|p| p.stat.start_ticks)
+}
+
+/// The database that has run longest, and for how many seconds.
+pub(crate) fn database_age(cx: &Context<'_>) -> Option<(Workload, f64)> {
+    let oldest = oldest_database(cx)?;
+    Some((database_of(oldest)?, cx.now().uptime? - oldest.stat.start_ticks as f64 / TICKS))
+}
+
+/// Why idle huge pages may be meant: a cluster's standby node, a host of virtual machines, DPDK.
+pub(crate) fn held_on_purpose(cx: &Context<'_>) -> Option<String> {
+    const CLUSTER: &[&str] =
+        &["corosync", "pacemakerd", "heartbeat", "ocssd.bin", "ohasd.bin", "had", "cmcld"];
+    const MACHINES: &[&str] = &["libvirtd", "virtqemud", "vdsmd", "nova-compute", "virt-handler"];
+    let running = |names: &[&str]| {
+        let mut all = cx.processes().unwrap_or_default().iter();
+        all.find(|p| names.contains(&&*p.stat.name)).map(|p| p.stat.name.to_string())
+    };
+    if let Some(name) = running(CLUSTER) {
+        return Some(format!(
+            "{name} runs: a standby node holds a pool for the database that may fail over to it"
+        ));
+    }
+    if let Some(name) = running(MACHINES) {
+        return Some(format!(
+            "{name} runs: a host of virtual machines holds a pool for guests not yet started"
+        ));
+    }
+    let workload = [Workload::Kvm, Workload::Dpdk].into_iter().find(|w| cx.runs(*w))?;
+    Some(format!("{} runs, which takes its whole memory from such a pool", workload.name()))
+}
+
+/// The shared segments that are attached: System V, and the shared mappings of database servers that fork.
+///
+/// # Errors
+/// [`Skip::Unknown`] if neither `/proc/sysvipc/shm` nor processes were read.
+pub(crate) fn segments(cx: &Context<'_>) -> Result<Vec<Segment>, Skip> {
+    if cx.shm().is_err() && cx.processes().is_err() {
+        return Err(Skip::Unknown(vec!["/proc/sysvipc/shm".to_owned(), "/proc/PID/numa_maps".to_owned()]));
+    }
+    let users = database_users(cx);
+    let mapped = mapped_keys(cx);
+    let pools = cx.huge_pools().ok();
+    let attached: Vec<&ShmSegment> = (cx.shm().unwrap_or_default().iter()).filter(|s| s.nattch > 0).collect();
+    let explained = pools.as_deref().is_some_and(|pools| explain(pools, attached.iter().copied()));
+    let sysv = attached.iter().map(|segment| Segment {
+        label: format!("shmid {}", segment.shmid),
+        size: segment.size,
+        shmid: Some(segment.shmid),
+        uid: Some(segment.uid),
+        database: users.get(&segment.uid).copied(),
+        mappers: segment.nattch,
+        backing: backing(segment, &mapped, pools.as_deref(), explained),
+    });
+    let mut found: Vec<Segment> = sysv.chain(forked(cx)).collect();
+    found.sort_by_key(|segment| std::cmp::Reverse(segment.size));
+    Ok(found)
+}
+
+/// Whether the attached segments together have exactly the pages that some pool has promised.
+fn explain<'s>(pools: &[HugePool], segments: impl Iterator<Item = &'s ShmSegment> + Clone) -> bool {
+    pools.iter().any(|pool| {
+        let pages = |s: &ShmSegment| if s.size < pool.size { 0 } else { s.size.units_of(pool.size) };
+        promised(pool) > 0 && segments.clone().map(pages).sum::<u64>() == promised(pool)
+    })
+}
+
+/// Which page kinds processes map System V keys with: key → (huge, base).
+fn mapped_keys(cx: &Context<'_>) -> BTreeMap<u32, (bool, bool)> {
+    let mut keys: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
+    for mapping in mappings(cx).map(|(_, mapping)| mapping) {
+        let key = mapping.file.strip_prefix("/SYSV").and_then(|rest| rest.get(..8));
+        if let Some(key) = key.and_then(|key| u32::from_str_radix(key, 16).ok()) {
+            let kinds = keys.entry(key).or_default();
+            if mapping.huge {
+                kinds.0 = true;
+            } else {
+                kinds.1 = true;
+            }
+        }
+    }
+    keys
+}
+
+/// The mappings of all processes whose `numa_maps` was read.
+pub(crate) fn mappings<'a>(cx: &Context<'a>) -> impl Iterator<Item = (&'a Process, &'a NumaMapping)> {
+    let detail = |p: &'a Process| Some((p, p.detail.as_ref()?.numa.as_ref()?));
+    let all = cx.processes().unwrap_or_default().iter().filter_map(detail);
+    all.flat_map(|(process, maps)| maps.mappings.iter().map(move |mapping| (process, mapping)))
+}
+
+/// Whether a mapped file is shared memory: System V, shared anonymous, POSIX or AMM in `/dev/shm`.
+pub(crate) fn is_shared(file: &str) -> bool {
+    ["/SYSV", "/dev/zero", "/dev/shm/", "/run/shm/", "/memfd:"].iter().any(|name| file.starts_with(name))
+}
+
+/// The name under which processes that share memory are put together: all granules of an instance that uses
+/// AMM (`/dev/shm/ora_SID_ID_N`) are one.
+pub(crate) fn shared_name(file: &str) -> &str {
+    match file.strip_prefix("/dev/shm/ora_").and_then(|_| file.rsplit_once('_')) {
+        Some((instance, _)) => instance,
+        None => file.strip_suffix(" (deleted)").unwrap_or(file),
+    }
+}
+
+/// What a System V segment's pages are. The mode bits of `/proc/sysvipc/shm` do not say (`SHM_HUGETLB` is
+/// not kept).
+fn backing(
+    segment: &ShmSegment,
+    mapped: &BTreeMap<u32, (bool, bool)>,
+    pools: Option<&[HugePool]>,
+    explained: bool,
+) -> Backing {
+    let free = |pools: &[HugePool]| pools.iter().all(|pool| promised(pool) == 0);
+    if pools.is_some_and(free) {
+        return Backing::Base;
+    }
+    match mapped.get(&(segment.key as u32)) {
+        Some((true, false)) => return Backing::Huge,
+        Some((false, true)) => return Backing::Base,
+        _ => {}
+    }
+    // Recent kernels multiply the resident pages of such a segment by the huge page size once too often (measured on
+    // 6.18: 2 GiB for two pages of 2 MiB).
+    let largest = pools.and_then(|pools| pools.iter().map(|pool| pool.size).max()).unwrap_or_default();
+    if largest > Bytes::ZERO && segment.rss.is_some_and(|rss| rss > segment.size + largest) {
+        return Backing::Huge;
+    }
+    // System V segments reserve all their huge pages when they are made.
+    let fits =
+        |pool: &HugePool| pool.size > Bytes::ZERO && segment.size.units_of(pool.size) <= promised(pool);
+    match pools {
+        Some(pools) if !pools.iter().any(fits) => Backing::Base,
+        _ if explained => Backing::Huge,
+        _ => Backing::Unknown,
+    }
+}
+
+/// Shared anonymous mappings of database servers, inherited over `fork` at the same address.
+fn forked(cx: &Context<'_>) -> Vec<Segment> {
+    let mut found: BTreeMap<(u64, Workload), Segment> = BTreeMap::new();
+    for (process, mapping) in mappings(cx) {
+        let Some(database) = database_of(process) else { continue };
+        if !["/dev/zero", "/anon_hugepage", "/memfd:"].iter().any(|name| mapping.file.starts_with(name)) {
+            continue;
+        }
+        let same = |p: &&Process| p.stat.name == process.stat.name;
+        let mappers = cx.processes().unwrap_or_default().iter().filter(same).count() as u64;
+        let entry = found.entry((mapping.start, database)).or_insert_with(|| Segment {
+            label: format!("shared mapping of {}", process.stat.name),
+            size: Bytes::ZERO,
+            shmid: None,
+            uid: process.uid,
+            database: Some(database),
+            mappers,
+            backing: if mapping.huge { Backing::Huge } else { Backing::Base },
+        });
+        entry.size = entry.size.max(mapping.resident);
+    }
+    found.into_values().collect()
+}
+
+/// Segments in base pages that belong into a huge page pool: those from 4 GiB on, and all segments of a
+/// database that has one of at least 100 MiB.
+pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, Skip> {
+    let all = segments(cx)?;
+    let users: BTreeSet<u32> = (all.iter())
+        .filter(|s| s.backing == Backing::Base && s.database.is_some() && s.size >= SCRIPT_MIN)
+        .filter_map(|s| s.uid)
+        .collect();
+    let wanted = |s: &Segment| {
+        let of_database = s.database.is_some() && s.uid.is_some_and(|uid| users.contains(&uid));
+        s.backing == Backing::Base && s.size >= huge && (s.size >= LARGE || of_database)
+    };
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// How a process is called in evidence.
+pub(crate) fn subject(process: &Process) -> String {
+    format!("pid {} {}", process.stat.pid, process.stat.name)
+}
+
+/// `1 page`, `2 pages`, with grouped thousands.
+pub(crate) fn count(pages: u64) -> String {
+    format!("{} {}", Grouped(pages), if pages == 1 { "page" } else { "pages" })
+}

@@ -1,0 +1,246 @@
+use std::collections::BTreeMap;
+
+use lotsfree_formulas::Rules;
+use lotsfree_formulas::memlock::{Owner, memlock_kib, oracle_memlock_kib, shm_hugetlb_permitted};
+use lotsfree_snapshot::file::process::Process;
+use lotsfree_units::{Bytes, Grouped};
+
+use crate::huge::{self, Segment};
+use crate::remedy::LIMITS_FILE;
+use crate::rule::rule;
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload};
+
+rule! {
+    /// A running database may lock less memory than its shared segment has, so it gets no huge pages.
+    ///
+    /// # Sees
+    /// `Max locked memory` in `/proc/PID/limits` of the running database processes against their largest
+    /// System V segment that is in base pages. `CAP_IPC_LOCK` (in `CapEff`) and `vm.hugetlb_shm_group` open
+    /// huge pages whatever the limit. On kernels where the limit opens nothing any more (6.1 and later), a
+    /// process without either.
+    ///
+    /// # Hurts
+    /// `shmget(SHM_HUGETLB)` is refused and the instance falls back to base pages without a word: the pool
+    /// stays idle and the segment is in memory a second time, with its page tables. Typical: the instance
+    /// uses huge pages when started from a login shell and none when the cluster software or systemd starts
+    /// it, because only a login applies `limits.conf`.
+    ///
+    /// # Remedies
+    /// Raise the limit where the instance is started (systemd `LimitMEMLOCK`, `ulimit -l` in the start
+    /// script of the cluster software), and in `limits.d` for logins; log in again and restart the
+    /// instance. On kernels that ignore the limit, `vm.hugetlb_shm_group`.
+    ///
+    /// # False alarms
+    /// Members of `vm.hugetlb_shm_group` and processes with `CAP_IPC_LOCK` need no limit. Programs that map
+    /// hugetlbfs files or use `MAP_HUGETLB` (PostgreSQL, Java) need none either. `limits.conf` says nothing
+    /// of processes that are running.
+    ///
+    /// # References
+    /// mm/hugetlb.c and fs/hugetlbfs/inode.c:hugetlb_file_setup (5.15, 6.1); Oracle Bug 9251136; R. Egner,
+    /// "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010), comments 1, 4, 8, 9 and 15; Oracle asks for 90 %
+    /// of memory.
+    pub MemlockTooLow = "memlock-too-low" in HugePages
+}
+
+/// A database whose limit keeps its segment out of huge pages.
+#[derive(Debug)]
+pub(super) struct Low<'a> {
+    process: &'a Process,
+    database: Workload,
+    /// `None` is unlimited.
+    limit: Option<Bytes>,
+    segment: Segment,
+    /// The kernel asks for the group or the capability, whatever the limit.
+    ignored: bool,
+}
+
+impl Low<'_> {
+    /// In words, without a full stop.
+    pub(super) fn text(&self) -> String {
+        let who = huge::subject(self.process);
+        let limit = self.limit.map_or("any amount of memory".to_owned(), |limit| limit.to_string());
+        let Segment { label, size, .. } = &self.segment;
+        if self.ignored {
+            format!(
+                "{who} is in no group that may use huge pages ({label}, {size}), and this kernel \
+                ignores its limit"
+            )
+        } else {
+            format!("{who} may lock {limit}, but its segment ({label}) has {size}")
+        }
+    }
+}
+
+/// The databases, one entry for each user, whose largest segment in base pages is beyond what they may lock.
+pub(super) fn too_low<'a>(cx: &Context<'a>) -> Result<Vec<Low<'a>>, Skip> {
+    let processes = cx.processes()?;
+    if !cx.workloads().iter().any(|w| w.is_database()) {
+        return Err(Skip::because("no known database runs"));
+    }
+    cx.shm()?;
+    let group = cx.now().sysctl.number("vm.hugetlb_shm_group").unwrap_or(0);
+    if group != 0 {
+        return Err(Skip::because(format!(
+            "vm.hugetlb_shm_group = {group}: its members get huge pages whatever their limit"
+        )));
+    }
+    let release = &cx.now().host.kernel.release;
+    let rules = Rules::of_release(release).unwrap_or_else(Rules::linux_5_15).memlock;
+    let mut largest: BTreeMap<u32, Segment> = BTreeMap::new();
+    for segment in huge::candidates(cx, huge::default_size(cx)?)? {
+        if let (Some(uid), Some(_), Some(_)) = (segment.uid, segment.shmid, segment.database) {
+            largest.entry(uid).or_insert(segment);
+        }
+    }
+    let mut found: BTreeMap<u32, Low<'a>> = BTreeMap::new();
+    let mut without_limits = false;
+    for process in processes {
+        let (Some(uid), Some(database)) = (process.uid, huge::database_of(process)) else { continue };
+        let Some(segment) = largest.get(&uid) else { continue };
+        let limits = process.detail.as_ref().and_then(|detail| detail.limits);
+        let Some((soft, _)) = limits.and_then(|limits| limits.locked_memory) else {
+            without_limits = true;
+            continue;
+        };
+        let owner = Owner {
+            ipc_lock: process.has_cap_ipc_lock().unwrap_or(false),
+            in_shm_group: false,
+            memlock: soft.bytes(),
+            locked: Bytes::ZERO,
+        };
+        if shm_hugetlb_permitted(&rules, &owner, segment.size) {
+            continue;
+        }
+        let low = Low {
+            process,
+            database,
+            limit: soft.bytes(),
+            segment: segment.clone(),
+            ignored: !rules.rlimit_allows_hugetlb,
+        };
+        let entry = found.entry(uid);
+        entry.or_insert(low);
+    }
+    if found.is_empty() && without_limits {
+        return Err(Skip::missing("/proc/PID/limits Max locked memory"));
+    }
+    Ok(found.into_values().collect())
+}
+
+impl Rule for MemlockTooLow {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let size = huge::default_size(cx)?;
+        let pools = huge::filled(cx)?;
+        let spare = pools.iter().find(|pool| pool.size == size).map_or(0, |pool| pool.idle());
+        Ok(too_low(cx)?.iter().map(|low| finding(cx, low, size, spare)).collect())
+    }
+}
+
+fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding {
+    let Low { process, segment, .. } = low;
+    let pages = segment.size.units_of(size);
+    let idle = size.times(spare.min(pages));
+    let (severity, cost) = if spare >= pages {
+        (Severity::High, huge::cost(cx, idle, "huge pages that stay idle while the segment is in base pages"))
+    } else {
+        let text = "the segment stays in base pages as soon as there is a pool for it";
+        (Severity::Warning, Cost::risk(text))
+    };
+    let limit = low.limit.map_or("unlimited".to_owned(), |limit| format!("{} B ({limit})", Grouped(limit.0)));
+    let bound = if low.ignored {
+        "CAP_IPC_LOCK or vm.hugetlb_shm_group".to_owned()
+    } else {
+        format!("at least {} B, the size of {}", Grouped(segment.size.0), segment.label)
+    };
+    let mut finding = Finding::new(MemlockTooLow::ID, severity, low.text(), cost)
+        .sure(if spare >= pages { Confidence::Likely } else { Confidence::Possible })
+        .because(
+            Evidence::new("/proc/PID/limits", "Max locked memory (soft)", limit)
+                .of(huge::subject(process))
+                .against(bound, "fs/hugetlbfs/inode.c:hugetlb_file_setup"),
+        )
+        .because(segment.evidence())
+        .because(Evidence::new("/proc/meminfo", "HugePages_Free - HugePages_Rsvd", huge::count(spare)));
+    if cx.now().sysctl.text("vm.hugetlb_shm_group").is_some() {
+        finding = finding.because(cx.saw_sysctl("vm.hugetlb_shm_group"));
+    }
+    if low.ignored {
+        return finding
+            .remedy(
+                Remedy::new("Name the database's group in vm.hugetlb_shm_group")
+                    .run(format!("sysctl -w vm.hugetlb_shm_group=$(stat -c %g /proc/{})", process.stat.pid))
+                    .keep(
+                        crate::remedy::SYSCTL_FILE,
+                        "vm.hugetlb_shm_group = GID (what the command above \
+                        printed)",
+                    )
+                    .undo_with("sysctl -w vm.hugetlb_shm_group=0")
+                    .risk("One group only: all databases of the host have to share it.")
+                    .restart("the database")
+                    .sets("vm.hugetlb_shm_group", "the database's group"),
+            )
+            .note(format!(
+                "Kernel {} asks for CAP_IPC_LOCK or the group; up to 5.15 a limit as large as the segment \
+                    was enough.",
+                cx.now().host.kernel
+            ));
+    }
+    let uid = segment.uid.unwrap_or_default();
+    let kib = match (low.database, cx.total()) {
+        (Workload::Oracle, Ok(total)) => {
+            oracle_memlock_kib(total).max(memlock_kib(segment.size, Bytes::ZERO))
+        }
+        _ => memlock_kib(segment.size, Bytes::ZERO),
+    };
+    let cgroup = process.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
+    let unit = cgroup.and_then(|path| path.split('/').rfind(|part| part.ends_with(".service")));
+    let mut at_start = Remedy::new("Raise the limit where the instance is started");
+    at_start = match unit {
+        Some(unit) => at_start
+            .keep(&format!("/etc/systemd/system/{unit}.d/memlock.conf"), "[Service]")
+            .keep(&format!("/etc/systemd/system/{unit}.d/memlock.conf"), "LimitMEMLOCK=infinity")
+            .run("systemctl daemon-reload")
+            .sets(format!("{unit} LimitMEMLOCK"), "infinity"),
+        None => at_start.keep(
+            "the start script (Oracle clusterware: /etc/init.d/ohasd, function start)",
+            "ulimit -l unlimited",
+        ),
+    };
+    finding = finding
+        .remedy(
+            at_start
+                .risk("The database may then lock memory beyond its segment.")
+                .restart("the service, and with it the database"),
+        )
+        .remedy(
+            Remedy::new("Raise the limit for logins")
+                .keep(LIMITS_FILE, format!(":{uid} soft memlock {kib}"))
+                .keep(LIMITS_FILE, format!(":{uid} hard memlock {kib}"))
+                .risk("Applied by PAM at login only: not to what systemd or cluster software starts.")
+                .restart("the login, then the database")
+                .sets(format!("memlock of uid {uid}"), kib),
+        );
+    finding = match configured(cx, low) {
+        Some((file, line, value)) => finding.note(format!(
+            "{file} line {line} allows {value}, yet the process has less: it was not started from a login \
+                (cluster \
+             software and systemd do not apply limits.conf), or before the line was written.",
+        )),
+        None => finding,
+    };
+    finding.note(
+        "Reading limits.conf proves nothing: a limit is inherited when a process starts. An instance that \
+            got huge pages \
+         when started by hand loses them when a service starts it after a reboot.",
+    )
+}
+
+/// A line of limits.conf that would allow the segment.
+fn configured<'a>(cx: &Context<'a>, low: &Low<'_>) -> Option<(&'a str, u32, &'a str)> {
+    let enough = |value: &str| match value {
+        "unlimited" | "infinity" | "-1" => true,
+        kib => kib.parse().is_ok_and(|kib| Bytes::kib(kib) >= low.segment.size),
+    };
+    let line = cx.now().limits_conf.iter().find(|line| &*line.item == "memlock" && enough(&line.value))?;
+    Some((&line.file, line.line, &line.value))
+}

@@ -1,0 +1,195 @@
+use lotsfree_units::{Bytes, Percent};
+
+use crate::huge::{self, STARTED};
+use crate::rule::rule;
+use crate::rules::hugepages::{memlock_too_low, runtime_alloc_short};
+use crate::{
+    Confidence, Context, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+};
+
+rule! {
+    /// A huge page pool exists and nobody uses a page of it.
+    ///
+    /// # Sees
+    /// A pool whose `HugePages_Free` equals `HugePages_Total` while `HugePages_Rsvd` is 0, for each page
+    /// size. Where a database runs, only after it has been up for ten minutes.
+    ///
+    /// # Hurts
+    /// The whole pool is lost: nothing else can use it, not even when the host swaps. If a database was
+    /// meant to use it, it costs twice: the segment is in base pages as well, with page tables of 2 MiB per
+    /// GiB and process. Oracle falls back silently unless told `use_large_pages=only`.
+    ///
+    /// # Remedies
+    /// Find why the database passed it over (its memlock limit, AMM, the page size, its own setting) and
+    /// restart it; where no program wants the pool, release it.
+    ///
+    /// # False alarms
+    /// Free pages with reservations belong to an instance that has not touched them: 3000 in all, 2601
+    /// free, 2290 reserved are in use. A standby node and a host of virtual machines hold pages for what is
+    /// not started yet; the severity is lowered there and the finding says so.
+    ///
+    /// # References
+    /// `Documentation/admin-guide/mm/hugetlbpage.rst`; Oracle MOS 361468.1 and 401749.1; R. Egner,
+    /// "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010), whose second case is 3000 of 3000 free.
+    pub PoolUnused = "pool-unused" in HugePages
+}
+
+/// A tenth of memory is what a warning about free memory usually fires at.
+const HIGH: f64 = 0.10;
+/// Less than this is a rounding matter on any host.
+const NOTICEABLE: f64 = 0.01;
+
+impl Rule for PoolUnused {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let pools = huge::filled(cx)?;
+        if pools.is_empty() {
+            return Err(Skip::because("no huge page pool"));
+        }
+        if cx.runs(Workload::Hana) {
+            return Err(Skip::because("SAP HANA runs: pool-on-hana judges its pool"));
+        }
+        let age = huge::database_age(cx);
+        if age.is_some_and(|(_, seconds)| seconds < STARTED) {
+            return Ok(Vec::new());
+        }
+        let database = cx.workloads().iter().copied().find(|w| w.is_database());
+        let purpose = huge::held_on_purpose(cx);
+        let mut findings = Vec::new();
+        for pool in pools.iter().filter(|pool| pool.free == pool.total && pool.reserved == 0) {
+            let idle = pool.bytes();
+            let severity = match huge::share(cx, idle) {
+                _ if purpose.is_some() => Severity::Info,
+                _ if cx.total().is_err() => Severity::Warning,
+                share if share >= HIGH => Severity::High,
+                share if share >= NOTICEABLE => Severity::Warning,
+                _ => Severity::Info,
+            };
+            let of_memory = cx.total().map(|total| format!(", {} of memory", Percent(idle.share_of(total))));
+            let who = match database {
+                Some(database) => format!("although {} runs", database.name()),
+                None => "and no known database runs".to_owned(),
+            };
+            let title = format!(
+                "none of the {} of {} in the pool is used ({idle}{}), {who}",
+                huge::count(pool.total),
+                huge::page_name(pool.size),
+                of_memory.unwrap_or_default()
+            );
+            let cost = huge::cost(cx, idle, "in a pool that nobody uses, and that nothing else may use");
+            let mut finding = Finding::new(Self::ID, severity, title, cost)
+                .sure(if purpose.is_some() || (database.is_some() && age.is_none()) {
+                    Confidence::Possible
+                } else {
+                    Confidence::Certain
+                })
+                .because_all(huge::saw_pool(cx, pool));
+            if let Some((database, seconds)) = age {
+                finding = finding.because(
+                    Evidence::new("/proc/PID/stat", "start time", format!("{:.0} min ago", seconds / 60.0))
+                        .of(database.name())
+                        .against("at least 10 min", "time to open its segment"),
+                );
+            }
+            let wanted = huge::candidates(cx, pool.size).unwrap_or_default();
+            let (mut reasons, blocked) = reasons(cx, pool.size);
+            finding = finding.because_all(wanted.first().map(huge::Segment::evidence));
+            for reason in reasons.drain(..) {
+                finding = finding.note(reason);
+            }
+            let needed: u64 = wanted.iter().map(|segment| segment.pages(pool.size)).sum();
+            if blocked || (database.is_some() && needed > 0) {
+                let limits = huge::oldest_database(cx).map(|p| {
+                    format!(
+                        "grep locked \
+                    /proc/{}/limits",
+                        p.stat.pid
+                    )
+                });
+                let remedy = Remedy::new(
+                    "Let the database use the pool: remove what keeps it out, then \
+                    restart it",
+                );
+                finding = finding.remedy(
+                    limits
+                        .into_iter()
+                        .fold(remedy, Remedy::run)
+                        .risk(
+                            "Oracle: use_large_pages=only makes a start that cannot have the pages fail, \
+                            instead of \
+                               falling back to base pages unnoticed.",
+                        )
+                        .restart("the database"),
+                );
+            }
+            let (pages, because) = match advice::nr_hugepages(cx) {
+                Ok(advice) if huge::default_size(cx) == Ok(pool.size) => (advice.value, advice.because),
+                _ => (0, "nobody uses a page of this size".to_owned()),
+            };
+            let asked = runtime_alloc_short::asked_for_more(cx, pool);
+            if pages < pool.total && asked.is_none() {
+                let title = if pages == 0 {
+                    "Release the pool"
+                } else {
+                    "Make the pool as large as its \
+                    segments need"
+                };
+                finding = finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
+                    huge::resize(cx, pool, pages, title).risk(
+                        "Only free pages go; a program that wants huge pages later has to get them from \
+                            fragmented \
+                         memory, and may get fewer.",
+                    ),
+                );
+            }
+            if let Some(asked) = asked {
+                finding = finding.note(asked);
+            }
+            if let Some(purpose) = &purpose {
+                finding = finding.note(format!("Perhaps meant so: {purpose}."));
+            }
+            if database.is_some() && age.is_none() {
+                finding = finding.note(
+                    "How long the database has been up is not known: right after its \
+                    start this is normal.",
+                );
+            }
+            findings.push(finding);
+        }
+        Ok(findings)
+    }
+}
+
+/// What may have kept a database out of the pool, as far as the data show it; whether anything was found.
+fn reasons(cx: &Context<'_>, size: Bytes) -> (Vec<String>, bool) {
+    let mut reasons = Vec::new();
+    for low in memlock_too_low::too_low(cx).unwrap_or_default().iter().take(2) {
+        reasons.push(format!("Kept out by its limit: {} (see memlock-too-low).", low.text()));
+    }
+    if huge::mappings(cx).any(|(_, mapping)| mapping.file.starts_with("/dev/shm/ora_")) {
+        reasons.push(
+            "Oracle runs with automatic memory management, whose files in /dev/shm cannot be huge \
+            pages \
+                      (see amm-blocks-hugepages)."
+                .to_owned(),
+        );
+    }
+    if huge::default_size(cx).is_ok_and(|default| default != size) {
+        reasons.push(format!(
+            "{} is not the default size: a program gets these pages only if it names the size (SHM_HUGE_*, \
+                MAP_HUGE_*, \
+             PostgreSQL huge_page_size, a hugetlbfs mount with pagesize=).",
+            huge::page_name(size)
+        ));
+    }
+    let blocked = !reasons.is_empty();
+    if !blocked && cx.workloads().iter().any(|w| w.is_database()) {
+        reasons.push(
+            "Check in this order: the memlock limit of the running process (not limits.conf), AMM \
+                (memory_target), the \
+             page size, and the database's own setting (Oracle use_large_pages, PostgreSQL huge_pages, \
+             MySQL large-pages)."
+                .to_owned(),
+        );
+    }
+    (reasons, blocked)
+}

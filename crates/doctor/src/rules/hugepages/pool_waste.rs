@@ -1,0 +1,141 @@
+use lotsfree_units::{Bytes, Grouped, Percent};
+
+use crate::huge::{self, STARTED};
+use crate::rule::rule;
+use crate::rules::hugepages::runtime_alloc_short;
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+};
+
+rule! {
+    /// More of the huge page pool is spare than a host can afford to leave idle.
+    ///
+    /// # Sees
+    /// Free less reserved pages of all pools above 2 % of memory, an hour after boot and ten minutes after
+    /// a database started.
+    ///
+    /// # Hurts
+    /// Spare huge pages are lost to everything else: no process, no page cache, not even a swapping host
+    /// gets them. `MemAvailable` falls by every byte of the pool.
+    ///
+    /// # Remedies
+    /// Write the number of pages that are used or promised into `vm.nr_hugepages`: only free, unreserved
+    /// pages go, nothing that is in use is touched.
+    ///
+    /// # False alarms
+    /// A standby node holds pages for a database that may fail over to it, a host of virtual machines for
+    /// guests not yet started: severity is lowered and the finding says so. If a segment in base pages
+    /// would fit into the spare pages, they are not to be released but used.
+    ///
+    /// # References
+    /// mm/hugetlb.c:set_max_huge_pages (6.12); measured: 512 pages more lower `MemAvailable` by 1,048,072
+    /// kB.
+    pub PoolWaste = "pool-waste" in HugePages
+}
+
+/// Pages that a script's rounding leaves over are far below this.
+const WASTE: f64 = 0.02;
+/// A tenth of memory.
+const HIGH: f64 = 0.10;
+/// Services of a host that has just booted have not all started.
+const BOOTED: f64 = 3600.0;
+
+impl Rule for PoolWaste {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let pools = huge::filled(cx)?;
+        if pools.is_empty() {
+            return Err(Skip::because("no huge page pool"));
+        }
+        if cx.runs(Workload::Hana) {
+            return Err(Skip::because("SAP HANA runs: pool-on-hana judges its pool"));
+        }
+        let total = cx.total()?;
+        let spare: Bytes = pools.iter().map(|pool| pool.size.times(pool.idle())).sum();
+        let share = spare.share_of(total);
+        if share <= WASTE || cx.now().uptime.is_some_and(|uptime| uptime < BOOTED) {
+            return Ok(Vec::new());
+        }
+        if huge::database_age(cx).is_some_and(|(_, seconds)| seconds < STARTED) {
+            return Ok(Vec::new());
+        }
+        let size = huge::default_size(cx)?;
+        let wanted = huge::candidates(cx, size).unwrap_or_default();
+        let reservable = pools.iter().find(|p| p.size == size).map_or(0, |p| p.idle());
+        if wanted.first().is_some_and(|segment| segment.size.units_of(size) > reservable) {
+            return Err(Skip::because(
+                "a segment in base pages needs more than what is spare: see \
+                pool-too-small",
+            ));
+        }
+        let purpose = huge::held_on_purpose(cx);
+        let severity = match share {
+            _ if purpose.is_some() => Severity::Info,
+            share if share >= HIGH => Severity::High,
+            _ => Severity::Warning,
+        };
+        let title = format!(
+            "{spare} of huge pages, {} of memory, are spare: neither used nor \
+            promised",
+            Percent(share)
+        );
+        let cost = Cost::memory(spare, total, "in the pool, for nobody");
+        let mut finding = Finding::new(Self::ID, severity, title, cost).sure(if purpose.is_some() {
+            Confidence::Possible
+        } else {
+            Confidence::Likely
+        });
+        for pool in pools.iter().filter(|pool| pool.idle() > 0) {
+            finding = finding.because_all(huge::saw_pool(cx, pool)).note(format!(
+                "Spare of {} pages: free {} - reserved {} = {} ({}).",
+                huge::page_name(pool.size),
+                Grouped(pool.free),
+                Grouped(pool.reserved),
+                Grouped(pool.idle()),
+                pool.size.times(pool.idle())
+            ));
+        }
+        finding = finding.because(
+            Evidence::new("/proc/meminfo", "spare / MemTotal", Percent(share))
+                .against(format!("at most {}", Percent(WASTE)), "more than what rounding up leaves over"),
+        );
+        if let Some(segment) = wanted.first() {
+            finding = finding.because(segment.evidence()).remedy(
+                Remedy::new("Restart the database, whose segment would fit into the spare pages")
+                    .risk(
+                        "An outage; find first what kept it out (see memlock-too-low and \
+                        amm-blocks-hugepages).",
+                    )
+                    .restart("the database"),
+            );
+        }
+        for pool in pools.iter().filter(|pool| pool.idle() > 0) {
+            let pages = match advice::nr_hugepages(cx) {
+                Ok(advice) if pool.size == size => advice.value,
+                _ => huge::promised(pool),
+            };
+            if let Some(asked) = runtime_alloc_short::asked_for_more(cx, pool) {
+                finding = finding.note(asked);
+            } else if pages < pool.total {
+                let title = format!(
+                    "Give back {} of {}",
+                    huge::count(pool.total - pages),
+                    huge::page_name(pool.size)
+                );
+                finding =
+                    finding.remedy(huge::resize(cx, pool, pages, title).risk(
+                        "Only free pages go. A later request for more has to find unfragmented memory.",
+                    ));
+            }
+        }
+        if let Some(purpose) = purpose {
+            finding = finding.note(format!("Perhaps meant so: {purpose}."));
+        }
+        if cx.now().uptime.is_none() {
+            finding = finding.note(
+                "How long the host has been up is not known: right after boot this is \
+                normal.",
+            );
+        }
+        Ok(vec![finding])
+    }
+}
