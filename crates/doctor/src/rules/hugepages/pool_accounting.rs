@@ -51,7 +51,7 @@ impl Rule for PoolAccounting {
             return Ok(Vec::new());
         }
         let states: Vec<String> = pools.iter().map(|pool| state(pool, pools.len() > 1)).collect();
-        let of_memory = share.map(|share| format!(", {} of memory", Percent(share))).unwrap_or_default();
+        let of_memory = cx.total().map(|total| of_memory(bytes, total)).unwrap_or_default();
         let title = format!("the huge page pool takes {bytes}{of_memory}: {}", states.join("; "));
         let left = cx.total().ok().map(|total| total - bytes);
         let cost = match left {
@@ -86,6 +86,24 @@ impl Rule for PoolAccounting {
         }
         Ok(vec![finding])
     }
+}
+
+/// The share of what the kernel manages and, where that is a little less than a common size, of what is installed:
+/// firmware and the kernel image keep the difference, and people reckon with the larger figure.
+fn of_memory(pool: Bytes, total: Bytes) -> String {
+    let share = format!(", {} of memory", Percent(pool.share_of(total)));
+    let installed = installed(total);
+    match installed > total && pool < installed {
+        true => format!("{share} ({} of the {installed} installed)", Percent(pool.share_of(installed))),
+        false => share,
+    }
+}
+
+/// Memory modules come in powers of two: the next multiple of a sixteenth of the largest power of two in `total`, at
+/// least 1 GiB.
+fn installed(total: Bytes) -> Bytes {
+    let step = Bytes(1 << total.0.max(1).ilog2().saturating_sub(4)).max(Bytes::gib(1));
+    step.times(total.units_of(step))
 }
 
 fn state(pool: &HugePool, several: bool) -> String {
@@ -171,4 +189,17 @@ fn explained(cx: &Context<'_>, pools: &[HugePool]) -> Option<String> {
     let more = segments.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Some(format!("Segments in the pool: {terms}{more}; {verdict}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn installed_memory_is_the_next_common_size() {
+        assert_eq!(installed(Bytes::kib(16_337_920)), Bytes::gib(16));
+        assert_eq!(installed(Bytes::kib(24_682_416)), Bytes::gib(24));
+        assert_eq!(installed(Bytes::kib(132_102_884)), Bytes::gib(128));
+        assert_eq!(installed(Bytes::gib(64)), Bytes::gib(64));
+    }
 }
