@@ -4,6 +4,8 @@
 //! comment line `expect: TEXT` names a text that must occur in the finding (title, evidence, cost, notes or
 //! remedies).
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
