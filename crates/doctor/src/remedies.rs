@@ -74,16 +74,21 @@ pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
 
 /// `vm.swappiness = value`, in version 1 cgroups too, which keep their own.
 pub(crate) fn swappiness(cx: &Context<'_>, value: u64) -> Remedy {
-    let remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, "vm.swappiness", value);
-    let own = cx.cgroups().is_ok_and(|groups| {
-        groups.groups.iter().any(|group| group.swappiness.is_some_and(|own| own != value))
-    });
-    if !own {
-        return remedy;
+    let mut remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, "vm.swappiness", value);
+    for (path, own) in own_swappiness(cx).into_iter().filter(|(_, own)| *own != value) {
+        let file = format!("/sys/fs/cgroup/memory{path}/memory.swappiness");
+        remedy = remedy.run(format!("echo {value} > {file}")).undo_with(format!("echo {own} > {file}"));
     }
-    remedy.run(format!(
-        "find /sys/fs/cgroup/memory -name memory.swappiness -exec sh -c 'echo {value} > \"$1\"' sh {{}} \\;"
-    ))
+    remedy
+}
+
+/// `memory.swappiness` of each version 1 cgroup below the root, which has `vm.swappiness`.
+pub(crate) fn own_swappiness<'a>(cx: &Context<'a>) -> Vec<(&'a str, u64)> {
+    let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
+    (groups.iter())
+        .filter(|group| group.path != "/")
+        .filter_map(|group| Some((group.path.as_str(), group.swappiness?)))
+        .collect()
 }
 
 /// More room between the low and the min watermark.

@@ -33,6 +33,8 @@ rule! {
 
 /// Part of one task's time that a database may wait.
 const DATABASE_SHARE: f64 = 0.01;
+/// A thousandth of a task's time; below it only a deadline can miss it.
+const NOTICED: f64 = 0.001;
 /// From here on the process is mostly waiting or about to be.
 const HIGH_SHARE: f64 = 0.10;
 
@@ -70,9 +72,15 @@ impl Rule for MajorFaults {
             0 => String::new(),
             n => format!(", {n} more processes do as well"),
         };
+        let deadline = faulting.iter().any(|(.., why)| matches!(why, Why::RealTime(_)));
+        let severity = match all * read {
+            share if share >= HIGH_SHARE => Severity::High,
+            share if share >= NOTICED || deadline => Severity::Warning,
+            _ => Severity::Info,
+        };
         let mut finding = Finding::new(
             Self::ID,
-            if all * read >= HIGH_SHARE { Severity::High } else { Severity::Warning },
+            severity,
             format!("{} waits for {rate:.1} major faults/s{others}", latency::subject(worst, why)),
             Cost::faults(all, read, format!("major faults, at {how}")),
         )

@@ -101,17 +101,21 @@ impl Rule for Overlocked {
                     .of(format!("pid {} {}", process.stat.pid, process.stat.name)),
             );
         }
-        Ok(vec![finding
-            .remedy(
-                Remedy::new("Lock less: what is on the critical path, or only what is touched (MCL_ONFAULT)")
+        Ok(vec![
+            finding
+                .remedy(
+                    Remedy::new(
+                        "Lock less: what is on the critical path, or only what is touched (MCL_ONFAULT)",
+                    )
                     .risk("What is not locked may be evicted and then read from disk.")
                     .restart("the program that locks"),
-            )
-            .remedy(
-                Remedy::new("Make the cache or heap of the program that locks smaller")
-                    .risk("It reads more from disk, or collects garbage more often.")
-                    .restart("the program that locks"),
-            )
-            .note(format!("{total} - {locked} - {pools} = {rest}."))])
+                )
+                .remedy(
+                    Remedy::new("Make the cache or heap of the program that locks smaller")
+                        .risk("It reads more from disk, or collects garbage more often.")
+                        .restart("the program that locks"),
+                )
+                .note(format!("{total} - {locked} - {pools} = {rest}.")),
+        ])
     }
 }

@@ -10,9 +10,9 @@ rule! {
     /// A process that locks its memory has locked only a part of it.
     ///
     /// # Sees
-    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`, where half or more of the process is locked and more
-    /// than 32 MiB are not, or
-    /// where what is locked reaches up to the limit "Max locked memory" of a process without `CAP_IPC_LOCK`.
+    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`: where half or more of the process is locked and
+    /// more than 32 MiB are not, or where what is locked reaches up to the limit "Max locked memory" of a process without
+    /// `CAP_IPC_LOCK`.
     ///
     /// # Hurts
     /// The rest can be evicted like any other page: the program believes that it never waits for a disk, and does. A tool

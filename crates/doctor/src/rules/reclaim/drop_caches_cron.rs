@@ -61,10 +61,7 @@ impl Rule for DropCachesCron {
         let fallen = page_cache::largest_fall(cx).filter(|fallen| *fallen > Bytes::ZERO);
         let (severity, title) = if during > 0 {
             let seconds = rate.or(slabs).map_or(0.0, |rate| rate.seconds);
-            (
-                Severity::Warning,
-                format!("the caches were dropped {} in {seconds:.0} s{by}", times(during)),
-            )
+            (Severity::Warning, format!("the caches were dropped {} in {seconds:.0} s{by}", times(during)))
         } else {
             let often = every.map(|every| format!(", every {}", duration(every))).unwrap_or_default();
             (

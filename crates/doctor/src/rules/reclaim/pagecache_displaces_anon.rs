@@ -67,7 +67,7 @@ impl Rule for PagecacheDisplacesAnon {
         if !(often || much) || growth <= 0.0 || files.share_of(total) <= FILE_SHARE {
             return Ok(Vec::new());
         }
-        // Reclaim for a cgroup's own limit is counted in pswpout, but not in pgsteal_kswapd and pgsteal_direct.
+        // Reclaim for a cgroup's own limit counts in pswpout, but not in pgsteal_kswapd and pgsteal_direct.
         let host = cx.rate(&[KSWAPD_STEAL, DIRECT_STEAL].concat()).ok();
         if host.is_some_and(|rate| rate.total == 0) {
             return Ok(Vec::new());

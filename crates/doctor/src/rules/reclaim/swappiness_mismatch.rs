@@ -52,11 +52,8 @@ impl Rule for SwappinessMismatch {
         let exact = cx.runs(Workload::Hana);
         let wrong =
             |value: u64| value != 0 && if exact { value != advice.value } else { value > advice.value };
-        let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
-        let differing: Vec<_> = groups
-            .iter()
-            .filter_map(|group| Some((group, group.swappiness.filter(|own| wrong(*own))?)))
-            .collect();
+        let differing: Vec<_> =
+            remedies::own_swappiness(cx).into_iter().filter(|(_, own)| wrong(*own)).collect();
         if !wrong(now) && differing.is_empty() {
             return Ok(Vec::new());
         }
@@ -69,13 +66,13 @@ impl Rule for SwappinessMismatch {
             .max_by_key(|(swap, _)| *swap);
         let hurts = out.is_some() || swapped.is_some();
         let place = match (wrong(now), differing.first()) {
-            (false, Some((group, own))) => {
+            (false, Some((path, own))) => {
                 let others = match differing.len() - 1 {
                     0 => String::new(),
                     1 => " and one more cgroup".to_owned(),
                     n => format!(" and {n} more cgroups"),
                 };
-                format!("memory.swappiness of {}{others} is {own}", group.path)
+                format!("memory.swappiness of {path}{others} is {own}")
             }
             _ => format!("vm.swappiness is {now}"),
         };
@@ -100,14 +97,14 @@ impl Rule for SwappinessMismatch {
         )
         .sure(Confidence::Likely)
         .because(cx.saw_sysctl("vm.swappiness").against(advice.value, &advice.because));
-        for (group, own) in differing.iter().take(3) {
+        for (path, own) in differing.iter().take(3) {
             finding = finding.because(
                 Evidence::new(
-                    format!("/sys/fs/cgroup/memory{}/memory.swappiness", group.path.trim_end_matches('/')),
+                    format!("/sys/fs/cgroup/memory{path}/memory.swappiness"),
                     "memory.swappiness",
                     own,
                 )
-                .of(&group.path)
+                .of(path)
                 .against(advice.value, &advice.because),
             );
         }

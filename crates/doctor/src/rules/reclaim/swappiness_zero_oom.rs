@@ -162,6 +162,13 @@ impl Rule for SwappinessZeroOom {
                 Percent(high.share_of(total))
             ));
         }
+        let own = remedies::own_swappiness(cx).into_iter().find(|(_, own)| *own > 0);
+        if let Some((path, own)) = own {
+            finding = finding.note(format!(
+                "Version 1 cgroups go by their own memory.swappiness, {own} in {path}: vm.swappiness holds \
+                    for processes in the root group and for groups made from now on."
+            ));
+        }
         if killed && host_wide.is_empty() {
             finding = finding.note(
                 "The counter includes kills inside memory cgroups, and the kernel log no longer shows which \

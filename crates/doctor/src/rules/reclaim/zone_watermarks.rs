@@ -310,8 +310,8 @@ impl Origin {
         let raise = raise_per_zone(page).saturating_mul(whole.zones);
         let capped = if page.of(raise).as_kib() > thp { ", capped at 5 % of lowmem," } else { "" };
         let formulas = format!(
-            "the default would be 4 x sqrt({} kB) = {} kB, the raise for transparent huge pages {} pages x {} \
-                zones = {} pages{capped} or {} kB",
+            "the default would be 4 x sqrt({} kB) = {} kB, the raise for transparent huge pages {} pages x \
+                {} zones = {} pages{capped} or {} kB",
             Grouped(whole.managed.saturating_mul(page_kib)),
             Grouped(boot),
             Grouped(raise_per_zone(page)),
