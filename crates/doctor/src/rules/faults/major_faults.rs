@@ -116,7 +116,7 @@ impl Rule for MajorFaults {
             .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
             .risk(
                 "What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit \
-                    fails.",
+                fails.",
             )
             .restart("the program"),
         );
@@ -132,15 +132,15 @@ impl Rule for MajorFaults {
         }
         finding = finding.note(if swapped > Bytes::ZERO {
             format!(
-                "{swapped} of it are in swap: these faults are at least in part pages that come back \
-                from there."
+                "{swapped} of it are in swap: these faults are at least in part pages that come back from \
+                there."
             )
         } else {
             "Nothing of it is in swap: these are file pages, its code, libraries or mapped data.".to_owned()
         });
         Ok(vec![finding.note(format!(
             "Which code faults: perf record -e major-faults -g -p {}. What evicted the pages is for the \
-                findings on reclaim to say.",
+            findings on reclaim to say.",
             worst.stat.pid
         ))])
     }

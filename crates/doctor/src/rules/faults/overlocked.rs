@@ -66,7 +66,7 @@ impl Rule for Overlocked {
             severity,
             format!(
                 "{} of memory cannot be reclaimed: {locked} locked and {pools} in huge pages leave {rest} \
-                    for everything else",
+                for everything else",
                 Percent(share)
             ),
             if felt {
@@ -83,8 +83,7 @@ impl Rule for Overlocked {
         finding = finding
             .because(Evidence::new("/proc/meminfo", "huge page pools", format!("{pools:#}")).against(
                 format!("{} of memory with what is locked", Percent(SHARE)),
-                "the rest must \
-                        hold everybody else",
+                "the rest must hold everybody else",
             ))
             .because(cx.saw_mem(m::MemTotal));
         if available.is_some() {

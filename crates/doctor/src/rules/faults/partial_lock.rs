@@ -108,7 +108,7 @@ impl Rule for PartialLock {
                 .remedy(
                     Remedy::new(
                         "Give it a limit above what it needs, and let it lock what comes later too \
-                    (MCL_FUTURE)",
+                        (MCL_FUTURE)",
                     )
                     .run(format!("prlimit --memlock=unlimited --pid {}", worst.process.stat.pid))
                     .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
@@ -117,7 +117,7 @@ impl Rule for PartialLock {
                 )
                 .note(
                     "A raised limit of a running process helps its next lock only; pages that failed to be \
-                locked stay as they are.",
+                    locked stay as they are.",
                 ),
         ])
     }

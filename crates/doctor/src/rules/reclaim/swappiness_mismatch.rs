@@ -80,11 +80,7 @@ impl Rule for SwappinessMismatch {
             (_, Some((swap, p))) => Cost::memory(
                 *swap,
                 cx.total()?,
-                format!(
-                    "of {} (pid {}) are in \
-                    swap",
-                    p.stat.name, p.stat.pid
-                ),
+                format!("of {} (pid {}) are in swap", p.stat.name, p.stat.pid),
             ),
             (Some(out), None) => Cost::memory(cx.pages(out.total), cx.total()?, "went to swap in the period"),
             (None, None) => Cost::risk("nothing at present: no pages go to swap"),
@@ -120,7 +116,7 @@ impl Rule for SwappinessMismatch {
         finding = finding
             .remedy(remedies::swappiness(cx, advice.value).risk(
                 "Under pressure the file cache shrinks instead; programs that live off it read more from \
-                    disk.",
+                disk.",
             ))
             .note(advice.contested);
         let tuners = &cx.now().tuners;
@@ -132,14 +128,14 @@ impl Rule for SwappinessMismatch {
         };
         if let Some(owner) = owner {
             finding = finding.note(format!(
-                "{owner} may set it again: look there first, and change it there if it is the one that sets \
-                    it."
+                "{owner} may set it again: look there first, and change it there if it is the one that \
+                sets it."
             ));
         }
         if now > MOST_BEFORE_5_8 {
             finding = finding.note(
-                "Values above 100 (5.8 and later) prefer swap to the file cache: meant \
-                for compressed swap.",
+                "Values above 100 (5.8 and later) prefer swap to the file cache: meant for compressed \
+                swap.",
             );
         }
         Ok(vec![finding])
