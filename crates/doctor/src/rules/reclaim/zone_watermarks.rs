@@ -214,7 +214,7 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
         format!(
             "low - min is a quarter of min. With the default vm.watermark_scale_factor of \
             {SCALE_FACTOR_DEFAULT} it would be {} pages: this kernel is from before 4.6, where the factor \
-            came.",
+            came, or the factor was lowered.",
             Grouped(scaled)
         )
     })
