@@ -18,7 +18,7 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
             .keep(DROP_IN, "MemoryLimit=1536M")
             .risk(
                 "Version 1 cgroups do not slow a writer down when its dirty pages reach the limit: a fast \
-                 writer can be killed at a hard limit. Try it, or let the job use direct I/O instead.",
+                writer can be killed at a hard limit. Try it, or let the job use direct I/O instead.",
             )
             .restart("the job");
     }
@@ -35,12 +35,12 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
 pub(crate) fn uncached_writer() -> Remedy {
     Remedy::new(
         "Let the job keep its data out of the page cache: direct I/O, or sync and then POSIX_FADV_DONTNEED \
-            on whole pages",
+        on whole pages",
     )
     .run("dd if=SOURCE of=TARGET bs=1M iflag=direct oflag=direct")
     .risk(
         "Direct I/O does not read ahead. POSIX_FADV_DONTNEED drops clean pages of the file for everybody: \
-            not for files that others read.",
+        not for files that others read.",
     )
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn protected_group(cx: &Context<'_>, what: &str) -> Option<Remedy> {
         .undo_with("systemctl set-property --runtime UNIT MemoryLow=")
         .risk(
             "SIZE is what it keeps hot: anonymous, shared and active file memory of its cgroup and a tenth \
-             more. Too much of it starves the rest.",
+            more. Too much of it starves the rest.",
         );
     if !groups.recursive_protection {
         remedy = remedy.keep("each parent slice, [Slice]", "MemoryLow=SIZE");
@@ -67,23 +67,28 @@ pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
     let now = cx.sysctl("vm.swappiness").ok().filter(|now| *now > advice.value)?;
     Some(swappiness(cx, advice.value).risk(format!(
         "Reclaim then takes more file cache instead; from 10 to 60 the difference is small on kernels \
-             before 3.11. It is {now} now; {}.",
+        before 3.11. It is {now} now; {}.",
         advice.because
     )))
 }
 
 /// `vm.swappiness = value`, in version 1 cgroups too, which keep their own.
 pub(crate) fn swappiness(cx: &Context<'_>, value: u64) -> Remedy {
-    let remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, "vm.swappiness", value);
-    let own = cx.cgroups().is_ok_and(|groups| {
-        groups.groups.iter().any(|group| group.swappiness.is_some_and(|own| own != value))
-    });
-    if !own {
-        return remedy;
+    let mut remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, "vm.swappiness", value);
+    for (path, own) in own_swappiness(cx).into_iter().filter(|(_, own)| *own != value) {
+        let file = format!("/sys/fs/cgroup/memory{path}/memory.swappiness");
+        remedy = remedy.run(format!("echo {value} > {file}")).undo_with(format!("echo {own} > {file}"));
     }
-    remedy.run(format!(
-        "find /sys/fs/cgroup/memory -name memory.swappiness -exec sh -c 'echo {value} > \"$1\"' sh {{}} \\;"
-    ))
+    remedy
+}
+
+/// `memory.swappiness` of each version 1 cgroup below the root, which has `vm.swappiness`.
+pub(crate) fn own_swappiness<'a>(cx: &Context<'a>) -> Vec<(&'a str, u64)> {
+    let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
+    (groups.iter())
+        .filter(|group| group.path != "/")
+        .filter_map(|group| Some((group.path.as_str(), group.swappiness?)))
+        .collect()
 }
 
 /// More room between the low and the min watermark.
@@ -96,9 +101,9 @@ pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
     let now = cx.sysctl(NAME);
     if now.is_err() && !cx.now().host.kernel.at_least(4, 6) {
         return Err(
-            "More room between the watermarks needs vm.watermark_scale_factor (4.6 and later), which was not \
-             found here. Before it only vm.min_free_kbytes moves them, and all three at once: the gap is a \
-             quarter of it."
+            "More room between the watermarks needs vm.watermark_scale_factor (4.6 and later), which was \
+            not found here. Before it only vm.min_free_kbytes moves them, and all three at once: the gap \
+            is a quarter of it."
                 .to_owned(),
         );
     }
@@ -107,7 +112,7 @@ pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
     {
         return Err(format!(
             "vm.watermark_scale_factor is {now} already, and {} is what this host's peak needs: raising it \
-                is not the remedy.",
+            is not the remedy.",
             advice.value
         ));
     }
@@ -118,7 +123,7 @@ pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
         .sysctl(cx, NAME, advice.value)
         .risk(format!(
             "kswapd then keeps about {kept} more free between min and high ({}). Values far too high leave \
-                too little to work with and end in the OOM killer.",
+            too little to work with and end in the OOM killer.",
             advice.because
         )))
 }

@@ -33,6 +33,8 @@ rule! {
 
 /// Part of one task's time that a database may wait.
 const DATABASE_SHARE: f64 = 0.01;
+/// A thousandth of a task's time; below it only a deadline can miss it.
+const NOTICED: f64 = 0.001;
 /// From here on the process is mostly waiting or about to be.
 const HIGH_SHARE: f64 = 0.10;
 
@@ -70,9 +72,15 @@ impl Rule for MajorFaults {
             0 => String::new(),
             n => format!(", {n} more processes do as well"),
         };
+        let deadline = faulting.iter().any(|(.., why)| matches!(why, Why::RealTime(_)));
+        let severity = match all * read {
+            share if share >= HIGH_SHARE => Severity::High,
+            share if share >= NOTICED || deadline => Severity::Warning,
+            _ => Severity::Info,
+        };
         let mut finding = Finding::new(
             Self::ID,
-            if all * read >= HIGH_SHARE { Severity::High } else { Severity::Warning },
+            severity,
             format!("{} waits for {rate:.1} major faults/s{others}", latency::subject(worst, why)),
             Cost::faults(all, read, format!("major faults, at {how}")),
         )
@@ -108,7 +116,7 @@ impl Rule for MajorFaults {
             .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
             .risk(
                 "What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit \
-                    fails.",
+                fails.",
             )
             .restart("the program"),
         );
@@ -124,15 +132,15 @@ impl Rule for MajorFaults {
         }
         finding = finding.note(if swapped > Bytes::ZERO {
             format!(
-                "{swapped} of it are in swap: these faults are at least in part pages that come back \
-                from there."
+                "{swapped} of it are in swap: these faults are at least in part pages that come back from \
+                there."
             )
         } else {
             "Nothing of it is in swap: these are file pages, its code, libraries or mapped data.".to_owned()
         });
         Ok(vec![finding.note(format!(
             "Which code faults: perf record -e major-faults -g -p {}. What evicted the pages is for the \
-                findings on reclaim to say.",
+            findings on reclaim to say.",
             worst.stat.pid
         ))])
     }

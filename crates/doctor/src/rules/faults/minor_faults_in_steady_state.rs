@@ -12,8 +12,8 @@ rule! {
     ///
     /// # Sees
     /// `minflt` in `/proc/PID/stat` of processes older than ten minutes, over two samples: of real-time processes (FIFO, round
-    /// robin, deadline) and of those that lock more than 8 MiB from one fault a second on, of databases when the faults take
-    /// 1 % of a task's time.
+    /// robin, deadline) from one fault a second on; of databases and of processes that lock more than 8 MiB when the
+    /// faults take 1 % of a task's time.
     ///
     /// # Hurts
     /// Each first touch of a page enters the kernel, takes a page from the free lists, zeroes it and extends the page tables:
@@ -26,9 +26,10 @@ rule! {
     ///
     /// # False alarms
     /// Runtimes with a garbage collector touch and release memory by design; Java is left out. After a fork, parent and
-    /// child copy each page that they write: processes with a young child of their own name are left out. NUMA balancing
-    /// provokes faults to see who uses a page; where the host has as many hinting faults, the finding is less sure. Only
-    /// the main thread's scheduling policy is seen.
+    /// child copy each page that they write: processes with a young child of their own name are left out. Memory that is
+    /// locked in advance (`MAP_POPULATE`, `MCL_FUTURE`) is counted fault by fault as well, so a process that only locks is not
+    /// held to one fault a second. NUMA balancing provokes faults to see who uses a page; where the host has as many hinting
+    /// faults, the finding is less sure. Only the main thread's scheduling policy is seen.
     ///
     /// # References
     /// mm/memory.c:do_anonymous_page (6.12); Linux Embedded, "Overcommit memory in Linux" (1,048,577 faults: 1.58 µs each on
@@ -36,10 +37,10 @@ rule! {
     pub MinorFaultsInSteadyState = "minor-faults-in-steady-state" in Faults
 }
 
-/// Faults a second of a process with deadlines; fewer are single events.
+/// Faults a second of a real-time process; fewer are single events.
 const PER_SECOND: f64 = 1.0;
-/// Part of one task's time that faults of a database may take.
-const DATABASE_SHARE: f64 = 0.01;
+/// Part of one task's time that faults of other processes may take.
+const SHARE: f64 = 0.01;
 /// Seconds per fault, of the article's server.
 const FAULT_SECONDS: f64 = 1.58e-6;
 
@@ -56,8 +57,8 @@ impl Rule for MinorFaultsInSteadyState {
             let Some(why) = latency::why(now) else { continue };
             let rate = now.stat.minor_faults.saturating_sub(before.stat.minor_faults) as f64 / seconds;
             let least = match why {
-                Why::Database(_) => DATABASE_SHARE / FAULT_SECONDS,
-                Why::RealTime(_) | Why::Locked(_) => PER_SECOND,
+                Why::RealTime(_) => PER_SECOND,
+                Why::Database(_) | Why::Locked(_) => SHARE / FAULT_SECONDS,
             };
             let warm = latency::age(cx, now).is_some_and(|age| age >= WARM_UP_SECONDS);
             let collected = Workload::of_name(&now.stat.name) == Some(Workload::Java);
@@ -70,7 +71,7 @@ impl Rule for MinorFaultsInSteadyState {
 
         let all: f64 = faulting.iter().map(|(rate, ..)| rate).sum();
         let hinted = hints >= rate;
-        let deadline = faulting.iter().any(|(.., why)| !matches!(why, Why::Database(_)));
+        let deadline = faulting.iter().any(|(.., why)| matches!(why, Why::RealTime(_)));
         let others = match faulting.len() - 1 {
             0 => String::new(),
             n => format!(", {n} more processes do as well"),
@@ -87,11 +88,13 @@ impl Rule for MinorFaultsInSteadyState {
         .sure(if hinted { Confidence::Possible } else { cx.rate_confidence() });
         for (rate, process, why) in faulting.iter().take(3) {
             let bound = match why {
-                Why::Database(_) => (
-                    format!("{:.0}/s", DATABASE_SHARE / FAULT_SECONDS),
-                    format!("{} of a task's time", Percent(DATABASE_SHARE)),
+                Why::RealTime(_) => {
+                    (format!("{PER_SECOND:.0}/s"), "a loop with a deadline takes none".to_owned())
+                }
+                _ => (
+                    format!("{:.0}/s", SHARE / FAULT_SECONDS),
+                    format!("{} of a task's time", Percent(SHARE)),
                 ),
-                _ => (format!("{PER_SECOND:.0}/s"), "a loop with a deadline takes none".to_owned()),
             };
             finding = finding.because(
                 Evidence::new("/proc/PID/stat", "minflt", format!("{rate:.1}/s over {seconds:.0} s"))
@@ -105,31 +108,39 @@ impl Rule for MinorFaultsInSteadyState {
         }
         if hinted {
             finding = finding.note(
-                "NUMA balancing provokes as many faults on this host as this process takes: they may all be \
-                    its hints. See kernel.numa_balancing first.",
+                "NUMA balancing provokes as many faults on this host as this process takes: they may all \
+                be its hints. See kernel.numa_balancing first.",
             );
         }
-        Ok(vec![finding
-            .remedy(
-                Remedy::new("Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | \
-                    MCL_FUTURE), MAP_POPULATE")
+        Ok(vec![
+            finding
+                .remedy(
+                    Remedy::new(
+                        "Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | \
+                MCL_FUTURE), MAP_POPULATE",
+                    )
                     .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-                    .risk("With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what is \
-                        locked is gone for the rest.")
+                    .risk(
+                        "With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what \
+                    is locked is gone for the rest.",
+                    )
                     .restart("the program"),
-            )
-            .remedy(
-                Remedy::new("Let the allocator keep what it has")
-                    .keep(remedies::DROP_IN, "Environment=MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0")
-                    .risk("glibc only: freed memory stays with the process, and its size is that of its \
-                        peak.")
-                    .restart("the program"),
-            )
-            .note(format!(
-                "The process is older than {:.0} minutes, so this is not its start. Which code faults: perf \
-                    record -e minor-faults -g -p {}.",
-                WARM_UP_SECONDS / 60.0,
-                worst.stat.pid
-            ))])
+                )
+                .remedy(
+                    Remedy::new("Let the allocator keep what it has")
+                        .keep(remedies::DROP_IN, "Environment=MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0")
+                        .risk(
+                            "glibc only: freed memory stays with the process, and its size is that of its \
+                    peak.",
+                        )
+                        .restart("the program"),
+                )
+                .note(format!(
+                    "The process is older than {:.0} minutes, so this is not its start. Which code faults: \
+                perf record -e minor-faults -g -p {}.",
+                    WARM_UP_SECONDS / 60.0,
+                    worst.stat.pid
+                )),
+        ])
     }
 }

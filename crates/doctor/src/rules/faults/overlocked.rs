@@ -66,7 +66,7 @@ impl Rule for Overlocked {
             severity,
             format!(
                 "{} of memory cannot be reclaimed: {locked} locked and {pools} in huge pages leave {rest} \
-                    for everything else",
+                for everything else",
                 Percent(share)
             ),
             if felt {
@@ -83,8 +83,7 @@ impl Rule for Overlocked {
         finding = finding
             .because(Evidence::new("/proc/meminfo", "huge page pools", format!("{pools:#}")).against(
                 format!("{} of memory with what is locked", Percent(SHARE)),
-                "the rest must \
-                        hold everybody else",
+                "the rest must hold everybody else",
             ))
             .because(cx.saw_mem(m::MemTotal));
         if available.is_some() {
@@ -101,17 +100,21 @@ impl Rule for Overlocked {
                     .of(format!("pid {} {}", process.stat.pid, process.stat.name)),
             );
         }
-        Ok(vec![finding
-            .remedy(
-                Remedy::new("Lock less: what is on the critical path, or only what is touched (MCL_ONFAULT)")
+        Ok(vec![
+            finding
+                .remedy(
+                    Remedy::new(
+                        "Lock less: what is on the critical path, or only what is touched (MCL_ONFAULT)",
+                    )
                     .risk("What is not locked may be evicted and then read from disk.")
                     .restart("the program that locks"),
-            )
-            .remedy(
-                Remedy::new("Make the cache or heap of the program that locks smaller")
-                    .risk("It reads more from disk, or collects garbage more often.")
-                    .restart("the program that locks"),
-            )
-            .note(format!("{total} - {locked} - {pools} = {rest}."))])
+                )
+                .remedy(
+                    Remedy::new("Make the cache or heap of the program that locks smaller")
+                        .risk("It reads more from disk, or collects garbage more often.")
+                        .restart("the program that locks"),
+                )
+                .note(format!("{total} - {locked} - {pools} = {rest}.")),
+        ])
     }
 }

@@ -10,9 +10,9 @@ rule! {
     /// A process that locks its memory has locked only a part of it.
     ///
     /// # Sees
-    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`, where half or more of the process is locked and more
-    /// than 32 MiB are not, or
-    /// where what is locked reaches up to the limit "Max locked memory" of a process without `CAP_IPC_LOCK`.
+    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`: where half or more of the process is locked and
+    /// more than 32 MiB are not, or where what is locked reaches up to the limit "Max locked memory" of a process without
+    /// `CAP_IPC_LOCK`.
     ///
     /// # Hurts
     /// The rest can be evicted like any other page: the program believes that it never waits for a disk, and does. A tool
@@ -108,7 +108,7 @@ impl Rule for PartialLock {
                 .remedy(
                     Remedy::new(
                         "Give it a limit above what it needs, and let it lock what comes later too \
-                    (MCL_FUTURE)",
+                        (MCL_FUTURE)",
                     )
                     .run(format!("prlimit --memlock=unlimited --pid {}", worst.process.stat.pid))
                     .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
@@ -117,7 +117,7 @@ impl Rule for PartialLock {
                 )
                 .note(
                     "A raised limit of a running process helps its next lock only; pages that failed to be \
-                locked stay as they are.",
+                    locked stay as they are.",
                 ),
         ])
     }

@@ -69,15 +69,14 @@ impl Rule for CacheGarbage {
             Severity::Warning,
             format!(
                 "{unmapped} of the page cache ({} of memory) is mapped by nobody, and of {rate}/s that are \
-                    evicted {} are read again",
+                evicted {} are read again",
                 Percent(unmapped.share_of(total)),
                 Percent(returns)
             ),
             Cost::memory(
                 unmapped.scale(1.0 - returns),
                 total,
-                "cached, but not read again at the present \
-                rate",
+                "cached, but not read again at the present rate",
             ),
         )
         .sure(cx.rate_confidence())
@@ -85,8 +84,7 @@ impl Rule for CacheGarbage {
             Evidence::new("/proc/meminfo", "Active(file) + Inactive(file) - Mapped", format!("{unmapped:#}"))
                 .against(
                     format!("more than {} of memory", Percent(UNMAPPED)),
-                    "less does not dominate the \
-                    host",
+                    "less does not dominate the host",
                 ),
         )
         .because(Evidence::new(
@@ -111,22 +109,22 @@ impl Rule for CacheGarbage {
             .because_all(writers::largest_writers(cx))
             .remedy(
                 Remedy::new("Reuse segment files instead of creating new ones and leaving the old ones \
-                    cached")
+                cached")
                     .risk("A change to the application; its files keep their size."),
             )
             .remedy(remedies::uncached_writer())
             .remedy(remedies::bounded_writer(cx))
             .note(
                 "Which files it is: lsof +L1 lists deleted files that are still open; fincore FILE \
-                    (util-linux) or cachestat(2), from 6.5 on, says how much of a live file is resident. If \
-                    the live files are resident, the rest is garbage.",
+                (util-linux) or cachestat(2), from 6.5 on, says how much of a live file is resident. If \
+                the live files are resident, the rest is garbage.",
             )
             .note(
                 "From 6.14 on, RWF_DONTCACHE on each write keeps it out of the cache without the alignment \
-                    rules of direct I/O, where the file system supports it.",
+                rules of direct I/O, where the file system supports it.",
             )
             .note("Dropping all caches by hand or by cron is not proposed: it takes the pages in use as \
-                well.")])
+            well.")])
     }
 }
 

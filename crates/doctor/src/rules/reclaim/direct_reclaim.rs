@@ -73,14 +73,12 @@ impl Rule for DirectReclaim {
         let churn = efficiency.is_some_and(|efficiency| efficiency < CHURN);
         let high = stalled.is_some_and(|s| s >= STALLED_HIGH) || scans.per_second >= STORM;
         let cost = match stalled {
-            Some(stalled) => Cost::stalled(
-                stalled,
-                "some task stood still for memory \
-                (/proc/pressure/memory)",
-            ),
+            Some(stalled) => {
+                Cost::stalled(stalled, "some task stood still for memory (/proc/pressure/memory)")
+            }
             None => Cost::risk(format!(
-                "{:.0} allocations a second had to reclaim for themselves; how long each waited is not known \
-                    without /proc/pressure/memory",
+                "{:.0} allocations a second had to reclaim for themselves; how long each waited is not \
+                known without /proc/pressure/memory",
                 stalls.per_second
             )),
         };
@@ -135,35 +133,35 @@ impl Rule for DirectReclaim {
         if churn {
             finding = finding.note(
                 "So little is freed because the lists hold pages that cannot go: mapped and just used, \
-                    dirty, or locked. More scanning does not help; fewer such pages do.",
+                dirty, or locked. More scanning does not help; fewer such pages do.",
             );
         }
         finding = finding.note(match (available.is_some(), short) {
             (true, false) => {
-                "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or node \
-                    is short."
+                "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or \
+                node is short."
             }
             (true, true) => {
                 "Memory as a whole is short as well: wider watermarks soften the spikes, they do not add \
-                    memory."
+                memory."
             }
             _ => "Whether memory as a whole is short is not known: the kernel prints no MemAvailable.",
         });
         if cx.rate(&[v::compact_stall]).is_ok_and(|rate| rate.total > 0) {
             finding = finding.note(
                 "Tasks compact memory as well (compact_stall grows): part of the stalls is a search for \
-                    contiguous pages, not for free ones.",
+                contiguous pages, not for free ones.",
             );
         }
         Ok(vec![
             finding
                 .note(
                     "Which tasks wait, and how long each time: drsnoop of the bcc tools, or the delay \
-                accounting of getdelays.",
+                    accounting of getdelays.",
                 )
                 .note(
-                    "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 adds \
-                    pgsteal_anon and pgsteal_file to the counters of which they are parts.",
+                    "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 \
+                    adds pgsteal_anon and pgsteal_file to the counters of which they are parts.",
                 ),
         ])
     }

@@ -69,10 +69,7 @@ impl Rule for DirtyLimitsTooBig {
         let cost = match io_full.filter(|full| full.avg10 > 0.0) {
             Some(full) => Cost::stalled(
                 full.avg10 / 100.0,
-                format!(
-                    "all tasks waited for I/O; {waiting} \
-                wait to be written"
-                ),
+                format!("all tasks waited for I/O; {waiting} wait to be written"),
             ),
             None => Cost::risk(format!(
                 "{waiting} wait now, {flush:.1} s of writing; at the limit an fsync may wait {seconds:.0} s"
@@ -100,12 +97,7 @@ impl Rule for DirtyLimitsTooBig {
                 format!(
                     "{}/s {}",
                     Bytes(disk.per_second as u64),
-                    if disk.during {
-                        "over the \
-                    period"
-                    } else {
-                        "since boot"
-                    }
+                    if disk.during { "over the period" } else { "since boot" }
                 ),
             )
             .of(&disk.device),
@@ -136,22 +128,22 @@ impl Rule for DirtyLimitsTooBig {
                 background,
                 "vm.dirty_background_ratio",
             );
-            finding =
-                finding
-                    .remedy(remedies::displacing(remedy, cx, "vm.dirty_bytes", dirty, "vm.dirty_ratio").risk(
-                    "Too low a limit slows down writers that could have run ahead of the disk. Setting bytes \
-                        clears the ratio of the same name and the other way round.",
-                ));
+            finding = finding.remedy(
+                remedies::displacing(remedy, cx, "vm.dirty_bytes", dirty, "vm.dirty_ratio").risk(
+                    "Too low a limit slows down writers that could have run ahead of the disk. Setting \
+                    bytes clears the ratio of the same name and the other way round.",
+                ),
+            );
         } else {
             finding = finding.note(format!(
-                "The limit is below the {} that vendors set; a faster disk or a job that syncs as it goes is \
-                    the remedy.",
+                "The limit is below the {} that vendors set; a faster disk or a job that syncs as it goes \
+                is the remedy.",
                 Bytes(dirty)
             ));
         }
         Ok(vec![finding.note(format!("{}. {}", advice.because, advice.contested)).note(
             "The bandwidth is what the disk achieved while it was busy, reads included: a lower bound. \
-                    Small random writes show less than a sequential flush will.",
+            Small random writes show less than a sequential flush will.",
         )])
     }
 }

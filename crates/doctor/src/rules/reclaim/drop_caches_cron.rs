@@ -61,10 +61,7 @@ impl Rule for DropCachesCron {
         let fallen = page_cache::largest_fall(cx).filter(|fallen| *fallen > Bytes::ZERO);
         let (severity, title) = if during > 0 {
             let seconds = rate.or(slabs).map_or(0.0, |rate| rate.seconds);
-            (
-                Severity::Warning,
-                format!("the caches were dropped {} in {seconds:.0} s{by}", times(during)),
-            )
+            (Severity::Warning, format!("the caches were dropped {} in {seconds:.0} s{by}", times(during)))
         } else {
             let often = every.map(|every| format!(", every {}", duration(every))).unwrap_or_default();
             (
@@ -83,11 +80,9 @@ impl Rule for DropCachesCron {
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(if during > 0 || who.is_some() { Confidence::Certain } else { Confidence::Likely });
         if cx.vm(v::drop_pagecache).is_ok() {
-            finding = finding.because(cx.saw_vm(v::drop_pagecache).against(
-                "0",
-                "for testing only (kernel \
-                documentation)",
-            ));
+            finding = finding.because(
+                cx.saw_vm(v::drop_pagecache).against("0", "for testing only (kernel documentation)"),
+            );
         }
         if cx.vm(v::drop_slab).is_ok() {
             finding = finding.because(cx.saw_vm(v::drop_slab));
@@ -103,13 +98,13 @@ impl Rule for DropCachesCron {
                         .run("grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd/system /usr/local")
                         .risk(
                             "Monitoring that alarms on a small MemFree will alarm: let it look at \
-                        MemAvailable.",
+                            MemAvailable.",
                         ),
                 )
                 .remedy(remedies::bounded_writer(cx))
                 .note(
                     "A benchmark that wants a cold start does this on purpose; then there is nothing to \
-                mend.",
+                    mend.",
                 ),
         ])
     }

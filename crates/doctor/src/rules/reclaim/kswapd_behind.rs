@@ -68,8 +68,7 @@ impl Rule for KswapdBehind {
             ),
             (None, Some(ratio)) => {
                 format!(
-                    "kswapd is woken again within a tenth of a second after {} of its \
-                    runs",
+                    "kswapd is woken again within a tenth of a second after {} of its runs",
                     Percent(ratio)
                 )
             }
@@ -115,7 +114,7 @@ impl Rule for KswapdBehind {
         }
         Ok(vec![finding.note(
             "One node may be short while another is not: compare the free pages of each zone with its \
-                watermarks, and allocations bound to a node with that node's memory.",
+            watermarks, and allocations bound to a node with that node's memory.",
         )])
     }
 }

@@ -67,7 +67,7 @@ impl Rule for PagecacheDisplacesAnon {
         if !(often || much) || growth <= 0.0 || files.share_of(total) <= FILE_SHARE {
             return Ok(Vec::new());
         }
-        // Reclaim for a cgroup's own limit is counted in pswpout, but not in pgsteal_kswapd and pgsteal_direct.
+        // Reclaim for a cgroup's own limit counts in pswpout, but not in pgsteal_kswapd and pgsteal_direct.
         let host = cx.rate(&[KSWAPD_STEAL, DIRECT_STEAL].concat()).ok();
         if host.is_some_and(|rate| rate.total == 0) {
             return Ok(Vec::new());
@@ -83,7 +83,7 @@ impl Rule for PagecacheDisplacesAnon {
             if strong { Severity::High } else { Severity::Warning },
             format!(
                 "{moved} of programs went to swap in {:.0} s while the page cache grew by {grown} to {} of \
-                    memory",
+                memory",
                 out.seconds,
                 Percent(files.share_of(total))
             ),
@@ -113,8 +113,7 @@ impl Rule for PagecacheDisplacesAnon {
                 Evidence::new("/proc/meminfo", "Active(file) + Inactive(file)", format!("{files:#}"))
                     .against(
                         format!("more than {} of memory", Percent(FILE_SHARE)),
-                        "less is not worth \
-                        taking",
+                        "less is not worth taking",
                     ),
             )
             .because(cx.saw_mem(m::Dirty))
@@ -130,13 +129,13 @@ impl Rule for PagecacheDisplacesAnon {
         if !strong {
             finding = finding.note(
                 "Nothing has come back from swap yet: if these pages were cold, nothing is lost. The next \
-                    touch of the application decides.",
+                touch of the application decides.",
             );
         }
         Ok(vec![finding.note(
-            "How to choose: bounding the job costs the application nothing and is right wherever the job is \
-                known; protect the application where jobs come and go. More memory is not a remedy: the \
-                cache of the copy grows into it.",
+            "How to choose: bounding the job costs the application nothing and is right wherever the job \
+            is known; protect the application where jobs come and go. More memory is not a remedy: the \
+            cache of the copy grows into it.",
         )])
     }
 }

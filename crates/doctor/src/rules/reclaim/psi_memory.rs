@@ -117,7 +117,7 @@ impl Rule for PsiMemory {
             finding = if throttled {
                 finding.note(format!(
                     "{} has reached its own memory.high and is slowed down there: it may be the only one \
-                        that stands still. Raise the bound, or leave it if the group is meant to wait.",
+                    that stands still. Raise the bound, or leave it if the group is meant to wait.",
                     group.path
                 ))
             } else {
@@ -134,12 +134,12 @@ impl Rule for PsiMemory {
         if share >= OOMD && cx.now().tuners.systemd_oomd {
             finding = finding.note(
                 "systemd-oomd is enabled and kills by default in cgroups that stay above 60 % for 30 s, if \
-                    their unit asks for it (ManagedOOMMemoryPressure=kill).",
+                their unit asks for it (ManagedOOMMemoryPressure=kill).",
             );
         }
         Ok(vec![finding.note(
-            "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages read \
-                again and compaction name the cause. Mend that.",
+            "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages \
+            read again and compaction name the cause. Mend that.",
         )])
     }
 }

@@ -105,8 +105,7 @@ impl Rule for SlabGrowth {
                     .was(format!("{:#}", Bytes(slope.first as u64)))
                     .against(
                         format!("more than {} of memory an hour", Percent(PER_HOUR)),
-                        "steady use does \
-                        not grow",
+                        "steady use does not grow",
                     ),
             );
         }
@@ -130,8 +129,7 @@ impl Rule for SlabGrowth {
                     "/proc/slabinfo",
                     "slabs x pages",
                     format!(
-                        "{bytes}, {} of {} objects in \
-                        use",
+                        "{bytes}, {} of {} objects in use",
                         Grouped(cache.active_objects),
                         Grouped(cache.objects)
                     ),
@@ -169,15 +167,13 @@ impl Rule for SlabGrowth {
                 .risk("The probe costs each lookup a little while it runs."),
         );
         if largest.is_empty() {
-            finding = finding.note(
-                "Which caches they are is not known: /proc/slabinfo is readable to root \
-                only.",
-            );
+            finding =
+                finding.note("Which caches they are is not known: /proc/slabinfo is readable to root only.");
         }
         if let Some(reclaimable) = cx.mem(m::SReclaimable).ok().filter(|r| r.share_of(slab) > 0.5) {
             finding = finding.note(format!(
                 "{reclaimable} of it can be reclaimed and are part of MemAvailable; it hurts by the time \
-                    that reclaim takes, not by the memory."
+                that reclaim takes, not by the memory."
             ));
         }
         Ok(vec![finding])

@@ -52,11 +52,8 @@ impl Rule for SwappinessMismatch {
         let exact = cx.runs(Workload::Hana);
         let wrong =
             |value: u64| value != 0 && if exact { value != advice.value } else { value > advice.value };
-        let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
-        let differing: Vec<_> = groups
-            .iter()
-            .filter_map(|group| Some((group, group.swappiness.filter(|own| wrong(*own))?)))
-            .collect();
+        let differing: Vec<_> =
+            remedies::own_swappiness(cx).into_iter().filter(|(_, own)| wrong(*own)).collect();
         if !wrong(now) && differing.is_empty() {
             return Ok(Vec::new());
         }
@@ -69,13 +66,13 @@ impl Rule for SwappinessMismatch {
             .max_by_key(|(swap, _)| *swap);
         let hurts = out.is_some() || swapped.is_some();
         let place = match (wrong(now), differing.first()) {
-            (false, Some((group, own))) => {
+            (false, Some((path, own))) => {
                 let others = match differing.len() - 1 {
                     0 => String::new(),
                     1 => " and one more cgroup".to_owned(),
                     n => format!(" and {n} more cgroups"),
                 };
-                format!("memory.swappiness of {}{others} is {own}", group.path)
+                format!("memory.swappiness of {path}{others} is {own}")
             }
             _ => format!("vm.swappiness is {now}"),
         };
@@ -83,11 +80,7 @@ impl Rule for SwappinessMismatch {
             (_, Some((swap, p))) => Cost::memory(
                 *swap,
                 cx.total()?,
-                format!(
-                    "of {} (pid {}) are in \
-                    swap",
-                    p.stat.name, p.stat.pid
-                ),
+                format!("of {} (pid {}) are in swap", p.stat.name, p.stat.pid),
             ),
             (Some(out), None) => Cost::memory(cx.pages(out.total), cx.total()?, "went to swap in the period"),
             (None, None) => Cost::risk("nothing at present: no pages go to swap"),
@@ -100,14 +93,14 @@ impl Rule for SwappinessMismatch {
         )
         .sure(Confidence::Likely)
         .because(cx.saw_sysctl("vm.swappiness").against(advice.value, &advice.because));
-        for (group, own) in differing.iter().take(3) {
+        for (path, own) in differing.iter().take(3) {
             finding = finding.because(
                 Evidence::new(
-                    format!("/sys/fs/cgroup/memory{}/memory.swappiness", group.path.trim_end_matches('/')),
+                    format!("/sys/fs/cgroup/memory{path}/memory.swappiness"),
                     "memory.swappiness",
                     own,
                 )
-                .of(&group.path)
+                .of(path)
                 .against(advice.value, &advice.because),
             );
         }
@@ -123,7 +116,7 @@ impl Rule for SwappinessMismatch {
         finding = finding
             .remedy(remedies::swappiness(cx, advice.value).risk(
                 "Under pressure the file cache shrinks instead; programs that live off it read more from \
-                    disk.",
+                disk.",
             ))
             .note(advice.contested);
         let tuners = &cx.now().tuners;
@@ -135,14 +128,14 @@ impl Rule for SwappinessMismatch {
         };
         if let Some(owner) = owner {
             finding = finding.note(format!(
-                "{owner} may set it again: look there first, and change it there if it is the one that sets \
-                    it."
+                "{owner} may set it again: look there first, and change it there if it is the one that \
+                sets it."
             ));
         }
         if now > MOST_BEFORE_5_8 {
             finding = finding.note(
-                "Values above 100 (5.8 and later) prefer swap to the file cache: meant \
-                for compressed swap.",
+                "Values above 100 (5.8 and later) prefer swap to the file cache: meant for compressed \
+                swap.",
             );
         }
         Ok(vec![finding])

@@ -90,7 +90,7 @@ impl Rule for SwappinessZeroOom {
                 if during { Severity::Critical } else { Severity::High },
                 format!(
                     "the OOM killer ended {processes} with {free} of swap free: vm.swappiness is 0 and \
-                        keeps programs out of it"
+                    keeps programs out of it"
                 ),
                 Cost::risk(match host_wide.last() {
                     Some(oom) => format!("{} (pid {}) was killed", oom.name, oom.pid),
@@ -102,23 +102,19 @@ impl Rule for SwappinessZeroOom {
             (
                 if zero == Zero::LastResort { Severity::Info } else { Severity::Warning },
                 format!(
-                    "vm.swappiness is 0 with {swap} of swap: it stays unused until the file cache is \
-                    gone"
+                    "vm.swappiness is 0 with {swap} of swap: it stays unused until the file cache is gone"
                 ),
                 Cost::risk(
-                    "a shortage takes the file cache first and may end in the OOM killer with swap \
-                    free",
+                    "a shortage takes the file cache first and may end in the OOM killer with swap free",
                 ),
                 Confidence::Certain,
             )
         };
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(confidence)
-            .because(cx.saw_sysctl("vm.swappiness").against(
-                "at least 1",
-                "the lowest value that still \
-                swaps",
-            ))
+            .because(
+                cx.saw_sysctl("vm.swappiness").against("at least 1", "the lowest value that still swaps"),
+            )
             .because(cx.saw_mem(m::SwapTotal))
             .because(cx.saw_mem(m::SwapFree));
         if let Some(files) = files {
@@ -133,18 +129,16 @@ impl Rule for SwappinessZeroOom {
         }
         for oom in host_wide.iter().rev().take(3) {
             let value = if oom.constraint.is_empty() { "killed" } else { oom.constraint.as_str() };
-            finding = finding.because(Evidence::new("kernel log", "Out of memory", value).of(format!(
-                "pid {} \
-                    {}",
-                oom.pid, oom.name
-            )));
+            finding = finding.because(
+                Evidence::new("kernel log", "Out of memory", value)
+                    .of(format!("pid {} {}", oom.pid, oom.name)),
+            );
         }
         if zero == Zero::Defective {
             finding = finding.because(
                 Evidence::new("/proc/sys/kernel/osrelease", "release", &cx.now().host.kernel).against(
                     "2.6.32-642.el6 or later",
-                    "earlier builds kill at swappiness 0 with swap free \
-                        (Pythian)",
+                    "earlier builds kill at swappiness 0 with swap free (Pythian)",
                 ),
             );
         }
@@ -157,15 +151,22 @@ impl Rule for SwappinessZeroOom {
             .note(format!("{}: {}. {}", advice.value, advice.because, advice.contested));
         if let Some(high) = high_watermarks(cx) {
             finding = finding.note(format!(
-                "The cliff: no program is swapped out while free and file pages together exceed {high}, the \
-                    sum of the high watermarks; that is {} of memory.",
+                "The cliff: no program is swapped out while free and file pages together exceed {high}, \
+                the sum of the high watermarks; that is {} of memory.",
                 Percent(high.share_of(total))
+            ));
+        }
+        let own = remedies::own_swappiness(cx).into_iter().find(|(_, own)| *own > 0);
+        if let Some((path, own)) = own {
+            finding = finding.note(format!(
+                "Version 1 cgroups go by their own memory.swappiness, {own} in {path}: vm.swappiness holds \
+                for processes in the root group and for groups made from now on."
             ));
         }
         if killed && host_wide.is_empty() {
             finding = finding.note(
-                "The counter includes kills inside memory cgroups, and the kernel log no longer shows which \
-                    these were.",
+                "The counter includes kills inside memory cgroups, and the kernel log no longer shows \
+                which these were.",
             );
         }
         Ok(vec![finding])

@@ -68,8 +68,7 @@ impl Rule for UnaccountedKernel {
             Cost::memory(
                 unknown,
                 cx.total()?,
-                "taken straight from the page allocator by the kernel or a \
-                driver",
+                "taken straight from the page allocator by the kernel or a driver",
             ),
         )
         .sure(Confidence::Likely)
@@ -82,10 +81,8 @@ impl Rule for UnaccountedKernel {
             finding = finding.because(Evidence::new("counted elsewhere", *name, format!("{bytes:#}")));
         }
         let parts = map.parts.iter().filter(|(part, _)| *part != Use::Other);
-        let sum = parts.map(|(part, bytes)| format!("{} {bytes:#}", part.name())).collect::<Vec<_>>().join(
-            " \
-            + ",
-        );
+        let sum =
+            parts.map(|(part, bytes)| format!("{} {bytes:#}", part.name())).collect::<Vec<_>>().join(" + ");
         finding = finding
             .note(format!("{:#} - ({sum}) = {other:#}.", map.total))
             .remedy(
@@ -100,8 +97,7 @@ impl Rule for UnaccountedKernel {
             )
             .remedy(
                 Remedy::new(
-                    "Look at the usual owners: a balloon, network and storage drivers with large \
-                    rings",
+                    "Look at the usual owners: a balloon, network and storage drivers with large rings",
                 )
                 .run("vmware-toolbox-cmd stat balloon")
                 .run("ethtool -g INTERFACE")
@@ -117,10 +113,8 @@ impl Rule for UnaccountedKernel {
             ));
         }
         if cx.mounts().is_ok_and(|mounts| mounts.iter().any(|mount| &*mount.kind == "zfs")) {
-            finding = finding.note(
-                "ZFS keeps its cache (ARC) outside of all counters: see \
-                /proc/spl/kstat/zfs/arcstats.",
-            );
+            finding = finding
+                .note("ZFS keeps its cache (ARC) outside of all counters: see /proc/spl/kstat/zfs/arcstats.");
         }
         Ok(vec![finding])
     }

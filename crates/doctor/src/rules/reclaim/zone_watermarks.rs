@@ -127,8 +127,8 @@ impl Rule for ZoneWatermarks {
             ));
             if let Some(boost) = marks.zone.marks.get(z::boost).filter(|boost| *boost > 0) {
                 finding = finding.note(format!(
-                    "{}: the marks are boosted by {} pages for now, after an allocation broke up a pageblock \
-                        of another type.",
+                    "{}: the marks are boosted by {} pages for now, after an allocation broke up a \
+                    pageblock of another type.",
                     marks.name(),
                     Grouped(boost)
                 ));
@@ -141,8 +141,9 @@ impl Rule for ZoneWatermarks {
         }
         if severity == Severity::Info {
             finding = finding.note(
-                "Between low and high is where a host with a full page cache lives: kswapd fills up to high \
-                    and sleeps until low. It matters if tasks reclaim directly, which other findings name.",
+                "Between low and high is where a host with a full page cache lives: kswapd fills up to \
+                high and sleeps until low. It matters if tasks reclaim directly, which other findings \
+                name.",
             );
         }
         if severity >= Severity::High {
@@ -201,8 +202,8 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
     let gap = marks.low.checked_sub(marks.min)?;
     if gap.abs_diff(min / 4) > 1 {
         return Some(format!(
-            "low - min is {} pages, {} of the zone: vm.watermark_scale_factor sets the gap, not a quarter of \
-                min.",
+            "low - min is {} pages, {} of the zone: vm.watermark_scale_factor sets the gap, not a quarter \
+            of min.",
             Grouped(gap),
             Percent(gap as f64 / weight as f64)
         ));
@@ -212,8 +213,8 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
     older.then(|| {
         format!(
             "low - min is a quarter of min. With the default vm.watermark_scale_factor of \
-                {SCALE_FACTOR_DEFAULT} it would be {} pages: this kernel is from before 4.6, where the \
-                factor came.",
+            {SCALE_FACTOR_DEFAULT} it would be {} pages: this kernel is from before 4.6, where the factor \
+            came, or the factor was lowered.",
             Grouped(scaled)
         )
     })
@@ -279,8 +280,8 @@ impl Origin {
             (None, Some(kib)) => Origin {
                 evidence: vec![cx.saw_sysctl("vm.min_free_kbytes")],
                 text: format!(
-                    "vm.min_free_kbytes is {} kB. Whether that is the kernel's default cannot be said from a \
-                        part of /proc/zoneinfo.",
+                    "vm.min_free_kbytes is {} kB. Whether that is the kernel's default cannot be said from \
+                    a part of /proc/zoneinfo.",
                     Grouped(kib)
                 ),
             },
@@ -310,8 +311,8 @@ impl Origin {
         let raise = raise_per_zone(page).saturating_mul(whole.zones);
         let capped = if page.of(raise).as_kib() > thp { ", capped at 5 % of lowmem," } else { "" };
         let formulas = format!(
-            "the default would be 4 x sqrt({} kB) = {} kB, the raise for transparent huge pages {} pages x {} \
-                zones = {} pages{capped} or {} kB",
+            "the default would be 4 x sqrt({} kB) = {} kB, the raise for transparent huge pages {} pages x \
+            {} zones = {} pages{capped} or {} kB",
             Grouped(whole.managed.saturating_mul(page_kib)),
             Grouped(boot),
             Grouped(raise_per_zone(page)),
@@ -345,8 +346,8 @@ impl Origin {
         Origin {
             evidence,
             text: format!(
-                "vm.min_free_kbytes is {} kB, and {verdict}: {formulas}. The marks of all zones add up to {} \
-                    kB.{file}",
+                "vm.min_free_kbytes is {} kB, and {verdict}: {formulas}. The marks of all zones add up to \
+                {} kB.{file}",
                 Grouped(kib),
                 Grouped(total)
             ),
@@ -395,10 +396,10 @@ impl Origin {
             (Some((nodes, zones, pages)), None) => {
                 let host = share(pages);
                 format!(
-                    "vm.min_free_kbytes is {} kB, raised by transparent huge pages: {observed}, and {} pages \
-                        x {zones} zones = {} pages make the host {} x {} / {} = {} pages = {}, {nodes} nodes \
-                        of {node} ({zones} zones: DMA, DMA32 and {nodes} Normal). The default, 4 x \
-                        sqrt(lowmem), would give this min on a host of {} only, {}.",
+                    "vm.min_free_kbytes is {} kB, raised by transparent huge pages: {observed}, and {} \
+                    pages x {zones} zones = {} pages make the host {} x {} / {} = {} pages = {}, {nodes} \
+                    nodes of {node} ({zones} zones: DMA, DMA32 and {nodes} Normal). The default, 4 x \
+                    sqrt(lowmem), would give this min on a host of {} only, {}.",
                     Grouped(page.of(pages).as_kib()),
                     Grouped(raise_per_zone(page)),
                     Grouped(pages),
@@ -413,18 +414,18 @@ impl Origin {
             }
             (None, Some(nodes)) => format!(
                 "vm.min_free_kbytes is the kernel's default, 4 x sqrt(lowmem): {observed}, which makes the \
-                    host {} pages = {}, {nodes} nodes of {node}.",
+                host {} pages = {}, {nodes} nodes of {node}.",
                 Grouped(by_default),
                 page.of(by_default)
             ),
             (Some(_), Some(_)) => format!(
-                "vm.min_free_kbytes is either the kernel's default or the raise for transparent huge pages: \
-                    {observed} fits both on hosts of like nodes."
+                "vm.min_free_kbytes is either the kernel's default or the raise for transparent huge \
+                pages: {observed} fits both on hosts of like nodes."
             ),
             (None, None) => format!(
-                "vm.min_free_kbytes was set by hand, or the nodes differ in size: {observed}, which neither \
-                    the default nor the raise for transparent huge pages gives on a host of up to \
-                    {MOST_NODES} nodes like this."
+                "vm.min_free_kbytes was set by hand, or the nodes differ in size: {observed}, which \
+                neither the default nor the raise for transparent huge pages gives on a host of up to \
+                {MOST_NODES} nodes like this."
             ),
         };
         let evidence = Evidence::new(
