@@ -58,7 +58,12 @@ fn fails(fail_on: FailOn, worst: Option<Severity>) -> bool {
 }
 
 fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
-    let options = Options { walk_budget: Duration::from_millis(arguments.walk_budget), ..Options::default() };
+    let options = Options {
+        walk_budget: Duration::from_millis(arguments.walk_budget),
+        // One instant has no rates, hence no writers.
+        writers: arguments.interval > 0.0,
+        ..Options::default()
+    };
     if let Some(root) = &arguments.root {
         let source = TreeSource::saved(root).with_context(|| format!("cannot open {}", root.display()))?;
         return Ok(Observation::instant(root.display().to_string(), collect(&source, &options)));

@@ -27,11 +27,13 @@ pub struct Options {
     /// Time for the files that walk page tables (`smaps_rollup`, `numa_maps`) of the largest processes. Saved
     /// data have no such cost and are read whole.
     pub walk_budget: Duration,
+    /// Whether to look for small processes that write much (`io` of each one), to name them where rates are judged.
+    pub writers: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { processes: true, walk_budget: Duration::from_millis(50) }
+        Options { processes: true, walk_budget: Duration::from_millis(50), writers: true }
     }
 }
 

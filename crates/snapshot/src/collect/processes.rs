@@ -17,6 +17,8 @@ const LARGEST: usize = 48;
 const MAPPINGS_COUNTED: usize = 16;
 /// Below this a process does not matter to anything.
 const SMALL: Bytes = Bytes::mib(8);
+/// From this many bytes on a process counts as a writer (a copy or backup job soon passes it).
+const WRITER: u64 = 1 << 20;
 /// What walking page tables costs for each GiB that is resident in 4 KiB pages (measured: 6 ms on 6.18).
 const WALK_PER_GIB: Duration = Duration::from_millis(6);
 /// Linux has no more process ids than this (`PID_MAX_LIMIT`).
@@ -121,6 +123,15 @@ fn look_closely(
             not_walked += 1;
         }
         process.detail = Some(Box::new(detail));
+    }
+    if options.writers {
+        for process in processes.iter_mut().filter(|p| p.detail.is_none() && !p.stat.is_kernel_thread()) {
+            let io = reader.optional_bytes(at(&mut path, process.stat.pid, "io"));
+            let io = io.and_then(|(text, log)| process::io::parse_io(text, log));
+            if io.is_some_and(|(_, written)| written >= WRITER) {
+                process.detail = Some(Box::new(Detail { io, ..Detail::default() }));
+            }
+        }
     }
     if not_walked > 0 {
         reader.log().enter("proc/PID/smaps_rollup");
