@@ -347,3 +347,51 @@ pub(crate) fn subject(process: &Process) -> String {
 pub(crate) fn count(pages: u64) -> String {
     format!("{} {}", Grouped(pages), if pages == 1 { "page" } else { "pages" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(total: u64, free: u64, reserved: u64) -> HugePool {
+        HugePool { size: Bytes::mib(2), total, free, reserved, ..HugePool::default() }
+    }
+
+    fn segment(size: Bytes) -> ShmSegment {
+        ShmSegment { key: 0x40, size, nattch: 1, ..ShmSegment::default() }
+    }
+
+    #[test]
+    fn a_segments_pages_follow_from_what_maps_it_or_from_arithmetic() {
+        let judge = |segment: &ShmSegment, mapped: &[(u32, (bool, bool))], pool: HugePool, explained| {
+            backing(segment, &mapped.iter().copied().collect(), Some(&[pool]), explained)
+        };
+        let gib = segment(Bytes::gib(1));
+        // Nothing is promised: nothing is huge, whatever else is mapped with that key.
+        assert_eq!(judge(&gib, &[(0x40, (true, false))], pool(1024, 1024, 0), false), Backing::Base);
+        assert_eq!(judge(&gib, &[(0x40, (true, false))], pool(1024, 600, 0), false), Backing::Huge);
+        assert_eq!(judge(&gib, &[(0x40, (false, true))], pool(1024, 100, 0), false), Backing::Base);
+        // 424 pages are promised, the segment would have 512.
+        assert_eq!(judge(&gib, &[], pool(1024, 700, 100), false), Backing::Base);
+        assert_eq!(judge(&gib, &[], pool(1024, 400, 0), false), Backing::Unknown);
+        assert_eq!(judge(&gib, &[], pool(1024, 512, 0), true), Backing::Huge);
+        // 6.18 shows 2 GiB for two pages of 2 MiB.
+        let small = ShmSegment { rss: Some(Bytes::gib(2)), ..segment(Bytes::mib(5)) };
+        assert_eq!(judge(&small, &[], pool(4, 2, 1), false), Backing::Huge);
+        assert_eq!(backing(&gib, &BTreeMap::new(), None, false), Backing::Unknown);
+    }
+
+    #[test]
+    fn segments_explain_a_pool_only_exactly() {
+        let all = [segment(Bytes::mib(8194)), segment(Bytes::mib(1538)), segment(Bytes::kib(4))];
+        assert!(explain(&[pool(4868, 28, 26)], all.iter()));
+        assert!(!explain(&[pool(4868, 28, 25)], all.iter()));
+        assert!(!explain(&[pool(0, 0, 0)], [].iter()));
+    }
+
+    #[test]
+    fn granules_of_one_instance_are_one_name() {
+        assert_eq!(shared_name("/dev/shm/ora_PROD_163840_17"), "/dev/shm/ora_PROD_163840");
+        assert_eq!(shared_name("/SYSV40000001 (deleted)"), "/SYSV40000001");
+        assert_eq!(shared_name("/dev/shm/PostgreSQL.1"), "/dev/shm/PostgreSQL.1");
+    }
+}

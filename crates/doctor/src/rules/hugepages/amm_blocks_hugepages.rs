@@ -67,7 +67,7 @@ impl Rule for AmmBlocksHugepages {
         if asm_only && resident <= ASM {
             return Err(Skip::because(format!(
                 "only an ASM instance uses AMM ({resident}): huge pages would save a megabyte or two for \
-                    each session"
+                 each session"
             )));
         }
         let tables: Bytes = users.clone().map(|p| p.memory_or_zero(s::VmPTE)).sum();
@@ -84,15 +84,12 @@ impl Rule for AmmBlocksHugepages {
         };
         let title = format!(
             "Oracle manages its memory automatically: {resident} or more of SGA in 4 KiB pages in \
-                /dev/shm{beside}"
+             /dev/shm{beside}"
         );
         let cost = huge::cost(
             cx,
             tables + idle,
-            format!(
-                "{tables} of page tables of Oracle's processes, \
-            {idle} of idle pool"
-            ),
+            format!("{tables} of page tables of Oracle's processes, {idle} of idle pool"),
         );
         let granule = format!("{} resident", mapping.resident);
         let mut finding = Finding::new(Self::ID, severity, title, cost)
@@ -103,8 +100,7 @@ impl Rule for AmmBlocksHugepages {
             )
             .because(Evidence::new(
                 "/proc/PID/numa_maps",
-                "files /dev/shm/ora_* \
-                seen",
+                "files /dev/shm/ora_* seen",
                 Grouped(files.len() as u64),
             ))
             .because(Evidence::new("/proc/PID/status", "RssShmem, largest", format!("{touched:#}")))
@@ -126,29 +122,25 @@ impl Rule for AmmBlocksHugepages {
                 .undo_with("ALTER SYSTEM RESET sga_target SCOPE=SPFILE;")
                 .undo_with("ALTER SYSTEM RESET use_large_pages SCOPE=SPFILE;")
                 .undo_with(
-                    "ALTER SYSTEM SET memory_target=... SCOPE=SPFILE; (the value of SHOW \
-                        PARAMETER memory_target)",
+                    "ALTER SYSTEM SET memory_target=... SCOPE=SPFILE; (the value of SHOW PARAMETER \
+                     memory_target)",
                 )
                 .risk(
                     "sga_target here is what one process has touched: take V$SGAINFO's figure. Set \
-                            pga_aggregate_target too; \
-                         SGA and PGA no longer trade memory. With ONLY the instance does not start if the \
-                         pool is short.",
+                     pga_aggregate_target too; SGA and PGA no longer trade memory. With ONLY the instance \
+                     does not start if the pool is short.",
                 )
                 .restart("the instance")
                 .sets("Oracle memory_target", 0),
             )
             .note(
                 "AMM and huge pages exclude each other: AMM gives memory back by truncating tmpfs files, \
-                    which huge pages of a \
-                 System V segment cannot do. To prove it, reserve pages, start the instance and look \
-                 whether HugePages_Free or \
-                 HugePages_Rsvd change.",
+                 which huge pages of a System V segment cannot do. To prove it, reserve pages, start the \
+                 instance and look whether HugePages_Free or HugePages_Rsvd change.",
             );
         if idle > Bytes::ZERO {
             finding = finding.note(
-                "The pool beside it is judged by pool-unused and pool-waste; with AMM \
-                staying, release it.",
+                "The pool beside it is judged by pool-unused and pool-waste; with AMM staying, release it.",
             );
         }
         Ok(vec![finding])

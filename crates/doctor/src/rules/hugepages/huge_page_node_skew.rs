@@ -116,16 +116,14 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
     for part in parts {
         let directory = node_directory(part.node, size);
         finding = finding
-            .because(Evidence::new(&directory, "nr_hugepages", Grouped(part.total)).of(format!(
-                "node \
-                {}",
-                part.node
-            )))
-            .because(Evidence::new(&directory, "free_hugepages", Grouped(part.free)).of(format!(
-                "node \
-                {}",
-                part.node
-            )));
+            .because(
+                Evidence::new(&directory, "nr_hugepages", Grouped(part.total))
+                    .of(format!("node {}", part.node)),
+            )
+            .because(
+                Evidence::new(&directory, "free_hugepages", Grouped(part.free))
+                    .of(format!("node {}", part.node)),
+            );
     }
     if let Some((process, mapping)) = bound.or(local.first().copied()) {
         finding = finding.because(
@@ -144,7 +142,7 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
         finding
             .remedy(remedy.risk(
                 "A node gives back free pages only, and gets fewer than asked if its memory is fragmented: \
-                    read the numbers back.",
+                 read the numbers back.",
             ))
             .remedy(
                 Remedy::new("Interleave the segment over the nodes")
@@ -152,9 +150,13 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
                     .risk("Half of the accesses are remote on two nodes, evenly.")
                     .restart("the program"),
             )
+            .forbid(
+                "vm.nr_hugepages",
+                "it grows and shrinks all nodes at once: spread the pages over the nodes first",
+            )
             .note(
-                "Reservations (HugePages_Rsvd) are counted for the machine, not for a node: a promise \
-                can be kept elsewhere only.",
+                "Reservations (HugePages_Rsvd) are counted for the machine, not for a node: a promise can \
+                 be kept elsewhere only.",
             ),
     )
 }
@@ -177,4 +179,20 @@ fn bound_to(policy: &str) -> Vec<u32> {
         }
     }
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bound_to;
+
+    #[test]
+    fn only_bind_keeps_a_process_on_its_nodes() {
+        assert_eq!(bound_to("bind:0-1,3"), [0, 1, 3]);
+        assert_eq!(bound_to("bind=static:2"), [2]);
+        for policy in ["default", "prefer:1", "interleave:0-1", "bind", "bind:x"] {
+            assert!(bound_to(policy).is_empty(), "{policy}");
+        }
+        // Nonsense is bounded.
+        assert_eq!(bound_to("bind:0-4294967295").len(), 1024);
+    }
 }

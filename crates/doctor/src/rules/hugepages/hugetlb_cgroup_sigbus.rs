@@ -70,8 +70,7 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
         (_, Some(new @ 1..)) => (
             Severity::Critical,
             format!(
-                "{} was refused {} huge pages of {size} just now: each refusal is a \
-                SIGBUS",
+                "{} was refused {} huge pages of {size} just now: each refusal is a SIGBUS",
                 group.path,
                 Grouped(new)
             ),
@@ -79,8 +78,7 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
         (1.., _) => (
             Severity::High,
             format!(
-                "{} was refused huge pages of {size} {} times: each refusal is a \
-                SIGBUS",
+                "{} was refused huge pages of {size} {} times: each refusal is a SIGBUS",
                 group.path,
                 Grouped(events)
             ),
@@ -88,8 +86,7 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
         _ if full => (
             Severity::Warning,
             format!(
-                "{} has {current} of at most {max} in huge pages of {size}, and may reserve more than \
-                that",
+                "{} has {current} of at most {max} in huge pages of {size}, and may reserve more than that",
                 group.path
             ),
         ),
@@ -128,14 +125,13 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
                     })
                     .risk(
                         "Programs that do not check for ENOMEM fail at start; a container runtime from \
-                        runc 1.1.10 on sets it itself.",
+                         runc 1.1.10 on sets it itself.",
                     )
                     .sets(&reserved_file, max.0),
             )
             .remedy(
                 Remedy::new(
-                    "Raise the limit to what the program maps (Kubernetes: the pod's hugepages \
-                    request)",
+                    "Raise the limit to what the program maps (Kubernetes: the pod's hugepages request)",
                 )
                 .risk("Pages come out of the host's pool: it has to have them.")
                 .restart("the pod"),

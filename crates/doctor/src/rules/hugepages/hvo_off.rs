@@ -76,7 +76,7 @@ impl Rule for HvoOff {
                     .sysctl(cx, "vm.hugetlb_optimize_vmemmap", 1)
                     .risk(
                         "Pages that are in the pool already keep theirs until they are given back and \
-                        taken again.",
+                         taken again.",
                     ),
             );
         Ok(vec![finding])

@@ -62,8 +62,8 @@ impl Low<'_> {
         let Segment { label, size, .. } = &self.segment;
         if self.ignored {
             format!(
-                "{who} is in no group that may use huge pages ({label}, {size}), and this kernel \
-                ignores its limit"
+                "{who} is in no group that may use huge pages ({label}, {size}), and this kernel ignores \
+                 its limit"
             )
         } else {
             format!("{who} may lock {limit}, but its segment ({label}) has {size}")
@@ -171,8 +171,7 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
                     .run(format!("sysctl -w vm.hugetlb_shm_group=$(stat -c %g /proc/{})", process.stat.pid))
                     .keep(
                         crate::remedy::SYSCTL_FILE,
-                        "vm.hugetlb_shm_group = GID (what the command above \
-                        printed)",
+                        "vm.hugetlb_shm_group = GID (what the command above printed)",
                     )
                     .undo_with("sysctl -w vm.hugetlb_shm_group=0")
                     .risk("One group only: all databases of the host have to share it.")
@@ -181,7 +180,7 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
             )
             .note(format!(
                 "Kernel {} asks for CAP_IPC_LOCK or the group; up to 5.15 a limit as large as the segment \
-                    was enough.",
+                 was enough.",
                 cx.now().host.kernel
             ));
     }
@@ -223,15 +222,13 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
     finding = match configured(cx, low) {
         Some((file, line, value)) => finding.note(format!(
             "{file} line {line} allows {value}, yet the process has less: it was not started from a login \
-                (cluster \
-             software and systemd do not apply limits.conf), or before the line was written.",
+             (cluster software and systemd do not apply limits.conf), or before the line was written.",
         )),
         None => finding,
     };
     finding.note(
         "Reading limits.conf proves nothing: a limit is inherited when a process starts. An instance that \
-            got huge pages \
-         when started by hand loses them when a service starts it after a reboot.",
+         got huge pages when started by hand loses them when a service starts it after a reboot.",
     )
 }
 

@@ -69,25 +69,22 @@ impl Rule for NoHugepagesForBigShm {
             Ok(now) => huge::cost(
                 cx,
                 now,
-                format!(
-                    "page tables at most now, {full} once every process has \
-                touched it all"
-                ),
+                format!("page tables at most now, {full} once every process has touched it all"),
             ),
             Err(_) => huge::cost(cx, full, "page tables once every process has touched it all"),
         };
         let each = pagetables::saving(segment.size, 1, page);
         let mut finding = Finding::new(Self::ID, severity, title, cost)
-            .because(segment.evidence().against(
-                format!("at least {LARGE}"),
-                "8 MiB of page tables for \
-                each process",
-            ))
+            .because(
+                segment
+                    .evidence()
+                    .against(format!("at least {LARGE}"), "8 MiB of page tables for each process"),
+            )
             .because_all(large.take(3).map(huge::Segment::evidence))
             .because(cx.saw_mem(m::HugePages_Total))
             .note(format!(
                 "{} / {} x {:#} = {each} of page tables for each process that touches all of it, x {} = \
-                    {full}.",
+                 {full}.",
                 segment.size,
                 page.pmd_huge(),
                 page.bytes(),
@@ -106,9 +103,8 @@ impl Rule for NoHugepagesForBigShm {
                     .run("grep HugePages_Total /proc/meminfo")
                     .risk(format!(
                         "{bytes} are lost to everything else at once. A host that has run for long gives \
-                            fewer pages than asked \
-                         without an error (read the total back; boot with hugepages={}), and may swap \
-                         meanwhile.",
+                         fewer pages than asked without an error (read the total back; boot with \
+                         hugepages={}), and may swap meanwhile.",
                         advice.value
                     ))
                     .restart("the database, with a memlock limit at least as large as its segment"),
@@ -117,8 +113,7 @@ impl Rule for NoHugepagesForBigShm {
         if segment.shmid.is_none() {
             finding = finding.note(
                 "The size is what one process has touched so far, a lower bound. PostgreSQL needs no \
-                    memlock limit for it, \
-                 but huge_pages = try or on.",
+                 memlock limit for it, but huge_pages = try or on.",
             );
         }
         Ok(vec![finding])

@@ -67,12 +67,8 @@ impl Rule for OrphanShm {
             Percent(sum.share_of(total))
         );
         let known = orphans.iter().all(|segment| segment.rss.is_some());
-        let text = if known {
-            "in memory or swap, for nobody"
-        } else {
-            "at most: this kernel shows sizes \
-            only"
-        };
+        let text =
+            if known { "in memory or swap, for nobody" } else { "at most: this kernel shows sizes only" };
         let mut finding = Finding::new(Self::ID, severity, title, Cost::memory(sum, total, text))
             .sure(if known && cx.processes().is_ok() { Confidence::Likely } else { Confidence::Possible });
         let mut remedy = Remedy::new("Remove them, once their owner has confirmed that they are left over");
@@ -81,16 +77,15 @@ impl Rule for OrphanShm {
             finding = finding.because(
                 Evidence::new("/proc/sysvipc/shm", "nattch", format!("0, {held} held of {}", segment.size))
                     .of(format!(
-                        "shmid {} of uid {}, made by pid \
-                        {}",
+                        "shmid {} of uid {}, made by pid {}",
                         segment.shmid, segment.uid, segment.cpid
                     )),
             );
             remedy = remedy.run(format!("ipcrm -m {}", segment.shmid));
         }
         finding = finding.remedy(remedy.risk(
-            "What is in the segment is gone; a database that means to restart onto it has to \
-                recover instead.",
+            "What is in the segment is gone; a database that means to restart onto it has to recover \
+             instead.",
         ));
         if orphans.len() > LISTED {
             finding = finding.note(format!("The largest {LISTED} are listed; ipcs -m shows all."));
@@ -99,10 +94,8 @@ impl Rule for OrphanShm {
             finding = finding.note("Processes were not read: whether the makers still run is not known.");
         }
         if cx.now().taken_at.is_none() {
-            finding = finding.note(
-                "The time of the data is not known: a program that is just restarting \
-                looks the same.",
-            );
+            finding = finding
+                .note("The time of the data is not known: a program that is just restarting looks the same.");
         }
         Ok(vec![finding])
     }
@@ -114,5 +107,39 @@ fn held(segment: &ShmSegment) -> Bytes {
     match (segment.rss, segment.swap) {
         (None, None) => segment.size,
         (rss, swap) => (rss.unwrap_or_default() + swap.unwrap_or_default()).min(segment.size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_counters::Values;
+    use lotsfree_snapshot::{Observation, Snapshot};
+
+    use super::*;
+
+    #[test]
+    fn a_segment_that_was_just_detached_is_no_orphan_yet() {
+        let check = |detached: u64| {
+            let mut meminfo = Values::default();
+            meminfo.set(lotsfree_counters::meminfo::MemTotal, 16 << 20);
+            let segment = ShmSegment {
+                size: Bytes::gib(1),
+                rss: Some(Bytes::gib(1)),
+                swap: Some(Bytes::ZERO),
+                dtime: detached,
+                ..ShmSegment::default()
+            };
+            let now = Snapshot {
+                taken_at: Some(1_795_220_000.0),
+                meminfo: Some(meminfo),
+                shm: Some(vec![segment]),
+                ..Snapshot::default()
+            };
+            let observation = Observation::instant("test", now);
+            OrphanShm.check(&Context::new(&observation)).map(|findings| findings.len())
+        };
+        assert_eq!(check(1_795_220_000 - 599), Ok(0));
+        assert_eq!(check(1_795_220_000 - 601), Ok(1));
+        assert_eq!(check(0), Ok(1));
     }
 }

@@ -64,7 +64,7 @@ fn wrong_size(cx: &Context<'_>, pool: &HugePool, default: Bytes) -> Finding {
     let severity = if candidates.is_empty() { Severity::Warning } else { Severity::High };
     let title = format!(
         "{} of {size} are reserved ({}) and idle; programs that name no size ask for {wanted}, of which \
-            there are none",
+         there are none",
         huge::count(pool.total),
         pool.bytes()
     );
@@ -73,12 +73,7 @@ fn wrong_size(cx: &Context<'_>, pool: &HugePool, default: Bytes) -> Finding {
         PageSizeMixup::ID,
         severity,
         title,
-        huge::cost(
-            cx,
-            pool.bytes(),
-            "in \
-        pages that nobody asks for",
-        ),
+        huge::cost(cx, pool.bytes(), "in pages that nobody asks for"),
     )
     .sure(if candidates.is_empty() { Confidence::Possible } else { Confidence::Likely })
     .because(cx.saw_mem(m::Hugepagesize))
@@ -89,8 +84,8 @@ fn wrong_size(cx: &Context<'_>, pool: &HugePool, default: Bytes) -> Finding {
         Remedy::new(format!("Name the size {size} in the program's settings"))
             .keep("postgresql.conf", format!("huge_page_size = {}kB", pool.size.as_kib()))
             .risk(
-                "Each segment is rounded up to whole pages of that size; Oracle takes the default \
-                    size only.",
+                "Each segment is rounded up to whole pages of that size; Oracle takes the default size \
+                 only.",
             )
             .restart("the program"),
     );
@@ -103,7 +98,7 @@ fn wrong_size(cx: &Context<'_>, pool: &HugePool, default: Bytes) -> Finding {
     }
     finding.note(
         "HugePages_* in /proc/meminfo show the default size only; Hugetlb there, and \
-            /sys/kernel/mm/hugepages, have all sizes.",
+         /sys/kernel/mm/hugepages, have all sizes.",
     )
 }
 
@@ -119,7 +114,7 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
     let size = huge::page_name(default);
     let title = format!(
         "vm.nr_hugepages = {pages} asks for {here} on a host of {total}: huge pages have {size} here, not \
-            2 MiB",
+         2 MiB",
     );
     let right = there.units_of(default);
     Some(
@@ -131,11 +126,7 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
         )
         .sure(Confidence::Likely)
         .because(Evidence::new(
-            format!(
-                "/{} line \
-            {}",
-                setting.file, setting.line
-            ),
+            format!("/{} line {}", setting.file, setting.line),
             "vm.nr_hugepages",
             Grouped(pages),
         ))
@@ -146,8 +137,8 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
             Remedy::new("Correct the number in the file before the next boot")
                 .keep(&format!("/{}", setting.file), format!("vm.nr_hugepages = {right}"))
                 .risk(
-                    "Check it against the segments: rounding up to such pages can cost up to one page \
-                    for each.",
+                    "Check it against the segments: rounding up to such pages can cost up to one page for \
+                     each.",
                 )
                 .restart("the database, once the pool is there"),
         ),

@@ -94,14 +94,14 @@ impl Rule for PagetableBloat {
         let times = tables.as_f64() * entries as f64 / ordinary.as_f64();
         finding = finding.note(arithmetic).note(format!(
             "The tables could map all ordinary memory {times:.0} times: the same pages are mapped by many \
-                processes."
+             processes."
         ));
         if let Some(segment) = segments.iter().find(|s| s.backing == Backing::Base) {
             let touched = touched_per_process(tables, segment.mappers, cx.now().host.page_size);
             if let Some(touched) = touched.filter(|touched| *touched <= segment.size) {
                 finding = finding.note(format!(
                     "Were they all for {} ({}, mapped {} times), each process would have touched {touched} \
-                        of it, {}.",
+                     of it, {}.",
                     segment.label,
                     segment.size,
                     Grouped(segment.mappers),
@@ -131,8 +131,8 @@ fn saving(cx: &Context<'_>, tables: Bytes) -> (Bytes, String) {
         let saved = tables - upper;
         let text = format!(
             "{tables:#} / {entries} = {upper:#} of PMD entries: 2 MiB pages would free up to {tables:#} - \
-                {upper:#} = \
-             {saved:#} ({saved}), less some {OWN_TABLES:#} per process for its own code, heap and stack"
+             {upper:#} = {saved:#} ({saved}), less some {OWN_TABLES:#} per process for its own code, heap \
+             and stack"
         );
         return (saved, text);
     };
@@ -141,8 +141,7 @@ fn saving(cx: &Context<'_>, tables: Bytes) -> (Bytes, String) {
     let saved = tables - remaining;
     let text = format!(
         "{tables:#} / {entries} = {upper:#} of PMD entries, plus {n} processes x {OWN_TABLES:#} for their \
-            own code, \
-         heap and stack: 2 MiB pages would free {tables:#} - {remaining:#} = {saved:#} ({saved})"
+         own code, heap and stack: 2 MiB pages would free {tables:#} - {remaining:#} = {saved:#} ({saved})"
     );
     (saved, text)
 }
@@ -162,11 +161,7 @@ fn sharers(cx: &Context<'_>) -> Vec<Evidence> {
         .map(|(file, tables)| {
             (
                 tables.values().copied().sum(),
-                format!(
-                    "the {} largest processes that map \
-                {file}",
-                    tables.len()
-                ),
+                format!("the {} largest processes that map {file}", tables.len()),
             )
         })
         .collect();

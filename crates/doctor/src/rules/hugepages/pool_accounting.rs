@@ -67,10 +67,11 @@ impl Rule for PoolAccounting {
             finding = finding.because(cx.saw_mem(m::MemTotal)).note(rest(cx, left));
         }
         if let (Ok(total), Ok(free)) = (cx.mem(m::SwapTotal), cx.mem(m::SwapFree)) {
-            finding = finding
-                .because(cx.saw_mem(m::SwapTotal))
-                .because(cx.saw_mem(m::SwapFree))
-                .note(format!("Swap holds {} of {total}; the pool itself is never swapped.", total - free));
+            let note = match total {
+                Bytes::ZERO => "There is no swap.".to_owned(),
+                _ => format!("Swap holds {} of {total}; the pool itself is never swapped.", total - free),
+            };
+            finding = finding.because(cx.saw_mem(m::SwapTotal)).because(cx.saw_mem(m::SwapFree)).note(note);
         }
         if let Some(note) = explained(cx, &pools) {
             finding = finding.note(note);
@@ -78,10 +79,9 @@ impl Rule for PoolAccounting {
         if share.is_some_and(|share| share >= LARGER_PART) {
             finding = finding.note(
                 "The rest must hold every process's own memory (for Oracle the PGA of all sessions), page \
-                    tables, the \
-                 kernel and the page cache. When it runs short, the host pages although the pool is \
-                 untouched, and new \
-                 processes start late or not at all (Oracle: ORA-00445, background process did not start).",
+                 tables, the kernel and the page cache. When it runs short, the host pages although the \
+                 pool is untouched, and new processes start late or not at all (Oracle: ORA-00445, \
+                 background process did not start).",
             );
         }
         Ok(vec![finding])
@@ -119,8 +119,7 @@ fn state(pool: &HugePool, several: bool) -> String {
 fn arithmetic(pool: &HugePool) -> String {
     format!(
         "{} of {} = {:#}. Used = total - free = {} - {} = {}; promised, not yet touched = reserved = {}; \
-            spare = free - \
-         reserved = {} - {} = {} ({}).",
+         spare = free - reserved = {} - {} = {} ({}).",
         huge::count(pool.total),
         huge::page_name(pool.size),
         pool.bytes(),
@@ -144,8 +143,7 @@ fn rest(cx: &Context<'_>, left: Bytes) -> String {
     let cache = cx.mem_or_zero(m::Buffers) + cx.mem_or_zero(m::Cached) - shared;
     format!(
         "What remains for everything else is {left} ({:#}), of which {free} are free, {cache} are page \
-            cache and {} belong \
-         to processes, page tables and the kernel.",
+         cache and {} belong to processes, page tables and the kernel.",
         left,
         left - free - cache
     )
@@ -175,8 +173,7 @@ fn explained(cx: &Context<'_>, pools: &[HugePool]) -> Option<String> {
         let asked = if script == pool.total {
             format!(
                 " Oracle's script counts one page more for each segment, {}: the pool is as large as its \
-                    segments ask; to \
-                 make it smaller, make the segments (the SGAs) smaller.",
+                 segments ask; to make it smaller, make the segments (the SGAs) smaller.",
                 Grouped(script)
             )
         } else {

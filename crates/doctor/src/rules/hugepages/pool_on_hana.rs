@@ -12,19 +12,20 @@ rule! {
     /// Processes of SAP HANA and a pool that is not empty, of any page size.
     ///
     /// # Hurts
-    /// HANA never takes pages from the pool. It sizes itself by physical memory (`global_allocation_limit`: by
-    /// default 90 % of the first 64 GB and 97 % of the rest), of which the pool is a part: host and database
-    /// together want more than there is.
+    /// HANA never takes pages from the pool. It sizes itself by physical memory (`global_allocation_limit`:
+    /// by default 90 % of the first 64 GB and 97 % of the rest), of which the pool is a part: host and
+    /// database together want more than there is.
     ///
     /// # Remedies
     /// Release the pool.
     ///
     /// # False alarms
-    /// A second database beside HANA may use the pool: then only the spare pages go at once, and HANA's limit has
-    /// to be lowered by the rest.
+    /// A second database beside HANA may use the pool: then only the spare pages go at once, and HANA's
+    /// limit has to be lowered by the rest.
     ///
     /// # References
-    /// SAP's checks of HANA hosts call a pool an error; SAP note 2131662 (transparent huge pages on HANA servers).
+    /// SAP's checks of HANA hosts call a pool an error; SAP note 2131662 (transparent huge pages on HANA
+    /// servers).
     pub PoolOnHana = "pool-on-hana" in HugePages
 }
 
@@ -64,8 +65,7 @@ impl Rule for PoolOnHana {
         if pools.iter().any(|pool| huge::promised(pool) > 0) {
             finding = finding.note(
                 "Part of the pool is used or promised: some other program has it. Stop that program or \
-                    lower HANA's \
-                 global_allocation_limit by the pool.",
+                 lower HANA's global_allocation_limit by the pool.",
             );
         }
         Ok(vec![finding.note(format!("{why}."))])

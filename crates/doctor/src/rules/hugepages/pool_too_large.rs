@@ -132,8 +132,7 @@ impl Rule for PoolTooLarge {
         }
         finding = finding.note(format!(
             "{total} - {bytes} = {}; of it {used} are used by processes and kernel, {} are free or cache, \
-                and {} more are in \
-             swap.",
+             and {} more are in swap.",
             rest.all, rest.available, rest.swapped
         ));
         for pool in pools.iter().filter(|pool| pool.idle() > 0) {
@@ -144,10 +143,9 @@ impl Rule for PoolTooLarge {
             };
             if pages < pool.total {
                 let title = format!("Give back {}", huge::count(pool.total - pages));
-                finding = finding.remedy(huge::resize(cx, pool, pages, title).risk(
-                    "Only free pages that nobody was \
-                        promised go.",
-                ));
+                finding = finding.remedy(
+                    huge::resize(cx, pool, pages, title).risk("Only free pages that nobody was promised go."),
+                );
             }
         }
         let promised: Bytes = pools.iter().map(|pool| pool.size.times(huge::promised(pool))).sum();
@@ -166,16 +164,14 @@ impl Rule for PoolTooLarge {
         ));
         if let Some(workload) = dedicated {
             finding = finding.note(format!(
-                "{} runs: large pools are usual there, but not without \
-                room.",
+                "{} runs: large pools are usual there, but not without room.",
                 workload.name()
             ));
         }
         let spare: u64 = pools.iter().map(HugePool::idle).sum();
         finding = finding.note(format!(
             "{} spare. While a pool grows on a running host it swaps to find whole blocks: if the paging \
-                began then, allocate the \
-             pool at boot.",
+             began then, allocate the pool at boot.",
             huge::count(spare)
         ));
         Ok(vec![finding])

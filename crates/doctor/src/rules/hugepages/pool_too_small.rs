@@ -92,27 +92,19 @@ impl Rule for PoolTooSmall {
         if mixed {
             finding = finding.note(
                 "Other segments of the same owner are in huge pages: the pool ran out part of the way \
-                    (Oracle mixes page \
-                 sizes from 11.2.0.3 on).",
+                 (Oracle mixes page sizes from 11.2.0.3 on).",
             );
         }
         let advice = advice::nr_hugepages(cx)?;
         if advice.value > pool.total {
             let bytes = size.times(advice.value);
-            finding = finding
-                .note(format!(
-                    "{} proposed: \
-                {}.",
-                    huge::count(advice.value),
-                    advice.because
-                ))
-                .remedy(
+            finding =
+                finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because)).remedy(
                     huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need")
                         .run("grep HugePages_Total /proc/meminfo")
                         .risk(format!(
                             "The pool then takes {bytes}, lost to everything else at once; read the total \
-                            back, a fragmented \
-                         host gives fewer pages without an error."
+                             back, a fragmented host gives fewer pages without an error."
                         ))
                         .restart("the database"),
                 );
@@ -122,8 +114,7 @@ impl Rule for PoolTooSmall {
         if largest.shmid.is_none() {
             finding = finding.note(
                 "The size is what one process has touched so far, a lower bound; PostgreSQL 15 and later \
-                    prints the right \
-                 figure: postgres -C shared_memory_size_in_huge_pages.",
+                 prints the right figure: postgres -C shared_memory_size_in_huge_pages.",
             );
         }
         Ok(vec![finding])

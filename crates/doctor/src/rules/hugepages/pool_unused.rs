@@ -98,25 +98,17 @@ impl Rule for PoolUnused {
             }
             let needed: u64 = wanted.iter().map(|segment| segment.pages(pool.size)).sum();
             if blocked || (database.is_some() && needed > 0) {
-                let limits = huge::oldest_database(cx).map(|p| {
-                    format!(
-                        "grep locked \
-                    /proc/{}/limits",
-                        p.stat.pid
-                    )
-                });
-                let remedy = Remedy::new(
-                    "Let the database use the pool: remove what keeps it out, then \
-                    restart it",
-                );
+                let limits =
+                    huge::oldest_database(cx).map(|p| format!("grep locked /proc/{}/limits", p.stat.pid));
+                let remedy =
+                    Remedy::new("Let the database use the pool: remove what keeps it out, then restart it");
                 finding = finding.remedy(
                     limits
                         .into_iter()
                         .fold(remedy, Remedy::run)
                         .risk(
                             "Oracle: use_large_pages=only makes a start that cannot have the pages fail, \
-                            instead of \
-                               falling back to base pages unnoticed.",
+                             instead of falling back to base pages unnoticed.",
                         )
                         .restart("the database"),
                 );
@@ -130,14 +122,12 @@ impl Rule for PoolUnused {
                 let title = if pages == 0 {
                     "Release the pool"
                 } else {
-                    "Make the pool as large as its \
-                    segments need"
+                    "Make the pool as large as its segments need"
                 };
                 finding = finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
                     huge::resize(cx, pool, pages, title).risk(
                         "Only free pages go; a program that wants huge pages later has to get them from \
-                            fragmented \
-                         memory, and may get fewer.",
+                         fragmented memory, and may get fewer.",
                     ),
                 );
             }
@@ -149,8 +139,7 @@ impl Rule for PoolUnused {
             }
             if database.is_some() && age.is_none() {
                 finding = finding.note(
-                    "How long the database has been up is not known: right after its \
-                    start this is normal.",
+                    "How long the database has been up is not known: right after its start this is normal.",
                 );
             }
             findings.push(finding);
@@ -167,17 +156,15 @@ fn reasons(cx: &Context<'_>, size: Bytes) -> (Vec<String>, bool) {
     }
     if huge::mappings(cx).any(|(_, mapping)| mapping.file.starts_with("/dev/shm/ora_")) {
         reasons.push(
-            "Oracle runs with automatic memory management, whose files in /dev/shm cannot be huge \
-            pages \
-                      (see amm-blocks-hugepages)."
+            "Oracle runs with automatic memory management, whose files in /dev/shm cannot be huge pages \
+             (see amm-blocks-hugepages)."
                 .to_owned(),
         );
     }
     if huge::default_size(cx).is_ok_and(|default| default != size) {
         reasons.push(format!(
             "{} is not the default size: a program gets these pages only if it names the size (SHM_HUGE_*, \
-                MAP_HUGE_*, \
-             PostgreSQL huge_page_size, a hugetlbfs mount with pagesize=).",
+             MAP_HUGE_*, PostgreSQL huge_page_size, a hugetlbfs mount with pagesize=).",
             huge::page_name(size)
         ));
     }
@@ -185,9 +172,8 @@ fn reasons(cx: &Context<'_>, size: Bytes) -> (Vec<String>, bool) {
     if !blocked && cx.workloads().iter().any(|w| w.is_database()) {
         reasons.push(
             "Check in this order: the memlock limit of the running process (not limits.conf), AMM \
-                (memory_target), the \
-             page size, and the database's own setting (Oracle use_large_pages, PostgreSQL huge_pages, \
-             MySQL large-pages)."
+             (memory_target), the page size, and the database's own setting (Oracle use_large_pages, \
+             PostgreSQL huge_pages, MySQL large-pages)."
                 .to_owned(),
         );
     }

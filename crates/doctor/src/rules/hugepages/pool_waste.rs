@@ -11,8 +11,8 @@ rule! {
     /// More of the huge page pool is spare than a host can afford to leave idle.
     ///
     /// # Sees
-    /// Free less reserved pages of all pools above 2 % of memory, an hour after boot and ten minutes after
-    /// a database started.
+    /// Free less reserved pages of all pools above 2 % of memory; where a database runs, only after it has
+    /// been up for ten minutes. Less sure in the first hour after boot.
     ///
     /// # Hurts
     /// Spare huge pages are lost to everything else: no process, no page cache, not even a swapping host
@@ -52,9 +52,10 @@ impl Rule for PoolWaste {
         let total = cx.total()?;
         let spare: Bytes = pools.iter().map(|pool| pool.size.times(pool.idle())).sum();
         let share = spare.share_of(total);
-        if share <= WASTE || cx.now().uptime.is_some_and(|uptime| uptime < BOOTED) {
+        if share <= WASTE {
             return Ok(Vec::new());
         }
+        let booted = cx.now().uptime.is_none_or(|uptime| uptime < BOOTED);
         if huge::database_age(cx).is_some_and(|(_, seconds)| seconds < STARTED) {
             return Ok(Vec::new());
         }
@@ -63,8 +64,7 @@ impl Rule for PoolWaste {
         let reservable = pools.iter().find(|p| p.size == size).map_or(0, |p| p.idle());
         if wanted.first().is_some_and(|segment| segment.size.units_of(size) > reservable) {
             return Err(Skip::because(
-                "a segment in base pages needs more than what is spare: see \
-                pool-too-small",
+                "a segment in base pages needs more than what is spare: see pool-too-small",
             ));
         }
         let purpose = huge::held_on_purpose(cx);
@@ -74,16 +74,12 @@ impl Rule for PoolWaste {
             _ => Severity::Warning,
         };
         let title = format!(
-            "{spare} of huge pages, {} of memory, are spare: neither used nor \
-            promised",
+            "{spare} of huge pages, {} of memory, are spare: neither used nor promised",
             Percent(share)
         );
         let cost = Cost::memory(spare, total, "in the pool, for nobody");
-        let mut finding = Finding::new(Self::ID, severity, title, cost).sure(if purpose.is_some() {
-            Confidence::Possible
-        } else {
-            Confidence::Likely
-        });
+        let mut finding = Finding::new(Self::ID, severity, title, cost)
+            .sure(if purpose.is_some() || booted { Confidence::Possible } else { Confidence::Likely });
         for pool in pools.iter().filter(|pool| pool.idle() > 0) {
             finding = finding.because_all(huge::saw_pool(cx, pool)).note(format!(
                 "Spare of {} pages: free {} - reserved {} = {} ({}).",
@@ -103,7 +99,7 @@ impl Rule for PoolWaste {
                 Remedy::new("Restart the database, whose segment would fit into the spare pages")
                     .risk(
                         "An outage; find first what kept it out (see memlock-too-low and \
-                        amm-blocks-hugepages).",
+                         amm-blocks-hugepages).",
                     )
                     .restart("the database"),
             );
@@ -130,10 +126,10 @@ impl Rule for PoolWaste {
         if let Some(purpose) = purpose {
             finding = finding.note(format!("Perhaps meant so: {purpose}."));
         }
-        if cx.now().uptime.is_none() {
+        if booted {
             finding = finding.note(
-                "How long the host has been up is not known: right after boot this is \
-                normal.",
+                "The host booted less than an hour ago, or it is not known when: services that want the \
+                 pages may not have started yet.",
             );
         }
         Ok(vec![finding])

@@ -49,14 +49,10 @@ impl Rule for RuntimeAllocShort {
         match (short(cx, &pools, size), growing) {
             (Some((request, pool, missing)), _) => Ok(vec![shortage(cx, &request, &pool, missing)]),
             (None, Some(rate)) => {
-                let title = format!(
-                    "the kernel failed {} times to find a huge page for a \
-                    pool",
-                    Grouped(rate.total)
-                );
+                let title =
+                    format!("the kernel failed {} times to find a huge page for a pool", Grouped(rate.total));
                 let cost = Cost::risk(
-                    "a mapping that was to have huge pages gets ENOMEM, or SIGBUS when \
-                    it is touched",
+                    "a mapping that was to have huge pages gets ENOMEM, or SIGBUS when it is touched",
                 );
                 let finding = Finding::new(Self::ID, Severity::Warning, title, cost)
                     .sure(cx.rate_confidence())
@@ -85,7 +81,10 @@ impl Rule for RuntimeAllocShort {
 /// not one if no allocation ever failed: then somebody made the pool smaller.
 fn short(cx: &Context<'_>, pools: &[HugePool], default: Bytes) -> Option<(Request, HugePool, u64)> {
     let failed = cx.vm(v::htlb_buddy_alloc_fail);
-    requests(cx, default).into_iter().find_map(|request| {
+    // More than there is of memory was never meant (page-size-mixup looks into it).
+    let total = cx.total().ok();
+    let sane = |request: &Request| total.is_none_or(|total| request.size.times(request.pages) <= total);
+    requests(cx, default).into_iter().filter(sane).find_map(|request| {
         let pool = pools.iter().find(|pool| pool.size == request.size)?;
         let missing = request.pages.saturating_sub(pool.total.saturating_sub(pool.surplus));
         // Gigantic pages come from boot memory or alloc_contig_range, which that counter does not see.
@@ -101,8 +100,7 @@ pub(super) fn asked_for_more(cx: &Context<'_>, pool: &HugePool) -> Option<String
     (short.size == pool.size).then(|| {
         format!(
             "No release is proposed: {} asks for {}, more than there are, and a database that insists on \
-                them may not \
-             have started for that (see runtime-alloc-short).",
+             them may not have started for that (see runtime-alloc-short).",
             request.file,
             huge::count(request.pages)
         )
@@ -162,8 +160,7 @@ fn shortage(cx: &Context<'_>, request: &Request, pool: &HugePool, missing: u64) 
                 .run(format!("cat {}/nr_hugepages", huge::directory(request.size)))
                 .risk(
                     "Compaction and reclaim take seconds to minutes of a CPU, and may swap out processes; \
-                        repeat after a minute \
-                     as long as the number still rises.",
+                     repeat after a minute as long as the number still rises.",
                 )
                 .sets(setting(cx, request), pages),
         )
@@ -192,8 +189,8 @@ fn compact(finding: Finding) -> Finding {
                 .risk("Takes seconds to minutes of a CPU."),
         )
         .note(
-            "Surplus pages (vm.nr_overcommit_hugepages) are found when they are needed: a persistent \
-            pool is safer.",
+            "Surplus pages (vm.nr_overcommit_hugepages) are found when they are needed: a persistent pool \
+             is safer.",
         )
 }
 
@@ -207,10 +204,7 @@ fn free_blocks(cx: &Context<'_>, size: Bytes) -> Option<Evidence> {
     (order < largest).then(|| {
         Evidence::new(
             "/proc/buddyinfo",
-            format!(
-                "free blocks of order {order} and \
-            above"
-            ),
+            format!("free blocks of order {order} and above"),
             huge::count(blocks),
         )
         .against("as many as pages are missing", "the rest has to come from compaction")
@@ -240,4 +234,34 @@ fn requests(cx: &Context<'_>, default: Bytes) -> Vec<Request> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_snapshot::{Observation, Snapshot};
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_names_sizes_before_numbers_and_files_win() {
+        let mut now = Snapshot::default();
+        now.host.cmdline = Some("ro hugepages=64 hugepagesz=1G hugepages=0:2,1:3 quiet".to_owned());
+        let observation = Observation::instant("test", now);
+        let found = requests(&Context::new(&observation), Bytes::mib(2));
+        let found: Vec<_> = found.iter().map(|r| (r.size, r.pages)).collect();
+        assert_eq!(found, [(Bytes::mib(2), 64), (Bytes::gib(1), 5)]);
+
+        let mut now = observation.now;
+        now.sysctl_files.push(sysctl::SysctlSetting {
+            file: "etc/sysctl.conf".to_owned(),
+            line: 3,
+            name: "vm.nr_hugepages".to_owned(),
+            value: "100".to_owned(),
+        });
+        let observation = Observation::instant("test", now);
+        let found = requests(&Context::new(&observation), Bytes::mib(2));
+        let found: Vec<_> = found.iter().map(|r| (r.size, r.pages, r.file.as_str())).collect();
+        let file = "/etc/sysctl.conf line 3";
+        assert_eq!(found, [(Bytes::mib(2), 100, file), (Bytes::gib(1), 5, "/proc/cmdline")]);
+    }
 }

@@ -104,22 +104,20 @@ fn split(cx: &Context<'_>, uid: u32, sizes: &[Bytes], shmmax: u64) -> Finding {
         ShmLimits::ID,
         Severity::Warning,
         format!(
-            "kernel.shmmax ({}) splits {sum} of shared memory of uid {uid} over {} \
-            segments",
+            "kernel.shmmax ({}) splits {sum} of shared memory of uid {uid} over {} segments",
             Bytes(shmmax),
             sizes.len()
         ),
         Cost::risk(
-            "each segment is placed and reserved by itself; part of an SGA may be in base pages or \
-            on another node",
+            "each segment is placed and reserved by itself; part of an SGA may be in base pages or on \
+             another node",
         ),
     )
     .sure(Confidence::Possible)
-    .because(cx.saw_sysctl("kernel.shmmax").against(
-        format!("at least {} B", Grouped(sum.0)),
-        "the size of \
-        the whole SGA",
-    ))
+    .because(
+        cx.saw_sysctl("kernel.shmmax")
+            .against(format!("at least {} B", Grouped(sum.0)), "the size of the whole SGA"),
+    )
     .because_all(
         sizes
             .iter()
@@ -146,35 +144,21 @@ fn number(cx: &Context<'_>, segments: u64) -> Option<Finding> {
     let (severity, title) = if near {
         (
             Severity::High,
-            format!(
-                "{} of at most {} shared memory segments \
-            exist",
-                Grouped(segments),
-                Grouped(shmmni)
-            ),
+            format!("{} of at most {} shared memory segments exist", Grouped(segments), Grouped(shmmni)),
         )
     } else {
         (
             Severity::Info,
-            format!(
-                "kernel.shmmni is {}, SAP asks for \
-            {}",
-                Grouped(shmmni),
-                Grouped(SAP_SHMMNI)
-            ),
+            format!("kernel.shmmni is {}, SAP asks for {}", Grouped(shmmni), Grouped(SAP_SHMMNI)),
         )
     };
     Some(
         Finding::new(ShmLimits::ID, severity, title, Cost::risk("at the limit shmget fails with ENOSPC"))
             .sure(Confidence::Certain)
-            .because(cx.saw_sysctl("kernel.shmmni").against(
-                format!(
-                    "at least \
-                {}",
-                    Grouped(SAP_SHMMNI)
-                ),
-                "what SAP asks for",
-            ))
+            .because(
+                cx.saw_sysctl("kernel.shmmni")
+                    .against(format!("at least {}", Grouped(SAP_SHMMNI)), "what SAP asks for"),
+            )
             .because(Evidence::new("/proc/sysvipc/shm", "segments", Grouped(segments)))
             .remedy(
                 Remedy::new("Raise kernel.shmmni")
