@@ -27,11 +27,10 @@ impl<T> Advice<T> {
 
 /// `vm.swappiness`.
 pub fn swappiness(cx: &Context<'_>) -> Advice<u64> {
-    const CONTESTED: &str = "Vendors differ: SAP HANA keeps 60 on SLES and asks 10 on RHEL, tuned sets 10, \
-                             its PostgreSQL profile 3, SQL Server, Elasticsearch and Couchbase ask 1. \
-                             Values from 10 to 60 behave alike under page-cache pressure on kernels before \
-                             3.11; 0 forbids swapping until the page cache is nearly gone and then risks \
-                             the OOM killer, so 1 is the lowest safe value.";
+    const CONTESTED: &str = "Vendors differ: SAP HANA keeps 60 on SLES and asks 10 on RHEL, tuned sets 10, its PostgreSQL \
+        profile 3, SQL Server, Elasticsearch and Couchbase ask 1. Values from 10 to 60 behave alike under page-cache \
+        pressure on kernels before 3.11; 0 forbids swapping until the page cache is nearly gone and then risks the OOM \
+        killer, so 1 is the lowest safe value.";
     let distribution = cx.now().host.distribution.as_ref().map(|(id, _)| id.as_str());
     let (value, because) = if cx.runs(Workload::Hana) && distribution.is_some_and(|id| id.starts_with("sle"))
     {
@@ -50,14 +49,11 @@ pub fn swappiness(cx: &Context<'_>) -> Advice<u64> {
 
 /// `/sys/kernel/mm/transparent_hugepage/enabled`.
 pub fn thp_enabled(cx: &Context<'_>) -> Advice<&'static str> {
-    const CONTESTED: &str = "Oracle up to 19c, tuned's database profiles, Redis, MongoDB up to 7, \
-                             Couchbase and TiDB want never or at most madvise; SAP HANA wants madvise on \
-                             SLES 15.5 and RHEL 9.2 or later and never before; Oracle 23ai wants madvise \
-                             on UEK7; SQL Server and MongoDB 8 or later want always. madvise serves all \
-                             who ask for huge pages themselves; a system-wide never slows those who want \
-                             always (page faults 3.2 times and random reads 1.3 times slower in a \
-                             measurement), who can be exempted the other way round with \
-                             prctl(PR_SET_THP_DISABLE).";
+    const CONTESTED: &str = "Oracle up to 19c, tuned's database profiles, Redis, MongoDB up to 7, Couchbase and TiDB want \
+        never or at most madvise; SAP HANA wants madvise on SLES 15.5 and RHEL 9.2 or later and never before; Oracle 23ai \
+        wants madvise on UEK7; SQL Server and MongoDB 8 or later want always. madvise serves all who ask for huge pages \
+        themselves; a system-wide never slows those who want always (page faults 3.2 times and random reads 1.3 times \
+        slower in a measurement), who can be exempted the other way round with prctl(PR_SET_THP_DISABLE).";
     if cx.runs(Workload::Mssql) {
         return Advice::new("always", "SQL Server is tuned with always", CONTESTED);
     }
@@ -80,10 +76,9 @@ pub fn thp_enabled(cx: &Context<'_>) -> Advice<&'static str> {
 
 /// `vm.overcommit_memory`.
 pub fn overcommit_memory(cx: &Context<'_>) -> Advice<u64> {
-    const CONTESTED: &str = "SAP HANA asks for 0, Redis and MongoDB 8 for 1, MongoDB before 8 for anything \
-                             but 2; PostgreSQL's manual discusses 2. Mode 2 turns memory that is reserved \
-                             but never touched into failed fork and mmap calls; choose it only with a \
-                             limit computed from what all processes reserve.";
+    const CONTESTED: &str = "SAP HANA asks for 0, Redis and MongoDB 8 for 1, MongoDB before 8 for anything but 2; PostgreSQL's \
+        manual discusses 2. Mode 2 turns memory that is reserved but never touched into failed fork and mmap calls; choose it \
+        only with a limit computed from what all processes reserve.";
     if cx.runs(Workload::Redis) && !cx.runs(Workload::Hana) {
         return Advice::new(1, "Redis forks a full-size child to save its data", CONTESTED);
     }
@@ -93,9 +88,8 @@ pub fn overcommit_memory(cx: &Context<'_>) -> Advice<u64> {
 
 /// `kernel.numa_balancing`.
 pub fn numa_balancing(cx: &Context<'_>) -> Advice<u64> {
-    const CONTESTED: &str = "SAP's own check 2200, Oracle, SQL Server and network-latency profiles want 0; \
-                             hosts of many unpinned virtual machines gain from 1. Some advice for HANA \
-                             says 1 and cites SAP: SAP's check says otherwise.";
+    const CONTESTED: &str = "SAP's own check 2200, Oracle, SQL Server and network-latency profiles want 0; hosts of many \
+        unpinned virtual machines gain from 1. Some advice for HANA says 1 and cites SAP: SAP's check says otherwise.";
     match cx.workloads().iter().find(|w| w.is_database()) {
         Some(w) => Advice::new(0, format!("{} places its memory itself", w.name()), CONTESTED),
         None => Advice::new(
@@ -110,8 +104,8 @@ pub fn numa_balancing(cx: &Context<'_>) -> Advice<u64> {
 pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
     if cx.runs(Workload::Hana) {
         return Err(
-            "SAP HANA must run without a huge page pool (its checks call any pool an error); it asks for \
-             transparent huge pages with madvise instead",
+            "SAP HANA must run without a huge page pool (its checks call any pool an error); it asks for transparent \
+                    huge pages with madvise instead",
         );
     }
     Ok(())
@@ -164,7 +158,7 @@ pub fn dirty_bytes(cx: &Context<'_>) -> Advice<(u64, u64)> {
 /// [`Skip::Unknown`] if the pool or its page size is unknown.
 pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
     const CONTESTED: &str = "SAP HANA asks for 0; Oracle, PostgreSQL, SAP ASE, Java and DPDK for as many \
-                             pages as their memory has, Oracle for at most 70 % of memory.";
+        pages as their memory has, Oracle for at most 70 % of memory.";
     let size = huge::default_size(cx)?;
     let pools = cx.huge_pools()?;
     if let Err(why) = huge_pool_allowed(cx) {

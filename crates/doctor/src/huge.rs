@@ -283,8 +283,8 @@ fn backing(
         Some((false, true)) => return Backing::Base,
         _ => {}
     }
-    // Recent kernels multiply the resident pages of such a segment by the huge page size once too often (measured on
-    // 6.18: 2 GiB for two pages of 2 MiB).
+    // Recent kernels multiply the resident pages of such a segment by the huge page size once too often
+    // (measured on 6.18: 2 GiB for two pages of 2 MiB).
     let largest = pools.and_then(|pools| pools.iter().map(|pool| pool.size).max()).unwrap_or_default();
     if largest > Bytes::ZERO && segment.rss.is_some_and(|rss| rss > segment.size + largest) {
         return Backing::Huge;
