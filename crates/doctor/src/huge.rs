@@ -63,9 +63,9 @@ impl Segment {
             None => ("/proc/PID/numa_maps", "resident"),
         };
         Evidence::new(file, field, format!("{} ({} B)", self.size, Grouped(self.size.0))).of(format!(
-            "{}, mapped {} times{}",
+            "{}, mapped {}{}",
             self.label,
-            self.mappers,
+            times(self.mappers),
             match self.backing {
                 Backing::Huge => ", in huge pages",
                 Backing::Base => ", in base pages",
@@ -341,6 +341,11 @@ pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, 
 /// How a process is called in evidence.
 pub(crate) fn subject(process: &Process) -> String {
     format!("pid {} {}", process.stat.pid, process.stat.name)
+}
+
+/// `once`, `2 times`, with grouped thousands.
+pub(crate) fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{} times", Grouped(n)) }
 }
 
 /// `1 page`, `2 pages`, with grouped thousands.

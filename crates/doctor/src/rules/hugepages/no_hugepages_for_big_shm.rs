@@ -60,10 +60,10 @@ impl Rule for NoHugepagesForBigShm {
             Severity::Info
         };
         let title = format!(
-            "{} ({}) is in base pages, mapped {} times, and there is no huge page pool",
+            "{} ({}) is in base pages, mapped {}, and there is no huge page pool",
             segment.label,
             segment.size,
-            Grouped(segment.mappers)
+            huge::times(segment.mappers)
         );
         let cost = match present {
             Ok(now) => huge::cost(

@@ -4,7 +4,7 @@ use lotsfree_counters::{meminfo as m, status as s};
 use lotsfree_formulas::pagetables::{ENTRY_BYTES, touched_per_process};
 use lotsfree_snapshot::file::hugepages::HugePool;
 use lotsfree_snapshot::file::process::Process;
-use lotsfree_units::{Bytes, Grouped, Percent};
+use lotsfree_units::{Bytes, Percent};
 
 use crate::huge::{self, Backing};
 use crate::rule::rule;
@@ -100,11 +100,11 @@ impl Rule for PagetableBloat {
             let touched = touched_per_process(tables, segment.mappers, cx.now().host.page_size);
             if let Some(touched) = touched.filter(|touched| *touched <= segment.size) {
                 finding = finding.note(format!(
-                    "Were they all for {} ({}, mapped {} times), each process would have touched {touched} \
-                     of it, {}.",
+                    "Were they all for {} ({}, mapped {}), each process would have touched {touched} of \
+                     it, {}.",
                     segment.label,
                     segment.size,
-                    Grouped(segment.mappers),
+                    huge::times(segment.mappers),
                     Percent(touched.share_of(segment.size))
                 ));
             }

@@ -88,8 +88,8 @@ impl Rule for PoolAccounting {
     }
 }
 
-/// The share of what the kernel manages and, where that is a little less than a common size, of what is installed:
-/// firmware and the kernel image keep the difference, and people reckon with the larger figure.
+/// The share of what the kernel manages and, where that is a little less than a common size, of what is
+/// installed: firmware and the kernel image keep the difference, and people reckon with the larger figure.
 fn of_memory(pool: Bytes, total: Bytes) -> String {
     let share = format!(", {} of memory", Percent(pool.share_of(total)));
     let installed = installed(total);
@@ -99,8 +99,8 @@ fn of_memory(pool: Bytes, total: Bytes) -> String {
     }
 }
 
-/// Memory modules come in powers of two: the next multiple of a sixteenth of the largest power of two in `total`, at
-/// least 1 GiB.
+/// Memory modules come in powers of two: the next multiple of a sixteenth of the largest power of two in
+/// `total`, at least 1 GiB.
 fn installed(total: Bytes) -> Bytes {
     let step = Bytes(1 << total.0.max(1).ilog2().saturating_sub(4)).max(Bytes::gib(1));
     step.times(total.units_of(step))
