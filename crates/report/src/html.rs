@@ -1,9 +1,408 @@
-//! html.
+//! One self-contained page: no network, no script. It follows the reader's light or dark scheme, narrows to a phone and
+//! prints.
 
-use crate::Report;
+use std::fmt::Write;
 
-/// The report.
+use lotsfree_doctor::{Evidence, Finding, MemoryMap, Remedy, Severity, Use};
+use lotsfree_units::{Bytes, Percent};
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+use crate::palette::{Tone, of_rate, of_severity, of_use};
+use crate::plots::{self, Timeline};
+use crate::words;
+use crate::{Report, Series, Unread};
+
+/// What the page may load: nothing but its own style sheet.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// More files than this are folded away.
+const MOST_NAMES: usize = 12;
+
+/// The report as one HTML page. Everything from the host is escaped, and control characters are spelled out.
 pub fn html(report: &Report) -> String {
-    let _ = report;
-    String::new()
+    let name = match report.host.hostname.as_str() {
+        "" => report.source.label.as_str(),
+        hostname => hostname,
+    };
+    let page = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { "lotsfree: " (name) }
+                style { (PreEscaped(style(report))) }
+            }
+            body {
+                main {
+                    (head(report, name))
+                    (memory(report))
+                    (series(report))
+                    (findings(report))
+                    (rest(report))
+                    footer { "Written by lotsfree " (report.lotsfree) ", format " (report.schema) "." }
+                }
+            }
+        }
+    };
+    // All markup is free of control characters, so what is found now came from the host.
+    words::visible(&page.into_string()).into_owned()
+}
+
+/// The palette as custom properties in both schemes, the classes that use it, and the style sheet proper.
+fn style(report: &Report) -> String {
+    const SCHEMES: [(&str, &str); 7] = [
+        ("--ground", "#ffffff|#15181c"),
+        ("--raised", "#f7f8f9|#1c2025"),
+        ("--ink", "#1b1f24|#e4e7ea"),
+        ("--dim", "#596069|#a2aab3"),
+        ("--rule", "#dcdfe3|#343a41"),
+        ("--code", "#eceef1|#0e1013"),
+        ("--link", "#0b5cad|#7cb8f2"),
+    ];
+    let (mut light, mut dark, mut classes) = (String::new(), String::new(), String::new());
+    for (name, tones) in SCHEMES {
+        let (on_light, on_dark) = tones.split_once('|').unwrap_or((tones, tones));
+        let _ = (write!(light, "{name}:{on_light};"), write!(dark, "{name}:{on_dark};"));
+    }
+    let mut tone = |class: &str, Tone { light: on_light, dark: on_dark }: Tone, rules: &str| {
+        let _ = write!(light, "--{class}:{on_light};");
+        let _ = write!(dark, "--{class}:{on_dark};");
+        for rule in rules.split('|') {
+            let (selector, properties) = rule.split_once(' ').unwrap_or((rule, ""));
+            let _ = writeln!(classes, "{}", format!("{selector}{{{properties}}}").replace('@', class));
+        }
+    };
+    let in_series = report.series.iter().flat_map(|series| series.memory.iter().map(|(part, _)| *part));
+    let in_memory = report.memory.iter().flat_map(|memory| memory.parts.iter().map(|(part, _)| *part));
+    let uses: std::collections::BTreeSet<Use> = in_memory.chain(in_series).collect();
+    for part in uses {
+        tone(
+            &plots::class(part),
+            of_use(part),
+            ".@ fill:var(--@);background:var(--@)|.lead.@ fill:none;stroke:var(--@);background:none",
+        );
+    }
+    for (name, _) in report.series.iter().flat_map(|series| &series.rates) {
+        tone(
+            &plots::rate_class(name),
+            of_rate(name),
+            ".under.@ fill:var(--@)|.line.@ fill:none;stroke:var(--@)|svg text.end.@ fill:var(--ink)",
+        );
+    }
+    for severity in [Severity::Critical, Severity::High, Severity::Warning, Severity::Info] {
+        let class = words::severity(severity);
+        tone(class, of_severity(severity), ".@ --mark:var(--@)");
+    }
+    format!(
+        "\n:root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n\
+         @media print{{:root{{color-scheme:light;{light}}}}}\n{}{classes}",
+        include_str!("page.css")
+    )
+}
+
+fn head(report: &Report, name: &str) -> Markup {
+    let mut facts = words::host_facts(report);
+    if !report.host.hostname.is_empty() {
+        facts.remove(0);
+    }
+    let mark = report.worst().map_or("", words::severity);
+    markup! {
+        header {
+            h1 { (name) }
+            @if !facts.is_empty() { p.facts { (facts.join(" · ")) } }
+            @for remark in words::host_remarks(report) { p.facts { (remark) } }
+            p.facts.dim {
+                @if name != report.source.label { (report.source.label) ", " }
+                (words::samples(report))
+                @if let Some(at) = words::taken_at(report) { ", " (at) }
+            }
+            p class={ "verdict " (mark) } { (words::verdict(report)) }
+        }
+    }
+}
+
+fn memory(report: &Report) -> Markup {
+    let Some(memory) = report.memory.as_ref().filter(|memory| memory.total > Bytes::ZERO) else {
+        return Markup::default();
+    };
+    let subject = words::subject(report);
+    let message = words::memory_message(report).unwrap_or_else(|| "Where memory goes".to_owned());
+    let bar = |width| plots::memory_bar(memory, subject, &message, width);
+    markup! {
+        section {
+            h2 { (message) }
+            figure {
+                div.wide { (PreEscaped(bar(plots::WIDE))) }
+                div.narrow { (PreEscaped(bar(plots::NARROW))) }
+            }
+            (memory_table(memory))
+        }
+    }
+}
+
+fn memory_table(memory: &MemoryMap) -> Markup {
+    markup! {
+        details open {
+            summary.dim { "The figures" }
+            table.figures {
+                thead { tr { th { "use of memory" } th.number { "kB" } th.number { "size" } th.number { "share" } } }
+                tbody {
+                    @for (part, bytes) in &memory.parts {
+                        tr {
+                            td { span class={ "swatch " (plots::class(*part)) } {} (part.name()) }
+                            td.number { (lotsfree_units::Grouped(bytes.as_kib())) }
+                            td.number { (bytes) }
+                            td.number { (Percent(bytes.share_of(memory.total))) }
+                        }
+                    }
+                    tr {
+                        td { "all (MemTotal)" }
+                        td.number { (lotsfree_units::Grouped(memory.total.as_kib())) }
+                        td.number { (memory.total) }
+                        td.number { "100 %" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn series(report: &Report) -> Markup {
+    let Some(series) = &report.series else { return Markup::default() };
+    let (stack, rates) = (plots::memory_over_time(series), plots::rates_over_time(series));
+    markup! {
+        @if let Some(stack) = stack { section { (timeline(&stack)) (stack_table(series)) } }
+        @match rates {
+            Some(rates) => section { (timeline(&rates)) (rate_table(series)) },
+            None => {
+                @if !series.rates.is_empty() { section { h2 { "Nothing was reclaimed, swapped or read in meanwhile" } } }
+            }
+        }
+    }
+}
+
+fn timeline(timeline: &Timeline) -> Markup {
+    markup! {
+        h2 { (timeline.message) }
+        figure {
+            div.wide { (PreEscaped(&timeline.wide)) }
+            div.narrow { (PreEscaped(&timeline.narrow)) }
+            @if !timeline.caption.is_empty() { figcaption { (timeline.caption) } }
+        }
+    }
+}
+
+fn stack_table(series: &Series) -> Markup {
+    markup! {
+        details {
+            summary.dim { "The figures" }
+            table.figures {
+                thead { tr { th { "use of memory" } @for head in ["first", "last", "least", "most"] { th.number { (head) } } } }
+                tbody {
+                    @for (part, values) in &series.memory {
+                        tr {
+                            td { span class={ "swatch " (plots::class(*part)) } {} (part.name()) }
+                            @for value in [values.first(), values.last(), values.iter().min(), values.iter().max()] {
+                                td.number { @if let Some(bytes) = value { (bytes) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn rate_table(series: &Series) -> Markup {
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "not known".to_owned(), |rate| format!("{rate:.1}"));
+    markup! {
+        details {
+            summary.dim { "The figures" }
+            table.figures {
+                thead { tr { th { "per second" } th.number { "least" } th.number { "mean" } th.number { "most" } } }
+                tbody {
+                    @for (name, rates) in &series.rates {
+                        @let range = words::Range::of(rates);
+                        tr {
+                            td { (name) }
+                            td.number { (rate(range.least)) }
+                            td.number { (rate(range.mean)) }
+                            td.number { (rate(range.most)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn findings(report: &Report) -> Markup {
+    markup! {
+        @if !report.findings.is_empty() {
+            section {
+                h2 { (words::plural(report.findings.len(), "finding")) @if report.findings.len() > 1 { ", worst first" } }
+                @for finding in &report.findings { (card(finding)) }
+            }
+        }
+    }
+}
+
+fn card(finding: &Finding) -> Markup {
+    let severity = words::severity(finding.severity);
+    markup! {
+        article class=(severity) {
+            p.meta {
+                span.badge { (severity) }
+                span { (words::confidence(finding.confidence)) }
+                code { (finding.rule) }
+            }
+            h3 { (finding.title) }
+            p.cost { span.dim { "Costs " } (finding.cost.text) }
+            (evidence(&finding.evidence))
+            @if !finding.notes.is_empty() {
+                ul { @for note in &finding.notes { li { (note) } } }
+            }
+            @for (i, remedy) in finding.remedies.iter().enumerate() { (card_remedy(i + 1, remedy)) }
+        }
+    }
+}
+
+fn evidence(evidence: &[Evidence]) -> Markup {
+    let with_subject = evidence.iter().any(|evidence| evidence.subject.is_some());
+    let with_before = evidence.iter().any(|evidence| evidence.before.is_some());
+    let with_threshold = evidence.iter().any(|evidence| evidence.threshold.is_some());
+    markup! {
+        @if !evidence.is_empty() {
+            table.evidence {
+                thead {
+                    tr {
+                        th { "file" }
+                        th { "field" }
+                        @if with_subject { th { "of" } }
+                        @if with_before { th.number { "before" } }
+                        th.number { "value" }
+                        @if with_threshold { th { "held against" } }
+                    }
+                }
+                tbody {
+                    @for reading in evidence {
+                        tr {
+                            td { code { (reading.file) } }
+                            td { code { (reading.field) } }
+                            @if with_subject { (cell("of", reading.subject.as_deref(), false)) }
+                            @if with_before { (cell("before", reading.before.as_deref(), true)) }
+                            td.number data-label="value" { (reading.value) }
+                            @if with_threshold {
+                                @match &reading.threshold {
+                                    Some(held) => td data-label="held against" { (held.bound) span.dim { " (" (held.source) ")" } },
+                                    None => td {},
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A cell that a phone labels, or an empty one.
+fn cell(label: &str, text: Option<&str>, number: bool) -> Markup {
+    markup! {
+        @match text {
+            Some(text) => td.number[number] data-label=(label) { (text) },
+            None => td {},
+        }
+    }
+}
+
+fn card_remedy(number: usize, remedy: &Remedy) -> Markup {
+    markup! {
+        div.remedy {
+            h3 { (number) ". " (remedy.title) }
+            dl {
+                @if !remedy.runtime.is_empty() { dt { "now" } dd { (commands(&remedy.runtime)) } }
+                @for persistent in &remedy.persistent {
+                    dt { "keep" }
+                    dd { "in " code { (persistent.file) } (commands(&persistent.lines)) }
+                }
+                @if let Some(restart) = &remedy.restart { dt { "restart" } dd { (restart) } }
+                @if !remedy.undo.is_empty() { dt { "undo" } dd { (commands(&remedy.undo)) } }
+                @if !remedy.risk.is_empty() { dt { "risk" } dd { (remedy.risk) } }
+            }
+        }
+    }
+}
+
+/// Lines to be copied; one click selects them all.
+fn commands(lines: &[String]) -> Markup {
+    let lines: Vec<_> = lines.iter().map(|line| words::visible_line(line)).collect();
+    markup! { pre { (lines.join("\n")) } }
+}
+
+fn rest(report: &Report) -> Markup {
+    markup! {
+        section {
+            h2 { "What was looked at" }
+            p { (words::tally(report)) }
+            (folded("Fine", &report.fine.iter().map(|rule| (*rule).to_owned()).collect::<Vec<_>>()))
+            (folded("Needed a second sample", &report.need_samples.iter().map(|rule| (*rule).to_owned()).collect::<Vec<_>>()))
+            (skipped("Could not be judged", "no ", &report.unknown))
+            (skipped("Did not apply here", "", &report.not_applicable))
+            (unread(report))
+        }
+    }
+}
+
+/// Names after a label; many are folded away.
+fn folded(label: &str, names: &[String]) -> Markup {
+    markup! {
+        @match names.len() {
+            0 => {}
+            n if n <= MOST_NAMES => p { b { (label) } ": " (names.join(", ")) },
+            n => details { summary { b { (label) } ": " (n) } p.dim { (names.join(", ")) } },
+        }
+    }
+}
+
+fn skipped(label: &str, lacked: &str, rules: &[lotsfree_doctor::SkippedRule]) -> Markup {
+    markup! {
+        @if !rules.is_empty() {
+            details {
+                summary { b { (label) } ": " (rules.len()) }
+                ul {
+                    @for (why, rules) in words::by_reason(rules) {
+                        li { (lacked) (why) span.dim { ": " (rules.join(", ")) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn unread(report: &Report) -> Markup {
+    markup! {
+        @for (kind, label) in words::UNREAD_KINDS {
+            @let of_kind: Vec<&Unread> = report.unread.iter().filter(|unread| unread.kind == kind).collect();
+            @if matches!(kind, lotsfree_snapshot::ProblemKind::Denied | lotsfree_snapshot::ProblemKind::Absent) {
+                (folded(&format!("Files {label}"), &words::collapse(&of_kind)))
+            } @else if !of_kind.is_empty() {
+                details {
+                    summary { b { "Files " (label) } ": " (of_kind.len()) }
+                    ul {
+                        @for unread in of_kind {
+                            li {
+                                code { (unread.file) }
+                                @if let Some(line) = unread.line { ", line " (line) }
+                                ": " (unread.detail)
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @if words::root_would_help(report) { p { "Run as root to read the rest." } }
+    }
 }

@@ -8,9 +8,11 @@ mod json;
 mod markdown;
 mod nagios;
 mod palette;
+mod plots;
 mod report;
 mod svg;
 mod text;
+mod words;
 
 pub use html::html;
 pub use json::{json, schema};

@@ -3,6 +3,7 @@
 use lotsfree_doctor::Severity;
 
 use crate::Report;
+use crate::words::visible_line;
 
 /// A plugin's exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub fn nagios(report: &Report) -> (String, NagiosStatus) {
     };
     let line = format!(
         "LOTSFREE {word} - {} | critical={} high={} warning={} info={}\n",
-        first.replace(['|', '\n'], " "),
+        visible_line(&first).replace('|', " "),
         count(Severity::Critical),
         count(Severity::High),
         count(Severity::Warning),

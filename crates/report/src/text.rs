@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Color, Effects, Style};
-use lotsfree_doctor::{Confidence, Evidence, Finding, Remedy};
+use lotsfree_doctor::{Finding, MemoryMap, Remedy};
 use lotsfree_snapshot::ProblemKind;
-use lotsfree_units::Percent;
+use lotsfree_units::{Bytes, Percent};
 use unicode_width::UnicodeWidthStr;
 
 use crate::palette::{ansi_severity, ansi_use};
+use crate::words::{self, visible, visible_line};
 use crate::{Report, Unread};
 
 /// How to write it.
@@ -26,10 +27,17 @@ pub struct TextOptions {
 const NARROWEST: usize = 40;
 /// See [`NARROWEST`].
 const WIDEST: usize = 120;
-/// Left margin of a finding's parts.
+/// Left margin of a finding's parts; labels stand in it.
 const MARGIN: usize = 10;
+/// Below this width the parts of a remedy are not indented further.
+const ROOMY: usize = 70;
+/// More names than this are counted instead, unless all are asked for.
+const MOST_NAMES: usize = 12;
+/// More absent files than this in saved data are counted instead.
+const MOST_ABSENT: usize = 8;
 
-/// The report as text.
+/// The report as text. No line is longer than the width (40 to 120 columns), except commands and lines for
+/// configuration files, which are never wrapped.
 pub fn text(report: &Report, options: TextOptions) -> String {
     let width = options.width.clamp(NARROWEST, WIDEST);
     let mut page = Page { out: String::new(), width, color: options.color, verbose: options.verbose };
@@ -49,13 +57,18 @@ struct Page {
     verbose: bool,
 }
 
+const PLAIN: Style = Style::new();
 const BOLD: Style = Style::new().effects(Effects::BOLD);
 const DIM: Style = Style::new().effects(Effects::DIMMED);
 const COMMAND: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
 
 impl Page {
     fn painted(&self, style: Style, text: &str) -> String {
-        if self.color { format!("{style}{text}{style:#}") } else { text.to_owned() }
+        if self.color && style != PLAIN && !text.is_empty() {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
     }
 
     fn line(&mut self, text: &str) {
@@ -63,164 +76,159 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// A label in the margin and text beside it, wrapped and indented.
-    fn labelled(&mut self, label: &str, text: &str, style: Style) {
-        self.indented(label, MARGIN, text, style);
+    fn wrapped(&self, text: &str, width: usize) -> Vec<String> {
+        let options = textwrap::Options::new(width.max(1))
+            .break_words(true)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation);
+        let text = visible(text);
+        let lines = text.lines().flat_map(|line| {
+            textwrap::wrap(&glued(line), &options).into_iter().map(unglued).collect::<Vec<_>>()
+        });
+        lines.collect()
     }
 
-    fn indented(&mut self, label: &str, margin: usize, text: &str, style: Style) {
-        let options = textwrap::Options::new(self.width.saturating_sub(margin).max(20)).break_words(false);
-        let pad = " ".repeat(margin.saturating_sub(label.width() + 1));
-        let mut first = true;
-        for part in text.lines().flat_map(|line| textwrap::wrap(line, &options)) {
-            let part = self.painted(style, &part);
-            let line = match std::mem::replace(&mut first, false) {
-                true => format!("{pad}{} {part}", self.painted(DIM, label)),
-                false => format!("{}{part}", " ".repeat(margin)),
-            };
+    /// A paragraph from the left edge.
+    fn paragraph(&mut self, text: &str, style: Style) {
+        for line in self.wrapped(text, self.width) {
+            let line = self.painted(style, &line);
+            self.line(&line);
+        }
+    }
+
+    /// A label at the right edge of the margin and text beside it, wrapped and indented.
+    fn labelled(&mut self, label: &str, margin: usize, text: &str) {
+        for (i, part) in self.wrapped(text, self.width - margin).into_iter().enumerate() {
+            let line = format!("{}{part}", self.margin(if i == 0 { label } else { "" }, margin));
             self.line(&line);
         }
     }
 
     /// A command: never wrapped, so that it can be pasted.
     fn command(&mut self, label: &str, margin: usize, command: &str) {
-        let pad = " ".repeat(margin.saturating_sub(label.width() + 1));
-        let line = format!("{pad}{} {}", self.painted(DIM, label), self.painted(COMMAND, command));
+        let line = format!("{}{}", self.margin(label, margin), self.painted(COMMAND, &visible_line(command)));
         self.line(&line);
     }
 
+    /// `label` and a space, aligned to the right of `margin` columns.
+    fn margin(&self, label: &str, margin: usize) -> String {
+        if label.is_empty() {
+            return " ".repeat(margin);
+        }
+        let pad = margin.saturating_sub(label.width() + 1);
+        format!("{}{} ", " ".repeat(pad), self.painted(DIM, label))
+    }
+
     fn head(&mut self, report: &Report) {
-        let host = &report.host;
-        let mut parts = Vec::new();
-        if !host.hostname.is_empty() {
-            parts.push(host.hostname.clone());
-        }
-        if !host.kernel.is_empty() {
-            parts.push(format!("Linux {}", host.kernel));
-        }
-        parts.extend(host.distribution.clone());
-        parts.extend(host.cpus.map(|n| plural(n as usize, "CPU")));
-        parts.extend(host.memory.map(|memory| format!("{memory} of memory")));
-        parts.extend(
-            host.swap.map(|swap| if swap.0 == 0 { "no swap".to_owned() } else { format!("{swap} of swap") }),
-        );
-        parts.extend(host.nodes.map(|n| plural(n, "NUMA node")));
-        let samples = match report.source.samples {
-            0 | 1 => "one instant".to_owned(),
-            n => format!("{n} samples over {}", duration(report.source.seconds)),
+        let when = match words::taken_at(report) {
+            Some(at) if !report.source.live => format!("{}, {at}", words::samples(report)),
+            _ => words::samples(report),
         };
-        let head = format!(
-            "{} {}",
-            self.painted(BOLD, &report.source.label),
-            self.painted(DIM, &format!("({samples})"))
-        );
-        self.line(&head);
-        if !parts.is_empty() {
-            self.indented("", 0, &parts.join(" · "), Style::new());
+        let label = visible_line(&report.source.label).into_owned();
+        if label.width() + when.width() + 3 <= self.width {
+            let head = format!("{} {}", self.painted(BOLD, &label), self.painted(DIM, &format!("({when})")));
+            self.line(&head);
+        } else {
+            self.paragraph(&label, BOLD);
+            self.paragraph(&when, DIM);
         }
-        if !report.workloads.is_empty() {
-            let names: Vec<_> = report.workloads.iter().map(|workload| workload.name()).collect();
-            self.indented("", 0, &format!("runs {}", names.join(", ")), Style::new());
+        let facts = words::host_facts(report);
+        if !facts.is_empty() {
+            self.paragraph(&facts.join(" · "), PLAIN);
         }
-        if let Some(container) = &host.container {
-            self.indented(
-                "",
-                0,
-                &format!("inside a {container} container: /proc shows the host"),
-                Style::new(),
-            );
+        for remark in words::host_remarks(report) {
+            self.paragraph(&remark, PLAIN);
         }
     }
 
-    /// One bar of where memory goes, and its legend.
+    /// Where memory goes: what it says, one bar, and the figures in columns.
     fn memory(&mut self, report: &Report) {
-        let Some(memory) = report.memory.as_ref().filter(|memory| memory.total.0 > 0) else { return };
+        let Some(memory) = report.memory.as_ref().filter(|memory| memory.total > Bytes::ZERO) else { return };
         self.line("");
+        if let Some(message) = words::memory_message(report) {
+            self.paragraph(&format!("{message}."), BOLD);
+        }
         if self.color {
-            let mut bar = String::new();
-            let (mut sum, mut drawn) = (0.0, 0usize);
-            for (part, bytes) in &memory.parts {
-                sum += bytes.share_of(memory.total);
-                let end = ((sum * self.width as f64).round() as usize).min(self.width);
-                if end > drawn {
-                    let style = Style::new().fg_color(Some(ansi_use(*part)));
-                    let _ = write!(bar, "{style}{}{style:#}", "█".repeat(end - drawn));
-                    drawn = end;
-                }
-            }
+            let bar = bar(memory, self.width);
             self.line(&bar);
         }
-        let mut column = 0;
-        let mut legend = String::new();
-        for (part, bytes) in memory.parts.iter().filter(|(_, bytes)| bytes.share_of(memory.total) >= 0.001) {
-            let words = format!("{} {bytes} ({})", part.name(), Percent(bytes.share_of(memory.total)));
-            let needed = words.width() + 4;
-            if column + needed > self.width && column > 0 {
-                legend.push('\n');
-                column = 0;
+        self.legend(memory);
+    }
+
+    fn legend(&mut self, memory: &MemoryMap) {
+        const GAP: usize = 3;
+        let rows: Vec<_> = words::parts(memory)
+            .map(|(part, bytes, share)| (part, bytes.to_string(), Percent(share).to_string()))
+            .collect();
+        let widest = |of: fn(&(_, String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+        let name = rows.iter().map(|(part, _, _)| part.name().width()).max().unwrap_or(0);
+        let (bytes, share) = (widest(|row| row.1.width()), widest(|row| row.2.width()));
+        let mark = if self.color { 2 } else { 0 };
+        let cell = mark + name + 2 + bytes + 2 + share;
+        let columns = ((self.width + GAP) / (cell + GAP)).clamp(1, 3);
+        // Down the columns, as a list is read.
+        let height = rows.len().div_ceil(columns);
+        for row in 0..height {
+            let mut line = String::new();
+            for (part, amount, percent) in (0..columns).filter_map(|column| rows.get(column * height + row)) {
+                if !line.is_empty() {
+                    line.push_str(&" ".repeat(GAP));
+                }
+                if self.color {
+                    let style = Style::new().fg_color(Some(ansi_use(*part)));
+                    let _ = write!(line, "{style}■{style:#} ");
+                }
+                let _ = write!(line, "{:<name$}  {amount:>bytes$}  {percent:>share$}", part.name());
             }
-            if self.color {
-                let style = Style::new().fg_color(Some(ansi_use(*part)));
-                let _ = write!(legend, "{style}■{style:#} {words}  ");
-            } else {
-                let _ = write!(legend, "{words}; ");
-            }
-            column += needed;
-        }
-        for line in legend.lines() {
-            self.line(line.trim_end_matches("; "));
+            self.line(&line);
         }
     }
 
     fn finding(&mut self, finding: &Finding) {
         self.line("");
         let style = Style::new().fg_color(Some(ansi_severity(finding.severity))).effects(Effects::BOLD);
-        let severity = format!("{:?}", finding.severity).to_lowercase();
-        let options = textwrap::Options::new(self.width - MARGIN).break_words(false);
-        for (i, part) in textwrap::wrap(&finding.title, &options).iter().enumerate() {
-            let label =
-                if i == 0 { format!("{severity:<width$}", width = MARGIN) } else { " ".repeat(MARGIN) };
-            let line = format!("{}{}", self.painted(style, &label), self.painted(BOLD, part));
+        let severity = words::severity(finding.severity);
+        for (i, part) in self.wrapped(&finding.title, self.width - MARGIN).into_iter().enumerate() {
+            let label = match i {
+                0 => format!("{}{}", self.painted(style, severity), " ".repeat(MARGIN - severity.len())),
+                _ => " ".repeat(MARGIN),
+            };
+            let line = format!("{label}{}", self.painted(BOLD, &part));
             self.line(&line);
         }
-        let sure = match finding.confidence {
-            Confidence::Certain => "certain",
-            Confidence::Likely => "likely",
-            Confidence::Possible => "possible",
-        };
-        self.labelled("rule", &format!("{} ({sure}); lotsfree explain {}", finding.rule, finding.rule), DIM);
-        self.labelled("costs", &finding.cost.text, Style::new());
+        let sure = words::confidence(finding.confidence);
+        self.labelled("rule", MARGIN, &format!("{} ({sure})", finding.rule));
+        self.labelled("costs", MARGIN, &finding.cost.text);
         for (i, evidence) in finding.evidence.iter().enumerate() {
-            self.labelled(if i == 0 { "because" } else { "" }, &evidence_text(evidence), Style::new());
+            self.labelled(if i == 0 { "because" } else { "" }, MARGIN, &words::evidence(evidence));
+        }
+        for note in &finding.notes {
+            self.labelled("note", MARGIN, note);
         }
         for (i, remedy) in finding.remedies.iter().enumerate() {
             self.remedy(i + 1, remedy);
         }
-        for note in &finding.notes {
-            self.labelled("note", note, Style::new());
-        }
     }
 
     fn remedy(&mut self, number: usize, remedy: &Remedy) {
-        const INNER: usize = MARGIN + 9;
-        self.labelled("do", &format!("{number}. {}", remedy.title), Style::new());
+        let inner = if self.width < ROOMY { MARGIN } else { MARGIN + 11 };
+        self.labelled("do", MARGIN, &format!("{number}. {}", remedy.title));
         for (i, command) in remedy.runtime.iter().enumerate() {
-            self.command(if i == 0 { "now" } else { "" }, INNER, command);
+            self.command(if i == 0 { "now" } else { "" }, inner, command);
         }
         for persistent in &remedy.persistent {
-            self.indented("keep", INNER, &format!("in {}:", persistent.file), Style::new());
+            self.labelled("keep", inner, &format!("in {}:", persistent.file));
             for line in &persistent.lines {
-                self.command("", INNER + 2, line);
+                self.command("", inner + 2, line);
             }
         }
         if let Some(restart) = &remedy.restart {
-            self.indented("restart", INNER, restart, Style::new());
+            self.labelled("restart", inner, restart);
         }
         for (i, command) in remedy.undo.iter().enumerate() {
-            self.command(if i == 0 { "undo" } else { "" }, INNER, command);
+            self.command(if i == 0 { "undo" } else { "" }, inner, command);
         }
         if !remedy.risk.is_empty() {
-            self.indented("risk", INNER, &remedy.risk, Style::new());
+            self.labelled("risk", inner, &remedy.risk);
         }
     }
 
@@ -228,63 +236,49 @@ impl Page {
         self.line("");
         let found = match report.findings.len() {
             0 => "Nothing wrong was found.".to_owned(),
-            n => format!("{}.", plural(n, "finding")),
+            n => format!("{}.", words::plural(n, "finding")),
         };
-        let looked = format!(
-            "{found} {} rules were asked, from {} read: {} found nothing, {} do not apply here, {} could not judge{}.",
-            report.rules_asked(),
-            plural(report.source.files_read as usize, "file"),
-            report.fine.len(),
-            report.not_applicable.len(),
-            report.unknown.len(),
-            match report.need_samples.len() {
-                0 => String::new(),
-                n => format!(", {n} need a second sample"),
-            }
-        );
-        self.indented("", 0, &looked, Style::new());
+        self.paragraph(&format!("{found} {}", words::tally(report)), PLAIN);
         if self.verbose || report.findings.is_empty() {
-            self.names("fine", report.fine.iter().map(|rule| (*rule).to_owned()));
+            self.names("fine", &report.fine);
         }
-        if !report.need_samples.is_empty() {
-            self.names("two samples needed", report.need_samples.iter().map(|rule| (*rule).to_owned()));
-        }
+        self.names("two samples needed", &report.need_samples);
         if self.verbose {
             for rule in &report.not_applicable {
-                self.indented("", 0, &format!("does not apply: {}: {}", rule.rule, rule.why), DIM);
+                self.paragraph(&format!("does not apply: {}: {}", rule.rule, rule.why), DIM);
             }
             for rule in &report.unknown {
-                self.indented(
-                    "",
-                    0,
-                    &format!("could not judge: {}: no {}", rule.rule, rule.why),
-                    Style::new(),
-                );
+                self.paragraph(&format!("could not judge: {}: no {}", rule.rule, rule.why), PLAIN);
             }
-        } else if !report.unknown.is_empty() {
-            self.names("could not judge", report.unknown.iter().map(|rule| rule.rule.to_owned()));
+        } else {
+            let rules: Vec<&str> = report.unknown.iter().map(|skipped| skipped.rule).collect();
+            self.names("could not judge", &rules);
         }
         self.unread(report);
-    }
-
-    fn names(&mut self, label: &str, names: impl Iterator<Item = String>) {
-        let names: Vec<String> = names.collect();
-        if !names.is_empty() {
-            self.indented("", 0, &format!("{label}: {}", names.join(", ")), DIM);
+        if !report.findings.is_empty() {
+            self.paragraph(
+                "lotsfree explain RULE says what a rule sees, why it hurts and when it is mistaken.",
+                DIM,
+            );
         }
     }
 
-    /// What could not be read, by reason: everything denied or broken is named; files that are absent because the kernel or
-    /// the data do not have them are named too, together.
+    /// Names after a label. Too many are left to the count above them, unless all are asked for.
+    fn names(&mut self, label: &str, names: &[&str]) {
+        if names.is_empty() {
+            return;
+        }
+        let text = match names.len() {
+            n if n > MOST_NAMES && !self.verbose => format!("{label}: {n} rules (--verbose names them)"),
+            _ => format!("{label}: {}", names.join(", ")),
+        };
+        self.paragraph(&text, DIM);
+    }
+
+    /// What could not be read, by reason: everything denied or broken is named; files that are absent because the kernel
+    /// or the data do not have them are named together, or counted where the data are a part of a host.
     fn unread(&mut self, report: &Report) {
-        for (kind, label) in [
-            (ProblemKind::Denied, "not readable (permission)"),
-            (ProblemKind::Io, "not readable"),
-            (ProblemKind::Truncated, "cut short"),
-            (ProblemKind::Malformed, "not understood"),
-            (ProblemKind::Budget, "left out"),
-            (ProblemKind::Absent, "not there"),
-        ] {
+        for (kind, label) in words::UNREAD_KINDS {
             let of_kind: Vec<&Unread> = report.unread.iter().filter(|unread| unread.kind == kind).collect();
             if of_kind.is_empty() {
                 continue;
@@ -292,70 +286,61 @@ impl Page {
             if self.verbose || !matches!(kind, ProblemKind::Denied | ProblemKind::Absent) {
                 for unread in of_kind {
                     let line = unread.line.map(|line| format!(", line {line}")).unwrap_or_default();
-                    let text = format!("{label}: {}{line}: {}", unread.file, unread.detail);
-                    self.indented("", 0, &text, Style::new());
+                    self.paragraph(&format!("{label}: {}{line}: {}", unread.file, unread.detail), PLAIN);
                 }
-            } else {
-                let names = collapse(&of_kind);
-                self.indented("", 0, &format!("{label}: {}", names.join(", ")), Style::new());
+                continue;
             }
+            let names = words::collapse(&of_kind);
+            let text = if kind == ProblemKind::Absent && !report.source.live && names.len() > MOST_ABSENT {
+                let some: Vec<&str> = names.iter().take(2).map(String::as_str).collect();
+                format!(
+                    "not in these data: {} files, such as {} (--verbose names them)",
+                    of_kind.len(),
+                    some.join(", ")
+                )
+            } else {
+                format!("{label}: {}", names.join(", "))
+            };
+            self.paragraph(&text, if kind == ProblemKind::Absent { DIM } else { PLAIN });
         }
-        if report.unread.iter().any(|unread| unread.kind == ProblemKind::Denied)
-            && report.host.euid.is_some_and(|euid| euid != 0)
-        {
-            self.indented("", 0, "Run as root to read the rest.", Style::new());
-        }
-    }
-}
-
-/// File names with process ids as `PID` and a count, so that a thousand unreadable processes take one entry.
-fn collapse(unread: &[&Unread]) -> Vec<String> {
-    let mut counted: Vec<(String, usize)> = Vec::new();
-    for file in unread.iter().map(|unread| unread.file.as_str()) {
-        let general: Vec<&str> = file
-            .split('/')
-            .map(
-                |part| {
-                    if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) { "PID" } else { part }
-                },
-            )
-            .collect();
-        let general = general.join("/");
-        match counted.iter_mut().find(|(name, _)| *name == general) {
-            Some((_, count)) => *count += 1,
-            None => counted.push((general, 1)),
+        if words::root_would_help(report) {
+            self.paragraph("Run as root to read the rest.", PLAIN);
         }
     }
-    let entry = |(name, count)| if count > 1 { format!("{name} ({count} times)") } else { name };
-    counted.into_iter().map(entry).collect()
 }
 
-fn evidence_text(evidence: &Evidence) -> String {
-    let mut text = format!("{} {}", evidence.file, evidence.field);
-    if let Some(subject) = &evidence.subject {
-        let _ = write!(text, " of {subject}");
+/// One bar, a column for each so many bytes, in the colours of the parts.
+fn bar(memory: &MemoryMap, width: usize) -> String {
+    let mut bar = String::new();
+    let (mut sum, mut drawn) = (0.0, 0usize);
+    for (part, bytes) in &memory.parts {
+        sum += bytes.share_of(memory.total);
+        let end = ((sum * width as f64).round() as usize).min(width);
+        if end > drawn {
+            let style = Style::new().fg_color(Some(ansi_use(*part)));
+            let _ = write!(bar, "{style}{}{style:#}", "█".repeat(end - drawn));
+            drawn = end;
+        }
     }
-    let _ = write!(text, " = {}", evidence.value);
-    if let Some(before) = &evidence.before {
-        let _ = write!(text, ", was {before}");
-    }
-    if let Some(threshold) = &evidence.threshold {
-        let _ = write!(text, "; held against {} ({})", threshold.bound, threshold.source);
-    }
-    text
+    bar
 }
 
-/// `1 finding`, `2 findings`.
-pub(crate) fn plural(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+/// Puts no-break spaces between numbers and their units.
+fn glued(text: &str) -> String {
+    const UNITS: [&str; 12] = ["B", "kB", "KiB", "MiB", "GiB", "TiB", "%", "s", "ms", "min", "h", "d"];
+    let mut out = String::with_capacity(text.len());
+    let mut after_number = false;
+    for (i, word) in text.split(' ').enumerate() {
+        if i > 0 {
+            let unit = word.trim_end_matches([',', '.', ';', ':', ')']).trim_end_matches("/s");
+            out.push(if after_number && UNITS.contains(&unit) { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+        after_number = word.ends_with(|c: char| c.is_ascii_digit());
+    }
+    out
 }
 
-/// `1 s`, `90 s`, `48 h`.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s >= 2.0 * 3600.0 => format!("{:.1} h", s / 3600.0),
-        s if s >= 120.0 => format!("{:.1} min", s / 60.0),
-        s if s >= 10.0 || s == s.trunc() => format!("{s:.0} s"),
-        s => format!("{s:.1} s"),
-    }
+fn unglued(line: std::borrow::Cow<'_, str>) -> String {
+    line.replace('\u{a0}', " ")
 }
