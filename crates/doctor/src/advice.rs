@@ -104,14 +104,15 @@ pub fn overcommit_memory(cx: &Context<'_>) -> Advice<u64> {
     Advice::new(0, because, CONTESTED)
 }
 
-/// `kernel.numa_balancing`.
+/// `kernel.numa_balancing`. Bit 1, memory tiering (5.18 and later), stays as it is.
 pub fn numa_balancing(cx: &Context<'_>) -> Advice<u64> {
     const CONTESTED: &str = "SAP's own check 2200, Oracle, SQL Server and network-latency profiles want 0; hosts of many \
         unpinned virtual machines gain from 1. Some advice for HANA says 1 and cites SAP: SAP's check says otherwise.";
+    let tiering = cx.sysctl("kernel.numa_balancing").map_or(0, |mode| mode & 2);
     match cx.workloads().iter().find(|w| w.is_database()) {
-        Some(w) => Advice::new(0, format!("{} places its memory itself", w.name()), CONTESTED),
+        Some(w) => Advice::new(tiering, format!("{} places its memory itself", w.name()), CONTESTED),
         None => Advice::new(
-            1,
+            tiering | 1,
             "without a program that places its memory itself the kernel's default stays",
             CONTESTED,
         ),

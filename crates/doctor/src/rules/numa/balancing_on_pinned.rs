@@ -51,7 +51,7 @@ impl Rule for BalancingOnPinned {
         }
         cx.processes()?;
         let advice = advice::numa_balancing(cx);
-        if advice.value != 0 {
+        if advice.value & NORMAL != 0 {
             return Err(Skip::because("no program runs here that places its memory itself"));
         }
         if cx.runs(Workload::Kvm) {
@@ -113,10 +113,8 @@ impl Rule for BalancingOnPinned {
             }
         }
         finding = finding.because_all(policies(cx));
-        // Bit 1, tiering, stays as it is.
-        let value = mode & !NORMAL;
         let remedy = Remedy::new("Turn NUMA balancing off")
-            .sysctl(cx, "kernel.numa_balancing", value)
+            .sysctl(cx, "kernel.numa_balancing", advice.value)
             .risk("Programs that do not place their memory, and unpinned virtual machines, lose locality.");
         Ok(vec![finding.remedy(remedy).note(advice.contested)])
     }

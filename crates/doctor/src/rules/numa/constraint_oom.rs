@@ -45,11 +45,16 @@ impl Rule for ConstraintOom {
         let policy = last.constraint == "CONSTRAINT_MEMORY_POLICY";
         let what = if policy { "a memory policy" } else { "a cpuset" };
         let memory = last.anon_rss.unwrap_or_default();
-        let cost = Cost::risk(format!(
-            "{} processes killed, the last with {memory} of its own \
-            memory",
-            kills.len()
-        ));
+        let count = if kills.len() == 1 {
+            "a process was".to_owned()
+        } else {
+            format!(
+                "{} processes \
+            were",
+                kills.len()
+            )
+        };
+        let cost = Cost::risk(format!("{count} killed, the last with {memory} of its own memory"));
         let mut finding = Finding::new(
             Self::ID,
             if recent { Severity::Critical } else { Severity::High },

@@ -96,18 +96,25 @@ impl Rule for NodeImbalance {
             ));
         }
         let mut remedies = vec![balance::interleave("a cache that all nodes use")];
-        if let Some((bytes, process)) = owners.first() {
-            let pid = process.stat.pid;
+        // Only what leaves the other node with room may be moved there.
+        let room = ample.free - ample.total.scale(SHORT);
+        if let Some((bytes, process)) = owners.iter().find(|(bytes, _)| *bytes <= room) {
+            let (pid, from, to) = (process.stat.pid, short.id, ample.id);
             remedies.push(
-                Remedy::new(format!("Move pages of {} to node {}", thp::subject(process), ample.id))
-                    .run(format!("migratepages {pid} {} {}", short.id, ample.id))
-                    .undo_with(format!("migratepages {pid} {} {}", ample.id, short.id))
-                    .risk(format!(
-                        "It moves all that the process has there ({bytes}), stops its faults meanwhile, \
-                            for minutes if it is much, \
-                         and its threads may then reach it remotely. Not for memory that is bound or in \
-                         a huge page pool."
-                    )),
+                Remedy::new(format!(
+                    "Move the pages of {} from node {from} to node \
+                    {to}",
+                    thp::subject(process)
+                ))
+                .run(format!("migratepages {pid} {from} {to}"))
+                .undo_with(format!("migratepages {pid} {to} {from}"))
+                .risk(format!(
+                    "It moves all {bytes}, stops the process's faults meanwhile, for minutes if it \
+                            is much, and \
+                         its threads may then reach them remotely; the way back takes along what was on \
+                         node {to} \
+                         before. Huge page pools do not move."
+                )),
             );
         }
         remedies.push(

@@ -153,12 +153,7 @@ fn finding(
                 .restart("the server (it cannot be set at run time)"),
         );
     if advised.value != "always" {
-        finding = finding
-            .remedy(mode.set(cx, advised.value).risk(
-                "Programs that do not ask for huge pages lose them; SQL Server and MongoDB 8 or later \
-                    want always.",
-            ))
-            .note(advised.contested);
+        finding = finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
     }
     if !small && kernel.is_known() {
         finding = finding.note(format!(

@@ -129,12 +129,9 @@ fn khugepaged(cx: &Context<'_>, mut finding: Finding) -> Finding {
     }
     let advised = advice::thp_enabled(cx);
     match thp::mode(cx) {
-        Ok(mode) if mode.word == "always" && advised.value == "madvise" => finding
-            .remedy(mode.set(cx, advised.value).risk(
-                "Programs that do not ask for huge pages lose them; SQL Server and MongoDB 8 or later \
-                    want always.",
-            ))
-            .note(advised.contested),
+        Ok(mode) if mode.word == "always" && advised.value == "madvise" => {
+            finding.remedy(mode.set(cx, advised.value)).note(advised.contested)
+        }
         _ => finding,
     }
 }

@@ -1,4 +1,5 @@
 use lotsfree_counters::{mthp_stats as t, smaps_rollup as r, status as s, vmstat as v};
+use lotsfree_snapshot::Snapshot;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
@@ -55,9 +56,13 @@ impl Rule for ThpBloat {
         if findings.is_empty() {
             findings.extend(suspects(cx, total, &mode)?);
         }
-        // A single sample cannot show growth: silence would say more than is known.
-        if findings.is_empty() && cx.before().is_err() && mode.word != "never" {
-            return Err(Skip::NeedsSamples);
+        // Silence would say more than is known where growth could not be seen.
+        if findings.is_empty() && mode.word != "never" {
+            cx.before()?;
+            let counted = cx.rate(&[v::thp_underused_split_page]);
+            if counted.is_err() && (collapsed(cx.now()).is_none() || cx.process_pairs().is_err()) {
+                return Err(Skip::missing("/proc/vmstat thp_underused_split_page"));
+            }
         }
         Ok(findings.into_iter().map(|finding| remedied(cx, &mode, finding)).collect())
     }
@@ -114,6 +119,11 @@ fn underused(cx: &Context<'_>, total: Bytes) -> Option<Finding> {
                 pages again.",
             ),
     )
+}
+
+/// Huge pages that khugepaged made since boot.
+fn collapsed(snapshot: &Snapshot) -> Option<u64> {
+    snapshot.thp.as_ref()?.khugepaged("pages_collapsed")
 }
 
 /// Processes that grew by more than their page faults account for.
@@ -271,9 +281,7 @@ fn remedied(cx: &Context<'_>, mode: &thp::Mode<'_>, mut finding: Finding) -> Fin
     }
     let advised = advice::thp_enabled(cx);
     if mode.word == "always" && advised.value != "always" {
-        let risk = "Programs that do not ask for huge pages lose them; SQL Server and MongoDB 8 or later \
-            want always.";
-        finding = finding.remedy(mode.set(cx, advised.value).risk(risk)).note(advised.contested);
+        finding = finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
     }
     if finding.remedies.is_empty() {
         finding = finding.note(

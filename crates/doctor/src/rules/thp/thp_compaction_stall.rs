@@ -104,12 +104,8 @@ impl Rule for ThpCompactionStall {
             finding = finding.because(Evidence::new(format!("{}/defrag", thp::ROOT), "defrag", defrag));
         }
         finding = finding.because_all(free_blocks(cx));
-        // Where `defrag` is not `always`, only faults that asked for it compact: the setting is as good as it gets.
-        let compacts_all = cx.thp().is_ok_and(|thp| &*thp.defrag.selected == "always");
-        let advice = advice::thp_defrag(cx);
-        let storm = advice.value == "never";
-        if let Some(remedy) = thp::set_defrag(cx).filter(|_| compacts_all || storm) {
-            finding = finding.remedy(remedy).note(advice.contested);
+        if let Some(remedy) = thp::set_defrag(cx) {
+            finding = finding.remedy(remedy).note(advice::thp_defrag(cx).contested);
         } else {
             finding = finding.note(
                 "defrag is not always: those who wait asked for huge pages with madvise (or are \

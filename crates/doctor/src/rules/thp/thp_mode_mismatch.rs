@@ -112,22 +112,7 @@ impl Rule for ThpModeMismatch {
                 later"
                 .to_owned();
         }
-        let risk = match advice.value {
-            "always" => {
-                "Every program gets huge pages: others on this host may see the latency and the \
-                waste that always brings."
-            }
-            "never" => {
-                "Programs that gain from huge pages lose them: faults 3.2 times, random reads \
-                1.33 times slower (measured)."
-            }
-            _ => {
-                "Programs that do not ask for huge pages lose them; SQL Server, MongoDB 8 or later and \
-                Java with large heaps want \
-                  always and would be slower."
-            }
-        };
-        finding = finding.remedy(remedy.risk(risk)).note(advice.contested);
+        finding = finding.remedy(remedy).note(advice.contested);
         if mode.word == "always" && advice.value != "always" {
             finding = finding.note(
                 "Who wants always: SQL Server and MongoDB 8 or later. Neither decides here; where such a \

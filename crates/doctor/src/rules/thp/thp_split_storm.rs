@@ -139,18 +139,18 @@ impl Rule for ThpSplitStorm {
         let mode = thp::mode(cx).ok();
         let advised = advice::thp_enabled(cx);
         if let Some(mode) = mode.filter(|mode| mode.word == "always" && advised.value != "always") {
-            let risk = "Programs that do not ask for huge pages lose them; SQL Server and MongoDB 8 or \
-                later want always.";
-            finding = finding
-                .because(mode.saw())
-                .remedy(mode.set(cx, advised.value).risk(risk))
-                .note(advised.contested);
+            finding = finding.because(mode.saw()).remedy(mode.set(cx, advised.value)).note(advised.contested);
         }
         let balancing = advice::numa_balancing(cx);
         let on = cx.sysctl("kernel.numa_balancing").is_ok_and(|now| now != balancing.value);
-        if moved.is_some() && on && balancing.value == 0 {
+        if moved.is_some() && on && balancing.value & 1 == 0 {
             finding = finding.because(cx.saw_sysctl("kernel.numa_balancing")).remedy(
-                crate::Remedy::new("Turn NUMA balancing off").sysctl(cx, "kernel.numa_balancing", 0).risk(
+                crate::Remedy::new(
+                    "Turn NUMA balancing \
+                    off",
+                )
+                .sysctl(cx, "kernel.numa_balancing", balancing.value)
+                .risk(
                     "Unpinned virtual machines and programs that do not place their memory lose \
                         locality.",
                 ),
