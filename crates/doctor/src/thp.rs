@@ -94,8 +94,8 @@ pub(crate) fn tuned_note(cx: &Context<'_>) -> Option<String> {
     ))
 }
 
-/// `defrag` as advised, where faults that did not ask for huge pages compact and reclaim now, or where the kernel has
-/// the storm; else `None`. From `madvise` to `defer+madvise` would be a step to more reclaim.
+/// `defrag` as advised, where faults that did not ask for huge pages compact and reclaim now, or where the
+/// kernel has the storm; else `None`. From `madvise` to `defer+madvise` would be a step to more reclaim.
 pub(crate) fn set_defrag(cx: &Context<'_>) -> Option<Remedy> {
     let now = &*cx.thp().ok()?.defrag.selected;
     let advice = advice::thp_defrag(cx);
@@ -123,8 +123,8 @@ pub(crate) enum Storm {
     Repaired,
 }
 
-/// The table of SUSE KB 22286 (February 2026): the series, and the first build without the storm. Of RHEL 9.7 no
-/// repaired build is named.
+/// The table of SUSE KB 22286 (February 2026): the series, and the first build without the storm. Of RHEL 9.7
+/// no repaired build is named.
 pub(crate) fn storm(release: &str) -> Storm {
     const SUSE: [(&str, u32); 3] =
         [("5.14.21-150500.55.", 136), ("6.4.0-150600.23.", 87), ("6.4.0-150700.53.", 31)];

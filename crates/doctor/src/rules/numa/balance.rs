@@ -6,6 +6,7 @@ use lotsfree_snapshot::file::node::Node;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::remedies::DROP_IN;
 use crate::{Context, Evidence, Remedy, Skip};
 
 /// Free share of a node below which it is short (memstate).
@@ -67,8 +68,8 @@ impl NodeMemory {
     }
 }
 
-/// The nodes that have CPUs and memory. Memory without CPUs (CXL, persistent memory) is filled and emptied by tiering
-/// and is not judged with them.
+/// The nodes that have CPUs and memory. Memory without CPUs (CXL, persistent memory) is filled and emptied by
+/// tiering and is not judged with them.
 ///
 /// # Errors
 /// [`Skip::NotApplicable`] if fewer than two are such; [`Skip::Unknown`] if their `meminfo` was not read.
@@ -91,8 +92,8 @@ pub(super) fn ordinary_nodes(cx: &Context<'_>) -> Result<Vec<NodeMemory>, Skip> 
     }
 }
 
-/// The node that is short although another has more than twice as much free, and that other node. Page cache is not
-/// what makes a node short: it can be dropped.
+/// The node that is short although another has more than twice as much free, and that other node. Page cache is
+/// not what makes a node short: it can be dropped.
 pub(super) fn imbalance(nodes: &[NodeMemory]) -> Option<(&NodeMemory, &NodeMemory)> {
     let short = nodes.iter().min_by(|a, b| a.free_share().total_cmp(&b.free_share()))?;
     let ample = nodes.iter().max_by_key(|node| node.free)?;
@@ -101,7 +102,8 @@ pub(super) fn imbalance(nodes: &[NodeMemory]) -> Option<(&NodeMemory, &NodeMemor
         .then_some((short, ample))
 }
 
-/// Whether the largest zone of `node` is below its low watermark, and another has twice its high watermark free.
+/// Whether the largest zone of `node` is below its low watermark, and another has twice its high watermark
+/// free.
 pub(super) fn below_low(cx: &Context<'_>, short: u32) -> Option<Evidence> {
     let zones = cx.zones().ok()?;
     let marks = |zone: &lotsfree_snapshot::file::zoneinfo::Zone| {
@@ -148,7 +150,6 @@ pub(super) fn saw_owners(owners: &[(Bytes, &Process)], node: u32) -> Vec<Evidenc
 
 /// A cache that all nodes use is spread over them.
 pub(super) fn interleave(what: &str) -> Remedy {
-    const DROP_IN: &str = "the unit's drop-in, [Service]";
     Remedy::new(format!("Interleave {what} over the nodes"))
         .run("numactl --interleave=all COMMAND")
         .keep(DROP_IN, "NUMAPolicy=interleave")

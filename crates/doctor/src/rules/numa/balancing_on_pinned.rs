@@ -11,31 +11,33 @@ rule! {
     ///
     /// # Sees
     /// `kernel.numa_balancing` with bit 0 set, several nodes, a database, and over two samples more than 10,000
-    /// `numa_hint_faults` a second; the share of them that were local already; `numa_pages_migrated`. For SAP HANA, Oracle and
-    /// SQL Server, whose vendors ask for 0, the setting alone gives a finding of lowest severity.
+    /// `numa_hint_faults` a second; the share of them that were local already; `numa_pages_migrated`. For SAP
+    /// HANA, Oracle and SQL Server, whose vendors ask for 0, the setting alone gives a finding of lowest
+    /// severity.
     ///
     /// # Hurts
-    /// The kernel takes access away from up to 256 MiB of each task at a time to see who comes back, and each page of it costs
-    /// a fault. What is found remote is copied, and copied back when a thread on the other node touches it. A database that
-    /// bound or interleaved its memory gains nothing and pays with latency; shared buffers are sampled in every process.
+    /// The kernel takes access away from up to 256 MiB of each task at a time to see who comes back, and each
+    /// page of it costs a fault. What is found remote is copied, and copied back when a thread on the other
+    /// node touches it. A database that bound or interleaved its memory gains nothing and pays with latency;
+    /// shared buffers are sampled in every process.
     ///
     /// # Remedies
     /// `kernel.numa_balancing = 0`.
     ///
     /// # False alarms
-    /// Hosts of many unpinned virtual machines gain from it, and so do programs that do not place their memory: without a
-    /// database nothing is said. Mode 2 alone is memory tiering and is left alone.
+    /// Hosts of many unpinned virtual machines gain from it, and so do programs that do not place their memory:
+    /// without a database nothing is said. Mode 2 alone is memory tiering and is left alone.
     ///
     /// # References
-    /// kernel/sched/fair.c:task_numa_work, mm/memory.c:do_numa_page (6.12); `Documentation/admin-guide/sysctl/kernel.rst`;
-    /// check 2200 of SAP's arp142.
+    /// kernel/sched/fair.c:task_numa_work, mm/memory.c:do_numa_page (6.12);
+    /// `Documentation/admin-guide/sysctl/kernel.rst`; check 2200 of SAP's arp142.
     pub BalancingOnPinned = "balancing-on-pinned" in Numa
 }
 
 /// Hinting faults a second from which on they take more than 1 % of a CPU at a microsecond each.
 const FAULTS: f64 = 1e4;
-/// Seconds of a minor fault (measured on 6.18: 1.61 us with clearing the page, 1.07 us when populated in bulk; a hinting
-/// fault clears nothing).
+/// Seconds of a minor fault (measured on 6.18: 1.61 us with clearing the page, 1.07 us when populated in bulk;
+/// a hinting fault clears nothing).
 const FAULT_SECONDS: f64 = 1.07e-6;
 /// Share of one CPU from which on the cost is noticeable.
 const HIGH: f64 = 0.1;

@@ -2,6 +2,7 @@ use lotsfree_snapshot::file::kernel_log::OomKill;
 use lotsfree_units::Bytes;
 
 use super::balance;
+use crate::remedies::DROP_IN;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
@@ -9,22 +10,25 @@ rule! {
     /// The OOM killer struck because memory was bound to nodes that were full.
     ///
     /// # Sees
-    /// `constraint=CONSTRAINT_MEMORY_POLICY` or `CONSTRAINT_CPUSET` in the kernel log's `oom-kill:` lines (4.19 and later), which
-    /// processes are bound (`numa_maps`), and what each node has free now.
+    /// `constraint=CONSTRAINT_MEMORY_POLICY` or `CONSTRAINT_CPUSET` in the kernel log's `oom-kill:` lines (4.19
+    /// and later), which processes are bound (`numa_maps`), and what each node has free now.
     ///
     /// # Hurts
-    /// `numactl --membind`, `NUMAPolicy=bind` and `cpuset.mems` forbid all other nodes. When those allowed are full and nothing
-    /// can be reclaimed, a process is killed, however much is free elsewhere. Swap and page cache of other nodes do not help.
+    /// `numactl --membind`, `NUMAPolicy=bind` and `cpuset.mems` forbid all other nodes. When those allowed are
+    /// full and nothing can be reclaimed, a process is killed, however much is free elsewhere. Swap and page
+    /// cache of other nodes do not help.
     ///
     /// # Remedies
-    /// `--preferred` or `--interleave` instead of `--membind`; more nodes in `cpuset.mems`; less memory for the bound program.
+    /// `--preferred` or `--interleave` instead of `--membind`; more nodes in `cpuset.mems`; less memory for the
+    /// bound program.
     ///
     /// # False alarms
-    /// A limit of a memory cgroup is another constraint and not this. Strict binding is deliberate where a job must fail rather
-    /// than be slow.
+    /// A limit of a memory cgroup is another constraint and not this. Strict binding is deliberate where a job
+    /// must fail rather than be slow.
     ///
     /// # References
-    /// mm/oom_kill.c:constrained_alloc and dump_oom_summary (6.12); `Documentation/admin-guide/mm/numa_memory_policy.rst`.
+    /// mm/oom_kill.c:constrained_alloc and dump_oom_summary (6.12);
+    /// `Documentation/admin-guide/mm/numa_memory_policy.rst`.
     pub ConstraintOom = "constraint-oom" in Numa
 }
 
@@ -80,8 +84,8 @@ impl Rule for ConstraintOom {
             finding = finding.remedy(
                 Remedy::new("Prefer nodes instead of binding to them")
                     .run("numactl --preferred=NODE COMMAND")
-                    .keep("the unit's drop-in, [Service]", "NUMAPolicy=preferred")
-                    .keep("the unit's drop-in, [Service]", "NUMAMask=NODE")
+                    .keep(DROP_IN, "NUMAPolicy=preferred")
+                    .keep(DROP_IN, "NUMAMask=NODE")
                     .risk("Once the node is full the rest comes from others and is reached more slowly.")
                     .restart("the program"),
             );
@@ -92,7 +96,7 @@ impl Rule for ConstraintOom {
             finding = finding.remedy(
                 Remedy::new("Allow the cgroup more nodes")
                     .run(format!("systemctl set-property --runtime UNIT AllowedMemoryNodes={nodes}"))
-                    .keep("the unit's drop-in, [Service]", format!("AllowedMemoryNodes={nodes}"))
+                    .keep(DROP_IN, format!("AllowedMemoryNodes={nodes}"))
                     .undo_with("systemctl set-property --runtime UNIT AllowedMemoryNodes=OLD_NODES")
                     .risk("Memory may then come from other nodes and be reached more slowly."),
             );

@@ -9,29 +9,31 @@ rule! {
     /// A database whose cache all nodes use has it on the node that is full.
     ///
     /// # Sees
-    /// One node short and another free (see `node-imbalance`), and on the short one most memory of a MongoDB, MySQL or PostgreSQL
-    /// server whose `numa_maps` shows no interleave policy, neither in its first line, which is what mongod itself looks at, nor
-    /// on its large mappings.
+    /// One node short and another free (see `node-imbalance`), and on the short one most memory of a MongoDB,
+    /// MySQL or PostgreSQL server whose `numa_maps` shows no interleave policy, neither in its first line,
+    /// which is what mongod itself looks at, nor on its large mappings.
     ///
     /// # Hurts
-    /// The default policy takes memory from the node of the thread that touches it first. One thread that loads the cache, or a
-    /// start on one socket, fills that node; then the database is swapped out there although the host has memory, and half of
-    /// the threads reach all of the cache remotely.
+    /// The default policy takes memory from the node of the thread that touches it first. One thread that loads
+    /// the cache, or a start on one socket, fills that node; then the database is swapped out there although
+    /// the host has memory, and half of the threads reach all of the cache remotely.
     ///
     /// # Remedies
-    /// `numactl --interleave=all` for the server; `innodb_numa_interleave=ON` for MySQL, which interleaves the buffer pool alone.
+    /// `numactl --interleave=all` for the server; `innodb_numa_interleave=ON` for MySQL, which interleaves the
+    /// buffer pool alone.
     ///
     /// # False alarms
-    /// Without an imbalance the policy does no harm and nothing is said. Servers that place memory themselves (Oracle, SAP HANA,
-    /// SQL Server) are left alone, and so are instances bound to a node on purpose.
+    /// Without an imbalance the policy does no harm and nothing is said. Servers that place memory themselves
+    /// (Oracle, SAP HANA, SQL Server) are left alone, and so are instances bound to a node on purpose.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/numa_memory_policy.rst`; mongod's start-up check of `numa_maps`; MySQL manual,
-    /// innodb_numa_interleave.
+    /// `Documentation/admin-guide/mm/numa_memory_policy.rst`; mongod's start-up check of `numa_maps`; MySQL
+    /// manual, innodb_numa_interleave.
     pub PolicyNotInterleave = "policy-not-interleave" in Numa
 }
 
-/// Share of its memory on the short node from which on the server is what fills it; even spreading gives 1/nodes.
+/// Share of its memory on the short node from which on the server is what fills it; even spreading gives
+/// 1/nodes.
 const MOST: f64 = 0.6;
 /// Share of the node that the server has to hold to be the cause.
 const LARGE: f64 = 0.2;
@@ -106,8 +108,8 @@ impl Rule for PolicyNotInterleave {
     }
 }
 
-/// The database, if it is one whose threads or processes on all nodes use one cache and that leaves placing to the
-/// kernel.
+/// The database, if it is one whose threads or processes on all nodes use one cache and that leaves placing to
+/// the kernel.
 fn shares_cache(process: &Process) -> Option<Workload> {
     let workload = Workload::of_name(&process.stat.name)?;
     matches!(workload, Workload::Mongo | Workload::Mysql | Workload::Postgres).then_some(workload)

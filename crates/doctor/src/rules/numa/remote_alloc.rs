@@ -3,26 +3,27 @@ use lotsfree_units::{Grouped, Percent};
 
 use super::balance;
 use crate::rule::rule;
-use crate::{Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+use crate::{Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, remedies};
 
 rule! {
     /// Memory is allocated on another node than wanted, because the wanted one is full.
     ///
     /// # Sees
-    /// Over two samples: more than 5 % of allocations are `numa_miss` (served by a node that was not wanted), in most intervals.
-    /// `numa_foreign` of each node says which one was short.
+    /// Over two samples: more than 5 % of allocations are `numa_miss` (served by a node that was not wanted),
+    /// in most intervals. `numa_foreign` of each node says which one was short.
     ///
     /// # Hurts
-    /// Nobody is told that the memory is remote: each cache miss in it goes over the link between the sockets, for as long as the
-    /// page lives. The same program is fast after one start and slow after another, depending on what filled the node before it.
+    /// Nobody is told that the memory is remote: each cache miss in it goes over the link between the sockets,
+    /// for as long as the page lives. The same program is fast after one start and slow after another,
+    /// depending on what filled the node before it.
     ///
     /// # Remedies
-    /// Find what fills the short node (page cache of a backup, another instance); interleave what all nodes use; start the
-    /// program when its node has room.
+    /// Find what fills the short node (page cache of a backup, another instance); interleave what all nodes
+    /// use; start the program when its node has room.
     ///
     /// # False alarms
-    /// Interleaved memory: its pages count as wanted where they are placed, only `numa_other` is high, which is not looked at.
-    /// `vm.numa_stat=0` stops the counters; the rule then says that it does not know.
+    /// Interleaved memory: its pages count as wanted where they are placed, only `numa_other` is high, which is
+    /// not looked at. `vm.numa_stat=0` stops the counters; the rule then says that it does not know.
     ///
     /// # References
     /// mm/page_alloc.c:zone_statistics (6.12); `Documentation/admin-guide/numastat.rst`.
@@ -124,12 +125,7 @@ impl Rule for RemoteAlloc {
         Ok(vec![
             finding
                 .remedy(balance::interleave("what all nodes use"))
-                .remedy(
-                    Remedy::new("Bound the job whose page cache fills the short node")
-                        .run("systemd-run --scope -p MemoryHigh=1G COMMAND")
-                        .risk("The job is slowed to what its disk takes.")
-                        .restart("the job"),
-                )
+                .remedy(remedies::bounded_writer(cx))
                 .note("A huge page counts as one allocation, so the bytes are the least that is remote.")
                 .note(
                     "vm.zone_reclaim_mode is no remedy: it would drop page cache on the node instead \
@@ -156,8 +152,8 @@ fn foreign(cx: &Context<'_>) -> Vec<(u32, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_snapshot::source::text::TextArchive;
-    use lotsfree_snapshot::{Observation, Options, Source};
+    use lotsfree_snapshot::file::node::Node;
+    use lotsfree_snapshot::{Observation, Snapshot};
     use lotsfree_units::Bytes;
 
     use super::*;
@@ -169,17 +165,18 @@ mod tests {
 
     #[test]
     fn counters_that_stand_still_say_nothing() {
-        let text = "Two nodes, counters off.\n-- 0s/proc/vmstat --\nnuma_hit 5\nnuma_miss 1\n\
-            -- 0s/proc/sys/vm/numa_stat --\n0\n-- 0s/sys/devices/system/node/node0/distance --\n10 21\n\
-            -- 0s/sys/devices/system/node/node1/distance --\n21 10\n\
-            -- 10s/proc/vmstat --\nnuma_hit 5\nnuma_miss 1\n";
-        let archive = TextArchive::parse(text.as_bytes()).unwrap();
-        let sources = archive.samples.iter().map(|(at, source)| (*at, source as &dyn Source));
-        let observation = Observation::of_sources("test", sources, &Options::default()).unwrap();
+        let snapshot = || {
+            let mut snapshot =
+                Snapshot { nodes: Some(vec![Node::default(), Node::default()]), ..Snapshot::default() };
+            let vmstat = snapshot.vmstat.get_or_insert_default();
+            vmstat.set(v::numa_hit, 5);
+            vmstat.set(v::numa_miss, 1);
+            snapshot.sysctl.0.insert("vm.numa_stat".into(), "0".into());
+            snapshot
+        };
+        let observation = Observation::pair("constructed", snapshot(), snapshot(), 10.0);
         let outcome = RemoteAlloc.check(&Context::new(&observation));
-        assert!(
-            matches!(&outcome, Err(Skip::Unknown(missing)) if missing[0].contains("vm.numa_stat is 0")),
-            "{outcome:?}"
-        );
+        let frozen = |missing: &[String]| missing.iter().any(|field| field.contains("vm.numa_stat is 0"));
+        assert!(matches!(&outcome, Err(Skip::Unknown(missing)) if frozen(missing)), "{outcome:?}");
     }
 }

@@ -1,6 +1,7 @@
 use lotsfree_counters::vmstat as v;
 use lotsfree_units::Percent;
 
+use crate::remedies::DROP_IN;
 use crate::rule::rule;
 use crate::{Context, Cost, DEMOTED, Evidence, Finding, Outcome, PROMOTED, Remedy, Rule, Severity};
 
@@ -8,24 +9,26 @@ rule! {
     /// Pages go round between fast and slow memory.
     ///
     /// # Sees
-    /// Over two samples `pgpromote_success` and `pgdemote_*` both grow, and the smaller of the two, which is what goes round, moves
-    /// more than 1 % of memory per minute.
+    /// Over two samples `pgpromote_success` and `pgdemote_*` both grow, and the smaller of the two, which is
+    /// what goes round, moves more than 1 % of memory per minute.
     ///
     /// # Hurts
-    /// The hot set is larger than the fast memory. Each page that is promoted pushes another one down that is wanted again
-    /// soon. Every turn costs two copies, two flushes of the TLBs of all CPUs that map it, and a page fault to notice it.
+    /// The hot set is larger than the fast memory. Each page that is promoted pushes another one down that is
+    /// wanted again soon. Every turn costs two copies, two flushes of the TLBs of all CPUs that map it, and a
+    /// page fault to notice it.
     ///
     /// # Remedies
-    /// A lower rate of promotion, so that only what is much hotter moves; protection (`memory.low`) for the group that needs the
-    /// fast memory; less in it.
+    /// A lower rate of promotion, so that only what is much hotter moves; protection (`memory.low`) for the
+    /// group that needs the fast memory; less in it.
     ///
     /// # False alarms
-    /// Tiering works by moving pages, and after a change of load it moves many for minutes. Below 1 % per minute nothing is said.
-    /// Promotion without demotion fills a node that has room.
+    /// Tiering works by moving pages, and after a change of load it moves many for minutes. Below 1 % per
+    /// minute nothing is said. Promotion without demotion fills a node that has room.
     ///
     /// # References
-    /// mm/vmscan.c:demote_folio_list, mm/migrate.c:migrate_misplaced_folio, kernel/sched/fair.c:numa_promotion_rate_limit
-    /// (6.12); `Documentation/admin-guide/sysctl/kernel.rst`, numa_balancing_promote_rate_limit_MBps.
+    /// mm/vmscan.c:demote_folio_list, mm/migrate.c:migrate_misplaced_folio,
+    /// kernel/sched/fair.c:numa_promotion_rate_limit (6.12); `Documentation/admin-guide/sysctl/kernel.rst`,
+    /// numa_balancing_promote_rate_limit_MBps.
     pub TierChurn = "tier-churn" in Numa
 }
 
@@ -33,7 +36,8 @@ rule! {
 const SHARE_PER_MINUTE: f64 = 0.01;
 /// Share of memory per minute at which it is the main thing that the host does.
 const HIGH: f64 = 0.1;
-/// Seconds to move one page: at least a fault and filling it (measured on 6.18: 1.07 us when populated in bulk).
+/// Seconds to move one page: at least a fault and filling it (measured on 6.18: 1.07 us when populated in
+/// bulk).
 const MOVE_SECONDS: f64 = 1.07e-6;
 
 impl Rule for TierChurn {
@@ -101,7 +105,7 @@ impl Rule for TierChurn {
                 .remedy(
                     Remedy::new("Protect the group whose memory has to be fast")
                         .run("systemctl set-property --runtime UNIT MemoryLow=SIZE")
-                        .keep("the unit's drop-in, [Service]", "MemoryLow=SIZE")
+                        .keep(DROP_IN, "MemoryLow=SIZE")
                         .undo_with("systemctl set-property --runtime UNIT MemoryLow=")
                         .risk("Protected memory is not demoted either; the others go round more."),
                 )

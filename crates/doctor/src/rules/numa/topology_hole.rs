@@ -9,22 +9,22 @@ rule! {
     /// A NUMA node has no memory or no CPUs, or far more of one than the others.
     ///
     /// # Sees
-    /// `cpulist` and `MemTotal` of each node: CPUs without memory, memory without CPUs, or memory per CPU that is more than 10 %
-    /// off the mean of the host.
+    /// `cpulist` and `MemTotal` of each node: CPUs without memory, memory without CPUs, or memory per CPU that
+    /// is more than 10 % off the mean of the host.
     ///
     /// # Hurts
-    /// Tasks on CPUs without memory reach all of it remotely. With uneven nodes the scheduler spreads threads by CPUs and their
-    /// memory follows, so the smaller node fills first and is reclaimed while the other is free. Databases that split their
-    /// cache per node size it by the smallest.
+    /// Tasks on CPUs without memory reach all of it remotely. With uneven nodes the scheduler spreads threads
+    /// by CPUs and their memory follows, so the smaller node fills first and is reclaimed while the other is
+    /// free. Databases that split their cache per node size it by the smallest.
     ///
     /// # Remedies
-    /// The hypervisor's or the firmware's settings: the guest's virtual nodes, one size each, on real nodes; DIMMs alike in every
-    /// slot.
+    /// The hypervisor's or the firmware's settings: the guest's virtual nodes, one size each, on real nodes;
+    /// DIMMs alike in every slot.
     ///
     /// # False alarms
-    /// CXL and persistent memory are nodes without CPUs by design; where tiering is at work they are passed over. Crash kernel,
-    /// firmware and page descriptors take from some nodes more than from others: differences below 1 GiB are not looked at.
-    /// CPUs that were taken offline count as missing.
+    /// CXL and persistent memory are nodes without CPUs by design; where tiering is at work they are passed
+    /// over. Crash kernel, firmware and page descriptors take from some nodes more than from others:
+    /// differences below 1 GiB are not looked at. CPUs that were taken offline count as missing.
     ///
     /// # References
     /// `Documentation/admin-guide/mm/numaperf.rst`; check 2230 of SAP's arp142 (10 %).

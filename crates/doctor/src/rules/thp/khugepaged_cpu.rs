@@ -8,28 +8,30 @@ rule! {
     /// khugepaged or ksmd take a noticeable part of a CPU.
     ///
     /// # Sees
-    /// CPU time of the two kernel threads over two samples (`utime` and `stime` of `/proc/PID/stat`), together more than 2 % of
-    /// one CPU.
+    /// CPU time of the two kernel threads over two samples (`utime` and `stime` of `/proc/PID/stat`), together
+    /// more than 2 % of one CPU.
     ///
     /// # Hurts
-    /// Both walk the memory of every registered process, for ever: khugepaged looks for ranges to copy into huge pages, ksmd
-    /// compares pages with each other. The CPU time is the smaller part: they evict the caches of the programs beside them, and a
-    /// range that is being copied stops every fault in it meanwhile.
+    /// Both walk the memory of every registered process, for ever: khugepaged looks for ranges to copy into
+    /// huge pages, ksmd compares pages with each other. The CPU time is the smaller part: they evict the caches
+    /// of the programs beside them, and a range that is being copied stops every fault in it meanwhile.
     ///
     /// # Remedies
-    /// khugepaged: the kernel's own pace (4096 entries every 10 s), and `madvise` so that fewer programs are looked at. ksmd: off
-    /// where no virtual machines run, else fewer pages per round.
+    /// khugepaged: the kernel's own pace (4096 entries every 10 s), and `madvise` so that fewer programs are
+    /// looked at. ksmd: off where no virtual machines run, else fewer pages per round.
     ///
     /// # False alarms
-    /// After a large program has started khugepaged works for minutes and is done. On hosts of many alike virtual machines ksmd is
-    /// worth its time.
+    /// After a large program has started khugepaged works for minutes and is done. On hosts of many alike
+    /// virtual machines ksmd is worth its time.
     ///
     /// # References
-    /// mm/khugepaged.c:khugepaged_do_scan, mm/ksm.c:ksm_scan_thread (6.12); `Documentation/admin-guide/mm/ksm.rst`.
+    /// mm/khugepaged.c:khugepaged_do_scan, mm/ksm.c:ksm_scan_thread (6.12);
+    /// `Documentation/admin-guide/mm/ksm.rst`.
     pub KhugepagedCpu = "khugepaged-cpu" in Thp
 }
 
-/// Share of one CPU. The kernel's defaults keep khugepaged far below 1 %, so this says that somebody hurried it.
+/// Share of one CPU. The kernel's defaults keep khugepaged far below 1 %, so this says that somebody hurried
+/// it.
 const SHARE: f64 = 0.02;
 /// `USER_HZ`: ticks of `/proc/PID/stat` per second, on every architecture that matters here.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -9,23 +9,26 @@ rule! {
     /// Kernel samepage merging is on although a database runs here.
     ///
     /// # Sees
-    /// `run` in `/sys/kernel/mm/ksm` is 1 and a database runs; how much was merged (`pages_sharing`), and over two samples the CPU
-    /// time of ksmd.
+    /// `run` in `/sys/kernel/mm/ksm` is 1 and a database runs; how much was merged (`pages_sharing`), and over
+    /// two samples the CPU time of ksmd.
     ///
     /// # Hurts
-    /// ksmd compares pages for ever to find equal ones. A database has none to speak of, since each page has its own number in it.
-    /// A merged page is copied again at the next write, which is a page fault in the middle of a transaction, and merging splits
-    /// huge pages. Across NUMA nodes it makes accesses remote.
+    /// ksmd compares pages for ever to find equal ones. A database has none to speak of, since each page has
+    /// its own number in it. A merged page is copied again at the next write, which is a page fault in the
+    /// middle of a transaction, and merging splits huge pages. Across NUMA nodes it makes accesses remote.
     ///
     /// # Remedies
-    /// `run` at 2, which also takes merged pages apart, if there is memory for the copies; else 0. Stop `ksm` and `ksmtuned`.
+    /// `run` at 2, which also takes merged pages apart, if there is memory for the copies; else 0. Stop `ksm`
+    /// and `ksmtuned`.
     ///
     /// # False alarms
-    /// Hosts of virtual machines: there it saves memory, and a database in a guest is not seen from here. KSM only looks at
-    /// memory that a program offered (`MADV_MERGEABLE`), so as long as nothing is merged little is lost.
+    /// Hosts of virtual machines: there it saves memory, and a database in a guest is not seen from here. KSM
+    /// only looks at memory that a program offered (`MADV_MERGEABLE`), so as long as nothing is merged little
+    /// is lost.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/ksm.rst`; mm/ksm.c:run_store (6.12); check 2400 of SAP's arp142 (0 is asked for).
+    /// `Documentation/admin-guide/mm/ksm.rst`; mm/ksm.c:run_store (6.12); check 2400 of SAP's arp142 (0 is
+    /// asked for).
     pub KsmOnDatabase = "ksm-on-database" in Thp
 }
 

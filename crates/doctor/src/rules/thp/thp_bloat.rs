@@ -14,23 +14,26 @@ rule! {
     ///
     /// # Sees
     /// What the kernel itself counted: pages that lost part of their mapping and are not split yet
-    /// (`hugepages-*kB/stats/nr_anon_partially_mapped`, 6.12 and later), and, over two samples, pages found mostly zero
-    /// (`thp_underused_split_page`, 6.12 and later). Over two samples also processes whose anonymous memory grew without the
-    /// page faults that this takes: khugepaged filled their holes. On one sample, databases with more than half of their
-    /// memory in huge pages while `max_ptes_none` lets khugepaged fill empty ranges.
+    /// (`hugepages-*kB/stats/nr_anon_partially_mapped`, 6.12 and later), and, over two samples, pages found
+    /// mostly zero (`thp_underused_split_page`, 6.12 and later). Over two samples also processes whose
+    /// anonymous memory grew without the page faults that this takes: khugepaged filled their holes. On one
+    /// sample, databases with more than half of their memory in huge pages while `max_ptes_none` lets
+    /// khugepaged fill empty ranges.
     ///
     /// # Hurts
-    /// A program that frees scattered small pieces gives nothing back: each 2 MiB stays whole as long as one page in it is used.
-    /// khugepaged undoes what the program's allocator returned, because 511 of 512 pages may be empty. The resident size
-    /// exceeds what the program says it uses, the host reclaims or kills, and every figure of the program looks healthy.
+    /// A program that frees scattered small pieces gives nothing back: each 2 MiB stays whole as long as one
+    /// page in it is used. khugepaged undoes what the program's allocator returned, because 511 of 512 pages
+    /// may be empty. The resident size exceeds what the program says it uses, the host reclaims or kills, and
+    /// every figure of the program looks healthy.
     ///
     /// # Remedies
-    /// `khugepaged/max_ptes_none` at 64 or less (0 for MongoDB 8 or later), which from 6.12 on also lets the kernel split what
-    /// it finds empty: with 511 it never looks. `madvise` for programs that did not ask. In jemalloc `thp:never`.
+    /// `khugepaged/max_ptes_none` at 64 or less (0 for MongoDB 8 or later), which from 6.12 on also lets the
+    /// kernel split what it finds empty: with 511 it never looks. `madvise` for programs that did not ask. In
+    /// jemalloc `thp:never`.
     ///
     /// # False alarms
-    /// Heaps that are touched on purpose at start (`AlwaysPreTouch`). Whether a database with much memory in huge pages wastes
-    /// any is only known from its own figures, so that finding stays a question.
+    /// Heaps that are touched on purpose at start (`AlwaysPreTouch`). Whether a database with much memory in
+    /// huge pages wastes any is only known from its own figures, so that finding stays a question.
     ///
     /// # References
     /// mm/khugepaged.c:hpage_collapse_scan_pmd, mm/huge_memory.c:thp_underused and deferred_split_folio (6.12);

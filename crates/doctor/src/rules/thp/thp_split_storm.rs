@@ -11,31 +11,31 @@ rule! {
     /// Huge pages are split by the thousand while tasks reclaim or NUMA balancing moves memory.
     ///
     /// # Sees
-    /// Over two samples: splits (`thp_split_page`, `thp_split` before 4.5) times the size of a huge page come to more than 1 % of
-    /// memory per minute, and `pgscan_direct` or `numa_pages_migrated` grow. Splits for swap-out (`thp_swpout_fallback`) are
-    /// taken off.
+    /// Over two samples: splits (`thp_split_page`, `thp_split` before 4.5) times the size of a huge page come
+    /// to more than 1 % of memory per minute, and `pgscan_direct` or `numa_pages_migrated` grow. Splits for
+    /// swap-out (`thp_swpout_fallback`) are taken off.
     ///
     /// # Hurts
-    /// A heap that was in huge pages is broken up, moved page by page and put together again by khugepaged, and the tasks that
-    /// own it wait meanwhile. On one service a Java heap of 5 GB was split and moved between nodes; on kernels of 2025 the
-    /// same happens when one node is full and a huge page is wanted from it.
+    /// A heap that was in huge pages is broken up, moved page by page and put together again by khugepaged, and
+    /// the tasks that own it wait meanwhile. On one service a Java heap of 5 GB was split and moved between
+    /// nodes; on kernels of 2025 the same happens when one node is full and a huge page is wanted from it.
     ///
     /// # Remedies
-    /// A repaired kernel where the vendor names one, `defrag=never` until then; transparent huge pages with `madvise`;
-    /// `kernel.numa_balancing=0` where the programs place their memory themselves.
+    /// A repaired kernel where the vendor names one, `defrag=never` until then; transparent huge pages with
+    /// `madvise`; `kernel.numa_balancing=0` where the programs place their memory themselves.
     ///
     /// # False alarms
-    /// Swap-out splits what it cannot write whole; KSM splits what it merges. Both are known and not this. Splits of pages
-    /// that were partly unmapped give memory back, and are no loss.
+    /// Swap-out splits what it cannot write whole; KSM splits what it merges. Both are known and not this.
+    /// Splits of pages that were partly unmapped give memory back, and are no loss.
     ///
     /// # References
-    /// mm/huge_memory.c:__folio_split, mm/migrate.c:migrate_pages (6.12); LinkedIn, "Optimizing Linux Memory Management for
-    /// Low-latency / High-throughput Databases" (2013); SUSE KB 22286.
+    /// mm/huge_memory.c:__folio_split, mm/migrate.c:migrate_pages (6.12); LinkedIn, "Optimizing Linux Memory
+    /// Management for Low-latency / High-throughput Databases" (2013); SUSE KB 22286.
     pub ThpSplitStorm = "thp-split-storm" in Thp
 }
 
-/// Share of memory that is split per minute. At this rate every huge page of the host is gone in under two hours, far
-/// above what freeing and unmapping cause.
+/// Share of memory that is split per minute. At this rate every huge page of the host is gone in under two
+/// hours, far above what freeing and unmapping cause.
 const SHARE_PER_MINUTE: f64 = 0.01;
 /// PSI of memory from which nohang warns.
 const PRESSURE: f64 = 0.1;
