@@ -57,6 +57,9 @@ pub fn thp_enabled(cx: &Context<'_>) -> Advice<&'static str> {
     if cx.runs(Workload::Mssql) {
         return Advice::new("always", "SQL Server is tuned with always", CONTESTED);
     }
+    if cx.runs(Workload::Hana) && !hana_knows_madvise(cx) {
+        return Advice::new("never", "SAP HANA asks for never before SLES 15.5 and RHEL 9.2", CONTESTED);
+    }
     let wants_madvise = cx.workloads().iter().find(|w| {
         matches!(
             w,
@@ -70,7 +73,22 @@ pub fn thp_enabled(cx: &Context<'_>) -> Advice<&'static str> {
     });
     match wants_madvise {
         Some(w) => Advice::new("madvise", format!("{} asks for never or madvise", w.name()), CONTESTED),
+        None if cx.runs(Workload::Mongo) => {
+            Advice::new("always", "MongoDB 8 or later asks for always, and for never before", CONTESTED)
+        }
         None => Advice::new("madvise", "madvise leaves the choice to each program", CONTESTED),
+    }
+}
+
+/// Whether SAP HANA on this distribution is tested with madvise; taken as such where the distribution is unknown.
+fn hana_knows_madvise(cx: &Context<'_>) -> bool {
+    let Some((id, version)) = &cx.now().host.distribution else { return true };
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    match id.as_str() {
+        id if id.starts_with("sle") => version >= (15, 5),
+        "rhel" => version >= (9, 2),
+        _ => true,
     }
 }
 
@@ -86,14 +104,15 @@ pub fn overcommit_memory(cx: &Context<'_>) -> Advice<u64> {
     Advice::new(0, because, CONTESTED)
 }
 
-/// `kernel.numa_balancing`.
+/// `kernel.numa_balancing`. Bit 1, memory tiering (5.18 and later), stays as it is.
 pub fn numa_balancing(cx: &Context<'_>) -> Advice<u64> {
     const CONTESTED: &str = "SAP's own check 2200, Oracle, SQL Server and network-latency profiles want 0; hosts of many \
         unpinned virtual machines gain from 1. Some advice for HANA says 1 and cites SAP: SAP's check says otherwise.";
+    let tiering = cx.sysctl("kernel.numa_balancing").map_or(0, |mode| mode & 2);
     match cx.workloads().iter().find(|w| w.is_database()) {
-        Some(w) => Advice::new(0, format!("{} places its memory itself", w.name()), CONTESTED),
+        Some(w) => Advice::new(tiering, format!("{} places its memory itself", w.name()), CONTESTED),
         None => Advice::new(
-            1,
+            tiering | 1,
             "without a program that places its memory itself the kernel's default stays",
             CONTESTED,
         ),
@@ -188,4 +207,33 @@ pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
         ),
     };
     Ok(Advice::new(value, because, CONTESTED))
+}
+
+/// `/sys/kernel/mm/transparent_hugepage/defrag`.
+pub fn thp_defrag(cx: &Context<'_>) -> Advice<&'static str> {
+    const CONTESTED: &str = "The kernel's default was always before 4.6 and is madvise since. MongoDB 8 asks for \
+        defer+madvise; SUSE and Red Hat for never on kernels with the reclaim storm (SUSE KB 22286), and for madvise once \
+        they are repaired.";
+    let several_nodes = cx.several_nodes().is_ok();
+    if several_nodes && crate::thp::storm(&cx.now().host.kernel.release) == crate::thp::Storm::Affected {
+        let because = "this kernel reclaims without end for huge pages when one node is full (SUSE KB 22286)";
+        return Advice::new("never", because, CONTESTED);
+    }
+    let choices = cx.thp().map(|thp| &*thp.defrag.choices).unwrap_or_default();
+    let has = |word: &str| choices.iter().any(|choice| &**choice == word);
+    if has("defer+madvise") {
+        let because = "only faults that asked for huge pages with madvise compact memory, the rest leave it to kcompactd";
+        return Advice::new("defer+madvise", because, CONTESTED);
+    }
+    Advice::new("madvise", "this kernel has no defer+madvise", CONTESTED)
+}
+
+/// `/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none`, for huge pages of 512 base pages.
+pub fn max_ptes_none(cx: &Context<'_>) -> Advice<u64> {
+    const CONTESTED: &str = "The kernel's default of 511 fills a range of which one page was touched; MongoDB 8 asks for 0. \
+        Values up to 64 (an eighth) keep the waste small.";
+    if cx.runs(Workload::Mongo) {
+        return Advice::new(0, "MongoDB 8 or later asks for 0", CONTESTED);
+    }
+    Advice::new(64, "at most an eighth of a huge page that khugepaged makes is then empty", CONTESTED)
 }

@@ -52,3 +52,8 @@ pub const REFAULT_FILE: &[Counter<Vmstat>] = &[v::workingset_refault_file, v::wo
 pub const ACTIVATE_FILE: &[Counter<Vmstat>] = &[v::workingset_activate_file, v::workingset_activate];
 /// Anonymous pages read back soon after their eviction (5.9 and later).
 pub const REFAULT_ANON: &[Counter<Vmstat>] = &[v::workingset_refault_anon];
+/// Pages moved up to a faster memory tier (5.18 and later).
+pub const PROMOTED: &[Counter<Vmstat>] = &[v::pgpromote_success];
+/// Pages moved down to a slower memory tier (5.15 and later), by whomever.
+pub const DEMOTED: &[Counter<Vmstat>] =
+    &[v::pgdemote_kswapd, v::pgdemote_direct, v::pgdemote_khugepaged, v::pgdemote_proactive];

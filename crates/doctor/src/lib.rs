@@ -24,6 +24,7 @@ mod remedies;
 mod remedy;
 mod rule;
 pub mod rules;
+mod thp;
 mod workload;
 mod writers;
 
