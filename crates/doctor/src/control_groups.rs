@@ -155,12 +155,10 @@ pub(crate) fn set(
             if is_transient(path) {
                 return remedy;
             }
-            remedy
-                .keep(&format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"), section(unit))
-                .keep(
-                    &format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"),
-                    format!("{property}={}", systemd(value)),
-                )
+            remedy.keep(&format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"), section(unit)).keep(
+                &format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"),
+                format!("{property}={}", systemd(value)),
+            )
         }
         Owner::Kubernetes | Owner::Container | Owner::Files => {
             let file = file(version, path, name);
@@ -190,9 +188,9 @@ pub(crate) fn lasting(path: &str) -> Option<&'static str> {
         Owner::Container => Some(
             "The container runtime sets this limit: docker update --memory (podman update --memory) changes it for good.",
         ),
-        Owner::Files => Some(
-            "Whoever made this group has to be told, or the value is lost when the group is made again.",
-        ),
+        Owner::Files => {
+            Some("Whoever made this group has to be told, or the value is lost when the group is made again.")
+        }
         Owner::Systemd(_) => None,
     }
 }
@@ -203,9 +201,7 @@ pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(Stri
         group == path || group.strip_prefix(path).is_some_and(|rest| rest.starts_with('/') || path == "/")
     };
     let mut found: Vec<(String, Bytes)> = (cx.now().processes.iter().flatten())
-        .filter(|process| {
-            process.detail.as_ref().and_then(|d| d.cgroup.as_deref()).is_some_and(inside)
-        })
+        .filter(|process| process.detail.as_ref().and_then(|d| d.cgroup.as_deref()).is_some_and(inside))
         .map(|process| {
             let resident = process.memory_or_zero(lotsfree_counters::status::VmRSS);
             (format!("pid {} {}", process.stat.pid, process.stat.name), resident)
@@ -222,12 +218,17 @@ mod tests {
 
     #[test]
     fn owners_by_the_names_that_runtimes_give() {
-        assert_eq!(owner("/system.slice/postgresql@15-main.service"), Owner::Systemd("postgresql@15-main.service"));
+        assert_eq!(
+            owner("/system.slice/postgresql@15-main.service"),
+            Owner::Systemd("postgresql@15-main.service")
+        );
         assert_eq!(owner("/user.slice"), Owner::Systemd("user.slice"));
         assert_eq!(owner("/system.slice/docker-0123abcd.scope"), Owner::Container);
         assert_eq!(owner("/docker/0123abcd"), Owner::Container);
         assert_eq!(
-            owner("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-2.scope"),
+            owner(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-2.scope"
+            ),
             Owner::Kubernetes
         );
         assert_eq!(owner("/db/replica"), Owner::Files);
@@ -239,7 +240,10 @@ mod tests {
     fn files_are_named_by_version() {
         assert_eq!(file(CgroupVersion::V2, "/", "max"), "/sys/fs/cgroup/memory.max");
         assert_eq!(file(CgroupVersion::V1, "/db", "max"), "/sys/fs/cgroup/memory/db/memory.limit_in_bytes");
-        assert_eq!(file(CgroupVersion::V1, "/db", "current"), "/sys/fs/cgroup/memory/db/memory.usage_in_bytes");
+        assert_eq!(
+            file(CgroupVersion::V1, "/db", "current"),
+            "/sys/fs/cgroup/memory/db/memory.usage_in_bytes"
+        );
         assert_eq!(file(CgroupVersion::V1, "/db", "stat"), "/sys/fs/cgroup/memory/db/memory.stat");
     }
 

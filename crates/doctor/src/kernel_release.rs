@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn the_order_is_one() {
-        let all: Vec<&str> = ORDERED.iter().flat_map(|(a, b)| [*a, *b]).chain(["", "~", "^", "a", "\u{e9}1"]).collect();
+        let all: Vec<&str> =
+            ORDERED.iter().flat_map(|(a, b)| [*a, *b]).chain(["", "~", "^", "a", "\u{e9}1"]).collect();
         for a in &all {
             assert_eq!(compare(a, a), Ordering::Equal, "{a}");
             for b in &all {
@@ -213,7 +214,9 @@ mod tests {
 
     #[test]
     fn no_release_is_too_strange() {
-        for text in ["-", "--", "+", ".el", "\u{e9}-\u{e9}.el\u{e9}", "~-^", "5.14.0-\u{e9}.el9_6.x86_64", "1+-"] {
+        for text in
+            ["-", "--", "+", ".el", "\u{e9}-\u{e9}.el\u{e9}", "~-^", "5.14.0-\u{e9}.el9_6.x86_64", "1+-"]
+        {
             let release = Release::parse(text);
             assert_eq!(compare(release.build, release.build), Ordering::Equal);
         }

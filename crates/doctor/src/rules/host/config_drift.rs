@@ -3,7 +3,7 @@ use lotsfree_snapshot::file::sysctl::{SysctlSetting, winner};
 use lotsfree_units::Bytes;
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
+use crate::{Confidence, Context, Cost, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
 
 rule! {
     /// Memory settings run with other values than the configuration files give them.

@@ -53,7 +53,7 @@ impl Rule for HardwareErrors {
             let finding = Finding::new(
                 Self::ID,
                 Severity::Critical,
-                format!("memory has had {} uncorrected errors since boot{more}", Grouped(counts.uncorrected)),
+                format!("memory has had {} since boot{more}", errors(counts.uncorrected, "uncorrected")),
                 Cost::risk("each destroys a page: what used it is killed or works with wrong data"),
             )
             .sure(Confidence::Certain)
@@ -72,7 +72,7 @@ impl Rule for HardwareErrors {
             let finding = Finding::new(
                 Self::ID,
                 Severity::Warning,
-                format!("memory has had {} corrected errors since boot{how_often}", Grouped(counts.corrected)),
+                format!("memory has had {} since boot{how_often}", errors(counts.corrected, "corrected")),
                 Cost::risk("nothing is lost yet; uncorrected errors follow on such modules more often than on others"),
             )
             .sure(if rate.is_some() { Confidence::Certain } else { Confidence::Likely })
@@ -121,4 +121,8 @@ fn with_remedies(finding: Finding) -> Finding {
                 .restart("the host, to change the module"),
         )
         .note("How to choose: uncorrected errors and growing corrected ones are replaced now; a few corrected ones since a long time ago are watched.")
+}
+
+fn errors(n: u64, kind: &str) -> String {
+    if n == 1 { format!("1 {kind} error") } else { format!("{} {kind} errors", Grouped(n)) }
 }

@@ -106,6 +106,7 @@ fn soft_limits(cx: &Context<'_>) -> Option<Finding> {
     if soft.is_empty() {
         return None;
     }
+    let number = if soft.len() == 1 { "1 group".to_owned() } else { format!("{} groups", soft.len()) };
     let paths = soft.iter().map(|(path, _)| *path).take(3).collect::<Vec<_>>().join(", ");
     let evidence = soft.iter().take(8).map(|(path, limit)| {
         let file = groups::file(CgroupVersion::V1, path, "soft_limit_in_bytes");
@@ -115,7 +116,7 @@ fn soft_limits(cx: &Context<'_>) -> Option<Finding> {
         Finding::new(
             Mglru::ID,
             Severity::Warning,
-            format!("soft limits of {} groups ({paths}) do nothing: the multi-generational LRU ignores them", soft.len()),
+            format!("soft limits of {number} ({paths}) do nothing: the multi-generational LRU ignores them"),
             Cost::risk("groups above their soft limit are not reclaimed first"),
         )
         .sure(Confidence::Certain)
