@@ -207,6 +207,13 @@ pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
         ),
     };
     Ok(Advice::new(value, because, CONTESTED))
+
+/// `defrag` and `khugepaged/defrag` of transparent huge pages on a kernel whose huge pages reclaim a node while others are
+/// free (rule `known-bad-kernel`), and why.
+pub fn thp_defrag_on_bad_kernel() -> (&'static str, u64, &'static str) {
+    let because = "On these builds every value that lets a huge page reclaim or compact meets the bug, so SUSE's workaround is never and \
+        0; with the fixed build SAP wants madvise and 1.";
+    ("never", 0, because)
 }
 
 /// `/sys/kernel/mm/transparent_hugepage/defrag`.

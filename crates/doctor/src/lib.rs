@@ -12,11 +12,13 @@
 
 pub mod advice;
 mod context;
+mod control_groups;
 mod diagnosis;
 mod document;
 mod finding;
 mod groups;
 mod huge;
+mod kernel_release;
 mod latency;
 mod memory_map;
 mod page_cache;

@@ -129,6 +129,7 @@ impl Walk<'_> {
             || group.current.is_some_and(|current| current >= self.large)
             || bounded(group.max)
             || bounded(group.high)
+            || bounded(group.soft_limit)
             || protected(group.low)
             || protected(group.min)
             || group.swap_current.is_some_and(|swap| swap >= self.large)
@@ -159,8 +160,8 @@ impl Walk<'_> {
             CgroupVersion::V1 => {
                 group.current = reader.optional_number(&at("memory.usage_in_bytes")).map(Bytes);
                 group.max = limit(reader, &at("memory.limit_in_bytes"));
+                group.soft_limit = limit(reader, &at("memory.soft_limit_in_bytes"));
                 if self.matters(&group) {
-                    group.soft_limit = limit(reader, &at("memory.soft_limit_in_bytes"));
                     group.peak = reader.optional_number(&at("memory.max_usage_in_bytes")).map(Bytes);
                     let both = reader.optional_number(&at("memory.memsw.usage_in_bytes")).map(Bytes);
                     group.swap_current = both.zip(group.current).map(|(both, memory)| both - memory);

@@ -2,4 +2,12 @@
 
 use crate::rule::rules;
 
-rules! {}
+rules! {
+    limit_near::LimitNear,
+    high_throttle::HighThrottle,
+    protection_ineffective::ProtectionIneffective,
+    v1_host::V1Host,
+    swap_uncapped::SwapUncapped,
+    dying_cgroups::DyingCgroups,
+    view_mismatch::ViewMismatch,
+}

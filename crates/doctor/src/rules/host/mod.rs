@@ -2,4 +2,12 @@
 
 use crate::rule::rules;
 
-rules! {}
+rules! {
+    balloon::Balloon,
+    config_drift::ConfigDrift,
+    two_tuners::TwoTuners,
+    hardware_errors::HardwareErrors,
+    fragmentation::Fragmentation,
+    mglru::Mglru,
+    known_bad_kernel::KnownBadKernel,
+}

@@ -1,0 +1,255 @@
+//! Memory cgroups as rules speak of them: their files, who administers them, what they hold.
+
+use lotsfree_counters::memory_stat as s;
+use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion};
+use lotsfree_units::{Bytes, MIB};
+
+use crate::{Context, Remedy};
+
+/// A file of a group, named as its version names it: `max` is `memory.max`, v1 `memory.limit_in_bytes`.
+pub(crate) fn file(version: CgroupVersion, path: &str, name: &str) -> String {
+    let root = match version {
+        CgroupVersion::V1 => "/sys/fs/cgroup/memory",
+        CgroupVersion::V2 => "/sys/fs/cgroup",
+    };
+    format!("{root}{}/{}", path.trim_end_matches('/'), field(version, name))
+}
+
+/// The file name alone.
+pub(crate) fn field(version: CgroupVersion, name: &str) -> String {
+    let v1 = match name {
+        "current" => "usage_in_bytes",
+        "max" => "limit_in_bytes",
+        name => name,
+    };
+    match version {
+        CgroupVersion::V1 => format!("memory.{v1}"),
+        CgroupVersion::V2 => format!("memory.{name}"),
+    }
+}
+
+/// What a group holds, from `memory.stat`, descendants included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// `memory.current`.
+    pub current: Bytes,
+    /// Page cache on the inactive list.
+    pub inactive_file: Bytes,
+    /// Page cache on the active list.
+    pub active_file: Bytes,
+    /// At least this much page cache is mapped: `file_mapped` less all of shared memory.
+    pub mapped_file: Bytes,
+    /// Slab that a shrinker can free; version 1 does not say.
+    pub slab_reclaimable: Bytes,
+}
+
+impl Held {
+    /// `None` where the kernel did not say how much is held, or how much of it is on the inactive file list.
+    pub(crate) fn of(version: CgroupVersion, group: &Cgroup) -> Option<Held> {
+        let stat = group.stat.as_ref()?;
+        let get = |counter| stat.get(counter).map(Bytes);
+        // Version 1 counts descendants in the `total_` lines only.
+        let (inactive, active, mapped, shmem) = match version {
+            CgroupVersion::V1 => (
+                get(s::total_inactive_file).or_else(|| get(s::inactive_file)),
+                get(s::total_active_file).or_else(|| get(s::active_file)),
+                get(s::total_mapped_file).or_else(|| get(s::mapped_file)),
+                get(s::total_shmem).or_else(|| get(s::shmem)),
+            ),
+            CgroupVersion::V2 => {
+                (get(s::inactive_file), get(s::active_file), get(s::file_mapped), get(s::shmem))
+            }
+        };
+        Some(Held {
+            current: group.current?,
+            inactive_file: inactive?,
+            active_file: active.unwrap_or_default(),
+            // Without the count of shared memory nothing is known of mapped files.
+            mapped_file: shmem.zip(mapped).map_or(Bytes::ZERO, |(shmem, mapped)| mapped - shmem),
+            slab_reclaimable: get(s::slab_reclaimable).unwrap_or_default(),
+        })
+    }
+
+    /// The working set as kubelet and cAdvisor count it: all but the inactive file list.
+    pub(crate) fn working_set(&self) -> Bytes {
+        self.current - self.inactive_file
+    }
+
+    /// The working set without the active page cache that is known to be mapped files.
+    pub(crate) fn without_mapped_files(&self) -> Bytes {
+        self.working_set() - self.mapped_file.min(self.active_file)
+    }
+
+    /// What reclaim cannot simply drop: without any page cache and reclaimable slab.
+    pub(crate) fn kept(&self) -> Bytes {
+        self.working_set() - self.active_file - self.slab_reclaimable
+    }
+}
+
+/// Who sets a group's limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner<'a> {
+    /// A systemd unit: service, slice or scope.
+    Systemd(&'a str),
+    /// A Kubernetes pod or container.
+    Kubernetes,
+    /// A container of Docker, containerd, CRI-O or Podman outside Kubernetes.
+    Container,
+    /// Somebody who writes to the cgroup file system.
+    Files,
+}
+
+/// Whose group `path` is, by the naming of systemd and of the container runtimes.
+pub(crate) fn owner(path: &str) -> Owner<'_> {
+    const RUNTIMES: &[&str] = &["docker-", "cri-containerd-", "crio-", "libpod-"];
+    let last = path.rsplit('/').next().unwrap_or_default();
+    if path.contains("kubepods") {
+        return Owner::Kubernetes;
+    }
+    if RUNTIMES.iter().any(|prefix| last.starts_with(prefix))
+        || path.starts_with("/docker/")
+        || path.contains("/libpod_parent/")
+    {
+        return Owner::Container;
+    }
+    let unit = [".service", ".slice", ".scope"].iter().any(|kind| last.ends_with(kind));
+    if unit { Owner::Systemd(last) } else { Owner::Files }
+}
+
+/// Whether it is a transient scope that `systemd-run` made, usually to bound one job on purpose.
+pub(crate) fn is_transient(path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    last.starts_with("run-") && (last.ends_with(".scope") || last.ends_with(".service"))
+}
+
+/// `wanted` rounded up to 64 MiB, as a person would set it.
+pub(crate) fn rounded(wanted: Bytes) -> Bytes {
+    const STEP: Bytes = Bytes(64 * MIB);
+    STEP.times(wanted.units_of(STEP))
+}
+
+/// A remedy that gives a group's file another value by the means of whoever owns the group. `property` is systemd's name
+/// of the setting, `name` the version 2 name of the file.
+pub(crate) fn set(
+    title: impl Into<String>,
+    version: CgroupVersion,
+    path: &str,
+    (property, name): (&str, &str),
+    value: Option<Bytes>,
+    now: Option<Bytes>,
+) -> Remedy {
+    let systemd = |value: Option<Bytes>| value.map_or("infinity".to_owned(), |value| value.0.to_string());
+    let raw = |value: Option<Bytes>| match (value, version) {
+        (Some(value), _) => value.0.to_string(),
+        (None, CgroupVersion::V2) => "max".to_owned(),
+        (None, CgroupVersion::V1) => "-1".to_owned(),
+    };
+    let remedy = Remedy::new(title);
+    match owner(path) {
+        Owner::Systemd(unit) => {
+            let remedy = remedy
+                .run(format!("systemctl set-property --runtime {unit} {property}={}", systemd(value)))
+                .undo_with(format!("systemctl set-property --runtime {unit} {property}={}", systemd(now)))
+                .sets(format!("{unit} {property}"), systemd(value));
+            // A transient unit has no file that could outlive it.
+            if is_transient(path) {
+                return remedy;
+            }
+            remedy.keep(&format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"), section(unit)).keep(
+                &format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"),
+                format!("{property}={}", systemd(value)),
+            )
+        }
+        Owner::Kubernetes | Owner::Container | Owner::Files => {
+            let file = file(version, path, name);
+            remedy
+                .run(format!("echo {} > {file}", raw(value)))
+                .undo_with(format!("echo {} > {file}", raw(now)))
+                .sets(file, raw(value))
+        }
+    }
+}
+
+fn section(unit: &str) -> &'static str {
+    match unit.rsplit('.').next() {
+        Some("slice") => "[Slice]",
+        Some("scope") => "[Scope]",
+        _ => "[Service]",
+    }
+}
+
+/// Where a limit that was written to the cgroup file system has to be set to last, for notes.
+pub(crate) fn lasting(path: &str) -> Option<&'static str> {
+    match owner(path) {
+        Owner::Kubernetes => Some(
+            "Kubernetes sets this limit from resources.limits of the pod's containers: change it there, or the value is \
+             written back when the container restarts.",
+        ),
+        Owner::Container => Some(
+            "The container runtime sets this limit: docker update --memory (podman update --memory) changes it for good.",
+        ),
+        Owner::Files => {
+            Some("Whoever made this group has to be told, or the value is lost when the group is made again.")
+        }
+        Owner::Systemd(_) => None,
+    }
+}
+
+/// The largest processes whose memory cgroup is `path` or below it: name, pid, resident memory.
+pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(String, Bytes)> {
+    let inside = |group: &str| {
+        group == path || group.strip_prefix(path).is_some_and(|rest| rest.starts_with('/') || path == "/")
+    };
+    let mut found: Vec<(String, Bytes)> = (cx.now().processes.iter().flatten())
+        .filter(|process| process.detail.as_ref().and_then(|d| d.cgroup.as_deref()).is_some_and(inside))
+        .map(|process| {
+            let resident = process.memory_or_zero(lotsfree_counters::status::VmRSS);
+            (format!("pid {} {}", process.stat.pid, process.stat.name), resident)
+        })
+        .collect();
+    found.sort_by(|a, b| b.1.cmp(&a.1));
+    found.truncate(most);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_by_the_names_that_runtimes_give() {
+        assert_eq!(
+            owner("/system.slice/postgresql@15-main.service"),
+            Owner::Systemd("postgresql@15-main.service")
+        );
+        assert_eq!(owner("/user.slice"), Owner::Systemd("user.slice"));
+        assert_eq!(owner("/system.slice/docker-0123abcd.scope"), Owner::Container);
+        assert_eq!(owner("/docker/0123abcd"), Owner::Container);
+        assert_eq!(
+            owner(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-2.scope"
+            ),
+            Owner::Kubernetes
+        );
+        assert_eq!(owner("/db/replica"), Owner::Files);
+        assert!(is_transient("/system.slice/run-r0a1b2c.scope"));
+        assert!(!is_transient("/system.slice/runner.service"));
+    }
+
+    #[test]
+    fn files_are_named_by_version() {
+        assert_eq!(file(CgroupVersion::V2, "/", "max"), "/sys/fs/cgroup/memory.max");
+        assert_eq!(file(CgroupVersion::V1, "/db", "max"), "/sys/fs/cgroup/memory/db/memory.limit_in_bytes");
+        assert_eq!(
+            file(CgroupVersion::V1, "/db", "current"),
+            "/sys/fs/cgroup/memory/db/memory.usage_in_bytes"
+        );
+        assert_eq!(file(CgroupVersion::V1, "/db", "stat"), "/sys/fs/cgroup/memory/db/memory.stat");
+    }
+
+    #[test]
+    fn limits_are_rounded_up() {
+        assert_eq!(rounded(Bytes::mib(65)), Bytes::mib(128));
+        assert_eq!(rounded(Bytes::mib(128)), Bytes::mib(128));
+    }
+}
