@@ -17,9 +17,11 @@ mod document;
 mod finding;
 mod groups;
 mod memory_map;
+mod min_free;
 mod remedy;
 mod rule;
 pub mod rules;
+mod swapping;
 mod workload;
 
 pub use context::{Context, Rate, Trend};
