@@ -207,6 +207,7 @@ pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
         ),
     };
     Ok(Advice::new(value, because, CONTESTED))
+}
 
 /// `defrag` and `khugepaged/defrag` of transparent huge pages on a kernel whose huge pages reclaim a node while others are
 /// free (rule `known-bad-kernel`), and why.
@@ -243,4 +244,61 @@ pub fn max_ptes_none(cx: &Context<'_>) -> Advice<u64> {
         return Advice::new(0, "MongoDB 8 or later asks for 0", CONTESTED);
     }
     Advice::new(64, "at most an eighth of a huge page that khugepaged makes is then empty", CONTESTED)
+}
+
+/// `vm.min_free_kbytes`: the value to aim at, and the range that is left alone.
+///
+/// # Errors
+/// [`crate::Skip::Unknown`] if memory, zones or nodes are unknown.
+pub fn min_free_kbytes(cx: &Context<'_>) -> Result<Advice<MinFree>, crate::Skip> {
+    use lotsfree_formulas::vendors::{
+        MIN_FREE_TOLERANCE_HIGH, MIN_FREE_TOLERANCE_LOW, SAP_MIN_FREE_MAX_KIB, oracle_min_free_kib,
+        sap_min_free_kib,
+    };
+    const CONTESTED: &str = "The kernel takes 4 x sqrt(memory in kB), at most 64 MiB and since 5.10 256 MiB; khugepaged raises that \
+        to 11 huge pages per zone, at most 5 % of memory. Oracle asks for 0.5 % of memory or 1 GiB per NUMA node, whichever is \
+        more. SAP has steps from 64 MiB above 259 GiB to 256 MiB above 4 TiB and calls more than 2 GiB an error. At 1 TiB and 4 \
+        nodes Oracle asks for 59 times what SAP asks for, and SAP rejects it.";
+    let total = cx.total()?;
+    let chosen = crate::min_free::Defaults::of(cx)?.chosen();
+    let tolerated = |kib: u64, factor: f64| (kib as f64 * factor) as u64;
+    if cx.runs(Workload::Hana) || cx.runs(Workload::Sap) {
+        let value = sap_min_free_kib(total).unwrap_or(0).max(chosen).min(SAP_MIN_FREE_MAX_KIB);
+        let least = tolerated(value, MIN_FREE_TOLERANCE_LOW);
+        let range = MinFree { value, least, most: SAP_MIN_FREE_MAX_KIB };
+        return Ok(Advice::new(
+            range,
+            "SAP runs here: its step for this much memory, at most 2 GiB",
+            CONTESTED,
+        ));
+    }
+    if cx.runs(Workload::Oracle) {
+        let asked = oracle_min_free_kib(total, cx.nodes()?.len().max(1) as u64);
+        // 1 GiB per node is meant for large hosts; the kernel's own raise stops at 5 % of memory.
+        let value = asked.min(total.as_kib() / 20).max(chosen);
+        let because = match value < asked {
+            true => format!(
+                "Oracle runs here and asks for {asked} kB, cut to 5 % of memory, where the kernel's own raise stops"
+            ),
+            false => "Oracle runs here: 0.5 % of memory or 1 GiB per NUMA node".to_owned(),
+        };
+        let (least, most) =
+            (tolerated(value, MIN_FREE_TOLERANCE_LOW), tolerated(value, MIN_FREE_TOLERANCE_HIGH));
+        return Ok(Advice::new(MinFree { value, least, most }, because, CONTESTED));
+    }
+    let (least, most) =
+        (tolerated(chosen, MIN_FREE_TOLERANCE_LOW), tolerated(chosen, MIN_FREE_TOLERANCE_HIGH));
+    let because = "no program runs here whose vendor asks for another value than the kernel's own choice";
+    Ok(Advice::new(MinFree { value: chosen, least, most }, because, CONTESTED))
+}
+
+/// A value of `vm.min_free_kbytes` and the range around it that is left alone, all in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MinFree {
+    /// What to set.
+    pub value: u64,
+    /// Less is too little.
+    pub least: u64,
+    /// More is too much.
+    pub most: u64,
 }

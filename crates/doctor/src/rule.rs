@@ -113,7 +113,7 @@ macro_rules! rule {
 /// Registers the rules of a group: `file::Type`, one a line.
 macro_rules! rules {
     ($($module:ident::$rule:ident,)*) => {
-        $(mod $module;)*
+        $(pub(crate) mod $module;)*
         $(pub use $module::$rule;)*
 
         /// The group's rules.

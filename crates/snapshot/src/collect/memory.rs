@@ -50,6 +50,7 @@ const OTHERS: &[&str] = &[
     "kernel/shmmni",
     "kernel/sem",
     "kernel/numa_balancing",
+    "kernel/panic",
     "kernel/panic_on_oops",
     "kernel/pid_max",
     "kernel/threads-max",

@@ -2,4 +2,19 @@
 
 use crate::rule::rules;
 
-rules! {}
+rules! {
+    swap_exhaustion::SwapExhaustion,
+    commit_exhaustion::CommitExhaustion,
+    no_swap_no_guard::NoSwapNoGuard,
+    swap_undersized::SwapUndersized,
+    swap_placement::SwapPlacement,
+    swap_readahead::SwapReadahead,
+    protected_app_swapped::ProtectedAppSwapped,
+    tmpfs_growth::TmpfsGrowth,
+    oom_happened::OomHappened,
+    oom_score::OomScore,
+    userspace_killer::UserspaceKiller,
+    map_count::MapCount,
+    min_free_off::MinFreeOff,
+    failure_policy::FailurePolicy,
+}

@@ -1,0 +1,84 @@
+//! Where a running `vm.min_free_kbytes` comes from.
+
+use lotsfree_counters::zoneinfo as z;
+use lotsfree_formulas::Rules;
+use lotsfree_formulas::watermarks::{khugepaged_min_free_kib, min_free_kib};
+
+use crate::{Context, Skip};
+
+/// What the kernel chooses by itself on this host, in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Defaults {
+    /// At boot, from the size of memory.
+    pub(crate) by_size: u64,
+    /// khugepaged's raise, for the zones that hold memory.
+    pub(crate) by_thp: u64,
+    /// Zones that khugepaged counts.
+    pub(crate) zones: u64,
+    /// The same raise if a Movable zone is counted or not: the other way round than this kernel's record says.
+    pub(crate) by_thp_otherwise: u64,
+    /// Whether transparent huge pages are on, in any way.
+    pub(crate) thp: bool,
+}
+
+impl Defaults {
+    /// From `/proc/zoneinfo`, the kernel's release and the THP mode.
+    pub(crate) fn of(cx: &Context<'_>) -> Result<Defaults, Skip> {
+        let rules =
+            Rules::of_release(&cx.now().host.kernel.release).unwrap_or(Rules::linux_6_12()).watermarks;
+        let page = cx.now().host.page_size;
+        let (mut lowmem, mut all, mut without_movable) = (0u64, 0u64, 0u64);
+        for zone in cx.zones()? {
+            let mark = |field| zone.marks.get(field).unwrap_or(0);
+            // `managed` is printed from 3.8 on.
+            let managed = zone.marks.get(z::managed).unwrap_or_else(|| mark(z::present));
+            if mark(z::present) == 0 && managed == 0 || &*zone.name == "Device" {
+                continue;
+            }
+            all += 1;
+            if &*zone.name != "Movable" {
+                without_movable += 1;
+                lowmem = lowmem.saturating_add(managed);
+            }
+        }
+        if all == 0 {
+            return Err(Skip::missing("/proc/zoneinfo managed"));
+        }
+        let raise = |zones| khugepaged_min_free_kib(page, zones, lowmem);
+        let (zones, others) = match rules.khugepaged_counts_movable {
+            true => (all, without_movable),
+            false => (without_movable, all),
+        };
+        Ok(Defaults {
+            by_size: min_free_kib(&rules, page.of(lowmem).as_kib()),
+            by_thp: raise(zones),
+            zones,
+            by_thp_otherwise: raise(others),
+            thp: cx.thp().is_ok_and(|thp| &*thp.enabled.selected != "never"),
+        })
+    }
+
+    /// What the kernel runs with when nobody interferes.
+    pub(crate) fn chosen(&self) -> u64 {
+        if self.thp { self.by_size.max(self.by_thp) } else { self.by_size }
+    }
+
+    /// Which of the kernel's own choices a running value is, if any.
+    pub(crate) fn origin(&self, now: u64) -> Option<Origin> {
+        // Memory that was added or taken away since boot moves the results a little.
+        let near = |value: u64| now.abs_diff(value) <= value / 50;
+        if near(self.by_thp) || near(self.by_thp_otherwise) {
+            return Some(Origin::ThpRaise);
+        }
+        near(self.by_size).then_some(Origin::Boot)
+    }
+}
+
+/// Which part of the kernel chose a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// At boot, from the size of memory.
+    Boot,
+    /// khugepaged, because transparent huge pages are (or were) on.
+    ThpRaise,
+}

@@ -1,0 +1,276 @@
+use lotsfree_counters::{meminfo as m, status as s};
+use lotsfree_formulas::Rules;
+use lotsfree_formulas::overcommit::{
+    Asker, CommitState, LimitSetting, Mode, OVERCOMMIT_RATIO, commit_limit, largest_request, postgres_limit,
+    ratio_for_limit,
+};
+use lotsfree_snapshot::file::process::Process;
+use lotsfree_units::{Bytes, Grouped, Percent};
+
+use crate::remedy::SYSCTL_FILE;
+use crate::rule::rule;
+use crate::swapping::who;
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice};
+
+rule! {
+    /// Strict overcommit refuses memory that is there.
+    ///
+    /// # Sees
+    /// Only with `vm.overcommit_memory = 2`. Two things: `CommitLimit` less `Committed_AS` is below 5 % of the limit, or below what
+    /// the largest process would need to fork; or `CommitLimit` is less than half of what could be used (`MemTotal` without the
+    /// huge page pools, plus swap), however little is promised at the moment.
+    ///
+    /// # Hurts
+    /// `mmap`, `brk`, `fork` and `shmget` fail with ENOMEM, and a stack that has to grow ends in SIGSEGV, while `free` shows
+    /// gigabytes that nobody uses. The limit counts promises, not pages: what is reserved and never touched counts in full, and a
+    /// fork counts all private writable memory of its parent once more.
+    ///
+    /// # Remedies
+    /// A limit computed from memory (80 % of what is outside the huge page pools, plus swap), or the kernel's default mode 0.
+    ///
+    /// # False alarms
+    /// In mode 0 and 1 the limit is computed and printed but never applied: one Oracle host ran well at 133 % of it. So nothing is
+    /// reported there. The default ratio of 50 % without swap is exactly half and is accepted as long as there is room below it.
+    ///
+    /// # References
+    /// `mm/util.c:__vm_enough_memory` and `vm_commit_limit` (6.12); `Documentation/mm/overcommit-accounting.rst`; PostgreSQL
+    /// manual, "Linux Memory Overcommit"; measured: a pool of 1 GiB takes 524,288 kB off the limit at the default ratio.
+    pub CommitExhaustion = "commit-exhaustion" in Swap
+}
+
+/// Less room than this below the limit: strict mode itself keeps back 1/32 (3 %) of a process for each request, and the next
+/// server start needs a little more.
+const ROOM: f64 = 0.05;
+/// Less room than this and every larger request fails.
+const NO_ROOM: f64 = 0.01;
+/// A limit below half of memory and swap refuses more than it allows; the default ratio without swap is just there.
+const LOW: f64 = 0.5;
+/// Below a tenth even one ordinary server does not fit.
+const VERY_LOW: f64 = 0.1;
+/// `CommitLimit` is rounded down to pages, of up to 64 KiB.
+const ROUNDING: Bytes = Bytes::kib(64);
+
+impl Rule for CommitExhaustion {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let mode = cx.sysctl("vm.overcommit_memory")?;
+        if mode != 2 {
+            return Ok(Vec::new());
+        }
+        let view = View::of(cx)?;
+        let room = view.limit - view.committed;
+        let forker = largest_forker(cx.processes().unwrap_or_default());
+        let cramped = room.share_of(view.limit) < ROOM;
+        let fork_fails = forker.filter(|(_, charge)| *charge > room);
+        let low = view.limit + ROUNDING < view.usable.scale(LOW);
+        let available = cx.mem(m::MemAvailable).or_else(|_| cx.mem(m::MemFree))?;
+
+        let (severity, title, confidence) = if cramped {
+            let severity = if room.share_of(view.limit) < NO_ROOM { Severity::Critical } else { Severity::High };
+            let title = format!(
+                "strict overcommit leaves {room:#} below a limit of {:#}: allocations fail while {available} are available",
+                view.limit
+            );
+            (severity, title, Confidence::Certain)
+        } else if low {
+            let share = view.limit.share_of(view.usable);
+            let severity = if share < VERY_LOW { Severity::High } else { Severity::Warning };
+            let title = format!(
+                "strict overcommit with a limit of {}, {} of the {} of memory and swap: allocations fail with ENOMEM while {} \
+                 cannot be promised to anybody",
+                view.limit,
+                Percent(share),
+                view.usable,
+                view.usable - view.limit
+            );
+            (severity, title, Confidence::Certain)
+        } else if let Some((process, charge)) = fork_fails {
+            let title = format!(
+                "{} cannot fork under strict overcommit: it would need {charge:#}, {room:#} are left",
+                who(process)
+            );
+            let forks = Workload::of_name(&process.stat.name) == Some(Workload::Redis);
+            (Severity::Warning, title, if forks { Confidence::Likely } else { Confidence::Possible })
+        } else {
+            return Ok(Vec::new());
+        };
+        let lost = match cramped {
+            true => available,
+            false => view.usable - view.limit,
+        };
+        let cost = match cramped || low {
+            true => Cost::memory(lost, cx.total()?, "is there and cannot be had"),
+            false => Cost::risk("a fork fails with ENOMEM; a save or a command that needs one does not happen"),
+        };
+        let mut finding = Finding::new(Self::ID, severity, title, cost)
+            .sure(confidence)
+            .because(cx.saw_sysctl("vm.overcommit_memory").against("0 or 1", "the limit applies in mode 2 only"))
+            .because(cx.saw_mem(m::CommitLimit).against(
+                format!("at least {} of {:#}", Percent(LOW), view.usable),
+                "MemTotal without huge page pools, plus SwapTotal",
+            ))
+            .because(
+                cx.saw_mem(m::Committed_AS)
+                    .against(format!("at most {} of CommitLimit", Percent(1.0 - ROOM)), "strict mode keeps back 3 % of each process"),
+            )
+            .because(cx.saw_mem(m::MemTotal));
+        if view.swap > Bytes::ZERO {
+            finding = finding.because(cx.saw_mem(m::SwapTotal));
+        }
+        if let Some((process, charge)) = forker.filter(|_| fork_fails.is_some()) {
+            finding = finding.because(
+                Evidence::new("/proc/PID/status", "VmData + VmStk", format!("{charge:#}"))
+                    .of(who(process))
+                    .against(format!("at most {room:#}"), "CommitLimit - Committed_AS"),
+            );
+        }
+        finding = finding.note(view.arithmetic()).note(view.largest(cx));
+        if view.pools > Bytes::ZERO {
+            finding = finding.note(format!(
+                "The huge page pools ({:#}) are taken off memory before the ratio is applied; huge pages themselves are \
+                 not counted in Committed_AS.",
+                view.pools
+            ));
+        }
+        if fork_fails.is_some() && !cramped {
+            finding = finding.note(
+                "A fork is charged for all private writable memory of the parent. Programs that start others through vfork \
+                 or posix_spawn (Java, recent glibc) are not charged.",
+            );
+        }
+        if let Some(remedy) = view.raise(cx) {
+            finding = finding.remedy(remedy);
+        }
+        let mode = advice::overcommit_memory(cx);
+        if mode.value != 2 {
+            finding = finding
+                .remedy(
+                    Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
+                        .sysctl(cx, "vm.overcommit_memory", mode.value)
+                        .risk(
+                            "Allocations succeed again; if all that is promised is touched, the OOM killer chooses a process. \
+                             Bound what may grow by memory cgroups.",
+                        ),
+                )
+                .note(format!(
+                    "How to choose: strict mode where a failed allocation is better than a killed process, and then with a \
+                     limit that fits; mode {} otherwise ({}). {}",
+                    mode.value, mode.because, mode.contested
+                ));
+        }
+        Ok(vec![finding])
+    }
+}
+
+/// The private writable memory that a fork is charged for, of the process with most of it.
+fn largest_forker(processes: &[Process]) -> Option<(&Process, Bytes)> {
+    let charge = |p: &Process| match p.memory(s::VmData) {
+        Some(data) => data + p.memory_or_zero(s::VmStk),
+        None => p.memory_or_zero(s::VmSize),
+    };
+    let largest = processes.iter().map(|p| (p, charge(p))).max_by_key(|(_, charge)| *charge);
+    largest.filter(|(_, charge)| *charge > Bytes::ZERO)
+}
+
+/// What the limit is made of.
+struct View {
+    limit: Bytes,
+    committed: Bytes,
+    total: Bytes,
+    pools: Bytes,
+    swap: Bytes,
+    /// `total - pools + swap`.
+    usable: Bytes,
+    /// `vm.overcommit_kbytes` if it is set, else `vm.overcommit_ratio`.
+    setting: LimitSetting,
+}
+
+impl View {
+    fn of(cx: &Context<'_>) -> Result<View, crate::Skip> {
+        let (limit, committed) = (cx.mem(m::CommitLimit)?, cx.mem(m::Committed_AS)?);
+        let (total, pools, swap) = (cx.total()?, cx.pool_bytes(), cx.mem(m::SwapTotal)?);
+        let setting = match cx.sysctl("vm.overcommit_kbytes") {
+            Ok(kib) if kib > 0 => LimitSetting::Kbytes(kib),
+            _ => LimitSetting::Ratio(cx.sysctl("vm.overcommit_ratio").unwrap_or(OVERCOMMIT_RATIO)),
+        };
+        Ok(View { limit, committed, total, pools, swap, usable: total - pools + swap, setting })
+    }
+
+    /// How the limit comes about, checked against what the kernel prints.
+    fn arithmetic(&self) -> String {
+        let base = self.total - self.pools;
+        let pools = match self.pools {
+            Bytes::ZERO => String::new(),
+            pools => format!(" - {pools:#} huge pages"),
+        };
+        match self.setting {
+            LimitSetting::Kbytes(kib) => format!(
+                "CommitLimit = {} kB (vm.overcommit_kbytes) + {:#} swap = {:#}; usable are {:#}{pools} + {:#} swap = {:#}",
+                Grouped(kib), self.swap, self.limit, self.total, self.swap, self.usable
+            ),
+            LimitSetting::Ratio(percent) => format!(
+                "CommitLimit = ({:#}{pools}) x {percent} % (vm.overcommit_ratio) + {:#} swap = {:#}; without the ratio it would \
+                 be {base:#} + {:#} = {:#}, of which {} cannot be promised",
+                self.total, self.swap, self.limit, self.swap, self.usable, self.usable - self.limit
+            ),
+        }
+    }
+
+    /// The largest single request of an ordinary user.
+    fn largest(&self, cx: &Context<'_>) -> String {
+        let page = cx.now().host.page_size;
+        let rules = Rules::of_release(&cx.now().host.kernel.release).unwrap_or(Rules::linux_6_12());
+        let rules = rules.overcommit.or(Rules::linux_6_12().overcommit);
+        let reserve = cx.sysctl("vm.admin_reserve_kbytes").unwrap_or(0);
+        let state = CommitState {
+            committed: page.pages(self.committed),
+            admin_reserve: page.pages(Bytes::kib(reserve)),
+            ..CommitState::default()
+        };
+        let request = rules.and_then(|rules| {
+            largest_request(&rules, Mode::Never, page.pages(self.limit), &state, &Asker::default())
+        });
+        format!(
+            "The largest request that succeeds now for an ordinary user's new process: {:#} - {:#} committed - {} kB \
+             vm.admin_reserve_kbytes = {:#}.",
+            self.limit,
+            self.committed,
+            Grouped(reserve),
+            page.of(request.unwrap_or(0))
+        )
+    }
+
+    /// A limit of 80 % of memory outside the pools, plus swap, where that is more than now.
+    fn raise(&self, cx: &Context<'_>) -> Option<Remedy> {
+        let (wanted, most) = postgres_limit(self.total, self.pools, self.swap);
+        if wanted <= self.limit + ROUNDING {
+            return None;
+        }
+        let percent = ratio_for_limit(wanted, self.total, self.pools, self.swap)?;
+        let rules = Rules::linux_6_12().overcommit?;
+        let page = cx.now().host.page_size;
+        let pages = |bytes| page.pages(bytes);
+        let then = commit_limit(
+            &rules,
+            LimitSetting::Ratio(percent),
+            pages(self.total),
+            pages(self.pools),
+            pages(self.swap),
+            page,
+        );
+        let name = "vm.overcommit_ratio";
+        let mut remedy = Remedy::new(format!("Keep strict mode and raise its limit to {}", page.of(then)));
+        remedy = match self.setting {
+            LimitSetting::Ratio(_) => remedy.sysctl(cx, name, percent),
+            // Writing either zeroes the other, so the undo writes the one that counted.
+            LimitSetting::Kbytes(kib) => remedy
+                .run(format!("sysctl -w {name}={percent}"))
+                .keep(SYSCTL_FILE, format!("{name} = {percent}"))
+                .undo_with(format!("sysctl -w vm.overcommit_kbytes={kib}"))
+                .sets(name, percent),
+        };
+        Some(remedy.risk(format!(
+            "80 % of memory outside the huge page pools plus swap, the lower end of what PostgreSQL's advice allows (up to \
+             {most}). Anything that reserves far more than it touches (Java, Go, sanitizers) still fails."
+        )))
+    }
+}

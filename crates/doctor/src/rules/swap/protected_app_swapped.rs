@@ -1,0 +1,230 @@
+use lotsfree_counters::{meminfo as m, status as s};
+use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
+use lotsfree_snapshot::file::process::Process;
+use lotsfree_units::{Bytes, Percent};
+
+use crate::rule::rule;
+use crate::swapping::{SWAPPED_IN, all_zram, database, in_zswap, largest, saw};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
+
+rule! {
+    /// Memory of a database, or of a protected group, lies in swap.
+    ///
+    /// # Sees
+    /// `VmSwap` of database processes, the `swap` column of attached System V segments, and `memory.swap.current` of cgroups with
+    /// `memory.low` or `memory.min`, where it is more than 1 % of what they hold.
+    ///
+    /// # Hurts
+    /// The morning after a backup the first query of the day reads its pages back one by one, while users wait. A database keeps its
+    /// most used data in its own cache and takes them to be fast; a cache that lies in swap is slower than none.
+    ///
+    /// # Remedies
+    /// Bring the pages back while there is room, then keep them: `MemoryLow` and `MemorySwapMax=0` on the unit, `mlock`, a
+    /// huge page pool for the shared segments, a lower `vm.swappiness`.
+    ///
+    /// # False alarms
+    /// A few megabytes of start-up code and data in swap are normal. Where all swap is zram, or zswap holds nearly all of it,
+    /// pages come back in microseconds: nothing is reported.
+    ///
+    /// # References
+    /// "Memory Hogs" (Linux Magazine); `Documentation/admin-guide/cgroup-v2.rst`, memory.swap.max;
+    /// `mm/vmscan.c:shrink_folio_list` (6.12).
+    pub ProtectedAppSwapped = "protected-app-swapped" in Swap
+}
+
+/// Below 1 % of a process it is start-up code and data that nobody needs again.
+const NOTICEABLE: f64 = 0.01;
+/// From a tenth on the cache itself is hit.
+const MUCH: f64 = 0.10;
+/// 4,096 pages: below a second of reads even where each takes 0.2 ms.
+const SMALL: Bytes = Bytes::mib(16);
+/// zswap holds nearly all.
+const CHEAP: f64 = 0.9;
+/// `swapoff` needs room for what it brings back and this share of memory beside it.
+const SPARE: f64 = 0.10;
+
+impl Rule for ProtectedAppSwapped {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let total_swap = cx.mem(m::SwapTotal)?;
+        if total_swap == Bytes::ZERO {
+            return Err(Skip::because("there is no swap"));
+        }
+        let processes = cx.processes()?;
+        let used = total_swap - cx.mem(m::SwapFree)?;
+        if used < SMALL || cx.swaps().is_ok_and(all_zram) || in_zswap(cx) >= CHEAP {
+            return Ok(Vec::new());
+        }
+        let databases: Vec<Process> = processes.iter().filter(|p| database(p).is_some()).cloned().collect();
+        let swapped: Bytes = databases.iter().map(|p| p.memory_or_zero(s::VmSwap)).sum();
+        let private: Bytes = databases.iter().map(|p| p.memory_or_zero(s::RssAnon)).sum();
+        let attached = cx.shm().unwrap_or_default().iter().filter(|segment| segment.nattch > 0);
+        let (segments, segments_size) = match databases.is_empty() {
+            true => (Bytes::ZERO, Bytes::ZERO),
+            false => attached.fold((Bytes::ZERO, Bytes::ZERO), |(swap, size), segment| {
+                (swap + segment.swap.unwrap_or_default(), size + segment.size)
+            }),
+        };
+        let of_database = swapped + segments;
+        let whole = swapped + private + segments_size;
+        let mut findings = Vec::new();
+        if of_database >= SMALL && of_database.share_of(whole) > NOTICEABLE {
+            findings.push(of_databases(cx, &databases, of_database, segments, whole)?);
+        }
+        findings.extend(of_groups(cx)?);
+        Ok(findings)
+    }
+}
+
+fn cost(cx: &Context<'_>, bytes: Bytes) -> Result<Cost, Skip> {
+    let (read, how) = cx.read_latency();
+    let pages = cx.now().host.page_size.pages(bytes);
+    let text = format!("{pages} pages to be read back at the next touch, {:.0} s one after the other at {how}", pages as f64 * read);
+    Ok(Cost::memory(bytes, cx.total()?, text))
+}
+
+fn severity(cx: &Context<'_>, share: f64) -> Severity {
+    let coming_back = cx.rate(SWAPPED_IN).is_ok_and(|rate| rate.total > 0);
+    if share >= MUCH || coming_back { Severity::High } else { Severity::Warning }
+}
+
+fn of_databases(
+    cx: &Context<'_>,
+    databases: &[Process],
+    swapped: Bytes,
+    segments: Bytes,
+    whole: Bytes,
+) -> Result<Finding, Skip> {
+    let share = swapped.share_of(whole);
+    let mut names: Vec<_> = databases.iter().filter_map(database).map(|w| w.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let who = names.join(" and ");
+    let mut finding = Finding::new(
+        ProtectedAppSwapped::ID,
+        severity(cx, share),
+        format!("{swapped} of {who} lie in swap, {} of what it holds", Percent(share)),
+        cost(cx, swapped)?,
+    )
+    .sure(Confidence::Certain);
+    let bound = format!("at most {} of {whole:#} and {SMALL}", Percent(NOTICEABLE));
+    let mut evidence = largest(databases, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)).collect::<Vec<_>>();
+    if segments > Bytes::ZERO {
+        evidence.push(Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("attached segments"));
+    }
+    if let Some(first) = evidence.first_mut() {
+        *first = first.clone().against(bound, "start-up code and data are left out");
+    }
+    finding = finding.because_all(evidence).because(cx.saw_mem(m::SwapFree)).because(cx.saw_mem(m::SwapTotal));
+    if let Ok(rate) = cx.rate(SWAPPED_IN) {
+        finding = finding.because(cx.saw_rate(SWAPPED_IN, &rate));
+    }
+    let version2 = cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V2);
+    finding = bring_back(cx, finding)?;
+    if version2 {
+        finding = finding.remedy(
+            Remedy::new(format!("Keep {who} out of swap by its memory cgroup"))
+                .run("systemctl set-property --runtime UNIT MemoryLow=SIZE MemorySwapMax=0")
+                .keep("the unit's drop-in, [Service]", "MemoryLow=SIZE")
+                .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
+                .undo_with("systemctl set-property --runtime UNIT MemoryLow= MemorySwapMax=infinity")
+                .risk(
+                    "Without swap of its own the unit meets the OOM killer sooner when it outgrows memory. MemoryLow needs the \
+                     same on every parent slice unless the hierarchy is mounted with memory_recursiveprot.",
+                ),
+        );
+    }
+    finding = finding.remedy(
+        Remedy::new(format!("Let {who} lock its memory, or put its shared segments into huge pages: neither is ever swapped"))
+            .keep("the unit's drop-in, [Service]", "LimitMEMLOCK=infinity")
+            .restart(who.clone())
+            .risk("Locked memory is lost to everything else; what does not fit is taken from the page cache and the others."),
+    );
+    let swappiness = advice::swappiness(cx);
+    if let Ok(now) = cx.sysctl("vm.swappiness")
+        && now > swappiness.value
+    {
+        finding = finding
+            .remedy(
+                Remedy::new(format!("Swap less eagerly: vm.swappiness = {}", swappiness.value))
+                    .sysctl(cx, "vm.swappiness", swappiness.value)
+                    .risk(format!("More file cache is dropped instead ({}).", swappiness.because)),
+            )
+            .note(swappiness.contested);
+    }
+    Ok(finding.note(
+        "Pages that lie in swap stay there until they are touched: raising a limit or lowering vm.swappiness does not bring \
+         them back.",
+    ))
+}
+
+/// `swapoff` and `swapon`, where all that is in swap fits into memory.
+fn bring_back(cx: &Context<'_>, finding: Finding) -> Result<Finding, Skip> {
+    let used = cx.mem(m::SwapTotal)? - cx.mem(m::SwapFree)?;
+    let Ok(available) = cx.mem(m::MemAvailable) else {
+        return Ok(finding.note("How much memory is available is not known: swapoff is not proposed."));
+    };
+    let needed = used + cx.total()?.scale(SPARE);
+    if available <= needed {
+        return Ok(finding.note(format!(
+            "swapoff would have to find room for {used:#} and leave {} of memory: {needed:#}, of which {available:#} are \
+             available. First stop what takes the memory.",
+            Percent(SPARE)
+        )));
+    }
+    Ok(finding.remedy(
+        Remedy::new("Bring everything back from swap, in a quiet hour")
+            .run("swapoff -a && swapon -a")
+            .undo_with("swapon -a")
+            .risk(format!(
+                "Reads {used:#} page by page, for minutes to hours, and pushes that much out of the page cache; {available:#} \
+                 are available now. There is no swap meanwhile. Areas that are not in /etc/fstab have to be turned on by hand."
+            )),
+    ))
+}
+
+/// Groups that are protected and have memory in swap all the same.
+fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
+    let Ok(groups) = cx.cgroups() else { return Ok(Vec::new()) };
+    let mut findings = Vec::new();
+    for group in groups.groups.iter().filter(|group| group.path != "/") {
+        let set = |limit: Option<Limit>| limit.filter(|limit| *limit != Limit::At(Bytes::ZERO));
+        let (Some(protection), Some(swapped)) = (set(group.min).or(set(group.low)), group.swap_current) else { continue };
+        let share = swapped.share_of(swapped + group.current.unwrap_or_default());
+        // Where the group may swap nothing any more, what is left was swapped before.
+        if swapped < SMALL || share <= NOTICEABLE {
+            continue;
+        }
+        let unit = group.path.rsplit('/').next().unwrap_or_default();
+        let amount = protection.bytes().map_or("all of it".to_owned(), |bytes| bytes.to_string());
+        let mut finding = Finding::new(
+            ProtectedAppSwapped::ID,
+            severity(cx, share),
+            format!("{swapped} of the protected group {} lie in swap, {}", group.path, Percent(share)),
+            cost(cx, swapped)?,
+        )
+        .sure(Confidence::Certain)
+        .because(
+            Evidence::new("memory.swap.current", "memory.swap.current", format!("{swapped:#}"))
+                .of(&group.path)
+                .against(format!("at most {} and {SMALL}", Percent(NOTICEABLE)), "start-up code and data are left out"),
+        )
+        .because(Evidence::new("memory.low", "memory.low or memory.min", &amount).of(&group.path));
+        let capped = group.swap_max == Some(Limit::At(Bytes::ZERO));
+        finding = bring_back(cx, finding)?;
+        if !capped {
+            finding = finding.remedy(
+                Remedy::new(format!("Take the group's swap away: MemorySwapMax=0 for {unit}"))
+                    .run(format!("systemctl set-property --runtime {unit} MemorySwapMax=0"))
+                    .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
+                    .undo_with(format!("systemctl set-property --runtime {unit} MemorySwapMax=infinity"))
+                    .risk("The unit meets the OOM killer sooner when it outgrows memory.")
+                    .sets(format!("{unit} MemorySwapMax"), 0),
+            );
+        }
+        findings.push(finding.note(
+            "Protection holds back reclaim from now on; it brings nothing back. Pages beyond the protection, and those that were \
+             swapped out before it was set, stay in swap until they are touched.",
+        ));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,142 @@
+use lotsfree_counters::{meminfo as m, status as s};
+use lotsfree_units::{Bytes, Percent};
+
+use crate::rule::rule;
+use crate::swapping::{SWAPPED_OUT, add_swap, all_zram, largest, saw};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+
+rule! {
+    /// Swap is nearly full and still being filled.
+    ///
+    /// # Sees
+    /// `SwapFree` as a share of `SwapTotal`, together with `pswpout` and `zswpout` over two samples. The processes with most
+    /// `VmSwap` are named.
+    ///
+    /// # Hurts
+    /// With no slot left the kernel stops looking at anonymous memory: all that remains to be reclaimed is file cache, programs'
+    /// code included, which is then read from disk over and over, and the OOM killer comes sooner. On a Solaris host with
+    /// 51 MB of virtual swap left, `nm` took 48 s instead of 0.8 s although 627 MB of memory were free.
+    ///
+    /// # Remedies
+    /// Stop or bound what grows; add swap so that there is time to do so.
+    ///
+    /// # False alarms
+    /// Full swap into which nothing is written holds pages that nobody has asked for since: that is reported as information only.
+    /// Without a second sample it cannot be told, and the finding says so.
+    ///
+    /// # References
+    /// `mm/vmscan.c:get_scan_count` (6.12: without free slots only file pages are scanned); bounds: Performance Co-Pilot and
+    /// earlyoom 10 %, netdata 98 % used; V. Feng, "Impact of Swap Space on System Performance
+    /// for the Solaris 9 and 10 OS" (2008).
+    pub SwapExhaustion = "swap-exhaustion" in Swap
+}
+
+/// From here on it is worth a look: twice the bound of Performance Co-Pilot and earlyoom.
+const WARN: f64 = 0.20;
+/// Performance Co-Pilot's rule `mem.util.swap`; earlyoom's first signal.
+const HIGH: f64 = 0.10;
+/// netdata's critical bound: 98 % used.
+const CRITICAL: f64 = 0.02;
+/// Used share that more swap should lead to, so that this rule is content.
+const COMFORTABLE: f64 = 0.80;
+
+impl Rule for SwapExhaustion {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let total = cx.mem(m::SwapTotal)?;
+        if total == Bytes::ZERO {
+            return Err(Skip::because("there is no swap"));
+        }
+        let free = cx.mem(m::SwapFree)?;
+        let share = free.share_of(total);
+        if share >= WARN {
+            return Ok(Vec::new());
+        }
+        let used = total - free;
+        let out = match cx.rate(SWAPPED_OUT) {
+            Ok(rate) => Some(rate),
+            Err(Skip::NeedsSamples) => None,
+            Err(skip) => return Err(skip),
+        };
+        let severity = match (out, share) {
+            (Some(rate), _) if rate.total == 0 => Severity::Info,
+            (None, _) => Severity::Warning,
+            (_, s) if s < CRITICAL => Severity::Critical,
+            (_, s) if s < HIGH => Severity::High,
+            _ => Severity::Warning,
+        };
+        let state = match out {
+            Some(rate) if rate.total == 0 => "and nothing is written to it now".to_owned(),
+            Some(rate) => format!("and {:.0} pages/s go out to it", rate.per_second),
+            None => "(whether it still fills, a second sample would tell)".to_owned(),
+        };
+        let mut finding = Finding::new(
+            Self::ID,
+            severity,
+            format!("{free:#} of {total:#} swap are left, {}, {state}", Percent(share)),
+            self.cost(cx, free, out.is_some_and(|rate| rate.total > 0)),
+        )
+        .sure(if out.is_some() { cx.rate_confidence() } else { Confidence::Possible })
+        .because(
+            cx.saw_mem(m::SwapFree)
+                .against(format!("less than {} of SwapTotal", Percent(WARN)), "twice the bound of earlyoom and PCP"),
+        )
+        .because(cx.saw_mem(m::SwapTotal));
+        if let Some(rate) = out {
+            finding = finding.because(cx.saw_rate(SWAPPED_OUT, &rate));
+        }
+        if let Ok(processes) = cx.processes() {
+            finding = finding.because_all(largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)));
+        }
+        let segments = cx.shm().unwrap_or_default().iter().filter_map(|segment| segment.swap).sum::<Bytes>();
+        if segments > Bytes::ZERO {
+            finding = finding.because(Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("all segments"));
+        }
+        if severity == Severity::Info {
+            return Ok(vec![finding.note(
+                "Nothing was swapped out over the period: what lies in swap has not been asked for. That is what swap is \
+                 for; act only when swap-out starts again.",
+            )]);
+        }
+        if cx.swaps().is_ok_and(all_zram) {
+            finding = finding.note(
+                "Swap here is compressed memory (zram): enlarging it takes memory that is short already. Swap on a disk of \
+                 lower priority takes what zram cannot.",
+            );
+        }
+        let more = used.scale(1.0 / COMFORTABLE) - total;
+        Ok(vec![finding
+            .remedy(
+                Remedy::new("Stop or bound what grows: see which of the largest processes has grown since it was well")
+                    .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+                    .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+                    .risk("A unit above MemoryHigh is slowed down until it has given memory back."),
+            )
+            .remedy(add_swap(more))
+            .note(format!(
+                "{used:#} used / {} - {total:#} = {more:#} more swap would bring its use down to {}; more than the memory \
+                 that nobody touches is of no use.",
+                COMFORTABLE,
+                Percent(COMFORTABLE)
+            ))])
+    }
+}
+
+impl SwapExhaustion {
+    /// Stalls while swap fills, or when it will be full; else only the risk.
+    fn cost(&self, cx: &Context<'_>, free: Bytes, filling: bool) -> Cost {
+        let trend = cx.trend(m::SwapFree).ok().filter(|trend| filling && trend.per_hour < 0.0);
+        let until = trend.map(|trend| free.as_f64() / -trend.per_hour * 60.0);
+        let when = match until {
+            Some(minutes) if minutes < 600.0 => format!("; at this pace it is full in {minutes:.0} min"),
+            _ => String::new(),
+        };
+        match cx.stalled(false) {
+            Ok(stalled) if filling && stalled > 0.0 => {
+                Cost::stalled(stalled, format!("tasks waited for memory (PSI some){when}"))
+            }
+            _ => Cost::risk(format!(
+                "once it is full only file cache can be reclaimed, programs' code included, and the OOM killer comes sooner{when}"
+            )),
+        }
+    }
+}
