@@ -6,6 +6,7 @@
 use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::rules::host::known_bad_kernel::has_thp_storm;
 use crate::{Context, Skip, Workload, huge};
 
 /// A recommendation for one setting.
@@ -223,7 +224,7 @@ pub fn thp_defrag(cx: &Context<'_>) -> Advice<&'static str> {
         defer+madvise; SUSE and Red Hat for never on kernels with the reclaim storm (SUSE KB 22286), and for madvise once \
         they are repaired.";
     let several_nodes = cx.several_nodes().is_ok();
-    if several_nodes && crate::thp::storm(&cx.now().host.kernel.release) == crate::thp::Storm::Affected {
+    if several_nodes && has_thp_storm(&cx.now().host.kernel.release) {
         let because = "this kernel reclaims without end for huge pages when one node is full (SUSE KB 22286)";
         return Advice::new("never", because, CONTESTED);
     }

@@ -112,44 +112,6 @@ pub(crate) fn set_defrag(cx: &Context<'_>) -> Option<Remedy> {
     )
 }
 
-/// Whether a kernel with the huge page reclaim storm on hosts of several nodes has been repaired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storm {
-    /// A kernel of a series that is not concerned, or not known.
-    NotConcerned,
-    /// It has the storm.
-    Affected,
-    /// It is of that series and repaired.
-    Repaired,
-}
-
-/// The table of SUSE KB 22286 (February 2026): the series, and the first build without the storm. Of RHEL 9.7
-/// no repaired build is named.
-pub(crate) fn storm(release: &str) -> Storm {
-    const SUSE: [(&str, u32); 3] =
-        [("5.14.21-150500.55.", 136), ("6.4.0-150600.23.", 87), ("6.4.0-150700.53.", 31)];
-    const RHEL: [(&str, &str, [u32; 3]); 3] = [
-        ("5.14.0-", ".el9_6", [570, 127, 1]),
-        ("5.14.0-", ".el9_7", [u32::MAX; 3]),
-        ("5.14.0-", ".el9_8", [687, 13, 1]),
-    ];
-    let numbers = |text: &str| -> [u32; 3] {
-        let mut parts = text.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        [parts.next().unwrap_or(0), parts.next().unwrap_or(0), parts.next().unwrap_or(0)]
-    };
-    for (prefix, first_good) in SUSE {
-        if let Some(build) = release.strip_prefix(prefix) {
-            return if numbers(build)[0] >= first_good { Storm::Repaired } else { Storm::Affected };
-        }
-    }
-    for (prefix, minor, first_good) in RHEL {
-        if let Some(build) = release.strip_prefix(prefix).filter(|_| release.contains(minor)) {
-            return if numbers(build) >= first_good { Storm::Repaired } else { Storm::Affected };
-        }
-    }
-    Storm::NotConcerned
-}
-
 /// Memory of a process that is in transparent huge pages; `None` where `smaps_rollup` was not read.
 pub(crate) fn anon_huge(process: &Process) -> Option<Bytes> {
     let rollup = process.detail.as_ref()?.rollup.as_ref()?;
@@ -171,30 +133,4 @@ pub(crate) fn holders(cx: &Context<'_>, most: usize) -> Vec<Evidence> {
 /// How a process is named in evidence.
 pub(crate) fn subject(process: &Process) -> String {
     format!("pid {} {}", process.stat.pid, process.stat.name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn knows_the_builds_with_the_storm() {
-        for (release, expected) in [
-            ("5.14.21-150500.55.133-default", Storm::Affected),
-            ("5.14.21-150500.55.136-default", Storm::Repaired),
-            ("6.4.0-150600.23.87-default", Storm::Repaired),
-            ("6.4.0-150600.23.81-default", Storm::Affected),
-            ("6.4.0-150700.53.28-default", Storm::Affected),
-            ("5.14.0-570.127.1.el9_6.x86_64", Storm::Repaired),
-            ("5.14.0-570.126.1.el9_6.x86_64", Storm::Affected),
-            ("5.14.0-570.el9.x86_64", Storm::NotConcerned),
-            ("5.14.0-611.20.1.el9_7.x86_64", Storm::Affected),
-            ("5.14.0-687.13.1.el9_8.x86_64", Storm::Repaired),
-            ("5.14.0-427.13.1.el9_4.x86_64", Storm::NotConcerned),
-            ("6.12.43+deb13-amd64", Storm::NotConcerned),
-            ("", Storm::NotConcerned),
-        ] {
-            assert_eq!(storm(release), expected, "{release}");
-        }
-    }
 }

@@ -106,6 +106,11 @@ fn affected(streams: &'static [Stream], release: &str) -> Option<&'static Stream
     streams.iter().find(|stream| stream.has(&release))
 }
 
+/// Whether a kernel reclaims one full node without end for huge pages while others are free.
+pub(crate) fn has_thp_storm(release: &str) -> bool {
+    affected(THP_STORM, release).is_some()
+}
+
 impl Rule for KnownBadKernel {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let kernel = &cx.now().host.kernel;

@@ -2,6 +2,7 @@ use lotsfree_counters::{ksm, vmstat as v};
 use lotsfree_units::Percent;
 
 use crate::rule::rule;
+use crate::rules::host::known_bad_kernel::has_thp_storm;
 use crate::{
     Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, REFAULT_FILE, Rule, Severity,
     THP_SPLIT, advice, thp,
@@ -117,7 +118,7 @@ impl Rule for ThpSplitStorm {
             for_swap, splits.per_second
         ));
         let release = &cx.now().host.kernel.release;
-        if cx.several_nodes().is_ok() && thp::storm(release) == thp::Storm::Affected {
+        if cx.several_nodes().is_ok() && has_thp_storm(release) {
             finding =
                 finding.because(Evidence::new("/proc/sys/kernel/osrelease", "osrelease", release).against(
                     "5.14.21-150500.55.136, 6.4.0-150600.23.87, 6.4.0-150700.53.31, 5.14.0-570.127.1.el9_6, \
