@@ -9,7 +9,7 @@ mod reader;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lotsfree_counters::{Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_counters::{Counter, Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
 use lotsfree_units::{Bytes, PageSize};
 
 use crate::file::kernel_log::KernelLog;
@@ -98,27 +98,61 @@ fn container(reader: &mut Reader<'_>) -> Option<String> {
     std::env::var("container").ok().filter(|name| !name.is_empty())
 }
 
-/// The page size of the host that the data are from: of this machine if live; else from a number that it showed both in
-/// KiB and in pages; else from the size of its huge pages, which is page²/8.
+/// The page size of the host that the data are from: of this machine if live; else the one by which most of the
+/// quantities that it showed both in KiB and in pages agree; else from the size of its huge pages, which is page²/8.
 fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
+    const SIZES: [u64; 3] = [4096, 16384, 65536];
     if source.is_live() {
         return PageSize::new(rustix::param::page_size() as u64).unwrap_or_default();
     }
-    let both = |meminfo: &Values<Meminfo>, vmstat: &Values<Vmstat>| {
-        let (kib, pages) = (meminfo.get(m::MemFree)?, vmstat.get(v::nr_free_pages)?);
-        let exact = kib.checked_mul(1024)? / pages.max(1);
-        [4096u64, 16384, 65536].into_iter().find(|size| exact.abs_diff(*size) < size / 8)
+    // One pair alone may mislead: the two files are read one after the other, and a guest that initialises its memory
+    // lazily counts pages as free in one and not in the other.
+    const PAIRS: [(Counter<Meminfo>, Counter<Vmstat>); 6] = [
+        (m::Mapped, v::nr_mapped),
+        (m::PageTables, v::nr_page_table_pages),
+        (m::Shmem, v::nr_shmem),
+        (m::Unevictable, v::nr_unevictable),
+        (m::SReclaimable, v::nr_slab_reclaimable),
+        (m::MemFree, v::nr_free_pages),
+    ];
+    let vote = |meminfo: &Values<Meminfo>,
+                vmstat: &Values<Vmstat>,
+                (kib, pages): (Counter<Meminfo>, Counter<Vmstat>)| {
+        let exact = meminfo.get(kib)?.checked_mul(1024)?.checked_div(vmstat.get(pages)?)?;
+        SIZES.into_iter().find(|size| exact.abs_diff(*size) < size / 8)
     };
-    let huge = |meminfo: &Values<Meminfo>| {
-        let size = Bytes::kib(meminfo.get(m::Hugepagesize)?);
-        [4096u64, 16384, 65536]
-            .into_iter()
-            .find(|&page| PageSize::new(page).is_some_and(|p| p.pmd_huge() == size))
+    let by_votes = snapshot.meminfo.as_ref().zip(snapshot.vmstat.as_ref()).and_then(|(meminfo, vmstat)| {
+        let votes: Vec<u64> = PAIRS.into_iter().filter_map(|pair| vote(meminfo, vmstat, pair)).collect();
+        let count = |size: u64| votes.iter().filter(|&&vote| vote == size).count();
+        SIZES.into_iter().rev().max_by_key(|&size| count(size)).filter(|&size| count(size) > 0)
+    });
+    let by_huge_page = || {
+        let size = Bytes::kib(snapshot.meminfo.as_ref()?.get(m::Hugepagesize)?);
+        SIZES.into_iter().find(|&page| PageSize::new(page).is_some_and(|p| p.pmd_huge() == size))
     };
-    let meminfo = snapshot.meminfo.as_ref();
-    let found = meminfo
-        .and_then(|meminfo| both(meminfo, snapshot.vmstat.as_ref()?))
-        .or_else(|| meminfo.and_then(huge))
-        .and_then(PageSize::new);
-    found.unwrap_or_default()
+    by_votes.or_else(by_huge_page).and_then(PageSize::new).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySource;
+
+    fn size_of(meminfo: &str, vmstat: &str) -> u64 {
+        let mut source = MemorySource::default();
+        source.insert("proc/meminfo", meminfo);
+        source.insert("proc/vmstat", vmstat);
+        collect(&source, &Options::default()).host.page_size.bytes().0
+    }
+
+    #[test]
+    fn the_page_size_is_what_most_quantities_agree_on() {
+        // A guest that initialises its memory lazily: MemFree is four times nr_free_pages.
+        let lazy = "MemFree: 16000 kB\nMapped: 4000 kB\nPageTables: 400 kB\nHugepagesize: 2048 kB\n";
+        assert_eq!(size_of(lazy, "nr_free_pages 1000\nnr_mapped 1000\nnr_page_table_pages 100\n"), 4096);
+        let arm = "MemFree: 64000 kB\nMapped: 6400 kB\nHugepagesize: 524288 kB\n";
+        assert_eq!(size_of(arm, "nr_free_pages 1000\nnr_mapped 100\n"), 65536);
+        assert_eq!(size_of(arm, ""), 65536);
+        assert_eq!(size_of("MemTotal: 1 kB\n", ""), 4096);
+    }
 }
