@@ -256,10 +256,12 @@ pub fn min_free_kbytes(cx: &Context<'_>) -> Result<Advice<MinFree>, crate::Skip>
         MIN_FREE_TOLERANCE_HIGH, MIN_FREE_TOLERANCE_LOW, SAP_MIN_FREE_MAX_KIB, oracle_min_free_kib,
         sap_min_free_kib,
     };
-    const CONTESTED: &str = "The kernel takes 4 x sqrt(memory in kB), at most 64 MiB and since 5.10 256 MiB; khugepaged raises that \
-        to 11 huge pages per zone, at most 5 % of memory. Oracle asks for 0.5 % of memory or 1 GiB per NUMA node, whichever is \
-        more. SAP has steps from 64 MiB above 259 GiB to 256 MiB above 4 TiB and calls more than 2 GiB an error. At 1 TiB and 4 \
-        nodes Oracle asks for 59 times what SAP asks for, and SAP rejects it.";
+    const CONTESTED: &str = "The kernel takes 4 x sqrt(memory in kB), at most 64 MiB and since 5.10 256 \
+                             MiB; khugepaged raises that to 11 huge pages per zone, at most 5 % of \
+                             memory. Oracle asks for 0.5 % of memory or 1 GiB per NUMA node, whichever is \
+                             more. SAP has steps from 64 MiB above 259 GiB to 256 MiB above 4 TiB and \
+                             calls more than 2 GiB an error. At 1 TiB and 4 nodes Oracle asks for 59 \
+                             times what SAP asks for, and SAP rejects it.";
     let total = cx.total()?;
     let chosen = crate::min_free::Defaults::of(cx)?.chosen();
     let tolerated = |kib: u64, factor: f64| (kib as f64 * factor) as u64;
@@ -279,7 +281,8 @@ pub fn min_free_kbytes(cx: &Context<'_>) -> Result<Advice<MinFree>, crate::Skip>
         let value = asked.min(total.as_kib() / 20).max(chosen);
         let because = match value < asked {
             true => format!(
-                "Oracle runs here and asks for {asked} kB, cut to 5 % of memory, where the kernel's own raise stops"
+                "Oracle runs here and asks for {asked} kB, cut to 5 % of memory, where the kernel's own \
+                 raise stops"
             ),
             false => "Oracle runs here: 0.5 % of memory or 1 GiB per NUMA node".to_owned(),
         };

@@ -15,7 +15,8 @@ pub(crate) struct Defaults {
     pub(crate) by_thp: u64,
     /// Zones that khugepaged counts.
     pub(crate) zones: u64,
-    /// The same raise if a Movable zone is counted or not: the other way round than this kernel's record says.
+    /// The same raise if a Movable zone is counted or not: the other way round than this kernel's record
+    /// says.
     pub(crate) by_thp_otherwise: u64,
     /// Whether transparent huge pages are on, in any way.
     pub(crate) thp: bool,

@@ -50,8 +50,8 @@ pub(crate) fn all_zram(areas: &[SwapArea]) -> bool {
     !areas.is_empty() && areas.iter().all(is_zram)
 }
 
-/// The whole device that a swap area lies on: of a partition or device by its name, of a file by its mount. `None` where
-/// names do not tell (`/dev/mapper/…`, a UUID).
+/// The whole device that a swap area lies on: of a partition or device by its name, of a file by its mount.
+/// `None` where names do not tell (`/dev/mapper/…`, a UUID).
 pub(crate) fn device_of<'a>(cx: &Context<'a>, area: &SwapArea) -> Option<&'a BlockDevice> {
     match &*area.kind {
         "file" => {
@@ -86,13 +86,15 @@ pub(crate) fn device_named<'a>(cx: &Context<'a>, path: &str) -> Option<&'a Block
     devices.iter().filter(|device| partition_of(&device.name)).max_by_key(|device| device.name.len())
 }
 
-/// Whether a device turns, as far as can be known: virtual disks (`vd*`, `xvd*`) say so by default whatever they are.
+/// Whether a device turns, as far as can be known: virtual disks (`vd*`, `xvd*`) say so by default whatever
+/// they are.
 pub(crate) fn turns(device: &BlockDevice) -> Option<bool> {
     let virtual_disk = device.name.starts_with("vd") || device.name.starts_with("xvd");
     device.rotational.filter(|turns| !(*turns && virtual_disk))
 }
 
-/// A swap file of `size`, rounded up to whole GiB; a header's or a partition's few pages do not make another one.
+/// A swap file of `size`, rounded up to whole GiB; a header's or a partition's few pages do not make another
+/// one.
 pub(crate) fn add_swap(size: Bytes) -> Remedy {
     let gib = (size - Bytes::mib(1)).units_of(Bytes(GIB)).max(1);
     Remedy::new(format!("Add {gib} GiB of swap"))
@@ -101,8 +103,8 @@ pub(crate) fn add_swap(size: Bytes) -> Remedy {
         .keep(FSTAB, "/swapfile-lotsfree none swap defaults 0 0")
         .undo_with("swapoff /swapfile-lotsfree && rm /swapfile-lotsfree")
         .risk(
-            "Takes disk space. Swap absorbs memory that nobody touches; memory that is in use is only made \
-             slow by it. A file needs a file system that supports swap (ext4, XFS; not tmpfs, not a \
+            "Takes disk space. Swap absorbs memory that nobody touches; memory that is in use is only \
+             made slow by it. A file needs a file system that supports swap (ext4, XFS; not tmpfs, not a \
              copy-on-write file of Btrfs).",
         )
 }
@@ -115,8 +117,8 @@ pub(crate) fn in_zswap(cx: &Context<'_>) -> f64 {
 }
 
 /// What the OOM killer would count for a process, in pages: resident, swapped out and page tables, plus its
-/// `oom_score_adj` in thousandths of `total` (RAM and swap). `None` for one that it never kills (-1000), for process 1 and
-/// for kernel threads. Source: `mm/oom_kill.c:oom_badness`, 4.19 and later.
+/// `oom_score_adj` in thousandths of `total` (RAM and swap). `None` for one that it never kills (-1000), for
+/// process 1 and for kernel threads. Source: `mm/oom_kill.c:oom_badness`, 4.19 and later.
 pub(crate) fn oom_points(process: &Process, total: Bytes) -> Option<i64> {
     let adjustment = i64::from(process.oom_score_adj.unwrap_or(0));
     if adjustment <= -1000 || process.stat.pid == 1 || process.stat.is_kernel_thread() {

@@ -10,40 +10,48 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 use crate::remedy::SYSCTL_FILE;
 use crate::rule::rule;
 use crate::swapping::who;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice,
+};
 
 rule! {
     /// Strict overcommit refuses memory that is there.
     ///
     /// # Sees
-    /// Only with `vm.overcommit_memory = 2`. Two things: `CommitLimit` less `Committed_AS` is below 5 % of the limit, or below what
-    /// the largest process would need to fork; or `CommitLimit` is less than half of what could be used (`MemTotal` without the
-    /// huge page pools, plus swap), however little is promised at the moment.
+    /// Only with `vm.overcommit_memory = 2`. Two things: `CommitLimit` less `Committed_AS` is below 5 % of
+    /// the limit, or below what the largest process would need to fork; or `CommitLimit` is less than half of
+    /// what could be used (`MemTotal` without the huge page pools, plus swap), however little is promised at
+    /// the moment.
     ///
     /// # Hurts
-    /// `mmap`, `brk`, `fork` and `shmget` fail with ENOMEM, and a stack that has to grow ends in SIGSEGV, while `free` shows
-    /// gigabytes that nobody uses. The limit counts promises, not pages: what is reserved and never touched counts in full, and a
-    /// fork counts all private writable memory of its parent once more.
+    /// `mmap`, `brk`, `fork` and `shmget` fail with ENOMEM, and a stack that has to grow ends in SIGSEGV,
+    /// while `free` shows gigabytes that nobody uses. The limit counts promises, not pages: what is reserved
+    /// and never touched counts in full, and a fork counts all private writable memory of its parent once
+    /// more.
     ///
     /// # Remedies
-    /// A limit computed from memory (80 % of what is outside the huge page pools, plus swap), or the kernel's default mode 0.
+    /// A limit computed from memory (80 % of what is outside the huge page pools, plus swap), or the kernel's
+    /// default mode 0.
     ///
     /// # False alarms
-    /// In mode 0 and 1 the limit is computed and printed but never applied: one Oracle host ran well at 133 % of it. So nothing is
-    /// reported there. The default ratio of 50 % without swap is exactly half and is accepted as long as there is room below it.
+    /// In mode 0 and 1 the limit is computed and printed but never applied: one Oracle host ran well at 133 %
+    /// of it. So nothing is reported there. The default ratio of 50 % without swap is exactly half and is
+    /// accepted as long as there is room below it.
     ///
     /// # References
-    /// `mm/util.c:__vm_enough_memory` and `vm_commit_limit` (6.12); `Documentation/mm/overcommit-accounting.rst`; PostgreSQL
-    /// manual, "Linux Memory Overcommit"; measured: a pool of 1 GiB takes 524,288 kB off the limit at the default ratio.
+    /// `mm/util.c:__vm_enough_memory` and `vm_commit_limit` (6.12);
+    /// `Documentation/mm/overcommit-accounting.rst`; PostgreSQL manual, "Linux Memory Overcommit"; measured:
+    /// a pool of 1 GiB takes 524,288 kB off the limit at the default ratio.
     pub CommitExhaustion = "commit-exhaustion" in Swap
 }
 
-/// Less room than this below the limit: strict mode itself keeps back 1/32 (3 %) of a process for each request, and the next
-/// server start needs a little more.
+/// Less room than this below the limit: strict mode itself keeps back 1/32 (3 %) of a process for each
+/// request, and the next server start needs a little more.
 const ROOM: f64 = 0.05;
 /// Less room than this and every larger request fails.
 const NO_ROOM: f64 = 0.01;
-/// A limit below half of memory and swap refuses more than it allows; the default ratio without swap is just there.
+/// A limit below half of memory and swap refuses more than it allows; the default ratio without swap is just
+/// there.
 const LOW: f64 = 0.5;
 /// Below a tenth even one ordinary server does not fit.
 const VERY_LOW: f64 = 0.1;
@@ -65,9 +73,11 @@ impl Rule for CommitExhaustion {
         let available = cx.mem(m::MemAvailable).or_else(|_| cx.mem(m::MemFree))?;
 
         let (severity, title, confidence) = if cramped {
-            let severity = if room.share_of(view.limit) < NO_ROOM { Severity::Critical } else { Severity::High };
+            let severity =
+                if room.share_of(view.limit) < NO_ROOM { Severity::Critical } else { Severity::High };
             let title = format!(
-                "strict overcommit leaves {room:#} below a limit of {:#}: allocations fail while {available} are available",
+                "strict overcommit leaves {room:#} below a limit of {:#}: allocations fail while \
+                 {available} are available",
                 view.limit
             );
             (severity, title, Confidence::Certain)
@@ -75,8 +85,8 @@ impl Rule for CommitExhaustion {
             let share = view.limit.share_of(view.usable);
             let severity = if share < VERY_LOW { Severity::High } else { Severity::Warning };
             let title = format!(
-                "strict overcommit with a limit of {}, {} of the {} of memory and swap: allocations fail with ENOMEM while {} \
-                 cannot be promised to anybody",
+                "strict overcommit with a limit of {}, {} of the {} of memory and swap: allocations fail \
+                 with ENOMEM while {} cannot be promised to anybody",
                 view.limit,
                 Percent(share),
                 view.usable,
@@ -99,19 +109,23 @@ impl Rule for CommitExhaustion {
         };
         let cost = match cramped || low {
             true => Cost::memory(lost, cx.total()?, "is there and cannot be had"),
-            false => Cost::risk("a fork fails with ENOMEM; a save or a command that needs one does not happen"),
+            false => {
+                Cost::risk("a fork fails with ENOMEM; a save or a command that needs one does not happen")
+            }
         };
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(confidence)
-            .because(cx.saw_sysctl("vm.overcommit_memory").against("0 or 1", "the limit applies in mode 2 only"))
+            .because(
+                cx.saw_sysctl("vm.overcommit_memory").against("0 or 1", "the limit applies in mode 2 only"),
+            )
             .because(cx.saw_mem(m::CommitLimit).against(
                 format!("at least {} of {:#}", Percent(LOW), view.usable),
                 "MemTotal without huge page pools, plus SwapTotal",
             ))
-            .because(
-                cx.saw_mem(m::Committed_AS)
-                    .against(format!("at most {} of CommitLimit", Percent(1.0 - ROOM)), "strict mode keeps back 3 % of each process"),
-            )
+            .because(cx.saw_mem(m::Committed_AS).against(
+                format!("at most {} of CommitLimit", Percent(1.0 - ROOM)),
+                "strict mode keeps back 3 % of each process",
+            ))
             .because(cx.saw_mem(m::MemTotal));
         if view.swap > Bytes::ZERO {
             finding = finding.because(cx.saw_mem(m::SwapTotal));
@@ -126,15 +140,15 @@ impl Rule for CommitExhaustion {
         finding = finding.note(view.arithmetic()).note(view.largest(cx));
         if view.pools > Bytes::ZERO {
             finding = finding.note(format!(
-                "The huge page pools ({:#}) are taken off memory before the ratio is applied; huge pages themselves are \
-                 not counted in Committed_AS.",
+                "The huge page pools ({:#}) are taken off memory before the ratio is applied; huge pages \
+                 themselves are not counted in Committed_AS.",
                 view.pools
             ));
         }
         if fork_fails.is_some() && !cramped {
             finding = finding.note(
-                "A fork is charged for all private writable memory of the parent. Programs that start others through vfork \
-                 or posix_spawn (Java, recent glibc) are not charged.",
+                "A fork is charged for all private writable memory of the parent. Programs that start \
+                 others through vfork or posix_spawn (Java, recent glibc) are not charged.",
             );
         }
         if let Some(remedy) = view.raise(cx) {
@@ -147,13 +161,13 @@ impl Rule for CommitExhaustion {
                     Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
                         .sysctl(cx, "vm.overcommit_memory", mode.value)
                         .risk(
-                            "Allocations succeed again; if all that is promised is touched, the OOM killer chooses a process. \
-                             Bound what may grow by memory cgroups.",
+                            "Allocations succeed again; if all that is promised is touched, the OOM \
+                             killer chooses a process. Bound what may grow by memory cgroups.",
                         ),
                 )
                 .note(format!(
-                    "How to choose: strict mode where a failed allocation is better than a killed process, and then with a \
-                     limit that fits; mode {} otherwise ({}). {}",
+                    "How to choose: strict mode where a failed allocation is better than a killed \
+                     process, and then with a limit that fits; mode {} otherwise ({}). {}",
                     mode.value, mode.because, mode.contested
                 ));
         }
@@ -204,13 +218,24 @@ impl View {
         };
         match self.setting {
             LimitSetting::Kbytes(kib) => format!(
-                "CommitLimit = {} kB (vm.overcommit_kbytes) + {:#} swap = {:#}; usable are {:#}{pools} + {:#} swap = {:#}",
-                Grouped(kib), self.swap, self.limit, self.total, self.swap, self.usable
+                "CommitLimit = {} kB (vm.overcommit_kbytes) + {:#} swap = {:#}; usable are {:#}{pools} + \
+                 {:#} swap = {:#}",
+                Grouped(kib),
+                self.swap,
+                self.limit,
+                self.total,
+                self.swap,
+                self.usable
             ),
             LimitSetting::Ratio(percent) => format!(
-                "CommitLimit = ({:#}{pools}) x {percent} % (vm.overcommit_ratio) + {:#} swap = {:#}; without the ratio it would \
-                 be {base:#} + {:#} = {:#}, of which {} cannot be promised",
-                self.total, self.swap, self.limit, self.swap, self.usable, self.usable - self.limit
+                "CommitLimit = ({:#}{pools}) x {percent} % (vm.overcommit_ratio) + {:#} swap = {:#}; \
+                 without the ratio it would be {base:#} + {:#} = {:#}, of which {} cannot be promised",
+                self.total,
+                self.swap,
+                self.limit,
+                self.swap,
+                self.usable,
+                self.usable - self.limit
             ),
         }
     }
@@ -230,8 +255,8 @@ impl View {
             largest_request(&rules, Mode::Never, page.pages(self.limit), &state, &Asker::default())
         });
         format!(
-            "The largest request that succeeds now for an ordinary user's new process: {:#} - {:#} committed - {} kB \
-             vm.admin_reserve_kbytes = {:#}.",
+            "The largest request that succeeds now for an ordinary user's new process: {:#} - {:#} \
+             committed - {} kB vm.admin_reserve_kbytes = {:#}.",
             self.limit,
             self.committed,
             Grouped(reserve),
@@ -269,8 +294,9 @@ impl View {
                 .sets(name, percent),
         };
         Some(remedy.risk(format!(
-            "80 % of memory outside the huge page pools plus swap, the lower end of what PostgreSQL's advice allows (up to \
-             {most}). Anything that reserves far more than it touches (Java, Go, sanitizers) still fails."
+            "80 % of memory outside the huge page pools plus swap, the lower end of what PostgreSQL's \
+             advice allows (up to {most}). Anything that reserves far more than it touches (Java, Go, \
+             sanitizers) still fails."
         )))
     }
 }

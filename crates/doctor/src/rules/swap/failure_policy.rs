@@ -8,30 +8,30 @@ rule! {
     /// What the host does when memory runs out or breaks does not fit its purpose.
     ///
     /// # Sees
-    /// `vm.panic_on_oom` other than 0 on a host that runs no cluster software, with `kernel.panic`, which says whether it comes
-    /// up again; and `vm.memory_failure_early_kill` 0 where SAP HANA runs.
+    /// `vm.panic_on_oom` other than 0 on a host that runs no cluster software, with `kernel.panic`, which
+    /// says whether it comes up again; and `vm.memory_failure_early_kill` 0 where SAP HANA runs.
     ///
     /// # Hurts
-    /// With `panic_on_oom` one process that grows takes the whole host down instead of itself; with 2 even a container at its
-    /// own limit does, and where `kernel.panic` is 0 the host stays down until somebody resets it. A memory module that fails is
-    /// noticed by HANA only when it reads the page, unless it is told at once.
+    /// With `panic_on_oom` one process that grows takes the whole host down instead of itself; with 2 even a
+    /// container at its own limit does, and where `kernel.panic` is 0 the host stays down until somebody
+    /// resets it. A memory module that fails is noticed by HANA only when it reads the page, unless it is
+    /// told at once.
     ///
     /// # Remedies
     /// `vm.panic_on_oom = 0` on single hosts; `vm.memory_failure_early_kill = 1` for HANA.
     ///
     /// # False alarms
-    /// In a cluster a node that dies at once is better than one that crawls: there `panic_on_oom` is a choice and nothing is
-    /// reported (Pacemaker, Corosync, Oracle Clusterware, Serviceguard).
+    /// In a cluster a node that dies at once is better than one that crawls: there `panic_on_oom` is a choice
+    /// and nothing is reported (Pacemaker, Corosync, Oracle Clusterware, Serviceguard).
     ///
     /// # References
-    /// `Documentation/admin-guide/sysctl/vm.rst`, panic_on_oom and memory_failure_early_kill; `mm/oom_kill.c:check_panic_on_oom`
-    /// (6.12); SAP note 3464764.
+    /// `Documentation/admin-guide/sysctl/vm.rst`, panic_on_oom and memory_failure_early_kill;
+    /// `mm/oom_kill.c:check_panic_on_oom` (6.12); SAP note 3464764.
     pub FailurePolicy = "failure-policy" in Swap
 }
 
 /// Programs of cluster software, by process name.
-const CLUSTER: &[&str] =
-    &["pacemakerd", "corosync", "sbd", "ocssd.bin", "crsd.bin", "ohasd.bin", "cmcld"];
+const CLUSTER: &[&str] = &["pacemakerd", "corosync", "sbd", "ocssd.bin", "crsd.bin", "ohasd.bin", "cmcld"];
 
 impl Rule for FailurePolicy {
     fn check(&self, cx: &Context<'_>) -> Outcome {
@@ -78,21 +78,29 @@ fn panics(cx: &Context<'_>, mode: u64) -> Finding {
         finding = finding.because(cx.saw_sysctl("kernel.panic"));
     }
     if mode >= 2 && bounded > 0 {
-        finding = finding.because(Evidence::new("memory.max", "groups with a limit", Grouped(bounded as u64)));
+        finding =
+            finding.because(Evidence::new("memory.max", "groups with a limit", Grouped(bounded as u64)));
     }
     finding = finding.remedy(
-        Remedy::new("Kill one process instead of the host")
-            .sysctl(cx, "vm.panic_on_oom", 0)
-            .risk("The host lives on without the process that was killed: a service manager has to start it again."),
+        Remedy::new("Kill one process instead of the host").sysctl(cx, "vm.panic_on_oom", 0).risk(
+            "The host lives on without the process that was killed: a service manager has to start it \
+             again.",
+        ),
     );
     if stays_down {
         finding = finding.remedy(
             Remedy::new("If the panic is wanted, let the host come up again")
                 .sysctl(cx, "kernel.panic", 10)
-                .risk("It also reboots after every other panic; set up kdump first if the reason is to be known."),
+                .risk(
+                    "It also reboots after every other panic; set up kdump first if the reason is to be \
+                     known.",
+                ),
         );
     }
-    finding.note("How to choose: panic where another node takes over at once (no cluster software was seen here), else kill.")
+    finding.note(
+        "How to choose: panic where another node takes over at once (no cluster software was seen here), \
+         else kill.",
+    )
 }
 
 fn late_kill(cx: &Context<'_>) -> Finding {
@@ -100,13 +108,17 @@ fn late_kill(cx: &Context<'_>) -> Finding {
         FailurePolicy::ID,
         Severity::Info,
         "SAP HANA is told of a broken memory page only when it reads it (vm.memory_failure_early_kill 0)",
-        Cost::risk("HANA can recover from a page that it is told of in time; one that it stumbles over ends the process"),
+        Cost::risk(
+            "HANA can recover from a page that it is told of in time; one that it stumbles over ends the \
+             process",
+        ),
     )
     .sure(Confidence::Certain)
     .because(cx.saw_sysctl("vm.memory_failure_early_kill").against("1", "SAP note 3464764"))
     .remedy(
-        Remedy::new("Signal broken memory at once")
-            .sysctl(cx, "vm.memory_failure_early_kill", 1)
-            .risk("Programs that do not handle SIGBUS and only map the page are killed although they might never read it."),
+        Remedy::new("Signal broken memory at once").sysctl(cx, "vm.memory_failure_early_kill", 1).risk(
+            "Programs that do not handle SIGBUS and only map the page are killed although they might \
+             never read it.",
+        ),
     )
 }

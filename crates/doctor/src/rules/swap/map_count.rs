@@ -10,24 +10,24 @@ rule! {
     /// A process is near the limit on mappings, or the limit is below what its vendor asks for.
     ///
     /// # Sees
-    /// Lines of `/proc/PID/maps` of the largest processes against `vm.max_map_count`; and that limit against the floors of the
-    /// programs that run: Elasticsearch and OpenSearch 262,144 (1,048,576 recommended), Cassandra 1,048,575, SQL Server 1,600,000,
-    /// SAP 2,147,483,647.
+    /// Lines of `/proc/PID/maps` of the largest processes against `vm.max_map_count`; and that limit against
+    /// the floors of the programs that run: Elasticsearch and OpenSearch 262,144 (1,048,576 recommended),
+    /// Cassandra 1,048,575, SQL Server 1,600,000, SAP 2,147,483,647.
     ///
     /// # Hurts
-    /// At the limit `mmap`, `mprotect` and `munmap` of a part fail with ENOMEM, with any amount of memory free. Few programs
-    /// survive that: a Java virtual machine aborts.
+    /// At the limit `mmap`, `mprotect` and `munmap` of a part fail with ENOMEM, with any amount of memory
+    /// free. Few programs survive that: a Java virtual machine aborts.
     ///
     /// # Remedies
     /// A higher `vm.max_map_count`: the vendor's value, or twice the mappings that are seen.
     ///
     /// # False alarms
-    /// The kernel's default of 65,530 is enough for most programs: without a program that asks for more and without a process near
-    /// it, nothing is reported.
+    /// The kernel's default of 65,530 is enough for most programs: without a program that asks for more and
+    /// without a process near it, nothing is reported.
     ///
     /// # References
-    /// `mm/mmap.c` and `Documentation/admin-guide/sysctl/vm.rst`, max_map_count (6.12); Elasticsearch guide, "Virtual memory";
-    /// the checks of SAP and the tuned profile `mssql`.
+    /// `mm/mmap.c` and `Documentation/admin-guide/sysctl/vm.rst`, max_map_count (6.12); Elasticsearch guide,
+    /// "Virtual memory"; the checks of SAP and the tuned profile `mssql`.
     pub MapCount = "map-count" in Swap
 }
 
@@ -69,7 +69,12 @@ impl Rule for MapCount {
             ),
             (None, Some(floor)) => (
                 Severity::Warning,
-                format!("{} asks for at least {} mappings, {} are allowed", floor.vendor, Grouped(floor.least), Grouped(limit)),
+                format!(
+                    "{} asks for at least {} mappings, {} are allowed",
+                    floor.vendor,
+                    Grouped(floor.least),
+                    Grouped(limit)
+                ),
             ),
             (None, None) => return Ok(Vec::new()),
         };
@@ -83,15 +88,18 @@ impl Rule for MapCount {
             Self::ID,
             severity,
             title,
-            Cost::risk("mmap fails with ENOMEM at the limit, with any amount of memory free; most programs abort"),
+            Cost::risk(
+                "mmap fails with ENOMEM at the limit, with any amount of memory free; most programs abort",
+            ),
         )
         .sure(Confidence::Certain)
         .because(cx.saw_sysctl(NAME).against(bound.0, bound.1));
         if let Some((process, maps)) = most {
             finding = finding.because(
-                Evidence::new("/proc/PID/maps", "lines", Grouped(maps))
-                    .of(who(process))
-                    .against(format!("at most {} of {}", Percent(NEAR), Grouped(limit)), "room for the next burst"),
+                Evidence::new("/proc/PID/maps", "lines", Grouped(maps)).of(who(process)).against(
+                    format!("at most {} of {}", Percent(NEAR), Grouped(limit)),
+                    "room for the next burst",
+                ),
             );
         }
         if wanted > limit {
@@ -99,7 +107,8 @@ impl Rule for MapCount {
                 "The limit itself costs nothing; each mapping in use takes some 200 bytes of kernel memory.",
             ));
         } else {
-            finding = finding.note("The limit is at the most that it can be: the program has to map in larger pieces.");
+            finding = finding
+                .note("The limit is at the most that it can be: the program has to map in larger pieces.");
         }
         Ok(vec![finding])
     }
@@ -110,7 +119,9 @@ fn floors(cx: &Context<'_>, processes: &[Process]) -> Vec<Floor> {
     let in_unit = |name: &str| {
         processes.iter().any(|p| {
             let group = p.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
-            group.is_some_and(|path| path.split('/').any(|part| part.starts_with(name) && part.ends_with(".service")))
+            group.is_some_and(|path| {
+                path.split('/').any(|part| part.starts_with(name) && part.ends_with(".service"))
+            })
         })
     };
     let mut floors = Vec::new();

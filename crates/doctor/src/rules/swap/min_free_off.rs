@@ -4,32 +4,36 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::min_free::{Defaults, Origin};
 use crate::rule::rule;
-use crate::{ALLOCSTALL, Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice};
+use crate::{
+    ALLOCSTALL, Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload,
+    advice,
+};
 
 rule! {
     /// The reserve of free memory is far from what the kernel or the vendor of the program would choose.
     ///
     /// # Sees
-    /// `vm.min_free_kbytes` against the value for this host: the kernel's own (from the size of memory and, with transparent huge
-    /// pages, from the number of zones), or Oracle's or SAP's where one of them runs. It says where the running value comes from.
+    /// `vm.min_free_kbytes` against the value for this host: the kernel's own (from the size of memory and,
+    /// with transparent huge pages, from the number of zones), or Oracle's or SAP's where one of them runs.
+    /// It says where the running value comes from.
     ///
     /// # Hurts
-    /// Too small, and bursts of allocations from the network or the file system find nothing before kswapd has run: tasks reclaim
-    /// for themselves. Too large, and memory lies idle that nobody may use; far too large, and the OOM killer comes with
-    /// gigabytes free.
+    /// Too small, and bursts of allocations from the network or the file system find nothing before kswapd
+    /// has run: tasks reclaim for themselves. Too large, and memory lies idle that nobody may use; far too
+    /// large, and the OOM killer comes with gigabytes free.
     ///
     /// # Remedies
     /// The value of the kernel or of the vendor whose program runs.
     ///
     /// # False alarms
-    /// khugepaged raises the value at boot and whenever transparent huge pages are turned on, over what a file of settings says:
-    /// what it sets is accepted, also after they were turned off, and so is anything between 0.8 and 1.5 of the expected value. On
-    /// ARM with 64 KiB pages that raise is 5 % of memory.
+    /// khugepaged raises the value at boot and whenever transparent huge pages are turned on, over what a
+    /// file of settings says: what it sets is accepted, also after they were turned off, and so is anything
+    /// between 0.8 and 1.5 of the expected value. On ARM with 64 KiB pages that raise is 5 % of memory.
     ///
     /// # References
-    /// `mm/page_alloc.c:calculate_min_free_kbytes` and `mm/khugepaged.c:set_recommended_min_free_kbytes` (6.12);
-    /// Oracle's and SAP's checks (the figures of `lotsfree size watermarks`); memstate (tolerance); tuned issue 752; measured:
-    /// 67,584 kB is 11 x 2,048 kB x 3 zones.
+    /// `mm/page_alloc.c:calculate_min_free_kbytes` and `mm/khugepaged.c:set_recommended_min_free_kbytes`
+    /// (6.12); Oracle's and SAP's checks (the figures of `lotsfree size watermarks`); memstate (tolerance);
+    /// tuned issue 752; measured: 67,584 kB is 11 x 2,048 kB x 3 zones.
     pub MinFreeOff = "min-free-off" in Swap
 }
 
@@ -50,7 +54,8 @@ impl Rule for MinFreeOff {
         let range = advice.value;
         let origin = defaults.origin(now);
         // What khugepaged set stays when transparent huge pages are turned off: nobody has to act on it.
-        if (range.least..=range.most).contains(&now) || (now > range.most && origin == Some(Origin::ThpRaise)) {
+        if (range.least..=range.most).contains(&now) || (now > range.most && origin == Some(Origin::ThpRaise))
+        {
             return Ok(Vec::new());
         }
         let low = now < range.least;
@@ -61,53 +66,62 @@ impl Rule for MinFreeOff {
         let severity = match low {
             true if stalling => Severity::Warning,
             true => Severity::Info,
-            false if kept.share_of(total) > DANGEROUS || (sap && now > SAP_MIN_FREE_MAX_KIB) => Severity::High,
+            false if kept.share_of(total) > DANGEROUS || (sap && now > SAP_MIN_FREE_MAX_KIB) => {
+                Severity::High
+            }
             false if kept.share_of(total) > FELT => Severity::Warning,
             false => Severity::Info,
         };
         let excess = Bytes::kib(now - now.min(range.value));
         let cost = match low {
-            true => Cost::risk("bursts of allocations find nothing before kswapd has run, and tasks reclaim for themselves"),
+            true => Cost::risk(
+                "bursts of allocations find nothing before kswapd has run, and tasks reclaim for \
+                 themselves",
+            ),
             false => Cost::memory(excess, total, "kept free beyond the expected reserve, for nobody"),
         };
         let factor = now as f64 / range.value.max(1) as f64;
         let from = provenance(cx, &defaults, now);
-        let mut finding = Finding::new(
-            Self::ID,
-            severity,
-            format!(
-                "{NAME} is {}, {factor:.2} times the {} expected here ({}); it comes from {from}",
-                Grouped(now),
-                Grouped(range.value),
-                advice.because
-            ),
-            cost,
-        )
-        .sure(if origin.is_none() { Confidence::Certain } else { Confidence::Likely })
-        .because(
-            cx.saw_sysctl(NAME)
-                .against(format!("{} to {}", Grouped(range.least), Grouped(range.most)), advice.because.clone()),
-        )
-        .because(cx.saw_mem(lotsfree_counters::meminfo::MemTotal))
-        .because(Evidence::new("/proc/zoneinfo", "populated zones", defaults.zones));
+        let mut finding =
+            Finding::new(
+                Self::ID,
+                severity,
+                format!(
+                    "{NAME} is {}, {factor:.2} times the {} expected here ({}); it comes from {from}",
+                    Grouped(now),
+                    Grouped(range.value),
+                    advice.because
+                ),
+                cost,
+            )
+            .sure(if origin.is_none() { Confidence::Certain } else { Confidence::Likely })
+            .because(cx.saw_sysctl(NAME).against(
+                format!("{} to {}", Grouped(range.least), Grouped(range.most)),
+                advice.because.clone(),
+            ))
+            .because(cx.saw_mem(lotsfree_counters::meminfo::MemTotal))
+            .because(Evidence::new("/proc/zoneinfo", "populated zones", defaults.zones));
         if let Some(rate) = stalls.filter(|_| low) {
             finding = finding.because(cx.saw_rate(ALLOCSTALL, &rate));
         }
         if let Some(setting) = sysctl::winner(&cx.now().sysctl_files, NAME) {
             finding = finding.because(
-                Evidence::new(format!("/{}", setting.file), &setting.name, &setting.value).of(format!("line {}", setting.line)),
+                Evidence::new(format!("/{}", setting.file), &setting.name, &setting.value)
+                    .of(format!("line {}", setting.line)),
             );
         }
         let nodes = cx.nodes().map_or(1, <[_]>::len).max(1) as u64;
-        let sap_step = sap_min_free_kib(total).map_or("no step".to_owned(), |kib| format!("{} kB", Grouped(kib)));
+        let sap_step =
+            sap_min_free_kib(total).map_or("no step".to_owned(), |kib| format!("{} kB", Grouped(kib)));
         let raise = match defaults.thp {
             true => "on",
             false => "off, so it does not count",
         };
         finding = finding
             .note(format!(
-                "For this host: the kernel at boot {} kB (4 x sqrt of {:#}), khugepaged {} kB ({} zones, THP {raise}), Oracle {} \
-                 kB (0.5 % of memory or 1 GiB x {nodes}), SAP {sap_step} and at most {} kB.",
+                "For this host: the kernel at boot {} kB (4 x sqrt of {:#}), khugepaged {} kB ({} zones, \
+                 THP {raise}), Oracle {} kB (0.5 % of memory or 1 GiB x {nodes}), SAP {sap_step} and at \
+                 most {} kB.",
                 Grouped(defaults.by_size),
                 total,
                 Grouped(defaults.by_thp),
@@ -118,22 +132,27 @@ impl Rule for MinFreeOff {
             .note(advice.contested);
         if !low {
             finding = finding.note(format!(
-                "It is {} of memory; the low and high watermarks lie at least a quarter and a half above it and are kept free \
-                 too.",
+                "It is {} of memory; the low and high watermarks lie at least a quarter and a half above \
+                 it and are kept free too.",
                 Percent(kept.share_of(total))
             ));
         } else {
             finding = finding.note(
-                "For more room before kswapd must have run, vm.watermark_scale_factor (4.6 and later) is the better setting: it \
-                 raises low and high and leaves min alone.",
+                "For more room before kswapd must have run, vm.watermark_scale_factor (4.6 and later) is \
+                 the better setting: it raises low and high and leaves min alone.",
             );
         }
-        Ok(vec![finding.remedy(
-            Remedy::new(format!("Set the reserve to {} kB", Grouped(range.value))).sysctl(cx, NAME, range.value).risk(
-                "Raising it makes the kernel reclaim that much at once. Far too high a value leaves nothing to allocate: check \
-                 for typing errors. tuned, saptune and khugepaged may set it again.",
+        Ok(vec![
+            finding.remedy(
+                Remedy::new(format!("Set the reserve to {} kB", Grouped(range.value)))
+                    .sysctl(cx, NAME, range.value)
+                    .risk(
+                        "Raising it makes the kernel reclaim that much at once. Far too high a value \
+                         leaves nothing to allocate: check for typing errors. tuned, saptune and \
+                         khugepaged may set it again.",
+                    ),
             ),
-        )])
+        ])
     }
 }
 

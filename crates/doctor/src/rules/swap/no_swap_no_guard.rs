@@ -11,24 +11,26 @@ rule! {
     /// Anonymous memory fills the host, and neither swap nor any limit stands between it and the OOM killer.
     ///
     /// # Sees
-    /// `SwapTotal` 0, `vm.overcommit_memory` other than 2, `AnonPages` and `Shmem` above 70 % of memory without the huge page
-    /// pools, and no memory cgroup of weight that is bounded (`memory.max`, `memory.high`) or protected (`memory.low`,
-    /// `memory.min`).
+    /// `SwapTotal` 0, `vm.overcommit_memory` other than 2, `AnonPages` and `Shmem` above 70 % of memory
+    /// without the huge page pools, and no memory cgroup of weight that is bounded (`memory.max`,
+    /// `memory.high`) or protected (`memory.low`, `memory.min`).
     ///
     /// # Hurts
-    /// Without swap only file cache can be reclaimed, and there is little of it left: programs' code is evicted and read again,
-    /// the host crawls, and in the end the kernel kills whatever is largest, which is the database.
+    /// Without swap only file cache can be reclaimed, and there is little of it left: programs' code is
+    /// evicted and read again, the host crawls, and in the end the kernel kills whatever is largest, which is
+    /// the database.
     ///
     /// # Remedies
     /// A little swap for what nobody touches, or limits on everything but the main program.
     ///
     /// # False alarms
-    /// Elasticsearch, Cassandra, Kubernetes nodes and real-time hosts run without swap on purpose: for them only limits are
-    /// proposed. Where most anonymous memory is locked, swap would not take it anyway; nothing is reported.
+    /// Elasticsearch, Cassandra, Kubernetes nodes and real-time hosts run without swap on purpose: for them
+    /// only limits are proposed. Where most anonymous memory is locked, swap would not take it anyway;
+    /// nothing is reported.
     ///
     /// # References
-    /// `mm/vmscan.c:get_scan_count` and `mm/oom_kill.c` (6.12); Red Hat, "Recommended system swap space"; "Memory Hogs" (Linux
-    /// Magazine).
+    /// `mm/vmscan.c:get_scan_count` and `mm/oom_kill.c` (6.12); Red Hat, "Recommended system swap space";
+    /// "Memory Hogs" (Linux Magazine).
     pub NoSwapNoGuard = "no-swap-no-guard" in Swap
 }
 
@@ -73,7 +75,9 @@ impl Rule for NoSwapNoGuard {
                 "{held} of anonymous and shared memory ({} of {ordinary}), no swap, and no limit on anybody",
                 Percent(share)
             ),
-            Cost::risk("whatever grows next evicts programs' code first and then gets the largest process killed"),
+            Cost::risk(
+                "whatever grows next evicts programs' code first and then gets the largest process killed",
+            ),
         )
         .sure(if groups.left_out > 0 { Confidence::Likely } else { Confidence::Certain })
         .because(cx.saw_mem(m::SwapTotal))
@@ -89,32 +93,34 @@ impl Rule for NoSwapNoGuard {
             "none on a group of weight",
         ));
         let processes = cx.processes().unwrap_or_default();
-        finding = finding.because_all(largest(processes, s::RssAnon, 2).into_iter().map(|p| saw(p, s::RssAnon)));
-        finding = finding
-            .remedy(
-                Remedy::new("Bound what may grow, so that it meets its own limit and not the database's memory")
-                    .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE MemoryMax=SIZE")
-                    .keep("the unit's drop-in, [Service]", "MemoryHigh=SIZE")
-                    .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
-                    .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity MemoryMax=infinity")
-                    .risk("A unit at its MemoryMax is killed alone. Sizes below what it needs kill it needlessly."),
-            );
+        finding =
+            finding.because_all(largest(processes, s::RssAnon, 2).into_iter().map(|p| saw(p, s::RssAnon)));
+        finding = finding.remedy(
+            Remedy::new("Bound what may grow, so that it meets its own limit and not the database's memory")
+                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE MemoryMax=SIZE")
+                .keep("the unit's drop-in, [Service]", "MemoryHigh=SIZE")
+                .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
+                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity MemoryMax=infinity")
+                .risk(
+                    "A unit at its MemoryMax is killed alone. Sizes below what it needs kill it needlessly.",
+                ),
+        );
         match on_purpose {
             Some(why) => finding = finding.note(format!("Swap is not proposed: {why}.")),
             None => {
                 let size = swap::rhel(ordinary);
                 finding = finding.remedy(add_swap(size)).note(format!(
-                    "{size} is Red Hat's least for {ordinary} (twice memory up to 2 GiB, as much up to 8 GiB, 4 GiB beyond): \
-                     room for what nobody touches, and time to see growth coming. With vm.swappiness of 1 to 10 it stays \
-                     nearly empty."
+                    "{size} is Red Hat's least for {ordinary} (twice memory up to 2 GiB, as much up to 8 \
+                     GiB, 4 GiB beyond): room for what nobody touches, and time to see growth coming. \
+                     With vm.swappiness of 1 to 10 it stays nearly empty."
                 ));
             }
         }
         let killer = (cx.now().tuners.earlyoom, cx.now().tuners.systemd_oomd);
         if killer.0 || killer.1 {
             finding = finding.note(
-                "A userspace OOM killer is enabled here. It kills earlier and in a more orderly way, but it kills: it is no \
-                 guard for the largest process.",
+                "A userspace OOM killer is enabled here. It kills earlier and in a more orderly way, but \
+                 it kills: it is no guard for the largest process.",
             );
         }
         Ok(vec![finding])
@@ -138,16 +144,17 @@ fn guards(group: &Cgroup, ordinary: Bytes) -> bool {
 fn without_swap_on_purpose(cx: &Context<'_>) -> Option<String> {
     let processes = cx.processes().ok()?;
     if processes.iter().any(|p| &*p.stat.name == "kubelet") {
-        return Some("this is a Kubernetes node, whose kubelet expects none unless configured otherwise".to_owned());
+        return Some(
+            "this is a Kubernetes node, whose kubelet expects none unless configured otherwise".to_owned(),
+        );
     }
     let largest = largest(processes, s::RssAnon, 1).first().copied()?;
     if matches!(largest.stat.policy, 1 | 2 | 6) {
         return Some(format!("the largest process, {}, is scheduled in real time", largest.stat.name));
     }
     (Workload::of_name(&largest.stat.name) == Some(Workload::Java)).then(|| {
-        "the largest process is Java; a heap in swap stops at every garbage collection, and Elasticsearch and Cassandra ask \
-         for no swap at all"
+        "the largest process is Java; a heap in swap stops at every garbage collection, and Elasticsearch \
+         and Cassandra ask for no swap at all"
             .to_owned()
     })
 }
-

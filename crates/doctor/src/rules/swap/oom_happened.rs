@@ -10,23 +10,26 @@ rule! {
     /// The OOM killer has killed processes.
     ///
     /// # Sees
-    /// `oom_kill` in `/proc/vmstat` (4.13 and later), `oom_kill` in `memory.events` of the groups, and the kernel log, which says
-    /// who was killed, how large it was and why: the whole host, a group's limit, or a NUMA policy or cpuset.
+    /// `oom_kill` in `/proc/vmstat` (4.13 and later), `oom_kill` in `memory.events` of the groups, and the
+    /// kernel log, which says who was killed, how large it was and why: the whole host, a group's limit, or a
+    /// NUMA policy or cpuset.
     ///
     /// # Hurts
-    /// A killed database recovers from its log, and its cache is cold; a killed back end makes PostgreSQL restart as a whole. The
-    /// three kinds have different cures: more memory for the host does not help a group at its limit.
+    /// A killed database recovers from its log, and its cache is cold; a killed back end makes PostgreSQL
+    /// restart as a whole. The three kinds have different cures: more memory for the host does not help a
+    /// group at its limit.
     ///
     /// # Remedies
-    /// Of the whole host: find what grew, bound it, keep some swap. Of a group: raise its limit or shrink what is in it. Of a
-    /// policy: prefer instead of bind.
+    /// Of the whole host: find what grew, bound it, keep some swap. Of a group: raise its limit or shrink
+    /// what is in it. Of a policy: prefer instead of bind.
     ///
     /// # False alarms
-    /// Counters since boot only say that it has happened; they are information once the kills lie more than a day back. A batch
-    /// job killed at its own limit is what limits are for.
+    /// Counters since boot only say that it has happened; they are information once the kills lie more than a
+    /// day back. A batch job killed at its own limit is what limits are for.
     ///
     /// # References
-    /// `mm/oom_kill.c:dump_oom_victim` and `__oom_kill_process` (6.12); `Documentation/admin-guide/cgroup-v2.rst`, memory.events.
+    /// `mm/oom_kill.c:dump_oom_victim` and `__oom_kill_process` (6.12);
+    /// `Documentation/admin-guide/cgroup-v2.rst`, memory.events.
     pub OomHappened = "oom-happened" in Swap
 }
 
@@ -96,7 +99,8 @@ fn told(cx: &Context<'_>, kind: Kind, kills: &[&OomKill], now: bool) -> Finding 
     let youngest = kills.iter().filter_map(|kill| age(cx, kill)).fold(f64::INFINITY, f64::min);
     let period = cx.seconds().unwrap_or(0.0);
     let during = now && youngest <= period + 1.0;
-    let database = kills.iter().rev().find(|kill| Workload::of_name(&kill.name).is_some_and(Workload::is_database));
+    let database =
+        kills.iter().rev().find(|kill| Workload::of_name(&kill.name).is_some_and(Workload::is_database));
     let severity = match (during, youngest, database) {
         (true, ..) => Severity::Critical,
         (_, age, _) if age.is_finite() && age > RECENT_SECONDS => Severity::Info,
@@ -112,31 +116,42 @@ fn told(cx: &Context<'_>, kind: Kind, kills: &[&OomKill], now: bool) -> Finding 
     };
     let victim = database.or(kills.last()).map_or(String::new(), |kill| kill.name.clone());
     let group = kills.iter().rev().find_map(|kill| kill.cgroup.as_deref()).unwrap_or("a memory cgroup");
-    let processes = if kills.len() == 1 { "1 process".to_owned() } else { format!("{} processes", kills.len()) };
+    let processes =
+        if kills.len() == 1 { "1 process".to_owned() } else { format!("{} processes", kills.len()) };
     let title = match kind {
-        Kind::Group => format!("{group} was at its limit and had {processes} killed, {victim} among them{when}"),
+        Kind::Group => {
+            format!("{group} was at its limit and had {processes} killed, {victim} among them{when}")
+        }
         Kind::Policy => {
-            format!("{processes} killed because a NUMA policy or cpuset had no memory left, {victim} among them{when}")
+            format!(
+                "{processes} killed because a NUMA policy or cpuset had no memory left, {victim} among \
+                 them{when}"
+            )
         }
         _ => format!("the host was out of memory and {processes} were killed, {victim} among them{when}")
             .replace("1 process were", "1 process was"),
     };
     let killed: Bytes = kills.iter().filter_map(|kill| kill.anon_rss).sum();
-    let cost = Cost::risk(format!("work of processes that held {killed:#} of anonymous memory is lost; caches are cold after the restart"));
+    let cost = Cost::risk(format!(
+        "work of processes that held {killed:#} of anonymous memory is lost; caches are cold after the \
+         restart"
+    ));
     let mut finding = Finding::new(OomHappened::ID, severity, title, cost)
         .sure(Confidence::Certain)
         .because_all(kills.iter().rev().take(SHOWN).map(|kill| saw(cx, kill)));
     if let Some(kill) = kills.iter().rev().find(|kill| tables_share(kill) >= TABLES) {
         finding = finding.note(format!(
-            "Of {} (pid {}) {} were page tables: it grew by its mappings as much as by its memory. Huge pages would shrink them \
-             (see pagetable-bloat).",
+            "Of {} (pid {}) {} were page tables: it grew by its mappings as much as by its memory. Huge \
+             pages would shrink them (see pagetable-bloat).",
             kill.name,
             kill.pid,
             Percent(tables_share(kill))
         ));
     }
     if kills.iter().any(|kill| kill.constraint.is_empty()) {
-        finding = finding.note("This kernel's log does not say why (4.19 and later do): a NUMA policy cannot be ruled out.");
+        finding = finding.note(
+            "This kernel's log does not say why (4.19 and later do): a NUMA policy cannot be ruled out.",
+        );
     }
     remedies(cx, kind, group, finding)
 }
@@ -147,7 +162,11 @@ fn tables_share(kill: &OomKill) -> f64 {
 }
 
 fn saw(cx: &Context<'_>, kill: &OomKill) -> Evidence {
-    let mut value = vec![if kill.constraint.is_empty() { "reason not printed".to_owned() } else { kill.constraint.clone() }];
+    let mut value = vec![if kill.constraint.is_empty() {
+        "reason not printed".to_owned()
+    } else {
+        kill.constraint.clone()
+    }];
     value.extend(kill.anon_rss.map(|bytes| format!("anon-rss {bytes:#}")));
     value.extend(kill.page_tables.map(|bytes| format!("page tables {bytes:#}")));
     value.extend(kill.oom_score_adj.map(|adjustment| format!("oom_score_adj {adjustment}")));
@@ -159,7 +178,8 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Find
     match kind {
         Kind::Group => {
             let unit = group.rsplit('/').next().unwrap_or(group);
-            let limit = cx.cgroups().ok().and_then(|groups| groups.at(group)).and_then(|group| group.max?.bytes());
+            let limit =
+                cx.cgroups().ok().and_then(|groups| groups.at(group)).and_then(|group| group.max?.bytes());
             let undo = limit.map_or("MemoryMax=OLD".to_owned(), |old| format!("MemoryMax={}", old.0));
             finding
                 .remedy(
@@ -169,7 +189,10 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Find
                         .undo_with(format!("systemctl set-property --runtime {unit} {undo}"))
                         .risk("The memory is taken from the others. A leak meets any limit, only later."),
                 )
-                .note("The host had memory: more of it, or swap settings of the host, do not help a group at its limit.")
+                .note(
+                    "The host had memory: more of it, or swap settings of the host, do not help a group \
+                     at its limit.",
+                )
         }
         Kind::Policy => finding
             .remedy(
@@ -189,8 +212,9 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Find
                     .risk("A unit at its MemoryMax is killed alone."),
             )
             .note(
-                "Who is killed is decided by size, not by guilt: look for what grew. Whether swap was left and \
-                 vm.swappiness is 0 is judged by other rules (swap-exhaustion, swappiness-zero-oom, oom-score).",
+                "Who is killed is decided by size, not by guilt: look for what grew. Whether swap was \
+                 left and vm.swappiness is 0 is judged by other rules (swap-exhaustion, \
+                 swappiness-zero-oom, oom-score).",
             ),
     }
 }
@@ -198,7 +222,8 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Find
 /// Counted, but the log does not say who.
 fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
     let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
-    let kills = |group: &Cgroup| group.events.as_ref().and_then(|events| events.get(e::oom_kill)).unwrap_or(0);
+    let kills =
+        |group: &Cgroup| group.events.as_ref().and_then(|events| events.get(e::oom_kill)).unwrap_or(0);
     // A group's events count those of the groups below it.
     let innermost = groups.iter().filter(|group| {
         let below = format!("{}/", group.path.trim_end_matches('/'));
@@ -223,14 +248,18 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
     for group in innermost.iter().take(SHOWN) {
         finding = finding.because(Evidence::new("memory.events", "oom_kill", kills(group)).of(&group.path));
     }
-    finding = finding.note("dmesg -T | grep -E 'oom-kill|Out of memory' says who was killed and why, as long as the log reaches back.");
+    finding = finding.note(
+        "dmesg -T | grep -E 'oom-kill|Out of memory' says who was killed and why, as long as the log \
+         reaches back.",
+    );
     if let Some(group) = innermost.first() {
         // `oom` counts only the group's own limit, `oom_kill` every killer.
         let limited = group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0;
         if limited {
             return remedies(cx, Kind::Group, &group.path, finding);
         }
-        finding = finding.note("Processes of the groups named were killed, though none of them was at its own limit.");
+        finding = finding
+            .note("Processes of the groups named were killed, though none of them was at its own limit.");
     }
     remedies(cx, Kind::Untold, "", finding)
 }

@@ -10,24 +10,25 @@ rule! {
     /// The OOM killer would choose the database first, or has hardly anybody to choose from.
     ///
     /// # Sees
-    /// `oom_score_adj` of all processes and the points that the kernel would give each (resident, swapped out and page tables,
-    /// plus the adjustment in thousandths of memory and swap): a database process has most of them; or processes at -1000, which
-    /// are never killed, hold more than half of memory.
+    /// `oom_score_adj` of all processes and the points that the kernel would give each (resident, swapped out
+    /// and page tables, plus the adjustment in thousandths of memory and swap): a database process has most
+    /// of them; or processes at -1000, which are never killed, hold more than half of memory.
     ///
     /// # Hurts
-    /// The killer takes the largest process, which is the one that the host is for, whoever caused the shortage. Where the large
-    /// ones are all exempt it kills everything else without freeing much, and panics when nobody is left.
+    /// The killer takes the largest process, which is the one that the host is for, whoever caused the
+    /// shortage. Where the large ones are all exempt it kills everything else without freeing much, and
+    /// panics when nobody is left.
     ///
     /// # Remedies
     /// `OOMScoreAdjust=-900` for the database; -1000 for nothing but what repairs the host.
     ///
     /// # False alarms
-    /// A database that is not the first victim needs nothing and is not reported. A kill inside a memory cgroup at its limit
-    /// chooses within the group: there the adjustment cannot save the only process.
+    /// A database that is not the first victim needs nothing and is not reported. A kill inside a memory
+    /// cgroup at its limit chooses within the group: there the adjustment cannot save the only process.
     ///
     /// # References
-    /// `mm/oom_kill.c:oom_badness` (6.12); proc_pid_oom_score_adj(5); PostgreSQL manual, "Linux Memory Overcommit"; systemd.exec(5),
-    /// OOMScoreAdjust.
+    /// `mm/oom_kill.c:oom_badness` (6.12); proc_pid_oom_score_adj(5); PostgreSQL manual, "Linux Memory
+    /// Overcommit"; systemd.exec(5), OOMScoreAdjust.
     pub OomScore = "oom-score" in Swap
 }
 
@@ -71,10 +72,14 @@ fn database_first(
     let available = cx.mem(m::MemAvailable).or_else(|_| cx.mem(m::MemFree))?;
     let tight = available.share_of(cx.total()?) < TIGHT;
     let points = |p: &Process| oom_points(p, with_swap).unwrap_or(0).max(0) as u64;
-    let others = || processes.iter().filter(|p| database(p) != Some(workload) && oom_points(p, with_swap).is_some());
+    let others =
+        || processes.iter().filter(|p| database(p) != Some(workload) && oom_points(p, with_swap).is_some());
     let next = others().max_by_key(|p| points(p));
     // Back ends inherit what their parent has; the parent is the one to be spared.
-    let parent = processes.iter().find(|p| p.stat.pid == victim.stat.ppid && database(p) == Some(workload)).unwrap_or(victim);
+    let parent = processes
+        .iter()
+        .find(|p| p.stat.pid == victim.stat.ppid && database(p) == Some(workload))
+        .unwrap_or(victim);
     let now = parent.oom_score_adj.unwrap_or(0);
     let mut finding = Finding::new(
         OomScore::ID,
@@ -86,7 +91,9 @@ fn database_first(
             Grouped(points(victim)),
             victim.oom_score_adj.unwrap_or(0)
         ),
-        Cost::risk("the database dies when another process takes the memory; recovery and a cold cache follow"),
+        Cost::risk(
+            "the database dies when another process takes the memory; recovery and a cold cache follow",
+        ),
     )
     .sure(Confidence::Certain)
     .because(saw_adjustment(victim).against(LAST, "the last to be killed, and still killable"))
@@ -106,8 +113,8 @@ fn database_first(
         ));
     }
     finding = finding.note(format!(
-        "Points = (VmRSS + VmSwap + VmPTE) / 4 kB + oom_score_adj x {:#} / 1000 / 4 kB. Shared memory counts in full for each \
-         process that has touched it.",
+        "Points = (VmRSS + VmSwap + VmPTE) / 4 kB + oom_score_adj x {:#} / 1000 / 4 kB. Shared memory \
+         counts in full for each process that has touched it.",
         with_swap
     ));
     if now > LAST {
@@ -117,30 +124,36 @@ fn database_first(
             .keep("the unit's drop-in, [Service]", format!("OOMScoreAdjust={LAST}"))
             .undo_with(format!("choom -p {pid} -n {now}"))
             .risk(
-                "Somebody else is killed instead. Children inherit the value: those that already run keep their own until they \
-                 are started anew. With everything at -1000 the kernel panics for want of a victim: do not go below -900.",
+                "Somebody else is killed instead. Children inherit the value: those that already run keep \
+                 their own until they are started anew. With everything at -1000 the kernel panics for \
+                 want of a victim: do not go below -900.",
             )
             .sets(format!("pid {pid} oom_score_adj"), LAST);
         if workload == Workload::Postgres {
             remedy = remedy
-                .keep("the unit's drop-in, [Service]", "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj")
+                .keep(
+                    "the unit's drop-in, [Service]",
+                    "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj",
+                )
                 .keep("the unit's drop-in, [Service]", "Environment=PG_OOM_ADJUST_VALUE=0");
             finding = finding.note(
-                "PostgreSQL's back ends should not inherit the postmaster's value: PG_OOM_ADJUST_VALUE=0 sets theirs back. A \
-                 killed back end makes the postmaster restart all others, but the postmaster itself lives.",
+                "PostgreSQL's back ends should not inherit the postmaster's value: PG_OOM_ADJUST_VALUE=0 \
+                 sets theirs back. A killed back end makes the postmaster restart all others, but the \
+                 postmaster itself lives.",
             );
         }
         finding = finding.remedy(remedy);
     } else {
         finding = finding.note(format!(
-            "The parent has {now} already: what counts is that less is touched, or that the others are bounded."
+            "The parent has {now} already: what counts is that less is touched, or that the others are \
+             bounded."
         ));
     }
     Ok(finding)
 }
 
-/// Processes that are never killed and hold most of memory. Only anonymous memory and swap are added up, since shared
-/// pages would count once for each process.
+/// Processes that are never killed and hold most of memory. Only anonymous memory and swap are added up,
+/// since shared pages would count once for each process.
 fn exempt(processes: &[Process], total: Bytes) -> Option<Finding> {
     let held = |p: &Process| p.memory_or_zero(s::RssAnon) + p.memory_or_zero(s::VmSwap);
     let mut exempt = processes.iter().filter(|p| p.oom_score_adj == Some(-1000)).collect::<Vec<_>>();
@@ -156,11 +169,23 @@ fn exempt(processes: &[Process], total: Bytes) -> Option<Finding> {
         Finding::new(
             OomScore::ID,
             Severity::Warning,
-            format!("{} processes that the OOM killer must not touch hold {sum}, {} of memory", exempt.len(), Percent(share)),
-            Cost::risk("the killer takes everything else without freeing much, and the kernel panics when nobody is left"),
+            format!(
+                "{} processes that the OOM killer must not touch hold {sum}, {} of memory",
+                exempt.len(),
+                Percent(share)
+            ),
+            Cost::risk(
+                "the killer takes everything else without freeing much, and the kernel panics when nobody \
+                 is left",
+            ),
         )
         .sure(Confidence::Certain)
-        .because_all(exempt.iter().take(3).map(|p| saw_adjustment(p).against("above -1000", "-1000 exempts a process")))
+        .because_all(
+            exempt
+                .iter()
+                .take(3)
+                .map(|p| saw_adjustment(p).against("above -1000", "-1000 exempts a process")),
+        )
         .because_all(exempt.iter().take(3).map(|p| saw(p, s::RssAnon)))
         .remedy(
             Remedy::new(format!("Make {} killable as the last: {LAST} instead of -1000", first.stat.name))
@@ -170,6 +195,9 @@ fn exempt(processes: &[Process], total: Bytes) -> Option<Finding> {
                 .risk("It may be killed, after everybody else.")
                 .sets(format!("pid {pid} oom_score_adj"), LAST),
         )
-        .note("Exempt only what is needed to log in and repair: sshd, and cluster agents that must report the failure."),
+        .note(
+            "Exempt only what is needed to log in and repair: sshd, and cluster agents that must report \
+             the failure.",
+        ),
     )
 }

@@ -11,20 +11,22 @@ rule! {
     /// Memory of a database, or of a protected group, lies in swap.
     ///
     /// # Sees
-    /// `VmSwap` of database processes, the `swap` column of attached System V segments, and `memory.swap.current` of cgroups with
-    /// `memory.low` or `memory.min`, where it is more than 1 % of what they hold.
+    /// `VmSwap` of database processes, the `swap` column of attached System V segments, and
+    /// `memory.swap.current` of cgroups with `memory.low` or `memory.min`, where it is more than 1 % of what
+    /// they hold.
     ///
     /// # Hurts
-    /// The morning after a backup the first query of the day reads its pages back one by one, while users wait. A database keeps its
-    /// most used data in its own cache and takes them to be fast; a cache that lies in swap is slower than none.
+    /// The morning after a backup the first query of the day reads its pages back one by one, while users
+    /// wait. A database keeps its most used data in its own cache and takes them to be fast; a cache that
+    /// lies in swap is slower than none.
     ///
     /// # Remedies
-    /// Bring the pages back while there is room, then keep them: `MemoryLow` and `MemorySwapMax=0` on the unit, `mlock`, a
-    /// huge page pool for the shared segments, a lower `vm.swappiness`.
+    /// Bring the pages back while there is room, then keep them: `MemoryLow` and `MemorySwapMax=0` on the
+    /// unit, `mlock`, a huge page pool for the shared segments, a lower `vm.swappiness`.
     ///
     /// # False alarms
-    /// A few megabytes of start-up code and data in swap are normal. Where all swap is zram, or zswap holds nearly all of it,
-    /// pages come back in microseconds: nothing is reported.
+    /// A few megabytes of start-up code and data in swap are normal. Where all swap is zram, or zswap holds
+    /// nearly all of it, pages come back in microseconds: nothing is reported.
     ///
     /// # References
     /// "Memory Hogs" (Linux Magazine); `Documentation/admin-guide/cgroup-v2.rst`, memory.swap.max;
@@ -78,7 +80,10 @@ impl Rule for ProtectedAppSwapped {
 fn cost(cx: &Context<'_>, bytes: Bytes) -> Result<Cost, Skip> {
     let (read, how) = cx.read_latency();
     let pages = cx.now().host.page_size.pages(bytes);
-    let text = format!("{pages} pages to be read back at the next touch, {:.0} s one after the other at {how}", pages as f64 * read);
+    let text = format!(
+        "{pages} pages to be read back at the next touch, {:.0} s one after the other at {how}",
+        pages as f64 * read
+    );
     Ok(Cost::memory(bytes, cx.total()?, text))
 }
 
@@ -107,14 +112,18 @@ fn of_databases(
     )
     .sure(Confidence::Certain);
     let bound = format!("at most {} of {whole:#} and {SMALL}", Percent(NOTICEABLE));
-    let mut evidence = largest(databases, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)).collect::<Vec<_>>();
+    let mut evidence =
+        largest(databases, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)).collect::<Vec<_>>();
     if segments > Bytes::ZERO {
-        evidence.push(Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("attached segments"));
+        evidence.push(
+            Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("attached segments"),
+        );
     }
     if let Some(first) = evidence.first_mut() {
         *first = first.clone().against(bound, "start-up code and data are left out");
     }
-    finding = finding.because_all(evidence).because(cx.saw_mem(m::SwapFree)).because(cx.saw_mem(m::SwapTotal));
+    finding =
+        finding.because_all(evidence).because(cx.saw_mem(m::SwapFree)).because(cx.saw_mem(m::SwapTotal));
     if let Ok(rate) = cx.rate(SWAPPED_IN) {
         finding = finding.because(cx.saw_rate(SWAPPED_IN, &rate));
     }
@@ -128,16 +137,23 @@ fn of_databases(
                 .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
                 .undo_with("systemctl set-property --runtime UNIT MemoryLow= MemorySwapMax=infinity")
                 .risk(
-                    "Without swap of its own the unit meets the OOM killer sooner when it outgrows memory. MemoryLow needs the \
-                     same on every parent slice unless the hierarchy is mounted with memory_recursiveprot.",
+                    "Without swap of its own the unit meets the OOM killer sooner when it outgrows \
+                     memory. MemoryLow needs the same on every parent slice unless the hierarchy is \
+                     mounted with memory_recursiveprot.",
                 ),
         );
     }
     finding = finding.remedy(
-        Remedy::new(format!("Let {who} lock its memory, or put its shared segments into huge pages: neither is ever swapped"))
-            .keep("the unit's drop-in, [Service]", "LimitMEMLOCK=infinity")
-            .restart(who.clone())
-            .risk("Locked memory is lost to everything else; what does not fit is taken from the page cache and the others."),
+        Remedy::new(format!(
+            "Let {who} lock its memory, or put its shared segments into huge pages: neither is ever \
+             swapped"
+        ))
+        .keep("the unit's drop-in, [Service]", "LimitMEMLOCK=infinity")
+        .restart(who.clone())
+        .risk(
+            "Locked memory is lost to everything else; what does not fit is taken from the page cache and \
+             the others.",
+        ),
     );
     let swappiness = advice::swappiness(cx);
     if let Ok(now) = cx.sysctl("vm.swappiness")
@@ -152,8 +168,8 @@ fn of_databases(
             .note(swappiness.contested);
     }
     Ok(finding.note(
-        "Pages that lie in swap stay there until they are touched: raising a limit or lowering vm.swappiness does not bring \
-         them back.",
+        "Pages that lie in swap stay there until they are touched: raising a limit or lowering \
+         vm.swappiness does not bring them back.",
     ))
 }
 
@@ -166,8 +182,8 @@ fn bring_back(cx: &Context<'_>, finding: Finding) -> Result<Finding, Skip> {
     let needed = used + cx.total()?.scale(SPARE);
     if available <= needed {
         return Ok(finding.note(format!(
-            "swapoff would have to find room for {used:#} and leave {} of memory: {needed:#}, of which {available:#} are \
-             available. First stop what takes the memory.",
+            "swapoff would have to find room for {used:#} and leave {} of memory: {needed:#}, of which \
+             {available:#} are available. First stop what takes the memory.",
             Percent(SPARE)
         )));
     }
@@ -176,8 +192,9 @@ fn bring_back(cx: &Context<'_>, finding: Finding) -> Result<Finding, Skip> {
             .run("swapoff -a && swapon -a")
             .undo_with("swapon -a")
             .risk(format!(
-                "Reads {used:#} page by page, for minutes to hours, and pushes that much out of the page cache; {available:#} \
-                 are available now. There is no swap meanwhile. Areas that are not in /etc/fstab have to be turned on by hand."
+                "Reads {used:#} page by page, for minutes to hours, and pushes that much out of the page \
+                 cache; {available:#} are available now. There is no swap meanwhile. Areas that are not \
+                 in /etc/fstab have to be turned on by hand."
             )),
     ))
 }
@@ -188,7 +205,10 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
     let mut findings = Vec::new();
     for group in groups.groups.iter().filter(|group| group.path != "/") {
         let set = |limit: Option<Limit>| limit.filter(|limit| *limit != Limit::At(Bytes::ZERO));
-        let (Some(protection), Some(swapped)) = (set(group.min).or(set(group.low)), group.swap_current) else { continue };
+        let (Some(protection), Some(swapped)) = (set(group.min).or(set(group.low)), group.swap_current)
+        else {
+            continue;
+        };
         let share = swapped.share_of(swapped + group.current.unwrap_or_default());
         // Where the group may swap nothing any more, what is left was swapped before.
         if swapped < SMALL || share <= NOTICEABLE {
@@ -206,7 +226,10 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
         .because(
             Evidence::new("memory.swap.current", "memory.swap.current", format!("{swapped:#}"))
                 .of(&group.path)
-                .against(format!("at most {} and {SMALL}", Percent(NOTICEABLE)), "start-up code and data are left out"),
+                .against(
+                    format!("at most {} and {SMALL}", Percent(NOTICEABLE)),
+                    "start-up code and data are left out",
+                ),
         )
         .because(Evidence::new("memory.low", "memory.low or memory.min", &amount).of(&group.path));
         let capped = group.swap_max == Some(Limit::At(Bytes::ZERO));
@@ -222,8 +245,9 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
             );
         }
         findings.push(finding.note(
-            "Protection holds back reclaim from now on; it brings nothing back. Pages beyond the protection, and those that were \
-             swapped out before it was set, stay in swap until they are touched.",
+            "Protection holds back reclaim from now on; it brings nothing back. Pages beyond the \
+             protection, and those that were swapped out before it was set, stay in swap until they are \
+             touched.",
         ));
     }
     Ok(findings)

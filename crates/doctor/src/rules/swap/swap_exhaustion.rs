@@ -9,25 +9,26 @@ rule! {
     /// Swap is nearly full and still being filled.
     ///
     /// # Sees
-    /// `SwapFree` as a share of `SwapTotal`, together with `pswpout` and `zswpout` over two samples. The processes with most
-    /// `VmSwap` are named.
+    /// `SwapFree` as a share of `SwapTotal`, together with `pswpout` and `zswpout` over two samples. The
+    /// processes with most `VmSwap` are named.
     ///
     /// # Hurts
-    /// With no slot left the kernel stops looking at anonymous memory: all that remains to be reclaimed is file cache, programs'
-    /// code included, which is then read from disk over and over, and the OOM killer comes sooner. On a Solaris host with
-    /// 51 MB of virtual swap left, `nm` took 48 s instead of 0.8 s although 627 MB of memory were free.
+    /// With no slot left the kernel stops looking at anonymous memory: all that remains to be reclaimed is
+    /// file cache, programs' code included, which is then read from disk over and over, and the OOM killer
+    /// comes sooner. On a Solaris host with 51 MB of virtual swap left, `nm` took 48 s instead of 0.8 s
+    /// although 627 MB of memory were free.
     ///
     /// # Remedies
     /// Stop or bound what grows; add swap so that there is time to do so.
     ///
     /// # False alarms
-    /// Full swap into which nothing is written holds pages that nobody has asked for since: that is reported as information only.
-    /// Without a second sample it cannot be told, and the finding says so.
+    /// Full swap into which nothing is written holds pages that nobody has asked for since: that is reported
+    /// as information only. Without a second sample it cannot be told, and the finding says so.
     ///
     /// # References
-    /// `mm/vmscan.c:get_scan_count` (6.12: without free slots only file pages are scanned); bounds: Performance Co-Pilot and
-    /// earlyoom 10 %, netdata 98 % used; V. Feng, "Impact of Swap Space on System Performance
-    /// for the Solaris 9 and 10 OS" (2008).
+    /// `mm/vmscan.c:get_scan_count` (6.12: without free slots only file pages are scanned); bounds:
+    /// Performance Co-Pilot and earlyoom 10 %, netdata 98 % used; V. Feng, "Impact of Swap Space on System
+    /// Performance for the Solaris 9 and 10 OS" (2008).
     pub SwapExhaustion = "swap-exhaustion" in Swap
 }
 
@@ -76,45 +77,49 @@ impl Rule for SwapExhaustion {
             self.cost(cx, free, out.is_some_and(|rate| rate.total > 0)),
         )
         .sure(if out.is_some() { cx.rate_confidence() } else { Confidence::Possible })
-        .because(
-            cx.saw_mem(m::SwapFree)
-                .against(format!("less than {} of SwapTotal", Percent(WARN)), "twice the bound of earlyoom and PCP"),
-        )
+        .because(cx.saw_mem(m::SwapFree).against(
+            format!("less than {} of SwapTotal", Percent(WARN)),
+            "twice the bound of earlyoom and PCP",
+        ))
         .because(cx.saw_mem(m::SwapTotal));
         if let Some(rate) = out {
             finding = finding.because(cx.saw_rate(SWAPPED_OUT, &rate));
         }
         if let Ok(processes) = cx.processes() {
-            finding = finding.because_all(largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)));
+            finding =
+                finding.because_all(largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)));
         }
         let segments = cx.shm().unwrap_or_default().iter().filter_map(|segment| segment.swap).sum::<Bytes>();
         if segments > Bytes::ZERO {
-            finding = finding.because(Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("all segments"));
+            finding = finding.because(
+                Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("all segments"),
+            );
         }
         if severity == Severity::Info {
             return Ok(vec![finding.note(
-                "Nothing was swapped out over the period: what lies in swap has not been asked for. That is what swap is \
-                 for; act only when swap-out starts again.",
+                "Nothing was swapped out over the period: what lies in swap has not been asked for. That \
+                 is what swap is for; act only when swap-out starts again.",
             )]);
         }
         if cx.swaps().is_ok_and(all_zram) {
             finding = finding.note(
-                "Swap here is compressed memory (zram): enlarging it takes memory that is short already. Swap on a disk of \
-                 lower priority takes what zram cannot.",
+                "Swap here is compressed memory (zram): enlarging it takes memory that is short already. \
+                 Swap on a disk of lower priority takes what zram cannot.",
             );
         }
         let more = used.scale(1.0 / COMFORTABLE) - total;
         Ok(vec![finding
             .remedy(
-                Remedy::new("Stop or bound what grows: see which of the largest processes has grown since it was well")
+                Remedy::new("Stop or bound what grows: see which of the largest processes has grown since \
+                             it was well")
                     .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
                     .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
                     .risk("A unit above MemoryHigh is slowed down until it has given memory back."),
             )
             .remedy(add_swap(more))
             .note(format!(
-                "{used:#} used / {} - {total:#} = {more:#} more swap would bring its use down to {}; more than the memory \
-                 that nobody touches is of no use.",
+                "{used:#} used / {} - {total:#} = {more:#} more swap would bring its use down to {}; more \
+                 than the memory that nobody touches is of no use.",
                 COMFORTABLE,
                 Percent(COMFORTABLE)
             ))])
@@ -135,7 +140,8 @@ impl SwapExhaustion {
                 Cost::stalled(stalled, format!("tasks waited for memory (PSI some){when}"))
             }
             _ => Cost::risk(format!(
-                "once it is full only file cache can be reclaimed, programs' code included, and the OOM killer comes sooner{when}"
+                "once it is full only file cache can be reclaimed, programs' code included, and the OOM \
+                 killer comes sooner{when}"
             )),
         }
     }

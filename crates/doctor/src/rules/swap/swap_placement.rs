@@ -10,30 +10,31 @@ rule! {
     /// Swap lies where it costs more than it has to.
     ///
     /// # Sees
-    /// `/proc/swaps` with the devices below: a slow area that is used before a fast one or in turn with it; two areas of equal
-    /// priority on one disk; zram together with zswap; swap traffic on a rotating disk or on the disk that also holds the data,
-    /// while another one is there.
+    /// `/proc/swaps` with the devices below: a slow area that is used before a fast one or in turn with it;
+    /// two areas of equal priority on one disk; zram together with zswap; swap traffic on a rotating disk or
+    /// on the disk that also holds the data, while another one is there.
     ///
     /// # Hurts
-    /// Each page that comes back is a random read, for which a task waits: 5 to 10 ms on a rotating disk, 0.1 ms on a solid-state
-    /// disk, 10 us from compressed memory. On the data's own disk the reads of the database wait as well. zswap in front of zram
-    /// compresses each page twice.
+    /// Each page that comes back is a random read, for which a task waits: 5 to 10 ms on a rotating disk, 0.1
+    /// ms on a solid-state disk, 10 us from compressed memory. On the data's own disk the reads of the
+    /// database wait as well. zswap in front of zram compresses each page twice.
     ///
     /// # Remedies
     /// Priorities by speed; swap on another device; one of zram and zswap.
     ///
     /// # False alarms
-    /// Equal priorities on separate disks of one kind stripe swap over them, which is wanted. Virtual disks report that they
-    /// rotate whatever is below: they are not judged. A shared or slow disk matters only while pages move, so that is judged over
-    /// two samples.
+    /// Equal priorities on separate disks of one kind stripe swap over them, which is wanted. Virtual disks
+    /// report that they rotate whatever is below: they are not judged. A shared or slow disk matters only
+    /// while pages move, so that is judged over two samples.
     ///
     /// # References
-    /// `mm/swapfile.c:get_swap_pages` (priorities, round robin among equals; 6.12); swapon(8); `Documentation/admin-guide/mm/zswap.rst`.
+    /// `mm/swapfile.c:get_swap_pages` (priorities, round robin among equals; 6.12); swapon(8);
+    /// `Documentation/admin-guide/mm/zswap.rst`.
     pub SwapPlacement = "swap-placement" in Swap
 }
 
-/// Pages per second in and out together below which placement does not matter: a rotating disk serves some 100 random reads
-/// a second, and a tenth of that is noise.
+/// Pages per second in and out together below which placement does not matter: a rotating disk serves some
+/// 100 random reads a second, and a tenth of that is noise.
 const TRAFFIC: f64 = 10.0;
 
 /// How fast a page comes back.
@@ -97,13 +98,16 @@ fn saw_device(device: &BlockDevice) -> Evidence {
 fn slow_first(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
     let known = areas.iter().filter_map(|area| Some((area, speed(cx, area)?))).collect::<Vec<_>>();
     let (slow, fast) = known.iter().find_map(|&(slow, slow_speed)| {
-        let fast = known.iter().find(|(fast, speed)| *speed > slow_speed && fast.priority <= slow.priority)?;
+        let fast =
+            known.iter().find(|(fast, speed)| *speed > slow_speed && fast.priority <= slow.priority)?;
         Some(((slow, slow_speed), *fast))
     })?;
     let turn = if slow.0.priority == fast.0.priority { "in turn with" } else { "before" };
     let above = slow.0.priority.max(fast.0.priority).max(0).saturating_add(10);
     let keep = match fast.1 {
-        Speed::Compressed => ("/etc/systemd/zram-generator.conf, [zram0]", format!("swap-priority = {above}")),
+        Speed::Compressed => {
+            ("/etc/systemd/zram-generator.conf, [zram0]", format!("swap-priority = {above}"))
+        }
         _ => (FSTAB, format!("{} none swap pri={above} 0 0", fast.0.path)),
     };
     Some(
@@ -118,7 +122,8 @@ fn slow_first(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                 fast.1.name()
             ),
             Cost::risk(format!(
-                "{:#} lie on the slower device; each page that comes back from there waits longer than it has to",
+                "{:#} lie on the slower device; each page that comes back from there waits longer than it \
+                 has to",
                 slow.0.used
             )),
         )
@@ -136,7 +141,10 @@ fn slow_first(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                     fast.0.used
                 )),
         )
-        .note("The kernel fills the area of highest priority first and takes areas of equal priority in turn."),
+        .note(
+            "The kernel fills the area of highest priority first and takes areas of equal priority in \
+             turn.",
+        ),
     )
 }
 
@@ -166,14 +174,21 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
         .because(saw(second))
         .because(saw_device(device))
         .remedy(
-            Remedy::new(format!("Give {} a lower priority, so that it is used only when the other is full", second.path))
-                .run(format!("swapoff {0} && swapon --priority {1} {0}", second.path, lower(first.priority)))
-                .keep(FSTAB, format!("{} none swap pri={} 0 0", second.path, lower(first.priority)))
-                .undo_with(format!("swapoff {0} && swapon --priority {1} {0}", second.path, first.priority.max(0)))
-                .risk(format!(
-                    "swapoff first reads {:#} back into memory: only while that much is available.",
-                    second.used
-                )),
+            Remedy::new(format!(
+                "Give {} a lower priority, so that it is used only when the other is full",
+                second.path
+            ))
+            .run(format!("swapoff {0} && swapon --priority {1} {0}", second.path, lower(first.priority)))
+            .keep(FSTAB, format!("{} none swap pri={} 0 0", second.path, lower(first.priority)))
+            .undo_with(format!(
+                "swapoff {0} && swapon --priority {1} {0}",
+                second.path,
+                first.priority.max(0)
+            ))
+            .risk(format!(
+                "swapoff first reads {:#} back into memory: only while that much is available.",
+                second.used
+            )),
         )
         .note("Equal priorities are for separate disks of one kind: there they stripe."),
     )
@@ -209,22 +224,32 @@ fn compressed_twice(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                 .risk("Pages that zswap holds stay there until they are used or written out."),
         )
         .note(
-            "How to choose: zram where there is no other swap; zswap in front of a disk, because it writes what is cold to the \
-             disk and zram does not.",
+            "How to choose: zram where there is no other swap; zswap in front of a disk, because it \
+             writes what is cold to the disk and zram does not.",
         ),
     )
 }
 
-fn busy_on_the_wrong_disk(cx: &Context<'_>, areas: &[SwapArea], pages_in: &Rate, pages_out: &Rate) -> Option<Finding> {
+fn busy_on_the_wrong_disk(
+    cx: &Context<'_>,
+    areas: &[SwapArea],
+    pages_in: &Rate,
+    pages_out: &Rate,
+) -> Option<Finding> {
     let devices = cx.now().block.as_deref()?;
     let (area, device) = areas
         .iter()
         .filter(|area| area.used > Bytes::ZERO && !is_zram(area))
         .find_map(|area| Some((area, device_of(cx, area)?)))?;
     let mounts = cx.now().mounts.as_deref().unwrap_or_default();
-    let data = mounts.iter().filter(|m| device_named(cx, &m.source).is_some_and(|d| d.name == device.name)).collect::<Vec<_>>();
+    let data = mounts
+        .iter()
+        .filter(|m| device_named(cx, &m.source).is_some_and(|d| d.name == device.name))
+        .collect::<Vec<_>>();
     let real = |d: &&BlockDevice| {
-        d.name != device.name && d.rotational.is_some() && !["zram", "sr", "fd", "dm-", "md"].iter().any(|p| d.name.starts_with(p))
+        d.name != device.name
+            && d.rotational.is_some()
+            && !["zram", "sr", "fd", "dm-", "md"].iter().any(|p| d.name.starts_with(p))
     };
     let rotating = turns(device) == Some(true);
     let better = devices.iter().filter(real).find(|d| !rotating || turns(d) == Some(false))?;
@@ -263,6 +288,9 @@ fn busy_on_the_wrong_disk(cx: &Context<'_>, areas: &[SwapArea], pages_in: &Rate,
                 .undo_with("swapoff PARTITION")
                 .risk("mkswap overwrites the partition: take a free one. Swapping wears flash memory."),
         )
-        .note("Placement makes swapping cheaper, not rarer: find out first why pages are swapped (swap-exhaustion, protected-app-swapped)."),
+        .note(
+            "Placement makes swapping cheaper, not rarer: find out first why pages are swapped \
+             (swap-exhaustion, protected-app-swapped).",
+        ),
     )
 }

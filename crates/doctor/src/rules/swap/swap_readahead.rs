@@ -9,23 +9,24 @@ rule! {
     /// Swap is read ahead and most of what is read ahead is not used.
     ///
     /// # Sees
-    /// `vm.page-cluster` above 0, `pswpin` growing, and `swap_ra_hit` growing by less than half of `swap_ra`, with no swap area on
-    /// a rotating disk.
+    /// `vm.page-cluster` above 0, `pswpin` growing, and `swap_ra_hit` growing by less than half of `swap_ra`,
+    /// with no swap area on a rotating disk.
     ///
     /// # Hurts
-    /// With `page-cluster` 3 up to seven neighbours are read with each page. On a solid-state disk each of them costs bandwidth of
-    /// its own, and every page that is not used takes the place of one that is, which then has to be swapped in turn.
+    /// With `page-cluster` 3 up to seven neighbours are read with each page. On a solid-state disk each of
+    /// them costs bandwidth of its own, and every page that is not used takes the place of one that is, which
+    /// then has to be swapped in turn.
     ///
     /// # Remedies
     /// `vm.page-cluster = 0`: read only the page that is needed.
     ///
     /// # False alarms
-    /// On a rotating disk eight pages in a row cost about as much as one: there nothing is reported. zram is never read ahead
-    /// (4.15 and later), so it does not show in these counters.
+    /// On a rotating disk eight pages in a row cost about as much as one: there nothing is reported. zram is
+    /// never read ahead (4.15 and later), so it does not show in these counters.
     ///
     /// # References
-    /// `Documentation/admin-guide/sysctl/vm.rst`, page-cluster; `mm/swap_state.c:swap_vma_readahead` and `swap_cluster_readahead`
-    /// (6.12).
+    /// `Documentation/admin-guide/sysctl/vm.rst`, page-cluster; `mm/swap_state.c:swap_vma_readahead` and
+    /// `swap_cluster_readahead` (6.12).
     pub SwapReadahead = "swap-readahead" in Swap
 }
 
@@ -58,12 +59,18 @@ impl Rule for SwapReadahead {
         }
         let wasted = (ahead.per_second - used.per_second).max(0.0);
         let bandwidth = cx.pages(wasted.round() as u64);
-        let text = format!("{wasted:.0} pages/s ({bandwidth}/s) are read from swap and not used, and take the place of pages that are");
+        let text = format!(
+            "{wasted:.0} pages/s ({bandwidth}/s) are read from swap and not used, and take the place of \
+             pages that are"
+        );
         let cost = Cost { bytes: None, faults_per_second: Some(wasted), stalled: None, share: 0.0, text };
         let mut finding = Finding::new(
             Self::ID,
             Severity::Warning,
-            format!("only {} of the pages read ahead from swap are used (vm.page-cluster {cluster})", Percent(share)),
+            format!(
+                "only {} of the pages read ahead from swap are used (vm.page-cluster {cluster})",
+                Percent(share)
+            ),
             cost,
         )
         .sure(cx.rate_confidence())
@@ -78,7 +85,8 @@ impl Rule for SwapReadahead {
             let Some(device) = device_of(cx, area) else { continue };
             let flag = device.rotational.map_or("absent", |turns| if turns { "1" } else { "0" });
             finding = finding.because(
-                Evidence::new(format!("/sys/block/{}/queue/rotational", device.name), "rotational", flag).of(&area.path),
+                Evidence::new(format!("/sys/block/{}/queue/rotational", device.name), "rotational", flag)
+                    .of(&area.path),
             );
         }
         Ok(vec![finding
@@ -88,7 +96,8 @@ impl Rule for SwapReadahead {
                     .risk("A program that walks its memory in order then waits for each page by itself."),
             )
             .note(format!(
-                "2^{cluster} = {} pages are read at most for one that is needed; {} of {} read ahead were used over {:.0} s.",
+                "2^{cluster} = {} pages are read at most for one that is needed; {} of {} read ahead were \
+                 used over {:.0} s.",
                 1u64 << cluster.min(16),
                 used.total,
                 ahead.total,

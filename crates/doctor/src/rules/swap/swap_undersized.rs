@@ -10,19 +10,20 @@ rule! {
     /// There is less swap than the vendor of the installed program asks for.
     ///
     /// # Sees
-    /// `SwapTotal` against the row of the program that runs: SAP at least 10 GiB; Oracle 1.5 times memory up to 2 GiB, as much as
-    /// memory up to 16 GiB, 16 GiB beyond, where memory is without the huge page pools.
+    /// `SwapTotal` against the row of the program that runs: SAP at least 10 GiB; Oracle 1.5 times memory up
+    /// to 2 GiB, as much as memory up to 16 GiB, 16 GiB beyond, where memory is without the huge page pools.
     ///
     /// # Hurts
-    /// Nothing by itself: installers and support check it. Memory that nobody touches stays in memory when swap is full.
+    /// Nothing by itself: installers and support check it. Memory that nobody touches stays in memory when
+    /// swap is full.
     ///
     /// # Remedies
     /// A swap file for the difference.
     ///
     /// # False alarms
-    /// Vendors contradict each other (Elasticsearch and Cassandra want none), so only programs that are seen running count. A
-    /// partition is a little smaller than its round size: 2 % less are accepted. Whether more swap would help can only be seen
-    /// from its use (see swap-exhaustion).
+    /// Vendors contradict each other (Elasticsearch and Cassandra want none), so only programs that are seen
+    /// running count. A partition is a little smaller than its round size: 2 % less are accepted. Whether
+    /// more swap would help can only be seen from its use (see swap-exhaustion).
     ///
     /// # References
     /// Oracle Database Installation Guide for Linux, "Server Configuration Checklist"; SAP (10 GiB at least).
@@ -52,22 +53,30 @@ impl Rule for SwapUndersized {
             return Ok(Vec::new());
         }
         let short = wanted - have;
-        Ok(vec![Finding::new(
-            Self::ID,
-            Severity::Info,
-            format!("{have:#} of swap, {vendor} asks for {wanted}"),
-            Cost::risk(format!("a vendor's check fails; {short} less room for memory that nobody touches")),
-        )
-        .sure(Confidence::Certain)
-        .because(cx.saw_mem(m::SwapTotal).against(format!("at least {wanted:#} (less {})", Percent(TOLERANCE)), &row))
-        .because(cx.saw_mem(m::MemTotal))
-        .remedy(add_swap(short))
-        .note(format!("{vendor}: {row}."))
-        .note(format!(
-            "More than a device reads back in {} minutes is of no use: a disk of 100 MiB/s makes {} the most.",
-            swap::DRAIN_SECONDS / 60,
-            swap::drain_limit(Bytes::mib(100))
-        ))])
+        Ok(vec![
+            Finding::new(
+                Self::ID,
+                Severity::Info,
+                format!("{have:#} of swap, {vendor} asks for {wanted}"),
+                Cost::risk(format!(
+                    "a vendor's check fails; {short} less room for memory that nobody touches"
+                )),
+            )
+            .sure(Confidence::Certain)
+            .because(
+                cx.saw_mem(m::SwapTotal)
+                    .against(format!("at least {wanted:#} (less {})", Percent(TOLERANCE)), &row),
+            )
+            .because(cx.saw_mem(m::MemTotal))
+            .remedy(add_swap(short))
+            .note(format!("{vendor}: {row}."))
+            .note(format!(
+                "More than a device reads back in {} minutes is of no use: a disk of 100 MiB/s makes {} \
+                 the most.",
+                swap::DRAIN_SECONDS / 60,
+                swap::drain_limit(Bytes::mib(100))
+            )),
+        ])
     }
 }
 

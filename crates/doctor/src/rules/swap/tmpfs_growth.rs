@@ -9,21 +9,22 @@ rule! {
     /// Files in tmpfs take a noticeable part of memory.
     ///
     /// # Sees
-    /// On the running machine the used space of each tmpfs. In saved data, which do not have it: `Shmem` less what processes map
-    /// (`Mapped`) or System V segments hold, whichever is more; that is a lower bound.
+    /// On the running machine the used space of each tmpfs. In saved data, which do not have it: `Shmem` less
+    /// what processes map (`Mapped`) or System V segments hold, whichever is more; that is a lower bound.
     ///
     /// # Hurts
-    /// A file in tmpfs is memory: it cannot be dropped, only swapped, and without swap not even that. `free` counts it as cache,
-    /// so that the host seems to have room. On a Solaris host files in `/tmp` used up virtual swap, and `nm`
-    /// took 60 times as long while 627 MB were free. Each tmpfs may grow to half of memory by default, and there are several.
+    /// A file in tmpfs is memory: it cannot be dropped, only swapped, and without swap not even that. `free`
+    /// counts it as cache, so that the host seems to have room. On a Solaris host files in `/tmp` used up
+    /// virtual swap, and `nm` took 60 times as long while 627 MB were free. Each tmpfs may grow to half of
+    /// memory by default, and there are several.
     ///
     /// # Remedies
     /// Remove or move the files; bound the mount (`size=`); put large temporary files on disk.
     ///
     /// # False alarms
-    /// The shared memory of databases is in `Shmem` as well: System V segments, shared anonymous mappings (PostgreSQL's
-    /// `shared_buffers`), Oracle's AMM and PostgreSQL's segments in `/dev/shm`. What is mapped is not counted, and `/dev/shm` is
-    /// left out where a database runs.
+    /// The shared memory of databases is in `Shmem` as well: System V segments, shared anonymous mappings
+    /// (PostgreSQL's `shared_buffers`), Oracle's AMM and PostgreSQL's segments in `/dev/shm`. What is mapped
+    /// is not counted, and `/dev/shm` is left out where a database runs.
     ///
     /// # References
     /// tmpfs(5); `mm/shmem.c` (6.12); V. Feng, "Impact of Swap Space on System Performance for the Solaris 9
@@ -68,7 +69,11 @@ impl Rule for TmpfsGrowth {
             Self::ID,
             severity,
             format!("files in tmpfs hold {at_least}{held}, {} of memory, {way_out}", Percent(share)),
-            Cost::memory(held, cx.total()?, "counted as cache, and not given back until the files are removed"),
+            Cost::memory(
+                held,
+                cx.total()?,
+                "counted as cache, and not given back until the files are removed",
+            ),
         )
         .sure(if measured { Confidence::Certain } else { Confidence::Likely })
         .because(cx.saw_mem(m::Shmem).against(
@@ -81,7 +86,8 @@ impl Rule for TmpfsGrowth {
         finding = finding.because_all(largest.iter().filter_map(|mount| saw(mount)));
         if !measured {
             finding = finding.because(cx.saw_mem(m::Mapped)).note(format!(
-                "{shmem:#} Shmem - the larger of {:#} Mapped and {:#} in System V segments = {held:#} that nobody maps: files.",
+                "{shmem:#} Shmem - the larger of {:#} Mapped and {:#} in System V segments = {held:#} \
+                 that nobody maps: files.",
                 cx.mem_or_zero(m::Mapped),
                 segments(cx)
             ));
@@ -96,10 +102,13 @@ impl Rule for TmpfsGrowth {
             ));
         }
         let target = largest.first().map_or("MOUNT", |mount| mount.target.as_str());
-        let mut bound = Remedy::new(format!("Bound the mount {target}, so that writers get ENOSPC instead of memory"))
-            .run(format!("mount -o remount,size=SIZE {target}"))
-            .keep("/etc/fstab", format!("tmpfs {target} tmpfs size=SIZE 0 0"))
-            .risk("Writers fail with ENOSPC when it is full; it cannot be made smaller than what it holds.");
+        let mut bound =
+            Remedy::new(format!("Bound the mount {target}, so that writers get ENOSPC instead of memory"))
+                .run(format!("mount -o remount,size=SIZE {target}"))
+                .keep("/etc/fstab", format!("tmpfs {target} tmpfs size=SIZE 0 0"))
+                .risk(
+                    "Writers fail with ENOSPC when it is full; it cannot be made smaller than what it holds.",
+                );
         if let Some(size) = largest.first().and_then(|mount| mount.option("size")) {
             bound = bound.undo_with(format!("mount -o remount,size={size} {target}"));
         }
@@ -108,12 +117,15 @@ impl Rule for TmpfsGrowth {
                 .remedy(
                     Remedy::new("Remove the files, or move them to a disk")
                         .run(format!("du -xa --apparent-size {target} | sort -n | tail"))
-                        .risk("A file that a process holds open keeps its memory until that process closes it."),
+                        .risk(
+                            "A file that a process holds open keeps its memory until that process closes \
+                             it.",
+                        ),
                 )
                 .remedy(bound)
                 .note(
-                    "A memory cgroup is charged for the tmpfs files that its processes write: MemoryMax on the writer's unit \
-                     bounds them too.",
+                    "A memory cgroup is charged for the tmpfs files that its processes write: MemoryMax \
+                     on the writer's unit bounds them too.",
                 ),
         ])
     }
@@ -125,7 +137,9 @@ fn tmpfs<'a>(cx: &Context<'a>) -> Vec<&'a Mount> {
     let mut found: Vec<&Mount> = Vec::new();
     for mount in cx.now().mounts.iter().flatten().filter(|mount| &*mount.kind == "tmpfs") {
         // A container shows one tmpfs at several places.
-        let same = |other: &&Mount| other.space.is_some() && other.space == mount.space && other.source == mount.source;
+        let same = |other: &&Mount| {
+            other.space.is_some() && other.space == mount.space && other.source == mount.source
+        };
         let own = database && mount.target == "/dev/shm";
         if own || found.iter().any(same) {
             continue;
@@ -181,7 +195,11 @@ mod tests {
 
     /// A host of 16 GiB whose mounts were measured; text fixtures cannot have that.
     fn findings(shmem: Bytes, mounts: &[(&str, &str, Bytes, Bytes)], program: &str) -> Vec<Finding> {
-        let text = format!("MemTotal: {} kB\nSwapTotal: 0 kB\nShmem: {} kB\n", Bytes::gib(16).as_kib(), shmem.as_kib());
+        let text = format!(
+            "MemTotal: {} kB\nSwapTotal: 0 kB\nShmem: {} kB\n",
+            Bytes::gib(16).as_kib(),
+            shmem.as_kib()
+        );
         let mut process = Process::default();
         process.stat.name = program.into();
         let mount = |&(source, target, size, used): &(&str, &str, Bytes, Bytes)| Mount {
@@ -208,7 +226,11 @@ mod tests {
         assert!(findings(Bytes::gib(2), &twice, "bash").is_empty());
         let different = [("tmpfs", "/tmp", size, used), ("tmpfs", "/run", size, Bytes::mib(1201))];
         let found = findings(Bytes::gib(3), &different, "bash");
-        assert!(found[0].title.contains("files in tmpfs hold 2.34 GiB, 15 % of memory"), "{}", found[0].title);
+        assert!(
+            found[0].title.contains("files in tmpfs hold 2.34 GiB, 15 % of memory"),
+            "{}",
+            found[0].title
+        );
         assert_eq!(found[0].confidence, Confidence::Certain);
     }
 
@@ -230,6 +252,8 @@ mod tests {
     fn a_small_mount_that_is_full_is_told_of_its_own() {
         let full = findings(Bytes::gib(1), &[("tmpfs", "/tmp", Bytes::gib(1), Bytes::mib(900))], "bash");
         assert!(full[0].title.contains("the tmpfs /tmp is full to 88 %"), "{}", full[0].title);
-        assert!(findings(Bytes::gib(1), &[("tmpfs", "/run", Bytes::mib(60), Bytes::mib(59))], "bash").is_empty());
+        assert!(
+            findings(Bytes::gib(1), &[("tmpfs", "/run", Bytes::mib(60), Bytes::mib(59))], "bash").is_empty()
+        );
     }
 }

@@ -10,20 +10,23 @@ rule! {
     /// A userspace OOM killer runs and may take the database.
     ///
     /// # Sees
-    /// `systemd-oomd` or `earlyoom` among the processes or enabled units, and a database that nothing spares: no
-    /// `ManagedOOMPreference=avoid` or `omit` on its unit, and for earlyoom the largest points of all processes.
+    /// `systemd-oomd` or `earlyoom` among the processes or enabled units, and a database that nothing spares:
+    /// no `ManagedOOMPreference=avoid` or `omit` on its unit, and for earlyoom the largest points of all
+    /// processes.
     ///
     /// # Hurts
-    /// They act before the kernel does: earlyoom at 10 % available memory and 10 % free swap, and with SIGKILL at 5 %;
-    /// systemd-oomd at 90 % of swap used, or 60 % memory pressure for 30 s in a group it manages, where it kills the whole group.
-    /// A huge page pool and the ZFS cache are not in `MemAvailable`, so a healthy host may look as if it were at its end.
+    /// They act before the kernel does: earlyoom at 10 % available memory and 10 % free swap, and with
+    /// SIGKILL at 5 %; systemd-oomd at 90 % of swap used, or 60 % memory pressure for 30 s in a group it
+    /// manages, where it kills the whole group. A huge page pool and the ZFS cache are not in `MemAvailable`,
+    /// so a healthy host may look as if it were at its end.
     ///
     /// # Remedies
     /// Exempt the database by name or unit; keep the killer for the rest.
     ///
     /// # False alarms
-    /// systemd-oomd watches only groups with `ManagedOOMSwap=kill` or `ManagedOOMMemoryPressure=kill` above them, which is not
-    /// always visible from the unit files read: the finding says *possible*. earlyoom's own `--avoid` pattern is not read.
+    /// systemd-oomd watches only groups with `ManagedOOMSwap=kill` or `ManagedOOMMemoryPressure=kill` above
+    /// them, which is not always visible from the unit files read: the finding says *possible*. earlyoom's
+    /// own `--avoid` pattern is not read.
     ///
     /// # References
     /// oomd.conf(5) and systemd.resource-control(5), ManagedOOM; earlyoom(1) and its issues 191 and 320.
@@ -69,7 +72,9 @@ fn largest_database(processes: &[Process]) -> Option<&Process> {
 fn enabled(name: &str, process: Option<&Process>) -> Evidence {
     match process {
         Some(process) => Evidence::new("/proc/PID/stat", "comm", name).of(who(process)),
-        None => Evidence::new("/etc/systemd/system/multi-user.target.wants", format!("{name}.service"), "enabled"),
+        None => {
+            Evidence::new("/etc/systemd/system/multi-user.target.wants", format!("{name}.service"), "enabled")
+        }
     }
 }
 
@@ -99,7 +104,11 @@ fn by_oomd(cx: &Context<'_>, database: &Process, oomd: Option<&Process>) -> Opti
     let mut finding = Finding::new(
         UserspaceKiller::ID,
         if killing.is_some() { Severity::Warning } else { Severity::Info },
-        format!("systemd-oomd runs, and nothing tells it to spare {} ({})", who(database), name.unwrap_or("no unit of its own")),
+        format!(
+            "systemd-oomd runs, and nothing tells it to spare {} ({})",
+            who(database),
+            name.unwrap_or("no unit of its own")
+        ),
         Cost::risk("it kills whole groups: all of the database at once"),
     )
     .sure(if killing.is_some() { Confidence::Likely } else { Confidence::Possible })
@@ -110,11 +119,13 @@ fn by_oomd(cx: &Context<'_>, database: &Process, oomd: Option<&Process>) -> Opti
             .against("avoid or omit", "systemd.resource-control(5)"),
     );
     match killing {
-        Some((unit, setting)) => finding = finding.because(Evidence::new("unit files", setting, "kill").of(unit)),
+        Some((unit, setting)) => {
+            finding = finding.because(Evidence::new("unit files", setting, "kill").of(unit))
+        }
         None => {
             finding = finding.note(
-                "No ManagedOOMSwap=kill or ManagedOOMMemoryPressure=kill was seen above the unit; distributions set them on \
-                 -.slice or user slices (oomctl shows what is watched).",
+                "No ManagedOOMSwap=kill or ManagedOOMMemoryPressure=kill was seen above the unit; \
+                 distributions set them on -.slice or user slices (oomctl shows what is watched).",
             );
         }
     }
@@ -135,7 +146,10 @@ fn by_oomd(cx: &Context<'_>, database: &Process, oomd: Option<&Process>) -> Opti
                     .restart("systemctl daemon-reload; no restart of the database")
                     .risk("Others are killed first. The preference counts only for units owned by root."),
             )
-            .note("It acts at 90 % of swap used, or when a watched group's memory pressure is above 60 % for 30 s (defaults)."),
+            .note(
+                "It acts at 90 % of swap used, or when a watched group's memory pressure is above 60 % \
+                 for 30 s (defaults).",
+            ),
     )
 }
 
@@ -148,7 +162,9 @@ fn by_earlyoom(
 ) -> Result<Option<Finding>, Skip> {
     let (swap, swap_free) = (cx.mem(m::SwapTotal)?, cx.mem(m::SwapFree)?);
     // It takes the largest oom_score, as the kernel would.
-    let Some(victim) = first_victim(processes, total + swap).filter(|p| database(p).is_some()) else { return Ok(None) };
+    let Some(victim) = first_victim(processes, total + swap).filter(|p| database(p).is_some()) else {
+        return Ok(None);
+    };
     let share = available.share_of(total);
     let swap_low = swap == Bytes::ZERO || swap_free.share_of(swap) <= NEAR;
     let severity = match (share, swap_low) {
@@ -157,35 +173,40 @@ fn by_earlyoom(
         _ => Severity::Info,
     };
     let pools = cx.pool_bytes();
-    let mut finding = Finding::new(
-        UserspaceKiller::ID,
-        severity,
-        format!(
-            "earlyoom runs and would take {} first; {} of memory are available, it acts at {}",
-            who(victim),
-            Percent(share),
-            Percent(EARLYOOM)
-        ),
-        Cost::risk("the database gets SIGTERM while the kernel would still have found memory"),
-    )
-    .sure(Confidence::Likely)
-    .because(enabled("earlyoom", earlyoom))
-    .because(cx.saw_mem(m::MemAvailable).against(
-        format!("more than {} of {total:#}", Percent(EARLYOOM)),
-        "earlyoom's default for SIGTERM",
-    ))
-    .because(cx.saw_mem(m::SwapFree).against(format!("more than {} of SwapTotal", Percent(EARLYOOM)), "both must be low"))
-    .because(
-        Evidence::new(
-            "/proc/PID/oom_score_adj",
-            "oom_score_adj",
-            victim.oom_score_adj.map_or("absent".to_owned(), |adjustment| adjustment.to_string()),
+    let mut finding =
+        Finding::new(
+            UserspaceKiller::ID,
+            severity,
+            format!(
+                "earlyoom runs and would take {} first; {} of memory are available, it acts at {}",
+                who(victim),
+                Percent(share),
+                Percent(EARLYOOM)
+            ),
+            Cost::risk("the database gets SIGTERM while the kernel would still have found memory"),
         )
-        .of(who(victim)),
-    );
+        .sure(Confidence::Likely)
+        .because(enabled("earlyoom", earlyoom))
+        .because(cx.saw_mem(m::MemAvailable).against(
+            format!("more than {} of {total:#}", Percent(EARLYOOM)),
+            "earlyoom's default for SIGTERM",
+        ))
+        .because(
+            cx.saw_mem(m::SwapFree)
+                .against(format!("more than {} of SwapTotal", Percent(EARLYOOM)), "both must be low"),
+        )
+        .because(
+            Evidence::new(
+                "/proc/PID/oom_score_adj",
+                "oom_score_adj",
+                victim.oom_score_adj.map_or("absent".to_owned(), |adjustment| adjustment.to_string()),
+            )
+            .of(who(victim)),
+        );
     if pools > Bytes::ZERO {
         finding = finding.note(format!(
-            "MemAvailable leaves out the huge page pools ({pools}, {} of memory): of the {} outside them {} are available.",
+            "MemAvailable leaves out the huge page pools ({pools}, {} of memory): of the {} outside them \
+             {} are available.",
             Percent(pools.share_of(total)),
             total - pools,
             Percent(available.share_of(total - pools))
