@@ -94,10 +94,9 @@ impl Rule for ThpModeMismatch {
             .because(mode.saw().against(advice.value, &advice.because))
             .because(cx.saw_mem(m::AnonHugePages));
         if let Some(filled) = cx.thp()?.khugepaged("max_ptes_none").filter(|_| mode.word == "always") {
-            finding = finding.because(
-                Evidence::new(format!("{}/khugepaged/max_ptes_none", thp::ROOT), "max_ptes_none", filled)
-                    .against(format!("of {} pages may be empty", thp::pages_in_huge(cx)), "mm/khugepaged.c"),
-            );
+            let value = format!("{filled}: so many of {} pages may be empty", thp::pages_in_huge(cx));
+            let file = format!("{}/khugepaged/max_ptes_none", thp::ROOT);
+            finding = finding.because(Evidence::new(file, "max_ptes_none", value));
         }
         finding = finding.because_all(thp::holders(cx, 3));
         for (workload, exempt) in concerned.iter().filter(|(_, exempt)| *exempt) {
