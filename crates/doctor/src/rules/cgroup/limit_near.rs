@@ -134,6 +134,7 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     let stalled = grown(cx, group, |g| Some(g.pressure?.some?.total_us)).map(|(_, r)| r.per_second / 1e6);
     let cost = match stalled.filter(|stalled| *stalled > 0.0) {
         Some(stalled) => Cost::stalled(stalled, format!("tasks of the group wait for memory; {left} are left below the limit")),
+        None if cache => Cost::risk("nothing is killed while there is page cache to drop; kubelet may evict the pod"),
         None => Cost::risk(format!("{left} are left below the limit of {limit}; beyond it a process of the group is killed")),
     };
     let title = match cache {

@@ -2,7 +2,7 @@ use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
 
 use crate::control_groups as groups;
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, remedies};
 
 rule! {
     /// The memory controller is cgroup version 1, which cannot protect or throttle memory.
@@ -89,14 +89,7 @@ impl Rule for V1Host {
         };
         Ok(vec![
             finding
-                .remedy(
-                    Remedy::new("Until then, bound the others: run writers and batch jobs under a hard limit")
-                        .run("systemd-run --scope -p MemoryLimit=2G COMMAND")
-                        .risk(
-                            "Version 1 does not throttle writers by group: a limit below what the job dirties before writeback starts can \
-                             get it killed.",
-                        ),
-                )
+                .remedy(remedies::bounded_writer(cx))
                 .note(
                     "What else keeps a database's memory in place here: a huge page pool (never swapped or reclaimed) or locked memory \
                      (LimitMEMLOCK= and the program's own setting).",

@@ -2,7 +2,7 @@ use lotsfree_counters::meminfo as m;
 use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
 use lotsfree_units::{Bytes, Percent};
 
-use crate::control_groups as groups;
+use crate::control_groups::{self as groups, Owner};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
@@ -23,7 +23,8 @@ rule! {
     /// Size by the container's limit; look for the cause of slowness on the host, and change settings there.
     ///
     /// # False alarms
-    /// With lxcfs `/proc/meminfo` is rewritten to the limit, while `/proc/vmstat` and `/proc/zoneinfo` remain the host's.
+    /// A root file system that was made from an image keeps the runtime's marker file (`/.dockerenv`) without being a container:
+    /// the host's own cgroups are in view then. With lxcfs `/proc/meminfo` is rewritten to the limit, while `/proc/vmstat` and `/proc/zoneinfo` remain the host's.
     ///
     /// # References
     /// mm/memcontrol.c:memory_files, CFTYPE_NOT_ON_ROOT (6.12); mm/memcontrol-v1.c:mem_cgroup_write; cgroup_namespaces(7);
@@ -66,9 +67,21 @@ impl Rule for ViewMismatch {
             CgroupVersion::V1 => group.max.and_then(Limit::bytes).is_some(),
             CgroupVersion::V2 => group.max.is_some(),
         });
-        if runtime.is_none() && !namespaced {
-            cx.cgroups()?;
-            return Err(Skip::because("not in a container"));
+        let own_path = cx.now().cgroups.as_ref().and_then(|cgroups| cgroups.own.as_deref());
+        let made_by_runtime =
+            own_path.is_some_and(|path| matches!(groups::owner(path), Owner::Container | Owner::Kubernetes));
+        let certain = namespaced || made_by_runtime;
+        if !certain {
+            if runtime.is_none() {
+                cx.cgroups()?;
+                return Err(Skip::because("not in a container"));
+            }
+            // In a namespace of version 1 without a limit the own group looks like the root, so nothing more can be said.
+            if root.is_some_and(|(version, _)| version == CgroupVersion::V2 || own_path.is_some_and(|path| path != "/")) {
+                return Err(Skip::because(
+                    "a container runtime's marker, but the host's own cgroups are in view: a root file system made from an image",
+                ));
+            }
         }
         let total = cx.total().ok();
         let own = cx.now().cgroups.as_ref().and_then(|cgroups| {
@@ -96,7 +109,7 @@ impl Rule for ViewMismatch {
             ),
         };
         let mut finding =
-            Finding::new(Self::ID, severity, title, cost).sure(if namespaced || limit.is_some() { Confidence::Certain } else { Confidence::Likely });
+            Finding::new(Self::ID, severity, title, cost).sure(if certain { Confidence::Certain } else { Confidence::Possible });
         if let Some(runtime) = runtime {
             finding = finding.because(Evidence::new("/run/.containerenv, /.dockerenv or $container", "runtime", runtime));
         }
@@ -117,7 +130,7 @@ impl Rule for ViewMismatch {
             finding = finding.because(cx.saw_mem(m::MemTotal));
         }
         let why = "This was read in a container: the setting is the whole host's and has to be changed there";
-        for setting in NOT_NAMESPACED {
+        for setting in NOT_NAMESPACED.iter().filter(|_| certain) {
             finding = finding.forbid(*setting, why);
         }
         let size = limit.filter(|limit| *limit > Bytes::ZERO).map_or_else(|| "its limit".to_owned(), |limit| limit.to_string());

@@ -177,6 +177,7 @@ fn advised(cx: &Context<'_>, name: &str) -> Option<(String, String)> {
     let advice = match name {
         "vm.swappiness" => advice::swappiness(cx),
         "vm.overcommit_memory" => advice::overcommit_memory(cx),
+        "vm.nr_hugepages" => advice::nr_hugepages(cx).ok()?,
         "kernel.numa_balancing" => advice::numa_balancing(cx),
         _ => return None,
     };
