@@ -11,8 +11,8 @@ use crate::words::{self, duration};
 pub(crate) const WIDE: f64 = 920.0;
 /// Width of a picture on a phone.
 pub(crate) const NARROW: f64 = 336.0;
-/// More samples than this are not told apart in a picture of [`WIDE`].
-const MOST_POINTS: usize = 400;
+/// Pixels for a point at least; more samples than fit are drawn together.
+const PER_POINT: f64 = 2.4;
 
 /// The class that gives a shape the colour of a use.
 pub(crate) fn class(part: Use) -> String {
@@ -66,7 +66,7 @@ pub(crate) fn memory_bar(memory: &MemoryMap, subject: Option<Use>, message: &str
             .into_iter()
             .map(|part| Wish { at: part.middle, size: part.width(), weight: part.weight, what: part })
             .collect();
-        let (placed, left) = svg::place(wishes, (0.0, width), width / 12.0);
+        let (placed, left) = svg::place(wishes, (0.0, width), width / 8.0);
         unlabelled.extend(left);
         if placed.is_empty() {
             break;
@@ -96,10 +96,15 @@ pub(crate) struct Timeline {
     pub(crate) caption: String,
 }
 
+/// How many samples a point of a picture of `width` stands for.
+fn per_point(series: &Series, width: f64) -> usize {
+    series.at.len().div_ceil(((width - LEFT - RIGHT) / PER_POINT) as usize).max(1)
+}
+
 /// Room for the labels of the axis, and for those at the ends of lines.
 const LEFT: f64 = 62.0;
 /// See [`LEFT`].
-const RIGHT: f64 = 118.0;
+const RIGHT: f64 = 128.0;
 
 /// Vertical lines at round times and their labels below; returns the height that the labels take.
 fn time_axis(picture: &mut Svg, time: &Scale, seconds: f64, width: f64, (top, bottom): (f64, f64)) -> f64 {
@@ -116,23 +121,21 @@ fn time_axis(picture: &mut Svg, time: &Scale, seconds: f64, width: f64, (top, bo
 
 /// Where memory went over time, stacked; `None` if no sample has it.
 pub(crate) fn memory_over_time(series: &Series) -> Option<Timeline> {
-    let stacks = Stack::of(series);
     let message = memory_message(series)?;
-    let draw = |width: f64| stacked(series, &stacks, &message, width);
-    let per_point = series.at.len().div_ceil(MOST_POINTS);
-    let mut caption = String::new();
-    if per_point > 1 {
-        caption.push_str(&format!("Each point is the mean of {per_point} samples. "));
+    let draw = |width: f64| stacked(series, &Stack::of(series, per_point(series, width)), &message, width);
+    let mut caption = Vec::new();
+    if per_point(series, WIDE) > 1 {
+        caption.push("There are more samples than points: each point is the mean of several.");
     }
-    if stacks.iter().any(Option::is_none) {
-        caption.push_str("Where the area is interrupted, /proc/meminfo was not recorded.");
+    if Stack::of(series, 1).iter().any(Option::is_none) {
+        caption.push("Where the area is interrupted, /proc/meminfo was not recorded.");
     }
-    Some(Timeline { wide: draw(WIDE), narrow: draw(NARROW), message, caption })
+    Some(Timeline { wide: draw(WIDE), narrow: draw(NARROW), message, caption: caption.join(" ") })
 }
 
 /// What changed most over time, in a sentence; `None` if no two samples tell.
 pub(crate) fn memory_message(series: &Series) -> Option<String> {
-    let stacks = Stack::of(series);
+    let stacks = Stack::of(series, 1);
     let (first, last) = (stacks.iter().flatten().next()?, stacks.iter().flatten().last()?);
     (first.at < last.at).then(|| change(series, first, last))
 }
@@ -145,8 +148,7 @@ struct Stack {
 
 impl Stack {
     /// Means over as many samples as a point stands for; `None` where no part is known.
-    fn of(series: &Series) -> Vec<Option<Stack>> {
-        let per_point = series.at.len().div_ceil(MOST_POINTS).max(1);
+    fn of(series: &Series, per_point: usize) -> Vec<Option<Stack>> {
         let indices: Vec<usize> = (0..series.at.len()).collect();
         let value = |values: &[Bytes], i: usize| values.get(i).map_or(0.0, |bytes| bytes.as_f64());
         let stack = |indices: &[usize]| {
@@ -204,24 +206,22 @@ fn stacked(series: &Series, stacks: &[Option<Stack>], message: &str, width: f64)
     let time = Scale::new((0.0, seconds), (LEFT, width - RIGHT));
     let bytes = Scale::new((0.0, highest), (TOP + HEIGHT, TOP));
     let mut labels = Vec::new();
-    for (index, (part, _)) in series.memory.iter().enumerate() {
+    // Each part reaches down to the axis and is painted over by those below it.
+    for (index, (part, _)) in series.memory.iter().enumerate().rev() {
         let below = |stack: &Stack| stack.parts[..index].iter().sum::<f64>();
         let above = |stack: &Stack| stack.parts[..=index].iter().sum::<f64>();
         // Each uninterrupted run of samples is a shape of its own.
-        for run in stacks.split(Option::is_none).filter(|run| !run.is_empty()) {
-            let points = |edge: fn(f64, f64) -> f64| {
-                run.iter()
-                    .flatten()
-                    .map(move |s| (time.at(s.at), bytes.at(edge(below(s), above(s)))))
-                    .collect::<Vec<_>>()
-            };
-            let (lower, upper) = (points(|below, _| below), points(|_, above| above));
-            picture.area(&class(*part), upper.into_iter().chain(lower.into_iter().rev()));
+        for run in stacks.split(Option::is_none) {
+            let (Some(Some(first)), Some(Some(last))) = (run.first(), run.last()) else { continue };
+            let upper = run.iter().flatten().map(|stack| (time.at(stack.at), bytes.at(above(stack))));
+            let base = [(time.at(last.at), bytes.at(0.0)), (time.at(first.at), bytes.at(0.0))];
+            picture.area(&class(*part), upper.chain(base));
         }
         if let Some(last) = stacks.iter().flatten().last() {
             let (low, high) = (bytes.at(below(last)), bytes.at(above(last)));
             if low - high >= 1.5 {
-                labels.push(Wish { at: (low + high) / 2.0, size: LINE, weight: low - high, what: *part });
+                let middle = (low + high) / 2.0;
+                labels.push(Wish { at: middle, size: LINE, weight: low - high, what: (middle, *part) });
             }
         }
     }
@@ -233,9 +233,7 @@ fn stacked(series: &Series, stacks: &[Option<Stack>], message: &str, width: f64)
     let below = time_axis(&mut picture, &time, seconds, width, (TOP, TOP + HEIGHT));
     let edge = stacks.iter().flatten().last().map_or(width - RIGHT, |last| time.at(last.at));
     let (placed, _) = svg::place(labels, (0.0, TOP + HEIGHT + LINE / 2.0), 2.0 * LINE);
-    for (y, (at, part)) in
-        placed.into_iter().map(|(y, part)| (y, (middle(series, stacks, part, &bytes), part)))
-    {
+    for (y, (at, part)) in placed {
         picture.polyline(
             &format!("lead {}", class(part)),
             [(edge, at), (edge + 6.0, y), (edge + 10.0, y)].into_iter(),
@@ -245,15 +243,6 @@ fn stacked(series: &Series, stacks: &[Option<Stack>], message: &str, width: f64)
     let description =
         "Uses of memory stacked over time, from applications at the bottom to free memory at the top.";
     picture.finish(TOP + HEIGHT + below, &format!("stack-{width:.0}"), message, description)
-}
-
-/// Where the middle of a part's band lies at the last sample.
-fn middle(series: &Series, stacks: &[Option<Stack>], part: Use, bytes: &Scale) -> f64 {
-    let index = series.memory.iter().position(|(other, _)| *other == part).unwrap_or(0);
-    let last = stacks.iter().flatten().last();
-    let below = last.map_or(0.0, |last| last.parts[..index].iter().sum::<f64>());
-    let own = last.map_or(0.0, |last| last.parts[index]);
-    bytes.at(below + own / 2.0)
 }
 
 /// The class that gives a line the colour of a rate.
@@ -271,31 +260,23 @@ struct Step {
 
 /// The rates one above the other on one time axis; `None` if none was ever above zero.
 pub(crate) fn rates_over_time(series: &Series) -> Option<Timeline> {
-    let per_point = series.at.len().div_ceil(MOST_POINTS).max(1);
     let (still, moving): (Vec<_>, Vec<_>) =
         series.rates.iter().partition(|(_, rates)| rates.iter().flatten().all(|rate| *rate <= 0.0));
     if moving.is_empty() {
         return None;
     }
-    let panels: Vec<(&str, Vec<Step>)> = moving
-        .into_iter()
-        .map(|(name, rates)| {
-            let times: Vec<_> = series.at.windows(2).zip(rates).collect();
-            let step = |steps: &[(&[f64], &Option<f64>)]| Step {
-                from: steps.first().map_or(0.0, |(times, _)| times[0]),
-                to: steps.last().map_or(0.0, |(times, _)| times[1]),
-                rate: steps.iter().filter_map(|(_, rate)| **rate).reduce(f64::max),
-            };
-            (name.as_str(), times.chunks(per_point).map(step).collect())
-        })
-        .collect();
-    let message = went_on(&panels, &series.rates);
-    let draw = |width: f64| multiples(series, &panels, &message, width);
+    let panels = |per_point: usize| -> Vec<(&str, Vec<Step>)> {
+        moving.iter().map(|(name, rates)| (name.as_str(), Step::of(&series.at, rates, per_point))).collect()
+    };
+    let every = panels(1);
+    let message = went_on(&every, &series.rates);
+    let draw = |width: f64| multiples(series, &panels(per_point(series, width)), &message, width);
     let mut caption = Vec::new();
-    if per_point > 1 {
-        caption.push(format!("Each step is the highest of {per_point} samples."));
+    if per_point(series, WIDE) > 1 {
+        caption
+            .push("There are more samples than points: each step is the highest rate of several.".to_owned());
     }
-    if panels.iter().any(|(_, steps)| steps.iter().any(|step| step.rate.is_none())) {
+    if every.iter().any(|(_, steps)| steps.iter().any(|step| step.rate.is_none())) {
         caption.push("In the grey spans a counter was not recorded or was reset.".to_owned());
     }
     if !still.is_empty() {
@@ -303,6 +284,19 @@ pub(crate) fn rates_over_time(series: &Series) -> Option<Timeline> {
         caption.push(format!("Zero throughout: {}.", names.join(", ")));
     }
     Some(Timeline { wide: draw(WIDE), narrow: draw(NARROW), message, caption: caption.join(" ") })
+}
+
+impl Step {
+    /// The highest rates of each `per_point` intervals.
+    fn of(at: &[f64], rates: &[Option<f64>], per_point: usize) -> Vec<Step> {
+        let intervals: Vec<_> = at.windows(2).zip(rates).collect();
+        let step = |together: &[(&[f64], &Option<f64>)]| Step {
+            from: together.first().map_or(0.0, |(times, _)| times[0]),
+            to: together.last().map_or(0.0, |(times, _)| times[1]),
+            rate: together.iter().filter_map(|(_, rate)| **rate).reduce(f64::max),
+        };
+        intervals.chunks(per_point).map(step).collect()
+    }
 }
 
 fn highest(steps: &[Step]) -> f64 {

@@ -84,8 +84,16 @@ impl Svg {
 
     fn path(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>, end: &str) {
         let _ = write!(self.body, r#"<path class="{class}" d=""#);
-        for (i, (x, y)) in points.enumerate() {
-            let _ = write!(self.body, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
+        let mut before: Option<(String, String)> = None;
+        for (x, y) in points {
+            let (x, y) = (short(x), short(y));
+            let _ = match &before {
+                None => write!(self.body, "M{x} {y}"),
+                Some((_, same)) if *same == y => write!(self.body, "H{x}"),
+                Some((same, _)) if *same == x => write!(self.body, "V{y}"),
+                Some(_) => write!(self.body, "L{x} {y}"),
+            };
+            before = Some((x, y));
         }
         let _ = write!(self.body, r#"{end}"/>"#);
     }
@@ -113,6 +121,12 @@ impl Svg {
             self.body
         )
     }
+}
+
+/// A coordinate, to a tenth of a pixel.
+fn short(pixels: f64) -> String {
+    let text = format!("{pixels:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
 /// For text and attributes of XML. Control characters, which XML forbids, are spelled out.
@@ -258,45 +272,65 @@ pub(crate) struct Wish<T> {
     pub(crate) what: T,
 }
 
-/// Places labels between `low` and `high` so that none overlap, each centred on its wish or moved by at most `slack`;
-/// and in the order of their wishes, so that the lines to them do not cross. Returns those that fit, with their
-/// centres, and those that do not.
-pub(crate) fn place<T>(
-    mut wishes: Vec<Wish<T>>,
-    (low, high): (f64, f64),
-    slack: f64,
-) -> (Vec<(f64, T)>, Vec<T>) {
-    wishes.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-    let mut placed: Vec<(f64, f64, f64, T)> = Vec::new();
-    let mut left = Vec::new();
-    for wish in wishes {
-        let half = wish.size / 2.0;
-        if wish.size > high - low {
-            left.push(wish.what);
+/// Places labels between `low` and `high` so that none overlap, each at most `slack` from its wish (farther only where
+/// it would stick out), and in the order of their wishes, so that the lines to them do not cross. Heavier labels come
+/// first, and move to make room for lighter ones. Returns those that fit, with their centres, and those that do not.
+pub(crate) fn place<T>(wishes: Vec<Wish<T>>, (low, high): (f64, f64), slack: f64) -> (Vec<(f64, T)>, Vec<T>) {
+    let mut by_weight: Vec<usize> = (0..wishes.len()).collect();
+    by_weight.sort_by(|a, b| wishes[*b].weight.total_cmp(&wishes[*a].weight));
+    // How far left and right the centre of a label may be.
+    let reach = |wish: &Wish<T>| {
+        let inside = |centre: f64| centre.max(low + wish.size / 2.0).min(high - wish.size / 2.0);
+        (inside(wish.at - slack), inside(wish.at + slack))
+    };
+    let apart = |a: &Wish<T>, b: &Wish<T>| (a.size + b.size) / 2.0;
+    let mut chosen: Vec<usize> = Vec::new();
+    for candidate in by_weight {
+        let wish = &wishes[candidate];
+        if wish.size > high - low || !wish.at.is_finite() {
             continue;
         }
-        let inside = |centre: f64| centre.max(low + half).min(high - half);
-        // The wish itself, then beside each label that stands already.
-        let beside = placed.iter().flat_map(|(_, centre, size, _)| {
-            let away = size / 2.0 + half;
-            [inside(centre - away), inside(centre + away)]
+        let position = chosen.partition_point(|&other| (wishes[other].at, other) < (wish.at, candidate));
+        chosen.insert(position, candidate);
+        // As far left as all can be; do the later ones still reach?
+        let mut least = f64::NEG_INFINITY;
+        let fits = chosen.iter().enumerate().all(|(i, &index)| {
+            let (from, to) = reach(&wishes[index]);
+            let after = if i > 0 { least + apart(&wishes[chosen[i - 1]], &wishes[index]) } else { from };
+            least = from.max(after);
+            least <= to + 1e-6
         });
-        let mut candidates: Vec<f64> = std::iter::once(inside(wish.at)).chain(beside).collect();
-        candidates.sort_by(|a, b| (a - wish.at).abs().total_cmp(&(b - wish.at).abs()));
-        let free = |centre: f64| {
-            placed.iter().all(|(at, other, size, _)| {
-                let in_order = (centre < *other) == (wish.at < *at) || wish.at == *at;
-                in_order && (centre - other).abs() >= size / 2.0 + half - 1e-6
-            })
+        if !fits {
+            chosen.remove(position);
+        }
+    }
+    // From the right: how far right each may be; then from the left: as near to its wish as the others let it.
+    let mut most = vec![0.0; chosen.len()];
+    for i in (0..chosen.len()).rev() {
+        let own = reach(&wishes[chosen[i]]).1;
+        most[i] = match chosen.get(i + 1) {
+            Some(&next) => own.min(most[i + 1] - apart(&wishes[chosen[i]], &wishes[next])),
+            None => own,
         };
-        let reach = slack.max((inside(wish.at) - wish.at).abs());
-        let fits = candidates.into_iter().find(|&c| (c - wish.at).abs() <= reach + 1e-6 && free(c));
-        match fits {
-            Some(centre) => placed.push((wish.at, centre, wish.size, wish.what)),
+    }
+    let mut centres = vec![None; wishes.len()];
+    let mut before: Option<(f64, usize)> = None;
+    for (i, &index) in chosen.iter().enumerate() {
+        let wish = &wishes[index];
+        let from = reach(wish).0;
+        let least = before.map_or(from, |(centre, other)| from.max(centre + apart(&wishes[other], wish)));
+        let centre = wish.at.min(most[i]).max(least);
+        centres[index] = Some(centre);
+        before = Some((centre, index));
+    }
+    let (mut placed, mut left) = (Vec::new(), Vec::new());
+    for (wish, centre) in wishes.into_iter().zip(centres) {
+        match centre {
+            Some(centre) => placed.push((centre, wish.what)),
             None => left.push(wish.what),
         }
     }
-    (placed.into_iter().map(|(_, centre, _, what)| (centre, what)).collect(), left)
+    (placed, left)
 }
 
 #[cfg(test)]
@@ -326,9 +360,21 @@ mod tests {
             .collect();
         let (placed, left) = place(wishes, (0.0, 200.0), 30.0);
         assert!(placed.len() > 5 && placed.len() + left.len() == 20);
+        let heaviest = place(
+            vec![
+                Wish { at: 150.0, size: 100.0, weight: 1.0, what: 'a' },
+                Wish { at: 195.0, size: 60.0, weight: 0.5, what: 'b' },
+            ],
+            (0.0, 200.0),
+            60.0,
+        );
+        assert_eq!(heaviest, (vec![(90.0, 'a'), (170.0, 'b')], vec![]), "the heavier makes room");
         for (i, (a, _)) in placed.iter().enumerate() {
             assert!((9.0..=191.0).contains(a));
             assert!(placed[i + 1..].iter().all(|(b, _)| (a - b).abs() >= 18.0 - 1e-3));
+            let wish = |label: &i32| f64::from(label * 7 % 40);
+            let crosses = |(centre, label): &(f64, i32)| wish(label) > wish(&placed[i].1) && centre < a;
+            assert!(!placed.iter().any(crosses));
         }
     }
 

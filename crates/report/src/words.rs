@@ -75,13 +75,6 @@ fn enumeration(items: &[String]) -> String {
     }
 }
 
-/// With a capital first letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(letters).chain(['.']).collect()
-}
-
 /// Its name in a report.
 pub(crate) fn severity(severity: Severity) -> &'static str {
     match severity {
@@ -170,8 +163,11 @@ pub(crate) fn verdict(report: &Report) -> String {
     });
     let counts: Vec<String> = counts.into_iter().flatten().collect();
     let first = report.findings.first().map_or("", |finding| finding.title.trim_end_matches('.'));
-    let worst = if report.findings.len() > 1 { "the worst: " } else { "" };
-    format!("{}: {worst}{first}.", sentence(&enumeration(&counts)).trim_end_matches('.'))
+    let counts = enumeration(&counts);
+    match report.findings.len() {
+        1 => format!("{counts}: {first}."),
+        _ => format!("{counts}, the worst: {first}."),
+    }
 }
 
 /// How many rules were asked and what became of them.
