@@ -40,7 +40,8 @@ impl Rule for DyingCgroups {
         if cgroups.version == CgroupVersion::V1 {
             return Err(Skip::because("cgroup version 1 does not count removed groups"));
         }
-        let dying = cgroups.dying.ok_or_else(|| Skip::missing("/sys/fs/cgroup/cgroup.stat nr_dying_descendants"))?;
+        let dying =
+            cgroups.dying.ok_or_else(|| Skip::missing("/sys/fs/cgroup/cgroup.stat nr_dying_descendants"))?;
         if dying <= MANY {
             return Ok(Vec::new());
         }
@@ -48,7 +49,8 @@ impl Rule for DyingCgroups {
         if earlier.is_some_and(|earlier| dying < earlier) {
             return Ok(Vec::new());
         }
-        let growth = earlier.zip(cx.seconds().ok()).and_then(|(first, s)| Rate::of(&[(0.0, first), (s, dying)]));
+        let growth =
+            earlier.zip(cx.seconds().ok()).and_then(|(first, s)| Rate::of(&[(0.0, first), (s, dying)]));
         let growing = growth.filter(|rate| rate.total > 0);
         let severity = if dying >= VERY_MANY { Severity::High } else { Severity::Warning };
         let trend = match growing {
@@ -57,19 +59,28 @@ impl Rule for DyingCgroups {
         };
         let percpu = cx.mem(m::Percpu);
         let cost = match &percpu {
-            Ok(percpu) => format!("their per-CPU data are a part of {percpu} (Percpu), and every reclaim of the host walks all of them"),
-            Err(_) => "every reclaim of the host and every reading of an ancestor's statistics walks all of them".to_owned(),
+            Ok(percpu) => format!(
+                "their per-CPU data are a part of {percpu} (Percpu), and every reclaim of the host walks all of them"
+            ),
+            Err(_) => {
+                "every reclaim of the host and every reading of an ancestor's statistics walks all of them"
+                    .to_owned()
+            }
         };
-        let mut evidence = Evidence::new("/sys/fs/cgroup/cgroup.stat", "nr_dying_descendants", Grouped(dying))
-            .of("/")
-            .against(format!("at most {}", Grouped(MANY)), "oomd, bcc pull request 5201");
+        let mut evidence =
+            Evidence::new("/sys/fs/cgroup/cgroup.stat", "nr_dying_descendants", Grouped(dying))
+                .of("/")
+                .against(format!("at most {}", Grouped(MANY)), "oomd, bcc pull request 5201");
         if let Some(earlier) = earlier {
             evidence = evidence.was(Grouped(earlier));
         }
         let mut finding = Finding::new(
             Self::ID,
             severity,
-            format!("{} removed cgroups are still held by memory that is charged to them{trend}", Grouped(dying)),
+            format!(
+                "{} removed cgroups are still held by memory that is charged to them{trend}",
+                Grouped(dying)
+            ),
             Cost::risk(cost),
         )
         .sure(if growing.is_some() { Confidence::Likely } else { Confidence::Possible })

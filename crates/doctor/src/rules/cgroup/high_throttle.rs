@@ -55,7 +55,8 @@ impl Rule for HighThrottle {
         if bounded.is_empty() {
             return Err(Skip::because("no memory cgroup has memory.high"));
         }
-        let before = cx.before()?.cgroups.as_ref().ok_or_else(|| Skip::missing("/sys/fs/cgroup memory files"))?;
+        let before =
+            cx.before()?.cgroups.as_ref().ok_or_else(|| Skip::missing("/sys/fs/cgroup memory files"))?;
         let seconds = cx.seconds()?;
         let events = |group: &Cgroup| group.events.as_ref().and_then(|events| events.get(e::high));
         if bounded.iter().all(|(group, _)| events(group).is_none()) {
@@ -106,14 +107,22 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
         _ => Severity::Warning,
     };
     let cost = match stalled {
-        Some(stalled) => Cost::stalled(stalled, "tasks of the group reclaim from it or sleep (memory.pressure, some)"),
-        None => Cost::risk(format!("{:.1} times a second a task of the group reclaims from it or sleeps up to 2 s", t.rate.per_second)),
+        Some(stalled) => {
+            Cost::stalled(stalled, "tasks of the group reclaim from it or sleep (memory.pressure, some)")
+        }
+        None => Cost::risk(format!(
+            "{:.1} times a second a task of the group reclaims from it or sleeps up to 2 s",
+            t.rate.per_second
+        )),
     };
     let current = t.group.current.unwrap_or_default();
     let mut finding = Finding::new(
         HighThrottle::ID,
         severity,
-        format!("{path} is slowed down {:.1} times a second because it uses {current}, with memory.high at {}", t.rate.per_second, t.high),
+        format!(
+            "{path} is slowed down {:.1} times a second because it uses {current}, with memory.high at {}",
+            t.rate.per_second, t.high
+        ),
         cost,
     )
     .sure(cx.rate_confidence())
@@ -126,7 +135,8 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
     .because(Evidence::new(file("high"), "memory.high", t.high).of(path))
     .because(Evidence::new(file("current"), "memory.current", current).of(path));
     if let Some(psi) = t.group.pressure.and_then(|psi| psi.some) {
-        finding = finding.because(Evidence::new(file("pressure"), "some avg10", format!("{:.2} %", psi.avg10)).of(path));
+        finding = finding
+            .because(Evidence::new(file("pressure"), "some avg10", format!("{:.2} %", psi.avg10)).of(path));
     }
     for (process, resident) in groups::largest_in(cx, path, 3) {
         finding = finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));

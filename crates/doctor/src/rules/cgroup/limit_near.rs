@@ -60,9 +60,8 @@ impl Near<'_> {
 impl Rule for LimitNear {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let cgroups = cx.cgroups()?;
-        let limited = || {
-            cgroups.groups.iter().filter_map(|group| Some((group, group.max.and_then(Limit::bytes)?)))
-        };
+        let limited =
+            || cgroups.groups.iter().filter_map(|group| Some((group, group.max.and_then(Limit::bytes)?)));
         if limited().next().is_none() {
             return match cgroups.groups.iter().any(|group| group.max.is_some() || group.path == "/") {
                 true => Err(Skip::because("no memory cgroup has a limit")),
@@ -133,12 +132,22 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     let left = *limit - used;
     let stalled = grown(cx, group, |g| Some(g.pressure?.some?.total_us)).map(|(_, r)| r.per_second / 1e6);
     let cost = match stalled.filter(|stalled| *stalled > 0.0) {
-        Some(stalled) => Cost::stalled(stalled, format!("tasks of the group wait for memory; {left} are left below the limit")),
-        None if cache => Cost::risk("nothing is killed while there is page cache to drop; kubelet may evict the pod"),
-        None => Cost::risk(format!("{left} are left below the limit of {limit}; beyond it a process of the group is killed")),
+        Some(stalled) => Cost::stalled(
+            stalled,
+            format!("tasks of the group wait for memory; {left} are left below the limit"),
+        ),
+        None if cache => {
+            Cost::risk("nothing is killed while there is page cache to drop; kubelet may evict the pod")
+        }
+        None => Cost::risk(format!(
+            "{left} are left below the limit of {limit}; beyond it a process of the group is killed"
+        )),
     };
     let title = match cache {
-        false => format!("{path} uses {used} of its limit of {limit} ({}), page cache that nobody uses left out", Percent(near.share())),
+        false => format!(
+            "{path} uses {used} of its limit of {limit} ({}), page cache that nobody uses left out",
+            Percent(near.share())
+        ),
         true => format!(
             "{path} uses {used} of its limit of {limit} ({}) as kubelet counts it, but {} of that is active page cache that can be dropped",
             Percent(near.share()),
@@ -152,9 +161,10 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
         .sure(if killed.is_some() { Confidence::Certain } else { Confidence::Likely })
         .because(Evidence::new(file("max"), groups::field(version, "max"), limit).of(path))
         .because(
-            Evidence::new(file("current"), groups::field(version, "current"), held.current)
-                .of(path)
-                .against(format!("less the inactive file list at most {} of the limit", Percent(NEAR)), "alerts of container platforms"),
+            Evidence::new(file("current"), groups::field(version, "current"), held.current).of(path).against(
+                format!("less the inactive file list at most {} of the limit", Percent(NEAR)),
+                "alerts of container platforms",
+            ),
         )
         .because(Evidence::new(file("stat"), format!("{stat} {inactive}"), held.inactive_file).of(path))
         .because(Evidence::new(file("stat"), format!("{stat} {active}"), held.active_file).of(path));
@@ -164,10 +174,10 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
             CgroupVersion::V2 => ("max", file("events")),
         };
         finding = finding.because(
-            Evidence::new(file, name, Grouped(first + rate.total)).of(path).was(Grouped(first)).against(
-                "no growth",
-                "each is an allocation that met the limit and had to reclaim first",
-            ),
+            Evidence::new(file, name, Grouped(first + rate.total))
+                .of(path)
+                .was(Grouped(first))
+                .against("no growth", "each is an allocation that met the limit and had to reclaim first"),
         );
     }
     if let Some((first, rate)) = killed {

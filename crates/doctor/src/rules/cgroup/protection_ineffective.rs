@@ -83,7 +83,8 @@ impl Rule for ProtectionIneffective {
         if inner().all(|group| group.low.is_none()) {
             return Err(Skip::missing(groups::file(cgroups.version, "/*", "low")));
         }
-        let protected = |kind: Kind, group: &&Cgroup| kind.asked(group).is_some_and(|bytes| bytes > Bytes::ZERO);
+        let protected =
+            |kind: Kind, group: &&Cgroup| kind.asked(group).is_some_and(|bytes| bytes > Bytes::ZERO);
         if inner().all(|group| !protected(Kind::Low, &group) && !protected(Kind::Min, &group)) {
             return Err(Skip::because("no memory cgroup is protected"));
         }
@@ -138,7 +139,12 @@ fn limited(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Option<Finding> {
     let shown = |bytes: Bytes| if bytes.0 == u64::MAX { "max".to_owned() } else { bytes.to_string() };
     let (title, cause) = match least {
         Some((parent, bytes)) => (
-            format!("{path} asks for {field} of {}, but {} has {}: {protected} of its memory is protected", shown(asked), parent.path, shown(bytes)),
+            format!(
+                "{path} asks for {field} of {}, but {} has {}: {protected} of its memory is protected",
+                shown(asked),
+                parent.path,
+                shown(bytes)
+            ),
             Evidence::new(file(&parent.path), &*field, shown(bytes))
                 .of(&*parent.path)
                 .against(format!("at least {}", shown(asked)), "mm/page_counter.c:effective_protection"),
@@ -146,23 +152,32 @@ fn limited(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Option<Finding> {
         None if short => {
             let parent = ancestors().next()?;
             (
-                format!("{path} asks for {field} of {}, but shares that of {} with its siblings: {protected} of {own} is protected", shown(asked), parent.path),
+                format!(
+                    "{path} asks for {field} of {}, but shares that of {} with its siblings: {protected} of {own} is protected",
+                    shown(asked),
+                    parent.path
+                ),
                 Evidence::new(file(&parent.path), &*field, shown(kind.asked(parent).unwrap_or_default()))
                     .of(&*parent.path)
-                    .against("the sum of what its children ask for", "mm/page_counter.c:effective_protection"),
+                    .against(
+                        "the sum of what its children ask for",
+                        "mm/page_counter.c:effective_protection",
+                    ),
             )
         }
         None => return None,
     };
     let exposed = own - protected;
-    let cost = Cost::risk(format!("{exposed} of the group's memory can be reclaimed although it was meant to stay"));
+    let cost =
+        Cost::risk(format!("{exposed} of the group's memory can be reclaimed although it was meant to stay"));
     let mut finding = Finding::new(ProtectionIneffective::ID, Severity::Warning, title, cost)
         .sure(Confidence::Certain)
         .because(Evidence::new(file(path), &*field, shown(asked)).of(path))
         .because(cause);
     if let Some(current) = group.current {
-        finding = finding
-            .because(Evidence::new(groups::file(cgroups.version, path, "current"), "memory.current", current).of(path));
+        finding = finding.because(
+            Evidence::new(groups::file(cgroups.version, path, "current"), "memory.current", current).of(path),
+        );
     }
     finding = finding.note(match cgroups.recursive_protection {
         true => "The hierarchy is mounted with memory_recursiveprot: a slice hands its protection down, but never more than it has.",
@@ -202,12 +217,14 @@ fn sum_too_large(cx: &Context<'_>, cgroups: &Cgroups, kind: Kind) -> Option<Find
     let ram = cx.total().ok()?;
     let room = cx.total_without_pools().ok()?;
     let top: Vec<&Cgroup> = cgroups.groups.iter().filter(|g| is_child(&g.path, "/")).collect();
-    let sum: Bytes = top.iter().filter_map(|group| match kind.limit(group)? {
-        Limit::At(bytes) => Some(bytes),
-        // All that it uses.
-        Limit::Max => group.current,
-    })
-    .sum();
+    let sum: Bytes = top
+        .iter()
+        .filter_map(|group| match kind.limit(group)? {
+            Limit::At(bytes) => Some(bytes),
+            // All that it uses.
+            Limit::Max => group.current,
+        })
+        .sum();
     if sum <= room {
         return None;
     }
@@ -215,19 +232,30 @@ fn sum_too_large(cx: &Context<'_>, cgroups: &Cgroups, kind: Kind) -> Option<Find
     let min_free = cx.sysctl("vm.min_free_kbytes").map_or(Bytes::ZERO, Bytes::kib);
     let budget = lotsfree_formulas::protection::low_budget(ram, cx.pool_bytes(), min_free);
     let (severity, cost) = match kind {
-        Kind::Min => (Severity::High, Cost::risk("the kernel may not take any of it: once it is used, the OOM killer runs")),
-        Kind::Low => (Severity::Warning, Cost::risk("once it is used nobody is protected any more: reclaim takes from all")),
+        Kind::Min => (
+            Severity::High,
+            Cost::risk("the kernel may not take any of it: once it is used, the OOM killer runs"),
+        ),
+        Kind::Low => (
+            Severity::Warning,
+            Cost::risk("once it is used nobody is protected any more: reclaim takes from all"),
+        ),
     };
     let mut finding = Finding::new(
         ProtectionIneffective::ID,
         severity,
-        format!("memory.{name} of the top-level groups adds up to {sum}, {} of the {room} that can be used", Percent(sum.share_of(room))),
+        format!(
+            "memory.{name} of the top-level groups adds up to {sum}, {} of the {room} that can be used",
+            Percent(sum.share_of(room))
+        ),
         cost,
     )
     .sure(Confidence::Certain)
     .because(cx.saw_mem(lotsfree_counters::meminfo::MemTotal));
     for group in top.iter().filter(|g| kind.asked(g).is_some_and(|bytes| bytes > Bytes::ZERO)) {
-        let value = kind.limit(group).map_or("max".to_owned(), |limit| limit.bytes().map_or("max".to_owned(), |b| b.to_string()));
+        let value = kind
+            .limit(group)
+            .map_or("max".to_owned(), |limit| limit.bytes().map_or("max".to_owned(), |b| b.to_string()));
         finding = finding.because(
             Evidence::new(groups::file(cgroups.version, &group.path, name), format!("memory.{name}"), value)
                 .of(&*group.path)

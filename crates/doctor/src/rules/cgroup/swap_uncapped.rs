@@ -46,7 +46,9 @@ impl Rule for SwapUncapped {
         let mut seen: Vec<(Workload, &str)> = Vec::new();
         let mut without_group = false;
         for process in processes {
-            let Some(workload) = Workload::of_name(&process.stat.name).filter(|w| w.is_database()) else { continue };
+            let Some(workload) = Workload::of_name(&process.stat.name).filter(|w| w.is_database()) else {
+                continue;
+            };
             match process.detail.as_ref().and_then(|detail| detail.cgroup.as_deref()) {
                 Some(path) if !seen.iter().any(|(_, known)| *known == path) => seen.push((workload, path)),
                 Some(_) => {}
@@ -65,7 +67,9 @@ impl Rule for SwapUncapped {
         }
         let uncapped = judged.into_iter().filter(|(_, group)| {
             group.swap_max == Some(Limit::Max)
-                && cgroups.ancestors(&group.path).all(|parent| parent.swap_max.is_none_or(|max| max == Limit::Max))
+                && cgroups
+                    .ancestors(&group.path)
+                    .all(|parent| parent.swap_max.is_none_or(|max| max == Limit::Max))
         });
         Ok(uncapped.map(|(workload, group)| finding(cx, cgroups, workload, group)).collect())
     }
@@ -75,7 +79,9 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, workload: Workload, group: &Cgro
     let path = group.path.as_str();
     let swapped = group.swap_current.unwrap_or_default();
     let share = swapped.share_of(group.current.unwrap_or_default() + swapped);
-    let zram = cx.swaps().is_ok_and(|areas| !areas.is_empty() && areas.iter().all(|area| area.path.contains("/zram")));
+    let zram = cx
+        .swaps()
+        .is_ok_and(|areas| !areas.is_empty() && areas.iter().all(|area| area.path.contains("/zram")));
     let (read, how) = cx.read_latency();
     let out = share >= NOTICEABLE;
     let (severity, cost) = match out && !zram {
@@ -89,7 +95,9 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, workload: Workload, group: &Cgro
             };
             (Severity::Warning, cost)
         }
-        false => (Severity::Info, Cost::risk("its idle pages may go to swap while page cache stays in memory")),
+        false => {
+            (Severity::Info, Cost::risk("its idle pages may go to swap while page cache stays in memory"))
+        }
     };
     let state = match out {
         true => format!("and {swapped} ({}) of it are there", Percent(share)),

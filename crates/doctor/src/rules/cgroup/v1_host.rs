@@ -48,7 +48,8 @@ impl Rule for V1Host {
             concerned.push(format!("{} cannot be protected", database.name()));
         }
         if !limited.is_empty() {
-            concerned.push(format!("{} kill or reclaim at once instead of slowing down", limits(limited.len())));
+            concerned
+                .push(format!("{} kill or reclaim at once instead of slowing down", limits(limited.len())));
         }
         if !soft.is_empty() {
             concerned.push(format!("{} not protect anything", soft_limits(soft.len())));
@@ -70,7 +71,8 @@ impl Rule for V1Host {
         }
         for (group, limit) in soft.iter().take(3) {
             let file = groups::file(CgroupVersion::V1, &group.path, "soft_limit_in_bytes");
-            finding = finding.because(Evidence::new(file, "memory.soft_limit_in_bytes", limit).of(&*group.path));
+            finding =
+                finding.because(Evidence::new(file, "memory.soft_limit_in_bytes", limit).of(&*group.path));
         }
         let kernel = &cx.now().host.kernel;
         // Version 2 has had the memory controller since 4.5; RHEL 7 and older have no kernel that does.
@@ -99,9 +101,17 @@ impl Rule for V1Host {
 }
 
 fn limits(n: usize) -> String {
-    if n == 1 { "the limit of 1 group can only".to_owned() } else { format!("the limits of {n} groups can only") }
+    if n == 1 {
+        "the limit of 1 group can only".to_owned()
+    } else {
+        format!("the limits of {n} groups can only")
+    }
 }
 
 fn soft_limits(n: usize) -> String {
-    if n == 1 { "the soft limit of 1 group does".to_owned() } else { format!("the soft limits of {n} groups do") }
+    if n == 1 {
+        "the soft limit of 1 group does".to_owned()
+    } else {
+        format!("the soft limits of {n} groups do")
+    }
 }

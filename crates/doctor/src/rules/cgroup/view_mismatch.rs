@@ -77,7 +77,9 @@ impl Rule for ViewMismatch {
                 return Err(Skip::because("not in a container"));
             }
             // In a namespace of version 1 without a limit the own group looks like the root, so nothing more can be said.
-            if root.is_some_and(|(version, _)| version == CgroupVersion::V2 || own_path.is_some_and(|path| path != "/")) {
+            if root.is_some_and(|(version, _)| {
+                version == CgroupVersion::V2 || own_path.is_some_and(|path| path != "/")
+            }) {
                 return Err(Skip::because(
                     "a container runtime's marker, but the host's own cgroups are in view: a root file system made from an image",
                 ));
@@ -95,7 +97,10 @@ impl Rule for ViewMismatch {
             (Some((limit, total)), _) => (
                 Severity::Warning,
                 format!("read in {whose} that may use {limit}, while /proc/meminfo shows the host's {total}"),
-                Cost::risk(format!("whoever sizes by MemTotal takes {} of the limit", Percent(total.share_of(limit)))),
+                Cost::risk(format!(
+                    "whoever sizes by MemTotal takes {} of the limit",
+                    Percent(total.share_of(limit))
+                )),
             ),
             (None, Some((limit, total))) => (
                 Severity::Info,
@@ -108,13 +113,21 @@ impl Rule for ViewMismatch {
                 Cost::risk("nothing said here is about the container alone"),
             ),
         };
-        let mut finding =
-            Finding::new(Self::ID, severity, title, cost).sure(if certain { Confidence::Certain } else { Confidence::Possible });
+        let mut finding = Finding::new(Self::ID, severity, title, cost).sure(if certain {
+            Confidence::Certain
+        } else {
+            Confidence::Possible
+        });
         if let Some(runtime) = runtime {
-            finding = finding.because(Evidence::new("/run/.containerenv, /.dockerenv or $container", "runtime", runtime));
+            finding = finding.because(Evidence::new(
+                "/run/.containerenv, /.dockerenv or $container",
+                "runtime",
+                runtime,
+            ));
         }
         if let Some((version, group)) = root.filter(|_| namespaced) {
-            let value = group.max.unwrap_or_default().bytes().map_or_else(|| "max".to_owned(), |b| b.to_string());
+            let value =
+                group.max.unwrap_or_default().bytes().map_or_else(|| "max".to_owned(), |b| b.to_string());
             finding = finding.because(
                 Evidence::new(groups::file(version, "/", "max"), groups::field(version, "max"), value)
                     .of("/")
@@ -123,7 +136,12 @@ impl Rule for ViewMismatch {
         }
         if let Some((version, group, limit)) = own.filter(|(_, group, _)| group.path != "/") {
             finding = finding.because(
-                Evidence::new(groups::file(version, &group.path, "max"), groups::field(version, "max"), limit).of(&*group.path),
+                Evidence::new(
+                    groups::file(version, &group.path, "max"),
+                    groups::field(version, "max"),
+                    limit,
+                )
+                .of(&*group.path),
             );
         }
         if total.is_some() {
@@ -133,7 +151,9 @@ impl Rule for ViewMismatch {
         for setting in NOT_NAMESPACED.iter().filter(|_| certain) {
             finding = finding.forbid(*setting, why);
         }
-        let size = limit.filter(|limit| *limit > Bytes::ZERO).map_or_else(|| "its limit".to_owned(), |limit| limit.to_string());
+        let size = limit
+            .filter(|limit| *limit > Bytes::ZERO)
+            .map_or_else(|| "its limit".to_owned(), |limit| limit.to_string());
         Ok(vec![
             finding
                 .remedy(
@@ -145,10 +165,13 @@ impl Rule for ViewMismatch {
                         .run("lotsfree doctor")
                         .risk("Needs access to the host: in its namespaces, not in a container."),
                 )
-                .note(
-                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host; changes to vm settings are \
-                     not proposed from here.",
-                ),
+                .note(if certain {
+                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host; changes to vm \
+                     settings are not proposed from here."
+                } else {
+                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host. Should this \
+                     be a container after all, make changes to vm settings there."
+                }),
         ])
     }
 }

@@ -42,7 +42,8 @@ impl Rule for Balloon {
         let gauge = cx.mem(m::Balloon).ok();
         let inflated = cx.vm(v::balloon_inflate).ok();
         let deflated = cx.vm(v::balloon_deflate).ok();
-        let counted = inflated.zip(deflated).map(|(inflated, deflated)| cx.pages(inflated.saturating_sub(deflated)));
+        let counted =
+            inflated.zip(deflated).map(|(inflated, deflated)| cx.pages(inflated.saturating_sub(deflated)));
         let trend = cx.trend(m::MemTotal).ok();
         let lost = trend.map(|trend| Bytes((trend.most - trend.last) as u64)).unwrap_or_default();
         let moved = lost.share_of(total + lost) >= MOVED;
@@ -98,7 +99,10 @@ fn finding(cx: &Context<'_>, held: Bytes, lost: Bytes, total: Bytes, growing: bo
         finding = finding.because(cx.saw_vm(v::balloon_inflate)).because(cx.saw_vm(v::balloon_deflate));
     }
     if lost > Bytes::ZERO {
-        let seen = cx.saw_mem(m::MemTotal).was(format!("{configured:#}")).against("constant", "a guest with its memory reserved");
+        let seen = cx
+            .saw_mem(m::MemTotal)
+            .was(format!("{configured:#}"))
+            .against("constant", "a guest with its memory reserved");
         finding = finding.because(seen);
     }
     if let Some(rate) = &swapping {

@@ -2,6 +2,7 @@ use lotsfree_counters::meminfo as m;
 use lotsfree_snapshot::file::sysctl::{SysctlSetting, winner};
 use lotsfree_units::Bytes;
 
+use crate::remedy::SYSCTL_FILE;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
 
@@ -55,6 +56,7 @@ impl Rule for ConfigDrift {
         }
         let drifts: Vec<Drift<'_>> = running
             .iter()
+            .filter(|(name, _)| concerns_memory(name))
             .filter_map(|(name, running)| Some(Drift { name, running, setting: winner(files, name)? }))
             .filter(|drift| !same(drift.running, &drift.setting.value))
             .filter(|drift| !explained(cx, drift))
@@ -64,7 +66,13 @@ impl Rule for ConfigDrift {
         }
         let names = drifts.iter().map(|d| d.name).collect::<Vec<_>>().join(", ");
         let title = match drifts.as_slice() {
-            [one] => format!("{} is {}, but {} sets {}", one.name, one.running, path(one.setting), one.setting.value),
+            [one] => format!(
+                "{} is {}, but {} sets {}",
+                one.name,
+                one.running,
+                path(one.setting),
+                one.setting.value
+            ),
             _ => format!("{} settings run with other values than their files give: {names}", drifts.len()),
         };
         let mut finding = Finding::new(
@@ -78,11 +86,19 @@ impl Rule for ConfigDrift {
             let set_by = format!("{} line {}", path(drift.setting), drift.setting.line);
             finding = finding.because(cx.saw_sysctl(drift.name).against(&drift.setting.value, set_by));
         }
-        let (mut apply, mut keep) = (Remedy::new("Run with the configured values"), Remedy::new("Write the running values into the files"));
+        let (mut apply, mut keep) = (
+            Remedy::new("Run with the configured values"),
+            Remedy::new("Write the running values into the files"),
+        );
         for drift in &drifts {
             let advised = advised(cx, drift.name);
-            if let Some((value, because)) = advised.as_ref().filter(|(value, _)| value != drift.running && *value != drift.setting.value) {
-                finding = finding.note(format!("{}: neither value; {value} is advised here, because {because}.", drift.name));
+            if let Some((value, because)) =
+                advised.as_ref().filter(|(value, _)| value != drift.running && *value != drift.setting.value)
+            {
+                finding = finding.note(format!(
+                    "{}: neither value; {value} is advised here, because {because}.",
+                    drift.name
+                ));
                 continue;
             }
             let may = |value: &str| match &advised {
@@ -97,15 +113,21 @@ impl Rule for ConfigDrift {
                     .sets(drift.name, &drift.setting.value);
             }
             if may(drift.running) {
-                keep = keep.keep(&path(drift.setting), format!("{} = {}", drift.name, drift.running)).sets(drift.name, drift.running);
+                keep = keep
+                    .keep(&place(drift.setting), format!("{} = {}", drift.name, drift.running))
+                    .sets(drift.name, drift.running);
             }
         }
         // The running values are what the host is known to work with: they come first.
         if !keep.persistent.is_empty() {
-            finding = finding.remedy(keep.risk("A value that was tried once and forgotten becomes permanent.").undo_with("put the old lines back"));
+            finding = finding.remedy(
+                keep.risk("A value that was tried once and forgotten becomes permanent.")
+                    .undo_with("put the old lines back"),
+            );
         }
         if !apply.runtime.is_empty() {
-            finding = finding.remedy(apply.risk("Somebody changed the running value for a reason: find out which first."));
+            finding = finding
+                .remedy(apply.risk("Somebody changed the running value for a reason: find out which first."));
         }
         if drifts.iter().any(|drift| drift.name == "vm.nr_hugepages") {
             finding = finding.note(
@@ -118,8 +140,24 @@ impl Rule for ConfigDrift {
                  changed comes back when tuned starts."
             ));
         }
-        Ok(vec![finding.note("How to choose: ask who changed it and when; lotsfree cannot know which of the two was meant.")])
+        Ok(vec![finding.note(
+            "How to choose: ask who changed it and when; lotsfree cannot know which of the two was meant.",
+        )])
     }
+}
+
+/// Other settings are read for other reasons and are nobody's business here.
+fn concerns_memory(name: &str) -> bool {
+    const KERNEL: &[&str] =
+        &["kernel.numa_balancing", "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni"];
+    name.starts_with("vm.") || KERNEL.contains(&name)
+}
+
+/// Where a value is to be written so that it wins: the administrator's own file, else a file in `/etc` that hides or
+/// follows the package's; files below `/usr` come back with the next update.
+fn place(setting: &SysctlSetting) -> String {
+    let file = path(setting);
+    if file.starts_with("/etc/") { file } else { SYSCTL_FILE.to_owned() }
 }
 
 fn path(setting: &SysctlSetting) -> String {
@@ -159,7 +197,8 @@ fn explained(cx: &Context<'_>, drift: &Drift<'_>) -> bool {
         };
         // The files give both; the one that came last cleared this one.
         let configured = winner(&cx.now().sysctl_files, other);
-        return drift.running == "0" && configured.is_some_and(|setting| running(other) == setting.value.parse().ok());
+        return drift.running == "0"
+            && configured.is_some_and(|setting| running(other) == setting.value.parse().ok());
     }
     if drift.name == "vm.min_free_kbytes" {
         let khugepaged = cx.thp().map_or(true, |thp| &*thp.enabled.selected != "never");
@@ -167,7 +206,9 @@ fn explained(cx: &Context<'_>, drift: &Drift<'_>) -> bool {
         // khugepaged never asks for more than 5 % of low memory.
         let most = cx.mem(m::MemTotal).map_or(Bytes(u64::MAX), |total| total.scale(0.05));
         return khugepaged
-            && running(drift.name).zip(configured).is_some_and(|(now, file)| now > file && Bytes::kib(now) <= most);
+            && running(drift.name)
+                .zip(configured)
+                .is_some_and(|(now, file)| now > file && Bytes::kib(now) <= most);
     }
     false
 }
@@ -190,7 +231,13 @@ mod tests {
 
     #[test]
     fn values_are_compared_as_the_kernel_reads_them() {
-        for (a, b) in [("60", "60"), ("250\t32000\t100\t128", "250 32000 100 128"), ("64", "0x40"), ("8", "010"), ("", "")] {
+        for (a, b) in [
+            ("60", "60"),
+            ("250\t32000\t100\t128", "250 32000 100 128"),
+            ("64", "0x40"),
+            ("8", "010"),
+            ("", ""),
+        ] {
             assert!(same(a, b), "{a:?} {b:?}");
         }
         for (a, b) in [("60", "10"), ("250 32000", "250 32000 100"), ("0", ""), ("a", "b"), ("08", "8")] {

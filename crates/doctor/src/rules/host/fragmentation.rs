@@ -83,23 +83,36 @@ impl Rule for Fragmentation {
         let given = cx.rate(&[v::thp_fault_alloc]).map_or(0, |rate| rate.total);
         let falls_back = fallback.filter(|rate| rate.total as f64 / (rate.total + given) as f64 > FALLBACKS);
         let pool = cx.rate(&[v::htlb_buddy_alloc_fail]).ok().filter(|rate| rate.total > 0);
-        let log = cx.now().kernel_log.as_ref().map_or(0, |log| {
-            log.allocation_failures.iter().filter(|(_, order)| *order > 0).count() as u64
-        });
+        let log =
+            cx.now().kernel_log.as_ref().map_or(0, |log| {
+                log.allocation_failures.iter().filter(|(_, order)| *order > 0).count() as u64
+            });
         let hurts = failed.is_some() || falls_back.is_some() || pool.is_some();
         let severity = if hurts { Severity::Warning } else { Severity::Info };
         let free = cx.pages(worst.pages_from(0));
         let cost = match (&failed, &falls_back, &pool) {
-            (Some(rate), _, _) => Cost::risk(format!("{:.1} compactions a second by waiting tasks fail", rate.per_second)),
-            (None, Some(rate), _) => Cost::risk(format!("{:.1} page faults a second get small pages instead of a huge one", rate.per_second)),
-            (None, None, Some(rate)) => Cost::risk(format!("{} huge pages for a pool could not be had", Grouped(rate.total))),
+            (Some(rate), _, _) => {
+                Cost::risk(format!("{:.1} compactions a second by waiting tasks fail", rate.per_second))
+            }
+            (None, Some(rate), _) => Cost::risk(format!(
+                "{:.1} page faults a second get small pages instead of a huge one",
+                rate.per_second
+            )),
+            (None, None, Some(rate)) => {
+                Cost::risk(format!("{} huge pages for a pool could not be had", Grouped(rate.total)))
+            }
             _ if log > 0 => Cost::risk(format!("{log} allocations of several pages have failed since boot")),
             _ => Cost::risk("nothing wants large blocks at present; a huge page pool could not grow now"),
         };
         let mut finding = Finding::new(
             Self::ID,
             severity,
-            format!("{} of the {free} free in node {} zone {} are in blocks below 64 KiB", Percent(*share), worst.node, worst.zone),
+            format!(
+                "{} of the {free} free in node {} zone {} are in blocks below 64 KiB",
+                Percent(*share),
+                worst.node,
+                worst.zone
+            ),
             cost,
         )
         .sure(if hurts { cx.rate_confidence() } else { Confidence::Certain });
@@ -127,7 +140,11 @@ impl Rule for Fragmentation {
             finding = finding.because(cx.saw_rate(&[v::htlb_buddy_alloc_fail], rate));
         }
         if log > 0 {
-            finding = finding.because(Evidence::new("/dev/kmsg", "page allocation failure, order 1 or more", Grouped(log)));
+            finding = finding.because(Evidence::new(
+                "/dev/kmsg",
+                "page allocation failure, order 1 or more",
+                Grouped(log),
+            ));
         }
         let blocks = worst.blocks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
         Ok(vec![

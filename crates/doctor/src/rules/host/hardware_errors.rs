@@ -81,7 +81,11 @@ impl Rule for HardwareErrors {
         }
         if corrupted > Bytes::ZERO {
             let cost = match cx.total() {
-                Ok(total) => Cost::memory(corrupted, total, "taken out of use, and what was in it was lost if it was in use"),
+                Ok(total) => Cost::memory(
+                    corrupted,
+                    total,
+                    "taken out of use, and what was in it was lost if it was in use",
+                ),
                 Err(_) => Cost::risk(format!("{corrupted} are out of use")),
             };
             let finding = Finding::new(

@@ -3,7 +3,9 @@ use std::cmp::Ordering;
 
 use crate::kernel_release::{Release, compare};
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+};
 
 rule! {
     /// The kernel has a known memory bug that matters to what runs here.
@@ -55,7 +57,12 @@ struct Stream {
     fixed: Option<&'static str>,
 }
 
-const fn sles(name: &'static str, version: &'static str, prefix: &'static str, fixed: &'static str) -> Stream {
+const fn sles(
+    name: &'static str,
+    version: &'static str,
+    prefix: &'static str,
+    fixed: &'static str,
+) -> Stream {
     Stream { name, version, tag: "", prefix, since: "", fixed: Some(fixed) }
 }
 
@@ -75,14 +82,8 @@ const THP_STORM: &[Stream] = &[
 ];
 
 /// -303 took over the change of 3.5 to swappiness 0, -642 is the first public build with the correction.
-const RHEL6_SWAPPINESS: &[Stream] = &[Stream {
-    name: "RHEL 6",
-    version: "2.6.32",
-    tag: "el6",
-    prefix: "",
-    since: "303",
-    fixed: Some("642"),
-}];
+const RHEL6_SWAPPINESS: &[Stream] =
+    &[Stream { name: "RHEL 6", version: "2.6.32", tag: "el6", prefix: "", since: "303", fixed: Some("642") }];
 
 impl Stream {
     fn has(&self, release: &Release<'_>) -> bool {
@@ -120,7 +121,8 @@ impl Rule for KnownBadKernel {
         let mut findings = Vec::new();
         // What only one of the bugs needs is not asked of other kernels.
         let mut unknown = Vec::new();
-        for outcome in [thp_storm(cx, &kernel.release), rhel6_swappiness(cx, &kernel.release), arm64_fork(cx)] {
+        for outcome in [thp_storm(cx, &kernel.release), rhel6_swappiness(cx, &kernel.release), arm64_fork(cx)]
+        {
             match outcome {
                 Ok(found) => findings.extend(found),
                 Err(Skip::Unknown(missing)) => unknown.extend(missing),
@@ -138,7 +140,10 @@ fn release_seen(release: &str) -> Evidence {
 fn update(stream: &Stream) -> Remedy {
     let title = match stream.fixed_release() {
         Some(fixed) => format!("Update the kernel to {fixed} or later and reboot"),
-        None => format!("Update to a kernel of {} with the fix, or of the next minor release, and reboot", stream.name),
+        None => format!(
+            "Update to a kernel of {} with the fix, or of the next minor release, and reboot",
+            stream.name
+        ),
     };
     Remedy::new(title).risk("The risks of any kernel update of the distribution.").restart("the host")
 }
@@ -160,8 +165,13 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
     const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag";
     let scan = cx.rate(crate::DIRECT_SCAN).ok().filter(|rate| rate.total > 0);
     let cost = match &scan {
-        Some(scan) => Cost::risk(format!("tasks scan {:.0} pages/s themselves; with huge pages on {nodes} nodes this bug is a likely cause", scan.per_second)),
-        None => Cost::risk("once a node fills up, each huge page that is wanted on it reclaims there although other nodes are free"),
+        Some(scan) => Cost::risk(format!(
+            "tasks scan {:.0} pages/s themselves; with huge pages on {nodes} nodes this bug is a likely cause",
+            scan.per_second
+        )),
+        None => Cost::risk(
+            "once a node fills up, each huge page that is wanted on it reclaims there although other nodes are free",
+        ),
     };
     let fixed = stream.fixed_release();
     let bound = fixed.map_or_else(|| "a build with the fix".to_owned(), |fixed| format!("{fixed} or later"));
@@ -251,7 +261,9 @@ fn arm64_fork(cx: &Context<'_>) -> Result<Option<Finding>, Skip> {
     // DirectMap4k is a line of x86, s390 and powerpc; a release without an architecture is told by it.
     match Release::parse(&kernel.release).arch {
         "aarch64" => {}
-        "" if cx.mem_count(m::DirectMap4k).is_err() => return Err(Skip::missing("the processor's architecture")),
+        "" if cx.mem_count(m::DirectMap4k).is_err() => {
+            return Err(Skip::missing("the processor's architecture"));
+        }
         _ => return Ok(None),
     }
     let release = &kernel.release;
@@ -330,9 +342,12 @@ mod tests {
     #[test]
     fn rhel6_between_the_two_changes() {
         let bad = |release| affected(RHEL6_SWAPPINESS, release).is_some();
-        for release in
-            ["2.6.32-303.el6.x86_64", "2.6.32-358.el6.x86_64", "2.6.32-573.26.1.el6.x86_64", "2.6.32-600.el6.x86_64"]
-        {
+        for release in [
+            "2.6.32-303.el6.x86_64",
+            "2.6.32-358.el6.x86_64",
+            "2.6.32-573.26.1.el6.x86_64",
+            "2.6.32-600.el6.x86_64",
+        ] {
             assert!(bad(release), "{release}");
         }
         for release in [

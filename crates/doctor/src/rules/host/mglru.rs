@@ -5,7 +5,9 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups as groups;
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, REFAULT_ANON, Remedy, Rule, Severity, Skip};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, REFAULT_ANON, Remedy, Rule, Severity, Skip,
+};
 
 rule! {
     /// The multi-generational LRU is set so that it kills, ignores soft limits, or is off while the host thrashes.
@@ -49,8 +51,12 @@ impl Rule for Mglru {
             let absent = (cx.now().problems.iter())
                 .any(|p| p.kind == ProblemKind::Absent && p.path.starts_with("sys/kernel/mm/lru_gen"));
             return Err(match () {
-                () if kernel.is_known() && !kernel.at_least(6, 1) => Skip::because("a kernel before 6.1 without the multi-generational LRU"),
-                () if cx.now().host.live && absent => Skip::because("this kernel was built without the multi-generational LRU"),
+                () if kernel.is_known() && !kernel.at_least(6, 1) => {
+                    Skip::because("a kernel before 6.1 without the multi-generational LRU")
+                }
+                () if cx.now().host.live && absent => {
+                    Skip::because("this kernel was built without the multi-generational LRU")
+                }
                 () => Skip::missing(ENABLED),
             });
         };
@@ -85,7 +91,10 @@ fn kills(cx: &Context<'_>, ttl: u64) -> Finding {
         Cost::risk(format!("under pressure {whom} is killed where the host would have become slow")),
     )
     .sure(Confidence::Certain)
-    .because(Evidence::new(MIN_TTL, "min_ttl_ms", ttl).against("0", "kernel default; Documentation/admin-guide/mm/multigen_lru.rst"));
+    .because(
+        Evidence::new(MIN_TTL, "min_ttl_ms", ttl)
+            .against("0", "kernel default; Documentation/admin-guide/mm/multigen_lru.rst"),
+    );
     if before {
         finding = finding.because(cx.saw_vm(v::oom_kill));
     }

@@ -48,7 +48,9 @@ impl Rule for TwoTuners {
             if enabled {
                 active.push(name.to_owned());
                 let file = format!("/etc/systemd/system/*.wants/{name}.service");
-                evidence.push(Evidence::new(file, "unit", "enabled").against("one tuner", "saptune(8), sapconf(5)"));
+                evidence.push(
+                    Evidence::new(file, "unit", "enabled").against("one tuner", "saptune(8), sapconf(5)"),
+                );
             }
         }
         if active.len() < 2 {

@@ -1,7 +1,9 @@
 use lotsfree_counters::{vmstat as v, zoneinfo as z};
 
 use crate::rule::rule;
-use crate::{ALLOCSTALL, Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, Remedy, Rule, Severity};
+use crate::{
+    ALLOCSTALL, Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, Remedy, Rule, Severity,
+};
 
 rule! {
     /// The kernel reclaims on the local node although other nodes have free memory.
@@ -41,17 +43,25 @@ impl Rule for ZoneReclaim {
         let scans = cx.rate(DIRECT_SCAN).ok();
         let stalls = cx.rate(ALLOCSTALL).ok();
         let scanning = scans.is_some_and(|r| r.total > 0);
-        let proven = attempts.is_some_and(|r| r.total > 0)
-            || (scanning && stalls.is_some_and(|r| r.total == 0));
+        let proven =
+            attempts.is_some_and(|r| r.total > 0) || (scanning && stalls.is_some_and(|r| r.total == 0));
 
         let (severity, cost) = match (proven, scans) {
             (true, Some(scan)) => {
                 let (read, how) = cx.read_latency();
                 let faults = cx.rate(&[v::pgmajfault]).map_or(0.0, |r| r.per_second);
-                let text = format!("major faults while pages are reclaimed locally, at {how}; {:.0} pages/s scanned by tasks", scan.per_second);
+                let text = format!(
+                    "major faults while pages are reclaimed locally, at {how}; {:.0} pages/s scanned by tasks",
+                    scan.per_second
+                );
                 (Severity::High, Cost::faults(faults, read, text))
             }
-            _ => (Severity::Warning, Cost::risk("each allocation at a node's low watermark scans lists itself once memory fills up")),
+            _ => (
+                Severity::Warning,
+                Cost::risk(
+                    "each allocation at a node's low watermark scans lists itself once memory fills up",
+                ),
+            ),
         };
         let state = if proven { "and does so now" } else { "once a node runs low" };
         let mut finding = Finding::new(
