@@ -9,7 +9,7 @@ mod reader;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lotsfree_counters::{Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_counters::{Counter, Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
 use lotsfree_units::{Bytes, PageSize};
 
 use crate::file::kernel_log::KernelLog;
@@ -104,10 +104,14 @@ fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
     if source.is_live() {
         return PageSize::new(rustix::param::page_size() as u64).unwrap_or_default();
     }
+    // `Mapped` first: on machines that initialise memory lazily, `MemFree` counts memory that `nr_free_pages` does not.
     let both = |meminfo: &Values<Meminfo>, vmstat: &Values<Vmstat>| {
-        let (kib, pages) = (meminfo.get(m::MemFree)?, vmstat.get(v::nr_free_pages)?);
-        let exact = kib.checked_mul(1024)? / pages.max(1);
-        [4096u64, 16384, 65536].into_iter().find(|size| exact.abs_diff(*size) < size / 8)
+        let same = |(kib, pages): (Counter<Meminfo>, Counter<Vmstat>)| {
+            let (kib, pages) = (meminfo.get(kib)?, vmstat.get(pages).filter(|&pages| pages >= 256)?);
+            let exact = kib.checked_mul(1024)? / pages;
+            [4096u64, 16384, 65536].into_iter().find(|size| exact.abs_diff(*size) < size / 8)
+        };
+        [(m::Mapped, v::nr_mapped), (m::MemFree, v::nr_free_pages)].into_iter().find_map(same)
     };
     let huge = |meminfo: &Values<Meminfo>| {
         let size = Bytes::kib(meminfo.get(m::Hugepagesize)?);
