@@ -105,6 +105,7 @@ fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
     if source.is_live() {
         return PageSize::new(rustix::param::page_size() as u64).unwrap_or_default();
     }
+<<<<<<< HEAD
     // One pair alone may mislead: the two files are read one after the other, and a guest that initialises its memory
     // lazily counts pages as free in one and not in the other.
     const PAIRS: [(Counter<Meminfo>, Counter<Vmstat>); 6] = [
@@ -120,6 +121,16 @@ fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
                 (kib, pages): (Counter<Meminfo>, Counter<Vmstat>)| {
         let exact = meminfo.get(kib)?.checked_mul(1024)?.checked_div(vmstat.get(pages)?)?;
         SIZES.into_iter().find(|size| exact.abs_diff(*size) < size / 8)
+=======
+    // `Mapped` first: on machines that initialise memory lazily, `MemFree` counts memory that `nr_free_pages` does not.
+    let both = |meminfo: &Values<Meminfo>, vmstat: &Values<Vmstat>| {
+        let same = |(kib, pages): (Counter<Meminfo>, Counter<Vmstat>)| {
+            let (kib, pages) = (meminfo.get(kib)?, vmstat.get(pages).filter(|&pages| pages >= 256)?);
+            let exact = kib.checked_mul(1024)? / pages;
+            [4096u64, 16384, 65536].into_iter().find(|size| exact.abs_diff(*size) < size / 8)
+        };
+        [(m::Mapped, v::nr_mapped), (m::MemFree, v::nr_free_pages)].into_iter().find_map(same)
+>>>>>>> rules-swap
     };
     let by_votes = snapshot.meminfo.as_ref().zip(snapshot.vmstat.as_ref()).and_then(|(meminfo, vmstat)| {
         let votes: Vec<u64> = PAIRS.into_iter().filter_map(|pair| vote(meminfo, vmstat, pair)).collect();
