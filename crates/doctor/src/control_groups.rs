@@ -207,7 +207,7 @@ pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(Stri
             (format!("pid {} {}", process.stat.pid, process.stat.name), resident)
         })
         .collect();
-    found.sort_by(|a, b| b.1.cmp(&a.1));
+    found.sort_by_key(|(_, resident)| std::cmp::Reverse(*resident));
     found.truncate(most);
     found
 }
