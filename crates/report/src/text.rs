@@ -133,6 +133,7 @@ impl Page {
         }
         let facts = words::host_facts(report);
         if !facts.is_empty() {
+            let facts: Vec<String> = facts.iter().map(|fact| fact.replace(' ', "\u{a0}")).collect();
             self.paragraph(&facts.join(" · "), PLAIN);
         }
         for remark in words::host_remarks(report) {
@@ -325,7 +326,7 @@ fn bar(memory: &MemoryMap, width: usize) -> String {
     bar
 }
 
-/// Puts no-break spaces between numbers and their units.
+/// Puts no-break spaces between numbers and their units, and before the dot between facts.
 fn glued(text: &str) -> String {
     const UNITS: [&str; 12] = ["B", "kB", "KiB", "MiB", "GiB", "TiB", "%", "s", "ms", "min", "h", "d"];
     let mut out = String::with_capacity(text.len());
@@ -333,7 +334,8 @@ fn glued(text: &str) -> String {
     for (i, word) in text.split(' ').enumerate() {
         if i > 0 {
             let unit = word.trim_end_matches([',', '.', ';', ':', ')']).trim_end_matches("/s");
-            out.push(if after_number && UNITS.contains(&unit) { '\u{a0}' } else { ' ' });
+            let stays = after_number && UNITS.contains(&unit) || word == "·";
+            out.push(if stays { '\u{a0}' } else { ' ' });
         }
         out.push_str(word);
         after_number = word.ends_with(|c: char| c.is_ascii_digit());
@@ -342,5 +344,5 @@ fn glued(text: &str) -> String {
 }
 
 fn unglued(line: std::borrow::Cow<'_, str>) -> String {
-    line.replace('\u{a0}', " ")
+    line.trim_start_matches('\u{a0}').replace('\u{a0}', " ")
 }
