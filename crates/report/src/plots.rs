@@ -355,7 +355,10 @@ fn multiples(series: &Series, panels: &[(&str, Vec<Step>)], message: &str, width
             panels.iter().filter(|(other, _)| kind(other) == kind(name)).map(|(_, steps)| highest(steps));
         let ticks = svg::count_ticks(high.fold(0.0, f64::max), 2);
         let rate = Scale::new((0.0, ticks.last().copied().unwrap_or(1.0)), (bottom, top));
-        picture.text("strong", Anchor::Start, LEFT, title, &format!("{name}, per second"));
+        let what = format!("{name}, per second");
+        // Bold letters are wider. What is too long beside the axis' labels begins above them.
+        let left = if LEFT + 1.2 * text_width(&what) <= width { LEFT } else { 0.0 };
+        picture.text("strong", Anchor::Start, left, title, &what);
         for tick in ticks {
             let y = rate.at(tick);
             picture.line("grid", (LEFT, y), (width - RIGHT, y));
