@@ -111,14 +111,14 @@ fn head(report: &Report, name: &str) -> Markup {
     markup! {
         header {
             h1 { (name) }
-            @if !facts.is_empty() { p.facts { (facts.join(" · ")) } }
+            @if !facts.is_empty() { p.facts { (words::glued(&facts.join(" · "))) } }
             @for remark in words::host_remarks(report) { p.facts { (remark) } }
             p.facts.dim {
                 @if name != report.source.label { (report.source.label) ", " }
                 (words::samples(report))
                 @if let Some(at) = words::taken_at(report) { ", " (at) }
             }
-            p class={ "verdict " (mark) } { (words::verdict(report)) }
+            p class={ "verdict " (mark) } { (words::glued(&words::verdict(report))) }
         }
     }
 }
@@ -132,7 +132,7 @@ fn memory(report: &Report) -> Markup {
     let bar = |width| plots::memory_bar(memory, subject, &message, width);
     markup! {
         section {
-            h2 { (message) }
+            h2 { (words::glued(&message)) }
             figure {
                 div.wide { (PreEscaped(bar(plots::WIDE))) }
                 div.narrow { (PreEscaped(bar(plots::NARROW))) }
@@ -185,7 +185,7 @@ fn series(report: &Report) -> Markup {
 
 fn timeline(timeline: &Timeline) -> Markup {
     markup! {
-        h2 { (timeline.message) }
+        h2 { (words::glued(&timeline.message)) }
         figure {
             div.wide { (PreEscaped(&timeline.wide)) }
             div.narrow { (PreEscaped(&timeline.narrow)) }
@@ -258,11 +258,11 @@ fn card(finding: &Finding) -> Markup {
                 span { (words::confidence(finding.confidence)) }
                 code { (finding.rule) }
             }
-            h3 { (finding.title) }
-            p.cost { span.dim { "Costs " } (finding.cost.text) }
+            h3 { (words::glued(&finding.title)) }
+            p.cost { span.dim { "Costs " } (words::glued(&finding.cost.text)) }
             (evidence(&finding.evidence))
             @if !finding.notes.is_empty() {
-                ul { @for note in &finding.notes { li { (note) } } }
+                ul { @for note in &finding.notes { li { (words::glued(note)) } } }
             }
             @for (i, remedy) in finding.remedies.iter().enumerate() { (card_remedy(i + 1, remedy)) }
         }
@@ -330,7 +330,7 @@ fn card_remedy(number: usize, remedy: &Remedy) -> Markup {
                 }
                 @if let Some(restart) = &remedy.restart { dt { "restart" } dd { (restart) } }
                 @if !remedy.undo.is_empty() { dt { "undo" } dd { (commands(&remedy.undo)) } }
-                @if !remedy.risk.is_empty() { dt { "risk" } dd { (remedy.risk) } }
+                @if !remedy.risk.is_empty() { dt { "risk" } dd { (words::glued(&remedy.risk)) } }
             }
         }
     }

@@ -51,7 +51,9 @@ pub(crate) fn memory_bar(memory: &MemoryMap, subject: Option<Use>, message: &str
         let title = format!("{}: {amount}", part.name());
         picture.rect_with_title(&format!("part {}", class(*part)), (start, 0.0, end - start, BAR), &title);
         if end - start >= 1.0 {
-            let weight = share + f64::from(u8::from(subject == Some(*part)));
+            // How much is free is asked of every host.
+            let wanted = if *part == Use::Free { 0.05 } else { 0.0 };
+            let weight = share + wanted + f64::from(u8::from(subject == Some(*part)));
             unlabelled.push(Part { part: *part, middle: (start + end) / 2.0, weight, amount });
         }
     }
@@ -114,9 +116,9 @@ fn time_axis(picture: &mut Svg, time: &Scale, seconds: f64, width: f64, (top, bo
         let x = time.at(at);
         picture.line("grid", (x, top), (x, bottom));
         let label = format!("{} {unit}", svg::tick_label(at / scale));
-        picture.text("dim", Anchor::Middle, x, bottom + LINE, &label);
+        picture.text("dim", Anchor::Middle, x, bottom + LINE + 2.0, &label);
     }
-    LINE + 6.0
+    LINE + 8.0
 }
 
 /// Where memory went over time, stacked; `None` if no sample has it.
@@ -353,7 +355,10 @@ fn multiples(series: &Series, panels: &[(&str, Vec<Step>)], message: &str, width
             panels.iter().filter(|(other, _)| kind(other) == kind(name)).map(|(_, steps)| highest(steps));
         let ticks = svg::count_ticks(high.fold(0.0, f64::max), 2);
         let rate = Scale::new((0.0, ticks.last().copied().unwrap_or(1.0)), (bottom, top));
-        picture.text("strong", Anchor::Start, LEFT, title, &format!("{name}, per second"));
+        let what = format!("{name}, per second");
+        // Bold letters are wider. What is too long beside the axis' labels begins above them.
+        let left = if LEFT + 1.2 * text_width(&what) <= width { LEFT } else { 0.0 };
+        picture.text("strong", Anchor::Start, left, title, &what);
         for tick in ticks {
             let y = rate.at(tick);
             picture.line("grid", (LEFT, y), (width - RIGHT, y));

@@ -82,7 +82,7 @@ impl Page {
             .word_splitter(textwrap::WordSplitter::NoHyphenation);
         let text = visible(text);
         let lines = text.lines().flat_map(|line| {
-            textwrap::wrap(&glued(line), &options).into_iter().map(unglued).collect::<Vec<_>>()
+            textwrap::wrap(&words::glued(line), &options).into_iter().map(unglued).collect::<Vec<_>>()
         });
         lines.collect()
     }
@@ -133,6 +133,7 @@ impl Page {
         }
         let facts = words::host_facts(report);
         if !facts.is_empty() {
+            let facts: Vec<String> = facts.iter().map(|fact| fact.replace(' ', "\u{a0}")).collect();
             self.paragraph(&facts.join(" · "), PLAIN);
         }
         for remark in words::host_remarks(report) {
@@ -325,22 +326,7 @@ fn bar(memory: &MemoryMap, width: usize) -> String {
     bar
 }
 
-/// Puts no-break spaces between numbers and their units.
-fn glued(text: &str) -> String {
-    const UNITS: [&str; 12] = ["B", "kB", "KiB", "MiB", "GiB", "TiB", "%", "s", "ms", "min", "h", "d"];
-    let mut out = String::with_capacity(text.len());
-    let mut after_number = false;
-    for (i, word) in text.split(' ').enumerate() {
-        if i > 0 {
-            let unit = word.trim_end_matches([',', '.', ';', ':', ')']).trim_end_matches("/s");
-            out.push(if after_number && UNITS.contains(&unit) { '\u{a0}' } else { ' ' });
-        }
-        out.push_str(word);
-        after_number = word.ends_with(|c: char| c.is_ascii_digit());
-    }
-    out
-}
-
+/// With ordinary spaces again, and none at the start of a line.
 fn unglued(line: std::borrow::Cow<'_, str>) -> String {
-    line.replace('\u{a0}', " ")
+    line.trim_start_matches('\u{a0}').replace('\u{a0}', " ")
 }

@@ -66,6 +66,23 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// Puts no-break spaces between numbers and their units, and before the dot between facts.
+pub(crate) fn glued(text: &str) -> String {
+    const UNITS: [&str; 12] = ["B", "kB", "KiB", "MiB", "GiB", "TiB", "%", "s", "ms", "min", "h", "d"];
+    let mut out = String::with_capacity(text.len());
+    let mut after_number = false;
+    for (i, word) in text.split(' ').enumerate() {
+        if i > 0 {
+            let unit = word.trim_end_matches([',', '.', ';', ':', ')']).trim_end_matches("/s");
+            let stays = after_number && UNITS.contains(&unit) || word == "·";
+            out.push(if stays { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+        after_number = word.ends_with(|c: char| c.is_ascii_digit());
+    }
+    out
+}
+
 /// `a`, `a and b`, `a, b and c`.
 fn enumeration(items: &[String]) -> String {
     match items {
@@ -373,6 +390,14 @@ mod tests {
         assert_eq!(visible("two\nlines"), "two\nlines");
         assert_eq!(visible_line("two\nlines"), "two\\nlines");
         assert!(matches!(visible("Größe 1 %"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        assert_eq!(
+            glued("takes 5 MiB, 3 % of 7 pages · b"),
+            "takes 5\u{a0}MiB, 3\u{a0}% of 7 pages\u{a0}· b"
+        );
     }
 
     #[test]
