@@ -309,7 +309,7 @@ fn highest(steps: &[Step]) -> f64 {
 fn rate_label(rate: f64) -> String {
     match rate {
         r if r >= 10.0 => Grouped(r.round() as u64).to_string(),
-        r if r == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         r => svg::tick_label((r * 100.0).ceil() / 100.0),
     }
 }
@@ -339,7 +339,7 @@ fn went_on(panels: &[(&str, Vec<Step>)], all: &[(String, Vec<Option<f64>>)]) -> 
 
 fn multiples(series: &Series, panels: &[(&str, Vec<Step>)], message: &str, width: f64) -> String {
     const HEIGHT: f64 = 64.0;
-    const TITLE: f64 = 24.0;
+    const TITLE: f64 = 30.0;
     const GAP: f64 = 14.0;
     let mut picture = Svg::new(width);
     let seconds = series.at.last().copied().unwrap_or(0.0);

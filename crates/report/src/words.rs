@@ -294,7 +294,7 @@ fn fraction(ratio: f64) -> Option<String> {
     let near = NAMED.iter().find(|(named, _)| (ratio / named - 1.0).abs() <= 0.04);
     match near {
         Some((_, words)) => Some((*words).to_owned()),
-        None if ratio >= 2.5 && ratio < 1000.0 => Some(format!("{ratio:.0} times")),
+        None if (2.5..1000.0).contains(&ratio) => Some(format!("{ratio:.0} times")),
         None => None,
     }
 }

@@ -1,6 +1,8 @@
 //! All forms of the report hold the same, are well-formed, and let no name from the host become markup or a control
 //! sequence.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
