@@ -97,9 +97,14 @@ impl Page {
 
     /// A label at the right edge of the margin and text beside it, wrapped and indented.
     fn labelled(&mut self, label: &str, margin: usize, text: &str) {
-        for (i, part) in self.wrapped(text, self.width - margin).into_iter().enumerate() {
-            let line = format!("{}{part}", self.margin(if i == 0 { label } else { "" }, margin));
-            self.line(&line);
+        self.hanging(label, margin, 0, text);
+    }
+
+    /// [`Page::labelled`], with the second and later lines indented further.
+    fn hanging(&mut self, label: &str, margin: usize, hang: usize, text: &str) {
+        for (i, part) in self.wrapped(text, self.width - margin - hang).into_iter().enumerate() {
+            let margin = if i == 0 { self.margin(label, margin) } else { " ".repeat(margin + hang) };
+            self.line(&format!("{margin}{part}"));
         }
     }
 
@@ -200,7 +205,7 @@ impl Page {
         self.labelled("rule", MARGIN, &format!("{} ({sure})", finding.rule));
         self.labelled("costs", MARGIN, &finding.cost.text);
         for (i, evidence) in finding.evidence.iter().enumerate() {
-            self.labelled(if i == 0 { "because" } else { "" }, MARGIN, &words::evidence(evidence));
+            self.hanging(if i == 0 { "because" } else { "" }, MARGIN, 2, &words::evidence(evidence));
         }
         for note in &finding.notes {
             self.labelled("note", MARGIN, note);
