@@ -43,6 +43,11 @@ pub(crate) fn run(arguments: &DoctorArgs) -> anyhow::Result<u8> {
         }
     };
     arguments.page.write(&text)?;
+    anyhow::ensure!(
+        report.judged() || format == Format::Nagios,
+        "nothing could be judged: {} has none of the files that the rules asked for (is /proc mounted, and readable?)",
+        report.source.label
+    );
     Ok(code)
 }
 

@@ -171,6 +171,16 @@ fn nonsense_is_refused_with_what_would_be_accepted() {
 }
 
 #[test]
+fn a_tree_without_anything_to_judge_is_unusable() {
+    let tree = tempfile::tempdir().unwrap();
+    fs::create_dir(tree.path().join("proc")).unwrap();
+    let output = command().args(["doctor", "--root"]).arg(tree.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    says(&flat(&output), &["Nothing could be judged."]);
+    says(&String::from_utf8_lossy(&output.stderr), &["is /proc mounted"]);
+}
+
+#[test]
 fn the_exit_code_follows_fail_on() {
     let source = fixture("articles/oracle-system-a.meminfo");
     for (fail_on, code) in [("info", 1), ("critical", 1), ("never", 0)] {

@@ -176,6 +176,11 @@ impl Report {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
+    /// Whether any rule could say anything of the host, good or bad.
+    pub fn judged(&self) -> bool {
+        !(self.findings.is_empty() && self.fine.is_empty())
+    }
+
     /// How many rules were asked.
     pub fn rules_asked(&self) -> usize {
         let rules: std::collections::BTreeSet<_> = self.findings.iter().map(|finding| finding.rule).collect();
