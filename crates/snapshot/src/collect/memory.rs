@@ -214,3 +214,15 @@ fn zswap(reader: &mut Reader<'_>) -> Option<Vec<(Box<str>, Box<str>)>> {
     }
     Some(parameters)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_slab_caches_are_kept() {
+        let cache = |slabs| SlabCache { slabs, pages_per_slab: 2, ..SlabCache::default() };
+        let kept = largest_slabs((1..=100).chain([u64::MAX]).map(cache).collect());
+        assert_eq!((kept.len(), kept[0].slabs, kept[31].slabs), (MOST_SLABS, u64::MAX, 70));
+    }
+}
