@@ -62,7 +62,7 @@ const PARSERS: &[Parser] = parsers! {
     ["enabled", "defrag", "shmem_enabled"] => file::<Choice>;
     ["/numa_maps"] => numa_maps;
     ["/smaps_rollup"] => |text| round_trip(text, parse_rollup, print_rollup);
-    ["/io"] => |text| drop(io::parse_io(text, &mut Log::default()));
+    ["/io"] => |text| { let _ = io::parse_io(text, &mut Log::default()); };
     ["/cgroup"] => |text| drop(process_cgroup::memory_group(text));
     ["cpulist", "cpu/online", "node/online"] => |text| {
         round_trip(text, node::parse_cpulist, |cpus, out| node::print_cpulist(cpus, out));
@@ -89,7 +89,7 @@ const PARSERS: &[Parser] = parsers! {
         drop(cgroup::parse_oom_control(text));
         cgroup::dying_descendants(text);
     };
-    ["memory.low", "memory.min"] => |text| drop(Limit::parse_file(text, &mut Log::default()));
+    ["memory.low", "memory.min"] => |text| { let _ = Limit::parse_file(text, &mut Log::default()); };
     ["etc/sysctl.conf"] => |text| {
         let parse = |text: &[u8], log: &mut Log| SysctlSetting::parse_file("f", text, log);
         round_trip(text, parse, |settings, out| SysctlSetting::print_file(settings, out));
