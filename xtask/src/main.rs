@@ -5,6 +5,7 @@
 
 mod capture;
 mod docs;
+mod fuzz;
 mod tidy;
 
 use std::process::ExitCode;
@@ -14,7 +15,8 @@ usage: cargo xtask COMMAND
 
   docs                       write the pages that are generated from code
   tidy                       look for what rustfmt and clippy do not see
-  capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys as fixtures/hosts/NAME.txt";
+  capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys as fixtures/hosts/NAME.txt
+  fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         "docs" => docs::command(),
         "tidy" => tidy::command(),
         "capture" => capture::command(&rest),
+        "fuzz" => fuzz::command(&rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -224,7 +224,10 @@ impl<F: Family> Values<F> {
                 *hint = usize::from(i) + 1;
             }
             None if self.unknown.len() < MOST_UNKNOWN => {
-                self.unknown.push((String::from_utf8_lossy(name).into(), value));
+                // A byte that is no text becomes three; the name must not outgrow what is read back.
+                let name = String::from_utf8_lossy(name);
+                let name = name[..name.floor_char_boundary(LONGEST_NAME)].trim_ascii_end();
+                self.unknown.push((name.into(), value));
             }
             None => return false,
         }

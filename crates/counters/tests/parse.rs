@@ -236,3 +236,13 @@ fn absent_is_not_zero() {
     values.set(vmstat::pgfault, u64::MAX);
     assert!(values.is_empty());
 }
+
+#[test]
+fn names_that_are_no_text_read_back_the_same() {
+    let text = [&b"balloon_"[..], &[0xff; 120], b" 7\n"].concat();
+    let read = Values::<Vmstat>::parse(&text, |bad| panic!("{}", bad.why));
+    let mut printed = String::new();
+    read.print(&mut printed);
+    let again = Values::<Vmstat>::parse(printed.as_bytes(), |bad| panic!("{}", bad.why));
+    assert_eq!((read.unknown().len(), read.unknown()), (1, again.unknown()));
+}

@@ -4,6 +4,7 @@ use lotsfree_counters::memory_stat as s;
 use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion};
 use lotsfree_units::{Bytes, MIB};
 
+use crate::remedy::word;
 use crate::{Context, Remedy};
 
 /// A file of a group, named as its version names it: `max` is `memory.max`, v1 `memory.limit_in_bytes`.
@@ -148,8 +149,12 @@ pub(crate) fn set(
     match owner(path) {
         Owner::Systemd(unit) => {
             let remedy = remedy
-                .run(format!("systemctl set-property --runtime {unit} {property}={}", systemd(value)))
-                .undo_with(format!("systemctl set-property --runtime {unit} {property}={}", systemd(now)))
+                .run(format!("systemctl set-property --runtime {} {property}={}", word(unit), systemd(value)))
+                .undo_with(format!(
+                    "systemctl set-property --runtime {} {property}={}",
+                    word(unit),
+                    systemd(now)
+                ))
                 .sets(format!("{unit} {property}"), systemd(value));
             // A transient unit has no file that could outlive it.
             if is_transient(path) {
@@ -163,8 +168,8 @@ pub(crate) fn set(
         Owner::Kubernetes | Owner::Container | Owner::Files => {
             let file = file(version, path, name);
             remedy
-                .run(format!("echo {} > {file}", raw(value)))
-                .undo_with(format!("echo {} > {file}", raw(now)))
+                .run(format!("echo {} > {}", raw(value), word(&file)))
+                .undo_with(format!("echo {} > {}", raw(now), word(&file)))
                 .sets(file, raw(value))
         }
     }

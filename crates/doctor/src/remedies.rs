@@ -4,6 +4,7 @@ use lotsfree_snapshot::file::cgroup::CgroupVersion;
 use lotsfree_units::Bytes;
 
 use crate::remedy::SYSCTL_FILE;
+use crate::remedy::word;
 use crate::{Context, Remedy, advice};
 
 /// Where a unit's settings are proposed.
@@ -77,6 +78,7 @@ pub(crate) fn swappiness(cx: &Context<'_>, value: u64) -> Remedy {
     let mut remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, "vm.swappiness", value);
     for (path, own) in own_swappiness(cx).into_iter().filter(|(_, own)| *own != value) {
         let file = format!("/sys/fs/cgroup/memory{path}/memory.swappiness");
+        let file = word(&file);
         remedy = remedy.run(format!("echo {value} > {file}")).undo_with(format!("echo {own} > {file}"));
     }
     remedy

@@ -72,10 +72,10 @@ impl Remedy {
     /// Sets a sysctl: command, `sysctl.d` line, undo with the value that the host has now.
     pub fn sysctl(mut self, cx: &Context<'_>, name: &str, value: impl ToString) -> Self {
         let value = value.to_string();
-        self.runtime.push(format!("sysctl -w {name}={}", quoted(&value)));
+        self.runtime.push(format!("sysctl -w {name}={}", word(&value)));
         self.persist(SYSCTL_FILE, format!("{name} = {value}"));
         if let Some(now) = cx.now().sysctl.text(name) {
-            self.undo.push(format!("sysctl -w {name}={}", quoted(now)));
+            self.undo.push(format!("sysctl -w {name}={}", word(now)));
         }
         self.sets.push(Setting { name: name.to_owned(), value });
         self
@@ -83,10 +83,10 @@ impl Remedy {
 
     /// Writes a file in `/sys`; `now` is what it holds at present, for the undo.
     pub fn sysfs(mut self, path: &str, value: &str, now: Option<&str>) -> Self {
-        self.runtime.push(format!("echo {value} > {path}"));
+        self.runtime.push(format!("echo {} > {}", word(value), word(path)));
         self.persist(TMPFILES_FILE, format!("w {path} - - - - {value}"));
         if let Some(now) = now {
-            self.undo.push(format!("echo {now} > {path}"));
+            self.undo.push(format!("echo {} > {}", word(now), word(path)));
         }
         self.sets.push(Setting { name: path.to_owned(), value: value.to_owned() });
         self
@@ -136,6 +136,28 @@ impl Remedy {
     }
 }
 
-fn quoted(value: &str) -> String {
-    if value.contains(char::is_whitespace) { format!("\"{value}\"") } else { value.to_owned() }
+/// `text` as one word of a shell's command line, in single quotes where it would otherwise mean something to the
+/// shell. What a host calls its cgroups, mounts and profiles comes from files that may be hostile, and commands are
+/// there to be pasted as root.
+pub(crate) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_says_stays_one_word() {
+        assert_eq!(word("/dev/mapper/vg-swap"), "/dev/mapper/vg-swap");
+        assert_eq!(word("250 32000 100 128"), "'250 32000 100 128'");
+        assert_eq!(word("$(reboot)"), "'$(reboot)'");
+        assert_eq!(word("a'; reboot; '"), r"'a'\''; reboot; '\'''");
+        assert_eq!(word(r"system-db\x2d16.slice"), r"'system-db\x2d16.slice'");
+        assert_eq!(word(""), "''");
+    }
 }

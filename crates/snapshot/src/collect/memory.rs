@@ -8,6 +8,7 @@ use crate::file::hugepages::{self, HugePool};
 use crate::file::lru_gen::LruGen;
 use crate::file::node::{self, Node};
 use crate::file::pressure::Pressure;
+use crate::file::slabinfo::SlabCache;
 use crate::file::sysctl::Sysctls;
 use crate::file::thp::{Choice, Thp, ThpSize};
 use crate::{Log, Snapshot};
@@ -18,7 +19,7 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.zones = reader.file("proc/zoneinfo");
     snapshot.buddy = reader.file("proc/buddyinfo");
     snapshot.page_types = reader.file("proc/pagetypeinfo");
-    snapshot.slabs = reader.file("proc/slabinfo");
+    snapshot.slabs = reader.file("proc/slabinfo").map(largest_slabs);
     snapshot.pressure = Pressure {
         memory: reader.file("proc/pressure/memory"),
         io: reader.file("proc/pressure/io"),
@@ -33,6 +34,17 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.ksm = ksm(reader);
     snapshot.zswap = zswap(reader);
     snapshot.damon = !reader.optional_list("sys/kernel/mm/damon/admin").is_empty();
+}
+
+/// Slab caches that are kept.
+const MOST_SLABS: usize = 32;
+
+/// The caches that take most pages, largest first; equal ones stay in the order of the file.
+fn largest_slabs(mut caches: Vec<SlabCache>) -> Vec<SlabCache> {
+    caches.sort_by_key(|cache| std::cmp::Reverse(cache.slabs.saturating_mul(cache.pages_per_slab)));
+    caches.truncate(MOST_SLABS);
+    caches.shrink_to_fit();
+    caches
 }
 
 /// Parses a file of counters.
@@ -201,4 +213,16 @@ fn zswap(reader: &mut Reader<'_>) -> Option<Vec<(Box<str>, Box<str>)>> {
         }
     }
     Some(parameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_slab_caches_are_kept() {
+        let cache = |slabs| SlabCache { slabs, pages_per_slab: 2, ..SlabCache::default() };
+        let kept = largest_slabs((1..=100).chain([u64::MAX]).map(cache).collect());
+        assert_eq!((kept.len(), kept[0].slabs, kept[31].slabs), (MOST_SLABS, u64::MAX, 70));
+    }
 }

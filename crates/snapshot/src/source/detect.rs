@@ -144,6 +144,15 @@ pub fn open(path: &Path) -> Result<Input, OpenError> {
     open_stream(Box::new(open_file(path)?), path)
 }
 
+/// Opens what a file named `name` would hold: any of the files that [`open`] accepts. The name is for the report's
+/// head and for messages; that of a saved file (`meminfo`) also says what its lines are.
+///
+/// # Errors
+/// Names `name`, what is wrong, and what would be accepted.
+pub fn open_bytes(bytes: &[u8], name: &str) -> Result<Input, OpenError> {
+    open_stream(Box::new(bytes), Path::new(name))
+}
+
 /// The running machine.
 ///
 /// # Errors

@@ -39,7 +39,7 @@ pub mod text;
 mod tree;
 
 pub use deadline::Deadline;
-pub use detect::{Input, Kind, OpenError, live, open};
+pub use detect::{Input, Kind, OpenError, live, open, open_bytes};
 pub use memory::MemorySource;
 pub use recorder::{RecordLimits, Recorded, Recorder};
 pub use samples::MOST_SAMPLES;

@@ -49,7 +49,9 @@ pub(crate) fn split(flat: MemorySource, inherit: bool) -> Vec<(f64, MemorySource
         }
     }
     for (path, listing) in directories {
-        if seconds_of(&path).is_some() {
+        // An instant in which nothing was other than in the first.
+        if let Some(seconds) = seconds_of(&path) {
+            by_time.entry(seconds.to_bits()).or_default();
             continue;
         }
         let (place, path) = match prefix_of(&path) {

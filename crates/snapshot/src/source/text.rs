@@ -227,7 +227,12 @@ impl TextArchive {
         for (index, (at, source)) in self.samples.iter().enumerate() {
             let prefix = if prefixed { format!("{at}s/") } else { String::new() };
             let first = self.samples.first().map(|(_, first)| first).filter(|_| index > 0);
+            let before = out.len();
             print_sample(source, first, &prefix, &mut out);
+            // An instant in which nothing changed is an instant all the same.
+            if prefixed && out.len() == before {
+                print_header(&prefix, "", "", "", &mut out);
+            }
         }
         out
     }
@@ -349,6 +354,15 @@ mod tests {
         assert!(line(b"-- a%2f..%2f.. --\n").starts_with("line 1"));
         assert!(line(b"-- proc/x -- maybe\n").contains("`maybe`"));
         assert!(line(b"-- proc/x -- denied\n\nbut\n").starts_with("line 3"));
+    }
+
+    #[test]
+    fn an_instant_in_which_nothing_changed_stays() {
+        let text = b"-- 0s/proc/vmstat --\npswpin 1\n-- 10s/proc/vmstat --\npswpin 1\n";
+        let archive = TextArchive::parse(text).unwrap();
+        let again = TextArchive::parse(&archive.print()).unwrap();
+        let [(0.0, _), (10.0, last)] = &again.samples[..] else { panic!("{:?}", again.samples) };
+        assert_eq!(last.get("proc/vmstat"), Some(&b"pswpin 1\n"[..]));
     }
 
     #[test]

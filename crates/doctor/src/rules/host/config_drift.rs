@@ -2,7 +2,7 @@ use lotsfree_counters::meminfo as m;
 use lotsfree_snapshot::file::sysctl::{SysctlSetting, winner};
 use lotsfree_units::Bytes;
 
-use crate::remedy::SYSCTL_FILE;
+use crate::remedy::{SYSCTL_FILE, word};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
 
@@ -108,8 +108,8 @@ impl Rule for ConfigDrift {
             };
             if may(&drift.setting.value) {
                 apply = apply
-                    .run(format!("sysctl -w {}={}", drift.name, quoted(&drift.setting.value)))
-                    .undo_with(format!("sysctl -w {}={}", drift.name, quoted(drift.running)))
+                    .run(format!("sysctl -w {}={}", word(drift.name), word(&drift.setting.value)))
+                    .undo_with(format!("sysctl -w {}={}", word(drift.name), word(drift.running)))
                     .sets(drift.name, &drift.setting.value);
             }
             if may(drift.running) {
@@ -162,10 +162,6 @@ fn place(setting: &SysctlSetting) -> String {
 
 fn path(setting: &SysctlSetting) -> String {
     format!("/{}", setting.file.trim_start_matches('/'))
-}
-
-fn quoted(value: &str) -> String {
-    if value.contains(char::is_whitespace) { format!("\"{value}\"") } else { value.to_owned() }
 }
 
 /// Equal word by word; numbers as numbers, in the spellings that the kernel takes.

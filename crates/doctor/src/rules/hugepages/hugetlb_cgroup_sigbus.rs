@@ -1,6 +1,7 @@
 use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion, HugetlbLimit, Limit};
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::remedy::word;
 use crate::huge;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
@@ -117,11 +118,11 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
         finding
             .remedy(
                 Remedy::new("Limit reservations like pages, so that mmap fails instead of the touch")
-                    .run(format!("echo {} > {reserved_file}", max.0))
+                    .run(format!("echo {} > {}", max.0, word(&reserved_file)))
                     .undo_with(match limit.reserved_max.and_then(Limit::bytes) {
-                        Some(bytes) => format!("echo {} > {reserved_file}", bytes.0),
-                        None if version == CgroupVersion::V2 => format!("echo max > {reserved_file}"),
-                        None => format!("echo -1 > {reserved_file}"),
+                        Some(bytes) => format!("echo {} > {}", bytes.0, word(&reserved_file)),
+                        None if version == CgroupVersion::V2 => format!("echo max > {}", word(&reserved_file)),
+                        None => format!("echo -1 > {}", word(&reserved_file)),
                     })
                     .risk(
                         "Programs that do not check for ENOMEM fail at start; a container runtime from \

@@ -3,6 +3,7 @@ use lotsfree_snapshot::file::cgroup::Cgroup;
 use lotsfree_snapshot::file::kernel_log::OomKill;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::remedy::word;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
 
@@ -184,9 +185,9 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Find
             finding
                 .remedy(
                     Remedy::new(format!("Raise the limit of {unit}, or shrink what runs in it"))
-                        .run(format!("systemctl set-property --runtime {unit} MemoryMax=SIZE"))
+                        .run(format!("systemctl set-property --runtime {} MemoryMax=SIZE", word(unit)))
                         .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
-                        .undo_with(format!("systemctl set-property --runtime {unit} {undo}"))
+                        .undo_with(format!("systemctl set-property --runtime {} {undo}", word(unit)))
                         .risk("The memory is taken from the others. A leak meets any limit, only later."),
                 )
                 .note(

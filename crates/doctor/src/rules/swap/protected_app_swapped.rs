@@ -3,6 +3,7 @@ use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::remedy::word;
 use crate::rule::rule;
 use crate::swapping::{SWAPPED_IN, all_zram, database, in_zswap, largest, saw};
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
@@ -237,9 +238,9 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
         if !capped {
             finding = finding.remedy(
                 Remedy::new(format!("Take the group's swap away: MemorySwapMax=0 for {unit}"))
-                    .run(format!("systemctl set-property --runtime {unit} MemorySwapMax=0"))
+                    .run(format!("systemctl set-property --runtime {} MemorySwapMax=0", word(unit)))
                     .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
-                    .undo_with(format!("systemctl set-property --runtime {unit} MemorySwapMax=infinity"))
+                    .undo_with(format!("systemctl set-property --runtime {} MemorySwapMax=infinity", word(unit)))
                     .risk("The unit meets the OOM killer sooner when it outgrows memory.")
                     .sets(format!("{unit} MemorySwapMax"), 0),
             );

@@ -2,6 +2,7 @@ use lotsfree_snapshot::file::block::BlockDevice;
 use lotsfree_snapshot::file::swaps::SwapArea;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::remedy::word;
 use crate::rule::rule;
 use crate::swapping::{FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, turns};
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
@@ -133,9 +134,9 @@ fn slow_first(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
         .because_all([slow.0, fast.0].into_iter().filter_map(|area| device_of(cx, area)).map(saw_device))
         .remedy(
             Remedy::new(format!("Give {} the higher priority", fast.0.path))
-                .run(format!("swapoff {0} && swapon --priority {above} {0}", fast.0.path))
+                .run(format!("swapoff {0} && swapon --priority {above} {0}", word(&fast.0.path)))
                 .keep(keep.0, keep.1)
-                .undo_with(format!("swapoff {0} && swapon {0}", fast.0.path))
+                .undo_with(format!("swapoff {0} && swapon {0}", word(&fast.0.path)))
                 .risk(format!(
                     "swapoff first reads {:#} back into memory: only while that much is available.",
                     fast.0.used
@@ -178,11 +179,11 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                 "Give {} a lower priority, so that it is used only when the other is full",
                 second.path
             ))
-            .run(format!("swapoff {0} && swapon --priority {1} {0}", second.path, lower(first.priority)))
+            .run(format!("swapoff {0} && swapon --priority {1} {0}", word(&second.path), lower(first.priority)))
             .keep(FSTAB, format!("{} none swap pri={} 0 0", second.path, lower(first.priority)))
             .undo_with(format!(
                 "swapoff {0} && swapon --priority {1} {0}",
-                second.path,
+                word(&second.path),
                 first.priority.max(0)
             ))
             .risk(format!(

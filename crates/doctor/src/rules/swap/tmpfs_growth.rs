@@ -2,6 +2,7 @@ use lotsfree_counters::meminfo as m;
 use lotsfree_snapshot::file::mounts::Mount;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::remedy::word;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
 
@@ -104,19 +105,19 @@ impl Rule for TmpfsGrowth {
         let target = largest.first().map_or("MOUNT", |mount| mount.target.as_str());
         let mut bound =
             Remedy::new(format!("Bound the mount {target}, so that writers get ENOSPC instead of memory"))
-                .run(format!("mount -o remount,size=SIZE {target}"))
+                .run(format!("mount -o remount,size=SIZE {}", word(target)))
                 .keep("/etc/fstab", format!("tmpfs {target} tmpfs size=SIZE 0 0"))
                 .risk(
                     "Writers fail with ENOSPC when it is full; it cannot be made smaller than what it holds.",
                 );
         if let Some(size) = largest.first().and_then(|mount| mount.option("size")) {
-            bound = bound.undo_with(format!("mount -o remount,size={size} {target}"));
+            bound = bound.undo_with(format!("mount -o {} {}", word(&format!("remount,size={size}")), word(target)));
         }
         Ok(vec![
             finding
                 .remedy(
                     Remedy::new("Remove the files, or move them to a disk")
-                        .run(format!("du -xa --apparent-size {target} | sort -n | tail"))
+                        .run(format!("du -xa --apparent-size {} | sort -n | tail", word(target)))
                         .risk(
                             "A file that a process holds open keeps its memory until that process closes \
                              it.",
@@ -181,7 +182,7 @@ fn nearly_full(mount: &Mount) -> Finding {
     }))
     .remedy(
         Remedy::new("Remove the files, or move them to a disk")
-            .run(format!("du -xa --apparent-size {} | sort -n | tail", mount.target))
+            .run(format!("du -xa --apparent-size {} | sort -n | tail", word(&mount.target)))
             .risk("A file that a process holds open keeps its memory until that process closes it."),
     )
 }

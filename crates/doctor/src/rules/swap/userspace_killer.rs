@@ -217,10 +217,15 @@ fn by_earlyoom(
         finding
             .remedy(
                 Remedy::new(format!("Exempt {name} in earlyoom's arguments"))
-                    .keep("/etc/default/earlyoom", format!("EARLYOOM_ARGS=\"--avoid '^({name})$'\""))
+                    .keep("/etc/default/earlyoom", format!("EARLYOOM_ARGS=\"--avoid '^({})$'\"", pattern(&name)))
                     .run("systemctl restart earlyoom")
                     .risk("Keep arguments that are set there already. Others are killed first."),
             )
             .note("earlyoom's own arguments are not read: an --avoid pattern may be there already."),
     ))
+}
+
+/// `name` as a regular expression between quotes: what may mean something there becomes "any character".
+fn pattern(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '.' }).collect()
 }

@@ -166,6 +166,10 @@ impl<'a> NumaLine<'a> {
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let (start, rest) = cut(line.trim_ascii(), b' ')?;
         let (policy, rest) = split_policy(rest)?;
+        let policy = policy.trim_ascii();
+        if policy.is_empty() {
+            return None;
+        }
         let mut parsed = NumaLine {
             start: hexadecimal(start)?,
             policy,
@@ -353,6 +357,15 @@ mod tests {
     fn escapes_are_undone() {
         assert_eq!(unescape(b"/a\\040b\\134\\012\\9\\07\\"), b"/a b\\\n\\9\\07\\");
         assert_eq!(unescape(b"\\777\\377"), b"\\777\xff");
+    }
+
+    #[test]
+    fn a_policy_has_no_blanks_around_it() {
+        assert_eq!(
+            NumaLine::parse(b"7f2bc7c19000 default\t N0=1").map(|line| line.policy),
+            Some(&b"default"[..])
+        );
+        assert!(NumaLine::parse(b"7f2bc7c19000 \t N0=1").is_none());
     }
 
     proptest! {
