@@ -87,7 +87,8 @@ const PROGRAMS: &str = "\
     pd-server cockroach aerospike asd kafka rabbitmq pgbouncer pgpool patroni mysql psql pg_dump \
     pg_basebackup rman nginx httpd apache2 haproxy varnishd php-fpm node python perl ruby php dotnet \
     qemu libvirtd virtqemud dockerd containerd conmon runc crun podman kubelet crio kube- calico ovs- \
-    ceph- glusterfs dpdk systemd (sd-pam) init sshd dbus- cron crond atd rsyslogd syslog auditd agetty login bash \
+    ceph- glusterfs dpdk testpmd vpp_main disp+work dw.sap corosync pacemakerd heartbeat had sbd \
+    cmcld systemd (sd-pam) init sshd dbus- cron crond atd rsyslogd syslog auditd agetty login bash \
     sh zsh sudo su chronyd ntpd NetworkManager polkitd tuned sapconf saptune earlyoom irqbalance \
     multipathd lvmetad udevd snapd firewalld top tmux screen lotsfree";
 
@@ -379,6 +380,10 @@ impl Redactor {
             if rest.len() >= 32 && rest.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return format!("{start}{}{end}", self.name("id", rest));
             }
+        }
+        // What systemd-run starts; that it is transient matters, its name says nothing.
+        if base.starts_with("run-") && !end.is_empty() {
+            return format!("run-{}{end}", self.name("unit", base));
         }
         let (program, instance) = base.split_once('@').unwrap_or((base, ""));
         if well_known(program) && !program.contains("\\x") {
