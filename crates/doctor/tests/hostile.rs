@@ -2,6 +2,7 @@
 //!
 //! The mutations are drawn from a seeded generator, so a failure comes again: it names the case, and the case alone
 //! can be run with `HOSTILE_CASE=N`.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test helper may panic, and prints counts")]
 
 use std::cell::Cell;
 use std::fs;
