@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::zoneinfo::{lines, name_of, number, words};
+use super::scan::{decimal, name_of, trimmed_lines, words};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many lines of `/proc/diskstats` are kept.
@@ -13,7 +13,8 @@ const MOST: usize = 65_536;
 /// One whole device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BlockDevice {
-    /// `sda`, `nvme0n1`, `zram0`.
+    /// `sda`, `nvme0n1`, `zram0`, `cciss/c0d0`: as in `/dev` and `/proc/diskstats`, where `/sys/block` has a `!` for the
+    /// slash.
     pub name: Box<str>,
     /// `queue/rotational`.
     pub rotational: Option<bool>,
@@ -49,7 +50,7 @@ pub struct DiskStats {
 impl File for Vec<(Box<str>, DiskStats)> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut devices = Vec::new();
-        for (line_number, line) in lines(text) {
+        for (line_number, line) in trimmed_lines(text) {
             if devices.len() == MOST {
                 log.whole(ProblemKind::Budget, format!("more than {MOST} devices"));
                 break;
@@ -75,15 +76,15 @@ impl File for Vec<(Box<str>, DiskStats)> {
 
 fn device(line: &[u8]) -> Option<(Box<str>, DiskStats)> {
     let mut words = words(line);
-    number(words.next()?)?;
-    number(words.next()?)?;
+    decimal(words.next()?)?;
+    decimal(words.next()?)?;
     let name = name_of(words.next()?);
     let mut columns = [0u64; 11];
     for column in &mut columns {
-        *column = number(words.next()?)?;
+        *column = decimal(words.next()?)?;
     }
     let [reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, _, busy_ms, _] = columns;
-    if !words.all(|word| number(word).is_some()) {
+    if !words.all(|word| decimal(word).is_some()) {
         return None;
     }
     Some((name, DiskStats { reads, sectors_read, read_ms, writes, sectors_written, write_ms, busy_ms }))
@@ -94,10 +95,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{
-        bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles,
-    };
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
     /// 6.18, and a line with the 14 columns of 2.6.32.
     const SAMPLE: &str = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0

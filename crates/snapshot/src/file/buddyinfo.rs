@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::zoneinfo::{MOST_ZONES, lines, name_of, number, zone_line};
+use super::scan::{decimal, name_of, trimmed_lines};
+use super::zoneinfo::{MOST_ZONES, zone_line};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many orders are read of a line; the largest `MAX_PAGE_ORDER` of any architecture is below 20.
@@ -53,7 +54,7 @@ pub(super) fn counts<'a>(
 impl File for Vec<BuddyZone> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut zones: Vec<BuddyZone> = Vec::new();
-        for (line_number, line) in lines(text) {
+        for (line_number, line) in trimmed_lines(text) {
             let Some((node, zone, words)) = zone_line(line) else {
                 log.malformed(line_number, "not `Node number, zone name` and counts");
                 continue;
@@ -62,7 +63,7 @@ impl File for Vec<BuddyZone> {
                 log.whole(ProblemKind::Budget, format!("more than {MOST_ZONES} zones"));
                 break;
             }
-            match counts(words, zones.first().map(|zone| zone.blocks.len()), number) {
+            match counts(words, zones.first().map(|zone| zone.blocks.len()), decimal) {
                 Ok(blocks) => zones.push(BuddyZone { node, zone: name_of(zone), blocks }),
                 Err(why) => log.malformed(line_number, why),
             }
@@ -86,10 +87,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{
-        bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles,
-    };
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
     /// 6.18; the same layout since before 2.6.32.
     const SAMPLE: &str =

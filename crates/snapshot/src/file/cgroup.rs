@@ -7,7 +7,7 @@ use lotsfree_units::{Bytes, GIB, KIB, MIB};
 use serde::Serialize;
 
 use super::pressure::Psi;
-use super::process::scan::{cut, decimal, leading_digits, lines};
+use super::scan::{cut, decimal, leading_digits, lines};
 use crate::{File, Log, ProblemKind};
 
 /// Where the memory controller lives.
@@ -20,7 +20,8 @@ pub enum CgroupVersion {
     V2,
 }
 
-/// The memory cgroups of a host: own, root, the largest ones and all with a limit close by or protection.
+/// The memory cgroups of a host: own, root, the large ones, and all with a limit (also on huge pages) or
+/// protection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cgroups {
     /// Which version has the memory controller.
@@ -263,7 +264,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::{hostile, round_trip};
+    use crate::file::trial::{corrupted, round_trip};
 
     #[test]
     fn every_spelling_of_no_limit() {
@@ -347,7 +348,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(b"cache 1\nhierarchical_memory_limit 18446744073709551615\noom_kill 3\n")) {
+        fn survives_hostile_input(text in corrupted(b"cache 1\nhierarchical_memory_limit 18446744073709551615\noom_kill 3\n")) {
             let mut log = Log::default();
             parse_memory_stat(&text, &mut log);
             parse_memory_events(&text, &mut log);

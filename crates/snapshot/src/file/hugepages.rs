@@ -3,7 +3,7 @@
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use super::process::scan::decimal;
+use super::scan::decimal;
 
 /// The pool of one page size. `HugePages_*` in meminfo show the default size only; this is each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

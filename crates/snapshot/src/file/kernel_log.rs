@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use super::process::scan::{bounded, cut, decimal, leading_digits};
+use super::scan::{bounded, cut, decimal, leading_digits};
 use crate::{File, Log};
 
 /// The memory events of the log.
@@ -382,7 +382,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::{hostile, round_trip};
+    use crate::file::trial::{corrupted, round_trip};
 
     fn parse(text: &str) -> KernelLog {
         let mut log = Log::default();
@@ -606,7 +606,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(RECENT.as_bytes())) {
+        fn survives_hostile_input(text in corrupted(RECENT.as_bytes())) {
             round_trip(&KernelLog::parse(&text, &mut Log::default()));
         }
     }

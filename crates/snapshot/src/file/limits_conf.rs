@@ -6,7 +6,7 @@ use lotsfree_units::Bytes;
 use serde::Serialize;
 
 use super::cgroup::Limit;
-use super::process::scan::{bounded, cut, lines, words};
+use super::scan::{bounded, cut, lines, words};
 use crate::{Log, ProblemKind};
 
 /// One line.
@@ -134,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::hostile;
+    use crate::file::trial::corrupted;
 
     const TEXT: &[u8] = b"#<domain> <type> <item> <value>\n\noracle soft memlock 60397977\n@dba\tHARD\tMemLock\tunlimited # all\n\
         *               -       nofile          65536\n1000:           soft    as              -1\n\
@@ -195,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(TEXT)) {
+        fn survives_hostile_input(text in corrupted(TEXT)) {
             read_back(&read(&text));
         }
     }

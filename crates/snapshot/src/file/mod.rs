@@ -13,10 +13,13 @@ pub mod os_release;
 pub mod pagetypeinfo;
 pub mod pressure;
 pub mod process;
+mod scan;
 pub mod slabinfo;
 pub mod swaps;
 pub mod sysctl;
 pub mod sysv_shm;
 pub mod thp;
+#[cfg(test)]
+mod trial;
 pub mod unit;
 pub mod zoneinfo;

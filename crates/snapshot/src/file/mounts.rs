@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
+use super::scan::lines;
 use crate::{File, Log, ProblemKind};
 
 /// At most this many mounts are kept; `fs.mount-max` is this many.
@@ -77,7 +78,7 @@ pub(super) fn escape(text: &str, also: &str, out: &mut String) {
 impl File for Vec<Mount> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut mounts: Vec<Mount> = Vec::new();
-        for (number, line) in (1u32..).zip(text.split(|&b| b == b'\n')) {
+        for (number, line) in lines(text) {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
@@ -130,8 +131,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
 
     /// 6.18, with a source, a target and a name that need escapes.
     const SAMPLE: &str = "proc /proc proc rw,relatime 0 0

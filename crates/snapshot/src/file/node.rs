@@ -6,7 +6,8 @@ use lotsfree_counters::{Family as _, Meminfo, Numastat, Unit, Values, Vmstat, fi
 use serde::Serialize;
 
 use super::hugepages::HugePool;
-use super::zoneinfo::{MOST_CPUS, lines, number, number32, words};
+use super::scan::{decimal, decimal32, trimmed_lines, words};
+use super::zoneinfo::MOST_CPUS;
 use crate::Log;
 
 /// At most this many distances are kept; Linux can be built for 1024 nodes.
@@ -39,8 +40,8 @@ pub fn parse_cpulist(text: &[u8], log: &mut Log) -> Vec<u32> {
     let text = text.trim_ascii();
     for item in text.split(|&b| b == b',').filter(|_| !text.is_empty()) {
         let range = match item.iter().position(|&b| b == b'-') {
-            Some(dash) => number(&item[..dash]).zip(number(&item[dash + 1..])),
-            None => number(item).map(|cpu| (cpu, cpu)),
+            Some(dash) => decimal(&item[..dash]).zip(decimal(&item[dash + 1..])),
+            None => decimal(item).map(|cpu| (cpu, cpu)),
         };
         let range = range.filter(|(first, last)| first <= last);
         let range = range.and_then(|(first, last)| present.get_mut(first as usize..=last as usize));
@@ -73,7 +74,7 @@ pub fn print_cpulist(cpus: &[u32], out: &mut String) {
 /// Reads `distance`: `10 21`, to each online node in node order (`drivers/base/node.c:distance_show`). Empty if
 /// any of it makes no sense, as the rest could not be told to belong to which node.
 pub fn parse_distance(text: &[u8], log: &mut Log) -> Vec<u32> {
-    let distances: Option<Vec<u32>> = words(text).take(MOST_NODES + 1).map(number32).collect();
+    let distances: Option<Vec<u32>> = words(text).take(MOST_NODES + 1).map(decimal32).collect();
     match distances {
         Some(distances) if distances.len() <= MOST_NODES => distances,
         _ => {
@@ -95,7 +96,7 @@ pub fn print_distance(distances: &[u32], out: &mut String) {
 pub fn parse_meminfo(text: &[u8], log: &mut Log) -> Values<Meminfo> {
     let mut values = Values::default();
     let mut hint = 0;
-    for (line_number, line) in lines(text) {
+    for (line_number, line) in trimmed_lines(text) {
         let result = without_node(line).ok_or("does not begin with `Node` and its number");
         match result.and_then(|rest| field(rest, Meminfo::SEPARATOR)) {
             Ok((name, value)) => values.record(name, value, &mut hint),
@@ -109,7 +110,7 @@ pub fn parse_meminfo(text: &[u8], log: &mut Log) -> Values<Meminfo> {
 fn without_node(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(b"Node ")?.trim_ascii_start();
     let end = rest.iter().position(u8::is_ascii_whitespace)?;
-    number32(&rest[..end])?;
+    decimal32(&rest[..end])?;
     Some(&rest[end..])
 }
 
@@ -136,8 +137,8 @@ mod tests {
     use proptest::collection::{btree_set, vec};
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::hostile;
     use super::*;
+    use crate::file::trial::hostile;
 
     /// 6.18.
     const MEMINFO: &str = include_str!("../../../counters/tests/data/node0-meminfo-6.18.txt");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::process::scan::{bounded, cut};
+use super::scan::{bounded, cut, lines};
 use crate::{File, Log};
 
 /// The fields that matter here; empty where the file lacks them.
@@ -31,7 +31,7 @@ impl File for OsRelease {
     /// over.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut release = OsRelease::default();
-        for (number, line) in super::process::scan::lines(text) {
+        for (number, line) in lines(text) {
             let Some((name, value)) = cut(line.trim_ascii(), b'=') else { continue };
             let slot = match name {
                 b"ID" => &mut release.id,
@@ -94,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::{hostile, round_trip};
+    use crate::file::trial::{corrupted, round_trip};
 
     const TEXT: &[u8] = b"NAME=\"Red Hat Enterprise Linux\"\n# ID=no\nVERSION=\"9.6 (Plow)\"\nID=\"rhel\"\nID_LIKE=\"fedora\"\n\
         VERSION_ID='9.6'\nPLATFORM_ID=\"platform:el9\"\n";
@@ -127,7 +127,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(TEXT)) {
+        fn survives_hostile_input(text in corrupted(TEXT)) {
             round_trip(&OsRelease::parse(&text, &mut Log::default()));
         }
     }

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::buddyinfo::counts;
-use super::zoneinfo::{MOST_ZONES, lines, name_of, number, number32, words, zone_line};
+use super::scan::{decimal, decimal32, name_of, trimmed_lines, words};
+use super::zoneinfo::{MOST_ZONES, zone_line};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many migrate types are read; kernels have up to seven.
@@ -70,7 +71,7 @@ impl File for PageTypes {
         let mut types = PageTypes::default();
         let mut names: Vec<Box<str>> = Vec::new();
         let mut section = Section::Free;
-        for (line_number, line) in lines(text) {
+        for (line_number, line) in trimmed_lines(text) {
             if types.free.len().max(types.blocks.len()) >= MOST_ROWS {
                 log.whole(ProblemKind::Budget, "more lines than Linux has zones and migrate types");
                 break;
@@ -78,7 +79,7 @@ impl File for PageTypes {
             let result = if line.starts_with(b"Node") {
                 types.row(line, section, &names)
             } else if let Some(order) = line.strip_prefix(b"Page block order:") {
-                let order = number32(order.trim_ascii()).filter(|&order| order < u64::BITS);
+                let order = decimal32(order.trim_ascii()).filter(|&order| order < u64::BITS);
                 types.block_order = order.or(types.block_order);
                 order.map(drop).ok_or("not an order of pages")
             } else if line.starts_with(b"Pages per block:")
@@ -154,7 +155,7 @@ impl PageTypes {
             let migrate_type = name_of(words.next().ok_or("no migrate type")?);
             let zone = name_of(zone.strip_suffix(b",").ok_or("no comma after the zone")?);
             let orders = self.free.first().map(|row| row.blocks.len());
-            let count = |word: &[u8]| number(word.strip_prefix(b">").unwrap_or(word));
+            let count = |word: &[u8]| decimal(word.strip_prefix(b">").unwrap_or(word));
             // `>` and its number part when the number is shorter than its column.
             let blocks = counts(words.filter(|word| *word != b">"), orders, count)?;
             self.free.push(FreeByType { node, zone, migrate_type, blocks });
@@ -167,7 +168,7 @@ impl PageTypes {
         }
         let mut counts = Vec::with_capacity(names.len());
         for name in names {
-            let count = words.next().and_then(number).ok_or("not one number per migrate type")?;
+            let count = words.next().and_then(decimal).ok_or("not one number per migrate type")?;
             counts.push((name.clone(), count));
         }
         if words.next().is_some() {
@@ -183,10 +184,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{
-        bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles,
-    };
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
     /// 6.18, two zones of it.
     const NEW: &str = "Page block order: 9

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::zoneinfo::{lines, number, words};
+use super::scan::{decimal, trimmed_lines, words};
 use crate::{File, Log};
 
 /// The three files of a host.
@@ -45,7 +45,7 @@ pub struct Stall {
 impl File for Psi {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut psi = Psi::default();
-        for (line_number, line) in lines(text) {
+        for (line_number, line) in trimmed_lines(text) {
             let mut words = words(line);
             let slot = match words.next() {
                 Some(b"some") => &mut psi.some,
@@ -84,7 +84,7 @@ fn stall<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<Stall> {
             b"avg10" => avg10 = Some(percent(value)?),
             b"avg60" => avg60 = Some(percent(value)?),
             b"avg300" => avg300 = Some(percent(value)?),
-            b"total" => total = Some(number(value)?),
+            b"total" => total = Some(decimal(value)?),
             _ => {}
         }
     }
@@ -98,7 +98,7 @@ fn percent(word: &[u8]) -> Option<f64> {
     if hundredths.len() != 2 {
         return None;
     }
-    let value = number(whole)?.checked_mul(100)?.checked_add(number(hundredths)?)?;
+    let value = decimal(whole)?.checked_mul(100)?.checked_add(decimal(hundredths)?)?;
     (value <= 10_000).then(|| value as f64 / 100.0)
 }
 
@@ -106,8 +106,8 @@ fn percent(word: &[u8]) -> Option<f64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
 
     /// 6.18.
     const NEW: &str = "some avg10=0.03 avg60=2.96 avg300=100.00 total=15850457

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use super::zoneinfo::{lines, name_of, number, words};
+use super::scan::{decimal, name_of, trimmed_lines, words};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many caches are read; hosts have some hundred.
@@ -35,7 +35,7 @@ pub struct SlabCache {
 impl File for Vec<SlabCache> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut caches = Vec::new();
-        for (line_number, line) in lines(text) {
+        for (line_number, line) in trimmed_lines(text) {
             if line.starts_with(b"#") {
                 continue;
             }
@@ -90,13 +90,13 @@ fn cache(line: &[u8]) -> Option<SlabCache> {
     let middle = line.windows(tunables.len()).rposition(|window| window == tunables)?;
     let (left, right) = (&line[..middle], &line[middle + tunables.len()..]);
     let mut right = words(right).skip_while(|word| *word != b"slabdata").skip(1);
-    let _active: u64 = number(right.next()?)?;
-    let slabs = number(right.next()?)?;
+    let _active: u64 = decimal(right.next()?)?;
+    let slabs = decimal(right.next()?)?;
     // Names may hold blanks, so the numbers are taken from the right.
     let mut left = left.trim_ascii_end();
     let mut last = || {
         let start = left.iter().rposition(u8::is_ascii_whitespace)?;
-        let value = number(&left[start + 1..])?;
+        let value = decimal(&left[start + 1..])?;
         left = left[..start].trim_ascii_end();
         Some(value)
     };
@@ -121,8 +121,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
 
     /// 6.18 (SLUB).
     const NEW: &str = "slabinfo - version: 2.1

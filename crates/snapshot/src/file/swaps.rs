@@ -6,7 +6,7 @@ use lotsfree_units::{Bytes, KIB};
 use serde::Serialize;
 
 use super::mounts::{columns, escape, unescape};
-use super::zoneinfo::{lines, name_of, number};
+use super::scan::{decimal, name_of, trimmed_lines};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many areas are kept; the kernel can have 32 (`MAX_SWAPFILES`).
@@ -31,7 +31,7 @@ pub struct SwapArea {
 impl File for Vec<SwapArea> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut areas = Vec::new();
-        for (line_number, line) in lines(text) {
+        for (line_number, line) in trimmed_lines(text) {
             let mut words = columns(line);
             if words.next() == Some(b"Filename") && words.next() == Some(b"Type") {
                 continue;
@@ -72,7 +72,7 @@ impl File for Vec<SwapArea> {
 fn area(line: &[u8]) -> Option<SwapArea> {
     let mut words = columns(line);
     let (path, kind) = (words.next()?, words.next()?);
-    let mut kib = || number(words.next()?)?.checked_mul(KIB).map(Bytes);
+    let mut kib = || decimal(words.next()?)?.checked_mul(KIB).map(Bytes);
     let (size, used) = (kib()?, kib()?);
     let priority = str::from_utf8(words.next()?).ok()?.parse().ok()?;
     if words.next().is_some() {
@@ -86,8 +86,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
 
     /// The layout of 5.x and later: two tabs after a short number.
     const NEW: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::process::scan::{bounded, cut, lines};
+use super::scan::{bounded, cut, lines};
 use crate::{File, Log, ProblemKind};
 
 /// Running values by sysctl name (`vm.swappiness`), trimmed, inner white space as the kernel prints it.
@@ -310,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::{hostile, round_trip};
+    use crate::file::trial::{corrupted, round_trip};
 
     const CONF: &[u8] = b"# comment\n; too\n\nvm.swappiness = 10\n  -vm/zone_reclaim_mode=0  \n\
         net/ipv4/conf/eth0.100/forwarding = 1\nnet.ipv4.conf.*.rp_filter = 2\n-net.ipv4.conf.hub0.rp_filter\n\
@@ -453,7 +453,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(CONF)) {
+        fn survives_hostile_input(text in corrupted(CONF)) {
             read_back(&settings(&text));
             round_trip(&Sysctls::parse(&text, &mut Log::default()));
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use super::zoneinfo::{lines, number, number32, words};
+use super::scan::{decimal, decimal32, trimmed_lines, words};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many segments are kept, twice the largest `kernel.shmmni` without `ipcmni_extend`.
@@ -18,7 +18,8 @@ pub struct ShmSegment {
     pub key: i64,
     /// Identifier, for `ipcrm -m`.
     pub shmid: u64,
-    /// Permission bits and flags, octal in the file (`1600` = `SHM_DEST`, `10000` = locked, `4000` = huge pages).
+    /// Permission bits and flags, octal in the file: `1000` is `SHM_DEST`, `2000` is `SHM_LOCKED`. `SHM_HUGETLB` does
+    /// not show: `ipc/shm.c:newseg` keeps only the permissions of the flags it is given (6.18, measured).
     pub perms: u32,
     /// Size.
     pub size: Bytes,
@@ -46,7 +47,7 @@ pub struct ShmSegment {
 impl File for Vec<ShmSegment> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut segments = Vec::new();
-        for (line_number, line) in lines(text) {
+        for (line_number, line) in trimmed_lines(text) {
             if words(line).next() == Some(b"key") {
                 continue;
             }
@@ -99,19 +100,19 @@ impl File for Vec<ShmSegment> {
 fn segment(line: &[u8]) -> Option<ShmSegment> {
     let mut words = words(line);
     let key = str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    let shmid = number(words.next()?)?;
+    let shmid = decimal(words.next()?)?;
     let perms = octal(words.next()?)?;
-    let size = Bytes(number(words.next()?)?);
-    let (cpid, lpid) = (number32(words.next()?)?, number32(words.next()?)?);
-    let nattch = number(words.next()?)?;
-    let uid = number32(words.next()?)?;
+    let size = Bytes(decimal(words.next()?)?);
+    let (cpid, lpid) = (decimal32(words.next()?)?, decimal32(words.next()?)?);
+    let nattch = decimal(words.next()?)?;
+    let uid = decimal32(words.next()?)?;
     for _ in ["gid", "cuid", "cgid"] {
-        number32(words.next()?)?;
+        decimal32(words.next()?)?;
     }
-    let (atime, dtime, ctime) = (number(words.next()?)?, number(words.next()?)?, number(words.next()?)?);
+    let (atime, dtime, ctime) = (decimal(words.next()?)?, decimal(words.next()?)?, decimal(words.next()?)?);
     let (rss, swap) = match (words.next(), words.next(), words.next()) {
         (None, ..) => (None, None),
-        (Some(rss), Some(swap), None) => (Some(Bytes(number(rss)?)), Some(Bytes(number(swap)?))),
+        (Some(rss), Some(swap), None) => (Some(Bytes(decimal(rss)?)), Some(Bytes(decimal(swap)?))),
         _ => return None,
     };
     Some(ShmSegment { key, shmid, perms, size, cpid, lpid, nattch, uid, atime, dtime, ctime, rss, swap })
@@ -130,8 +131,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
 
     /// The layout of 2.6.36 and later: resident and swapped bytes.
     const NEW: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap

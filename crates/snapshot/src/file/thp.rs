@@ -4,7 +4,7 @@ use lotsfree_counters::{MthpStats, Values};
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use super::zoneinfo::{name_of, words};
+use super::scan::{name_of, words};
 use crate::{File, Log};
 
 /// At most this many words are kept of a choice; the longest has six.
@@ -112,8 +112,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::zoneinfo::trial::{bad_lines, clean, hostile, parse, print, settles};
     use super::*;
+    use crate::file::trial::{bad_lines, clean, hostile, parse, print, settles};
 
     /// `defrag` of 6.18.
     const NEW: &str = "always defer defer+madvise [madvise] never\n";

@@ -6,7 +6,7 @@ use lotsfree_units::Bytes;
 use serde::Serialize;
 
 use super::cgroup::Limit;
-use super::process::scan::{bounded, cut, lines};
+use super::scan::{bounded, cut, lines};
 use crate::{Log, ProblemKind};
 
 /// One unit with its drop-ins, in the order in which they apply.
@@ -230,7 +230,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::hostile;
+    use crate::file::trial::corrupted;
 
     const TEXT: &[u8] = b"[Unit]\nDescription=x\nMemoryMax=1\n\n[Service]\nExecStart=/bin/x \\\n  -a \\\n# comment\n  MemoryMax=5\n\
         LimitMEMLOCK = 64G\nMemoryLow=\\\n  10G\nMemoryLow=12G\nMemoryHigh=1G\nMemoryHigh=\nOOMScoreAdjust=-900\n\
@@ -360,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(TEXT)) {
+        fn survives_hostile_input(text in corrupted(TEXT)) {
             read_back(&unit(&text));
         }
 

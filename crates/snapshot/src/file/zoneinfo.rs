@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use lotsfree_counters::{Counter, Values, Vmstat, Zoneinfo, zoneinfo};
 use serde::Serialize;
 
+use super::scan::{decimal, decimal32, name_of, trimmed_lines, words};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many zones are kept: eight for each of 1024 nodes, the most that Linux can be built for.
@@ -114,7 +115,7 @@ impl Reader {
         }
         let name = first.strip_suffix(b":");
         let (colon, name) = (name.is_some(), name.unwrap_or(first));
-        let value = words.next().and_then(number).filter(|&value| value != u64::MAX);
+        let value = words.next().and_then(decimal).filter(|&value| value != u64::MAX);
         let value = value.ok_or("no number after the name")?;
         // 2.6.18 prints `scanned 0 (a: 0 i: 0)`.
         if words.next().is_some_and(|rest| !rest.starts_with(b"(")) {
@@ -211,7 +212,7 @@ fn protection(line: &[u8]) -> Result<Vec<u64>, &'static str> {
         if values.len() == MOST_PROTECTED {
             return Err("more zones than Linux has");
         }
-        values.push(number(item.trim_ascii()).ok_or(WHY)?);
+        values.push(decimal(item.trim_ascii()).ok_or(WHY)?);
     }
     Ok(values)
 }
@@ -226,7 +227,7 @@ impl File for Vec<Zone> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut zones: Vec<Zone> = Vec::new();
         let mut reader = Reader::default();
-        for (number, line) in lines(text) {
+        for (number, line) in trimmed_lines(text) {
             if words(line).next() == Some(b"Node") {
                 match zone_line(line) {
                     Some((node, name, rest)) if rest.clone().next().is_none() => {
@@ -320,124 +321,17 @@ fn print_stats(stats: &Values<Vmstat>, out: &mut String) {
     }
 }
 
-/// The lines of `text`, trimmed, with their numbers from 1. Blank ones are passed over.
-pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    let lines = (1u32..).zip(text.split(|&b| b == b'\n'));
-    lines.map(|(number, line)| (number, line.trim_ascii())).filter(|(_, line)| !line.is_empty())
-}
-
-/// The words between white space.
-pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
-}
-
-/// A decimal number that is all of `word`; `None` if it is not one or does not fit.
-pub(super) fn number(word: &[u8]) -> Option<u64> {
-    let digit = |value: u64, &b: &u8| {
-        let digit = b.is_ascii_digit().then(|| u64::from(b - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    };
-    if word.is_empty() { None } else { word.iter().try_fold(0, digit) }
-}
-
-/// [`number`] where 32 bits hold it.
-pub(super) fn number32(word: &[u8]) -> Option<u32> {
-    number(word)?.try_into().ok()
-}
-
-/// A name; bytes that are not UTF-8 become U+FFFD.
-pub(super) fn name_of(word: &[u8]) -> Box<str> {
-    String::from_utf8_lossy(word).into()
-}
-
 /// `Node 0, zone   Normal` and the words after it, as three files of `mm/vmstat.c` begin their lines.
 pub(super) fn zone_line(line: &[u8]) -> Option<(u32, &[u8], impl Iterator<Item = &[u8]> + Clone)> {
     let mut words = words(line);
     if words.next()? != b"Node" {
         return None;
     }
-    let node = number32(words.next()?.strip_suffix(b",")?)?;
+    let node = decimal32(words.next()?.strip_suffix(b",")?)?;
     if words.next()? != b"zone" {
         return None;
     }
     Some((node, words.next()?, words))
-}
-
-#[cfg(test)]
-pub(super) mod trial {
-    //! What every file's tests ask of its parser.
-
-    use std::fmt::Debug;
-
-    use proptest::prelude::*;
-
-    use crate::{File, Log, Problem};
-
-    pub(in crate::file) fn parse<T: File>(text: &[u8]) -> (T, Vec<Problem>) {
-        let mut log = Log::default();
-        let parsed = T::parse(text, &mut log);
-        (parsed, log.into_problems())
-    }
-
-    pub(in crate::file) fn clean<T: File>(text: &str) -> T {
-        let (parsed, problems) = parse(text.as_bytes());
-        assert_eq!(problems, []);
-        parsed
-    }
-
-    pub(in crate::file) fn print<T: File>(value: &T) -> String {
-        let mut out = String::new();
-        value.print(&mut out);
-        out
-    }
-
-    /// The lines of the problems that have one.
-    pub(in crate::file) fn bad_lines<T: File>(text: &[u8]) -> Vec<u32> {
-        parse::<T>(text).1.iter().filter_map(|problem| problem.line).collect()
-    }
-
-    /// What was read from any bytes at all is read again from what is printed of it, without complaint.
-    pub(in crate::file) fn settles<T: File + PartialEq + Debug>(text: &[u8]) {
-        let (once, _) = parse::<T>(text);
-        let printed = print(&once);
-        let (twice, problems) = parse::<T>(printed.as_bytes());
-        assert_eq!(once, twice, "printed as {printed:?}");
-        assert_eq!(problems, [], "printed as {printed:?}");
-    }
-
-    /// `sample` cut after each of its bytes.
-    pub(in crate::file) fn cut_anywhere<T: File + PartialEq + Debug>(sample: &str) {
-        for end in 0..sample.len() {
-            settles::<T>(&sample.as_bytes()[..end]);
-        }
-    }
-
-    /// Random bytes, and `sample` with lines dropped, doubled, swapped and overwritten.
-    pub(in crate::file) fn hostile(sample: &'static str) -> impl Strategy<Value = Vec<u8>> {
-        let lines: Vec<&str> = sample.lines().collect();
-        let mixed = proptest::collection::vec(0..lines.len(), 0..40);
-        let edits = proptest::collection::vec((any::<prop::sample::Index>(), byte()), 0..6);
-        let mixed = (mixed, edits).prop_map(move |(order, edits)| {
-            let text: Vec<&str> = order.into_iter().map(|line| lines[line]).collect();
-            let mut text = text.join("\n").into_bytes();
-            for (at, byte) in edits.iter().filter(|_| !text.is_empty()).collect::<Vec<_>>() {
-                let at = at.index(text.len());
-                text[at] = *byte;
-            }
-            text
-        });
-        prop_oneof![1 => proptest::collection::vec(any::<u8>(), 0..200), 9 => mixed]
-    }
-
-    /// Any byte, but rather one that means something.
-    fn byte() -> impl Strategy<Value = u8> {
-        prop_oneof![any::<u8>(), prop::sample::select(b" \t\r\n\\[]():,=#>-.0197\x0b\xff".to_vec())]
-    }
-
-    /// A name without white space.
-    pub(in crate::file) fn name() -> impl Strategy<Value = Box<str>> {
-        "[a-zA-Z_./!é][a-zA-Z0-9_./!:,é-]{0,12}".prop_map(Into::into)
-    }
 }
 
 #[cfg(test)]
@@ -446,8 +340,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
     use super::*;
+    use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
     /// 6.18, two CPUs.
     const NEW: &str = include_str!("../../../counters/tests/data/zoneinfo-6.18.txt");

@@ -1,6 +1,6 @@
 //! `/proc/PID/cgroup`.
 
-use super::scan::cut;
+use crate::file::scan::cut;
 
 /// The process's memory cgroup: the line of the `memory` controller (v1), else the `0::` line (v2).
 ///

@@ -1,7 +1,7 @@
 //! `/proc/PID/io`.
 
-use super::scan::lines;
 use crate::Log;
+use crate::file::scan::lines;
 
 /// Bytes read from and written to storage: `read_bytes` and `write_bytes`
 /// (`fs/proc/base.c:do_io_accounting`); `None` if either is missing.

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use super::scan::{decimal, lines, words};
 use crate::file::cgroup::Limit;
+use crate::file::scan::{decimal, lines, words};
 use crate::{File, Log};
 
 /// Soft and hard limit of the rows that matter here.
@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::{hostile, round_trip};
+    use crate::file::trial::{corrupted, round_trip};
 
     const TEXT: &[u8] = b"\
 Limit                     Soft Limit           Hard Limit           Units     \n\
@@ -147,7 +147,7 @@ Max file locks            unlimited            unlimited            locks     \n
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(TEXT)) {
+        fn survives_hostile_input(text in corrupted(TEXT)) {
             round_trip(&ProcessLimits::parse(&text, &mut Log::default()));
         }
     }

@@ -8,12 +8,9 @@ pub mod cgroup;
 pub mod io;
 pub mod limits;
 pub mod numa_maps;
-pub(in crate::file) mod scan;
 pub mod smaps_rollup;
 pub mod stat;
 pub mod status;
-#[cfg(test)]
-pub(in crate::file) mod testing;
 
 use lotsfree_counters::{Counter, SmapsRollup, Status, Values};
 use lotsfree_units::Bytes;

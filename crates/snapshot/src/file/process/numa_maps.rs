@@ -5,8 +5,8 @@ use std::fmt::Write;
 use lotsfree_units::{Bytes, PageSize};
 use serde::Serialize;
 
-use super::scan::{bounded, cut, decimal, hexadecimal, lines, words};
 use crate::Log;
+use crate::file::scan::{bounded, cut, decimal, hexadecimal, lines, words};
 
 /// Where a process's pages are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -282,7 +282,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::hostile;
+    use crate::file::trial::corrupted;
 
     const TEXT: &[u8] = b"\
 00400000 interleave:0-1 file=/opt/my\\040db/bin/db mapped=6 N0=2 N1=4 kernelpagesize_kB=4\n\
@@ -396,7 +396,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(TEXT)) {
+        fn survives_hostile_input(text in corrupted(TEXT)) {
             let (maps, _) = parse(&text);
             prop_assert!(maps.mappings.len() <= 32 && maps.nodes.len() <= 1024);
         }

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use lotsfree_counters::{SmapsRollup, Values, field};
 
-use super::scan::{lines, words};
 use crate::Log;
+use crate::file::scan::{cut, lines, words};
 
 /// Reads the sums over all mappings. The first line is the range of addresses and is passed over; a process
 /// without memory has an empty file.
@@ -27,7 +27,7 @@ pub fn parse_rollup(text: &[u8], log: &mut Log) -> Values<SmapsRollup> {
 /// Whether `line` begins with `start-end`, two hexadecimal addresses.
 fn is_range(line: &[u8]) -> bool {
     let hexadecimal = |b: &u8| b.is_ascii_hexdigit();
-    words(line).next().and_then(|word| super::scan::cut(word, b'-')).is_some_and(|(start, end)| {
+    words(line).next().and_then(|word| cut(word, b'-')).is_some_and(|(start, end)| {
         !start.is_empty() && !end.is_empty() && start.iter().all(hexadecimal) && end.iter().all(hexadecimal)
     })
 }
@@ -50,7 +50,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::hostile;
+    use crate::file::trial::corrupted;
 
     const TEXT: &[u8] = b"55d1f0720000-7ffec51a7000 ---p 00000000 00:00 0                          [rollup]\n\
         Rss:                1740 kB\nPss:                 343 kB\nPss_Dirty:           112 kB\n\
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn survives_hostile_input(text in hostile(TEXT)) {
+        fn survives_hostile_input(text in corrupted(TEXT)) {
             read_back(&parse_rollup(&text, &mut Log::default()));
         }
     }

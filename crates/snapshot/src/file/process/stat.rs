@@ -5,7 +5,7 @@ use std::fmt::Write;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use super::scan::{bounded, decimal};
+use crate::file::scan::{bounded, decimal};
 use crate::{File, Log, ProblemKind};
 
 /// The fields that matter here.
@@ -187,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::{hostile, round_trip};
+    use crate::file::trial::{corrupted, round_trip};
 
     /// 6.18, x86-64.
     const CAT: &[u8] =
@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(CAT)) {
+        fn survives_hostile_input(text in corrupted(CAT)) {
             round_trip(&Stat::parse(&text, &mut Log::default()));
         }
     }

@@ -6,7 +6,7 @@ use lotsfree_counters::{Status, Values, field};
 use serde::Serialize;
 
 use super::Process;
-use super::scan::{decimal, hexadecimal, lines, words};
+use crate::file::scan::{decimal, hexadecimal, lines, words};
 use crate::{File, Log};
 
 /// The lines of `status` that matter here (`fs/proc/array.c:proc_pid_status`).
@@ -98,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::file::process::testing::{hostile, round_trip};
+    use crate::file::trial::{corrupted, round_trip};
 
     /// 6.18, shortened only after `CapBnd`.
     const RECENT: &[u8] = b"Name:\tpostgres\nUmask:\t0077\nState:\tS (sleeping)\nTgid:\t812\nNgid:\t0\nPid:\t812\n\
@@ -188,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_hostile_input(text in hostile(RECENT)) {
+        fn survives_hostile_input(text in corrupted(RECENT)) {
             round_trip(&StatusFile::parse(&text, &mut Log::default()));
         }
     }

@@ -1,8 +1,8 @@
-//! Small readers of bytes that the parsers here share: no allocation, no panic, no overflow.
+//! Small readers of bytes that the parsers share: no allocation, no panic, no overflow.
 
 /// A decimal number that takes up all of `text`; `None` if it is empty, has another byte in it or is larger than
 /// 64 bits hold.
-pub(in crate::file) fn decimal(text: &[u8]) -> Option<u64> {
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -12,8 +12,13 @@ pub(in crate::file) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// [`decimal`] where 32 bits hold it.
+pub(super) fn decimal32(text: &[u8]) -> Option<u32> {
+    decimal(text)?.try_into().ok()
+}
+
 /// As [`decimal`], in base 16, without a prefix.
-pub(in crate::file) fn hexadecimal(text: &[u8]) -> Option<u64> {
+pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 16 {
         return None;
     }
@@ -24,28 +29,38 @@ pub(in crate::file) fn hexadecimal(text: &[u8]) -> Option<u64> {
 }
 
 /// The digits that `text` begins with, and the rest.
-pub(in crate::file) fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len()))
 }
 
 /// Splits at the first `byte`, which is in neither part.
-pub(in crate::file) fn cut(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+pub(super) fn cut(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|&b| b == byte)?;
     Some((&text[..at], &text[at + 1..]))
 }
 
 /// Words between runs of white space.
-pub(in crate::file) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 /// Lines, with their numbers from 1.
-pub(in crate::file) fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     (1u32..).zip(text.split(|&b| b == b'\n'))
 }
 
+/// The lines that are not blank, trimmed, with their numbers from 1.
+pub(super) fn trimmed_lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    lines(text).map(|(number, line)| (number, line.trim_ascii())).filter(|(_, line)| !line.is_empty())
+}
+
+/// A name; bytes that are not UTF-8 become U+FFFD.
+pub(super) fn name_of(word: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(word).into()
+}
+
 /// `text` as UTF-8, with U+FFFD for what is not, cut to at most `most` bytes. Doing it twice changes nothing.
-pub(in crate::file) fn bounded(text: &[u8], most: usize) -> String {
+pub(super) fn bounded(text: &[u8], most: usize) -> String {
     let mut text = String::from_utf8_lossy(&text[..text.len().min(most)]).into_owned();
     text.truncate(text.floor_char_boundary(most));
     text
