@@ -1,4 +1,4 @@
-//! Memory cgroups: own, root, and those that are large, limited or protected.
+//! Memory cgroups: own, root, and those that are large, limited (in memory or in huge pages) or protected.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -122,8 +122,7 @@ impl Walk<'_> {
 
     fn matters(&self, group: &Cgroup) -> bool {
         let bounded = |limit: Option<Limit>| limit.and_then(Limit::bytes).is_some();
-        let protected =
-            |limit: Option<Limit>| limit.and_then(Limit::bytes) != Some(Bytes::ZERO) && limit.is_some();
+        let protected = |limit: Option<Limit>| limit.is_some_and(|limit| limit.bytes() != Some(Bytes::ZERO));
         group.path == "/"
             || self.own.as_deref() == Some(&group.path)
             || group.current.is_some_and(|current| current >= self.large)
@@ -132,12 +131,14 @@ impl Walk<'_> {
             || bounded(group.soft_limit)
             || protected(group.low)
             || protected(group.min)
+            || group.hugetlb.iter().any(|limit| bounded(Some(limit.max)) || bounded(limit.reserved_max))
             || group.swap_current.is_some_and(|swap| swap >= self.large)
     }
 
     fn read(&self, reader: &mut Reader<'_>, path: &str, directory: &str, names: &[String]) -> Cgroup {
         let at = |file: &str| format!("{directory}/{file}");
-        let mut group = Cgroup { path: path.to_owned(), ..Cgroup::default() };
+        let hugetlb = hugetlb(reader, self.version, path, directory, names);
+        let mut group = Cgroup { path: path.to_owned(), hugetlb, ..Cgroup::default() };
         match self.version {
             CgroupVersion::V2 => {
                 group.current = reader.optional_number(&at("memory.current")).map(Bytes);
@@ -177,7 +178,6 @@ impl Walk<'_> {
                 }
             }
         }
-        group.hugetlb = hugetlb(reader, self.version, path, directory, names);
         group
     }
 }
@@ -232,11 +232,9 @@ fn hugetlb(
     let [current, max, reserved] = suffixes;
     let mut limits = Vec::new();
     for name in &names {
-        let Some(size_name) = name.strip_prefix("hugetlb.").and_then(|rest| rest.strip_suffix(max)) else {
-            continue;
-        };
-        let Some(size) = size_name.strip_suffix('.').and_then(cgroup::hugetlb_size) else { continue };
-        let at = |file: &str| format!("{directory}/hugetlb.{size_name}{file}");
+        let Some((size, _)) = cgroup::hugetlb_file(name).filter(|(_, file)| *file == max) else { continue };
+        let Some(stem) = name.strip_suffix(max) else { continue };
+        let at = |file: &str| format!("{directory}/{stem}{file}");
         let Some(max) = limit(reader, &at(max)) else { continue };
         limits.push(HugetlbLimit {
             size,
@@ -252,4 +250,41 @@ fn hugetlb(
         });
     }
     limits
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::source::MemorySource;
+    use crate::{Options, collect};
+
+    #[test]
+    fn a_group_that_is_limited_only_in_huge_pages_is_kept() {
+        let mut source = MemorySource::default();
+        source.insert("sys/fs/cgroup/cgroup.controllers", "memory hugetlb\n");
+        for (group, max, reserved) in
+            [("faulted", "2097152", "max"), ("reserved", "max", "4194304"), ("free", "max", "max")]
+        {
+            let at = |file: &str| format!("sys/fs/cgroup/{group}/{file}");
+            source.insert(at("memory.current"), "4096\n");
+            source.insert(at("hugetlb.2MB.max"), format!("{max}\n"));
+            source.insert(at("hugetlb.2MB.rsvd.max"), format!("{reserved}\n"));
+        }
+        let groups = collect(&source, &Options::default()).cgroups.unwrap();
+        let paths: Vec<&str> = groups.groups.iter().map(|group| group.path.as_str()).collect();
+        assert_eq!((paths, groups.left_out), (vec!["/", "/faulted", "/reserved"], 1));
+    }
+
+    #[test]
+    fn version_1_keeps_huge_page_limits_in_a_hierarchy_of_their_own() {
+        let mut source = MemorySource::default();
+        source.insert("sys/fs/cgroup/memory/memory.stat", "cache 0\n");
+        source.insert("sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "4096\n");
+        source.insert("sys/fs/cgroup/hugetlb/jobs/hugetlb.2MB.limit_in_bytes", "2097152\n");
+        source.insert("sys/fs/cgroup/hugetlb/jobs/hugetlb.2MB.rsvd.limit_in_bytes", "9223372036853727232\n");
+        source.insert("sys/fs/cgroup/hugetlb/jobs/hugetlb.2MB.failcnt", "3\n");
+        let groups = collect(&source, &Options::default()).cgroups.unwrap();
+        let [limit] = &groups.at("/jobs").unwrap().hugetlb[..] else { panic!("one limit: {groups:?}") };
+        assert_eq!((limit.max.to_string().as_str(), limit.events_max), ("2097152", Some(3)));
+        assert_eq!(limit.reserved_max, Some(crate::file::cgroup::Limit::Max));
+    }
 }
