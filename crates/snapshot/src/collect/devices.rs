@@ -1,12 +1,12 @@
 //! Swap areas, mounts, block devices and memory controllers.
 
+use lotsfree_units::Bytes;
+
+use super::reader::Reader;
 use crate::Snapshot;
 use crate::file::block::{BlockDevice, DiskStats};
 use crate::file::mounts::Mount;
 use crate::snapshot::Edac;
-use lotsfree_units::Bytes;
-
-use super::reader::Reader;
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.swaps = reader.file("proc/swaps");
@@ -56,15 +56,16 @@ fn block(reader: &mut Reader<'_>) -> Option<Vec<BlockDevice>> {
     let names = reader.list("sys/block")?;
     let stats: Vec<(Box<str>, DiskStats)> = reader.file("proc/diskstats").unwrap_or_default();
     let mut devices = Vec::new();
-    for name in
-        names.iter().filter(|name| !name.starts_with("loop") && !name.starts_with("ram")).take(MOST_DEVICES)
-    {
-        let mut number = |file: &str| reader.optional_number(&format!("sys/block/{name}/queue/{file}"));
+    let real = |name: &&String| !name.starts_with("loop") && !name.starts_with("ram");
+    for directory in names.iter().filter(real).take(MOST_DEVICES) {
+        let mut number = |file: &str| reader.optional_number(&format!("sys/block/{directory}/queue/{file}"));
+        // A name of sysfs cannot hold a slash: `lib/kobject.c:kobject_set_name_vargs` makes it a `!`.
+        let name = directory.replace('!', "/");
         devices.push(BlockDevice {
-            name: name.as_str().into(),
             rotational: number("rotational").map(|flag| flag != 0),
             read_ahead_kb: number("read_ahead_kb"),
-            stats: stats.iter().find(|(device, _)| **device == **name).map(|(_, stats)| *stats),
+            stats: stats.iter().find(|(device, _)| **device == *name).map(|(_, stats)| *stats),
+            name: name.into(),
         });
     }
     Some(devices)
@@ -83,4 +84,35 @@ fn edac(reader: &mut Reader<'_>) -> Option<Edac> {
         }
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySource;
+    use crate::{Options, collect};
+
+    #[test]
+    fn a_device_with_a_slash_in_its_name_is_found_in_both_places() {
+        let mut source = MemorySource::default();
+        source.insert("sys/block/cciss!c0d0/queue/rotational", "1\n");
+        source.insert("sys/block/loop0/queue/rotational", "0\n");
+        source.insert("proc/diskstats", " 104       0 cciss/c0d0 83 0 3816 12 137 0 4402 113 0 73 125\n");
+        let stats = DiskStats {
+            reads: 83,
+            sectors_read: 3816,
+            read_ms: 12,
+            writes: 137,
+            sectors_written: 4402,
+            write_ms: 113,
+            busy_ms: 73,
+        };
+        let expected = BlockDevice {
+            name: "cciss/c0d0".into(),
+            rotational: Some(true),
+            read_ahead_kb: None,
+            stats: Some(stats),
+        };
+        assert_eq!(collect(&source, &Options::default()).block, Some(vec![expected]));
+    }
 }
