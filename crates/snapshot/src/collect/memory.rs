@@ -163,24 +163,25 @@ fn thp(reader: &mut Reader<'_>) -> Option<Thp> {
 }
 
 fn thp_size(reader: &mut Reader<'_>, size: Bytes, directory: &str) -> ThpSize {
+    let stats = format!("{directory}/stats");
+    let names = reader.optional_list(&stats);
     ThpSize {
         size,
         enabled: reader.optional_file(&format!("{directory}/enabled")).unwrap_or_default(),
         shmem_enabled: reader.optional_file(&format!("{directory}/shmem_enabled")),
-        stats: one_value_files(reader, &format!("{directory}/stats")),
+        stats: (!names.is_empty()).then(|| one_value_files(reader, &stats, &names)),
     }
 }
 
-/// A directory whose files are counters with one number each.
-fn one_value_files<F: Family>(reader: &mut Reader<'_>, directory: &str) -> Option<Values<F>> {
-    let names = reader.optional_list(directory);
+/// Files of a directory that are counters with one number each.
+fn one_value_files<F: Family>(reader: &mut Reader<'_>, directory: &str, names: &[String]) -> Values<F> {
     let (mut values, mut hint) = (Values::default(), 0);
-    for name in &names {
+    for name in names {
         if let Some(value) = reader.optional_number(&format!("{directory}/{name}")) {
             values.record(name.as_bytes(), value, &mut hint);
         }
     }
-    (!names.is_empty()).then_some(values)
+    values
 }
 
 fn lru_gen(reader: &mut Reader<'_>) -> Option<LruGen> {
@@ -194,14 +195,10 @@ fn lru_gen(reader: &mut Reader<'_>) -> Option<LruGen> {
 const KSM_WORDS: &[&str] = &["advisor_mode", "general_profit"];
 
 fn ksm(reader: &mut Reader<'_>) -> Option<Values<Ksm>> {
-    let names = reader.list("sys/kernel/mm/ksm")?;
-    let (mut values, mut hint) = (Values::default(), 0);
-    for name in names.iter().filter(|name| !KSM_WORDS.contains(&name.as_str())) {
-        if let Some(value) = reader.optional_number(&format!("sys/kernel/mm/ksm/{name}")) {
-            values.record(name.as_bytes(), value, &mut hint);
-        }
-    }
-    Some(values)
+    const DIRECTORY: &str = "sys/kernel/mm/ksm";
+    let mut names = reader.list(DIRECTORY)?;
+    names.retain(|name| !KSM_WORDS.contains(&name.as_str()));
+    Some(one_value_files(reader, DIRECTORY, &names))
 }
 
 fn zswap(reader: &mut Reader<'_>) -> Option<Vec<(Box<str>, Box<str>)>> {

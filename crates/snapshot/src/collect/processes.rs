@@ -77,6 +77,12 @@ fn glance(reader: &mut Reader<'_>, pid: u32, path: &mut String) -> Option<Proces
     Some(process)
 }
 
+/// Bytes read from and written to storage.
+fn io(reader: &mut Reader<'_>, pid: u32, path: &mut String) -> Option<(u64, u64)> {
+    let (text, log) = reader.optional_bytes(at(path, pid, "io"))?;
+    process::io::parse_io(text, log)
+}
+
 /// Resident, swapped out, in huge pages, and in page tables.
 fn weight(process: &Process) -> Bytes {
     [s::VmRSS, s::VmSwap, s::VmPTE, s::HugetlbPages].iter().map(|&field| process.memory_or_zero(field)).sum()
@@ -98,9 +104,7 @@ fn look_closely(
         let pid = process.stat.pid;
         let mut detail = Detail {
             limits: reader.optional_file(at(&mut path, pid, "limits")),
-            io: reader
-                .optional_bytes(at(&mut path, pid, "io"))
-                .and_then(|(text, log)| process::io::parse_io(text, log)),
+            io: io(reader, pid, &mut path),
             ..Detail::default()
         };
         detail.cgroup = reader
@@ -126,8 +130,7 @@ fn look_closely(
     }
     if options.writers {
         for process in processes.iter_mut().filter(|p| p.detail.is_none() && !p.stat.is_kernel_thread()) {
-            let io = reader.optional_bytes(at(&mut path, process.stat.pid, "io"));
-            let io = io.and_then(|(text, log)| process::io::parse_io(text, log));
+            let io = io(reader, process.stat.pid, &mut path);
             if io.is_some_and(|(_, written)| written >= WRITER) {
                 process.detail = Some(Box::new(Detail { io, ..Detail::default() }));
             }

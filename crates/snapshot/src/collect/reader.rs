@@ -54,18 +54,18 @@ impl<'s> Reader<'s> {
             }
             Err(ReadError::Absent) if optional => false,
             Err(error) => {
-                let kind = match error {
-                    ReadError::Absent => ProblemKind::Absent,
-                    ReadError::Denied => ProblemKind::Denied,
-                    ReadError::NotRegular | ReadError::Io(_) => ProblemKind::Io,
-                };
-                let detail = match kind {
-                    ProblemKind::Absent => absent(path).to_owned(),
-                    _ => error.to_string(),
-                };
-                self.log.whole(kind, detail);
+                self.not_read(path, &error);
                 false
             }
+        }
+    }
+
+    /// Notes why the file or directory that was entered could not be read.
+    fn not_read(&mut self, path: &str, error: &ReadError) {
+        match error {
+            ReadError::Absent => self.log.whole(ProblemKind::Absent, absent(path)),
+            ReadError::Denied => self.log.whole(ProblemKind::Denied, error.to_string()),
+            ReadError::NotRegular | ReadError::Io(_) => self.log.whole(ProblemKind::Io, error.to_string()),
         }
     }
 
@@ -117,21 +117,7 @@ impl<'s> Reader<'s> {
     /// The names in a directory; a missing directory is a problem.
     pub(super) fn list(&mut self, directory: &str) -> Option<Vec<String>> {
         self.log.enter(directory);
-        match self.source.list(directory) {
-            Ok(names) => Some(names),
-            Err(ReadError::Absent) => {
-                self.log.whole(ProblemKind::Absent, absent(directory));
-                None
-            }
-            Err(ReadError::Denied) => {
-                self.log.whole(ProblemKind::Denied, ReadError::Denied.to_string());
-                None
-            }
-            Err(error) => {
-                self.log.whole(ProblemKind::Io, error.to_string());
-                None
-            }
-        }
+        self.source.list(directory).map_err(|error| self.not_read(directory, &error)).ok()
     }
 
     /// The names in a directory that need not exist.
