@@ -25,7 +25,7 @@ pub(super) fn archive(comment: String, first: Files, second: Files) -> TextArchi
     for (path, content) in first {
         before.insert(path, content);
     }
-    let mut after = MemorySource::over(Arc::new(before.clone()));
+    let mut after = MemorySource::default().lie_over(Arc::new(before.clone()));
     for (path, content) in second {
         after.insert(path, content);
     }

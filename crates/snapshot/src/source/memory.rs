@@ -10,7 +10,7 @@ type ByPath<T> = BTreeMap<String, Result<T, ReadError>>;
 
 /// Files by path, and the directories that no file implies.
 ///
-/// A source can lie over another one ([`MemorySource::over`]): what it does not have is answered from there. A
+/// A source can lie over another one ([`MemorySource::lie_over`]): what it does not have is answered from there. A
 /// file remembered as [`ReadError::Absent`] hides the one below it.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySource {
@@ -20,11 +20,6 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// Nothing of its own, lying over `below`.
-    pub fn over(below: Arc<MemorySource>) -> Self {
-        MemorySource { below: Some(below), ..MemorySource::default() }
-    }
-
     /// The same files, lying over `below`.
     #[must_use]
     pub fn lie_over(self, below: Arc<MemorySource>) -> Self {
@@ -33,7 +28,18 @@ impl MemorySource {
 
     /// Adds or replaces a file.
     pub fn insert(&mut self, path: impl Into<String>, contents: impl Into<Vec<u8>>) {
-        self.files.insert(path.into(), Ok(contents.into()));
+        self.insert_outcome(path.into(), Ok(contents.into()));
+    }
+
+    /// Adds or replaces what reading a file gave.
+    pub(super) fn insert_outcome(&mut self, path: String, outcome: Result<Vec<u8>, ReadError>) {
+        self.files.insert(path, outcome);
+    }
+
+    /// Takes over the files and directories of `other`, which win. What lies below `other` is left behind.
+    pub(super) fn absorb(&mut self, other: MemorySource) {
+        self.files.extend(other.files);
+        self.directories.extend(other.directories);
     }
 
     /// Adds to the end of a file, which is made if need be.
@@ -46,7 +52,7 @@ impl MemorySource {
 
     /// Remembers that a file could not be read.
     pub fn insert_error(&mut self, path: impl Into<String>, error: ReadError) {
-        self.files.insert(path.into(), Err(error));
+        self.insert_outcome(path.into(), Err(error));
     }
 
     /// Remembers a directory that may be empty (`Ok`) or could not be listed.
@@ -176,7 +182,7 @@ mod tests {
         first.insert("proc/1/stat", "old");
         first.insert("proc/2/stat", "gone");
         first.insert("proc/3/stat", "stays");
-        let mut second = MemorySource::over(Arc::new(first));
+        let mut second = MemorySource::default().lie_over(Arc::new(first));
         second.insert("proc/1/stat", "new");
         second.insert_error("proc/2/stat", ReadError::Absent);
         assert_eq!(second.get("proc/1/stat"), Some(&b"new"[..]));

@@ -43,10 +43,7 @@ pub(crate) fn split(flat: MemorySource, inherit: bool) -> Vec<(f64, MemorySource
             Some((seconds, rest)) => (by_time.entry(seconds.to_bits()).or_default(), rest.to_owned()),
             None => (&mut common, path),
         };
-        match contents {
-            Ok(contents) => place.insert(path, contents),
-            Err(error) => place.insert_error(path, error),
-        }
+        place.insert_outcome(path, contents);
     }
     for (path, listing) in directories {
         // An instant in which nothing was other than in the first.
@@ -63,38 +60,13 @@ pub(crate) fn split(flat: MemorySource, inherit: bool) -> Vec<(f64, MemorySource
     if by_time.is_empty() {
         return vec![(0.0, common)];
     }
-    let mut base = common;
-    let mut samples = Vec::new();
-    let mut shared: Option<Arc<MemorySource>> = None;
-    for (bits, own) in thin(by_time.into_iter().collect()) {
-        let seconds = f64::from_bits(bits);
-        let below = match &shared {
-            Some(below) => Arc::clone(below),
-            None => {
-                if inherit {
-                    let (files, directories) = own.into_parts();
-                    for (path, contents) in files {
-                        match contents {
-                            Ok(contents) => base.insert(path, contents),
-                            Err(error) => base.insert_error(path, error),
-                        }
-                    }
-                    for (path, listing) in directories {
-                        base.insert_directory(path, listing);
-                    }
-                    let below = Arc::new(std::mem::take(&mut base));
-                    shared = Some(Arc::clone(&below));
-                    samples.push((seconds, MemorySource::over(below)));
-                    continue;
-                }
-                let below = Arc::new(std::mem::take(&mut base));
-                shared = Some(Arc::clone(&below));
-                below
-            }
-        };
-        samples.push((seconds, own.lie_over(below)));
+    let mut instants = thin(by_time.into_iter().collect());
+    if inherit && let Some((_, first)) = instants.first_mut() {
+        common.absorb(std::mem::take(first));
     }
-    samples
+    let below = Arc::new(common);
+    let over = |(bits, own): (u64, MemorySource)| (f64::from_bits(bits), own.lie_over(Arc::clone(&below)));
+    instants.into_iter().map(over).collect()
 }
 
 /// At most [`MOST_SAMPLES`], evenly spaced, the first and the last among them.

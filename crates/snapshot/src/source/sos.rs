@@ -208,6 +208,8 @@ pub(crate) fn shared_memory_row(words: &[&str]) -> Option<String> {
 
 /// The table of the `numastat` command, one file per node.
 fn numastat(text: &str, extra: &mut MemorySource) {
+    const COUNTERS: [&str; 6] =
+        ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
     let mut nodes: Vec<u32> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
@@ -217,18 +219,16 @@ fn numastat(text: &str, extra: &mut MemorySource) {
             nodes = std::iter::once(number).chain(words.map_while(node)).take(1024).collect();
             continue;
         }
-        let name = match first {
-            "numa_hit" | "numa_miss" | "numa_foreign" | "local_node" | "other_node" => first,
-            "interleave_hit" => "interleave_hit",
-            _ => continue,
-        };
+        if !COUNTERS.contains(&first) {
+            continue;
+        }
         let values: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         if values.len() != nodes.len() {
             continue;
         }
         for (node, value) in nodes.iter().zip(values) {
             let path = format!("sys/devices/system/node/node{node}/numastat");
-            extra.append(&path, format!("{name} {value}\n").as_bytes());
+            extra.append(&path, format!("{first} {value}\n").as_bytes());
         }
     }
 }

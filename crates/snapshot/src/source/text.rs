@@ -103,9 +103,7 @@ fn header_shaped(line: &[u8]) -> bool {
 pub(crate) fn looks_like(text: &[u8]) -> bool {
     let known = |line: &[u8]| {
         header(line).is_some_and(|(path, state)| {
-            parse_state(state).is_some()
-                && path.contains(&b'/')
-                && safe(&decode(path)).is_some_and(|path| !path.is_empty())
+            parse_state(state).is_some() && path.contains(&b'/') && safe(&decode(path)).is_some()
         })
     };
     text.split(|&b| b == b'\n').take(2000).any(known)
