@@ -124,8 +124,8 @@ pub fn numa_balancing(cx: &Context<'_>) -> Advice<u64> {
 pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
     if cx.runs(Workload::Hana) {
         return Err(
-            "SAP HANA must run without a huge page pool (its checks call any pool an error); it asks for transparent \
-                    huge pages with madvise instead",
+            "SAP HANA must run without a huge page pool (its checks call any pool an error); it asks for \
+            transparent huge pages with madvise instead",
         );
     }
     Ok(())
@@ -165,9 +165,9 @@ pub fn dirty_bytes(cx: &Context<'_>) -> Advice<(u64, u64)> {
     const CONTESTED: &str = "SUSE (2578899) sets 600 MiB and 300 MiB where flushing stalls; tuned's PostgreSQL profile 512 MiB \
         and 64 MiB; its Oracle profile 40 % and 3 %, since Oracle writes around the page cache. An array with a battery-backed \
         cache takes bursts at memory speed and may keep large limits.";
-    match cx.workloads().iter().find(|w| matches!(w, Workload::Postgres)) {
-        Some(_) => Advice::new((512 << 20, 64 << 20), "tuned's PostgreSQL profile sets them", CONTESTED),
-        None => Advice::new((629_145_600, 314_572_800), "SUSE sets them where flushing stalls", CONTESTED),
+    match cx.runs(Workload::Postgres) {
+        true => Advice::new((512 << 20, 64 << 20), "tuned's PostgreSQL profile sets them", CONTESTED),
+        false => Advice::new((600 << 20, 300 << 20), "SUSE sets them where flushing stalls", CONTESTED),
     }
 }
 

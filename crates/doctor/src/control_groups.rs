@@ -4,6 +4,7 @@ use lotsfree_counters::memory_stat as s;
 use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion};
 use lotsfree_units::{Bytes, MIB};
 
+use crate::finding::subject;
 use crate::remedy::word;
 use crate::{Context, Remedy};
 
@@ -160,10 +161,8 @@ pub(crate) fn set(
             if is_transient(path) {
                 return remedy;
             }
-            remedy.keep(&format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"), section(unit)).keep(
-                &format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf"),
-                format!("{property}={}", systemd(value)),
-            )
+            let file = format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf");
+            remedy.keep(&file, section(unit)).keep(&file, format!("{property}={}", systemd(value)))
         }
         Owner::Kubernetes | Owner::Container | Owner::Files => {
             let file = file(version, path, name);
@@ -200,7 +199,7 @@ pub(crate) fn lasting(path: &str) -> Option<&'static str> {
     }
 }
 
-/// The largest processes whose memory cgroup is `path` or below it: name, pid, resident memory.
+/// The largest processes whose memory cgroup is `path` or below it, and their resident memory.
 pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(String, Bytes)> {
     let inside = |group: &str| {
         group == path || group.strip_prefix(path).is_some_and(|rest| rest.starts_with('/') || path == "/")
@@ -209,7 +208,7 @@ pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(Stri
         .filter(|process| process.detail.as_ref().and_then(|d| d.cgroup.as_deref()).is_some_and(inside))
         .map(|process| {
             let resident = process.memory_or_zero(lotsfree_counters::status::VmRSS);
-            (format!("pid {} {}", process.stat.pid, process.stat.name), resident)
+            (subject(process), resident)
         })
         .collect();
     found.sort_by_key(|found| std::cmp::Reverse(found.1));

@@ -1,7 +1,5 @@
 //! [`diagnose`]: all rules over one observation, reconciled and ranked.
 
-use std::cmp::Reverse;
-
 use lotsfree_snapshot::file::hugepages::HugePool;
 use lotsfree_snapshot::{Observation, Problem};
 use lotsfree_units::Bytes;
@@ -87,8 +85,9 @@ fn memory_map(cx: &Context<'_>) -> Option<MemoryMap> {
 /// Worst first: by severity, then by the share of memory or time that is lost, then by confidence.
 fn rank(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
-        let key = |f: &Finding| (Reverse(f.severity), Reverse(f.confidence));
-        (key(a).0.cmp(&key(b).0)).then(b.cost.share.total_cmp(&a.cost.share)).then(key(a).1.cmp(&key(b).1))
+        (b.severity.cmp(&a.severity))
+            .then(b.cost.share.total_cmp(&a.cost.share))
+            .then(b.confidence.cmp(&a.confidence))
     });
 }
 

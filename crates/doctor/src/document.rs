@@ -34,8 +34,7 @@ pub fn document() -> String {
             let _ = write!(out, "\n## {}\n", meta.group.title());
         }
         let _ = write!(out, "\n### `{}`\n\n", meta.id);
-        for line in meta.doc.lines() {
-            let line = line.strip_prefix(' ').unwrap_or(line);
+        for line in meta.lines() {
             match line.strip_prefix("# ") {
                 Some(heading) => _ = writeln!(out, "**{heading}.**"),
                 None => _ = writeln!(out, "{line}"),

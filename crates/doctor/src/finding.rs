@@ -1,5 +1,6 @@
 //! [`Finding`]: what is wrong, how we know, what it costs, what to do.
 
+use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -91,6 +92,11 @@ impl Evidence {
         self.threshold = Some(Threshold { bound: bound.to_string(), source: source.to_string() });
         self
     }
+}
+
+/// How a process is named to the reader: `pid 812 postgres`.
+pub(crate) fn subject(process: &Process) -> String {
+    format!("pid {} {}", process.stat.pid, process.stat.name)
 }
 
 /// What a finding costs. `share` makes costs of different kinds comparable: the part of memory, or of one task's

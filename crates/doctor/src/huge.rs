@@ -10,15 +10,13 @@ use lotsfree_snapshot::file::process::numa_maps::NumaMapping;
 use lotsfree_snapshot::file::sysv_shm::ShmSegment;
 use lotsfree_units::{Bytes, Grouped};
 
-use crate::{Context, Cost, Evidence, Remedy, Skip, Workload};
+use crate::{Context, Cost, Evidence, Remedy, Skip, Workload, latency};
 
 /// From this size on a shared segment is a candidate for huge pages whoever owns it: its page tables reach
 /// 8 MiB for each process.
 pub(crate) const LARGE: Bytes = Bytes::gib(4);
 /// A database's pool counts as unused only after this long: an instance first starts, then opens its segment.
 pub(crate) const STARTED: f64 = 600.0;
-/// Ticks of `stat`'s times; `USER_HZ` is 100 on every architecture that matters here.
-const TICKS: f64 = 100.0;
 
 /// What a segment's pages are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,25 +147,20 @@ pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl 
 
 /// User ids of the databases that run here.
 fn database_users(cx: &Context<'_>) -> BTreeMap<u32, Workload> {
-    let database = |p: &Process| Some((p.uid?, database_of(p)?));
+    let database = |p: &Process| Some((p.uid?, Workload::database_of(p)?));
     cx.processes().unwrap_or_default().iter().filter_map(database).collect()
-}
-
-/// The database that a process belongs to.
-pub(crate) fn database_of(process: &Process) -> Option<Workload> {
-    Workload::of_name(&process.stat.name).filter(|workload| workload.is_database())
 }
 
 /// The database process that has run longest.
 pub(crate) fn oldest_database<'a>(cx: &Context<'a>) -> Option<&'a Process> {
-    let all = cx.processes().ok()?.iter().filter(|p| database_of(p).is_some());
+    let all = cx.processes().ok()?.iter().filter(|p| Workload::database_of(p).is_some());
     all.min_by_key(|p| p.stat.start_ticks)
 }
 
 /// The database that has run longest, and for how many seconds.
 pub(crate) fn database_age(cx: &Context<'_>) -> Option<(Workload, f64)> {
     let oldest = oldest_database(cx)?;
-    Some((database_of(oldest)?, cx.now().uptime? - oldest.stat.start_ticks as f64 / TICKS))
+    Some((Workload::database_of(oldest)?, latency::age(cx, oldest)?))
 }
 
 /// Why idle huge pages may be meant: a cluster's standby node, a host of virtual machines, DPDK.
@@ -303,7 +296,7 @@ fn backing(
 fn forked(cx: &Context<'_>) -> Vec<Segment> {
     let mut found: BTreeMap<(u64, Workload), Segment> = BTreeMap::new();
     for (process, mapping) in mappings(cx) {
-        let Some(database) = database_of(process) else { continue };
+        let Some(database) = Workload::database_of(process) else { continue };
         if !["/dev/zero", "/anon_hugepage", "/memfd:"].iter().any(|name| mapping.file.starts_with(name)) {
             continue;
         }
@@ -336,11 +329,6 @@ pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, 
         s.backing == Backing::Base && s.size >= huge && (s.size >= LARGE || of_database)
     };
     Ok(all.into_iter().filter(wanted).collect())
-}
-
-/// How a process is called in evidence.
-pub(crate) fn subject(process: &Process) -> String {
-    format!("pid {} {}", process.stat.pid, process.stat.name)
 }
 
 /// `once`, `2 times`, with grouped thousands.

@@ -21,8 +21,6 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
             }
             (Some(b'~'), _) => return Ordering::Less,
             (_, Some(b'~')) => return Ordering::Greater,
-            (Some(b'^'), None) => return Ordering::Greater,
-            (None, Some(b'^')) => return Ordering::Less,
             (Some(b'^'), Some(_)) => return Ordering::Less,
             (Some(_), Some(b'^')) => return Ordering::Greater,
             (None, None) => return Ordering::Equal,

@@ -4,7 +4,7 @@ use lotsfree_counters::status as s;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::Bytes;
 
-use crate::{Context, Workload};
+use crate::{Context, Workload, finding};
 
 /// A process younger than this is still warming up: it maps libraries, reads its files, fills its caches. Ten
 /// minutes is what operators of in-memory databases plan for a warm start.
@@ -56,12 +56,12 @@ pub(crate) fn why(process: &Process) -> Option<Why> {
     if locked > LOCKED_ON_PURPOSE {
         return Some(Why::Locked(locked));
     }
-    Workload::of_name(&process.stat.name).filter(|w| w.is_database()).map(Why::Database)
+    Workload::database_of(process).map(Why::Database)
 }
 
 /// How a process is named in evidence.
 pub(crate) fn subject(process: &Process, why: Why) -> String {
-    format!("pid {} {} ({})", process.stat.pid, process.stat.name, why.text())
+    format!("{} ({})", finding::subject(process), why.text())
 }
 
 /// Whether `process` has a child of its own name that is still warming up: memory written by either is copied

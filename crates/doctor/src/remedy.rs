@@ -10,7 +10,6 @@ pub(crate) const SYSCTL_FILE: &str = "/etc/sysctl.d/90-lotsfree.conf";
 /// Where settings in `/sys` are proposed (`tmpfiles.d(5)`, type `w`).
 pub(crate) const TMPFILES_FILE: &str = "/etc/tmpfiles.d/90-lotsfree.conf";
 /// Where limits are proposed.
-#[allow(dead_code)]
 pub(crate) const LIMITS_FILE: &str = "/etc/security/limits.d/90-lotsfree.conf";
 
 /// One thing to do.

@@ -40,7 +40,12 @@ pub struct Meta {
 impl Meta {
     /// What it finds, in one line.
     pub fn summary(&self) -> &'static str {
-        self.doc.lines().next().unwrap_or_default().trim()
+        self.lines().next().unwrap_or_default()
+    }
+
+    /// The lines of its documentation, without the blank that `///` leaves before each.
+    pub fn lines(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.doc.lines().map(|line| line.strip_prefix(' ').unwrap_or(line))
     }
 }
 

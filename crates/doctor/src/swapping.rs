@@ -6,7 +6,8 @@ use lotsfree_snapshot::file::process::Process;
 use lotsfree_snapshot::file::swaps::SwapArea;
 use lotsfree_units::{Bytes, GIB};
 
-use crate::{Context, Evidence, Remedy, Workload};
+use crate::finding::subject;
+use crate::{Context, Evidence, Remedy};
 
 /// Pages that left memory for swap, whether a device or zswap took them.
 pub(crate) const SWAPPED_OUT: &[Counter<Vmstat>] = &[v::pswpout, v::zswpout];
@@ -14,16 +15,6 @@ pub(crate) const SWAPPED_OUT: &[Counter<Vmstat>] = &[v::pswpout, v::zswpout];
 pub(crate) const SWAPPED_IN: &[Counter<Vmstat>] = &[v::pswpin, v::zswpin];
 /// Where swap areas are made to last.
 pub(crate) const FSTAB: &str = "/etc/fstab";
-
-/// A process as a report's reader knows it: `pid 812 postgres`.
-pub(crate) fn who(process: &Process) -> String {
-    format!("pid {} {}", process.stat.pid, process.stat.name)
-}
-
-/// The database that a process belongs to.
-pub(crate) fn database(process: &Process) -> Option<Workload> {
-    Workload::of_name(&process.stat.name).filter(|workload| workload.is_database())
-}
 
 /// The `n` processes with most of a field of `status`, largest first; none of which it is zero.
 pub(crate) fn largest(processes: &[Process], field: Counter<Status>, n: usize) -> Vec<&Process> {
@@ -37,7 +28,7 @@ pub(crate) fn largest(processes: &[Process], field: Counter<Status>, n: usize) -
 /// A field of a process's `status` as evidence.
 pub(crate) fn saw(process: &Process, field: Counter<Status>) -> Evidence {
     Evidence::new("/proc/PID/status", field.name(), format!("{:#}", process.memory_or_zero(field)))
-        .of(who(process))
+        .of(subject(process))
 }
 
 /// Whether a swap area lies in compressed memory.

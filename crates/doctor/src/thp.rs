@@ -4,6 +4,7 @@ use lotsfree_counters::smaps_rollup as r;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::Bytes;
 
+use crate::finding::subject;
 use crate::{Context, Evidence, Remedy, Skip, advice};
 
 /// The directory of all settings.
@@ -61,18 +62,16 @@ impl Mode<'_> {
             .sysfs(&self.file, value, Some(self.word))
             .risk(match value {
                 "always" => {
-                    "Every program gets huge pages: others on this host may see the latency and the \
-                        waste that \
-                     always brings."
+                    "Every program gets huge pages: others on this host may see the latency and the waste \
+                     that always brings."
                 }
                 "never" => {
                     "Programs that gain from huge pages lose them: faults 3.2 times, random reads 1.33 times \
                      slower (measured)."
                 }
                 _ => {
-                    "Programs that do not ask for huge pages lose them; SQL Server, MongoDB 8 or later \
-                        and Java \
-                     with large heaps may be slower."
+                    "Programs that do not ask for huge pages lose them; SQL Server, MongoDB 8 or later and \
+                     Java with large heaps may be slower."
                 }
             })
             .restart("programs that hold huge pages: those that exist stay until they are freed");
@@ -89,8 +88,7 @@ pub(crate) fn tuned_note(cx: &Context<'_>) -> Option<String> {
     let profile = cx.now().tuners.tuned_profile.as_deref()?;
     Some(format!(
         "tuned is active (profile {profile}) and may set the mode again at each start: put it into the \
-            profile, section \
-         [vm], key transparent_hugepages."
+         profile, section [vm], key transparent_hugepages."
     ))
 }
 
@@ -128,9 +126,4 @@ pub(crate) fn holders(cx: &Context<'_>, most: usize) -> Vec<Evidence> {
         Evidence::new("/proc/PID/smaps_rollup", "AnonHugePages", format!("{bytes:#}")).of(subject(process))
     };
     holders.iter().take(most).map(evidence).collect()
-}
-
-/// How a process is named in evidence.
-pub(crate) fn subject(process: &Process) -> String {
-    format!("pid {} {}", process.stat.pid, process.stat.name)
 }

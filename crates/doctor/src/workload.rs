@@ -79,7 +79,6 @@ impl Workload {
         const PREFIX: &[(&str, Workload)] = &[
             ("ora_", Workload::Oracle),
             ("asm_", Workload::Oracle),
-            ("oracle_", Workload::Oracle),
             ("oracle", Workload::Oracle),
             ("hdb", Workload::Hana),
             ("dw.sap", Workload::Sap),
@@ -91,6 +90,11 @@ impl Workload {
             .find(|(exact, _)| *exact == name)
             .or_else(|| PREFIX.iter().find(|(prefix, _)| name.starts_with(prefix)))
             .map(|(_, workload)| *workload)
+    }
+
+    /// The database that a process belongs to.
+    pub fn database_of(process: &Process) -> Option<Workload> {
+        Workload::of_name(&process.stat.name).filter(|workload| workload.is_database())
     }
 
     /// Its name in running text.

@@ -3,6 +3,7 @@
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::Bytes;
 
+use crate::finding::subject;
 use crate::{Context, Evidence};
 
 /// The largest writers, three at most, as evidence: over the period where both ends were read, else since they
@@ -10,7 +11,6 @@ use crate::{Context, Evidence};
 pub(crate) fn largest_writers(cx: &Context<'_>) -> Vec<Evidence> {
     const LEAST: Bytes = Bytes::mib(1);
     let written = |p: &Process| p.detail.as_ref().and_then(|d| d.io).map(|(_, written)| written);
-    let label = |p: &Process| format!("pid {} {}", p.stat.pid, p.stat.name);
     let mut over: Vec<(u64, &Process)> = (cx.process_pairs().unwrap_or_default().into_iter())
         .filter_map(|(before, now)| Some((written(now)?.saturating_sub(written(before)?), now)))
         .filter(|(bytes, _)| *bytes >= LEAST.0)
@@ -30,7 +30,7 @@ pub(crate) fn largest_writers(cx: &Context<'_>) -> Vec<Evidence> {
                 Some(seconds) => format!("{}/s", Bytes((bytes as f64 / seconds) as u64)),
                 None => format!("{} since it started", Bytes(bytes)),
             };
-            Evidence::new("/proc/PID/io", "write_bytes", value).of(label(process))
+            Evidence::new("/proc/PID/io", "write_bytes", value).of(subject(process))
         })
         .collect()
 }

@@ -22,14 +22,11 @@ pub(crate) fn run(arguments: &ExplainArgs) -> anyhow::Result<u8> {
 fn json(metas: &[&Meta]) -> anyhow::Result<String> {
     let entries: Vec<_> = (metas.iter())
         .map(|meta| {
-            serde_json::json!({ "id": meta.id, "group": meta.group.title(), "summary": meta.summary(), "doc": unindented(meta) })
+            let doc = meta.lines().collect::<Vec<_>>().join("\n");
+            serde_json::json!({ "id": meta.id, "group": meta.group.title(), "summary": meta.summary(), "doc": doc })
         })
         .collect();
     Ok(serde_json::to_string_pretty(&entries)? + "\n")
-}
-
-fn unindented(meta: &Meta) -> String {
-    meta.doc.lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
 
 fn page(meta: &Meta, arguments: &ExplainArgs) -> String {
@@ -40,8 +37,7 @@ fn page(meta: &Meta, arguments: &ExplainArgs) -> String {
     };
     let mut out = format!("{}\n\n", bold(meta.id));
     let mut paragraph = String::new();
-    let doc = unindented(meta);
-    for line in doc.lines().chain([""]) {
+    for line in meta.lines().chain([""]) {
         match line.strip_prefix("# ") {
             Some(heading) => _ = writeln!(out, "\n{}", bold(heading)),
             None if line.is_empty() => {

@@ -1,6 +1,7 @@
 use lotsfree_counters::{meminfo as m, status as s};
 use lotsfree_units::{Bytes, Percent};
 
+use crate::finding::subject;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
 
@@ -96,8 +97,7 @@ impl Rule for Overlocked {
         lockers.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (bytes, process) in lockers.iter().take(3) {
             finding = finding.because(
-                Evidence::new("/proc/PID/status", "VmLck", format!("{bytes:#}"))
-                    .of(format!("pid {} {}", process.stat.pid, process.stat.name)),
+                Evidence::new("/proc/PID/status", "VmLck", format!("{bytes:#}")).of(subject(process)),
             );
         }
         Ok(vec![

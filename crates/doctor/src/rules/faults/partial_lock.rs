@@ -2,6 +2,7 @@ use lotsfree_counters::status as s;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::finding::subject;
 use crate::latency::LOCKED_ON_PURPOSE;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, remedies};
@@ -64,7 +65,7 @@ impl Rule for PartialLock {
         partial.sort_by_key(|partial| std::cmp::Reverse(partial.open()));
         let Some(worst) = partial.first() else { return Ok(Vec::new()) };
 
-        let name = |p: &Partial<'_>| format!("pid {} {}", p.process.stat.pid, p.process.stat.name);
+        let name = |p: &Partial<'_>| subject(p.process);
         let open: Bytes = partial.iter().map(Partial::open).sum();
         let at_limit = partial.iter().any(|partial| partial.limit.is_some());
         let stopped = match worst.limit {

@@ -4,6 +4,7 @@ use lotsfree_counters::{meminfo as m, status as s};
 use lotsfree_snapshot::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::finding::subject;
 use crate::huge;
 use crate::rule::rule;
 use crate::{Confidence, Context, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload};
@@ -96,7 +97,7 @@ impl Rule for AmmBlocksHugepages {
             .sure(Confidence::Certain)
             .because(
                 Evidence::new("/proc/PID/numa_maps", "file", format!("{}, {granule}", mapping.file))
-                    .of(huge::subject(process)),
+                    .of(subject(process)),
             )
             .because(Evidence::new(
                 "/proc/PID/numa_maps",

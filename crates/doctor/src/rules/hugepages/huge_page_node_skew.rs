@@ -1,6 +1,7 @@
 use lotsfree_counters::meminfo as m;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::finding::subject;
 use crate::huge;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
@@ -90,7 +91,7 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
         (Some((process, mapping)), _) => (
             format!(
                 "{} is bound to {}, where no huge page is free, while other nodes have {}",
-                huge::subject(process),
+                subject(process),
                 mapping.policy,
                 huge::count(elsewhere)
             ),
@@ -128,7 +129,7 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
     if let Some((process, mapping)) = bound.or(local.first().copied()) {
         finding = finding.because(
             Evidence::new("/proc/PID/numa_maps", "policy", format!("{} {}", mapping.policy, mapping.file))
-                .of(huge::subject(process)),
+                .of(subject(process)),
         );
     }
     let total: u64 = parts.iter().map(|part| part.total).sum();

@@ -5,6 +5,7 @@ use lotsfree_formulas::memlock::{Owner, memlock_kib, oracle_memlock_kib, shm_hug
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::finding::subject;
 use crate::huge::{self, Segment};
 use crate::remedy::LIMITS_FILE;
 use crate::rule::rule;
@@ -57,7 +58,7 @@ pub(super) struct Low<'a> {
 impl Low<'_> {
     /// In words, without a full stop.
     pub(super) fn text(&self) -> String {
-        let who = huge::subject(self.process);
+        let who = subject(self.process);
         let limit = self.limit.map_or("any amount of memory".to_owned(), |limit| limit.to_string());
         let Segment { label, size, .. } = &self.segment;
         if self.ignored {
@@ -95,7 +96,7 @@ pub(super) fn too_low<'a>(cx: &Context<'a>) -> Result<Vec<Low<'a>>, Skip> {
     let mut found: BTreeMap<u32, Low<'a>> = BTreeMap::new();
     let mut without_limits = false;
     for process in processes {
-        let (Some(uid), Some(database)) = (process.uid, huge::database_of(process)) else { continue };
+        let (Some(uid), Some(database)) = (process.uid, Workload::database_of(process)) else { continue };
         let Some(segment) = largest.get(&uid) else { continue };
         let limits = process.detail.as_ref().and_then(|detail| detail.limits);
         let Some((soft, _)) = limits.and_then(|limits| limits.locked_memory) else {
@@ -156,7 +157,7 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
         .sure(if spare >= pages { Confidence::Likely } else { Confidence::Possible })
         .because(
             Evidence::new("/proc/PID/limits", "Max locked memory (soft)", limit)
-                .of(huge::subject(process))
+                .of(subject(process))
                 .against(bound, "fs/hugetlbfs/inode.c:hugetlb_file_setup"),
         )
         .because(segment.evidence())

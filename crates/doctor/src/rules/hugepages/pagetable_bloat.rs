@@ -6,6 +6,7 @@ use lotsfree_snapshot::file::hugepages::HugePool;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::finding::subject;
 use crate::huge::{self, Backing};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, advice};
@@ -168,7 +169,7 @@ fn sharers(cx: &Context<'_>) -> Vec<Evidence> {
     if sums.is_empty() {
         let large =
             cx.processes().unwrap_or_default().iter().filter(|p| p.memory_or_zero(s::VmPTE) > OWN_TABLES);
-        sums = large.map(|p| (p.memory_or_zero(s::VmPTE), huge::subject(p))).collect();
+        sums = large.map(|p| (p.memory_or_zero(s::VmPTE), subject(p))).collect();
     }
     sums.sort_by_key(|(tables, _)| std::cmp::Reverse(*tables));
     let evidence = |(tables, of)| Evidence::new("/proc/PID/status", "VmPTE", format!("{tables:#}")).of(of);

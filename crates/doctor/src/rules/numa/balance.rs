@@ -6,6 +6,7 @@ use lotsfree_snapshot::file::node::Node;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::finding::subject;
 use crate::remedies::DROP_IN;
 use crate::{Context, Evidence, Remedy, Skip};
 
@@ -143,7 +144,7 @@ pub(super) fn saw_owners(owners: &[(Bytes, &Process)], node: u32) -> Vec<Evidenc
     let evidence = |(bytes, process): &(Bytes, &Process)| {
         let all: Bytes = on_nodes(process).iter().copied().sum();
         Evidence::new("/proc/PID/numa_maps", format!("N{node}"), format!("{bytes} of its {all}"))
-            .of(crate::thp::subject(process))
+            .of(subject(process))
     };
     owners.iter().map(evidence).collect()
 }

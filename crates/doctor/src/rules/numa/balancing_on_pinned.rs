@@ -1,6 +1,7 @@
 use lotsfree_counters::vmstat as v;
 use lotsfree_units::Percent;
 
+use crate::finding::subject;
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
@@ -129,7 +130,7 @@ fn policies(cx: &Context<'_>) -> Vec<Evidence> {
         let numa = process.detail.as_ref()?.numa.as_ref()?;
         let own = numa.mappings.iter().map(|mapping| &mapping.policy);
         let policy = std::iter::once(&numa.first_policy).chain(own).find(|policy| &***policy != "default")?;
-        Some(Evidence::new("/proc/PID/numa_maps", "policy", policy).of(crate::thp::subject(process)))
+        Some(Evidence::new("/proc/PID/numa_maps", "policy", policy).of(subject(process)))
     };
     cx.processes().unwrap_or_default().iter().filter_map(evidence).take(3).collect()
 }

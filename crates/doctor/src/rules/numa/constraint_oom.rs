@@ -2,6 +2,7 @@ use lotsfree_snapshot::file::kernel_log::OomKill;
 use lotsfree_units::Bytes;
 
 use super::balance;
+use crate::finding::subject;
 use crate::remedies::DROP_IN;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
@@ -123,7 +124,7 @@ fn bound_processes(cx: &Context<'_>) -> Vec<Evidence> {
         let own = numa.mappings.iter().map(|mapping| &mapping.policy);
         let policy =
             std::iter::once(&numa.first_policy).chain(own).find(|policy| policy.starts_with("bind"))?;
-        Some(Evidence::new("/proc/PID/numa_maps", "policy", policy).of(crate::thp::subject(process)))
+        Some(Evidence::new("/proc/PID/numa_maps", "policy", policy).of(subject(process)))
     };
     cx.processes().unwrap_or_default().iter().filter_map(evidence).take(3).collect()
 }

@@ -2,10 +2,9 @@ use lotsfree_counters::vmstat as v;
 use lotsfree_units::{Bytes, Percent};
 
 use super::balance::{self, SHORT, TIMES};
+use crate::finding::subject;
 use crate::rule::rule;
-use crate::{
-    Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, Remedy, Rule, Severity, thp,
-};
+use crate::{Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, Remedy, Rule, Severity};
 
 rule! {
     /// One NUMA node is full while another has free memory.
@@ -105,7 +104,7 @@ impl Rule for NodeImbalance {
                 Remedy::new(format!(
                     "Move the pages of {} from node {from} to node \
                     {to}",
-                    thp::subject(process)
+                    subject(process)
                 ))
                 .run(format!("migratepages {pid} {from} {to}"))
                 .undo_with(format!("migratepages {pid} {to} {from}"))

@@ -2,8 +2,9 @@ use lotsfree_snapshot::file::process::{NumaMaps, Process};
 use lotsfree_units::{Bytes, Percent};
 
 use super::balance;
+use crate::finding::subject;
 use crate::rule::rule;
-use crate::{Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, thp};
+use crate::{Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload};
 
 rule! {
     /// A database whose cache all nodes use has it on the node that is full.
@@ -81,13 +82,12 @@ impl Rule for PolicyNotInterleave {
         )
         .because(
             Evidence::new("/proc/PID/numa_maps", "policy of the first line", &numa.first_policy)
-                .of(thp::subject(process))
+                .of(subject(process))
                 .against("interleave", "mongod's own check"),
         );
         for (id, bytes) in numa.nodes.iter().enumerate() {
-            finding = finding.because(
-                Evidence::new("/proc/PID/numa_maps", format!("N{id}"), bytes).of(thp::subject(process)),
-            );
+            finding = finding
+                .because(Evidence::new("/proc/PID/numa_maps", format!("N{id}"), bytes).of(subject(process)));
         }
         finding = finding.because(short.saw()).because(ample.saw());
         if workload == Workload::Mysql {

@@ -1,6 +1,7 @@
 use lotsfree_counters::{meminfo as m, vmstat as v};
 use lotsfree_units::{Grouped, Percent};
 
+use crate::finding::subject;
 use crate::latency::{self, WARM_UP_SECONDS};
 use crate::rule::rule;
 use crate::{
@@ -173,7 +174,7 @@ fn largest_faulters(cx: &Context<'_>) -> Vec<(String, f64)> {
         .collect();
     faulters.sort_by_key(|(faults, _)| std::cmp::Reverse(*faults));
     let named = |(faults, p): &(u64, &lotsfree_snapshot::file::process::Process)| {
-        (format!("pid {} {}", p.stat.pid, p.stat.name), *faults as f64 / seconds)
+        (subject(p), *faults as f64 / seconds)
     };
     faulters.iter().take(3).map(named).collect()
 }

@@ -1,6 +1,7 @@
 use lotsfree_counters::{meminfo as m, status as s, vmstat as v};
 use lotsfree_units::Bytes;
 
+use crate::finding::subject;
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, remedies,
@@ -108,10 +109,8 @@ impl Rule for SwappinessMismatch {
             finding = finding.because(cx.saw_rate(&[v::pswpout], out));
         }
         if let Some((swap, p)) = &swapped {
-            finding = finding.because(
-                Evidence::new("/proc/PID/status", "VmSwap", format!("{swap:#}"))
-                    .of(format!("pid {} {}", p.stat.pid, p.stat.name)),
-            );
+            finding = finding
+                .because(Evidence::new("/proc/PID/status", "VmSwap", format!("{swap:#}")).of(subject(p)));
         }
         finding = finding
             .remedy(remedies::swappiness(cx, advice.value).risk(

@@ -7,9 +7,9 @@ use lotsfree_formulas::overcommit::{
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
+use crate::finding::subject;
 use crate::remedy::SYSCTL_FILE;
 use crate::rule::rule;
-use crate::swapping::who;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice,
 };
@@ -96,7 +96,7 @@ impl Rule for CommitExhaustion {
         } else if let Some((process, charge)) = fork_fails {
             let title = format!(
                 "{} cannot fork under strict overcommit: it would need {charge:#}, {room:#} are left",
-                who(process)
+                subject(process)
             );
             let forks = Workload::of_name(&process.stat.name) == Some(Workload::Redis);
             (Severity::Warning, title, if forks { Confidence::Likely } else { Confidence::Possible })
@@ -133,7 +133,7 @@ impl Rule for CommitExhaustion {
         if let Some((process, charge)) = forker.filter(|_| fork_fails.is_some()) {
             finding = finding.because(
                 Evidence::new("/proc/PID/status", "VmData + VmStk", format!("{charge:#}"))
-                    .of(who(process))
+                    .of(subject(process))
                     .against(format!("at most {room:#}"), "CommitLimit - Committed_AS"),
             );
         }

@@ -2,8 +2,8 @@ use lotsfree_formulas::vendors::max_map_count;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Grouped, Percent};
 
+use crate::finding::subject;
 use crate::rule::rule;
-use crate::swapping::who;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
 
 rule! {
@@ -61,7 +61,7 @@ impl Rule for MapCount {
                 if share(maps) > AT { Severity::Critical } else { Severity::High },
                 format!(
                     "{} has {} mappings of {} allowed ({})",
-                    who(process),
+                    subject(process),
                     Grouped(maps),
                     Grouped(limit),
                     Percent(share(maps))
@@ -96,7 +96,7 @@ impl Rule for MapCount {
         .because(cx.saw_sysctl(NAME).against(bound.0, bound.1));
         if let Some((process, maps)) = most {
             finding = finding.because(
-                Evidence::new("/proc/PID/maps", "lines", Grouped(maps)).of(who(process)).against(
+                Evidence::new("/proc/PID/maps", "lines", Grouped(maps)).of(subject(process)).against(
                     format!("at most {} of {}", Percent(NEAR), Grouped(limit)),
                     "room for the next burst",
                 ),

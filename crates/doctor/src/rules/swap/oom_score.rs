@@ -2,8 +2,9 @@ use lotsfree_counters::{meminfo as m, status as s};
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
+use crate::finding::subject;
 use crate::rule::rule;
-use crate::swapping::{database, first_victim, oom_points, saw, who};
+use crate::swapping::{first_victim, oom_points, saw};
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload};
 
 rule! {
@@ -50,7 +51,7 @@ impl Rule for OomScore {
         let mut findings = Vec::new();
         findings.extend(exempt(processes, total));
         let victim = first_victim(processes, with_swap);
-        if let Some((victim, workload)) = victim.and_then(|p| Some((p, database(p)?))) {
+        if let Some((victim, workload)) = victim.and_then(|p| Some((p, Workload::database_of(p)?))) {
             findings.push(database_first(cx, processes, victim, workload, with_swap)?);
         }
         Ok(findings)
@@ -59,7 +60,7 @@ impl Rule for OomScore {
 
 fn saw_adjustment(process: &Process) -> Evidence {
     let value = process.oom_score_adj.map_or("absent".to_owned(), |adjustment| adjustment.to_string());
-    Evidence::new("/proc/PID/oom_score_adj", "oom_score_adj", value).of(who(process))
+    Evidence::new("/proc/PID/oom_score_adj", "oom_score_adj", value).of(subject(process))
 }
 
 fn database_first(
@@ -72,13 +73,16 @@ fn database_first(
     let available = cx.mem(m::MemAvailable).or_else(|_| cx.mem(m::MemFree))?;
     let tight = available.share_of(cx.total()?) < TIGHT;
     let points = |p: &Process| oom_points(p, with_swap).unwrap_or(0).max(0) as u64;
-    let others =
-        || processes.iter().filter(|p| database(p) != Some(workload) && oom_points(p, with_swap).is_some());
+    let others = || {
+        processes
+            .iter()
+            .filter(|p| Workload::database_of(p) != Some(workload) && oom_points(p, with_swap).is_some())
+    };
     let next = others().max_by_key(|p| points(p));
     // Back ends inherit what their parent has; the parent is the one to be spared.
     let parent = processes
         .iter()
-        .find(|p| p.stat.pid == victim.stat.ppid && database(p) == Some(workload))
+        .find(|p| p.stat.pid == victim.stat.ppid && Workload::database_of(p) == Some(workload))
         .unwrap_or(victim);
     let now = parent.oom_score_adj.unwrap_or(0);
     let mut finding = Finding::new(
@@ -86,7 +90,7 @@ fn database_first(
         if tight { Severity::Warning } else { Severity::Info },
         format!(
             "{} of {} is the first that the OOM killer would take: {} points (pages), oom_score_adj {}",
-            who(victim),
+            subject(victim),
             workload.name(),
             Grouped(points(victim)),
             victim.oom_score_adj.unwrap_or(0)
@@ -108,7 +112,7 @@ fn database_first(
     if let Some(next) = next {
         finding = finding.note(format!(
             "Next in line would be {} with {} points.",
-            who(next),
+            subject(next),
             Grouped(points(next))
         ));
     }

@@ -5,8 +5,10 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::remedy::word;
 use crate::rule::rule;
-use crate::swapping::{SWAPPED_IN, all_zram, database, in_zswap, largest, saw};
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
+use crate::swapping::{SWAPPED_IN, all_zram, in_zswap, largest, saw};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+};
 
 rule! {
     /// Memory of a database, or of a protected group, lies in swap.
@@ -57,7 +59,8 @@ impl Rule for ProtectedAppSwapped {
         if used < SMALL || cx.swaps().is_ok_and(all_zram) || in_zswap(cx) >= CHEAP {
             return Ok(Vec::new());
         }
-        let databases: Vec<Process> = processes.iter().filter(|p| database(p).is_some()).cloned().collect();
+        let databases: Vec<Process> =
+            processes.iter().filter(|p| Workload::database_of(p).is_some()).cloned().collect();
         let swapped: Bytes = databases.iter().map(|p| p.memory_or_zero(s::VmSwap)).sum();
         let private: Bytes = databases.iter().map(|p| p.memory_or_zero(s::RssAnon)).sum();
         let attached = cx.shm().unwrap_or_default().iter().filter(|segment| segment.nattch > 0);
@@ -101,7 +104,7 @@ fn of_databases(
     whole: Bytes,
 ) -> Result<Finding, Skip> {
     let share = swapped.share_of(whole);
-    let mut names: Vec<_> = databases.iter().filter_map(database).map(|w| w.name()).collect();
+    let mut names: Vec<_> = databases.iter().filter_map(Workload::database_of).map(|w| w.name()).collect();
     names.sort_unstable();
     names.dedup();
     let who = names.join(" and ");

@@ -2,9 +2,10 @@ use lotsfree_counters::meminfo as m;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::finding::subject;
 use crate::rule::rule;
-use crate::swapping::{database, first_victim, who};
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+use crate::swapping::first_victim;
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload};
 
 rule! {
     /// A userspace OOM killer runs and may take the database.
@@ -65,13 +66,13 @@ impl Rule for UserspaceKiller {
 
 fn largest_database(processes: &[Process]) -> Option<&Process> {
     use lotsfree_counters::status as s;
-    let databases = processes.iter().filter(|p| database(p).is_some());
+    let databases = processes.iter().filter(|p| Workload::database_of(p).is_some());
     databases.max_by_key(|p| p.memory_or_zero(s::VmRSS) + p.memory_or_zero(s::VmSwap))
 }
 
 fn enabled(name: &str, process: Option<&Process>) -> Evidence {
     match process {
-        Some(process) => Evidence::new("/proc/PID/stat", "comm", name).of(who(process)),
+        Some(process) => Evidence::new("/proc/PID/stat", "comm", name).of(subject(process)),
         None => {
             Evidence::new("/etc/systemd/system/multi-user.target.wants", format!("{name}.service"), "enabled")
         }
@@ -106,7 +107,7 @@ fn by_oomd(cx: &Context<'_>, database: &Process, oomd: Option<&Process>) -> Opti
         if killing.is_some() { Severity::Warning } else { Severity::Info },
         format!(
             "systemd-oomd runs, and nothing tells it to spare {} ({})",
-            who(database),
+            subject(database),
             name.unwrap_or("no unit of its own")
         ),
         Cost::risk("it kills whole groups: all of the database at once"),
@@ -162,7 +163,8 @@ fn by_earlyoom(
 ) -> Result<Option<Finding>, Skip> {
     let (swap, swap_free) = (cx.mem(m::SwapTotal)?, cx.mem(m::SwapFree)?);
     // It takes the largest oom_score, as the kernel would.
-    let Some(victim) = first_victim(processes, total + swap).filter(|p| database(p).is_some()) else {
+    let Some(victim) = first_victim(processes, total + swap).filter(|p| Workload::database_of(p).is_some())
+    else {
         return Ok(None);
     };
     let share = available.share_of(total);
@@ -179,7 +181,7 @@ fn by_earlyoom(
             severity,
             format!(
                 "earlyoom runs and would take {} first; {} of memory are available, it acts at {}",
-                who(victim),
+                subject(victim),
                 Percent(share),
                 Percent(EARLYOOM)
             ),
@@ -201,7 +203,7 @@ fn by_earlyoom(
                 "oom_score_adj",
                 victim.oom_score_adj.map_or("absent".to_owned(), |adjustment| adjustment.to_string()),
             )
-            .of(who(victim)),
+            .of(subject(victim)),
         );
     if pools > Bytes::ZERO {
         finding = finding.note(format!(

@@ -2,6 +2,7 @@ use lotsfree_counters::smaps_rollup as r;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::Bytes;
 
+use crate::finding::subject;
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
@@ -125,13 +126,12 @@ fn finding(
     }
     if let Some(enabled) = parent.thp_enabled {
         let evidence =
-            Evidence::new("/proc/PID/status", "THP_enabled", u8::from(enabled)).of(thp::subject(parent));
+            Evidence::new("/proc/PID/status", "THP_enabled", u8::from(enabled)).of(subject(parent));
         finding = finding.because(evidence.against(0, "disable-thp yes, the default since Redis 6.2"));
     }
     if let Some(huge) = huge {
         finding = finding.because(
-            Evidence::new("/proc/PID/smaps_rollup", "AnonHugePages", format!("{huge:#}"))
-                .of(thp::subject(parent)),
+            Evidence::new("/proc/PID/smaps_rollup", "AnonHugePages", format!("{huge:#}")).of(subject(parent)),
         );
     }
     if let Some(child) = child {

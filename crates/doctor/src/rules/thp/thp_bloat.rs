@@ -3,6 +3,7 @@ use lotsfree_snapshot::Snapshot;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
+use crate::finding::subject;
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
@@ -179,7 +180,7 @@ fn filled(cx: &Context<'_>, total: Bytes) -> Option<Finding> {
                     Grouped(*faults)
                 ),
             )
-            .of(thp::subject(process)),
+            .of(subject(process)),
         );
     }
     Some(finding)
@@ -234,7 +235,7 @@ fn suspects(cx: &Context<'_>, total: Bytes, mode: &thp::Mode<'_>) -> Result<Vec<
                 .sure(Confidence::Possible)
                 .because(
                     Evidence::new("/proc/PID/smaps_rollup", r::AnonHugePages.name(), format!("{huge:#}"))
-                        .of(thp::subject(process))
+                        .of(subject(process))
                         .against(
                             format!("{} of VmRSS", Percent(HUGE)),
                             "from there on huge pages decide \
@@ -242,8 +243,7 @@ fn suspects(cx: &Context<'_>, total: Bytes, mode: &thp::Mode<'_>) -> Result<Vec<
                         ),
                 )
                 .because(
-                    Evidence::new("/proc/PID/status", "VmRSS", format!("{resident:#}"))
-                        .of(thp::subject(process)),
+                    Evidence::new("/proc/PID/status", "VmRSS", format!("{resident:#}")).of(subject(process)),
                 )
                 .because(
                     Evidence::new(format!("{}/khugepaged/max_ptes_none", thp::ROOT), "max_ptes_none", filled)
