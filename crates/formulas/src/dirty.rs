@@ -4,10 +4,6 @@ use lotsfree_units::{Bytes, MIB, PageSize};
 
 use crate::mul_div;
 
-/// Default of `vm.dirty_ratio`, in percent of dirtyable memory.
-pub const DIRTY_RATIO: u64 = 20;
-/// Default of `vm.dirty_background_ratio`, in percent of dirtyable memory.
-pub const DIRTY_BACKGROUND_RATIO: u64 = 10;
 /// Default of `vm.dirty_expire_centisecs`, in seconds: data older than this is written.
 pub const DIRTY_EXPIRE_SECONDS: u64 = 30;
 
@@ -20,8 +16,8 @@ pub struct DirtyRules {
     pub count_anon: bool,
     /// `dirty_ratio` below 5 % acts as 5 % (RHEL 6).
     pub least_five_percent: bool,
-    /// A ratio is first turned into parts of a page (20 % of 4096 is 819), then applied; limits come out up to
-    /// 0.3 % lower. Seen exactly on 6.18.
+    /// A ratio is first turned into parts of a page (20 % of 4096 is 819), then applied; limits come out up
+    /// to 0.3 % lower. Seen exactly on 6.18.
     pub parts_of_page: bool,
     /// Real-time tasks get a further 1/32 of the limit on top of the quarter.
     pub realtime_bonus: bool,
@@ -60,7 +56,8 @@ pub struct DirtyLimits {
     pub background: u64,
 }
 
-/// Dirtyable memory in pages. Source: `global_dirtyable_memory` (6.12), `determine_dirtyable_memory` (RHEL 6).
+/// Dirtyable memory in pages. Source: `global_dirtyable_memory` (6.12), `determine_dirtyable_memory` (RHEL
+/// 6).
 pub const fn dirtyable(rules: &DirtyRules, input: &DirtyableInput) -> u64 {
     let free =
         if rules.subtract_reserve { input.free.saturating_sub(input.total_reserve) } else { input.free };
@@ -68,9 +65,9 @@ pub const fn dirtyable(rules: &DirtyRules, input: &DirtyableInput) -> u64 {
     free.saturating_add(input.file).saturating_add(anon)
 }
 
-/// The limits that `dirtyable_pages` and the sysctls give; `realtime` for a real-time or per-thread-privileged
-/// writer. A background limit at or above the dirty limit becomes half of it. Source: `domain_dirty_limits`
-/// (6.12), `get_dirty_limits` (RHEL 6).
+/// The limits that `dirtyable_pages` and the sysctls give; `realtime` for a real-time or
+/// per-thread-privileged writer. A background limit at or above the dirty limit becomes half of it. Source:
+/// `domain_dirty_limits` (6.12), `get_dirty_limits` (RHEL 6).
 pub const fn dirty_limits(
     rules: &DirtyRules,
     dirtyable_pages: u64,
@@ -116,8 +113,8 @@ pub const fn freerun_pages(limits: DirtyLimits) -> u64 {
     limits.dirty / 2 + limits.background / 2 + (limits.dirty & limits.background & 1)
 }
 
-/// How long `waiting` takes to reach a device that sustains `bandwidth` bytes per second, in milliseconds rounded
-/// up; `None` when nothing is written.
+/// How long `waiting` takes to reach a device that sustains `bandwidth` bytes per second, in milliseconds
+/// rounded up; `None` when nothing is written.
 pub const fn flush_ms(waiting: Bytes, bandwidth: Bytes) -> Option<u64> {
     if bandwidth.0 == 0 { None } else { Some(crate::mul_div_up(waiting.0, 1000, bandwidth.0)) }
 }
