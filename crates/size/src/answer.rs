@@ -1,6 +1,6 @@
 //! [`Answer`]: what every topic returns.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use lotsfree_units::{Bytes, Grouped, Percent};
 use schemars::JsonSchema;
@@ -135,8 +135,8 @@ impl Answer {
 
     /// The answer as plain text of at most `width` columns, where words and file lines allow; at least 40.
     ///
-    /// Values stand below each other. A step whose formula does not fit beside its text has it on the next line.
-    /// Configuration lines and commands are never broken: they are to be copied.
+    /// Values stand below each other. A step whose formula does not fit beside its text has it on the next
+    /// line. Configuration lines and commands are never broken: they are to be copied.
     pub fn to_text(&self, width: usize) -> String {
         let width = width.max(40);
         let mut out = String::new();
@@ -152,41 +152,30 @@ impl Answer {
             let (head, sign) =
                 if step.formula.is_empty() { ("", "  ") } else { (step.formula.as_str(), " =") };
             if columns(&step.text) + columns(head) + 2 <= left {
-                let _ = fmt::write(
-                    &mut out,
-                    format_args!("  {}{:gap$}{head}{sign} {value:>value_width$}\n", step.text, ""),
-                );
+                let _ = writeln!(out, "  {}{:gap$}{head}{sign} {value:>value_width$}", step.text, "");
             } else {
                 wrap(&mut out, &step.text, "  ", "  ", width);
-                let _ = fmt::write(&mut out, format_args!("  {head:>left$}{sign} {value:>value_width$}\n"));
+                let _ = writeln!(out, "  {head:>left$}{sign} {value:>value_width$}");
             }
         }
         out.push('\n');
         wrap(&mut out, &self.result.text, "=> ", "   ", width);
 
         for file in &self.configuration {
-            out.push('\n');
-            out.push_str(&file.path);
-            out.push_str(":\n");
+            let _ = writeln!(out, "\n{}:", file.path);
             for line in &file.lines {
-                out.push_str("    ");
-                out.push_str(line);
-                out.push('\n');
+                let _ = writeln!(out, "    {line}");
             }
         }
         if !self.commands.is_empty() {
             out.push_str("\nOn the running host, as root:\n");
             for command in &self.commands {
-                out.push_str("    ");
-                out.push_str(command);
-                out.push('\n');
+                let _ = writeln!(out, "    {command}");
             }
         }
         for (title, texts) in [("Beware:", &self.warnings), ("Often stated, but wrong:", &self.corrections)] {
             if !texts.is_empty() {
-                out.push('\n');
-                out.push_str(title);
-                out.push('\n');
+                let _ = writeln!(out, "\n{title}");
                 for text in texts {
                     wrap(&mut out, text, "  - ", "    ", width);
                 }
