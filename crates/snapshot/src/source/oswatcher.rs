@@ -1,28 +1,30 @@
-//! OSWatcher (and ExaWatcher) archives: `/proc/meminfo` and the `vmstat` command, taken every half minute or so.
+//! OSWatcher (and ExaWatcher) archives: `/proc/meminfo` and the `vmstat` command, taken every half minute or
+//! so.
 //!
-//! `oswmeminfo` has blocks of `/proc/meminfo` as it was, `oswvmstat` blocks of what the `vmstat` command printed; a
-//! line `zzz ***Fri Nov 20 01:46:00 CET 2011` (or `zzz <11/20/2011 01:46:00>`) leads each block. Blocks of both are
-//! merged by time.
+//! `oswmeminfo` has blocks of `/proc/meminfo` as it was, `oswvmstat` blocks of what the `vmstat` command
+//! printed; a line `zzz ***Fri Nov 20 01:46:00 CET 2011` (or `zzz <11/20/2011 01:46:00>`) leads each block.
+//! Blocks of both are merged by time.
 //!
 //! # From the `vmstat` command to counters
 //!
-//! The command prints rates, the kernel counts. A block's rate is the mean of its lines without the first, which is
-//! the mean since boot; a block with one line alone says nothing. Between two blocks the later one's rate is taken
-//! to have held, so the sums are estimates from the seconds that were looked at:
+//! The command prints rates, the kernel counts. A block's rate is the mean of its lines without the first,
+//! which is the mean since boot; a block with one line alone says nothing. Between two blocks the later one's
+//! rate is taken to have held, so the sums are estimates from the seconds that were looked at:
 //!
 //! | column | unit | counter | conversion |
 //! |---|---|---|---|
 //! | `si`, `so` | KiB/s | `pswpin`, `pswpout` | pages of 4 KiB |
 //! | `bi`, `bo` | KiB/s (blocks of 1024 bytes) | `pgpgin`, `pgpgout` | none: the kernel counts KiB |
 //!
-//! The counters start at 0 with the first block: their differences mean something, their values do not. Where there
-//! is no `oswmeminfo`, the columns `free`, `buff` and `cache` (KiB) become `MemFree`, `Buffers` and `Cached`.
+//! The counters start at 0 with the first block: their differences mean something, their values do not. Where
+//! there is no `oswmeminfo`, the columns `free`, `buff` and `cache` (KiB) become `MemFree`, `Buffers` and
+//! `Cached`.
 //!
 //! # Time
 //!
-//! Only differences matter, so the name of the time zone is looked at for one thing: names of summer time are an
-//! hour ahead, so that the night of the change is neither repeated nor missing. Blocks out of order are sorted, a
-//! truncated one is kept as far as it goes.
+//! Only differences matter, so the name of the time zone is looked at for one thing: names of summer time are
+//! an hour ahead, so that the night of the change is neither repeated nor missing. Blocks out of order are
+//! sorted, a truncated one is kept as far as it goes.
 
 use super::samples::thin;
 use super::{MOST_SAMPLES, MemorySource, Source};
@@ -53,16 +55,11 @@ pub(crate) fn looks_like(text: &[u8]) -> bool {
     lines.any(|line| stamp(&String::from_utf8_lossy(line)).is_some())
 }
 
-/// The files of an archive: paths and whether each is compressed.
+/// The files of an archive, compressed ones too, ordered by the time in their names.
 pub(crate) fn files(source: &dyn Source) -> Vec<String> {
     let mut all = Vec::new();
-    let mut directories = vec![String::new()];
-    for top in ["archive", "oswmeminfo", "oswvmstat"] {
-        directories.push(top.to_owned());
-    }
-    directories.extend(["archive/oswmeminfo", "archive/oswvmstat"].map(str::to_owned));
-    for directory in directories {
-        for name in source.list(&directory).unwrap_or_default() {
+    for directory in ["", "archive", "oswmeminfo", "oswvmstat", "archive/oswmeminfo", "archive/oswvmstat"] {
+        for name in source.list(directory).unwrap_or_default() {
             let ours = name.contains("_meminfo_")
                 || name.contains("_vmstat_")
                 || name.contains("_Meminfo")
@@ -306,7 +303,8 @@ fn accumulate(rates: &[(f64, Rates)]) -> Vec<(f64, [f64; 4])> {
     sums
 }
 
-/// The sums at a time between two blocks, by linear interpolation; outside of them, only as far as half an interval.
+/// The sums at a time between two blocks, by linear interpolation; outside of them, only as far as half an
+/// interval.
 fn sums_at(sums: &[(f64, [f64; 4])], at: f64) -> Option<[f64; 4]> {
     let (first, last) = (sums.first()?, sums.last()?);
     let slack = ((last.0 - first.0) / sums.len().max(2).saturating_sub(1) as f64 / 2.0).max(1.0);
@@ -462,8 +460,8 @@ mod tests {
         let series = read(&source, &files);
         let [(0.0, first), (30.0, second)] = &series.samples[..] else { panic!("{series:?}") };
         assert_eq!(first.get("proc/meminfo"), Some(&b"MemTotal: 16000 kB\nMemFree: 100 kB\n"[..]));
-        // 10 s at 80 KiB/s in pages of 4 KiB; the first line of a block, the mean since boot, does not count. The
-        // meminfo at 0 s and 30 s are more than half an interval outside.
+        // 10 s at 80 KiB/s in pages of 4 KiB; the first line of a block, the mean since boot, does not count.
+        // The meminfo at 0 s and 30 s are more than half an interval outside.
         assert_eq!((first.get("proc/vmstat"), second.get("proc/vmstat")), (None, None));
         assert!(series.notes.iter().any(|note| note.contains("1 compressed")), "{:?}", series.notes);
 
