@@ -117,16 +117,16 @@ impl<F: Family> fmt::Debug for Counter<F> {
     }
 }
 
-/// Finds rows by name. Kernels print counters in nearly the order of the table, so looking a few rows ahead of
-/// the last hit answers almost every line; the hash map is built only for those that it does not.
+/// Finds rows by name. Kernels print counters in nearly the order of the table, so looking a few rows ahead
+/// of the last hit answers almost every line; the hash map is built only for those that it does not.
 #[derive(Debug, Default)]
 pub struct Index {
     map: OnceLock<HashMap<&'static [u8], u16>>,
 }
 
 impl Index {
-    /// How many rows to look ahead before asking the map; kernels leave out runs of counters that they were not
-    /// built with.
+    /// How many rows to look ahead before asking the map; kernels leave out runs of counters that they were
+    /// not built with.
     const AHEAD: usize = 12;
 
     /// An empty index.
@@ -210,8 +210,8 @@ impl<F: Family> Values<F> {
         (0u16..).zip(self.values.iter()).filter(|(_, v)| **v != ABSENT).map(|(i, &v)| (Counter::at(i), v))
     }
 
-    /// Records one `name value` pair; `hint` is the row after the previous hit and is moved on. Of unknown names only
-    /// a few thousand are kept.
+    /// Records one `name value` pair; `hint` is the row after the previous hit and is moved on. Of unknown
+    /// names only a few thousand are kept.
     pub fn record(&mut self, name: &[u8], value: u64, hint: &mut usize) {
         self.keep(name, value, hint);
     }
@@ -279,11 +279,12 @@ fn print_field(out: &mut String, separator: u8, name: &str, value: u64, kib: boo
 
 /// Splits `  name: 123 kB` or `name 123` into its name and number.
 ///
-/// With separator `b' '` (which stands for a tab as well) the name ends at the first blank that a digit follows, so
-/// that it may hold blanks itself: `vm stats threshold 4`.
+/// With separator `b' '` (which stands for a tab as well) the name ends at the first blank that a digit
+/// follows, so that it may hold blanks itself: `vm stats threshold 4`.
 ///
 /// # Errors
-/// Says what is wrong: no name, no separator, no number, a number that 64 bits do not hold, something behind it.
+/// Says what is wrong: no name, no separator, no number, a number that 64 bits do not hold, something behind
+/// it.
 pub fn field(line: &[u8], separator: u8) -> Result<(&[u8], u64), &'static str> {
     let line = line.trim_ascii();
     let blank = |b: &u8| matches!(b, b' ' | b'\t');

@@ -85,9 +85,9 @@ fn the_page_has_every_counter() {
     );
 }
 
-/// Compares the table with `names`, all that kernel `at` can print whatever its configuration: each must be there,
-/// and the table must not claim more. The lists were taken from the sources of these kernels (6.1.192 and 6.12.117 as
-/// Debian ships them; 3.10 and 4.6 for `/proc/vmstat`), conditional compilation ignored.
+/// Compares the table with `names`, all that kernel `at` can print whatever its configuration: each must be
+/// there, and the table must not claim more. The lists were taken from the sources of these kernels (6.1.192
+/// and 6.12.117 as Debian ships them; 3.10 and 4.6 for `/proc/vmstat`), conditional compilation ignored.
 fn agrees<F: Family>(at: &str, names: &str) {
     let printed: BTreeSet<&str> = names.lines().collect();
     let claimed: BTreeSet<&str> = F::ROWS.iter().filter(|row| lives(row, at)).map(|row| row.name).collect();
@@ -168,8 +168,8 @@ fn meminfo_of_6_18() {
     assert_eq!(get(meminfo::MemUsed), get(meminfo::MemTotal) - get(meminfo::MemFree));
 }
 
-/// In the printed order a name is nearly always within a few rows of the previous one; the order of the rows is what
-/// makes reading fast.
+/// In the printed order a name is nearly always within a few rows of the previous one; the order of the rows
+/// is what makes reading fast.
 #[test]
 fn rows_stand_in_the_order_of_the_file() {
     fn ordered<F: Family>(text: &str) {

@@ -1,7 +1,8 @@
 //! What a contested setting ought to be on this host.
 //!
-//! Vendors contradict each other, and generic lists contradict the vendors. Each function here weighs what runs on the
-//! host and gives one value with its reason; rules that touch the setting ask here and never decide by themselves.
+//! Vendors contradict each other, and generic lists contradict the vendors. Each function here weighs what
+//! runs on the host and gives one value with its reason; rules that touch the setting ask here and never
+//! decide by themselves.
 
 use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
 use lotsfree_units::{Bytes, Grouped};
@@ -81,7 +82,8 @@ pub fn thp_enabled(cx: &Context<'_>) -> Advice<&'static str> {
     }
 }
 
-/// Whether SAP HANA on this distribution is tested with madvise; taken as such where the distribution is unknown.
+/// Whether SAP HANA on this distribution is tested with madvise; taken as such where the distribution is
+/// unknown.
 fn hana_knows_madvise(cx: &Context<'_>) -> bool {
     let Some((id, version)) = &cx.now().host.distribution else { return true };
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
@@ -131,8 +133,8 @@ pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `vm.watermark_scale_factor`, in ten-thousandths of a node: the gap between two watermarks has to hold what is
-/// allocated before kswapd has run.
+/// `vm.watermark_scale_factor`, in ten-thousandths of a node: the gap between two watermarks has to hold what
+/// is allocated before kswapd has run.
 pub fn watermark_scale_factor(cx: &Context<'_>) -> Advice<u64> {
     const CONTESTED: &str = "The default is 10 (0.1 % of a node) and 1000 the limit of every kernel; memstate warns above \
         100, and administrators of hosts with bursts set 50 to 200.";
@@ -210,8 +212,8 @@ pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
     Ok(Advice::new(value, because, CONTESTED))
 }
 
-/// `defrag` and `khugepaged/defrag` of transparent huge pages on a kernel whose huge pages reclaim a node while others are
-/// free (rule `known-bad-kernel`), and why.
+/// `defrag` and `khugepaged/defrag` of transparent huge pages on a kernel whose huge pages reclaim a node
+/// while others are free (rule `known-bad-kernel`), and why.
 pub fn thp_defrag_on_bad_kernel() -> (&'static str, u64, &'static str) {
     let because = "On these builds every value that lets a huge page reclaim or compact meets the bug, so SUSE's workaround is never and \
         0; with the fixed build SAP wants madvise and 1.";

@@ -1,4 +1,4 @@
-//! [`Context`]: typed questions to an observation. A missing answer is a [`Skip`], so that a rule can use `?`.
+//! [`Context`]: typed questions to an observation. A missing answer is a [`Skip`], so that rules can use `?`.
 
 use lotsfree_counters::{Counter, Meminfo, Vmstat, meminfo as m};
 use lotsfree_snapshot::file::block::BlockDevice;
@@ -56,8 +56,8 @@ pub struct Trend {
     pub seconds: f64,
 }
 
-/// From this length on a rate counts as settled: shorter periods catch single events. (Interval of the vendors'
-/// own guides for reading `sar` and `vmstat`.)
+/// From this length on a rate counts as settled: shorter periods catch single events. (Interval of the
+/// vendors' own guides for reading `sar` and `vmstat`.)
 const SETTLED_SECONDS: f64 = 10.0;
 /// Cost of a random read when no device counter says better: a hard disk's seek and half a turn.
 const ROTATIONAL_READ: f64 = 8e-3;
@@ -206,8 +206,8 @@ impl<'a> Context<'a> {
         vmstat.and_then(|vmstat| sum(vmstat, counters)).ok_or_else(|| missing(counters))
     }
 
-    /// How fast the sum of those of `counters` that are present grew (see [`crate::DIRECT_SCAN`] and its like).
-    /// Intervals in which it fell, because the host was rebooted, are left out.
+    /// How fast the sum of those of `counters` that are present grew (see [`crate::DIRECT_SCAN`] and its
+    /// like). Intervals in which it fell, because the host was rebooted, are left out.
     ///
     /// # Errors
     /// [`Skip::Unknown`] if none is present, [`Skip::NeedsSamples`] for a single instant.
@@ -243,8 +243,8 @@ impl<'a> Context<'a> {
         self.now().pressure.memory.as_ref().ok_or_else(|| Skip::missing("/proc/pressure/memory"))
     }
 
-    /// Seconds per second in which at least one task (`full == false`) or all of them stood still for memory, from
-    /// the totals of the first and the last sample.
+    /// Seconds per second in which at least one task (`full == false`) or all of them stood still for memory,
+    /// from the totals of the first and the last sample.
     ///
     /// # Errors
     /// [`Skip::Unknown`] without PSI, [`Skip::NeedsSamples`] for a single instant.
@@ -385,8 +385,9 @@ impl<'a> Context<'a> {
         self.now().host.page_size.of(pages)
     }
 
-    /// Seconds that one random read takes on the devices that hold swap and file systems, and how that is known:
-    /// from `/proc/diskstats` (over the period if it had enough reads, else since boot), else from the kind of device.
+    /// Seconds that one random read takes on the devices that hold swap and file systems, and how that is
+    /// known: from `/proc/diskstats` (over the period if it had enough reads, else since boot), else from the
+    /// kind of device.
     pub fn read_latency(&self) -> (f64, String) {
         let devices = self.now().block.as_deref().unwrap_or_default();
         let earlier = self.observation.before.as_ref().and_then(|b| b.block.as_deref()).unwrap_or_default();

@@ -130,8 +130,8 @@ pub(crate) fn rounded(wanted: Bytes) -> Bytes {
     STEP.times(wanted.units_of(STEP))
 }
 
-/// A remedy that gives a group's file another value by the means of whoever owns the group. `property` is systemd's name
-/// of the setting, `name` the version 2 name of the file.
+/// A remedy that gives a group's file another value by the means of whoever owns the group. `property` is
+/// systemd's name of the setting, `name` the version 2 name of the file.
 pub(crate) fn set(
     title: impl Into<String>,
     version: CgroupVersion,

@@ -91,8 +91,8 @@ fn rank(findings: &mut [Finding]) {
     });
 }
 
-/// Takes back remedies that another finding forbids, and those that would set a setting to another value than a
-/// finding of higher rank; a note says so and how to choose.
+/// Takes back remedies that another finding forbids, and those that would set a setting to another value than
+/// a finding of higher rank; a note says so and how to choose.
 fn reconcile(findings: &mut [Finding]) {
     let forbidden: Vec<(String, String, &'static str)> = (findings.iter())
         .flat_map(|f| f.forbids.iter().map(|(setting, why)| (setting.clone(), why.clone(), f.rule)))

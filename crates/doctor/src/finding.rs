@@ -99,8 +99,8 @@ pub(crate) fn subject(process: &Process) -> String {
     format!("pid {} {}", process.stat.pid, process.stat.name)
 }
 
-/// What a finding costs. `share` makes costs of different kinds comparable: the part of memory, or of one task's
-/// time, that is lost.
+/// What a finding costs. `share` makes costs of different kinds comparable: the part of memory, or of one
+/// task's time, that is lost.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cost {
     /// Memory that is lost or at stake.
@@ -164,8 +164,8 @@ pub struct Finding {
     pub remedies: Vec<Remedy>,
     /// The arithmetic, the mechanism, how to choose between remedies, which false alarms were ruled out.
     pub notes: Vec<String>,
-    /// Settings that no other finding may change while this one stands, and why (`vm.nr_hugepages`: "SAP HANA must
-    /// run without a huge page pool").
+    /// Settings that no other finding may change while this one stands, and why (`vm.nr_hugepages`: "SAP HANA
+    /// must run without a huge page pool").
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub forbids: Vec<(String, String)>,
 }

@@ -1,5 +1,5 @@
-//! Counters that kernels have split or renamed, as one quantity each: [`crate::Context::rate`] adds up those that
-//! are present.
+//! Counters that kernels have split or renamed, as one quantity each: [`crate::Context::rate`] adds up those
+//! that are present.
 
 use lotsfree_counters::{Counter, Vmstat, vmstat as v};
 

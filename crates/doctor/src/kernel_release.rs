@@ -1,14 +1,15 @@
 //! Comparison of kernel releases as package managers compare them.
 //!
-//! Distributions keep the version of the kernel that they started from and count their own changes in the release:
-//! `5.14.0-570.127.1.el9_6.x86_64`, `6.4.0-150600.23.87-default`. Whether such a kernel has a fix can only be told by
-//! comparing within the same stream, segment by segment.
+//! Distributions keep the version of the kernel that they started from and count their own changes in the
+//! release: `5.14.0-570.127.1.el9_6.x86_64`, `6.4.0-150600.23.87-default`. Whether such a kernel has a fix
+//! can only be told by comparing within the same stream, segment by segment.
 
 use std::cmp::Ordering;
 
-/// Compares two version or release texts as RPM does: maximal runs of digits or letters, digits as numbers, letters as text;
-/// digits are newer than letters; `~` is older than anything, even the end; `^` is newer than the end and older than anything
-/// else; other characters only separate; what has more segments left is newer. (rpm-version(7).)
+/// Compares two version or release texts as RPM does: maximal runs of digits or letters, digits as numbers,
+/// letters as text; digits are newer than letters; `~` is older than anything, even the end; `^` is newer
+/// than the end and older than anything else; other characters only separate; what has more segments left is
+/// newer. (rpm-version(7).)
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -72,7 +73,8 @@ pub(crate) struct Release<'a> {
     pub build: &'a str,
     /// The tag of an Enterprise Linux build: `el9_6`, `el6`, `el8uek`; empty if there is none.
     pub tag: &'a str,
-    /// What is known of the processor architecture: `x86_64`, `aarch64`; empty where the release does not say.
+    /// What is known of the processor architecture: `x86_64`, `aarch64`; empty where the release does not
+    /// say.
     pub arch: &'a str,
 }
 

@@ -9,7 +9,8 @@ use crate::{Context, Workload, finding};
 /// A process younger than this is still warming up: it maps libraries, reads its files, fills its caches. Ten
 /// minutes is what operators of in-memory databases plan for a warm start.
 pub(crate) const WARM_UP_SECONDS: f64 = 600.0;
-/// Locked memory that any process may have by default (`RLIMIT_MEMLOCK` since 5.16): beyond it somebody decided.
+/// Locked memory that any process may have by default (`RLIMIT_MEMLOCK` since 5.16): beyond it somebody
+/// decided.
 pub(crate) const LOCKED_ON_PURPOSE: Bytes = Bytes::mib(8);
 /// `USER_HZ`: ticks of `/proc/PID/stat` per second, on every architecture that matters here.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -135,7 +135,8 @@ fn kept_free(total: Bytes, factor: u64) -> Bytes {
     lotsfree_formulas::watermarks::scale_gap_bytes(total, factor).times(2)
 }
 
-/// A `sysctl.d` setting that displaces another one, which the undo puts back (`dirty_bytes` and `dirty_ratio`).
+/// A `sysctl.d` setting that displaces another one, which the undo puts back (`dirty_bytes` and
+/// `dirty_ratio`).
 pub(crate) fn displacing(
     remedy: Remedy,
     cx: &Context<'_>,

@@ -32,8 +32,8 @@ pub struct Meta {
     pub id: &'static str,
     /// Its group.
     pub group: Group,
-    /// Its documentation, Markdown: a first line that says what it finds, then the sections Sees, Hurts, Remedies,
-    /// False alarms, References.
+    /// Its documentation, Markdown: a first line that says what it finds, then the sections Sees, Hurts,
+    /// Remedies, False alarms, References.
     pub doc: &'static str,
 }
 

@@ -15,8 +15,8 @@ pub(crate) const ROOT: &str = "/sys/kernel/mm/transparent_hugepage";
 pub(crate) struct Mode<'a> {
     /// `always`, `madvise` or `never`.
     pub(crate) word: &'a str,
-    /// The file that decides it: from 6.8 on each size has its own, which stands above the common one unless it
-    /// says `inherit` (`Documentation/admin-guide/mm/transhuge.rst`).
+    /// The file that decides it: from 6.8 on each size has its own, which stands above the common one unless
+    /// it says `inherit` (`Documentation/admin-guide/mm/transhuge.rst`).
     pub(crate) file: String,
 }
 

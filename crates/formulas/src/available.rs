@@ -31,8 +31,8 @@ pub struct AvailableInput {
 /// `MemAvailable` in pages.
 ///
 /// Of the file cache and of reclaimable slab the kernel leaves the smaller of one half and the sum of the low
-/// marks. Shared memory, anonymous pages and the hugetlb pool never count. Source: `meminfo_proc_show` (4.4 and
-/// RHEL 6), `si_mem_available` (4.19 and newer).
+/// marks. Shared memory, anonymous pages and the hugetlb pool never count. Source: `meminfo_proc_show` (4.4
+/// and RHEL 6), `si_mem_available` (4.19 and newer).
 pub const fn mem_available(rules: &AvailableRules, input: &AvailableInput) -> u64 {
     let kept = if rules.total_reserve { input.total_reserve } else { input.sum_low };
     let file = input.active_file.saturating_add(input.inactive_file);

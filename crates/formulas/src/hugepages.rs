@@ -42,8 +42,8 @@ impl Pool {
         self.free.saturating_sub(self.rsvd)
     }
 
-    /// The largest new reservation in pages, given `nr_overcommit_hugepages`. The part beyond [`spare`](Self::spare)
-    /// must then come from the buddy allocator, which may fail.
+    /// The largest new reservation in pages, given `nr_overcommit_hugepages`. The part beyond
+    /// [`spare`](Self::spare) must then come from the buddy allocator, which may fail.
     pub const fn reservable(self, overcommit: u64) -> u64 {
         self.spare().saturating_add(overcommit.saturating_sub(self.surp))
     }
@@ -54,7 +54,8 @@ impl Pool {
     }
 }
 
-/// Pages that Oracle's `hugepages_settings.sh` counts for a segment of `bytes`, the size that `ipcs -m` lists.
+/// Pages that Oracle's `hugepages_settings.sh` counts for a segment of `bytes`, the size that `ipcs -m`
+/// lists.
 ///
 /// Whole pages plus one, also when the size is an exact multiple; a segment below one page counts nothing
 /// (MOS 401749.1). 0 when `huge` is empty.
@@ -68,34 +69,36 @@ pub const fn script_pages(bytes: Bytes, huge: Bytes) -> u64 {
     }
 }
 
-/// Pages of the segment that an instance creates for an SGA of `sga` bytes: the SGA and one page for its header.
+/// Pages of the segment that an instance creates for an SGA of `sga` bytes: the SGA and one page for its
+/// header.
 ///
 /// The oldest case on record: SGAs of 8 GiB and 1.5 GiB hold 4864 pages, and the kernel showed 4866 promised.
 pub const fn segment_pages(sga: Bytes, huge: Bytes) -> u64 {
     if huge.0 == 0 { 0 } else { sga.units_of(huge).saturating_add(1) }
 }
 
-/// Pages that Oracle's script recommends for an instance of `sga` bytes: [`script_pages`] of its segment, hence
-/// one more than the segment has.
+/// Pages that Oracle's script recommends for an instance of `sga` bytes: [`script_pages`] of its segment,
+/// hence one more than the segment has.
 pub const fn sga_pages(sga: Bytes, huge: Bytes) -> u64 {
     if huge.0 == 0 { 0 } else { segment_pages(sga, huge).saturating_add(1) }
 }
 
 /// Pages for a PostgreSQL server up to version 14, from the peak address space of the postmaster (`VmPeak`).
 ///
-/// An upper bound: the address space holds the program and its libraries too. From 15 on the server computes the
-/// number itself (`shared_memory_size_in_huge_pages`).
+/// An upper bound: the address space holds the program and its libraries too. From 15 on the server computes
+/// the number itself (`shared_memory_size_in_huge_pages`).
 pub const fn postgres_pages(vm_peak: Bytes, huge: Bytes) -> u64 {
     vm_peak.units_of(huge)
 }
 
-/// Pages for a JVM with `-XX:+UseLargePages`: heap, metaspace and code cache are reserved apart, each rounded up.
+/// Pages for a JVM with `-XX:+UseLargePages`: heap, metaspace and code cache are reserved apart, each rounded
+/// up.
 pub const fn jvm_pages(heap: Bytes, metaspace: Bytes, code_cache: Bytes, huge: Bytes) -> u64 {
     heap.units_of(huge).saturating_add(metaspace.units_of(huge)).saturating_add(code_cache.units_of(huge))
 }
 
-/// `pages` spread over `nodes` as evenly as whole pages allow, the first nodes taking the remainder. Empty without
-/// nodes.
+/// `pages` spread over `nodes` as evenly as whole pages allow, the first nodes taking the remainder. Empty
+/// without nodes.
 ///
 /// The caller bounds `nodes`; a host has at most 1024.
 pub fn split(pages: u64, nodes: u32) -> Vec<u64> {
@@ -104,10 +107,11 @@ pub fn split(pages: u64, nodes: u32) -> Vec<u64> {
     (0..nodes).map(|node| each + u64::from(u64::from(node) < rest)).collect()
 }
 
-/// What HVO (`hugetlb_optimize_vmemmap`) gives back per huge page: its `struct page`s but one base page of them.
+/// What HVO (`hugetlb_optimize_vmemmap`) gives back per huge page: its `struct page`s but one base page of
+/// them.
 ///
-/// 28 KiB of the 32 KiB of a 2 MiB page; 16 MiB less 4 KiB of a 1 GiB page. Zero where the `struct page`s fit one
-/// base page.
+/// 28 KiB of the 32 KiB of a 2 MiB page; 16 MiB less 4 KiB of a 1 GiB page. Zero where the `struct page`s fit
+/// one base page.
 pub const fn hvo_saving(huge: Bytes, page: PageSize) -> Bytes {
     let vmemmap = STRUCT_PAGE.times(page.pages(huge));
     Bytes(vmemmap.0.saturating_sub(page.bytes().0))

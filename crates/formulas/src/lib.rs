@@ -1,7 +1,7 @@
 //! Closed forms of the kernel's memory management and of vendors' sizing rules.
 //!
-//! Pure functions on plain numbers: nothing here reads a file, knows a host or compares versions. What differs
-//! between kernels is a switch in a record ([`Rules`] and its parts); a formula tests the switch.
+//! Pure functions on plain numbers: nothing here reads a file, knows a host or compares versions. What
+//! differs between kernels is a switch in a record ([`Rules`] and its parts); a formula tests the switch.
 //!
 //! Units are in the names: `_kib` is KiB (what `/proc` prints as `kB`), `_pages` is base pages, and an amount
 //! without a suffix is [`Bytes`](lotsfree_units::Bytes). Divisions round down as the kernel's do, unless a

@@ -7,7 +7,8 @@ use lotsfree_units::{Bytes, GIB};
 pub struct ListRules {
     /// The ratio for anonymous memory follows the present lists; else the zone's size at boot (through 4.7).
     pub ratio_from_lists: bool,
-    /// The file lists obey the same ratio; else inactive is low as soon as it is the shorter one (through 4.7).
+    /// The file lists obey the same ratio; else inactive is low as soon as it is the shorter one (through
+    /// 4.7).
     pub file_ratio: bool,
     /// Who competes with a refaulting page.
     pub refault: Refault,
@@ -48,8 +49,8 @@ pub const fn inactive_ratio(size: Bytes) -> u64 {
 
 /// Whether the inactive anonymous list is low, so that active pages are deactivated.
 ///
-/// `ratio_size` as for [`inactive_ratio`]. Without swap the answer is always no. Source: `inactive_anon_is_low`,
-/// `inactive_is_low`.
+/// `ratio_size` as for [`inactive_ratio`]. Without swap the answer is always no. Source:
+/// `inactive_anon_is_low`, `inactive_is_low`.
 pub const fn inactive_anon_is_low(lists: &Lists, ratio_size: Bytes, swap: bool) -> bool {
     swap && lists.inactive_anon.saturating_mul(inactive_ratio(ratio_size)) < lists.active_anon
 }

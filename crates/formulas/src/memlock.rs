@@ -5,8 +5,8 @@ use lotsfree_units::{Bytes, KIB};
 /// What a kernel asks of `shmget(SHM_HUGETLB)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemlockRules {
-    /// A segment within `RLIMIT_MEMLOCK` is allowed without group or capability (through 5.15). From 6.1 on the
-    /// limit opens nothing: EPERM.
+    /// A segment within `RLIMIT_MEMLOCK` is allowed without group or capability (through 5.15). From 6.1 on
+    /// the limit opens nothing: EPERM.
     pub rlimit_allows_hugetlb: bool,
     /// `RLIMIT_MEMLOCK` of a process to which nobody gave another; `None` where it was not read.
     pub default_limit: Option<Bytes>,

@@ -29,8 +29,8 @@ pub enum Heuristic {
     Obvious,
     /// The request must be less than free memory, cache and free swap (3.10 to 4.19).
     Estimate,
-    /// Cache and free swap are asked first, free memory only when they do not suffice; shared memory counts as
-    /// cache (RHEL 6).
+    /// Cache and free swap are asked first, free memory only when they do not suffice; shared memory counts
+    /// as cache (RHEL 6).
     CacheFirst,
 }
 
@@ -92,7 +92,8 @@ pub struct Asker {
     pub total_vm: u64,
 }
 
-/// `CommitLimit` in pages: `overcommit_kbytes`, or the ratio of RAM that is not in hugetlb pools; plus all swap.
+/// `CommitLimit` in pages: `overcommit_kbytes`, or the ratio of RAM that is not in hugetlb pools; plus all
+/// swap.
 ///
 /// Zero KiB means that the ratio of 50 % counts, as does a KiB setting on a kernel that has none. Source:
 /// `vm_commit_limit`.
@@ -115,8 +116,8 @@ pub const fn commit_limit(
 
 /// The largest single request in pages that succeeds now; `None` when nothing is refused.
 ///
-/// `limit_pages` is [`commit_limit`]; only mode 2 reads it. Mode 0 judges each request alone, so that several in
-/// a row may exceed memory. Source: `__vm_enough_memory` (2.6.32 of RHEL 6, 3.10, 4.19, 6.12).
+/// `limit_pages` is [`commit_limit`]; only mode 2 reads it. Mode 0 judges each request alone, so that several
+/// in a row may exceed memory. Source: `__vm_enough_memory` (2.6.32 of RHEL 6, 3.10, 4.19, 6.12).
 pub const fn largest_request(
     rules: &OvercommitRules,
     mode: Mode,
@@ -159,8 +160,8 @@ pub const fn largest_request(
     }
 }
 
-/// Defaults of `vm.admin_reserve_kbytes` and `vm.user_reserve_kbytes` in KiB: 1/32 of what is free at boot, at
-/// most 8 MiB and 128 MiB.
+/// Defaults of `vm.admin_reserve_kbytes` and `vm.user_reserve_kbytes` in KiB: 1/32 of what is free at boot,
+/// at most 8 MiB and 128 MiB.
 pub const fn default_reserves_kib(free_at_boot_kib: u64) -> (u64, u64) {
     let part = free_at_boot_kib / 32;
     (
@@ -188,8 +189,8 @@ pub const fn ratio_for_limit(wanted: Bytes, ram: Bytes, hugetlb: Bytes, swap: By
     }
 }
 
-/// The range of `CommitLimit` that PostgreSQL's advice gives for a database host in mode 2: swap and 80 to 95 % of
-/// RAM outside the hugetlb pools.
+/// The range of `CommitLimit` that PostgreSQL's advice gives for a database host in mode 2: swap and 80 to
+/// 95 % of RAM outside the hugetlb pools.
 pub const fn postgres_limit(ram: Bytes, hugetlb: Bytes, swap: Bytes) -> (Bytes, Bytes) {
     let base = ram.0.saturating_sub(hugetlb.0);
     (

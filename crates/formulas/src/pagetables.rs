@@ -1,7 +1,7 @@
 //! What page tables take, level by level, for memory that processes have touched.
 //!
-//! A table is one base page of 8-byte entries: 512 of them with 4 KiB pages. A table exists from the first touch
-//! of the range it covers until the range is unmapped.
+//! A table is one base page of 8-byte entries: 512 of them with 4 KiB pages. A table exists from the first
+//! touch of the range it covers until the range is unmapped.
 
 use lotsfree_units::{Bytes, PageSize};
 
@@ -24,8 +24,8 @@ pub struct PageTableRules {
 pub enum Mapping {
     /// Base pages: a PTE table per 2 MiB (x86-64).
     Base,
-    /// Transparent huge pages of anonymous memory: each keeps a deposited PTE table for the day it is split, so
-    /// nothing is saved.
+    /// Transparent huge pages of anonymous memory: each keeps a deposited PTE table for the day it is split,
+    /// so nothing is saved.
     Thp,
     /// hugetlb pages of PMD size, or file THP mapped by a PMD: no PTE tables.
     Pmd,
@@ -63,7 +63,8 @@ impl Tables {
         page.of(self.total())
     }
 
-    /// What `PageTables` of `/proc/meminfo` shows of it: PTE tables, since 5.15 PMD and since 6.12 PUD tables too.
+    /// What `PageTables` of `/proc/meminfo` shows of it: PTE tables, since 5.15 PMD and since 6.12 PUD tables
+    /// too.
     pub const fn counted(self, rules: &PageTableRules, page: PageSize) -> Bytes {
         let mut tables = self.pte;
         if rules.counts_pmd {
@@ -117,8 +118,8 @@ pub const fn entry_bytes(touched: Bytes, leaf: Bytes) -> Bytes {
 /// The tables of one process that has touched `touched` contiguous bytes, aligned to what the largest table
 /// needed covers.
 ///
-/// Memory that straddles a table's boundary takes one more table of that level. The root counts once, also when
-/// nothing is touched.
+/// Memory that straddles a table's boundary takes one more table of that level. The root counts once, also
+/// when nothing is touched.
 pub const fn tables(touched: Bytes, mapping: Mapping, page: PageSize, levels: Levels) -> Tables {
     let entries = page.bytes().0 / ENTRY_BYTES;
     let pte_span = page.pmd_huge();
@@ -143,8 +144,8 @@ pub const fn tables(touched: Bytes, mapping: Mapping, page: PageSize, levels: Le
     }
 }
 
-/// The tables of `processes` that share one hugetlb segment of PMD-sized pages, where the kernel lets them share
-/// PMD tables (x86-64 and arm64).
+/// The tables of `processes` that share one hugetlb segment of PMD-sized pages, where the kernel lets them
+/// share PMD tables (x86-64 and arm64).
 ///
 /// One PMD table serves all of them for each aligned range that it covers whole (1 GiB with 4 KiB pages); the
 /// rest of the segment takes a table in each process.
@@ -231,7 +232,8 @@ mod tests {
 
     #[test]
     fn twenty_processes_on_one_gibibyte_as_measured() {
-        // 6.18: 42460 kB with 4 KiB pages, 1612 kB with hugetlb; what the processes take beside it cancels out
+        // 6.18: 42460 kB with 4 KiB pages, 1612 kB with hugetlb; what the processes take beside it cancels
+        // out
         let measured = Bytes::kib(42_460 - 1_612);
         let expected = saving(Bytes::gib(1), 20, X86);
         assert_eq!(expected, Bytes::mib(40));

@@ -13,8 +13,8 @@ pub struct PcpRules {
 
 /// `batch` of a zone in pages, as `/proc/zoneinfo` prints it: how many pages move at a time.
 ///
-/// A thousandth of the zone within the cap, a quarter of that, then one below a power of two (31, 63); at least 1.
-/// Source: `zone_batchsize`.
+/// A thousandth of the zone within the cap, a quarter of that, then one below a power of two (31, 63); at
+/// least 1. Source: `zone_batchsize`.
 pub const fn batch(rules: &PcpRules, managed_pages: u64, page: PageSize) -> u64 {
     let cap = page.pages(rules.batch_cap);
     let thousandth = managed_pages / 1024;
@@ -36,7 +36,8 @@ pub const fn high(rules: &PcpRules, low_mark_pages: u64, cpus: u64, batch_pages:
     if share < least { least } else { share }
 }
 
-/// The upper bound `high_max` to which 6.12 lets a busy CPU's list grow, in pages: an eighth of the zone, shared.
+/// The upper bound `high_max` to which 6.12 lets a busy CPU's list grow, in pages: an eighth of the zone,
+/// shared.
 pub const fn high_max(managed_pages: u64, cpus: u64) -> u64 {
     managed_pages / 8 / if cpus == 0 { 1 } else { cpus }
 }

@@ -11,7 +11,8 @@ pub const fn memory_low(p99: Bytes) -> Bytes {
     Bytes(mul_div(p99.0, 11, 10))
 }
 
-/// The most that all `memory.low` of a host may add up to: RAM less the hugetlb pools, `min_free` and 10 % of RAM.
+/// The most that all `memory.low` of a host may add up to: RAM less the hugetlb pools, `min_free` and 10 % of
+/// RAM.
 pub const fn low_budget(ram: Bytes, hugetlb: Bytes, min_free: Bytes) -> Bytes {
     Bytes(ram.0.saturating_sub(hugetlb.0).saturating_sub(min_free.0).saturating_sub(ram.0 / 10))
 }

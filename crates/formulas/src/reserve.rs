@@ -3,12 +3,12 @@
 /// `vm.lowmem_reserve_ratio` as shipped: DMA, DMA32, Normal, Movable; 0 keeps nothing.
 pub const LOWMEM_RESERVE_RATIO: [u64; 4] = [256, 256, 32, 0];
 
-/// The lowmem reserves of one node: `reserve[i][j]` is what zone `i` keeps, in pages, from a request whose highest
-/// zone is `j`.
+/// The lowmem reserves of one node: `reserve[i][j]` is what zone `i` keeps, in pages, from a request whose
+/// highest zone is `j`.
 ///
 /// `managed_pages` are the zones of the node from low to high, empty ones included. `ratios` are
-/// `vm.lowmem_reserve_ratio`; a missing ratio counts as 0, which reserves nothing, as does a zone without memory.
-/// This is the `protection:` line of `/proc/zoneinfo`. Source: `setup_per_zone_lowmem_reserve`.
+/// `vm.lowmem_reserve_ratio`; a missing ratio counts as 0, which reserves nothing, as does a zone without
+/// memory. This is the `protection:` line of `/proc/zoneinfo`. Source: `setup_per_zone_lowmem_reserve`.
 pub fn lowmem_reserve(managed_pages: &[u64], ratios: &[u64]) -> Vec<Vec<u64>> {
     managed_pages
         .iter()
@@ -36,7 +36,8 @@ pub fn lowmem_reserve(managed_pages: &[u64], ratios: &[u64]) -> Vec<Vec<u64>> {
 pub struct ReserveZone {
     /// `managed` of `/proc/zoneinfo`, in pages.
     pub managed: u64,
-    /// `high` of `/proc/zoneinfo`, in pages, less the zone's `boost`: the sum is kept from when the marks were set.
+    /// `high` of `/proc/zoneinfo`, in pages, less the zone's `boost`: the sum is kept from when the marks
+    /// were set.
     pub high: u64,
     /// Largest number of the zone's `protection:` line, in pages.
     pub protection_max: u64,

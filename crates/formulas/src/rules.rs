@@ -14,7 +14,8 @@ use crate::watermarks::{Discount, OrderTest, WatermarkRules};
 /// The switches of one kernel.
 ///
 /// A part is `None` where that kernel lacks the feature or its source was not read. A host may differ by a
-/// backport: what a snapshot shows (a sysctl that exists, a field of `/proc/zoneinfo`) may overwrite a switch.
+/// backport: what a snapshot shows (a sysctl that exists, a field of `/proc/zoneinfo`) may overwrite a
+/// switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Name as on the command line, such as `linux-6.1`.
@@ -199,10 +200,10 @@ impl Rules {
 
     /// The record for a release as `uname -r` prints it.
     ///
-    /// A release between two trees gets the newer one's record once the switches whose first release is known had
-    /// arrived: refault detection in 3.15, the scale factor in 4.6 and lists per node in 4.8, the simple test of
-    /// mode 0 in 5.2, refaults of anonymous memory in 5.9 and the 256 MiB clamp in 5.10. Else it gets the older
-    /// one's. Distributions backport: what a host shows counts for more.
+    /// A release between two trees gets the newer one's record once the switches whose first release is known
+    /// had arrived: refault detection in 3.15, the scale factor in 4.6 and lists per node in 4.8, the simple
+    /// test of mode 0 in 5.2, refaults of anonymous memory in 5.9 and the 256 MiB clamp in 5.10. Else it gets
+    /// the older one's. Distributions backport: what a host shows counts for more.
     ///
     /// `None` when the text does not begin with a version, or the version is older than every tree.
     pub fn of_release(release: &str) -> Option<Rules> {

@@ -9,7 +9,8 @@ pub const SAP_MIN: Bytes = Bytes::gib(10);
 /// Longest time, in seconds, that emptying swap may take before swap is larger than the host can use.
 pub const DRAIN_SECONDS: u64 = 600;
 
-/// Oracle's row: 1.5 × RAM to 2 GiB, RAM to 16 GiB, 16 GiB beyond. `None` below 1 GiB, for which there is no row.
+/// Oracle's row: 1.5 × RAM to 2 GiB, RAM to 16 GiB, 16 GiB beyond. `None` below 1 GiB, for which there is no
+/// row.
 ///
 /// `ram_net` is RAM without the hugetlb pools.
 pub const fn oracle(ram_net: Bytes) -> Option<Bytes> {
@@ -21,7 +22,8 @@ pub const fn oracle(ram_net: Bytes) -> Option<Bytes> {
     }
 }
 
-/// Red Hat's row without hibernation: 2 × RAM to 2 GiB, RAM to 8 GiB, at least 4 GiB beyond (RHEL 7 and newer).
+/// Red Hat's row without hibernation: 2 × RAM to 2 GiB, RAM to 8 GiB, at least 4 GiB beyond (RHEL 7 and
+/// newer).
 pub const fn rhel(ram: Bytes) -> Bytes {
     match ram.0 {
         n if n <= 2 * GIB => ram.times(2),
@@ -35,8 +37,8 @@ pub const fn solaris(ram: Bytes) -> (Bytes, Bytes) {
     (Bytes(ram.0 / 2), Bytes(mul_div(ram.0, 3, 2)))
 }
 
-/// Swap for the memory that a host can do without: `cold` anonymous memory (peak of `VmSwap`, and what is idle),
-/// at most what a device of `bandwidth` bytes per second reads back in [`DRAIN_SECONDS`].
+/// Swap for the memory that a host can do without: `cold` anonymous memory (peak of `VmSwap`, and what is
+/// idle), at most what a device of `bandwidth` bytes per second reads back in [`DRAIN_SECONDS`].
 pub const fn for_cold_memory(cold: Bytes, bandwidth: Bytes) -> Bytes {
     let drain = drain_limit(bandwidth);
     if cold.0 < drain.0 { cold } else { drain }

@@ -1,13 +1,14 @@
 //! min_free_kbytes, the watermarks that follow from it, and what a zone may be emptied to.
 //!
-//! A zone's free pages pass three marks on their way down: at `low` kswapd is woken, at `min` an allocation must
-//! reclaim for itself, and kswapd sleeps again at `high`.
+//! A zone's free pages pass three marks on their way down: at `low` kswapd is woken, at `min` an allocation
+//! must reclaim for itself, and kswapd sleeps again at `high`.
 
 use lotsfree_units::{Bytes, PageSize};
 
 use crate::{mul_div, mul_div_up};
 
-/// Largest value that every kernel with `watermark_scale_factor` accepts, in ten-thousandths (10 % of a zone).
+/// Largest value that every kernel with `watermark_scale_factor` accepts, in ten-thousandths (10 % of a
+/// zone).
 pub const WATERMARK_SCALE_FACTOR_MAX: u64 = 1000;
 /// Default of `watermark_scale_factor`, in ten-thousandths of a zone.
 pub const WATERMARK_SCALE_FACTOR_DEFAULT: u64 = 10;
@@ -19,7 +20,8 @@ pub const MIN_FREE_KIB_FLOOR: u64 = 128;
 /// How a kernel derives its watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatermarkRules {
-    /// `watermark_scale_factor` exists: the gap between marks grows with the zone (4.19 has it, 4.4 does not).
+    /// `watermark_scale_factor` exists: the gap between marks grows with the zone (4.19 has it, 4.4 does
+    /// not).
     pub scale_factor: bool,
     /// Zones share `min_free_kbytes` by managed pages; else by present pages (2.6.32 of RHEL 6).
     pub managed_share: bool,
@@ -57,8 +59,8 @@ pub enum OrderTest {
 /// How much of a mark the privileged requests may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discount {
-    /// High priority takes half of the mark off, not being able to wait a quarter of the rest, each on its own
-    /// (read up to 4.19; taken to hold until 6.1).
+    /// High priority takes half of the mark off, not being able to wait a quarter of the rest, each on its
+    /// own (read up to 4.19; taken to hold until 6.1).
     Independent,
     /// Half for high priority; only then a quarter of the rest for a request that cannot wait; half of what
     /// remains for a victim of the OOM killer (6.12).
@@ -111,7 +113,8 @@ impl Tuning {
     }
 }
 
-/// The marks of one zone, in pages, without boost. `/proc/zoneinfo` adds the zone's `boost` to each that it prints.
+/// The marks of one zone, in pages, without boost. `/proc/zoneinfo` adds the zone's `boost` to each that it
+/// prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// Below it, allocations reclaim for themselves.
@@ -120,15 +123,15 @@ pub struct Watermarks {
     pub low: u64,
     /// At it, kswapd stops.
     pub high: u64,
-    /// With memory tiering, kswapd frees up to here to make room for promotions; `None` where the mark does not
-    /// exist.
+    /// With memory tiering, kswapd frees up to here to make room for promotions; `None` where the mark does
+    /// not exist.
     pub promo: Option<u64>,
 }
 
 /// `4·√lowmem` before clamping, in KiB.
 ///
-/// `lowmem_kib` is the sum of managed − high over the zones a kernel allocation may use. When the kernel computes
-/// its default at boot the marks are still zero, so all managed memory counts.
+/// `lowmem_kib` is the sum of managed − high over the zones a kernel allocation may use. When the kernel
+/// computes its default at boot the marks are still zero, so all managed memory counts.
 pub const fn min_free_raw_kib(lowmem_kib: u64) -> u64 {
     match lowmem_kib.checked_mul(16) {
         Some(product) => product.isqrt(),
@@ -136,7 +139,8 @@ pub const fn min_free_raw_kib(lowmem_kib: u64) -> u64 {
     }
 }
 
-/// The default of `vm.min_free_kbytes`, in KiB: [`min_free_raw_kib`] clamped to 128 KiB and the kernel's limit.
+/// The default of `vm.min_free_kbytes`, in KiB: [`min_free_raw_kib`] clamped to 128 KiB and the kernel's
+/// limit.
 ///
 /// Source: `init_per_zone_wmark_min` (2.6.32 to 5.15), `calculate_min_free_kbytes` (6.1, 6.12).
 pub const fn min_free_kib(rules: &WatermarkRules, lowmem_kib: u64) -> u64 {
@@ -153,9 +157,11 @@ pub const fn min_free_kib(rules: &WatermarkRules, lowmem_kib: u64) -> u64 {
 /// What khugepaged raises `vm.min_free_kbytes` to when THP is enabled, in KiB; the larger value wins.
 ///
 /// Eleven pageblocks per zone: two, and one for each pair of the three migrate types that can steal from each
-/// other; at most 5 % of lowmem, which is managed memory above the high marks in force before the raise. `zones` counts populated zones: all of them where
-/// [`khugepaged_counts_movable`](WatermarkRules::khugepaged_counts_movable), else those that user allocations of
-/// unmovable type can use. Source: `set_recommended_min_free_kbytes` (huge_memory.c to 3.10, khugepaged.c 6.12).
+/// other; at most 5 % of lowmem, which is managed memory above the high marks in force before the raise.
+/// `zones` counts populated zones: all of them where
+/// [`khugepaged_counts_movable`](WatermarkRules::khugepaged_counts_movable), else those that user allocations
+/// of unmovable type can use. Source: `set_recommended_min_free_kbytes` (huge_memory.c to 3.10, khugepaged.c
+/// 6.12).
 pub const fn khugepaged_min_free_kib(page: PageSize, zones: u64, lowmem_pages: u64) -> u64 {
     let pageblock = page.pmd_huge().0 / page.bytes().0;
     let recommended = pageblock.saturating_mul(zones).saturating_mul(2 + 3 * 3);
@@ -166,11 +172,11 @@ pub const fn khugepaged_min_free_kib(page: PageSize, zones: u64, lowmem_pages: u
 
 /// The watermarks of all zones of a host, in the order of `zones`.
 ///
-/// `zones` must hold every zone of every node: a zone's share depends on the sum. The kernel computes the marks at
-/// boot and when a setting or memory changes; what it frees of itself after boot is managed later but has no part in
-/// them, which makes the marks of small machines a few per cent larger than their zones imply. Source:
-/// `__setup_per_zone_wmarks`. For `extra_free_kbytes` RHEL 6 divides by `vm_total_pages`, which equals the sum
-/// used here within the pages lost to rounding at boot.
+/// `zones` must hold every zone of every node: a zone's share depends on the sum. The kernel computes the
+/// marks at boot and when a setting or memory changes; what it frees of itself after boot is managed later
+/// but has no part in them, which makes the marks of small machines a few per cent larger than their zones
+/// imply. Source: `__setup_per_zone_wmarks`. For `extra_free_kbytes` RHEL 6 divides by `vm_total_pages`,
+/// which equals the sum used here within the pages lost to rounding at boot.
 pub fn watermarks(
     rules: &WatermarkRules,
     tuning: &Tuning,
@@ -223,9 +229,9 @@ pub const fn scale_gap(share_pages: u64, managed_pages: u64, scale_factor: u64) 
 
 /// The smallest `watermark_scale_factor` whose gap lasts `wake_ms` milliseconds at `burst` bytes per second.
 ///
-/// The gap between low and min is what allocations may take between kswapd's wake-up and the moment when they must
-/// reclaim for themselves. Rounded up; not limited to [`WATERMARK_SCALE_FACTOR_MAX`], so that the caller can tell
-/// a burst no setting can absorb. At least 1; `None` when the node is empty.
+/// The gap between low and min is what allocations may take between kswapd's wake-up and the moment when they
+/// must reclaim for themselves. Rounded up; not limited to [`WATERMARK_SCALE_FACTOR_MAX`], so that the caller
+/// can tell a burst no setting can absorb. At least 1; `None` when the node is empty.
 pub const fn scale_factor_for_burst(burst: Bytes, wake_ms: u64, node: Bytes) -> Option<u64> {
     if node.0 == 0 {
         return None;
@@ -242,8 +248,8 @@ pub const fn scale_gap_bytes(node: Bytes, scale_factor: u64) -> Bytes {
 
 /// The largest boost of a zone in pages: `high × watermark_boost_factor / 10000`, at least one pageblock.
 ///
-/// A fallback to another migrate type adds one pageblock at a time up to this; all marks read higher by the boost
-/// until kswapd has reclaimed it. Zero when the factor is 0. Source: `boost_watermark` (6.12).
+/// A fallback to another migrate type adds one pageblock at a time up to this; all marks read higher by the
+/// boost until kswapd has reclaimed it. Zero when the factor is 0. Source: `boost_watermark` (6.12).
 pub const fn boost_max(high_pages: u64, boost_factor: u64, pageblock_pages: u64) -> u64 {
     if boost_factor == 0 {
         return 0;
@@ -303,8 +309,8 @@ const fn remaining(rules: &WatermarkRules, usable_free_pages: u64, request: &Req
 
 /// Whether a zone passes the mark for `request`, leaving aside whether a block of its order exists.
 ///
-/// `usable_free_pages` is `NR_FREE_PAGES` less the highatomic reserve and free CMA pages that the request may not
-/// use; `reserve_pages` is the lowmem reserve of the zone against the request's highest zone.
+/// `usable_free_pages` is `NR_FREE_PAGES` less the highatomic reserve and free CMA pages that the request may
+/// not use; `reserve_pages` is the lowmem reserve of the zone against the request's highest zone.
 pub const fn passes_mark(
     rules: &WatermarkRules,
     usable_free_pages: u64,
@@ -318,8 +324,8 @@ pub const fn passes_mark(
 
 /// Whether free blocks can serve a request that has passed the mark ([`passes_mark`]).
 ///
-/// `blocks[o]` counts the free blocks of order `o` that the request may use; orders beyond the slice are empty.
-/// `min_pages` is the zone's min mark, `pageblock_order` 9 on x86-64; only RHEL 6 reads them. Source:
+/// `blocks[o]` counts the free blocks of order `o` that the request may use; orders beyond the slice are
+/// empty. `min_pages` is the zone's min mark, `pageblock_order` 9 on x86-64; only RHEL 6 reads them. Source:
 /// `__zone_watermark_ok`.
 pub fn passes_order(
     rules: &WatermarkRules,
@@ -401,8 +407,9 @@ mod tests {
 
     #[test]
     fn graph_store_host_shows_thps_raise() {
-        // Node 1 Normal: min 11284, low 14105, high 16926, present 6205440. Its share of 22528 pages makes 12.39 M
-        // pages in all: 47.3 GiB, on a host of 48 GB with four zones. The other three fill up to that.
+        // Node 1 Normal: min 11284, low 14105, high 16926, present 6205440. Its share of 22528 pages makes
+        // 12.39 M pages in all: 47.3 GiB, on a host of 48 GB with four zones. The other three fill up to
+        // that.
         let zones = [
             Zone { kind: ZoneKind::Dma, present: 3_840, managed: 3_840 },
             Zone { kind: ZoneKind::Dma32, present: 770_000, managed: 770_000 },

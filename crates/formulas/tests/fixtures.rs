@@ -1,12 +1,13 @@
 //! The formulas against every captured host: what the kernel printed must follow from what it was given.
 //!
-//! Marks and reserves are computed at boot and when a setting changes. What the kernel frees after boot (its initial
-//! file system, its initialisation code) is managed from then on but had no part in them: on these small machines a
-//! zone has grown by up to 7 % since. So marks are held to that, and to each other exactly.
+//! Marks and reserves are computed at boot and when a setting changes. What the kernel frees after boot (its
+//! initial file system, its initialisation code) is managed from then on but had no part in them: on these
+//! small machines a zone has grown by up to 7 % since. So marks are held to that, and to each other exactly.
 //!
-//! `MemAvailable` follows from the other lines of its file to the page; only a zone's boost may have changed before
-//! `/proc/zoneinfo` was read. The dirty thresholds are printed in `/proc/vmstat`, a moment after the counters: on a host
-//! at rest they follow to a few pages, on one that reclaims all the time to 1 % of memory.
+//! `MemAvailable` follows from the other lines of its file to the page; only a zone's boost may have changed
+//! before `/proc/zoneinfo` was read. The dirty thresholds are printed in `/proc/vmstat`, a moment after the
+//! counters: on a host at rest they follow to a few pages, on one that reclaims all the time to 1 % of
+//! memory.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -27,7 +28,8 @@ const GROWTH: f64 = 0.07;
 /// Share of all pages by which counters move between two files.
 const DRIFT: f64 = 0.01;
 
-/// Holds that `computed`, from what a zone manages now, lies at most [`GROWTH`] from `shown`, and a page for rounding.
+/// Holds that `computed`, from what a zone manages now, lies at most [`GROWTH`] from `shown`, and a page for
+/// rounding.
 fn within_growth(computed: u64, shown: u64, at: &str) {
     assert!(
         computed.abs_diff(shown) as f64 <= shown as f64 * GROWTH + 1.0,
@@ -280,7 +282,8 @@ fn mem_available_follows_from_its_parts() {
         };
         let computed = mem_available(&host.rules().available.unwrap(), &input);
         let shown = pages("MemAvailable");
-        // The only thing that moves it between the two files is a zone's boost, which grows by whole pageblocks.
+        // The only thing that moves it between the two files is a zone's boost, which grows by whole
+        // pageblocks.
         let boosted =
             ["0s", "5s"].iter().any(|sample| zones(host, sample).iter().any(|zone| zone.number("boost") > 0));
         let difference = computed.abs_diff(shown);

@@ -1,13 +1,15 @@
 //! The formulas against a running kernel: `/proc/zoneinfo`, `/proc/meminfo` and `/proc/vmstat` of one virtual
 //! machine with Linux 6.18, two CPUs and THP on `madvise`, read right after each other.
 //!
-//! The machine brings memory in lazily: `/proc/meminfo` counts all of it as total and free, `/proc/zoneinfo` manages
-//! 6 of 24 GB yet. Watermarks and reserves follow from what is managed, `MemAvailable` from `MemFree`.
+//! The machine brings memory in lazily: `/proc/meminfo` counts all of it as total and free, `/proc/zoneinfo`
+//! manages 6 of 24 GB yet. Watermarks and reserves follow from what is managed, `MemAvailable` from
+//! `MemFree`.
 //!
-//! Each file is a moment of its own. The kernel keeps free pages, cache and dirty data in per-CPU deltas of up to
-//! the zone's `vm stats threshold` (20 and 24 pages per CPU here), so a figure computed from one file and printed in
-//! another may differ by those deltas and by what was allocated in between. The files were read until
-//! `/proc/vmstat` before and after them agreed on every counter used, so the figures below are held to be exact.
+//! Each file is a moment of its own. The kernel keeps free pages, cache and dirty data in per-CPU deltas of
+//! up to the zone's `vm stats threshold` (20 and 24 pages per CPU here), so a figure computed from one file
+//! and printed in another may differ by those deltas and by what was allocated in between. The files were
+//! read until `/proc/vmstat` before and after them agreed on every counter used, so the figures below are
+//! held to be exact.
 
 #![allow(clippy::unwrap_used)]
 

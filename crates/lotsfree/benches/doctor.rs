@@ -1,10 +1,10 @@
-//! `cargo bench --bench doctor [-- PROCESSES…]`: what `lotsfree doctor --interval 0` costs on this host with so many
-//! more processes (1,000 and 10,000 unless said otherwise), held against the floor: opening and reading the very same
-//! files once, in a process that parses nothing.
+//! `cargo bench --bench doctor [-- PROCESSES…]`: what `lotsfree doctor --interval 0` costs on this host with
+//! so many more processes (1,000 and 10,000 unless said otherwise), held against the floor: opening and
+//! reading the very same files once, in a process that parses nothing.
 //!
-//! Both are whole processes, run in turn; CPU time (user and system) is the kernel's own account of each finished
-//! child, and the ratio is the median over pairs. Run it as root: an ordinary user cannot read most files, which makes
-//! both sides cheaper.
+//! Both are whole processes, run in turn; CPU time (user and system) is the kernel's own account of each
+//! finished child, and the ratio is the median over pairs. Run it as root: an ordinary user cannot read most
+//! files, which makes both sides cheaper.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
 use std::cell::RefCell;

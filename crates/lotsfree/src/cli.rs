@@ -50,8 +50,8 @@ pub(crate) enum Command {
                   nagios: 0 ok, 1 warning, 2 critical, 3 unknown."
 )]
 pub(crate) struct DoctorArgs {
-    /// What to judge: a directory that looks like /, an archive, a saved /proc file, an sos report, an OSWatcher archive, a
-    /// directory of numbered snapshots, or - for standard input [default: this host]
+    /// What to judge: a directory that looks like /, an archive, a saved /proc file, an sos report, an
+    /// OSWatcher archive, a directory of numbered snapshots, or - for standard input [default: this host]
     #[arg(value_name = "SOURCE", conflicts_with = "root")]
     pub(crate) source: Option<PathBuf>,
 
@@ -63,7 +63,8 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub(crate) interval: f64,
 
-    /// Milliseconds that may be spent walking the page tables of the largest processes (smaps_rollup, numa_maps)
+    /// Milliseconds that may be spent walking the page tables of the largest processes (smaps_rollup,
+    /// numa_maps)
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=600_000))]
     pub(crate) walk_budget: u64,
 
@@ -274,7 +275,8 @@ pub(crate) struct SizeHugepages {
     /// VmPeak of the postmaster (14 or earlier)
     #[arg(long, value_name = "SIZE")]
     pub(crate) postgres_vmpeak: Option<Bytes>,
-    /// A Java virtual machine: heap, then metaspace and code cache if they are to be in huge pages too; repeatable
+    /// A Java virtual machine: heap, then metaspace and code cache if they are to be in huge pages too;
+    /// repeatable
     #[arg(long, value_name = "HEAP[,METASPACE[,CODECACHE]]", value_parser = jvm)]
     pub(crate) jvm: Vec<Jvm>,
     /// Processes that attach the segments; compares page tables

@@ -19,8 +19,8 @@ use crate::{Answer, Value};
 pub struct HugepagesInput {
     /// Size of each shared segment, one entry per database instance (`--segment`, repeatable).
     ///
-    /// A configured size, such as Oracle's `sga_max_size`: a header page and the extra page of Oracle's script are
-    /// added. With [`ipcs`](Self::ipcs), the size that the kernel shows.
+    /// A configured size, such as Oracle's `sga_max_size`: a header page and the extra page of Oracle's
+    /// script are added. With [`ipcs`](Self::ipcs), the size that the kernel shows.
     pub segments: Vec<Bytes>,
     /// `segments` are the bytes column of `ipcs -m` (`--ipcs`): only the script's extra page is added, and
     /// segments below one huge page are skipped.
@@ -108,8 +108,8 @@ pub struct Jvm {
 ///
 /// # Errors
 ///
-/// [`SizeError`] for nothing to size, an empty or impossible size, a page size that does not exist, more nodes than
-/// pages, or a pool that does not fit `ram`.
+/// [`SizeError`] for nothing to size, an empty or impossible size, a page size that does not exist, more
+/// nodes than pages, or a pool that does not fit `ram`.
 pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
     let page = check::page("page", input.page)?;
     let huge = check::huge_page("huge_page", input.huge_page, page)?;

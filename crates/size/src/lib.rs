@@ -1,8 +1,8 @@
 //! Sizing arithmetic, step by step: what to set, why that number, and where to write it.
 //!
-//! One input record and one function per topic; each returns an [`Answer`] with every line of the arithmetic, the
-//! configuration lines, the commands for the running host, and what is contradictory or commonly got wrong. Nothing
-//! here reads the host: the caller fills the record from the command line or from a snapshot.
+//! One input record and one function per topic; each returns an [`Answer`] with every line of the arithmetic,
+//! the configuration lines, the commands for the running host, and what is contradictory or commonly got
+//! wrong. Nothing here reads the host: the caller fills the record from the command line or from a snapshot.
 //!
 //! ```
 //! use lotsfree_size::{HugepagesInput, Value, hugepages};

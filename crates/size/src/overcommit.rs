@@ -91,8 +91,8 @@ impl Default for OvercommitInput {
 ///
 /// # Errors
 ///
-/// [`SizeError`] for an empty or impossible amount, `ratio` together with `kbytes`, a setting or a kernel without
-/// rules, pools that leave no RAM, or a wanted limit that swap alone exceeds.
+/// [`SizeError`] for an empty or impossible amount, `ratio` together with `kbytes`, a setting or a kernel
+/// without rules, pools that leave no RAM, or a wanted limit that swap alone exceeds.
 pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     let ram = check::memory("ram", input.ram)?;
     let page = check::page("page", input.page)?;

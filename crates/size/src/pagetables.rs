@@ -45,8 +45,8 @@ impl Default for PagetablesInput {
 ///
 /// # Errors
 ///
-/// [`SizeError`] for an empty or impossible mapping, no or too many processes, a page size that does not exist, or a
-/// product beyond 64 bits.
+/// [`SizeError`] for an empty or impossible mapping, no or too many processes, a page size that does not
+/// exist, or a product beyond 64 bits.
 pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     let touched = check::memory("mapping", input.mapping)?;
     let processes = check::number("processes", input.processes, 1, MAX_PROCESSES)?;

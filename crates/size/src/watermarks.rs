@@ -28,8 +28,8 @@ pub struct WatermarksInput {
     pub ram: Bytes,
     /// NUMA nodes (`--nodes`), 1 to 1024.
     pub nodes: u32,
-    /// Populated zones of all nodes (`--zones`). If absent: one Normal zone per node, and DMA and DMA32 of node 0
-    /// (one node with up to 3 GiB has no Normal).
+    /// Populated zones of all nodes (`--zones`). If absent: one Normal zone per node, and DMA and DMA32 of
+    /// node 0 (one node with up to 3 GiB has no Normal).
     pub zones: Option<u64>,
     /// THP is enabled, `always` or `madvise` (`--no-thp` clears it).
     pub thp: bool,
@@ -68,7 +68,8 @@ impl Default for WatermarksInput {
 ///
 /// # Errors
 ///
-/// [`SizeError`] for an empty or impossible amount, more nodes than memory has pages, or a setting out of range.
+/// [`SizeError`] for an empty or impossible amount, more nodes than memory has pages, or a setting out of
+/// range.
 pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
     let ram = check::memory("ram", input.ram)?;
     let nodes = u64::from(check::nodes(input.nodes)?);

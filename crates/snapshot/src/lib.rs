@@ -4,16 +4,17 @@
 //! Source (live /, a tree, an archive, a pasted file) ── collect ──▶ Snapshot ──▶ Observation (now, before, samples)
 //! ```
 //!
-//! A [`Source`] only hands out bytes by path. Each file has one module in [`mod@file`] with its type, its parser
-//! and its printer. [`collect`] knows which files there are and puts them together. A parser never fails: what it
-//! cannot read becomes a [`Problem`] and the rest is kept.
+//! A [`Source`] only hands out bytes by path. Each file has one module in [`mod@file`] with its type, its
+//! parser and its printer. [`collect`] knows which files there are and puts them together. A parser never
+//! fails: what it cannot read becomes a [`Problem`] and the rest is kept.
 //!
 //! # Why not the `procfs` crates
 //!
-//! `procfs-core` 0.18 parses many of these files well, but a whole file is lost on the first line that it does not
-//! expect, fields of newer kernels are dropped, there are no printers, and page size and tick rate are those of the
-//! machine it runs on, while a saved tree is usually another host's. Its maps of owned strings also cost several
-//! times the reading of a file, where the whole of `doctor` may cost twice that. So the parsers here are our own.
+//! `procfs-core` 0.18 parses many of these files well, but a whole file is lost on the first line that it
+//! does not expect, fields of newer kernels are dropped, there are no printers, and page size and tick rate
+//! are those of the machine it runs on, while a saved tree is usually another host's. Its maps of owned
+//! strings also cost several times the reading of a file, where the whole of `doctor` may cost twice that. So
+//! the parsers here are our own.
 
 mod collect;
 pub mod file;

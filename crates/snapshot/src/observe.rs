@@ -71,8 +71,8 @@ impl Observation {
     }
 }
 
-/// Reads an input: the first and the last instant whole, of those in between only what a [`Sample`] keeps. Each
-/// source is dropped once it was read, so that a series of archives is never in memory at once.
+/// Reads an input: the first and the last instant whole, of those in between only what a [`Sample`] keeps.
+/// Each source is dropped once it was read, so that a series of archives is never in memory at once.
 pub fn observe(input: Input, options: &Options) -> Observation {
     let Input { label, samples, manifest, .. } = input;
     let taken_at = manifest.as_ref().map(|manifest| manifest.taken_at).filter(|at| *at > 0.0);

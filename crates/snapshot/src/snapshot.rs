@@ -29,8 +29,8 @@ use crate::file::zoneinfo::Zone;
 
 /// What a host showed of its memory at one instant.
 ///
-/// `None` means "could not be read" (why is in [`Snapshot::problems`]); an empty list means "read, and there are
-/// none". Counters that a file did not have are absent from its [`Values`].
+/// `None` means "could not be read" (why is in [`Snapshot::problems`]); an empty list means "read, and there
+/// are none". Counters that a file did not have are absent from its [`Values`].
 #[derive(Debug, Default, Serialize)]
 pub struct Snapshot {
     /// Seconds since the epoch when it was taken, if known.
@@ -164,8 +164,8 @@ impl KernelVersion {
         self.numbers.0 > 0
     }
 
-    /// Whether this is `major.minor` or later. Distribution kernels carry backports: prefer asking for a counter
-    /// or a file over asking for a version. `false` when the release is unknown.
+    /// Whether this is `major.minor` or later. Distribution kernels carry backports: prefer asking for a
+    /// counter or a file over asking for a version. `false` when the release is unknown.
     pub fn at_least(&self, major: u32, minor: u32) -> bool {
         (self.numbers.0, self.numbers.1) >= (major, minor)
     }

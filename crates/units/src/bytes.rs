@@ -11,9 +11,9 @@ use crate::{GIB, KIB, MIB, TIB};
 
 /// An amount of memory in bytes.
 ///
-/// `Display` prints three significant digits with an IEC unit (`9.77 GiB`); `{:#}` prints the kernel's grouped
-/// KiB (`1,591,860 kB`). Arithmetic saturates: figures come from files that may be nonsense, and a wrapped
-/// subtraction would turn a small error into exabytes.
+/// `Display` prints three significant digits with an IEC unit (`9.77 GiB`); `{:#}` prints the kernel's
+/// grouped KiB (`1,591,860 kB`). Arithmetic saturates: figures come from files that may be nonsense, and a
+/// wrapped subtraction would turn a small error into exabytes.
 #[derive(
     Clone,
     Copy,
@@ -145,8 +145,8 @@ impl std::error::Error for ParseBytesError {}
 impl FromStr for Bytes {
     type Err = ParseBytesError;
 
-    /// Parses `8GiB`, `1.5 G`, `512m`, `4096`, `1591860 kB`. Units are powers of 1024, as the kernel, Oracle and
-    /// every article about memory sizes use them; a bare number is bytes.
+    /// Parses `8GiB`, `1.5 G`, `512m`, `4096`, `1591860 kB`. Units are powers of 1024, as the kernel, Oracle
+    /// and every article about memory sizes use them; a bare number is bytes.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || ParseBytesError { text: text.to_owned() };
         let trimmed = text.trim();

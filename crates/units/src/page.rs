@@ -38,7 +38,8 @@ impl PageSize {
         bytes.0 / self.0.0
     }
 
-    /// The PMD-mapped huge page of this base page size: `page × page / 8` (2 MiB for 4 KiB, 512 MiB for 64 KiB).
+    /// The PMD-mapped huge page of this base page size: `page × page / 8` (2 MiB for 4 KiB, 512 MiB for 64
+    /// KiB).
     pub const fn pmd_huge(self) -> Bytes {
         Bytes(self.0.0 * (self.0.0 / 8))
     }

@@ -10,8 +10,8 @@ use lotsfree_snapshot::source::text::TextArchive;
 /// Files of one sample: path without leading slash, and content.
 pub(super) type Files = Vec<(String, Vec<u8>)>;
 
-/// The second sample's distance from the first, in seconds, as its directory in the archive says it. The exact
-/// times are in `proc/uptime`.
+/// The second sample's distance from the first, in seconds, as its directory in the archive says it. The
+/// exact times are in `proc/uptime`.
 pub(super) const INTERVAL: f64 = 5.0;
 
 /// Puts two samples together. The second one inherits what it does not mention, except the files of processes

@@ -1,7 +1,8 @@
 //! `memory.events` and `memory.events.local` of a version 2 memory cgroup.
 
 counters! {
-    /// How often a memory cgroup met its limits; `memory.events` counts descendants too, `memory.events.local` not.
+    /// How often a memory cgroup met its limits; `memory.events` counts descendants too,
+    /// `memory.events.local` not.
     family MemoryEvents in memory_events, "memory.events", separator b' ';
     low, count, monotonic, since "4.5", "Times that the group was reclaimed although its usage was below its low protection.", "mm/vmscan.c:shrink_node_memcgs";
     high, count, monotonic, since "4.5", "Times that a charge above memory.high made a task of the group reclaim or wait.", "mm/memcontrol.c:reclaim_high";

@@ -3,8 +3,8 @@
 counters! {
     /// The lines of `memory.stat`: those of version 2 in its order, then those that only version 1 has.
     ///
-    /// Version 2 counts a group with its descendants. Version 1 counts the group alone, and with descendants in the
-    /// `total_` lines. Names that both have stand in the first part.
+    /// Version 2 counts a group with its descendants. Version 1 counts the group alone, and with descendants
+    /// in the `total_` lines. Names that both have stand in the first part.
     family MemoryStat in memory_stat, "memory.stat", separator b' ';
     anon, bytes, gauge, since "4.5", "Anonymous memory that processes map, huge pages included; tmpfs is not in it.", "mm/memcontrol.c:memcg_stat_format";
     file, bytes, gauge, since "4.5", "Page cache, tmpfs and shared memory included.", "mm/memcontrol.c:memcg_stat_format";

@@ -80,8 +80,8 @@ pub use status::Status;
 pub use vmstat::Vmstat;
 pub use zoneinfo::Zoneinfo;
 
-/// Calls a macro once for each family, with its marker type: `each_family!(visit)` is `visit!(Meminfo);` and so on,
-/// in the order of the reference page. The marker types have to be in scope.
+/// Calls a macro once for each family, with its marker type: `each_family!(visit)` is `visit!(Meminfo);` and
+/// so on, in the order of the reference page. The marker types have to be in scope.
 #[macro_export]
 macro_rules! each_family {
     ($call:ident) => {

@@ -3,7 +3,8 @@
 counters! {
     /// The memory lines of `/proc/PID/status`; kernel threads have none of them.
     ///
-    /// The other lines of the file are neither numbers in kB nor counters: pick out lines by name before parsing.
+    /// The other lines of the file are neither numbers in kB nor counters: pick out lines by name before
+    /// parsing.
     family Status in status, "/proc/PID/status", separator b':';
     VmPeak, kib, gauge, since "2.6.32", "Largest VmSize so far.", "fs/proc/task_mmu.c:task_mem";
     VmSize, kib, gauge, since "2.6.32", "Address space mapped, touched or not, hugetlb mappings included.", "fs/proc/task_mmu.c:task_mem";

@@ -1,7 +1,9 @@
-//! `/proc/vmstat`; the per-node and per-zone statistics in `/proc/zoneinfo` and `node*/vmstat` use the same names.
+//! `/proc/vmstat`; the per-node and per-zone statistics in `/proc/zoneinfo` and `node*/vmstat` use the same
+//! names.
 
 counters! {
-    /// The lines of `/proc/vmstat`, in the order of 6.18; names of older kernels stand where those print them.
+    /// The lines of `/proc/vmstat`, in the order of 6.18; names of older kernels stand where those print
+    /// them.
     ///
     /// Pages are base pages of the host.
     family Vmstat in vmstat, "/proc/vmstat", separator b' ';

@@ -3,8 +3,9 @@
 counters! {
     /// Watermarks, sizes, per-CPU lists and flags of one zone.
     ///
-    /// The file is no plain list of names and values, and prints two different things as `high`: the watermark is
-    /// `high` here, the bound of a CPU's lists `pageset high`. The colons that end some names are no part of them.
+    /// The file is no plain list of names and values, and prints two different things as `high`: the
+    /// watermark is `high` here, the bound of a CPU's lists `pageset high`. The colons that end some names
+    /// are no part of them.
     family Zoneinfo in zoneinfo, "/proc/zoneinfo", separator b' ';
     free, pages, gauge, since "2.6.32", "Free pages of the zone in the buddy lists; printed as `pages free`.", "mm/vmstat.c:zoneinfo_show_print";
     boost, pages, gauge, since "5.0", "Pages by which all watermarks stand higher for now, after an allocation had to break up a pageblock of another type.", "mm/page_alloc.c:boost_watermark";

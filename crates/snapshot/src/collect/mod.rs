@@ -27,7 +27,8 @@ pub struct Options {
     /// Time for the files that walk page tables (`smaps_rollup`, `numa_maps`) of the largest processes. Saved
     /// data have no such cost and are read whole.
     pub walk_budget: Duration,
-    /// Whether to look for small processes that write much (`io` of each one), to name them where rates are judged.
+    /// Whether to look for small processes that write much (`io` of each one), to name them where rates are
+    /// judged.
     pub writers: bool,
 }
 
@@ -98,15 +99,16 @@ fn container(reader: &mut Reader<'_>) -> Option<String> {
     std::env::var("container").ok().filter(|name| !name.is_empty())
 }
 
-/// The page size of the host that the data are from: of this machine if live; else the one by which most of the
-/// quantities that it showed both in KiB and in pages agree; else from the size of its huge pages, which is page²/8.
+/// The page size of the host that the data are from: of this machine if live; else the one by which most of
+/// the quantities that it showed both in KiB and in pages agree; else from the size of its huge pages, which
+/// is page²/8.
 fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
     const SIZES: [u64; 3] = [4096, 16384, 65536];
     if source.is_live() {
         return PageSize::new(rustix::param::page_size() as u64).unwrap_or_default();
     }
-    // One pair alone may mislead: the two files are read one after the other, and a guest that initialises its memory
-    // lazily counts pages as free in one and not in the other.
+    // One pair alone may mislead: the two files are read one after the other, and a guest that initialises
+    // its memory lazily counts pages as free in one and not in the other.
     const PAIRS: [(Counter<Meminfo>, Counter<Vmstat>); 6] = [
         (m::Mapped, v::nr_mapped),
         (m::PageTables, v::nr_page_table_pages),

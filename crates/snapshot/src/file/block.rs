@@ -13,8 +13,8 @@ const MOST: usize = 65_536;
 /// One whole device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BlockDevice {
-    /// `sda`, `nvme0n1`, `zram0`, `cciss/c0d0`: as in `/dev` and `/proc/diskstats`, where `/sys/block` has a `!` for the
-    /// slash.
+    /// `sda`, `nvme0n1`, `zram0`, `cciss/c0d0`: as in `/dev` and `/proc/diskstats`, where `/sys/block` has a
+    /// `!` for the slash.
     pub name: Box<str>,
     /// `queue/rotational`.
     pub rotational: Option<bool>,
@@ -43,10 +43,11 @@ pub struct DiskStats {
     pub busy_ms: u64,
 }
 
-/// `/proc/diskstats`: devices and partitions by name, in file order. `block/genhd.c:diskstats_show`, 2.6.32 to 6.18.
+/// `/proc/diskstats`: devices and partitions by name, in file order. `block/genhd.c:diskstats_show`, 2.6.32
+/// to 6.18.
 ///
-/// A device that has a `/` in its name (`cciss/c0d0`) has a `!` for it in `/sys/block`; here it is as in the file.
-/// Device numbers, merges and the columns after the time in flight are not kept and written as 0.
+/// A device that has a `/` in its name (`cciss/c0d0`) has a `!` for it in `/sys/block`; here it is as in the
+/// file. Device numbers, merges and the columns after the time in flight are not kept and written as 0.
 impl File for Vec<(Box<str>, DiskStats)> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut devices = Vec::new();

@@ -79,9 +79,9 @@ impl Limit {
         }
     }
 
-    /// Version 1 has no word for "no limit" and prints the largest number that its counters hold: 2^63 rounded
-    /// down to a page (4.0 and later: `PAGE_COUNTER_MAX`), for huge pages to a huge page, 2^63 - 1 or 2^64 - 1
-    /// before (`RES_COUNTER_MAX`). From 4 EiB on nothing is meant as a limit.
+    /// Version 1 has no word for "no limit" and prints the largest number that its counters hold: 2^63
+    /// rounded down to a page (4.0 and later: `PAGE_COUNTER_MAX`), for huge pages to a huge page, 2^63 - 1 or
+    /// 2^64 - 1 before (`RES_COUNTER_MAX`). From 4 EiB on nothing is meant as a limit.
     const UNLIMITED: u64 = 1 << 62;
 
     /// Reads `max` or a number of bytes; `None` if it is neither.
@@ -113,8 +113,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Reads `memory.stat` of either version. Version 1's `hierarchical_*_limit` of a group without a limit is left
-/// out where it is larger than a counter (2^64 - 1, before 4.0).
+/// Reads `memory.stat` of either version. Version 1's `hierarchical_*_limit` of a group without a limit is
+/// left out where it is larger than a counter (2^64 - 1, before 4.0).
 pub fn parse_memory_stat(text: &[u8], log: &mut Log) -> Values<MemoryStat> {
     let mut values = Values::default();
     let mut hint = 0;
@@ -159,7 +159,8 @@ pub fn flat_keyed(text: &[u8], key: &str) -> Option<u64> {
     })
 }
 
-/// `nr_dying_descendants` of `cgroup.stat` (v2, 4.14 and later): groups that were removed but still hold memory.
+/// `nr_dying_descendants` of `cgroup.stat` (v2, 4.14 and later): groups that were removed but still hold
+/// memory.
 pub fn dying_descendants(text: &[u8]) -> Option<u64> {
     flat_keyed(text, "nr_dying_descendants")
 }

@@ -22,8 +22,8 @@ pub struct HugePool {
     pub overcommit: u64,
 }
 
-/// The page size in the name of a pool's directory: `hugepages-2048kB` (`mm/hugetlb.c`, `HSTATE_NAME_LEN`). The
-/// directories of huge page sizes below `transparent_hugepage` are named the same way.
+/// The page size in the name of a pool's directory: `hugepages-2048kB` (`mm/hugetlb.c`, `HSTATE_NAME_LEN`).
+/// The directories of huge page sizes below `transparent_hugepage` are named the same way.
 pub fn directory_size(name: &str) -> Option<Bytes> {
     let kib = decimal(name.strip_prefix("hugepages-")?.strip_suffix("kB")?.as_bytes())?;
     kib.checked_mul(1024).filter(|&bytes| bytes > 0).map(Bytes)

@@ -17,8 +17,8 @@ pub struct KernelLog {
     pub drop_caches: Vec<(String, u32, u32)>,
     /// `page allocation failure` lines: process name, order; the latest 256.
     pub allocation_failures: Vec<(String, u32)>,
-    /// The lines that the above were read from, as printed, for saving. Those of a journal's export have the time
-    /// since boot put before them in brackets.
+    /// The lines that the above were read from, as printed, for saving. Those of a journal's export have the
+    /// time since boot put before them in brackets.
     pub lines: Vec<String>,
 }
 
@@ -27,8 +27,8 @@ pub struct KernelLog {
 pub struct OomKill {
     /// Seconds since boot, if the line said so.
     pub at: Option<u64>,
-    /// `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, `CONSTRAINT_MEMORY_POLICY`, `CONSTRAINT_CPUSET`; empty on kernels
-    /// before 4.19, which do not say, other than for `Memory cgroup out of memory`.
+    /// `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, `CONSTRAINT_MEMORY_POLICY`, `CONSTRAINT_CPUSET`; empty on
+    /// kernels before 4.19, which do not say, other than for `Memory cgroup out of memory`.
     pub constraint: String,
     /// The cgroup that hit its limit (`oom_memcg`), else that of the victim (`task_memcg`), if printed.
     pub cgroup: Option<String>,
@@ -263,8 +263,8 @@ fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
     Some((at, rest))
 }
 
-/// A record of `/dev/kmsg`: `priority,sequence,microseconds,flags[,…];text`. The outer `None` is for records that
-/// a program wrote (facility not 0), the inner for lines that are not records.
+/// A record of `/dev/kmsg`: `priority,sequence,microseconds,flags[,…];text`. The outer `None` is for records
+/// that a program wrote (facility not 0), the inner for lines that are not records.
 fn record(line: &str) -> Option<Option<(u64, &str)>> {
     let Some((head, text)) = line.split_once(';') else { return Some(None) };
     let mut fields = head.split(',');
@@ -275,8 +275,8 @@ fn record(line: &str) -> Option<Option<(u64, &str)>> {
     }
 }
 
-/// Splits `[12345.678901] ` off, with the `[  T123] ` of `CONFIG_PRINTK_CALLER` after it; a date in the brackets
-/// (dmesg -T) is not a time since boot.
+/// Splits `[12345.678901] ` off, with the `[  T123] ` of `CONFIG_PRINTK_CALLER` after it; a date in the
+/// brackets (dmesg -T) is not a time since boot.
 fn bracket(line: &str) -> (Option<u64>, &str) {
     let Some((inside, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) else {
         return (None, line);
@@ -322,8 +322,8 @@ fn killing(message: &str) -> Option<(bool, &str)> {
     message.starts_with("Killed process ").then_some((false, message))
 }
 
-/// `Kill process 1 (x) …`, `Killed process 1 (x) …`, `Killed process 1, UID 0, (x) …` (RHEL 6): whether it says that
-/// it is done, pid, name and the rest.
+/// `Kill process 1 (x) …`, `Killed process 1 (x) …`, `Killed process 1, UID 0, (x) …` (RHEL 6): whether it
+/// says that it is done, pid, name and the rest.
 fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
     let (killed, rest) = match text.strip_prefix("Killed process ") {
         Some(rest) => (true, rest),
@@ -342,14 +342,15 @@ fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
     Some((killed, pid, &rest[..end], &rest[end + 1..]))
 }
 
-/// `Task in /a/b killed as a result of limit of /a` (before 4.19, `mm/memcontrol.c:mem_cgroup_print_oom_info`).
+/// `Task in /a/b killed as a result of limit of /a` (before 4.19,
+/// `mm/memcontrol.c:mem_cgroup_print_oom_info`).
 fn limit_of(message: &str) -> Option<String> {
     let (_, group) = message.strip_prefix("Task in ")?.split_once(" killed as a result of limit of ")?;
     Some(group.trim().to_owned())
 }
 
-/// `bash (1234): drop_caches: 3` (`fs/drop_caches.c:drop_caches_sysctl_handler`, 3.15 and later; vendor kernels
-/// before that have `bash(1234): dropped kernel caches: 3`).
+/// `bash (1234): drop_caches: 3` (`fs/drop_caches.c:drop_caches_sysctl_handler`, 3.15 and later; vendor
+/// kernels before that have `bash(1234): dropped kernel caches: 3`).
 fn drop_caches(message: &str) -> Option<(String, u32, u32)> {
     let (who, value) = (message.rsplit_once("): drop_caches: "))
         .or_else(|| message.rsplit_once("): dropped kernel caches: "))?;
@@ -358,8 +359,8 @@ fn drop_caches(message: &str) -> Option<(String, u32, u32)> {
     Some((name.to_owned(), pid.parse().ok()?, value.trim().parse().ok()?))
 }
 
-/// `kswapd0: page allocation failure: order:4, mode:…` (`mm/page_alloc.c:warn_alloc`; a full stop in place of the
-/// second colon before 3.1).
+/// `kswapd0: page allocation failure: order:4, mode:…` (`mm/page_alloc.c:warn_alloc`; a full stop in place of
+/// the second colon before 3.1).
 fn allocation_failure(message: &str) -> Option<(String, u32)> {
     let (name, rest) = message.rsplit_once(": page allocation failure")?;
     let rest = rest.strip_prefix([':', '.'])?.trim_start().strip_prefix("order:")?;

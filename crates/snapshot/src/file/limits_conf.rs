@@ -21,7 +21,8 @@ pub struct LimitsLine {
     pub domain: String,
     /// `soft`, `hard` or `-` (both).
     pub kind: Box<str>,
-    /// `memlock`, `nofile`, …; empty in a line of a domain and `-` only, which frees the domain of all limits.
+    /// `memlock`, `nofile`, …; empty in a line of a domain and `-` only, which frees the domain of all
+    /// limits.
     pub item: Box<str>,
     /// The value as written; memlock is in KiB, `unlimited`, `infinity` and `-1` mean none.
     pub value: Box<str>,

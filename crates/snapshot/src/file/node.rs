@@ -32,8 +32,8 @@ pub struct Node {
     pub huge_pools: Vec<HugePool>,
 }
 
-/// Reads `cpulist`: `0-3,8,10-11`, or nothing for a node without CPUs (`lib/vsprintf.c:bitmap_list_string`). The
-/// result is ascending. CPUs from 8192 on, which Linux cannot have, are reported and left out.
+/// Reads `cpulist`: `0-3,8,10-11`, or nothing for a node without CPUs (`lib/vsprintf.c:bitmap_list_string`).
+/// The result is ascending. CPUs from 8192 on, which Linux cannot have, are reported and left out.
 pub fn parse_cpulist(text: &[u8], log: &mut Log) -> Vec<u32> {
     let mut present = vec![false; MOST_CPUS];
     let mut good = true;
@@ -71,8 +71,8 @@ pub fn print_cpulist(cpus: &[u32], out: &mut String) {
     out.push('\n');
 }
 
-/// Reads `distance`: `10 21`, to each online node in node order (`drivers/base/node.c:distance_show`). Empty if
-/// any of it makes no sense, as the rest could not be told to belong to which node.
+/// Reads `distance`: `10 21`, to each online node in node order (`drivers/base/node.c:distance_show`). Empty
+/// if any of it makes no sense, as the rest could not be told to belong to which node.
 pub fn parse_distance(text: &[u8], log: &mut Log) -> Vec<u32> {
     let distances: Option<Vec<u32>> = words(text).take(MOST_NODES + 1).map(decimal32).collect();
     match distances {

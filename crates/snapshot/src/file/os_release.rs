@@ -27,8 +27,8 @@ impl OsRelease {
 }
 
 impl File for OsRelease {
-    /// Reads shell assignments as os-release(5) allows them; the last of a name stands. Other names are passed
-    /// over.
+    /// Reads shell assignments as os-release(5) allows them; the last of a name stands. Other names are
+    /// passed over.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut release = OsRelease::default();
         for (number, line) in lines(text) {

@@ -1,5 +1,5 @@
-//! `/proc/pagetypeinfo`: free blocks and page blocks per migrate type. Reading it walks the free lists under the
-//! zone lock (0.3 ms on a small host, milliseconds on a large one), so it is read once, never in a loop.
+//! `/proc/pagetypeinfo`: free blocks and page blocks per migrate type. Reading it walks the free lists under
+//! the zone lock (0.3 ms on a small host, milliseconds on a large one), so it is read once, never in a loop.
 
 use std::fmt::Write as _;
 
@@ -60,8 +60,8 @@ enum Section {
     Free,
     /// Page blocks by type.
     Blocks,
-    /// A section that is not kept (`Number of mixed blocks`, printed with `page_owner=on`), or whose heading made
-    /// no sense.
+    /// A section that is not kept (`Number of mixed blocks`, printed with `page_owner=on`), or whose heading
+    /// made no sense.
     Other,
 }
 

@@ -1,5 +1,5 @@
-//! `/proc/pressure/{memory,io,cpu}` and a cgroup's `memory.pressure`: pressure stall information (4.20 and later,
-//! `psi=1` on some distributions).
+//! `/proc/pressure/{memory,io,cpu}` and a cgroup's `memory.pressure`: pressure stall information (4.20 and
+//! later, `psi=1` on some distributions).
 
 use std::fmt::Write as _;
 

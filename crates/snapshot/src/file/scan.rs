@@ -1,7 +1,7 @@
 //! Small readers of bytes that the parsers share: no allocation, no panic, no overflow.
 
-/// A decimal number that takes up all of `text`; `None` if it is empty, has another byte in it or is larger than
-/// 64 bits hold.
+/// A decimal number that takes up all of `text`; `None` if it is empty, has another byte in it or is larger
+/// than 64 bits hold.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

@@ -30,8 +30,8 @@ pub struct SlabCache {
     pub slabs: u64,
 }
 
-/// `mm/slab_common.c:cache_show` (`s_show` of each allocator before 3.9), 2.6.32 to 6.18. Tunables and active slabs are not kept; they are written as SLUB
-/// writes them: zero, and all slabs.
+/// `mm/slab_common.c:cache_show` (`s_show` of each allocator before 3.9), 2.6.32 to 6.18. Tunables and active
+/// slabs are not kept; they are written as SLUB writes them: zero, and all slabs.
 impl File for Vec<SlabCache> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut caches = Vec::new();

@@ -17,8 +17,8 @@ pub struct Sysctls(pub BTreeMap<Box<str>, Box<str>>);
 const MOST_VALUES: usize = 16_384;
 /// A bound on names and values, in bytes.
 const MOST_TEXT: usize = 4096;
-/// Names that exist once per network interface, of which hosts with containers have hundreds of thousands, and
-/// which say nothing of memory.
+/// Names that exist once per network interface, of which hosts with containers have hundreds of thousands,
+/// and which say nothing of memory.
 const PER_INTERFACE: [&str; 5] =
     ["net.ipv4.conf.", "net.ipv4.neigh.", "net.ipv6.conf.", "net.ipv6.neigh.", "net.mpls.conf."];
 /// How `sysctl` begins its own messages.
@@ -43,8 +43,8 @@ impl Sysctls {
 
 /// The output of `sysctl -a`: `vm.swappiness = 60`.
 impl File for Sysctls {
-    /// Reads one value per line. The messages of `sysctl` itself, which a saved output may have in it, and the
-    /// settings of single network interfaces are passed over.
+    /// Reads one value per line. The messages of `sysctl` itself, which a saved output may have in it, and
+    /// the settings of single network interfaces are passed over.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut values = BTreeMap::new();
         for (number, line) in lines(text) {
@@ -88,8 +88,9 @@ pub struct SysctlSetting {
     pub file: String,
     /// Line, counted from 1.
     pub line: u32,
-    /// The name with dots, `*` globs kept. An exclusion (`-name` without a value, which keeps globs from setting
-    /// `name`) keeps its `-` and has an empty value; the `-` of `-name = value` (failing does not matter) is gone.
+    /// The name with dots, `*` globs kept. An exclusion (`-name` without a value, which keeps globs from
+    /// setting `name`) keeps its `-` and has an empty value; the `-` of `-name = value` (failing does not
+    /// matter) is gone.
     pub name: String,
     /// The value, trimmed.
     pub value: String,
@@ -162,8 +163,8 @@ impl SysctlSetting {
     }
 }
 
-/// A name with dots between its parts. Where a name's first separator is a slash, slashes separate and dots are
-/// part of names; there the two change places, so that `net/ipv4/conf/eth0.1/forwarding` and
+/// A name with dots between its parts. Where a name's first separator is a slash, slashes separate and dots
+/// are part of names; there the two change places, so that `net/ipv4/conf/eth0.1/forwarding` and
 /// `net.ipv4.conf.eth0/1.forwarding` are the same (sysctl.d(5)).
 fn normalized(name: &[u8]) -> String {
     let name = bounded(name, MOST_TEXT);
@@ -194,9 +195,9 @@ pub const DIRECTORIES: [&str; 5] =
 
 /// The paths in the order in which their settings apply at boot.
 ///
-/// `listed` has the names found in each of [`DIRECTORIES`], in any order. `conf` says that `etc/sysctl.conf` exists
-/// and is not what one of the listed files (`99-sysctl.conf`, on Debian and Fedora) links to: then it comes last, as
-/// in `sysctl --system`; `systemd-sysctl` alone does not read it.
+/// `listed` has the names found in each of [`DIRECTORIES`], in any order. `conf` says that `etc/sysctl.conf`
+/// exists and is not what one of the listed files (`99-sysctl.conf`, on Debian and Fedora) links to: then it
+/// comes last, as in `sysctl --system`; `systemd-sysctl` alone does not read it.
 pub fn application_order(listed: &[(&str, Vec<String>)], conf: bool) -> Vec<String> {
     let mut ranked: Vec<_> = listed.iter().collect();
     ranked.sort_by_key(|(directory, _)| {
@@ -210,8 +211,9 @@ pub fn application_order(listed: &[(&str, Vec<String>)], conf: bool) -> Vec<Stri
     paths
 }
 
-/// The `*.conf` files of several directories, strongest directory first, as systemd merges them: one file of a
-/// base name hides the others of that name, and all apply in the order of their base names (bytes, no locale).
+/// The `*.conf` files of several directories, strongest directory first, as systemd merges them: one file of
+/// a base name hides the others of that name, and all apply in the order of their base names (bytes, no
+/// locale).
 pub(super) fn by_base_name<'a>(listed: impl Iterator<Item = (&'a str, &'a [String])>) -> Vec<String> {
     let mut first = BTreeMap::new();
     for (directory, names) in listed {
@@ -250,7 +252,8 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Matches one part. Only the last `*` is ever tried again: what stands before it has matched as early as it can.
+/// Matches one part. Only the last `*` is ever tried again: what stands before it has matched as early as it
+/// can.
 fn part_matches(mut pattern: &[u8], mut name: &[u8]) -> bool {
     let mut retry = None;
     loop {
@@ -280,7 +283,8 @@ fn part_matches(mut pattern: &[u8], mut name: &[u8]) -> bool {
     }
 }
 
-/// Whether `byte` is in the set that `text` begins with, and what follows the set's `]`; `None` if it has none.
+/// Whether `byte` is in the set that `text` begins with, and what follows the set's `]`; `None` if it has
+/// none.
 fn bracket(text: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (negated, set) = match text {
         [b'!' | b'^', rest @ ..] => (true, rest),

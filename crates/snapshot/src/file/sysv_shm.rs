@@ -18,8 +18,9 @@ pub struct ShmSegment {
     pub key: i64,
     /// Identifier, for `ipcrm -m`.
     pub shmid: u64,
-    /// Permission bits and flags, octal in the file: `1000` is `SHM_DEST`, `2000` is `SHM_LOCKED`. `SHM_HUGETLB` does
-    /// not show: `ipc/shm.c:newseg` keeps only the permissions of the flags it is given (6.18, measured).
+    /// Permission bits and flags, octal in the file: `1000` is `SHM_DEST`, `2000` is `SHM_LOCKED`.
+    /// `SHM_HUGETLB` does not show: `ipc/shm.c:newseg` keeps only the permissions of the flags it is given
+    /// (6.18, measured).
     pub perms: u32,
     /// Size.
     pub size: Bytes,

@@ -37,7 +37,8 @@ const MOST_SETTINGS: usize = 256;
 const MOST_VALUE: usize = 1024;
 /// A bound on a line with its continuations, in bytes.
 const MOST_LINE: usize = 4096;
-/// Where systemd looks for system units and their drop-ins, the strongest first (`systemd-analyze unit-paths`).
+/// Where systemd looks for system units and their drop-ins, the strongest first
+/// (`systemd-analyze unit-paths`).
 const LOOKUP: [&str; 13] = [
     "etc/systemd/system.control",
     "run/systemd/system.control",
@@ -62,8 +63,8 @@ impl Unit {
 
     /// Adds what the unit file or drop-in `file` says, after what was added before.
     ///
-    /// A `\` at the end of a line continues it, comments (`#`, `;`) may stand in between, as systemd.syntax(7)
-    /// says. Sections and names that do not concern memory are passed over.
+    /// A `\` at the end of a line continues it, comments (`#`, `;`) may stand in between, as
+    /// systemd.syntax(7) says. Sections and names that do not concern memory are passed over.
     pub fn add_file(&mut self, file: &str, text: &[u8], log: &mut Log) {
         let mut relevant = false;
         let mut whole = Vec::new();
@@ -147,8 +148,8 @@ fn concerns_memory(name: &[u8]) -> bool {
         || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Reads `64G`, `1.5G`, `4096` or `infinity`: the suffixes `K`, `M`, `G`, `T`, `P` and `E` are powers of 1024, `B` or
-/// none is bytes. `None` for anything else, also for percentages.
+/// Reads `64G`, `1.5G`, `4096` or `infinity`: the suffixes `K`, `M`, `G`, `T`, `P` and `E` are powers of
+/// 1024, `B` or none is bytes. `None` for anything else, also for percentages.
 pub fn parse_size(text: &str) -> Option<Limit> {
     let text = text.trim();
     if text == "infinity" {

@@ -221,8 +221,8 @@ fn protection(line: &[u8]) -> Result<Vec<u64>, &'static str> {
 ///
 /// A line `name number` belongs to the `pages` block if the table of that block has its name, else to the
 /// statistics if the name begins like one (`nr_`, `numa_`), is one of `/proc/vmstat`, or follows one. Names
-/// that nobody knows are kept where they stood. `high_min`, `high_max` and `vm stats threshold` of a page set are
-/// not kept.
+/// that nobody knows are kept where they stood. `high_min`, `high_max` and `vm stats threshold` of a page set
+/// are not kept.
 impl File for Vec<Zone> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut zones: Vec<Zone> = Vec::new();

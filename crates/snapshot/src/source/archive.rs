@@ -11,9 +11,9 @@
 //! lotsfree-db1-20261121T014600Z/5s/proc/vmstat
 //! ```
 //!
-//! Each instant is complete and has a directory named by its seconds after the first; with a single instant that
-//! directory is left out. Entries are ordered by time, then by path, and carry no owner, so that the same files
-//! give the same bytes.
+//! Each instant is complete and has a directory named by its seconds after the first; with a single instant
+//! that directory is left out. Entries are ordered by time, then by path, and carry no owner, so that the
+//! same files give the same bytes.
 //!
 //! # The manifest, `lotsfree.json`
 //!
@@ -34,8 +34,8 @@
 //!
 //! # What is read
 //!
-//! Any tar: nothing of it touches the disk. Links, devices, pipes, sparse files and names that lead elsewhere are
-//! refused, counted and reported; the rest is kept. [`Bounds`] hold for the decompressed stream.
+//! Any tar: nothing of it touches the disk. Links, devices, pipes, sparse files and names that lead elsewhere
+//! are refused, counted and reported; the rest is kept. [`Bounds`] hold for the decompressed stream.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -492,8 +492,8 @@ impl ArchiveWriter {
         all
     }
 
-    /// Writes the archive to `path`: complete or not at all, readable by its owner only. The bytes are made in
-    /// memory first, written to a temporary file beside `path`, synced and renamed.
+    /// Writes the archive to `path`: complete or not at all, readable by its owner only. The bytes are made
+    /// in memory first, written to a temporary file beside `path`, synced and renamed.
     ///
     /// # Errors
     /// If there is more than `most`, or `path` cannot be written or is something other than a file.

@@ -125,8 +125,8 @@ const MOST_TEXT: u64 = 64 << 20;
 /// Names looked at in a directory of snapshots.
 const MOST_NAMES: usize = 65_536;
 
-/// Opens what a user names: a path, or `-` for standard input. What is accepted is in the module documentation of
-/// [`super`].
+/// Opens what a user names: a path, or `-` for standard input. What is accepted is in the module
+/// documentation of [`super`].
 ///
 /// # Errors
 /// Names the path, what is wrong, and what would be accepted.
@@ -368,7 +368,8 @@ fn manifest_of(source: &TreeSource) -> Option<Manifest> {
     if longer { None } else { archive::parse_manifest(&text).ok() }
 }
 
-/// An archive or text that is opened when it is first read from, so that a long series is never in memory at once.
+/// An archive or text that is opened when it is first read from, so that a long series is never in memory at
+/// once.
 struct Later {
     path: PathBuf,
     opened: std::cell::OnceCell<Result<Box<dyn Source>, ReadError>>,

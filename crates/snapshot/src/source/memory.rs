@@ -10,8 +10,8 @@ type ByPath<T> = BTreeMap<String, Result<T, ReadError>>;
 
 /// Files by path, and the directories that no file implies.
 ///
-/// A source can lie over another one ([`MemorySource::lie_over`]): what it does not have is answered from there. A
-/// file remembered as [`ReadError::Absent`] hides the one below it.
+/// A source can lie over another one ([`MemorySource::lie_over`]): what it does not have is answered from
+/// there. A file remembered as [`ReadError::Absent`] hides the one below it.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySource {
     files: ByPath<Vec<u8>>,

@@ -18,9 +18,9 @@
 //! | a saved file of `/proc`, or text that holds lines of several | the shape of lines, the file's name | one instant |
 //! | `-` | | any of the files, from standard input |
 //!
-//! The times of a directory of snapshots come from the archives' manifests, from `proc/uptime`, from the names, or
-//! from the times of the files, whichever is the first that all have and that rises. Where none does, only the last
-//! snapshot is read.
+//! The times of a directory of snapshots come from the archives' manifests, from `proc/uptime`, from the
+//! names, or from the times of the files, whichever is the first that all have and that rises. Where none
+//! does, only the last snapshot is read.
 //!
 //! Pipes, devices and sockets are refused, except as standard input. Input is taken to be hostile: nothing is
 //! written to disk, links in archives are not followed, and every size is bounded.
@@ -65,8 +65,8 @@ pub enum ReadError {
 
 /// Hands out files by path. Paths have no leading slash: `proc/meminfo`.
 pub trait Source {
-    /// Reads at most `limit` bytes of the file into `buffer`, which is cleared first. `Ok(true)` says that the
-    /// file is longer than that.
+    /// Reads at most `limit` bytes of the file into `buffer`, which is cleared first. `Ok(true)` says that
+    /// the file is longer than that.
     ///
     /// # Errors
     /// Says why nothing was read.

@@ -1,8 +1,8 @@
 //! One text that holds one or several files: a saved file, a concatenation, a question in a forum.
 //!
-//! Lines are sorted by their shape; what no shape fits is passed over. A shell prompt with `cat FILE`, `head`'s
-//! `==> FILE <==` and `grep`'s `/proc/FILE:` say where the following lines come from where shape alone does not
-//! (`/proc/pressure/io` looks like `/proc/pressure/memory`).
+//! Lines are sorted by their shape; what no shape fits is passed over. A shell prompt with `cat FILE`,
+//! `head`'s `==> FILE <==` and `grep`'s `/proc/FILE:` say where the following lines come from where shape
+//! alone does not (`/proc/pressure/io` looks like `/proc/pressure/memory`).
 //!
 //! | shape | becomes |
 //! |---|---|
@@ -23,9 +23,9 @@
 //! | OOM kills, allocation failures | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
-//! `MemAvailable` where printed) where there are no such lines of meminfo; a combined `buff/cache` becomes `Cached`.
-//! Its unit is that of the option on the prompt; without a prompt KiB, unless the total would then be less than
-//! 256 MiB: then MiB. Values are as coarse as they were printed.
+//! `MemAvailable` where printed) where there are no such lines of meminfo; a combined `buff/cache` becomes
+//! `Cached`. Its unit is that of the option on the prompt; without a prompt KiB, unless the total would then
+//! be less than 256 MiB: then MiB. Values are as coarse as they were printed.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,8 @@ struct FreeTable {
     swap: Vec<String>,
 }
 
-/// Splits `text`; `name` is the file's name, which says what a shape cannot. `None` if nothing was recognised.
+/// Splits `text`; `name` is the file's name, which says what a shape cannot. `None` if nothing was
+/// recognised.
 pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     let mut splitter = Splitter {
         paste: Paste::default(),

@@ -23,13 +23,14 @@ impl Default for RecordLimits {
     }
 }
 
-/// Hands files out as they are and keeps a redacted copy of each, so that an archive holds what was read and nothing
-/// else.
+/// Hands files out as they are and keeps a redacted copy of each, so that an archive holds what was read and
+/// nothing else.
 ///
-/// Listings follow from the names of the files that were read. A directory that was listed and has no such file, or
-/// could not be listed, is kept as such. A name that was listed and never read is kept as a file that could not be
-/// read (`listed, not read`), except in `/proc` and below `/sys/fs/cgroup`, where most names are never read. A file that was read up to a limit is kept with one
-/// byte more, so that reading it again with that limit says that it is longer.
+/// Listings follow from the names of the files that were read. A directory that was listed and has no such
+/// file, or could not be listed, is kept as such. A name that was listed and never read is kept as a file
+/// that could not be read (`listed, not read`), except in `/proc` and below `/sys/fs/cgroup`, where most
+/// names are never read. A file that was read up to a limit is kept with one byte more, so that reading it
+/// again with that limit says that it is longer.
 #[derive(Debug)]
 pub struct Recorder<S> {
     inner: S,
@@ -61,7 +62,8 @@ pub struct Recorded {
 }
 
 impl<S: Source> Recorder<S> {
-    /// Starts a copy. The host name is read from `inner` at once, so that it is known before it occurs elsewhere.
+    /// Starts a copy. The host name is read from `inner` at once, so that it is known before it occurs
+    /// elsewhere.
     pub fn new(inner: S, limits: RecordLimits, mut redactor: Redactor) -> Self {
         let mut buffer = Vec::new();
         for path in ["proc/sys/kernel/hostname", "etc/hostname"] {

@@ -1,7 +1,7 @@
 //! What is replaced before an archive leaves the host: [`Redactor`].
 //!
-//! A redacted archive leads to the same findings: counters, sizes, settings, limits, process ids, user ids and the
-//! names of well-known programs stay. What people and machines are called goes:
+//! A redacted archive leads to the same findings: counters, sizes, settings, limits, process ids, user ids
+//! and the names of well-known programs stay. What people and machines are called goes:
 //!
 //! | where | what happens |
 //! |---|---|
@@ -19,8 +19,8 @@
 //! | kernel log | lines about memory stay, with names replaced |
 //! | serial numbers, machine id, network, keys, account files | never kept |
 //!
-//! Names are counted, not hashed: a pseudonym says nothing of the name. The same name has the same pseudonym in all
-//! files and instants of an archive.
+//! Names are counted, not hashed: a pseudonym says nothing of the name. The same name has the same pseudonym
+//! in all files and instants of an archive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -78,8 +78,8 @@ enum Contents {
     Scrub,
 }
 
-/// Programs whose names say nothing of who runs them. Names of up to four letters are compared whole, longer ones
-/// and `java`, `hdb`, `perl`, `qemu` from the start.
+/// Programs whose names say nothing of who runs them. Names of up to four letters are compared whole, longer
+/// ones and `java`, `hdb`, `perl`, `qemu` from the start.
 const PROGRAMS: &str = "\
     postgres postmaster mysqld mariadbd mongod mongos redis- valkey- memcached sqlservr hdb sapstart \
     saphost db2sys asesrv dataserver tnslsnr oracle ohasd crsd ocssd java elasticsearch opensearch \

@@ -30,9 +30,9 @@ pub(crate) fn safe(path: &str) -> Option<&str> {
     (fine && path.len() <= 4096 && !path.contains('\0')).then_some(path)
 }
 
-/// Splits files by their `Ns/` directories, ordered by time. Files outside of those belong to every instant. With
-/// `inherit`, an instant also has the files of the first one that it does not mention. More than [`MOST_SAMPLES`]
-/// are thinned evenly, keeping the first and the last.
+/// Splits files by their `Ns/` directories, ordered by time. Files outside of those belong to every instant.
+/// With `inherit`, an instant also has the files of the first one that it does not mention. More than
+/// [`MOST_SAMPLES`] are thinned evenly, keeping the first and the last.
 pub(crate) fn split(flat: MemorySource, inherit: bool) -> Vec<(f64, MemorySource)> {
     let (files, directories) = flat.into_parts();
     let mut common = MemorySource::default();

@@ -1,6 +1,8 @@
-//! sos reports: a tree with `proc/`, `sys/`, `etc/` as they were, and the output of commands in `sos_commands/`.
+//! sos reports: a tree with `proc/`, `sys/`, `etc/` as they were, and the output of commands in
+//! `sos_commands/`.
 //!
-//! Files are handed out as they are. What sos does not copy is answered from commands, where they say the same:
+//! Files are handed out as they are. What sos does not copy is answered from commands, where they say the
+//! same:
 //!
 //! | asked for | answered from |
 //! |---|---|
@@ -11,8 +13,8 @@
 //! | `sys/devices/system/node/node*/numastat` | `sos_commands/numa/numastat` |
 //! | `proc/PID/stat`, `proc/PID/status` | `sos_commands/process/ps*`, where no process is in the tree |
 //!
-//! A process made from `ps` has a name, a state, VSZ and RSS and nothing else: faults, times, threads and parents
-//! read as zero because `stat` cannot leave a field out, and the note that goes with it says so.
+//! A process made from `ps` has a name, a state, VSZ and RSS and nothing else: faults, times, threads and
+//! parents read as zero because `stat` cannot leave a field out, and the note that goes with it says so.
 
 use std::collections::BTreeSet;
 
@@ -160,8 +162,8 @@ pub(crate) fn sysctl(line: &str) -> Option<(String, String)> {
 /// The header of `/proc/sysvipc/shm` before 2.6.36, which added `rss` and `swap`.
 pub(crate) const SHM_HEADER: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime\n";
 
-/// The rows of an `ipcs -m` table in the layout of `/proc/sysvipc/shm` of kernels before 2.6.36, whose columns
-/// that `ipcs` does not print are zero. `None` where there is no such table.
+/// The rows of an `ipcs -m` table in the layout of `/proc/sysvipc/shm` of kernels before 2.6.36, whose
+/// columns that `ipcs` does not print are zero. `None` where there is no such table.
 pub(crate) fn shared_memory<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut out = SHM_HEADER.to_owned();
     let mut inside = false;

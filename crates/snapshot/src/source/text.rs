@@ -12,18 +12,19 @@
 //! ```
 //!
 //! - Everything before the first header is a comment.
-//! - A header is a line `-- PATH --` or `-- PATH -- STATE`. The lines up to the next header are the file, byte for
-//!   byte, their last newline included.
-//! - `PATH` has no leading slash that counts (one is dropped), no empty, `.` or `..` component. Bytes up to the
-//!   space, DEL and `%` are written as `%` and two hexadecimal digits.
-//! - `STATE` is `unterminated` (the last newline is not part of the file), or says why there is no file: `denied`,
-//!   `absent`, `not-regular`, or `failed REASON`. Nothing but white space may follow such a header.
-//! - A `PATH` that ends in `/` is a directory: an empty one, or one that could not be listed (`-- sys/x/ -- denied`).
-//! - A line of a file (or of the comment) that has the shape of a header, possibly after backslashes, carries one
-//!   backslash more than in the file.
-//! - A path that begins with a number and `s/` belongs to the instant that many seconds after the first. Paths
-//!   without belong to all of them. A later instant has the first one's files where it does not mention them itself;
-//!   `absent` takes a file away.
+//! - A header is a line `-- PATH --` or `-- PATH -- STATE`. The lines up to the next header are the file,
+//!   byte for byte, their last newline included.
+//! - `PATH` has no leading slash that counts (one is dropped), no empty, `.` or `..` component. Bytes up to
+//!   the space, DEL and `%` are written as `%` and two hexadecimal digits.
+//! - `STATE` is `unterminated` (the last newline is not part of the file), or says why there is no file:
+//!   `denied`, `absent`, `not-regular`, or `failed REASON`. Nothing but white space may follow such a header.
+//! - A `PATH` that ends in `/` is a directory: an empty one, or one that could not be listed
+//!   (`-- sys/x/ -- denied`).
+//! - A line of a file (or of the comment) that has the shape of a header, possibly after backslashes, carries
+//!   one backslash more than in the file.
+//! - A path that begins with a number and `s/` belongs to the instant that many seconds after the first.
+//!   Paths without belong to all of them. A later instant has the first one's files where it does not mention
+//!   them itself; `absent` takes a file away.
 //!
 //! The text is bytes: contents need not be UTF-8.
 

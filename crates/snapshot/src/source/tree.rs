@@ -13,8 +13,8 @@ use super::{ReadError, Source};
 /// A directory that looks like `/`.
 ///
 /// In a saved tree no path leads outside: symbolic links are resolved as if the tree were the root
-/// (`openat2(2)` with `RESOLVE_IN_ROOT`, 5.6 and later). Only regular files are opened, without blocking, so that
-/// pipes and devices in a hostile tree do nothing.
+/// (`openat2(2)` with `RESOLVE_IN_ROOT`, 5.6 and later). Only regular files are opened, without blocking, so
+/// that pipes and devices in a hostile tree do nothing.
 #[derive(Debug)]
 pub struct TreeSource {
     root: PathBuf,
@@ -110,7 +110,8 @@ impl Source for TreeSource {
                     return Ok(true);
                 }
                 Ok(_) | Err(Errno::INTR) => {}
-                // The kernel log ends with "try again", and says with EPIPE that it has overwritten what came next.
+                // The kernel log ends with "try again", and says with EPIPE that it has overwritten what came
+                // next.
                 Err(Errno::AGAIN) if !buffer.is_empty() => return Ok(false),
                 Err(Errno::PIPE) => {}
                 Err(errno) => return Err(from_errno(errno)),

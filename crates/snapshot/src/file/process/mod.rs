@@ -1,8 +1,8 @@
 //! `/proc/PID/*`.
 //!
-//! `stat` is read of every process, `status` and `oom_score_adj` of every one that has memory of its own, and the
-//! files that cost the kernel a walk over page tables (`smaps_rollup`, `numa_maps`: milliseconds per GiB of 4 KiB
-//! pages, under the mmap lock) only of the largest ones and only within a time budget.
+//! `stat` is read of every process, `status` and `oom_score_adj` of every one that has memory of its own, and
+//! the files that cost the kernel a walk over page tables (`smaps_rollup`, `numa_maps`: milliseconds per GiB
+//! of 4 KiB pages, under the mmap lock) only of the largest ones and only within a time budget.
 
 pub mod cgroup;
 pub mod io;
@@ -69,7 +69,8 @@ impl Process {
         self.memory(field).unwrap_or_default()
     }
 
-    /// Whether the process may lock memory and use huge pages regardless of its limit (`CAP_IPC_LOCK`, bit 14).
+    /// Whether the process may lock memory and use huge pages regardless of its limit (`CAP_IPC_LOCK`, bit
+    /// 14).
     pub fn has_cap_ipc_lock(&self) -> Option<bool> {
         self.capabilities.map(|bits| bits & (1 << 14) != 0)
     }

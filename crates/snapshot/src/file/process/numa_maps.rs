@@ -15,8 +15,8 @@ pub struct NumaMaps {
     pub first_policy: Box<str>,
     /// Bytes on each node, by node number, each mapping counted with its own page size.
     pub nodes: Vec<Bytes>,
-    /// Mappings that matter, largest first, at most 32: shared memory and files in `/dev/shm` and hugetlbfs, and
-    /// anonymous memory from 64 MiB on.
+    /// Mappings that matter, largest first, at most 32: shared memory and files in `/dev/shm` and hugetlbfs,
+    /// and anonymous memory from 64 MiB on.
     pub mappings: Vec<NumaMapping>,
     /// Number of lines.
     pub lines: u64,
@@ -33,8 +33,8 @@ pub struct NumaMapping {
     pub file: Box<str>,
     /// The `huge` word: a hugetlb mapping.
     pub huge: bool,
-    /// `kernelpagesize_kB` (3.14 and later; where it is absent the size of a base page, or of the default huge
-    /// page for a hugetlb mapping).
+    /// `kernelpagesize_kB` (3.14 and later; where it is absent the size of a base page, or of the default
+    /// huge page for a hugetlb mapping).
     pub page_size: Bytes,
     /// Resident bytes.
     pub resident: Bytes,
@@ -52,8 +52,9 @@ const MOST_TEXT: usize = 4096;
 impl NumaMaps {
     /// Reads the file, one mapping at a time.
     ///
-    /// `page` is the host's base page, `huge` its default huge page (`Hugepagesize` of meminfo); they stand in
-    /// where a line does not say its page size, as on kernels before 3.14 (`fs/proc/task_mmu.c:show_numa_map`).
+    /// `page` is the host's base page, `huge` its default huge page (`Hugepagesize` of meminfo); they stand
+    /// in where a line does not say its page size, as on kernels before 3.14
+    /// (`fs/proc/task_mmu.c:show_numa_map`).
     pub fn parse(text: &[u8], page: PageSize, huge: Bytes, log: &mut Log) -> Self {
         let mut maps = NumaMaps::default();
         // Mappings as small as this, or smaller, are no longer among the largest.
@@ -100,7 +101,8 @@ impl NumaMaps {
         maps
     }
 
-    /// Sorts the mappings, largest first, drops all but the first 32 and returns the size of the last of those.
+    /// Sorts the mappings, largest first, drops all but the first 32 and returns the size of the last of
+    /// those.
     fn keep_largest(&mut self) -> Option<Bytes> {
         // Stable: equal ones stay in the order of their addresses.
         self.mappings.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident));
@@ -142,8 +144,9 @@ impl Place<'_> {
 
 /// One line, its texts borrowed from the file.
 ///
-/// `address policy [file=path|heap|stack] [huge] [count=n]… [N<node>=pages]… [kernelpagesize_kB=n]`; the counts
-/// other than the nodes' (`anon`, `dirty`, `mapped`, `mapmax`, `swapcache`, `active`, `writeback`) are passed over.
+/// `address policy [file=path|heap|stack] [huge] [count=n]… [N<node>=pages]… [kernelpagesize_kB=n]`; the
+/// counts other than the nodes' (`anon`, `dirty`, `mapped`, `mapmax`, `swapcache`, `active`, `writeback`) are
+/// passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumaLine<'a> {
     /// Start address.
@@ -161,8 +164,8 @@ pub struct NumaLine<'a> {
 }
 
 impl<'a> NumaLine<'a> {
-    /// Reads one line; `None` if it does not begin with an address and a policy, or has a number that does not
-    /// fit.
+    /// Reads one line; `None` if it does not begin with an address and a policy, or has a number that does
+    /// not fit.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let (start, rest) = cut(line.trim_ascii(), b' ')?;
         let (policy, rest) = split_policy(rest)?;

@@ -13,8 +13,8 @@ use crate::{File, Log, ProblemKind};
 pub struct Stat {
     /// Process id.
     pub pid: u32,
-    /// Name (`comm`), without its parentheses; may hold spaces, parentheses and line ends. At most 64 bytes: the
-    /// kernel keeps 15, and prints up to 63 for its workers.
+    /// Name (`comm`), without its parentheses; may hold spaces, parentheses and line ends. At most 64 bytes:
+    /// the kernel keeps 15, and prints up to 63 for its workers.
     pub name: Box<str>,
     /// `R`, `S`, `D`, …
     pub state: char,
@@ -60,8 +60,8 @@ impl Stat {
 
 impl File for Stat {
     /// Reads the one line of the file. The last `)` ends the name, because the name may itself hold `) R 1`
-    /// (`fs/proc/array.c:do_task_stat` escapes line ends and backslashes only on some kernels). Fields that are
-    /// missing or make no sense are 0 and are reported once.
+    /// (`fs/proc/array.c:do_task_stat` escapes line ends and backslashes only on some kernels). Fields that
+    /// are missing or make no sense are 0 and are reported once.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut stat = Stat::default();
         let open = text.iter().position(|&b| b == b'(');
@@ -99,7 +99,8 @@ impl File for Stat {
         stat
     }
 
-    /// Prints the 52 fields of recent kernels; those that are not kept are 0 (`tpgid` -1, `rsslim` unlimited).
+    /// Prints the 52 fields of recent kernels; those that are not kept are 0 (`tpgid` -1, `rsslim`
+    /// unlimited).
     fn print(&self, out: &mut String) {
         // Writing to a String cannot fail.
         let _ = write!(out, "{} ({})", self.pid, self.name);
@@ -135,8 +136,8 @@ impl File for Stat {
 }
 
 impl Stat {
-    /// Takes one field by its number in proc(5); `false` if it makes no sense. Fields that are not kept are not
-    /// looked at.
+    /// Takes one field by its number in proc(5); `false` if it makes no sense. Fields that are not kept are
+    /// not looked at.
     fn take(&mut self, number: u32, field: &[u8]) -> bool {
         let slot = match number {
             3 => {

@@ -32,8 +32,9 @@ pub fn parse_status(text: &[u8], process: &mut Process, log: &mut Log) {
 }
 
 impl File for StatusFile {
-    /// Reads up to `CapEff`, which every kernel since 2.6.32 prints after all other lines that are kept; about
-    /// half of the file follows it. Lines that are not kept are not looked into, nor remembered as unknown.
+    /// Reads up to `CapEff`, which every kernel since 2.6.32 prints after all other lines that are kept;
+    /// about half of the file follows it. Lines that are not kept are not looked into, nor remembered as
+    /// unknown.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut status = StatusFile::default();
         let mut hint = 0;
@@ -71,8 +72,8 @@ impl File for StatusFile {
         status
     }
 
-    /// Prints the lines that are kept, as the kernel aligns them; the effective user stands in all four columns
-    /// of `Uid`.
+    /// Prints the lines that are kept, as the kernel aligns them; the effective user stands in all four
+    /// columns of `Uid`.
     fn print(&self, out: &mut String) {
         // Writing to a String cannot fail.
         if let Some(uid) = self.uid {
