@@ -77,9 +77,9 @@ pub struct Snapshot {
     pub zswap: Option<Vec<(Box<str>, Box<str>)>>,
     /// Whether DAMON's sysfs interface is there.
     pub damon: bool,
-    /// Block devices that hold swap or file systems, with their queues and counters.
+    /// Whole block devices but loop and RAM disks, with their queues and counters.
     pub block: Option<Vec<BlockDevice>>,
-    /// Memory cgroups: own, root, and the large ones.
+    /// Memory cgroups: own, root, and those that are large, limited or protected.
     pub cgroups: Option<Cgroups>,
     /// `limits.conf` and `limits.d`.
     pub limits_conf: Vec<LimitsLine>,
