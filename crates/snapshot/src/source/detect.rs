@@ -144,8 +144,8 @@ pub fn open(path: &Path) -> Result<Input, OpenError> {
     open_stream(Box::new(open_file(path)?), path)
 }
 
-/// Opens what a file named `name` would hold: any of the files that [`open`] accepts. The name is for the report's
-/// head and for messages; that of a saved file (`meminfo`) also says what its lines are.
+/// Opens what a file named `name` would hold: any of the files that [`open`] accepts. The name is for the
+/// report's head and for messages; that of a saved file (`meminfo`) also says what its lines are.
 ///
 /// # Errors
 /// Names `name`, what is wrong, and what would be accepted.
