@@ -243,7 +243,10 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
                 Remedy::new(format!("Take the group's swap away: MemorySwapMax=0 for {unit}"))
                     .run(format!("systemctl set-property --runtime {} MemorySwapMax=0", word(unit)))
                     .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
-                    .undo_with(format!("systemctl set-property --runtime {} MemorySwapMax=infinity", word(unit)))
+                    .undo_with(format!(
+                        "systemctl set-property --runtime {} MemorySwapMax=infinity",
+                        word(unit)
+                    ))
                     .risk("The unit meets the OOM killer sooner when it outgrows memory.")
                     .sets(format!("{unit} MemorySwapMax"), 0),
             );

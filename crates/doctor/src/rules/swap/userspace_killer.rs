@@ -219,7 +219,10 @@ fn by_earlyoom(
         finding
             .remedy(
                 Remedy::new(format!("Exempt {name} in earlyoom's arguments"))
-                    .keep("/etc/default/earlyoom", format!("EARLYOOM_ARGS=\"--avoid '^({})$'\"", pattern(&name)))
+                    .keep(
+                        "/etc/default/earlyoom",
+                        format!("EARLYOOM_ARGS=\"--avoid '^({})$'\"", pattern(&name)),
+                    )
                     .run("systemctl restart earlyoom")
                     .risk("Keep arguments that are set there already. Others are killed first."),
             )
