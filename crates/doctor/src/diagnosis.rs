@@ -102,7 +102,11 @@ fn reconcile(findings: &mut [Finding]) {
         let mut notes = Vec::new();
         finding.remedies.retain(|remedy| {
             for setting in &remedy.sets {
-                let ban = forbidden.iter().find(|(name, _, rule)| *name == setting.name && *rule != finding.rule);
+                let names = |name: &str| match name.strip_suffix('*') {
+                    Some(prefix) => setting.name.starts_with(prefix),
+                    None => name == setting.name,
+                };
+                let ban = forbidden.iter().find(|(name, _, rule)| names(name) && *rule != finding.rule);
                 if let Some((_, why, rule)) = ban {
                     notes.push(format!("Not proposed here: \"{}\". {why} (see {rule}).", remedy.title));
                     return false;
@@ -125,5 +129,31 @@ fn reconcile(findings: &mut [Finding]) {
             true
         });
         finding.notes.extend(notes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cost, Remedy, Severity};
+
+    #[test]
+    fn a_star_forbids_all_that_begins_so() {
+        let finding = |rule, setting: &str| {
+            Finding::new(rule, Severity::Info, "", Cost::risk(""))
+                .remedy(Remedy::new("set it").sets(setting, 1))
+        };
+        let ban = Finding::new("view-mismatch", Severity::Warning, "", Cost::risk(""))
+            .forbid("vm.*", "not from a container")
+            .forbid("kernel.panic", "not from a container");
+        let left = |setting: &str| {
+            let mut findings = vec![ban.clone(), finding("other", setting)];
+            reconcile(&mut findings);
+            findings[1].remedies.len()
+        };
+        assert_eq!(left("vm.panic_on_oom"), 0);
+        assert_eq!(left("kernel.panic"), 0);
+        assert_eq!(left("kernel.panic_on_oops"), 1);
+        assert_eq!(left("db.service MemoryMax"), 1);
     }
 }

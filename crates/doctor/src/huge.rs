@@ -138,11 +138,27 @@ pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl 
     if cx.now().sysctl.text("vm.nr_hugepages").is_none() {
         remedy = remedy.undo_with(format!("sysctl -w vm.nr_hugepages={persistent}"));
     }
-    if let Some(boot) = cx.now().host.boot_parameter("hugepages") {
+    if let Some(boot) = boot_pages(cx, pool.size) {
         remedy =
             remedy.keep("kernel command line", format!("hugepages={pages} (in place of hugepages={boot})"));
     }
     remedy
+}
+
+/// What `hugepages=` on the kernel command line says for pages of `size`: each one counts pages of the
+/// `hugepagesz=` before it, of the default size where there is none. The number of one size must never take
+/// the place of another's: 17,409 pages of 1 GiB instead of 2 MiB leave a host that does not boot.
+fn boot_pages<'a>(cx: &Context<'a>, size: Bytes) -> Option<&'a str> {
+    let default = default_size(cx).ok()?;
+    let (mut counted, mut found) = (default, None);
+    for word in cx.now().host.cmdline.as_deref()?.split_ascii_whitespace() {
+        match word.split_once('=') {
+            Some(("hugepagesz", text)) => counted = text.parse().unwrap_or(Bytes::ZERO),
+            Some(("hugepages", text)) if counted == size => found = Some(text),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// User ids of the databases that run here.
@@ -371,6 +387,24 @@ mod tests {
         let small = ShmSegment { rss: Some(Bytes::gib(2)), ..segment(Bytes::mib(5)) };
         assert_eq!(judge(&small, &[], pool(4, 2, 1), false), Backing::Huge);
         assert_eq!(backing(&gib, &BTreeMap::new(), None, false), Backing::Unknown);
+    }
+
+    #[test]
+    fn a_boot_parameter_of_another_size_is_left_alone() {
+        let boot = |cmdline: &str, size: Bytes| {
+            let mut now = lotsfree_snapshot::Snapshot::default();
+            now.host.cmdline = Some(cmdline.to_owned());
+            let mut meminfo = lotsfree_counters::Values::default();
+            meminfo.set(m::Hugepagesize, 2048);
+            now.meminfo = Some(meminfo);
+            let observation = lotsfree_snapshot::Observation::instant("test", now);
+            boot_pages(&Context::new(&observation), size).map(str::to_owned)
+        };
+        let (small, large) = (Bytes::mib(2), Bytes::gib(1));
+        assert_eq!(boot("ro hugepagesz=1G hugepages=4 quiet", small), None);
+        assert_eq!(boot("ro hugepagesz=1G hugepages=4 quiet", large).as_deref(), Some("4"));
+        assert_eq!(boot("hugepages=64 hugepagesz=1G hugepages=4", small).as_deref(), Some("64"));
+        assert_eq!(boot("hugepagesz=2M hugepages=0:5,1:6", small).as_deref(), Some("0:5,1:6"));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use lotsfree_formulas::watermarks::{khugepaged_min_free_kib, min_free_kib};
 
 use crate::{Context, Skip};
 
+/// `/proc/zoneinfo` shows all of a host if its zones hold this part of `MemTotal`.
+const WHOLE: f64 = 0.9;
+
 /// What the kernel chooses by itself on this host, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Defaults {
@@ -28,7 +31,7 @@ impl Defaults {
         let rules =
             Rules::of_release(&cx.now().host.kernel.release).unwrap_or(Rules::linux_6_12()).watermarks;
         let page = cx.now().host.page_size;
-        let (mut lowmem, mut all, mut without_movable) = (0u64, 0u64, 0u64);
+        let (mut lowmem, mut all, mut without_movable, mut held) = (0u64, 0u64, 0u64, 0u64);
         for zone in cx.zones()? {
             let mark = |field| zone.marks.get(field).unwrap_or(0);
             // `managed` is printed from 3.8 on.
@@ -37,6 +40,8 @@ impl Defaults {
                 continue;
             }
             all += 1;
+            // Memory that is initialised when it is first needed is present before it is managed.
+            held = held.saturating_add(managed.max(mark(z::present)));
             if &*zone.name != "Movable" {
                 without_movable += 1;
                 lowmem = lowmem.saturating_add(managed);
@@ -44,6 +49,10 @@ impl Defaults {
         }
         if all == 0 {
             return Err(Skip::missing("/proc/zoneinfo managed"));
+        }
+        // An excerpt tells nothing of the sum and the number of zones.
+        if cx.total().is_ok_and(|total| page.of(held).as_f64() < WHOLE * total.as_f64()) {
+            return Err(Skip::missing("/proc/zoneinfo: all zones of the host"));
         }
         let raise = |zones| khugepaged_min_free_kib(page, zones, lowmem);
         let (zones, others) = match rules.khugepaged_counts_movable {
@@ -82,4 +91,28 @@ pub(crate) enum Origin {
     Boot,
     /// khugepaged, because transparent huge pages are (or were) on.
     ThpRaise,
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_counters::{Values, meminfo as m};
+    use lotsfree_snapshot::file::zoneinfo::Zone;
+    use lotsfree_snapshot::{Observation, Snapshot};
+
+    use super::*;
+
+    #[test]
+    fn one_zone_of_many_says_nothing_of_the_defaults() {
+        let of = |total_kib: u64| {
+            let mut zone = Zone { name: "Normal".into(), ..Zone::default() };
+            zone.marks.set(z::present, 6_205_440);
+            let mut meminfo = Values::default();
+            meminfo.set(m::MemTotal, total_kib);
+            let now = Snapshot { zones: Some(vec![zone]), meminfo: Some(meminfo), ..Snapshot::default() };
+            let observation = Observation::instant("test", now);
+            Defaults::of(&Context::new(&observation)).map(|defaults| defaults.zones)
+        };
+        assert!(matches!(of(48 << 20), Err(Skip::Unknown(_))));
+        assert_eq!(of(24 << 20), Ok(1));
+    }
 }

@@ -3,8 +3,7 @@
 use lotsfree_snapshot::file::cgroup::CgroupVersion;
 use lotsfree_units::Bytes;
 
-use crate::remedy::SYSCTL_FILE;
-use crate::remedy::word;
+use crate::remedy::{sysctl_file, word};
 use crate::{Context, Remedy, advice};
 
 /// Where a unit's settings are proposed.
@@ -51,7 +50,7 @@ pub(crate) fn protected_group(cx: &Context<'_>, what: &str) -> Option<Remedy> {
     let mut remedy = Remedy::new(format!("Protect {what} from reclaim by its memory cgroup"))
         .run("systemctl set-property --runtime UNIT MemoryLow=SIZE")
         .keep(DROP_IN, "MemoryLow=SIZE")
-        .undo_with("systemctl set-property --runtime UNIT MemoryLow=")
+        .undo_with("systemctl set-property --runtime UNIT MemoryLow=0")
         .risk(
             "SIZE is what it keeps hot: anonymous, shared and active file memory of its cgroup and a tenth \
             more. Too much of it starves the rest.",
@@ -65,6 +64,10 @@ pub(crate) fn protected_group(cx: &Context<'_>, what: &str) -> Option<Remedy> {
 /// `vm.swappiness` as advised, where that is lower than what runs; never 0.
 pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
     let advice = advice::swappiness(cx);
+    // Compressed swap is cheaper than reading file cache again: it wants a high value.
+    if cx.swaps().is_ok_and(crate::swapping::all_zram) {
+        return None;
+    }
     let now = cx.sysctl("vm.swappiness").ok().filter(|now| *now > advice.value)?;
     Some(swappiness(cx, advice.value).risk(format!(
         "Reclaim then takes more file cache instead; from 10 to 60 the difference is small on kernels \
@@ -146,7 +149,7 @@ pub(crate) fn displacing(
 ) -> Remedy {
     let remedy = remedy
         .run(format!("sysctl -w {name}={value}"))
-        .keep(SYSCTL_FILE, format!("{name} = {value}"))
+        .keep(&sysctl_file(cx, name), format!("{name} = {value}"))
         .sets(name, value);
     match (cx.sysctl(name), cx.sysctl(displaced)) {
         (Ok(now), _) if now > 0 => remedy.undo_with(format!("sysctl -w {name}={now}")),

@@ -3,10 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use lotsfree_snapshot::file::sysctl::winner;
+
 use crate::Context;
 
 /// Where persistent sysctl settings are proposed; the number puts them after a distribution's own files.
 pub(crate) const SYSCTL_FILE: &str = "/etc/sysctl.d/90-lotsfree.conf";
+/// The same, where a package's file comes after the usual one.
+const LATE_SYSCTL_FILE: &str = "/etc/sysctl.d/zz-lotsfree.conf";
 /// Where settings in `/sys` are proposed (`tmpfiles.d(5)`, type `w`).
 pub(crate) const TMPFILES_FILE: &str = "/etc/tmpfiles.d/90-lotsfree.conf";
 /// Where limits are proposed.
@@ -72,7 +76,7 @@ impl Remedy {
     pub fn sysctl(mut self, cx: &Context<'_>, name: &str, value: impl ToString) -> Self {
         let value = value.to_string();
         self.runtime.push(format!("sysctl -w {name}={}", word(&value)));
-        self.persist(SYSCTL_FILE, format!("{name} = {value}"));
+        self.persist(&sysctl_file(cx, name), format!("{name} = {value}"));
         if let Some(now) = cx.now().sysctl.text(name) {
             self.undo.push(format!("sysctl -w {name}={}", word(now)));
         }
@@ -135,9 +139,25 @@ impl Remedy {
     }
 }
 
-/// `text` as one word of a shell's command line, in single quotes where it would otherwise mean something to
-/// the shell. What a host calls its cgroups, mounts and profiles comes from files that may be hostile, and
-/// commands are there to be pasted as root.
+/// Where a line for the sysctl `name` wins at the next boot: the administrator's own file that has it now
+/// (`/etc/sysctl.conf` and `99-*.conf` are applied after [`SYSCTL_FILE`]), else a file that comes last.
+pub(crate) fn sysctl_file(cx: &Context<'_>, name: &str) -> String {
+    let Some(setting) = winner(&cx.now().sysctl_files, name) else { return SYSCTL_FILE.to_owned() };
+    let file = setting.file.trim_start_matches('/');
+    // A glob (`vm.*`) is no line of its own; an exact name wins over it.
+    if file.starts_with("etc/") && setting.name.trim_start_matches('-') == name {
+        return format!("/{file}");
+    }
+    let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    match base(file) > base(SYSCTL_FILE) || file == "etc/sysctl.conf" {
+        true => LATE_SYSCTL_FILE.to_owned(),
+        false => SYSCTL_FILE.to_owned(),
+    }
+}
+
+/// `text` as one word of a shell's command line, in single quotes where it would otherwise mean something to the
+/// shell. What a host calls its cgroups, mounts and profiles comes from files that may be hostile, and commands are
+/// there to be pasted as root.
 pub(crate) fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -148,6 +168,9 @@ pub(crate) fn word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lotsfree_snapshot::file::sysctl::SysctlSetting;
+    use lotsfree_snapshot::{Observation, Snapshot};
+
     use super::*;
 
     #[test]
@@ -158,5 +181,25 @@ mod tests {
         assert_eq!(word("a'; reboot; '"), r"'a'\''; reboot; '\'''");
         assert_eq!(word(r"system-db\x2d16.slice"), r"'system-db\x2d16.slice'");
         assert_eq!(word(""), "''");
+    }
+
+    #[test]
+    fn a_line_goes_where_it_wins() {
+        let file = |file: &str, name: &str| {
+            let setting = SysctlSetting {
+                file: file.to_owned(),
+                line: 1,
+                name: name.to_owned(),
+                value: "1".to_owned(),
+            };
+            let now = Snapshot { sysctl_files: vec![setting], ..Snapshot::default() };
+            let observation = Observation::instant("test", now);
+            sysctl_file(&Context::new(&observation), "vm.swappiness")
+        };
+        assert_eq!(file("etc/sysctl.conf", "vm.swappiness"), "/etc/sysctl.conf");
+        assert_eq!(file("etc/sysctl.d/99-oracle.conf", "vm.swappiness"), "/etc/sysctl.d/99-oracle.conf");
+        assert_eq!(file("usr/lib/sysctl.d/50-default.conf", "vm.swappiness"), SYSCTL_FILE);
+        assert_eq!(file("usr/lib/sysctl.d/99-vendor.conf", "vm.swappiness"), LATE_SYSCTL_FILE);
+        assert_eq!(file("etc/sysctl.conf", "vm.dirty_ratio"), SYSCTL_FILE);
     }
 }

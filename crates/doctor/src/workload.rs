@@ -28,13 +28,13 @@ pub enum Workload {
     Mongo,
     /// Redis or Valkey (`redis-server`, `valkey-server`).
     Redis,
-    /// Couchbase (`memcached` beside `beam.smp`).
+    /// Couchbase (`memcached` beside `beam.smp` and a program of its own: RabbitMQ and memcached share a host too).
     Couchbase,
     /// TiDB (`tikv-server`, `tidb-server`).
     Tidb,
     /// Any Java virtual machine (`java`).
     Java,
-    /// KVM guests (`qemu-system-*`, `qemu-kvm`).
+    /// KVM guests (`qemu-system-*`, `qemu-kvm`, Proxmox' `kvm`).
     Kvm,
     /// DPDK (`dpdk-*`, `testpmd`, `ovs-vswitchd`, `vpp_main`).
     Dpdk,
@@ -46,7 +46,8 @@ impl Workload {
         let mut found: Vec<Workload> =
             processes.iter().filter_map(|process| Workload::of_name(&process.stat.name)).collect();
         let has = |name: &str| processes.iter().any(|p| &*p.stat.name == name);
-        if has("memcached") && has("beam.smp") {
+        let own = ["goport", "goxdcr", "projector", "indexer", "cbq-engine", "saslauthd-port"];
+        if has("memcached") && has("beam.smp") && own.into_iter().any(has) {
             found.push(Workload::Couchbase);
         }
         found.sort_unstable();
@@ -75,16 +76,24 @@ impl Workload {
             ("vpp_main", Workload::Dpdk),
             ("disp+work", Workload::Sap),
             ("sapstartsrv", Workload::Sap),
+            ("qemu-kvm", Workload::Kvm),
+            ("kvm", Workload::Kvm),
         ];
+        /// Clients and agents whose names begin like a server's.
+        const OTHERS: &[&str] = &["oracle-", "oracle_cloud", "hdbsql", "hdbuserstore", "hdbbackint"];
         const PREFIX: &[(&str, Workload)] = &[
             ("ora_", Workload::Oracle),
             ("asm_", Workload::Oracle),
             ("oracle", Workload::Oracle),
             ("hdb", Workload::Hana),
             ("dw.sap", Workload::Sap),
-            ("qemu-", Workload::Kvm),
+            // Not `qemu-ga`: that agent runs inside of guests.
+            ("qemu-system-", Workload::Kvm),
             ("dpdk-", Workload::Dpdk),
         ];
+        if OTHERS.iter().any(|other| name.starts_with(other)) {
+            return None;
+        }
         EXACT
             .iter()
             .find(|(exact, _)| *exact == name)
@@ -121,5 +130,36 @@ impl Workload {
     /// Whether it is a database whose pages should stay resident.
     pub fn is_database(self) -> bool {
         !matches!(self, Workload::Java | Workload::Kvm | Workload::Dpdk | Workload::Sap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect(names: &[&str]) -> Vec<Workload> {
+        let process = |name: &&str| {
+            let mut process = Process::default();
+            process.stat.name = (*name).into();
+            process
+        };
+        Workload::detect(&names.iter().map(process).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn agents_and_clients_are_no_servers() {
+        // The guest agent of KVM, Oracle Cloud's agent (any image there has it), clients of SAP HANA.
+        let names = ["qemu-ga", "qemu-pr-helper", "qemu-nbd", "oracle-cloud-ag", "hdbsql", "hdbuserstore"];
+        assert_eq!(detect(&names), []);
+        assert_eq!(detect(&["qemu-system-x86"]), [Workload::Kvm]);
+        assert_eq!(detect(&["kvm", "qemu-kvm"]), [Workload::Kvm]);
+        assert_eq!(detect(&["oracle_2029_or", "oracle", "oracleORCL", "ora_pmon_ORCL"]), [Workload::Oracle]);
+        assert_eq!(detect(&["hdbindexserver", "hdbnameserver"]), [Workload::Hana]);
+    }
+
+    #[test]
+    fn rabbitmq_beside_memcached_is_no_couchbase() {
+        assert_eq!(detect(&["beam.smp", "memcached"]), []);
+        assert_eq!(detect(&["beam.smp", "memcached", "goxdcr", "projector"]), [Workload::Couchbase]);
     }
 }

@@ -116,6 +116,10 @@ fn effective(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Bytes {
     let Some(parent) = cgroups.ancestors(&group.path).next().filter(|parent| parent.path != "/") else {
         return own;
     };
+    // What was not read cannot be held against the group.
+    if kind.asked(parent).is_none() {
+        return own;
+    }
     let above = effective(cgroups, kind, parent);
     let siblings: Bytes =
         cgroups.groups.iter().filter(|g| is_child(&g.path, &parent.path)).map(|g| wanted(kind, g)).sum();

@@ -34,28 +34,13 @@ rule! {
 
 /// What the rules may propose and a container must not set: none of it is namespaced.
 const NOT_NAMESPACED: &[&str] = &[
-    "kernel.numa_balancing",
-    "vm.compaction_proactiveness",
-    "vm.dirty_background_bytes",
-    "vm.dirty_bytes",
-    "vm.max_map_count",
-    "vm.min_free_kbytes",
-    "vm.nr_hugepages",
-    "vm.nr_overcommit_hugepages",
-    "vm.overcommit_kbytes",
-    "vm.overcommit_memory",
-    "vm.overcommit_ratio",
-    "vm.page-cluster",
-    "vm.swappiness",
-    "vm.vfs_cache_pressure",
-    "vm.watermark_scale_factor",
-    "vm.zone_reclaim_mode",
-    "/sys/kernel/mm/transparent_hugepage/enabled",
-    "/sys/kernel/mm/transparent_hugepage/defrag",
-    "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none",
-    "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag",
-    "/sys/kernel/mm/lru_gen/enabled",
-    "/sys/kernel/mm/ksm/run",
+    "fs.procfs-drop-fd-dentries",
+    "kernel.numa_balancing*",
+    "kernel.panic",
+    "vm.*",
+    "/sys/devices/system/node/*",
+    "/sys/kernel/mm/*",
+    "/sys/module/*",
 ];
 
 impl Rule for ViewMismatch {

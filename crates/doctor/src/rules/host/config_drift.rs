@@ -2,7 +2,7 @@ use lotsfree_counters::meminfo as m;
 use lotsfree_snapshot::file::sysctl::{SysctlSetting, winner};
 use lotsfree_units::Bytes;
 
-use crate::remedy::{SYSCTL_FILE, word};
+use crate::remedy::{sysctl_file, word};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
 
@@ -114,7 +114,7 @@ impl Rule for ConfigDrift {
             }
             if may(drift.running) {
                 keep = keep
-                    .keep(&place(drift.setting), format!("{} = {}", drift.name, drift.running))
+                    .keep(&sysctl_file(cx, drift.name), format!("{} = {}", drift.name, drift.running))
                     .sets(drift.name, drift.running);
             }
         }
@@ -151,13 +151,6 @@ fn concerns_memory(name: &str) -> bool {
     const KERNEL: &[&str] =
         &["kernel.numa_balancing", "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni"];
     name.starts_with("vm.") || KERNEL.contains(&name)
-}
-
-/// Where a value is to be written so that it wins: the administrator's own file, else a file in `/etc` that hides or
-/// follows the package's; files below `/usr` come back with the next update.
-fn place(setting: &SysctlSetting) -> String {
-    let file = path(setting);
-    if file.starts_with("/etc/") { file } else { SYSCTL_FILE.to_owned() }
 }
 
 fn path(setting: &SysctlSetting) -> String {

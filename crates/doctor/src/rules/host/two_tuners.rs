@@ -1,5 +1,5 @@
-use crate::rule::rule;
 use crate::remedy::word;
+use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
 rule! {
@@ -72,7 +72,10 @@ impl Rule for TwoTuners {
                 Remedy::new(format!("Leave it to {stays}: stop tuned"))
                     .run("systemctl disable --now tuned")
                     .undo_with("systemctl enable --now tuned")
-                    .undo_with(format!("tuned-adm profile {}", profile.split_whitespace().map(word).collect::<Vec<_>>().join(" ")))
+                    .undo_with(format!(
+                        "tuned-adm profile {}",
+                        profile.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+                    ))
                     .risk("What only tuned's profile set (CPU frequency, disks) goes back to its default."),
             );
         }

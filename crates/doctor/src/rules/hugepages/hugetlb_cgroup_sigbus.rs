@@ -1,8 +1,8 @@
 use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion, HugetlbLimit, Limit};
 use lotsfree_units::{Bytes, Grouped};
 
-use crate::remedy::word;
 use crate::huge;
+use crate::remedy::word;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
@@ -121,7 +121,9 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
                     .run(format!("echo {} > {}", max.0, word(&reserved_file)))
                     .undo_with(match limit.reserved_max.and_then(Limit::bytes) {
                         Some(bytes) => format!("echo {} > {}", bytes.0, word(&reserved_file)),
-                        None if version == CgroupVersion::V2 => format!("echo max > {}", word(&reserved_file)),
+                        None if version == CgroupVersion::V2 => {
+                            format!("echo max > {}", word(&reserved_file))
+                        }
                         None => format!("echo -1 > {}", word(&reserved_file)),
                     })
                     .risk(

@@ -171,7 +171,7 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
                 Remedy::new("Name the database's group in vm.hugetlb_shm_group")
                     .run(format!("sysctl -w vm.hugetlb_shm_group=$(stat -c %g /proc/{})", process.stat.pid))
                     .keep(
-                        crate::remedy::SYSCTL_FILE,
+                        &crate::remedy::sysctl_file(cx, "vm.hugetlb_shm_group"),
                         "vm.hugetlb_shm_group = GID (what the command above printed)",
                     )
                     .undo_with("sysctl -w vm.hugetlb_shm_group=0")

@@ -41,7 +41,9 @@ const NOTICEABLE: f64 = 0.01;
 impl Rule for NoHugepagesForBigShm {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let size = huge::default_size(cx)?;
-        if !huge::filled(cx)?.is_empty() {
+        let pools = huge::filled(cx)?;
+        // A pool of another size that is in use (1 GiB pages of virtual machines) is no use to a segment.
+        if pools.iter().any(|pool| pool.size == size || huge::promised(pool) == 0) {
             return Err(Skip::because("there is a huge page pool: pool-unused and pool-too-small judge it"));
         }
         let segments = huge::segments(cx)?;
@@ -60,10 +62,11 @@ impl Rule for NoHugepagesForBigShm {
             Severity::Info
         };
         let title = format!(
-            "{} ({}) is in base pages, mapped {}, and there is no huge page pool",
+            "{} ({}) is in base pages, mapped {}, and there is no huge page pool{}",
             segment.label,
             segment.size,
-            huge::times(segment.mappers)
+            huge::times(segment.mappers),
+            if pools.is_empty() { String::new() } else { format!(" of {} pages", huge::page_name(size)) }
         );
         let cost = match present {
             Ok(now) => huge::cost(

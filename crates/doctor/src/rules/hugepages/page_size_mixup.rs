@@ -140,7 +140,8 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
                     "Check it against the segments: rounding up to such pages can cost up to one page for \
                      each.",
                 )
-                .restart("the database, once the pool is there"),
+                .restart("the database, once the pool is there")
+                .sets("vm.nr_hugepages", right),
         ),
     )
 }

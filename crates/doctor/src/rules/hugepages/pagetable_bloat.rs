@@ -31,7 +31,8 @@ rule! {
     ///
     /// # False alarms
     /// Transparent huge pages for private memory are not proposed: the kernel keeps a page table in reserve
-    /// for each, so they save none (measured: 2,052 kB per GiB with and without).
+    /// for each, so they save none (measured: 2,052 kB per GiB with and without). Thousands of small processes without
+    /// shared memory have large tables too: there no huge pages are proposed.
     ///
     /// # References
     /// `Documentation/admin-guide/mm/hugetlbpage.rst`; Oracle MOS 361323.1; measured: 1 GiB attached by 20
@@ -49,6 +50,8 @@ const CRITICAL: f64 = 0.09;
 /// Page tables that a process keeps for its own code, heap and stack when shared memory is in huge pages
 /// (measured, 6.18).
 const OWN_TABLES: Bytes = Bytes::kib(80);
+/// Half of the tables: less is not what makes them large.
+const MOSTLY: f64 = 0.5;
 /// Groups of processes that are shown.
 const SHOWN: usize = 3;
 
@@ -69,9 +72,24 @@ impl Rule for PagetableBloat {
             Bytes::ZERO => "there are no huge pages".to_owned(),
             pool => format!("the huge page pool holds {pool}"),
         };
+        let huge_page = huge::page_name(cx.now().host.page_size.pmd_huge());
         let (saved, arithmetic) = saving(cx, tables);
-        let title = format!("page tables take {tables:#}, {} of memory, and {have}", Percent(share));
-        let cost = Cost::memory(saved, cx.total()?, "2 MiB pages would free it");
+        let of_what = match cx.pool_bytes() {
+            Bytes::ZERO => "of memory",
+            _ => "of memory outside the pool",
+        };
+        let title = format!("page tables take {tables:#}, {} {of_what}, and {have}", Percent(share));
+        // A pool takes in shared memory only.
+        let shared = shared_tables(cx, tables);
+        let private = shared.is_some_and(|shared| shared.share_of(tables) < MOSTLY);
+        let cost = match shared.filter(|_| private) {
+            Some(shared) => Cost::memory(
+                tables,
+                cx.total()?,
+                format!("mostly of private memory and files: of shared memory are {shared} at most"),
+            ),
+            None => Cost::memory(saved, cx.total()?, format!("{huge_page} pages would free it")),
+        };
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(Confidence::Likely)
             .because(cx.saw_mem(m::PageTables).against(
@@ -93,6 +111,19 @@ impl Rule for PagetableBloat {
         // A table of base pages maps as many of them as it has entries.
         let entries = cx.now().host.page_size.bytes().0 / ENTRY_BYTES;
         let times = tables.as_f64() * entries as f64 / ordinary.as_f64();
+        if private {
+            return Ok(vec![
+                finding
+                    .remedy(
+                        Remedy::new("Run fewer processes, or let each map less (workers, threads instead of processes)")
+                            .risk("An application change."),
+                    )
+                    .note(
+                        "Huge pages are no remedy here: a pool takes in shared segments, and transparent huge pages \
+                         keep a page table in reserve for each.",
+                    ),
+            ]);
+        }
         finding = finding.note(arithmetic).note(format!(
             "The tables could map all ordinary memory {times:.0} times: the same pages are mapped by many \
              processes."
@@ -122,16 +153,34 @@ impl Rule for PagetableBloat {
     }
 }
 
+/// How much of `tables` can be of shared memory: no process has more tables for it than it has pages of it, since each
+/// table maps at least one. `None` where the processes that were read do not account for the tables, or the kernel does
+/// not count shared pages by process (before 4.5).
+fn shared_tables(cx: &Context<'_>, tables: Bytes) -> Option<Bytes> {
+    let processes = cx.processes().ok()?;
+    let all: Bytes = processes.iter().map(|p| p.memory_or_zero(s::VmPTE)).sum();
+    if all.share_of(tables) < MOSTLY || processes.iter().all(|p| p.memory(s::RssShmem).is_none()) {
+        return None;
+    }
+    // Shared memory that was swapped out keeps its tables: none of that is seen by process.
+    if cx.shm().unwrap_or_default().iter().any(|segment| segment.swap.is_some_and(|swap| swap > Bytes::ZERO))
+    {
+        return None;
+    }
+    Some(processes.iter().map(|p| p.memory_or_zero(s::VmPTE).min(p.memory_or_zero(s::RssShmem))).sum())
+}
+
 /// What 2 MiB pages would save of `tables`, and how that is worked out.
 fn saving(cx: &Context<'_>, tables: Bytes) -> (Bytes, String) {
     let entries = cx.now().host.page_size.bytes().0 / ENTRY_BYTES;
+    let huge_page = huge::page_name(cx.now().host.page_size.pmd_huge());
     // One PMD entry takes the place of a page table.
     let upper = Bytes(tables.0 / entries);
     let heavy = |p: &&Process| p.memory_or_zero(s::VmPTE) > OWN_TABLES.times(2);
     let Ok(processes) = cx.processes() else {
         let saved = tables - upper;
         let text = format!(
-            "{tables:#} / {entries} = {upper:#} of PMD entries: 2 MiB pages would free up to {tables:#} - \
+            "{tables:#} / {entries} = {upper:#} of PMD entries: {huge_page} pages would free up to {tables:#} - \
              {upper:#} = {saved:#} ({saved}), less some {OWN_TABLES:#} per process for its own code, heap \
              and stack"
         );
@@ -142,7 +191,7 @@ fn saving(cx: &Context<'_>, tables: Bytes) -> (Bytes, String) {
     let saved = tables - remaining;
     let text = format!(
         "{tables:#} / {entries} = {upper:#} of PMD entries, plus {n} processes x {OWN_TABLES:#} for their \
-         own code, heap and stack: 2 MiB pages would free {tables:#} - {remaining:#} = {saved:#} ({saved})"
+         own code, heap and stack: {huge_page} pages would free {tables:#} - {remaining:#} = {saved:#} ({saved})"
     );
     (saved, text)
 }

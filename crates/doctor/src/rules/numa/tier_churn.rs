@@ -106,7 +106,7 @@ impl Rule for TierChurn {
                     Remedy::new("Protect the group whose memory has to be fast")
                         .run("systemctl set-property --runtime UNIT MemoryLow=SIZE")
                         .keep(DROP_IN, "MemoryLow=SIZE")
-                        .undo_with("systemctl set-property --runtime UNIT MemoryLow=")
+                        .undo_with("systemctl set-property --runtime UNIT MemoryLow=0")
                         .risk("Protected memory is not demoted either; the others go round more."),
                 )
                 .note(format!(

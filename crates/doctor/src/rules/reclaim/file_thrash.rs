@@ -81,7 +81,7 @@ impl Rule for FileThrash {
         let reread = cx.pages(refaults.per_second.round() as u64);
         let mut finding = Finding::new(
             Self::ID,
-            if busiest >= PER_SECOND_HIGH { Severity::High } else { Severity::Warning },
+            if busiest >= PER_SECOND_HIGH && !ordinary { Severity::High } else { Severity::Warning },
             format!(
                 "{} file pages/s ({reread}/s) are read again soon after they were evicted, {} of them from \
                 the working set, with {} major faults/s",

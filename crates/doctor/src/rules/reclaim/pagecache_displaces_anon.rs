@@ -4,7 +4,7 @@ use lotsfree_units::{Bytes, Percent};
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, DIRECT_STEAL, Evidence, Finding, KSWAPD_STEAL, Outcome, REFAULT_ANON, Rate,
-    Rule, Severity, page_cache, remedies, writers,
+    Rule, Severity, Skip, page_cache, remedies, writers,
 };
 
 rule! {
@@ -49,6 +49,10 @@ const FILE_SHARE: f64 = 0.1;
 
 impl Rule for PagecacheDisplacesAnon {
     fn check(&self, cx: &Context<'_>) -> Outcome {
+        // Without swap `pgsteal_anon` counts pages that went down to slower memory (CXL).
+        if cx.mem(m::SwapTotal) == Ok(Bytes::ZERO) {
+            return Err(Skip::because("there is no swap"));
+        }
         let swapped = cx.rate(&[v::pswpout])?;
         let total = cx.total()?;
         let files = page_cache::file_pages(cx)?;

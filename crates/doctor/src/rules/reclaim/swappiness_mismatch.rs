@@ -3,6 +3,7 @@ use lotsfree_units::Bytes;
 
 use crate::finding::subject;
 use crate::rule::rule;
+use crate::swapping::all_zram;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, remedies,
 };
@@ -45,6 +46,9 @@ impl Rule for SwappinessMismatch {
         let processes = cx.processes()?;
         if cx.mem(m::SwapTotal)? == Bytes::ZERO {
             return Err(Skip::because("no swap, so swappiness has no effect"));
+        }
+        if cx.swaps().is_ok_and(all_zram) {
+            return Err(Skip::because("all swap is compressed memory (zram), which wants a high value"));
         }
         let Some(database) = cx.workloads().iter().find(|w| w.is_database()) else {
             return Err(Skip::because("no database whose vendor asks for a value"));

@@ -25,7 +25,8 @@ rule! {
     ///
     /// # False alarms
     /// One reading is a moment: free pages swing between low and high all day. Zones without pages are left out. A boost after
-    /// a fallback to another migrate type lifts all three marks for a while.
+    /// a fallback to another migrate type lifts all three marks for a while. A DMA32 zone that is low below a Normal
+    /// zone with room is no shortage: allocations come down from the highest zone.
     ///
     /// # References
     /// mm/page_alloc.c:__setup_per_zone_wmarks, calculate_min_free_kbytes (6.12); mm/khugepaged.c:
@@ -93,8 +94,18 @@ impl Rule for ZoneWatermarks {
         if marks.is_empty() {
             return Err(Skip::missing("/proc/zoneinfo pages free, min, low, high"));
         }
-        let mut near: Vec<(Severity, &Marks<'_>)> =
-            marks.iter().filter_map(|marks| Some((marks.severity()?, marks))).collect();
+        // Allocations come down from the highest zone of a node: while that one has room, nobody but a driver that
+        // needs low addresses waits for the ones below it.
+        let roomy_above = |at: usize, zone: &Zone| {
+            let above = marks.get(at + 1..).unwrap_or_default().iter();
+            above
+                .filter(|other| other.zone.node == zone.node && &*other.zone.name != "Movable")
+                .any(|other| other.severity().is_none())
+        };
+        let mut near: Vec<(Severity, &Marks<'_>)> = (marks.iter().enumerate())
+            .filter(|(at, marks)| !roomy_above(*at, marks.zone))
+            .filter_map(|(_, marks)| Some((marks.severity()?, marks)))
+            .collect();
         near.sort_by_key(|(severity, marks)| (std::cmp::Reverse(*severity), std::cmp::Reverse(marks.high)));
         let Some(&(severity, worst)) = near.first() else { return Ok(Vec::new()) };
 

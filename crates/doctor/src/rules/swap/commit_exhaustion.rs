@@ -8,7 +8,7 @@ use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::finding::subject;
-use crate::remedy::SYSCTL_FILE;
+use crate::remedy::sysctl_file;
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice,
@@ -289,7 +289,7 @@ impl View {
             // Writing either zeroes the other, so the undo writes the one that counted.
             LimitSetting::Kbytes(kib) => remedy
                 .run(format!("sysctl -w {name}={percent}"))
-                .keep(SYSCTL_FILE, format!("{name} = {percent}"))
+                .keep(&sysctl_file(cx, name), format!("{name} = {percent}"))
                 .undo_with(format!("sysctl -w vm.overcommit_kbytes={kib}"))
                 .sets(name, percent),
         };

@@ -1,8 +1,9 @@
 use lotsfree_counters::{memory_events as e, vmstat as v};
-use lotsfree_snapshot::file::cgroup::Cgroup;
+use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion};
 use lotsfree_snapshot::file::kernel_log::OomKill;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::control_groups::{self, Owner};
 use crate::remedy::word;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
@@ -181,25 +182,36 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Find
             let unit = group.rsplit('/').next().unwrap_or(group);
             let limit =
                 cx.cgroups().ok().and_then(|groups| groups.at(group)).and_then(|group| group.max?.bytes());
-            let undo = limit.map_or("MemoryMax=OLD".to_owned(), |old| format!("MemoryMax={}", old.0));
-            finding
-                .remedy(
-                    Remedy::new(format!("Raise the limit of {unit}, or shrink what runs in it"))
-                        .run(format!("systemctl set-property --runtime {} MemoryMax=SIZE", word(unit)))
-                        .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
-                        .undo_with(format!("systemctl set-property --runtime {} {undo}", word(unit)))
-                        .risk("The memory is taken from the others. A leak meets any limit, only later."),
-                )
-                .note(
-                    "The host had memory: more of it, or swap settings of the host, do not help a group \
+            let remedy = Remedy::new(format!("Raise the limit of {unit}, or shrink what runs in it"))
+                .risk("The memory is taken from the others. A leak meets any limit, only later.");
+            let old = limit.map_or("OLD".to_owned(), |old| old.0.to_string());
+            let remedy = match control_groups::owner(group) {
+                Owner::Systemd(unit) => remedy
+                    .run(format!("systemctl set-property --runtime {} MemoryMax=SIZE", word(unit)))
+                    .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
+                    .undo_with(format!("systemctl set-property --runtime {} MemoryMax={old}", word(unit))),
+                // systemd knows nothing of it.
+                _ => {
+                    let version = cx.cgroups().map_or(CgroupVersion::V2, |groups| groups.version);
+                    let file = word(&control_groups::file(version, group, "max"));
+                    remedy.run(format!("echo SIZE > {file}")).undo_with(format!("echo {old} > {file}"))
+                }
+            };
+            let finding = match control_groups::lasting(group) {
+                Some(note) => finding.note(note),
+                None => finding,
+            };
+            finding.remedy(remedy).note(
+                "The host had memory: more of it, or swap settings of the host, do not help a group \
                      at its limit.",
-                )
+            )
         }
         Kind::Policy => finding
             .remedy(
                 Remedy::new("Prefer a node instead of binding to it, or interleave")
                     .run("numactl --preferred=NODE COMMAND")
                     .keep("the unit's drop-in, [Service]", "NUMAPolicy=preferred")
+                    .keep("the unit's drop-in, [Service]", "NUMAMask=NODE")
                     .restart("the program")
                     .risk("Some of its memory then lies on another node."),
             )

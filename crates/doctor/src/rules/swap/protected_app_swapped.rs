@@ -3,7 +3,7 @@ use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
-use crate::remedy::word;
+use crate::control_groups;
 use crate::rule::rule;
 use crate::swapping::{SWAPPED_IN, all_zram, in_zswap, largest, saw};
 use crate::{
@@ -139,7 +139,7 @@ fn of_databases(
                 .run("systemctl set-property --runtime UNIT MemoryLow=SIZE MemorySwapMax=0")
                 .keep("the unit's drop-in, [Service]", "MemoryLow=SIZE")
                 .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
-                .undo_with("systemctl set-property --runtime UNIT MemoryLow= MemorySwapMax=infinity")
+                .undo_with("systemctl set-property --runtime UNIT MemoryLow=0 MemorySwapMax=infinity")
                 .risk(
                     "Without swap of its own the unit meets the OOM killer sooner when it outgrows \
                      memory. MemoryLow needs the same on every parent slice unless the hierarchy is \
@@ -240,16 +240,19 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
         finding = bring_back(cx, finding)?;
         if !capped {
             finding = finding.remedy(
-                Remedy::new(format!("Take the group's swap away: MemorySwapMax=0 for {unit}"))
-                    .run(format!("systemctl set-property --runtime {} MemorySwapMax=0", word(unit)))
-                    .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
-                    .undo_with(format!(
-                        "systemctl set-property --runtime {} MemorySwapMax=infinity",
-                        word(unit)
-                    ))
-                    .risk("The unit meets the OOM killer sooner when it outgrows memory.")
-                    .sets(format!("{unit} MemorySwapMax"), 0),
+                control_groups::set(
+                    format!("Take the group's swap away: memory.swap.max 0 for {unit}"),
+                    groups.version,
+                    &group.path,
+                    ("MemorySwapMax", "swap.max"),
+                    Some(Bytes::ZERO),
+                    group.swap_max.and_then(Limit::bytes),
+                )
+                .risk("It meets the OOM killer sooner when it outgrows memory."),
             );
+            if let Some(note) = control_groups::lasting(&group.path) {
+                finding = finding.note(note);
+            }
         }
         findings.push(finding.note(
             "Protection holds back reclaim from now on; it brings nothing back. Pages beyond the \

@@ -179,8 +179,17 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                 "Give {} a lower priority, so that it is used only when the other is full",
                 second.path
             ))
-            .run(format!("swapoff {0} && swapon --priority {1} {0}", word(&second.path), lower(first.priority)))
-            .keep(FSTAB, format!("{} none swap pri={} 0 0", second.path, lower(first.priority)))
+            .run(match lower(first.priority) {
+                Some(pri) => format!("swapoff {0} && swapon --priority {pri} {0}", word(&second.path)),
+                None => format!("swapoff {0} && swapon {0}", word(&second.path)),
+            })
+            .keep(
+                FSTAB,
+                match lower(first.priority) {
+                    Some(pri) => format!("{} none swap pri={pri} 0 0", second.path),
+                    None => format!("{} none swap defaults 0 0", second.path),
+                },
+            )
             .undo_with(format!(
                 "swapoff {0} && swapon --priority {1} {0}",
                 word(&second.path),
@@ -195,9 +204,10 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
     )
 }
 
-/// `swapon` takes 0 to 32767; negative ones are the kernel's own.
-fn lower(priority: i32) -> i32 {
-    priority.saturating_sub(1).max(0)
+/// `swapon` takes 0 to 32767; negative ones are the kernel's own, for areas turned on without a priority: below 0
+/// there is nothing else.
+fn lower(priority: i32) -> Option<i32> {
+    (priority > 0).then(|| priority - 1)
 }
 
 fn compressed_twice(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {

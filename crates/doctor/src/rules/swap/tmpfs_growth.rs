@@ -106,12 +106,15 @@ impl Rule for TmpfsGrowth {
         let mut bound =
             Remedy::new(format!("Bound the mount {target}, so that writers get ENOSPC instead of memory"))
                 .run(format!("mount -o remount,size=SIZE {}", word(target)))
-                .keep("/etc/fstab", format!("tmpfs {target} tmpfs size=SIZE 0 0"))
+                .keep("/etc/fstab", format!("tmpfs {target} tmpfs {} 0 0", options(largest.first().copied())))
                 .risk(
                     "Writers fail with ENOSPC when it is full; it cannot be made smaller than what it holds.",
                 );
-        if let Some(size) = largest.first().and_then(|mount| mount.option("size")) {
-            bound = bound.undo_with(format!("mount -o {} {}", word(&format!("remount,size={size}")), word(target)));
+        if let Some(mount) = largest.first() {
+            // Without the option a tmpfs may take half of memory.
+            let size = mount.option("size").unwrap_or("50%");
+            let option = format!("remount,size={size}");
+            bound = bound.undo_with(format!("mount -o {} {}", word(&option), word(target)));
         }
         Ok(vec![
             finding
@@ -148,6 +151,13 @@ fn tmpfs<'a>(cx: &Context<'a>) -> Vec<&'a Mount> {
         found.push(mount);
     }
     found
+}
+
+/// The mount's options with another size: `nosuid`, `nodev` and `mode` have to survive.
+fn options(mount: Option<&&Mount>) -> String {
+    let others = mount.map_or("defaults", |mount| &*mount.options);
+    let kept = others.split(',').filter(|option| !option.is_empty() && !option.starts_with("size="));
+    kept.chain(["size=SIZE"]).collect::<Vec<_>>().join(",")
 }
 
 /// What System V segments hold in memory.
@@ -233,6 +243,19 @@ mod tests {
             found[0].title
         );
         assert_eq!(found[0].confidence, Confidence::Certain);
+    }
+
+    #[test]
+    fn a_bounded_mount_keeps_its_options_and_its_undo() {
+        let mount = |options: &str| Mount { options: options.to_owned(), ..Mount::default() };
+        assert_eq!(
+            options(Some(&&mount("rw,nosuid,nodev,size=8388608k,mode=1777"))),
+            "rw,nosuid,nodev,mode=1777,size=SIZE"
+        );
+        assert_eq!(options(None), "defaults,size=SIZE");
+        let found = findings(Bytes::gib(4), &[("tmpfs", "/tmp", Bytes::gib(8), Bytes::gib(4))], "bash");
+        let undo = found[0].remedies.iter().flat_map(|remedy| &remedy.undo).collect::<Vec<_>>();
+        assert_eq!(undo, ["mount -o remount,size=50% /tmp"]);
     }
 
     #[test]
