@@ -1,7 +1,8 @@
 //! Hostile input for every reader of lotsfree: one libFuzzer binary with all targets.
 //!
-//! The environment chooses: `LOTSFREE_FUZZ` names the target, or `list` prints their names; `LOTSFREE_FUZZ_SEEDS=DIR` writes the target's seeds,
-//! made from `LOTSFREE_FUZZ_FIXTURES`, into a directory that exists and ends. `README.md` says how to run it.
+//! The environment chooses: `LOTSFREE_FUZZ` names the target, or `list` prints their names;
+//! `LOTSFREE_FUZZ_SEEDS=DIR` writes the target's seeds, made from `LOTSFREE_FUZZ_FIXTURES`, into a directory
+//! that exists and ends. `README.md` says how to run it.
 #![no_main]
 
 mod files;

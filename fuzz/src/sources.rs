@@ -253,7 +253,8 @@ pub(crate) fn redact(data: &[u8]) {
     let (contents, redacted_path) = once(Redaction::Standard);
     assert_eq!((&contents, &redacted_path), (&once(Redaction::Standard).0, &once(Redaction::Standard).1));
     let Some(contents) = contents else { return };
-    // A byte that is no text becomes three, and the shortest name a pseudonym of a class, a number and a suffix.
+    // A byte that is no text becomes three, and the shortest name a pseudonym of a class, a number and a
+    // suffix.
     assert!(contents.len() <= 24 * data.len() + 64, "{} of {} bytes", contents.len(), data.len());
     let lines = |text: &[u8]| text.iter().filter(|&&b| b == b'\n').count();
     assert!(lines(&contents) <= lines(data), "more lines than there were");

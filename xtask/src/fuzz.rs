@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz [SECONDS] [TARGET…]`: hostile input for every reader, with stable Rust and nothing to install.
+//! `cargo xtask fuzz [SECONDS] [TARGET…]`: hostile input for every reader, with stable Rust and nothing to
+//! install.
 //!
-//! The flags are those that cargo-fuzz passes, without the sanitizers: those need a nightly compiler, and there is no
-//! unsafe code here for them to watch.
+//! The flags are those that cargo-fuzz passes, without the sanitizers: those need a nightly compiler, and
+//! there is no unsafe code here for them to watch.
 
 use std::error::Error;
 use std::fs;
@@ -24,7 +25,8 @@ const MEMORY_MIB: u32 = 1024;
 /// As for one that needs more seconds, with room for a busy machine.
 const TIMEOUT: u32 = 20;
 
-/// Builds the targets and runs them one after the other. Fails if one crashes, hangs or needs too much memory.
+/// Builds the targets and runs them one after the other. Fails if one crashes, hangs or needs too much
+/// memory.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let (seconds, chosen) = match arguments.split_first().map(|(first, rest)| (first.parse(), rest)) {
         Some((Ok(seconds), rest)) => (seconds, rest),

@@ -11,7 +11,7 @@ use crate::docs;
 /// Larger files are not worth cloning for ever.
 const LARGEST: u64 = 512 << 10;
 /// Columns of comments, which rustfmt leaves alone; addresses and tables cannot be broken.
-const WIDEST: usize = 120;
+const WIDEST: usize = 110;
 
 /// Lists everything untidy and fails if there is anything.
 pub(crate) fn command() -> Result<(), Box<dyn Error>> {
@@ -57,7 +57,8 @@ fn check_file(path: &str, wrong: &mut Vec<String>) {
         wrong.push(format!("{path}: no newline at its end"));
     }
     for (line, number) in text.lines().zip(1..) {
-        if line.ends_with(' ') || line.ends_with('\t') {
+        // Samples of kernel text in tests keep what the kernel prints.
+        if (line.ends_with(' ') || line.ends_with('\t')) && !path.contains("/src/file/") {
             wrong.push(format!("{path}:{number}: white space at the end"));
         }
         let markers = ["TO".to_owned() + "DO", "FIX".to_owned() + "ME", "XX".to_owned() + "X:"];

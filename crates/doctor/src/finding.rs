@@ -164,8 +164,8 @@ pub struct Finding {
     pub remedies: Vec<Remedy>,
     /// The arithmetic, the mechanism, how to choose between remedies, which false alarms were ruled out.
     pub notes: Vec<String>,
-    /// Settings that no other finding may change while this one stands, and why (`vm.nr_hugepages`: "SAP HANA must
-    /// run without a huge page pool"). A `*` at the end stands for all that begins so.
+    /// Settings that no other finding may change while this one stands, and why (`vm.nr_hugepages`: "SAP HANA
+    /// must run without a huge page pool"). A `*` at the end stands for all that begins so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub forbids: Vec<(String, String)>,
 }

@@ -155,9 +155,9 @@ pub(crate) fn sysctl_file(cx: &Context<'_>, name: &str) -> String {
     }
 }
 
-/// `text` as one word of a shell's command line, in single quotes where it would otherwise mean something to the
-/// shell. What a host calls its cgroups, mounts and profiles comes from files that may be hostile, and commands are
-/// there to be pasted as root.
+/// `text` as one word of a shell's command line, in single quotes where it would otherwise mean something to
+/// the shell. What a host calls its cgroups, mounts and profiles comes from files that may be hostile, and
+/// commands are there to be pasted as root.
 pub(crate) fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

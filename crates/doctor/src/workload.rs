@@ -28,7 +28,8 @@ pub enum Workload {
     Mongo,
     /// Redis or Valkey (`redis-server`, `valkey-server`).
     Redis,
-    /// Couchbase (`memcached` beside `beam.smp` and a program of its own: RabbitMQ and memcached share a host too).
+    /// Couchbase (`memcached` beside `beam.smp` and a program of its own: RabbitMQ and memcached share a host
+    /// too).
     Couchbase,
     /// TiDB (`tikv-server`, `tidb-server`).
     Tidb,

@@ -1,7 +1,8 @@
-//! Ten thousand broken fixtures: none makes the doctor panic, hang, hoard memory, print nonsense or contradict itself.
+//! Ten thousand broken fixtures: none makes the doctor panic, hang, hoard memory, print nonsense or
+//! contradict itself.
 //!
-//! The mutations are drawn from a seeded generator, so a failure comes again: it names the case, and the case alone
-//! can be run with `HOSTILE_CASE=N`.
+//! The mutations are drawn from a seeded generator, so a failure comes again: it names the case, and the case
+//! alone can be run with `HOSTILE_CASE=N`.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test helper may panic, and prints counts")]
 
 use std::cell::Cell;
@@ -236,7 +237,8 @@ fn check_finding(finding: &Finding, hosts_own: &dyn Fn(&str) -> bool) {
     for figure in figures.into_iter().flatten() {
         assert!(figure.is_finite() && figure >= 0.0, "{}: a cost of {figure}", finding.rule);
     }
-    // What is said of figures is made of figures: none that is not a number, unless the host's own text says it.
+    // What is said of figures is made of figures: none that is not a number, unless the host's own text says
+    // it.
     let notes = finding.notes.iter();
     for text in notes.chain([&finding.title, &cost.text]) {
         let mut words = text.split(|c: char| !c.is_alphanumeric());
@@ -283,8 +285,9 @@ fn check(text: &[u8]) -> Option<(Observation, Diagnosis)> {
     at_most("instants", instants, MOST_SAMPLES);
     let work = Rc::default();
     let observation = observe(counted(input, &work), &Options::default());
-    // A header takes ten bytes, and for each process and cgroup that a file implies some twenty files are looked
-    // for; the rest of the files have fixed names. Nothing is read more often than the bytes could have named.
+    // A header takes ten bytes, and for each process and cgroup that a file implies some twenty files are
+    // looked for; the rest of the files have fixed names. Nothing is read more often than the bytes could
+    // have named.
     let named = (text.len() / 10 + 1_000) as u64;
     let most = (instants as u64) * (2_000 + 20 * named);
     assert!(

@@ -1,8 +1,8 @@
 //! Every rule fires on its `fires*.txt` fixtures and is silent, knowingly, on its `quiet*.txt` ones.
 //!
-//! A fixture is a text archive in `fixtures/rules/<id>/`. Its comment says what it shows and where it is from; a
-//! comment line `expect: TEXT` names a text that must occur in the finding (title, evidence, cost, notes or
-//! remedies).
+//! A fixture is a text archive in `fixtures/rules/<id>/`. Its comment says what it shows and where it is
+//! from; a comment line `expect: TEXT` names a text that must occur in the finding (title, evidence, cost,
+//! notes or remedies).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! One self-contained page: no network, no script. It follows the reader's light or dark scheme, narrows to a phone and
-//! prints.
+//! One self-contained page: no network, no script. It follows the reader's light or dark scheme, narrows to a
+//! phone and prints.
 
 use std::fmt::Write;
 

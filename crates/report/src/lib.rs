@@ -1,7 +1,7 @@
 //! Findings as text, JSON, Markdown and HTML.
 //!
-//! [`Report`] is what is said, complete and versioned: its JSON form is the published schema, and the other forms are
-//! renderings of it. Nothing here judges.
+//! [`Report`] is what is said, complete and versioned: its JSON form is the published schema, and the other
+//! forms are renderings of it. Nothing here judges.
 
 mod html;
 mod json;

@@ -29,8 +29,8 @@ pub fn markdown(report: &Report) -> String {
     out
 }
 
-/// Text that Markdown takes literally, in one line. A character that means something only at the start of a line or a
-/// word is escaped only there, so that `vm.nr_hugepages` stays readable.
+/// Text that Markdown takes literally, in one line. A character that means something only at the start of a
+/// line or a word is escaped only there, so that `vm.nr_hugepages` stays readable.
 fn escaped(text: &str) -> String {
     let text = visible_line(text);
     let mut out = String::with_capacity(text.len() + 8);

@@ -25,8 +25,8 @@ impl NagiosStatus {
     }
 }
 
-/// The line and the status. Warnings and high findings are WARNING, critical ones CRITICAL; if no rule could judge
-/// anything the status is UNKNOWN.
+/// The line and the status. Warnings and high findings are WARNING, critical ones CRITICAL; if no rule could
+/// judge anything the status is UNKNOWN.
 pub fn nagios(report: &Report) -> (String, NagiosStatus) {
     let status = match report.worst() {
         Some(Severity::Critical) => NagiosStatus::Critical,

@@ -1,7 +1,7 @@
 //! One colour per quantity, in every picture of the product.
 //!
-//! The hues are those of Okabe and Ito, which stay apart for colour-blind readers; light and dark pages take their own
-//! lightness of each.
+//! The hues are those of Okabe and Ito, which stay apart for colour-blind readers; light and dark pages take
+//! their own lightness of each.
 
 use anstyle::{AnsiColor, Color, RgbColor};
 use lotsfree_doctor::{Severity, Use};

@@ -90,7 +90,8 @@ pub(crate) fn memory_bar(memory: &MemoryMap, subject: Option<Use>, message: &str
     picture.finish(bottom + 4.0, &format!("memory-{width:.0}"), message, &description.join(", "))
 }
 
-/// A picture over time: what it says, how it looks at [`WIDE`] and at [`NARROW`], and what else must be known to read it.
+/// A picture over time: what it says, how it looks at [`WIDE`] and at [`NARROW`], and what else must be known
+/// to read it.
 pub(crate) struct Timeline {
     pub(crate) message: String,
     pub(crate) wide: String,

@@ -11,8 +11,8 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "lotsfree doctor report")]
 pub struct Report {
-    /// Name and version of this format: `lotsfree.doctor/1`. The number changes when a field changes its meaning or goes;
-    /// fields may be added at any time.
+    /// Name and version of this format: `lotsfree.doctor/1`. The number changes when a field changes its
+    /// meaning or goes; fields may be added at any time.
     pub schema: &'static str,
     /// Version of the program.
     pub lotsfree: &'static str,

@@ -1,10 +1,10 @@
 //! Pictures, drawn as inline SVG.
 //!
-//! Plotting crates write colours into every element, so that a picture cannot follow the reader's light or dark page.
-//! Here shapes carry classes and the page's style sheet gives them the palette's colours. A picture is drawn for a width
-//! in CSS pixels and shown at that width at most, so that its text keeps its size; a page that is read on phones draws
-//! it twice. Widths of texts are estimated on the wide side: a label that might not fit is left out, never overlapped
-//! (the table beside a picture has all figures).
+//! Plotting crates write colours into every element, so that a picture cannot follow the reader's light or
+//! dark page. Here shapes carry classes and the page's style sheet gives them the palette's colours. A
+//! picture is drawn for a width in CSS pixels and shown at that width at most, so that its text keeps its
+//! size; a page that is read on phones draws it twice. Widths of texts are estimated on the wide side: a
+//! label that might not fit is left out, never overlapped (the table beside a picture has all figures).
 
 use std::fmt::Write;
 
@@ -112,8 +112,8 @@ impl Svg {
         );
     }
 
-    /// The element, `height` CSS pixels high. `id` is unique in the page; `title` and `description` are what a screen
-    /// reader says of it.
+    /// The element, `height` CSS pixels high. `id` is unique in the page; `title` and `description` are what
+    /// a screen reader says of it.
     pub(crate) fn finish(self, height: f64, id: &str, title: &str, description: &str) -> String {
         let (title, description, width) = (escaped(title), escaped(description), self.width);
         format!(
@@ -209,7 +209,8 @@ pub(crate) fn byte_ticks(high: Bytes, most: u32) -> Vec<Bytes> {
     multiples(step * unit as f64, high.as_f64()).into_iter().map(|bytes| Bytes(bytes as u64)).collect()
 }
 
-/// Ticks for seconds from 0 to `high`, round on a clock, and the unit that labels are in: its name and its seconds.
+/// Ticks for seconds from 0 to `high`, round on a clock, and the unit that labels are in: its name and its
+/// seconds.
 pub(crate) fn time_ticks(high: f64, most: u32) -> (Vec<f64>, &'static str, f64) {
     const STEPS: [f64; 22] = [
         1.0,
@@ -272,9 +273,10 @@ pub(crate) struct Wish<T> {
     pub(crate) what: T,
 }
 
-/// Places labels between `low` and `high` so that none overlap, each at most `slack` from its wish (farther only where
-/// it would stick out), and in the order of their wishes, so that the lines to them do not cross. Heavier labels come
-/// first, and move to make room for lighter ones. Returns those that fit, with their centres, and those that do not.
+/// Places labels between `low` and `high` so that none overlap, each at most `slack` from its wish (farther
+/// only where it would stick out), and in the order of their wishes, so that the lines to them do not cross.
+/// Heavier labels come first, and move to make room for lighter ones. Returns those that fit, with their
+/// centres, and those that do not.
 pub(crate) fn place<T>(wishes: Vec<Wish<T>>, (low, high): (f64, f64), slack: f64) -> (Vec<(f64, T)>, Vec<T>) {
     let mut by_weight: Vec<usize> = (0..wishes.len()).collect();
     by_weight.sort_by(|a, b| wishes[*b].weight.total_cmp(&wishes[*a].weight));
@@ -304,7 +306,8 @@ pub(crate) fn place<T>(wishes: Vec<Wish<T>>, (low, high): (f64, f64), slack: f64
             chosen.remove(position);
         }
     }
-    // From the right: how far right each may be; then from the left: as near to its wish as the others let it.
+    // From the right: how far right each may be; then from the left: as near to its wish as the others let
+    // it.
     let mut most = vec![0.0; chosen.len()];
     for i in (0..chosen.len()).rev() {
         let own = reach(&wishes[chosen[i]]).1;

@@ -282,8 +282,9 @@ impl Page {
         self.paragraph(&text, DIM);
     }
 
-    /// What could not be read, by reason: everything denied or broken is named; files that are absent because the kernel
-    /// or the data do not have them are named together, or counted where the data are a part of a host.
+    /// What could not be read, by reason: everything denied or broken is named; files that are absent because
+    /// the kernel or the data do not have them are named together, or counted where the data are a part of a
+    /// host.
     fn unread(&mut self, report: &Report) {
         for (kind, label) in words::UNREAD_KINDS {
             let of_kind: Vec<&Unread> = report.unread.iter().filter(|unread| unread.kind == kind).collect();

@@ -12,8 +12,9 @@ use crate::{Report, Unread};
 /// Parts of memory below this share are left out of legends and tables.
 const NEGLIGIBLE: f64 = 0.0005;
 
-/// `text` with everything spelled out (`\x1b`, `\u{202e}`) that would move a terminal's cursor, change its colours or
-/// reorder what is read. Names of processes and cgroups hold whatever their owners like. Line ends stay.
+/// `text` with everything spelled out (`\x1b`, `\u{202e}`) that would move a terminal's cursor, change its
+/// colours or reorder what is read. Names of processes and cgroups hold whatever their owners like. Line ends
+/// stay.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -35,8 +36,8 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Control characters other than the line end, line and paragraph separators, directional overrides and marks, and
-/// characters without width.
+/// Control characters other than the line end, line and paragraph separators, directional overrides and
+/// marks, and characters without width.
 fn is_hidden(c: char) -> bool {
     c.is_control() && c != '\n'
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
@@ -216,8 +217,8 @@ pub(crate) fn parts(memory: &MemoryMap) -> impl Iterator<Item = (Use, Bytes, f64
         .filter(|(_, _, share)| *share >= NEGLIGIBLE)
 }
 
-/// The part of memory that matters most: what the first finding that concerns a part speaks of, else the largest
-/// part that is too large by the common rules of thumb, else the largest.
+/// The part of memory that matters most: what the first finding that concerns a part speaks of, else the
+/// largest part that is too large by the common rules of thumb, else the largest.
 pub(crate) fn subject(report: &Report) -> Option<Use> {
     let memory = report.memory.as_ref().filter(|memory| memory.total > Bytes::ZERO)?;
     let share = |part| memory.get(part).share_of(memory.total);

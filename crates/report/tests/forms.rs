@@ -1,5 +1,5 @@
-//! All forms of the report hold the same, are well-formed, and let no name from the host become markup or a control
-//! sequence.
+//! All forms of the report hold the same, are well-formed, and let no name from the host become markup or a
+//! control sequence.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,7 +1,7 @@
 //! From `/proc`, `/sys` and `/etc`, live or saved, to one [`Snapshot`].
 //!
 //! ```text
-//! Source (live /, a tree, an archive, a pasted file) ── collect ──▶ Snapshot ──▶ Observation (now, before, samples)
+//! Source (live /, tree, archive, paste) ── collect ──▶ Snapshot ──▶ Observation (now, before, samples)
 //! ```
 //!
 //! A [`Source`] only hands out bytes by path. Each file has one module in [`mod@file`] with its type, its

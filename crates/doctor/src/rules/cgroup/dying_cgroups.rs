@@ -9,23 +9,25 @@ rule! {
     /// Many removed cgroups still exist in the kernel because memory is charged to them.
     ///
     /// # Sees
-    /// `nr_dying_descendants` in `cgroup.stat` of the root (version 2, kernel 4.14 or later) above 1,000, and whether it grows.
+    /// `nr_dying_descendants` in `cgroup.stat` of the root (version 2, kernel 4.14 or later) above 1,000, and
+    /// whether it grows.
     ///
     /// # Hurts
-    /// A group that was removed lives on as long as a page of cache, a dentry or a tmpfs page is charged to it. Each keeps
-    /// per-CPU counters and list heads (hundreds of kilobytes on large hosts), and reclaim and `memory.stat` of every
-    /// ancestor walk all of them: reads of statistics take milliseconds, then seconds.
+    /// A group that was removed lives on as long as a page of cache, a dentry or a tmpfs page is charged to
+    /// it. Each keeps per-CPU counters and list heads (hundreds of kilobytes on large hosts), and reclaim and
+    /// `memory.stat` of every ancestor walk all of them: reads of statistics take milliseconds, then seconds.
     ///
     /// # Remedies
-    /// Reclaim what pins them (`memory.reclaim` of the parent, 5.19 and later), and stop making groups by the thousand: short
-    /// timers, health checks that start a container, session scopes.
+    /// Reclaim what pins them (`memory.reclaim` of the parent, 5.19 and later), and stop making groups by the
+    /// thousand: short timers, health checks that start a container, session scopes.
     ///
     /// # False alarms
     /// A burst that shrinks between the samples goes away by itself. Version 1 does not show the figure.
     ///
     /// # References
-    /// kernel/cgroup/cgroup.c:cgroup_stat_show; mm/memcontrol.c:mem_cgroup_css_offline (6.12); `Documentation/admin-guide/
-    /// cgroup-v2.rst`, nr_dying_descendants; systemd-oomd and bcc pull request 5201 for the figure.
+    /// kernel/cgroup/cgroup.c:cgroup_stat_show; mm/memcontrol.c:mem_cgroup_css_offline (6.12);
+    /// `Documentation/admin-guide/ cgroup-v2.rst`, nr_dying_descendants; systemd-oomd and bcc pull request
+    /// 5201 for the figure.
     pub DyingCgroups = "dying-cgroups" in Cgroup
 }
 

@@ -10,20 +10,21 @@ rule! {
     /// A memory cgroup is slowed down because it is above its memory.high.
     ///
     /// # Sees
-    /// `high` in `memory.events` of a group with `memory.high` growing between two samples, and `memory.pressure` of the group
-    /// for what that costs. Version 2 only.
+    /// `high` in `memory.events` of a group with `memory.high` growing between two samples, and
+    /// `memory.pressure` of the group for what that costs. Version 2 only.
     ///
     /// # Hurts
-    /// A task that allocates while its group is above `memory.high` has to reclaim from the group, and sleeps if that does not
-    /// help: up to 2 seconds each time it returns to its program. No message is printed and nothing is killed; the database
-    /// is just slow, on a host with free memory.
+    /// A task that allocates while its group is above `memory.high` has to reclaim from the group, and sleeps
+    /// if that does not help: up to 2 seconds each time it returns to its program. No message is printed and
+    /// nothing is killed; the database is just slow, on a host with free memory.
     ///
     /// # Remedies
     /// A higher `memory.high`, or a smaller cache in the program.
     ///
     /// # False alarms
-    /// Jobs in a transient scope (`systemd-run`: backups, copies) are bounded on purpose so that they slow down instead of the
-    /// others; for them this is a remark. The counter of a parent includes its children's.
+    /// Jobs in a transient scope (`systemd-run`: backups, copies) are bounded on purpose so that they slow
+    /// down instead of the others; for them this is a remark. The counter of a parent includes its
+    /// children's.
     ///
     /// # References
     /// mm/memcontrol.c:reclaim_high, calculate_high_delay and mem_cgroup_handle_over_high (6.12);

@@ -11,28 +11,29 @@ rule! {
     ///
     /// # Sees
     /// `memory.current` less the inactive file list of `memory.stat`, held against `memory.max` (version 1:
-    /// `memory.usage_in_bytes`, `total_inactive_file`, `memory.limit_in_bytes`). Above 90 % the page cache that remains is
-    /// taken apart: mapped files are left out, and if active page cache makes up the difference the finding is only a remark.
-    /// Over two samples also `memory.events` `max` and `oom_kill` (version 1: `memory.failcnt`, `oom_kill` of
-    /// `memory.oom_control`).
+    /// `memory.usage_in_bytes`, `total_inactive_file`, `memory.limit_in_bytes`). Above 90 % the page cache
+    /// that remains is taken apart: mapped files are left out, and if active page cache makes up the
+    /// difference the finding is only a remark. Over two samples also `memory.events` `max` and `oom_kill`
+    /// (version 1: `memory.failcnt`, `oom_kill` of `memory.oom_control`).
     ///
     /// # Hurts
-    /// At the limit every allocation of the group first reclaims from the group itself, however much memory the host has
-    /// free. Sixteen rounds without success, and a process of the group is killed: usually the database, since it is the
-    /// largest.
+    /// At the limit every allocation of the group first reclaims from the group itself, however much memory
+    /// the host has free. Sixteen rounds without success, and a process of the group is killed: usually the
+    /// database, since it is the largest.
     ///
     /// # Remedies
-    /// A limit with room above what the group cannot give back, or a smaller cache in the program. On version 2
-    /// `memory.high` below the limit slows the group down before anything is killed.
+    /// A limit with room above what the group cannot give back, or a smaller cache in the program. On version
+    /// 2 `memory.high` below the limit slows the group down before anything is killed.
     ///
     /// # False alarms
-    /// Usage alone says nothing: page cache fills every limit in time and is dropped without harm (one report showed 51 GB
-    /// of usage of which 1.8 GB were the program's). Programs that map their files (MongoDB's older engine, time series
-    /// databases) have active page cache that reclaim can still drop. With free swap the kernel swaps before it kills.
+    /// Usage alone says nothing: page cache fills every limit in time and is dropped without harm (one report
+    /// showed 51 GB of usage of which 1.8 GB were the program's). Programs that map their files (MongoDB's
+    /// older engine, time series databases) have active page cache that reclaim can still drop. With free
+    /// swap the kernel swaps before it kills.
     ///
     /// # References
-    /// mm/memcontrol.c:try_charge_memcg and mem_cgroup_oom (6.12); `Documentation/admin-guide/cgroup-v2.rst`, memory.max;
-    /// kubernetes issue 43916, grafana/mimir issue 2466, kumomta issue 549.
+    /// mm/memcontrol.c:try_charge_memcg and mem_cgroup_oom (6.12); `Documentation/admin-guide/cgroup-v2.rst`,
+    /// memory.max; kubernetes issue 43916, grafana/mimir issue 2466, kumomta issue 549.
     pub LimitNear = "limit-near" in Cgroup
 }
 

@@ -10,26 +10,28 @@ rule! {
     /// Memory that a cgroup asks to be protected is not protected.
     ///
     /// # Sees
-    /// `memory.low` and `memory.min` of each group against those of its ancestors: a group cannot have more protection than
-    /// its parent hands down, and siblings that ask for more than the parent has share it. The sum of what the top-level
-    /// groups ask for against the memory of the host. Over two samples, `low` in `memory.events`: reclaim that took protected
-    /// memory after all.
+    /// `memory.low` and `memory.min` of each group against those of its ancestors: a group cannot have more
+    /// protection than its parent hands down, and siblings that ask for more than the parent has share it.
+    /// The sum of what the top-level groups ask for against the memory of the host. Over two samples, `low`
+    /// in `memory.events`: reclaim that took protected memory after all.
     ///
     /// # Hurts
-    /// The setting looks right in `systemctl show` and does nothing: the next backup pushes the database's pages out as if
-    /// there were none. Protection beyond the host's memory protects nobody, and a `memory.min` that cannot be met ends with
-    /// the OOM killer.
+    /// The setting looks right in `systemctl show` and does nothing: the next backup pushes the database's
+    /// pages out as if there were none. Protection beyond the host's memory protects nobody, and a
+    /// `memory.min` that cannot be met ends with the OOM killer.
     ///
     /// # Remedies
-    /// The same protection on every ancestor slice (`DefaultMemoryLow=`, or `MemoryLow=` on each), and a sum that fits.
+    /// The same protection on every ancestor slice (`DefaultMemoryLow=`, or `MemoryLow=` on each), and a sum
+    /// that fits.
     ///
     /// # False alarms
-    /// With the mount option `memory_recursiveprot` a slice hands its protection down to children that ask for none; its own
-    /// protection is still the bound. A top-level group has no ancestor that could limit it.
+    /// With the mount option `memory_recursiveprot` a slice hands its protection down to children that ask
+    /// for none; its own protection is still the bound. A top-level group has no ancestor that could limit
+    /// it.
     ///
     /// # References
-    /// mm/page_counter.c:effective_protection and mem_cgroup_calculate_protection, mm/vmscan.c:shrink_node_memcgs (6.12);
-    /// `Documentation/admin-guide/cgroup-v2.rst`, memory.low.
+    /// mm/page_counter.c:effective_protection and mem_cgroup_calculate_protection,
+    /// mm/vmscan.c:shrink_node_memcgs (6.12); `Documentation/admin-guide/cgroup-v2.rst`, memory.low.
     pub ProtectionIneffective = "protection-ineffective" in Cgroup
 }
 
@@ -109,8 +111,8 @@ fn is_child(path: &str, parent: &str) -> bool {
     rest.is_some_and(|name| !name.is_empty() && !name.contains('/'))
 }
 
-/// What protects `group` during reclaim of the whole host (`effective_protection`, without what recursive protection hands
-/// out beyond the settings).
+/// What protects `group` during reclaim of the whole host (`effective_protection`, without what recursive
+/// protection hands out beyond the settings).
 fn effective(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Bytes {
     let own = wanted(kind, group);
     let Some(parent) = cgroups.ancestors(&group.path).next().filter(|parent| parent.path != "/") else {
@@ -187,7 +189,8 @@ fn limited(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Option<Finding> {
         true => "The hierarchy is mounted with memory_recursiveprot: a slice hands its protection down, but never more than it has.",
         false => "The hierarchy is mounted without memory_recursiveprot: every level needs the setting.",
     });
-    // Nearest ancestors that have less than the group asks for; `max` above is what the manual of systemd proposes for slices.
+    // Nearest ancestors that have less than the group asks for; `max` above is what the manual of systemd
+    // proposes for slices.
     for parent in ancestors().filter(|parent| kind.asked(parent).is_some_and(|bytes| bytes < asked)) {
         let now = kind.asked(parent).filter(|bytes| bytes.0 != u64::MAX);
         let sum: Bytes = (cgroups.groups.iter())

@@ -10,23 +10,24 @@ rule! {
     /// A database's cgroup may be swapped out without bound.
     ///
     /// # Sees
-    /// On version 2, the group of a database process with `memory.swap.max` at `max`, and no ancestor with less, on a host
-    /// with swap. `memory.swap.current` shows whether it has happened.
+    /// On version 2, the group of a database process with `memory.swap.max` at `max`, and no ancestor with
+    /// less, on a host with swap. `memory.swap.current` shows whether it has happened.
     ///
     /// # Hurts
-    /// Page cache of a backup outlives pages of the database that nobody touched for an hour: they go to swap one by one, and
-    /// the first query in the morning reads them back at the speed of random reads.
+    /// Page cache of a backup outlives pages of the database that nobody touched for an hour: they go to swap
+    /// one by one, and the first query in the morning reads them back at the speed of random reads.
     ///
     /// # Remedies
-    /// `memory.swap.max` of 0 for the database's group, together with `memory.low`. All other programs keep their swap.
+    /// `memory.swap.max` of 0 for the database's group, together with `memory.low`. All other programs keep
+    /// their swap.
     ///
     /// # False alarms
-    /// Without swap, or with a cap on the service or its slice, nothing is to be done. With swap only on zram a page comes
-    /// back in microseconds; then, and as long as nothing is swapped out, this is a remark.
+    /// Without swap, or with a cap on the service or its slice, nothing is to be done. With swap only on zram
+    /// a page comes back in microseconds; then, and as long as nothing is swapped out, this is a remark.
     ///
     /// # References
-    /// `Documentation/admin-guide/cgroup-v2.rst`, memory.swap.max; mm/memcontrol.c:__mem_cgroup_try_charge_swap (6.12);
-    /// systemd.resource-control(5), MemorySwapMax=.
+    /// `Documentation/admin-guide/cgroup-v2.rst`, memory.swap.max;
+    /// mm/memcontrol.c:__mem_cgroup_try_charge_swap (6.12); systemd.resource-control(5), MemorySwapMax=.
     pub SwapUncapped = "swap-uncapped" in Cgroup
 }
 

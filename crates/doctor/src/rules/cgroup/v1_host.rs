@@ -8,18 +8,19 @@ rule! {
     /// The memory controller is cgroup version 1, which cannot protect or throttle memory.
     ///
     /// # Sees
-    /// The memory controller mounted as version 1, together with something that it matters to: groups with limits or soft
-    /// limits, or a database.
+    /// The memory controller mounted as version 1, together with something that it matters to: groups with
+    /// limits or soft limits, or a database.
     ///
     /// # Hurts
-    /// Version 1 has a hard limit and little else. There is no `memory.low` or `memory.min` to protect a database, no
-    /// `memory.high` to slow a backup down, no pressure figure per group, and no writeback throttling by group: a copy under
-    /// a hard limit can be killed because its own dirty pages fill the limit. The soft limit is not protection: it only
-    /// chooses whom global reclaim asks first, and the multi-generational LRU ignores it.
+    /// Version 1 has a hard limit and little else. There is no `memory.low` or `memory.min` to protect a
+    /// database, no `memory.high` to slow a backup down, no pressure figure per group, and no writeback
+    /// throttling by group: a copy under a hard limit can be killed because its own dirty pages fill the
+    /// limit. The soft limit is not protection: it only chooses whom global reclaim asks first, and the
+    /// multi-generational LRU ignores it.
     ///
     /// # Remedies
-    /// Version 2 (`systemd.unified_cgroup_hierarchy=1` and a reboot). Until then: huge pages or locked memory for what has
-    /// to stay, and limits on the others.
+    /// Version 2 (`systemd.unified_cgroup_hierarchy=1` and a reboot). Until then: huge pages or locked memory
+    /// for what has to stay, and limits on the others.
     ///
     /// # False alarms
     /// Hosts on version 1 where no group has a limit and no database runs lose nothing and are left alone.

@@ -10,25 +10,27 @@ rule! {
     /// The figures are the host's, but they were read in a container.
     ///
     /// # Sees
-    /// A container runtime around the reader, or a limit on what looks like the root of the cgroup hierarchy: the real root has
-    /// none (version 2 has no `memory.max` there, version 1 refuses one). `MemTotal` against that limit tells whether
-    /// `/proc/meminfo` shows the host.
+    /// A container runtime around the reader, or a limit on what looks like the root of the cgroup hierarchy:
+    /// the real root has none (version 2 has no `memory.max` there, version 1 refuses one). `MemTotal`
+    /// against that limit tells whether `/proc/meminfo` shows the host.
     ///
     /// # Hurts
-    /// Programs and people that size by `/proc/meminfo` in a container plan with memory that they may not use, and are killed at the
-    /// limit while `free` shows plenty. `/proc/sys/vm`, huge pages and transparent huge pages are not namespaced: a change
-    /// made in a privileged container changes the host and all its other containers.
+    /// Programs and people that size by `/proc/meminfo` in a container plan with memory that they may not
+    /// use, and are killed at the limit while `free` shows plenty. `/proc/sys/vm`, huge pages and transparent
+    /// huge pages are not namespaced: a change made in a privileged container changes the host and all its
+    /// other containers.
     ///
     /// # Remedies
     /// Size by the container's limit; look for the cause of slowness on the host, and change settings there.
     ///
     /// # False alarms
-    /// A root file system that was made from an image keeps the runtime's marker file (`/.dockerenv`) without being a container:
-    /// the host's own cgroups are in view then. With lxcfs `/proc/meminfo` is rewritten to the limit, while `/proc/vmstat` and `/proc/zoneinfo` remain the host's.
+    /// A root file system that was made from an image keeps the runtime's marker file (`/.dockerenv`) without
+    /// being a container: the host's own cgroups are in view then. With lxcfs `/proc/meminfo` is rewritten to
+    /// the limit, while `/proc/vmstat` and `/proc/zoneinfo` remain the host's.
     ///
     /// # References
-    /// mm/memcontrol.c:memory_files, CFTYPE_NOT_ON_ROOT (6.12); mm/memcontrol-v1.c:mem_cgroup_write; cgroup_namespaces(7);
-    /// lxcfs(1).
+    /// mm/memcontrol.c:memory_files, CFTYPE_NOT_ON_ROOT (6.12); mm/memcontrol-v1.c:mem_cgroup_write;
+    /// cgroup_namespaces(7); lxcfs(1).
     pub ViewMismatch = "view-mismatch" in Cgroup
 }
 
@@ -61,7 +63,8 @@ impl Rule for ViewMismatch {
                 cx.cgroups()?;
                 return Err(Skip::because("not in a container"));
             }
-            // In a namespace of version 1 without a limit the own group looks like the root, so nothing more can be said.
+            // In a namespace of version 1 without a limit the own group looks like the root, so nothing more
+            // can be said.
             if root.is_some_and(|(version, _)| {
                 version == CgroupVersion::V2 || own_path.is_some_and(|path| path != "/")
             }) {

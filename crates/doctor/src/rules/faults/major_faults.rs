@@ -9,22 +9,22 @@ rule! {
     /// A latency-critical process waits for its own pages to come back from disk.
     ///
     /// # Sees
-    /// `majflt` in `/proc/PID/stat` of processes older than ten minutes, over two samples: any major fault of a real-time
-    /// process or of one that locks more than 8 MiB; of a database from 1 % of a task's time on. Says whether part of it is in
-    /// swap.
+    /// `majflt` in `/proc/PID/stat` of processes older than ten minutes, over two samples: any major fault of
+    /// a real-time process or of one that locks more than 8 MiB; of a database from 1 % of a task's time on.
+    /// Says whether part of it is in swap.
     ///
     /// # Hurts
-    /// The thread stops until the page has been read: a hundred microseconds on a fast disk, ten milliseconds on a
-    /// slow one, a thousand times a minor fault. The page was its code, its libraries or its heap, evicted because others
-    /// needed memory while it was quiet.
+    /// The thread stops until the page has been read: a hundred microseconds on a fast disk, ten milliseconds
+    /// on a slow one, a thousand times a minor fault. The page was its code, its libraries or its heap,
+    /// evicted because others needed memory while it was quiet.
     ///
     /// # Remedies
     /// Lock what must stay, code included; protect its memory cgroup; keep it out of swap.
     ///
     /// # False alarms
-    /// Databases that map their data files read them this way: where most of the resident memory is files and nothing is in
-    /// swap, the process is left out (the rule on file pages read again sees it). Processes that warm up are left out. Only
-    /// the main thread's scheduling policy is seen.
+    /// Databases that map their data files read them this way: where most of the resident memory is files and
+    /// nothing is in swap, the process is left out (the rule on file pages read again sees it). Processes
+    /// that warm up are left out. Only the main thread's scheduling policy is seen.
     ///
     /// # References
     /// mm/filemap.c:filemap_fault, mm/memory.c:do_swap_page (6.12); `mlockall(2)`.

@@ -11,29 +11,32 @@ rule! {
     /// A latency-critical process takes page faults long after it has started.
     ///
     /// # Sees
-    /// `minflt` in `/proc/PID/stat` of processes older than ten minutes, over two samples: of real-time processes (FIFO, round
-    /// robin, deadline) from one fault a second on; of databases and of processes that lock more than 8 MiB when the
-    /// faults take 1 % of a task's time.
+    /// `minflt` in `/proc/PID/stat` of processes older than ten minutes, over two samples: of real-time
+    /// processes (FIFO, round robin, deadline) from one fault a second on; of databases and of processes that
+    /// lock more than 8 MiB when the faults take 1 % of a task's time.
     ///
     /// # Hurts
-    /// Each first touch of a page enters the kernel, takes a page from the free lists, zeroes it and extends the page tables:
-    /// about 1.6 µs on a server, more when the free lists are empty and reclaim comes first. In a loop with a deadline
-    /// that is jitter; a program that gives memory back and takes it again pays over and over.
+    /// Each first touch of a page enters the kernel, takes a page from the free lists, zeroes it and extends
+    /// the page tables: about 1.6 µs on a server, more when the free lists are empty and reclaim comes first.
+    /// In a loop with a deadline that is jitter; a program that gives memory back and takes it again pays
+    /// over and over.
     ///
     /// # Remedies
-    /// `mlockall(MCL_CURRENT | MCL_FUTURE)` before the loop begins, `MAP_POPULATE` for what is mapped later, and an allocator
-    /// that keeps what it has: `M_TRIM_THRESHOLD` and `M_MMAP_MAX`.
+    /// `mlockall(MCL_CURRENT | MCL_FUTURE)` before the loop begins, `MAP_POPULATE` for what is mapped later,
+    /// and an allocator that keeps what it has: `M_TRIM_THRESHOLD` and `M_MMAP_MAX`.
     ///
     /// # False alarms
-    /// Runtimes with a garbage collector touch and release memory by design; Java is left out. After a fork, parent and
-    /// child copy each page that they write: processes with a young child of their own name are left out. Memory that is
-    /// locked in advance (`MAP_POPULATE`, `MCL_FUTURE`) is counted fault by fault as well, so a process that only locks is not
-    /// held to one fault a second. NUMA balancing provokes faults to see who uses a page; where the host has as many hinting
-    /// faults, the finding is less sure. Only the main thread's scheduling policy is seen.
+    /// Runtimes with a garbage collector touch and release memory by design; Java is left out. After a fork,
+    /// parent and child copy each page that they write: processes with a young child of their own name are
+    /// left out. Memory that is locked in advance (`MAP_POPULATE`, `MCL_FUTURE`) is counted fault by fault as
+    /// well, so a process that only locks is not held to one fault a second. NUMA balancing provokes faults
+    /// to see who uses a page; where the host has as many hinting faults, the finding is less sure. Only the
+    /// main thread's scheduling policy is seen.
     ///
     /// # References
-    /// mm/memory.c:do_anonymous_page (6.12); Linux Embedded, "Overcommit memory in Linux" (1,048,577 faults: 1.58 µs each on
-    /// a server, 0.77 µs on a laptop); measured, 6.18: 1.61 µs for 4 KiB, 0.51 µs per 4 KiB with huge pages.
+    /// mm/memory.c:do_anonymous_page (6.12); Linux Embedded, "Overcommit memory in Linux" (1,048,577 faults:
+    /// 1.58 µs each on a server, 0.77 µs on a laptop); measured, 6.18: 1.61 µs for 4 KiB, 0.51 µs per 4 KiB
+    /// with huge pages.
     pub MinorFaultsInSteadyState = "minor-faults-in-steady-state" in Faults
 }
 

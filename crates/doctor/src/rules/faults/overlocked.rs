@@ -9,21 +9,22 @@ rule! {
     /// So much memory is locked or in huge pages that reclaim has next to nothing left.
     ///
     /// # Sees
-    /// `Unevictable` (or `Mlocked`, where that is larger) and the huge page pools together against `MemTotal`.
+    /// `Unevictable` (or `Mlocked`, where that is larger) and the huge page pools together against
+    /// `MemTotal`.
     ///
     /// # Hurts
-    /// Locked pages and huge pages cannot be reclaimed. All that needs memory besides (kernel, page cache, every program that
-    /// is not locked) shares the rest, and each shortage there scans the same few pages again until the OOM killer ends one of
-    /// those programs, not the one that locked.
+    /// Locked pages and huge pages cannot be reclaimed. All that needs memory besides (kernel, page cache,
+    /// every program that is not locked) shares the rest, and each shortage there scans the same few pages
+    /// again until the OOM killer ends one of those programs, not the one that locked.
     ///
     /// # Remedies
-    /// Lock less: the part that is on the critical path, or what is touched (`MCL_ONFAULT`); a smaller pool; a smaller cache in
-    /// the program that locks.
+    /// Lock less: the part that is on the critical path, or what is touched (`MCL_ONFAULT`); a smaller pool;
+    /// a smaller cache in the program that locks.
     ///
     /// # False alarms
-    /// Hosts for virtual machines and packet forwarding give 85 to 95 % of memory to a huge page pool on purpose: a pool
-    /// alone is not reported where KVM or DPDK runs. Whether a pool is too large for a database host is another rule's
-    /// matter; this one wants a tenth of memory locked besides.
+    /// Hosts for virtual machines and packet forwarding give 85 to 95 % of memory to a huge page pool on
+    /// purpose: a pool alone is not reported where KVM or DPDK runs. Whether a pool is too large for a
+    /// database host is another rule's matter; this one wants a tenth of memory locked besides.
     ///
     /// # References
     /// mm/mlock.c, mm/vmscan.c:folio_evictable (6.12); `Documentation/mm/unevictable-lru.rst`.

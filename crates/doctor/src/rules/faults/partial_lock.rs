@@ -11,24 +11,28 @@ rule! {
     /// A process that locks its memory has locked only a part of it.
     ///
     /// # Sees
-    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`: where half or more of the process is locked and
-    /// more than 32 MiB are not, or where what is locked reaches up to the limit "Max locked memory" of a process without
-    /// `CAP_IPC_LOCK`.
+    /// `VmLck` of `/proc/PID/status` above 8 MiB and at most 95 % of `VmRSS`: where half or more of the
+    /// process is locked and more than 32 MiB are not, or where what is locked reaches up to the limit "Max
+    /// locked memory" of a process without `CAP_IPC_LOCK`.
     ///
     /// # Hurts
-    /// The rest can be evicted like any other page: the program believes that it never waits for a disk, and does. A tool
-    /// that locks files for others and stops at its limit leaves the files that came last unprotected.
+    /// The rest can be evicted like any other page: the program believes that it never waits for a disk, and
+    /// does. A tool that locks files for others and stops at its limit leaves the files that came last
+    /// unprotected.
     ///
     /// # Remedies
-    /// A limit above what it needs (`LimitMEMLOCK`, `limits.conf`), and `MCL_FUTURE` so that what comes later is locked as well.
+    /// A limit above what it needs (`LimitMEMLOCK`, `limits.conf`), and `MCL_FUTURE` so that what comes later
+    /// is locked as well.
     ///
     /// # False alarms
-    /// Programs that lock a few pages for keys or DMA (up to 8 MiB), or a chosen buffer below half of their memory, do so on
-    /// purpose. `MCL_ONFAULT` locks more than is resident, never less. Huge pages and segments locked with `SHM_LOCK` are not
-    /// in `VmLck`: neither are they in question, so shared memory is left out of what should be locked.
+    /// Programs that lock a few pages for keys or DMA (up to 8 MiB), or a chosen buffer below half of their
+    /// memory, do so on purpose. `MCL_ONFAULT` locks more than is resident, never less. Huge pages and
+    /// segments locked with `SHM_LOCK` are not in `VmLck`: neither are they in question, so shared memory is
+    /// left out of what should be locked.
     ///
     /// # References
-    /// mm/mlock.c:do_mlock, apply_mlockall_flags (6.12); `mlockall(2)`; vmtouch issue 107 (locking stops at 1 GiB).
+    /// mm/mlock.c:do_mlock, apply_mlockall_flags (6.12); `mlockall(2)`; vmtouch issue 107 (locking stops at 1
+    /// GiB).
     pub PartialLock = "partial-lock" in Faults
 }
 

@@ -8,26 +8,30 @@ rule! {
     /// The hypervisor has taken memory back from this guest.
     ///
     /// # Sees
-    /// `Balloon` in `/proc/meminfo` (6.16 and later), `balloon_inflate` less `balloon_deflate` in `/proc/vmstat` (3.18 and later),
-    /// and `MemTotal` changing between samples: some drivers make the guest's memory smaller instead of counting it as used.
+    /// `Balloon` in `/proc/meminfo` (6.16 and later), `balloon_inflate` less `balloon_deflate` in
+    /// `/proc/vmstat` (3.18 and later), and `MemTotal` changing between samples: some drivers make the
+    /// guest's memory smaller instead of counting it as used.
     ///
     /// # Hurts
-    /// The balloon's pages belong to the host. The guest drops its page cache to fill it, then swaps, while nothing inside the
-    /// guest has grown: the database's memory is pushed out by a neighbour on the same machine. Sizes that were right for the
-    /// configured memory (huge pages, caches) are too large for what is left.
+    /// The balloon's pages belong to the host. The guest drops its page cache to fill it, then swaps, while
+    /// nothing inside the guest has grown: the database's memory is pushed out by a neighbour on the same
+    /// machine. Sizes that were right for the configured memory (huge pages, caches) are too large for what
+    /// is left.
     ///
     /// # Remedies
-    /// On the hypervisor: reserve the memory of database guests, or stop overcommitting. In the guest nothing helps: without
-    /// the balloon driver the hypervisor swaps the guest itself, which is slower.
+    /// On the hypervisor: reserve the memory of database guests, or stop overcommitting. In the guest nothing
+    /// helps: without the balloon driver the hypervisor swaps the guest itself, which is slower.
     ///
     /// # False alarms
-    /// A balloon that has been given back leaves its counters equal. Free page reporting hands free pages to the host without
-    /// a balloon and takes nothing away. Memory that was added or removed on purpose changes `MemTotal` as well.
+    /// A balloon that has been given back leaves its counters equal. Free page reporting hands free pages to
+    /// the host without a balloon and takes nothing away. Memory that was added or removed on purpose changes
+    /// `MemTotal` as well.
     ///
     /// # References
-    /// mm/balloon_compaction.c:balloon_page_enqueue, drivers/virtio/virtio_balloon.c:adjust_managed_page_count (6.12);
-    /// VMware, "Understanding Memory Resource Management" (ballooning); SAP HANA on VMware best practices (memory
-    /// reservation). Measured: `MemTotal` of a cloud guest moved from 24.7 to 11.8 GB and back within minutes.
+    /// mm/balloon_compaction.c:balloon_page_enqueue,
+    /// drivers/virtio/virtio_balloon.c:adjust_managed_page_count (6.12); VMware, "Understanding Memory
+    /// Resource Management" (ballooning); SAP HANA on VMware best practices (memory reservation). Measured:
+    /// `MemTotal` of a cloud guest moved from 24.7 to 11.8 GB and back within minutes.
     pub Balloon = "balloon" in Host
 }
 

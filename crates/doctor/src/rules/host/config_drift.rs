@@ -10,24 +10,27 @@ rule! {
     /// Memory settings run with other values than the configuration files give them.
     ///
     /// # Sees
-    /// Each running setting of `/proc/sys/vm` and of shared memory against the assignment that wins in `/etc/sysctl.conf` and the
-    /// `sysctl.d` directories.
+    /// Each running setting of `/proc/sys/vm` and of shared memory against the assignment that wins in
+    /// `/etc/sysctl.conf` and the `sysctl.d` directories.
     ///
     /// # Hurts
-    /// The host behaves differently after the next boot: a tuned database host comes back untuned, or a value that was tried
-    /// by hand years ago and never written down disappears. Until then everybody who reads the files is misled.
+    /// The host behaves differently after the next boot: a tuned database host comes back untuned, or a value
+    /// that was tried by hand years ago and never written down disappears. Until then everybody who reads the
+    /// files is misled.
     ///
     /// # Remedies
     /// Make file and running value the same, whichever is meant.
     ///
     /// # False alarms
-    /// `vm.min_free_kbytes` is raised by khugepaged above the file's value; setting a `dirty_*bytes` sets its ratio to 0
-    /// and the other way round, as `overcommit_kbytes` does with `overcommit_ratio`. tuned sets its profile first and the files
-    /// of `sysctl.d` after it (`reapply_sysctl`), but a profile that was changed by hand comes later.
+    /// `vm.min_free_kbytes` is raised by khugepaged above the file's value; setting a `dirty_*bytes` sets its
+    /// ratio to 0 and the other way round, as `overcommit_kbytes` does with `overcommit_ratio`. tuned sets
+    /// its profile first and the files of `sysctl.d` after it (`reapply_sysctl`), but a profile that was
+    /// changed by hand comes later.
     ///
     /// # References
     /// sysctl.d(5); tuned-main.conf(5), reapply_sysctl; tuned issues 226, 409, 492 and 752; mm/khugepaged.c:
-    /// set_recommended_min_free_kbytes, mm/page-writeback.c:dirty_bytes_handler, mm/util.c:overcommit_kbytes_handler (6.12).
+    /// set_recommended_min_free_kbytes, mm/page-writeback.c:dirty_bytes_handler,
+    /// mm/util.c:overcommit_kbytes_handler (6.12).
     pub ConfigDrift = "config-drift" in Host
 }
 

@@ -9,26 +9,27 @@ rule! {
     /// Free memory is in pieces too small for huge pages and large kernel allocations.
     ///
     /// # Sees
-    /// `/proc/buddyinfo`: the share of a zone's free memory in blocks below 64 KiB (order 4), and the kernel's fragmentation index
-    /// for a huge page, which tells fragmentation from plain lack of memory. Over two samples, compaction that fails, huge pages
-    /// that could not be had, and allocation failures in the kernel log.
+    /// `/proc/buddyinfo`: the share of a zone's free memory in blocks below 64 KiB (order 4), and the
+    /// kernel's fragmentation index for a huge page, which tells fragmentation from plain lack of memory.
+    /// Over two samples, compaction that fails, huge pages that could not be had, and allocation failures in
+    /// the kernel log.
     ///
     /// # Hurts
-    /// There is free memory, but no piece large enough: transparent huge pages fall back to small ones, a huge page pool cannot
-    /// grow without a reboot, and tasks that want one compact memory themselves and wait. Network and disk drivers that need
-    /// several pages in a row fail now and then.
+    /// There is free memory, but no piece large enough: transparent huge pages fall back to small ones, a
+    /// huge page pool cannot grow without a reboot, and tasks that want one compact memory themselves and
+    /// wait. Network and disk drivers that need several pages in a row fail now and then.
     ///
     /// # Remedies
     /// Compaction at a quiet hour, proactive compaction, and huge pages reserved at boot.
     ///
     /// # False alarms
-    /// Free memory always breaks up on a host that uses its memory for page cache, and nothing is lost unless somebody wants
-    /// large blocks: without failing compaction or fallbacks this is a remark. Where little is free at all, the index is low and the
-    /// rule is silent. Small zones (DMA) are left out.
+    /// Free memory always breaks up on a host that uses its memory for page cache, and nothing is lost unless
+    /// somebody wants large blocks: without failing compaction or fallbacks this is a remark. Where little is
+    /// free at all, the index is low and the rule is silent. Small zones (DMA) are left out.
     ///
     /// # References
-    /// mm/vmstat.c:__fragmentation_index, mm/compaction.c:compaction_suitable (6.12); `Documentation/admin-guide/sysctl/vm.rst`,
-    /// extfrag_threshold; memstate for the share.
+    /// mm/vmstat.c:__fragmentation_index, mm/compaction.c:compaction_suitable (6.12);
+    /// `Documentation/admin-guide/sysctl/vm.rst`, extfrag_threshold; memstate for the share.
     pub Fragmentation = "fragmentation" in Host
 }
 
@@ -45,8 +46,8 @@ const WORTH: Bytes = Bytes::mib(16);
 /// Fallbacks to small pages in this share of huge page faults hurt (as in the rule for compaction stalls).
 const FALLBACKS: f64 = 0.2;
 
-/// Whether free pages are missing (towards 0) or in too small pieces (towards 1000) for a block of `order`; `None` if there is
-/// such a block, or nothing free.
+/// Whether free pages are missing (towards 0) or in too small pieces (towards 1000) for a block of `order`;
+/// `None` if there is such a block, or nothing free.
 fn index(zone: &BuddyZone, order: u32) -> Option<u64> {
     let blocks = zone.blocks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
     let suitable = zone.pages_from(order as usize) > 0;

@@ -8,25 +8,26 @@ rule! {
     /// The memory hardware reports errors.
     ///
     /// # Sees
-    /// Corrected and uncorrected errors counted by EDAC, over two samples whether they grow, and `HardwareCorrupted` in
-    /// `/proc/meminfo`.
+    /// Corrected and uncorrected errors counted by EDAC, over two samples whether they grow, and
+    /// `HardwareCorrupted` in `/proc/meminfo`.
     ///
     /// # Hurts
-    /// An uncorrected error destroys a page: the process that uses it is killed, or the host stops. Corrected errors cost
-    /// nothing by themselves, but a module that has them gets uncorrected ones far more often than others, and floods of them
-    /// slow the host with interrupts. A huge page that is hit loses 2 MiB or 1 GiB.
+    /// An uncorrected error destroys a page: the process that uses it is killed, or the host stops. Corrected
+    /// errors cost nothing by themselves, but a module that has them gets uncorrected ones far more often
+    /// than others, and floods of them slow the host with interrupts. A huge page that is hit loses 2 MiB or
+    /// 1 GiB.
     ///
     /// # Remedies
     /// Replace the module; page off what is bad until then.
     ///
     /// # False alarms
-    /// `HardwareCorrupted` counts pages that were taken out of use on suspicion (soft offline) and by test programs as well.
-    /// Without an EDAC driver (most guests) only `HardwareCorrupted` is looked at. Counters since boot say that it has
-    /// happened, not that it goes on.
+    /// `HardwareCorrupted` counts pages that were taken out of use on suspicion (soft offline) and by test
+    /// programs as well. Without an EDAC driver (most guests) only `HardwareCorrupted` is looked at. Counters
+    /// since boot say that it has happened, not that it goes on.
     ///
     /// # References
-    /// `Documentation/admin-guide/RAS/main.rst`; mm/memory-failure.c:memory_failure and soft_offline_page (6.12); thresholds of
-    /// netdata's alarms for EDAC.
+    /// `Documentation/admin-guide/RAS/main.rst`; mm/memory-failure.c:memory_failure and soft_offline_page
+    /// (6.12); thresholds of netdata's alarms for EDAC.
     pub HardwareErrors = "hardware-errors" in Host
 }
 

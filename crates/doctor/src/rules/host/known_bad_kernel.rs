@@ -11,32 +11,35 @@ rule! {
     /// The kernel has a known memory bug that matters to what runs here.
     ///
     /// # Sees
-    /// The running kernel's release, compared as package managers do, with a table of bugs, the builds that have them and the
-    /// builds that have the fix; and whether the host has what the bug needs: several NUMA nodes and transparent huge pages,
-    /// `vm.swappiness = 0`, Redis on arm64.
+    /// The running kernel's release, compared as package managers do, with a table of bugs, the builds that
+    /// have them and the builds that have the fix; and whether the host has what the bug needs: several NUMA
+    /// nodes and transparent huge pages, `vm.swappiness = 0`, Redis on arm64.
     ///
     /// # Hurts
-    /// - SLES 15 SP5 to SP7 before February 2026 and RHEL 9.6 to 9.8 before the fixed builds: on several NUMA nodes, allocating a
-    ///   transparent huge page reclaims the local node although others are free. Tasks stand in direct reclaim, one node is
-    ///   drained of its page cache.
-    /// - RHEL 6, 2.6.32-303 to before -642: with `vm.swappiness = 0` the OOM killer runs although there are free swap and page
-    ///   cache.
-    /// - arm64, 4.5 to before 5.10: a page that an allocator gave back with MADV_FREE and wrote again is lost when the process
-    ///   forks and memory is reclaimed. The child that saves Redis' data writes zeros into the file.
+    /// - SLES 15 SP5 to SP7 before February 2026 and RHEL 9.6 to 9.8 before the fixed builds: on several NUMA
+    ///   nodes, allocating a transparent huge page reclaims the local node although others are free. Tasks
+    ///   stand in direct reclaim, one node is drained of its page cache.
+    /// - RHEL 6, 2.6.32-303 to before -642: with `vm.swappiness = 0` the OOM killer runs although there are
+    ///   free swap and page cache.
+    /// - arm64, 4.5 to before 5.10: a page that an allocator gave back with MADV_FREE and wrote again is lost
+    ///   when the process forks and memory is reclaimed. The child that saves Redis' data writes zeros into
+    ///   the file.
     ///
     /// # Remedies
-    /// The fixed kernel. Until it is booted: no direct reclaim and no khugepaged for huge pages; `vm.swappiness` of at least 1; no
-    /// saving by fork.
+    /// The fixed kernel. Until it is booted: no direct reclaim and no khugepaged for huge pages;
+    /// `vm.swappiness` of at least 1; no saving by fork.
     ///
     /// # False alarms
-    /// Builds are compared within their own stream only (an Oracle UEK or a self-built kernel of the same version is not
-    /// meant). Fixes to arm64 were carried to long-term branches and to distributions' kernels: Redis 6.2 and later test for the
-    /// bug when they start and refuse to run, so a Redis that does run there was told to ignore it or has a fixed kernel.
+    /// Builds are compared within their own stream only (an Oracle UEK or a self-built kernel of the same
+    /// version is not meant). Fixes to arm64 were carried to long-term branches and to distributions'
+    /// kernels: Redis 6.2 and later test for the bug when they start and refuse to run, so a Redis that does
+    /// run there was told to ignore it or has a fixed kernel.
     ///
     /// # References
-    /// SUSE KB 000022286 (February 2026) and SAP note 2131662; Red Hat's kernels 5.14.0-570.127.1.el9_6 and 5.14.0-687.13.1.el9_8;
-    /// Red Hat solution 1149413 and Pythian, "vm.swappiness and OOM on RHEL 6"; commit ff1712f953e2 ("arm64: pgtable: Ensure
-    /// dirty bit is preserved across pte_wrprotect()") and redis pull request 8224.
+    /// SUSE KB 000022286 (February 2026) and SAP note 2131662; Red Hat's kernels 5.14.0-570.127.1.el9_6 and
+    /// 5.14.0-687.13.1.el9_8; Red Hat solution 1149413 and Pythian, "vm.swappiness and OOM on RHEL 6"; commit
+    /// ff1712f953e2 ("arm64: pgtable: Ensure dirty bit is preserved across pte_wrprotect()") and redis pull
+    /// request 8224.
     pub KnownBadKernel = "known-bad-kernel" in Host
 }
 
@@ -70,8 +73,8 @@ const fn rhel9(name: &'static str, tag: &'static str, fixed: Option<&'static str
     Stream { name, version: "5.14.0", tag, prefix: "", since: "", fixed }
 }
 
-/// SUSE KB 000022286 for SLES, where `uname -r` lacks the last number of the package; Red Hat's fixed builds. For 9.7, between the
-/// two, no fixed build is published there.
+/// SUSE KB 000022286 for SLES, where `uname -r` lacks the last number of the package; Red Hat's fixed builds.
+/// For 9.7, between the two, no fixed build is published there.
 const THP_STORM: &[Stream] = &[
     sles("SLES 15 SP5", "5.14.21", "150500.", "150500.55.136"),
     sles("SLES 15 SP6", "6.4.0", "150600.", "150600.23.87"),

@@ -10,29 +10,30 @@ use crate::{
 };
 
 rule! {
-    /// The multi-generational LRU is set so that it kills, ignores soft limits, or is off while the host thrashes.
-    ///
-    /// # Sees
-    /// `enabled` and `min_ttl_ms` of `/sys/kernel/mm/lru_gen` (6.1 and later); soft limits of cgroup version 1; over two samples
-    /// pages that are swapped in soon after they were swapped out.
-    ///
-    /// # Hurts
-    /// `min_ttl_ms` protects what was used within that time, and calls the OOM killer when that cannot be kept: a host that
-    /// would have been slow for a minute loses its database instead. The multi-generational LRU does not look at version 1's soft
-    /// limits at all. Where it is built in but off, reclaim uses the older lists, which evict the wrong pages more
-    /// often under pressure from page cache.
-    ///
-    /// # Remedies
-    /// `min_ttl_ms` of 0 on servers; version 2's `memory.low` instead of soft limits; the multi-generational LRU on where the host
+    /// The multi-generational LRU is set so that it kills, ignores soft limits, or is off while the host
     /// thrashes.
     ///
+    /// # Sees
+    /// `enabled` and `min_ttl_ms` of `/sys/kernel/mm/lru_gen` (6.1 and later); soft limits of cgroup version
+    /// 1; over two samples pages that are swapped in soon after they were swapped out.
+    ///
+    /// # Hurts
+    /// `min_ttl_ms` protects what was used within that time, and calls the OOM killer when that cannot be
+    /// kept: a host that would have been slow for a minute loses its database instead. The multi-generational
+    /// LRU does not look at version 1's soft limits at all. Where it is built in but off, reclaim uses the
+    /// older lists, which evict the wrong pages more often under pressure from page cache.
+    ///
+    /// # Remedies
+    /// `min_ttl_ms` of 0 on servers; version 2's `memory.low` instead of soft limits; the multi-generational
+    /// LRU on where the host thrashes.
+    ///
     /// # False alarms
-    /// On desktops a `min_ttl_ms` of a second is meant so. Off and without refaults nothing is lost. Which LRU is better depends on
-    /// the load: try it and compare refaults.
+    /// On desktops a `min_ttl_ms` of a second is meant so. Off and without refaults nothing is lost. Which
+    /// LRU is better depends on the load: try it and compare refaults.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/multigen_lru.rst`; mm/vmscan.c:lru_gen_age_node and balance_pgdat (6.12); mm/memcontrol-v1.c:
-    /// memcg1_soft_limit_reclaim.
+    /// `Documentation/admin-guide/mm/multigen_lru.rst`; mm/vmscan.c:lru_gen_age_node and balance_pgdat
+    /// (6.12); mm/memcontrol-v1.c: memcg1_soft_limit_reclaim.
     pub Mglru = "mglru" in Host
 }
 

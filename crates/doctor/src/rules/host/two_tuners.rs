@@ -6,23 +6,24 @@ rule! {
     /// Two programs set kernel parameters at once.
     ///
     /// # Sees
-    /// More than one of tuned, sapconf and saptune in use: tuned's active profile (and its daemon, where processes are known), and
-    /// the services that are enabled.
+    /// More than one of tuned, sapconf and saptune in use: tuned's active profile (and its daemon, where
+    /// processes are known), and the services that are enabled.
     ///
     /// # Hurts
-    /// Each sets its own idea of swappiness, dirty limits, huge pages and NUMA balancing when it starts. Which one wins depends on the order
-    /// of services at boot and on who was restarted last, so the same host is tuned differently on different days.
+    /// Each sets its own idea of swappiness, dirty limits, huge pages and NUMA balancing when it starts.
+    /// Which one wins depends on the order of services at boot and on who was restarted last, so the same
+    /// host is tuned differently on different days.
     ///
     /// # Remedies
     /// One of them: saptune for SAP on SLES, tuned elsewhere.
     ///
     /// # False alarms
-    /// A profile that is left in `/etc/tuned` without a running tuned sets nothing. On SLES 12, sapconf and saptune were tuned profiles:
-    /// tuned with the profile of that name is one tuner.
+    /// A profile that is left in `/etc/tuned` without a running tuned sets nothing. On SLES 12, sapconf and
+    /// saptune were tuned profiles: tuned with the profile of that name is one tuner.
     ///
     /// # References
-    /// saptune(8) and sapconf(5) ("saptune and sapconf must not run at the same time"); tuned-adm(8); SUSE, "SLES for SAP
-    /// Applications Guide", tuning.
+    /// saptune(8) and sapconf(5) ("saptune and sapconf must not run at the same time"); tuned-adm(8); SUSE,
+    /// "SLES for SAP Applications Guide", tuning.
     pub TwoTuners = "two-tuners" in Host
 }
 

@@ -37,9 +37,9 @@ rule! {
     /// of processes that are running.
     ///
     /// # References
-    /// fs/hugetlbfs/inode.c:hugetlb_file_setup (5.15, 6.1; measured on 6.18: EPERM for a segment of 4 MiB with a
-    /// limit of 8 MiB); Oracle Bug 9251136; R. Egner, "MEMORY_TARGET (SGA_TARGET) or HugePages" (2010), comments
-    /// 1, 4, 8, 9 and 15; Oracle asks for 90 % of memory.
+    /// fs/hugetlbfs/inode.c:hugetlb_file_setup (5.15, 6.1; measured on 6.18: EPERM for a segment of 4 MiB
+    /// with a limit of 8 MiB); Oracle Bug 9251136; R. Egner, "MEMORY_TARGET (SGA_TARGET) or HugePages"
+    /// (2010), comments 1, 4, 8, 9 and 15; Oracle asks for 90 % of memory.
     pub MemlockTooLow = "memlock-too-low" in HugePages
 }
 

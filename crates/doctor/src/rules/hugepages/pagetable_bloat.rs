@@ -31,8 +31,8 @@ rule! {
     ///
     /// # False alarms
     /// Transparent huge pages for private memory are not proposed: the kernel keeps a page table in reserve
-    /// for each, so they save none (measured: 2,052 kB per GiB with and without). Thousands of small processes without
-    /// shared memory have large tables too: there no huge pages are proposed.
+    /// for each, so they save none (measured: 2,052 kB per GiB with and without). Thousands of small
+    /// processes without shared memory have large tables too: there no huge pages are proposed.
     ///
     /// # References
     /// `Documentation/admin-guide/mm/hugetlbpage.rst`; Oracle MOS 361323.1; measured: 1 GiB attached by 20
@@ -153,9 +153,9 @@ impl Rule for PagetableBloat {
     }
 }
 
-/// How much of `tables` can be of shared memory: no process has more tables for it than it has pages of it, since each
-/// table maps at least one. `None` where the processes that were read do not account for the tables, or the kernel does
-/// not count shared pages by process (before 4.5).
+/// How much of `tables` can be of shared memory: no process has more tables for it than it has pages of it,
+/// since each table maps at least one. `None` where the processes that were read do not account for the
+/// tables, or the kernel does not count shared pages by process (before 4.5).
 fn shared_tables(cx: &Context<'_>, tables: Bytes) -> Option<Bytes> {
     let processes = cx.processes().ok()?;
     let all: Bytes = processes.iter().map(|p| p.memory_or_zero(s::VmPTE)).sum();

@@ -93,8 +93,8 @@ pub(super) fn ordinary_nodes(cx: &Context<'_>) -> Result<Vec<NodeMemory>, Skip> 
     }
 }
 
-/// The node that is short although another has more than twice as much free, and that other node. Page cache is
-/// not what makes a node short: it can be dropped.
+/// The node that is short although another has more than twice as much free, and that other node. Page cache
+/// is not what makes a node short: it can be dropped.
 pub(super) fn imbalance(nodes: &[NodeMemory]) -> Option<(&NodeMemory, &NodeMemory)> {
     let short = nodes.iter().min_by(|a, b| a.free_share().total_cmp(&b.free_share()))?;
     let ample = nodes.iter().max_by_key(|node| node.free)?;

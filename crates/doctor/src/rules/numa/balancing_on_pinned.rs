@@ -11,10 +11,10 @@ rule! {
     /// NUMA balancing samples the memory of a program that places it itself.
     ///
     /// # Sees
-    /// `kernel.numa_balancing` with bit 0 set, several nodes, a database, and over two samples more than 10,000
-    /// `numa_hint_faults` a second; the share of them that were local already; `numa_pages_migrated`. For SAP
-    /// HANA, Oracle and SQL Server, whose vendors ask for 0, the setting alone gives a finding of lowest
-    /// severity.
+    /// `kernel.numa_balancing` with bit 0 set, several nodes, a database, and over two samples more than
+    /// 10,000 `numa_hint_faults` a second; the share of them that were local already; `numa_pages_migrated`.
+    /// For SAP HANA, Oracle and SQL Server, whose vendors ask for 0, the setting alone gives a finding of
+    /// lowest severity.
     ///
     /// # Hurts
     /// The kernel takes access away from up to 256 MiB of each task at a time to see who comes back, and each
@@ -26,8 +26,8 @@ rule! {
     /// `kernel.numa_balancing = 0`.
     ///
     /// # False alarms
-    /// Hosts of many unpinned virtual machines gain from it, and so do programs that do not place their memory:
-    /// without a database nothing is said. Mode 2 alone is memory tiering and is left alone.
+    /// Hosts of many unpinned virtual machines gain from it, and so do programs that do not place their
+    /// memory: without a database nothing is said. Mode 2 alone is memory tiering and is left alone.
     ///
     /// # References
     /// kernel/sched/fair.c:task_numa_work, mm/memory.c:do_numa_page (6.12);
@@ -37,8 +37,8 @@ rule! {
 
 /// Hinting faults a second from which on they take more than 1 % of a CPU at a microsecond each.
 const FAULTS: f64 = 1e4;
-/// Seconds of a minor fault (measured on 6.18: 1.61 us with clearing the page, 1.07 us when populated in bulk;
-/// a hinting fault clears nothing).
+/// Seconds of a minor fault (measured on 6.18: 1.61 us with clearing the page, 1.07 us when populated in
+/// bulk; a hinting fault clears nothing).
 const FAULT_SECONDS: f64 = 1.07e-6;
 /// Share of one CPU from which on the cost is noticeable.
 const HIGH: f64 = 0.1;

@@ -11,21 +11,21 @@ rule! {
     /// The OOM killer struck because memory was bound to nodes that were full.
     ///
     /// # Sees
-    /// `constraint=CONSTRAINT_MEMORY_POLICY` or `CONSTRAINT_CPUSET` in the kernel log's `oom-kill:` lines (4.19
-    /// and later), which processes are bound (`numa_maps`), and what each node has free now.
+    /// `constraint=CONSTRAINT_MEMORY_POLICY` or `CONSTRAINT_CPUSET` in the kernel log's `oom-kill:` lines
+    /// (4.19 and later), which processes are bound (`numa_maps`), and what each node has free now.
     ///
     /// # Hurts
-    /// `numactl --membind`, `NUMAPolicy=bind` and `cpuset.mems` forbid all other nodes. When those allowed are
-    /// full and nothing can be reclaimed, a process is killed, however much is free elsewhere. Swap and page
-    /// cache of other nodes do not help.
+    /// `numactl --membind`, `NUMAPolicy=bind` and `cpuset.mems` forbid all other nodes. When those allowed
+    /// are full and nothing can be reclaimed, a process is killed, however much is free elsewhere. Swap and
+    /// page cache of other nodes do not help.
     ///
     /// # Remedies
-    /// `--preferred` or `--interleave` instead of `--membind`; more nodes in `cpuset.mems`; less memory for the
-    /// bound program.
+    /// `--preferred` or `--interleave` instead of `--membind`; more nodes in `cpuset.mems`; less memory for
+    /// the bound program.
     ///
     /// # False alarms
-    /// A limit of a memory cgroup is another constraint and not this. Strict binding is deliberate where a job
-    /// must fail rather than be slow.
+    /// A limit of a memory cgroup is another constraint and not this. Strict binding is deliberate where a
+    /// job must fail rather than be slow.
     ///
     /// # References
     /// mm/oom_kill.c:constrained_alloc and dump_oom_summary (6.12);

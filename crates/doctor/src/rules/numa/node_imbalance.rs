@@ -11,18 +11,19 @@ rule! {
     ///
     /// # Sees
     /// `MemFree` of each node that has CPUs, without its huge page pools: one node below 10 % even with its
-    /// page cache counted as free, another with more than twice as much. Critical once the short node is below
-    /// its low watermark, another has twice its high watermark free, and the host swaps or tasks reclaim.
+    /// page cache counted as free, another with more than twice as much. Critical once the short node is
+    /// below its low watermark, another has twice its high watermark free, and the host swaps or tasks
+    /// reclaim.
     ///
     /// # Hurts
     /// The host as a whole has memory, so nobody looks. But kswapd works per node: it evicts and swaps out on
-    /// the full node what is used every second, next to gigabytes that are free. Memory bound to the full node
-    /// cannot go anywhere else, and ends in the OOM killer. Databases that load their cache with one thread
-    /// fill one node and leave the other empty.
+    /// the full node what is used every second, next to gigabytes that are free. Memory bound to the full
+    /// node cannot go anywhere else, and ends in the OOM killer. Databases that load their cache with one
+    /// thread fill one node and leave the other empty.
     ///
     /// # Remedies
-    /// Interleave a cache that all nodes use; or bind each instance to a node of its own that is large enough.
-    /// A running process can be moved with `migratepages`.
+    /// Interleave a cache that all nodes use; or bind each instance to a node of its own that is large
+    /// enough. A running process can be moved with `migratepages`.
     ///
     /// # False alarms
     /// Page cache that lies on one node: it is dropped when memory is wanted, and is counted as free here.

@@ -15,13 +15,13 @@ rule! {
     /// which is what mongod itself looks at, nor on its large mappings.
     ///
     /// # Hurts
-    /// The default policy takes memory from the node of the thread that touches it first. One thread that loads
-    /// the cache, or a start on one socket, fills that node; then the database is swapped out there although
-    /// the host has memory, and half of the threads reach all of the cache remotely.
+    /// The default policy takes memory from the node of the thread that touches it first. One thread that
+    /// loads the cache, or a start on one socket, fills that node; then the database is swapped out there
+    /// although the host has memory, and half of the threads reach all of the cache remotely.
     ///
     /// # Remedies
-    /// `numactl --interleave=all` for the server; `innodb_numa_interleave=ON` for MySQL, which interleaves the
-    /// buffer pool alone.
+    /// `numactl --interleave=all` for the server; `innodb_numa_interleave=ON` for MySQL, which interleaves
+    /// the buffer pool alone.
     ///
     /// # False alarms
     /// Without an imbalance the policy does no harm and nothing is said. Servers that place memory themselves
@@ -108,8 +108,8 @@ impl Rule for PolicyNotInterleave {
     }
 }
 
-/// The database, if it is one whose threads or processes on all nodes use one cache and that leaves placing to
-/// the kernel.
+/// The database, if it is one whose threads or processes on all nodes use one cache and that leaves placing
+/// to the kernel.
 fn shares_cache(process: &Process) -> Option<Workload> {
     let workload = Workload::of_name(&process.stat.name)?;
     matches!(workload, Workload::Mongo | Workload::Mysql | Workload::Postgres).then_some(workload)

@@ -13,17 +13,17 @@ rule! {
     /// in most intervals. `numa_foreign` of each node says which one was short.
     ///
     /// # Hurts
-    /// Nobody is told that the memory is remote: each cache miss in it goes over the link between the sockets,
-    /// for as long as the page lives. The same program is fast after one start and slow after another,
-    /// depending on what filled the node before it.
+    /// Nobody is told that the memory is remote: each cache miss in it goes over the link between the
+    /// sockets, for as long as the page lives. The same program is fast after one start and slow after
+    /// another, depending on what filled the node before it.
     ///
     /// # Remedies
     /// Find what fills the short node (page cache of a backup, another instance); interleave what all nodes
     /// use; start the program when its node has room.
     ///
     /// # False alarms
-    /// Interleaved memory: its pages count as wanted where they are placed, only `numa_other` is high, which is
-    /// not looked at. `vm.numa_stat=0` stops the counters; the rule then says that it does not know.
+    /// Interleaved memory: its pages count as wanted where they are placed, only `numa_other` is high, which
+    /// is not looked at. `vm.numa_stat=0` stops the counters; the rule then says that it does not know.
     ///
     /// # References
     /// mm/page_alloc.c:zone_statistics (6.12); `Documentation/admin-guide/numastat.rst`.

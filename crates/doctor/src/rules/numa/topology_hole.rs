@@ -9,8 +9,8 @@ rule! {
     /// A NUMA node has no memory or no CPUs, or far more of one than the others.
     ///
     /// # Sees
-    /// `cpulist` and `MemTotal` of each node: CPUs without memory, memory without CPUs, or memory per CPU that
-    /// is more than 10 % off the mean of the host.
+    /// `cpulist` and `MemTotal` of each node: CPUs without memory, memory without CPUs, or memory per CPU
+    /// that is more than 10 % off the mean of the host.
     ///
     /// # Hurts
     /// Tasks on CPUs without memory reach all of it remotely. With uneven nodes the scheduler spreads threads

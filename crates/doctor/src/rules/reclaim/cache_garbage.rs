@@ -11,27 +11,29 @@ rule! {
     /// The page cache is full of pages that nobody reads again, and useful pages leave with them.
     ///
     /// # Sees
-    /// Over two samples: file pages that no process maps fill more than half of memory, reclaim evicts file pages of which
-    /// fewer than one in ten is read again, and meanwhile programs lose something: major faults, stalled allocations, or swap.
+    /// Over two samples: file pages that no process maps fill more than half of memory, reclaim evicts file
+    /// pages of which fewer than one in ten is read again, and meanwhile programs lose something: major
+    /// faults, stalled allocations, or swap.
     ///
     /// # Hurts
-    /// A log-structured store writes new segments and leaves old ones behind; a backup reads each file once. All of it
-    /// stays cached until reclaim comes, and reclaim cannot tell this garbage from pages that were merely not used for a
-    /// moment: active pages go with it. 9 GB of segments a day fill a 48 GB host in five days.
+    /// A log-structured store writes new segments and leaves old ones behind; a backup reads each file once.
+    /// All of it stays cached until reclaim comes, and reclaim cannot tell this garbage from pages that were
+    /// merely not used for a moment: active pages go with it. 9 GB of segments a day fill a 48 GB host in
+    /// five days.
     ///
     /// # Remedies
-    /// Reuse segment files, drop what will not be read again (`POSIX_FADV_DONTNEED`, direct I/O), bound the job that leaves it.
-    /// Never a cron job that drops all caches: it takes the useful pages first.
+    /// Reuse segment files, drop what will not be read again (`POSIX_FADV_DONTNEED`, direct I/O), bound the
+    /// job that leaves it. Never a cron job that drops all caches: it takes the useful pages first.
     ///
     /// # False alarms
-    /// A full cache without reclaim, or with reclaim that nobody feels, is memory put to use. A cache whose evicted pages come
-    /// back is too small, not garbage. Database files read with read(2) are not mapped and look like garbage by size
-    /// alone: only the pages that never return count.
+    /// A full cache without reclaim, or with reclaim that nobody feels, is memory put to use. A cache whose
+    /// evicted pages come back is too small, not garbage. Database files read with read(2) are not mapped and
+    /// look like garbage by size alone: only the pages that never return count.
     ///
     /// # References
-    /// LinkedIn, "Optimizing Linux Memory Management for Low-latency / High-throughput Databases" (2013), segment pool;
-    /// mm/workingset.c (6.12); restic issue 666 (`POSIX_FADV_DONTNEED` drops pages that others use);
-    /// `Documentation/admin-guide/sysctl/vm.rst`, drop_caches: for testing.
+    /// LinkedIn, "Optimizing Linux Memory Management for Low-latency / High-throughput Databases" (2013),
+    /// segment pool; mm/workingset.c (6.12); restic issue 666 (`POSIX_FADV_DONTNEED` drops pages that others
+    /// use); `Documentation/admin-guide/sysctl/vm.rst`, drop_caches: for testing.
     pub CacheGarbage = "cache-garbage" in Reclaim
 }
 

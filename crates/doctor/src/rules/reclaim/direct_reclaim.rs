@@ -11,27 +11,30 @@ rule! {
     /// Programs reclaim memory themselves in the middle of an allocation.
     ///
     /// # Sees
-    /// Over two samples: `allocstall` (entries into direct reclaim) and `pgscan_direct` both grow, and either tasks stand
-    /// still for memory for 10 ms a second or more, or direct scans exceed 1 % of memory a minute. Shows how much of what was
-    /// scanned could be freed.
+    /// Over two samples: `allocstall` (entries into direct reclaim) and `pgscan_direct` both grow, and either
+    /// tasks stand still for memory for 10 ms a second or more, or direct scans exceed 1 % of memory a
+    /// minute. Shows how much of what was scanned could be freed.
     ///
     /// # Hurts
-    /// The thread that wanted one page walks the LRU lists, unmaps, writes and waits until 32 pages are free. Latency
-    /// spikes hit whoever allocates, not whoever fills memory. At an efficiency near zero the lists are full of pages
-    /// that cannot go (mapped, dirty, just used), and millions of pages a second are scanned for nothing.
+    /// The thread that wanted one page walks the LRU lists, unmaps, writes and waits until 32 pages are free.
+    /// Latency spikes hit whoever allocates, not whoever fills memory. At an efficiency near zero the lists
+    /// are full of pages that cannot go (mapped, dirty, just used), and millions of pages a second are
+    /// scanned for nothing.
     ///
     /// # Remedies
-    /// More room between the min and the low watermark, so that kswapd starts early enough; a bound on what allocates in
-    /// bursts; and the cause, where another finding names it.
+    /// More room between the min and the low watermark, so that kswapd starts early enough; a bound on what
+    /// allocates in bursts; and the cause, where another finding names it.
     ///
     /// # False alarms
-    /// Zone reclaim scans directly too but is not counted in `allocstall`: that is another rule. PSI also counts waits for
-    /// pages that come back from disk, so it is never taken alone. Reclaim for a cgroup's own limit is in neither counter.
+    /// Zone reclaim scans directly too but is not counted in `allocstall`: that is another rule. PSI also
+    /// counts waits for pages that come back from disk, so it is never taken alone. Reclaim for a cgroup's
+    /// own limit is in neither counter.
     ///
     /// # References
-    /// mm/vmscan.c:try_to_free_pages, do_try_to_free_pages (6.12); LinkedIn, "Optimizing Linux Memory Management for
-    /// Low-latency / High-throughput Databases" (2013): 1 to 5 million scans/s at 0 % efficiency; sysstat commit a10b43bf
-    /// (every release to 12.7.9 counts `pgsteal` twice on kernels from 5.8 on).
+    /// mm/vmscan.c:try_to_free_pages, do_try_to_free_pages (6.12); LinkedIn, "Optimizing Linux Memory
+    /// Management for Low-latency / High-throughput Databases" (2013): 1 to 5 million scans/s at 0 %
+    /// efficiency; sysstat commit a10b43bf (every release to 12.7.9 counts `pgsteal` twice on kernels from
+    /// 5.8 on).
     pub DirectReclaim = "direct-reclaim" in Reclaim
 }
 

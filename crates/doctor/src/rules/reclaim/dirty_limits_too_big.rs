@@ -11,24 +11,25 @@ rule! {
     /// More dirty data may wait in memory than the disk writes in ten seconds.
     ///
     /// # Sees
-    /// `nr_dirty_threshold` of `/proc/vmstat` against what the disk that is written to most has achieved while it was busy
-    /// (`/proc/diskstats`). It weighs more while so much is in fact waiting, or writers are being throttled.
+    /// `nr_dirty_threshold` of `/proc/vmstat` against what the disk that is written to most has achieved
+    /// while it was busy (`/proc/diskstats`). It weighs more while so much is in fact waiting, or writers are
+    /// being throttled.
     ///
     /// # Hurts
-    /// The limits are shares of memory, 20 % by default, while disks did not grow with it: a terabyte host may collect 200 GB.
-    /// When a database then calls fsync, or a journal commits, it waits for everybody's data; writers that reach the limit
-    /// all stop at once; reclaim meets dirty pages that cannot go.
+    /// The limits are shares of memory, 20 % by default, while disks did not grow with it: a terabyte host
+    /// may collect 200 GB. When a database then calls fsync, or a journal commits, it waits for everybody's
+    /// data; writers that reach the limit all stop at once; reclaim meets dirty pages that cannot go.
     ///
     /// # Remedies
     /// `vm.dirty_bytes` and `vm.dirty_background_bytes`: one to three seconds of what the disk writes.
     ///
     /// # False alarms
-    /// An array with a battery-backed cache takes bursts faster than it showed here, and gains from large limits. A disk
-    /// that has hardly written says nothing of its bandwidth and is not judged.
+    /// An array with a battery-backed cache takes bursts faster than it showed here, and gains from large
+    /// limits. A disk that has hardly written says nothing of its bandwidth and is not judged.
     ///
     /// # References
-    /// mm/page-writeback.c:domain_dirty_limits (6.12); SUSE TID 2578899 (600 MiB and 300 MiB); tuned profiles postgresql and
-    /// oracle; `Documentation/admin-guide/sysctl/vm.rst`, dirty_bytes.
+    /// mm/page-writeback.c:domain_dirty_limits (6.12); SUSE TID 2578899 (600 MiB and 300 MiB); tuned profiles
+    /// postgresql and oracle; `Documentation/admin-guide/sysctl/vm.rst`, dirty_bytes.
     pub DirtyLimitsTooBig = "dirty-limits-too-big" in Reclaim
 }
 

@@ -10,24 +10,25 @@ rule! {
     /// Something drops the caches again and again.
     ///
     /// # Sees
-    /// `drop_pagecache` or `drop_slab` grow between samples; or they have grown since boot as often as once a day, ten times
-    /// at least; or the kernel log names the program that wrote to `/proc/sys/vm/drop_caches` ten times or more.
+    /// `drop_pagecache` or `drop_slab` grow between samples; or they have grown since boot as often as once a
+    /// day, ten times at least; or the kernel log names the program that wrote to `/proc/sys/vm/drop_caches`
+    /// ten times or more.
     ///
     /// # Hurts
-    /// Each time all clean file pages that no process maps are gone, useful or not, and come back from disk one by one,
-    /// while inodes and directories are looked up anew. The number that looks better afterwards, `free`, was no problem:
-    /// clean cache is given up on demand.
+    /// Each time all clean file pages that no process maps are gone, useful or not, and come back from disk
+    /// one by one, while inodes and directories are looked up anew. The number that looks better afterwards,
+    /// `free`, was no problem: clean cache is given up on demand.
     ///
     /// # Remedies
     /// Remove the job. Bound what fills the cache instead.
     ///
     /// # False alarms
-    /// Benchmarks drop the caches between runs so that each starts cold; that is their purpose. A single drop since boot was
-    /// somebody trying it out and is not reported.
+    /// Benchmarks drop the caches between runs so that each starts cold; that is their purpose. A single drop
+    /// since boot was somebody trying it out and is not reported.
     ///
     /// # References
-    /// `Documentation/admin-guide/sysctl/vm.rst`, drop_caches (for testing and debugging only); fs/drop_caches.c:
-    /// drop_caches_sysctl_handler (6.12), which counts and logs each write.
+    /// `Documentation/admin-guide/sysctl/vm.rst`, drop_caches (for testing and debugging only);
+    /// fs/drop_caches.c: drop_caches_sysctl_handler (6.12), which counts and logs each write.
     pub DropCachesCron = "drop-caches-cron" in Reclaim
 }
 

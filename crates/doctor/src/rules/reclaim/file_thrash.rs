@@ -13,28 +13,29 @@ rule! {
     /// Files that are in use do not fit into the page cache and are read again and again.
     ///
     /// # Sees
-    /// Over two samples: file pages that come back soon after their eviction (`workingset_refault_file`), more than half of
-    /// them so soon that the kernel counts them to the working set (`workingset_activate_file`), and 500 or more major
-    /// faults or refaults a second.
+    /// Over two samples: file pages that come back soon after their eviction (`workingset_refault_file`),
+    /// more than half of them so soon that the kernel counts them to the working set
+    /// (`workingset_activate_file`), and 500 or more major faults or refaults a second.
     ///
     /// # Hurts
-    /// A refault that is activated is a page that would still be there if the cache were a little larger: a read from disk
-    /// that need not be. Programs that map their files stop at each one; readers with threads of their own see latency
-    /// spikes, although MemAvailable counts all of this cache as available.
+    /// A refault that is activated is a page that would still be there if the cache were a little larger: a
+    /// read from disk that need not be. Programs that map their files stop at each one; readers with threads
+    /// of their own see latency spikes, although MemAvailable counts all of this cache as available.
     ///
     /// # Remedies
-    /// Drop from the cache what is not needed (reuse segments, bound copies), protect the file pages of the application
-    /// (`memory.low` counts its cache), lock the files that must stay; only then more memory.
+    /// Drop from the cache what is not needed (reuse segments, bound copies), protect the file pages of the
+    /// application (`memory.low` counts its cache), lock the files that must stay; only then more memory.
     ///
     /// # False alarms
-    /// A program that starts faults in all it maps: faults of processes younger than ten minutes do not count. Time-series
-    /// databases that map their files fault all day; where the rate is the host's average since boot, the finding says so
-    /// and is less sure. Refaults that are not activated (a scan larger than memory) are no working set.
+    /// A program that starts faults in all it maps: faults of processes younger than ten minutes do not
+    /// count. Time-series databases that map their files fault all day; where the rate is the host's average
+    /// since boot, the finding says so and is less sure. Refaults that are not activated (a scan larger than
+    /// memory) are no working set.
     ///
     /// # References
-    /// mm/workingset.c:workingset_refault (6.12); node_exporter mixin, NodeMemoryMajorPagesFaults (500/s); awesome
-    /// Prometheus alerts (1,000/s); LinkedIn, "Optimizing Linux Memory Management for Low-latency / High-throughput
-    /// Databases" (2013).
+    /// mm/workingset.c:workingset_refault (6.12); node_exporter mixin, NodeMemoryMajorPagesFaults (500/s);
+    /// awesome Prometheus alerts (1,000/s); LinkedIn, "Optimizing Linux Memory Management for Low-latency /
+    /// High-throughput Databases" (2013).
     pub FileThrash = "file-thrash" in Reclaim
 }
 
@@ -151,8 +152,8 @@ impl Rule for FileThrash {
     }
 }
 
-/// The part of all major faults of the period that belongs to processes younger than the warm-up time; `None` where
-/// processes were not read twice or none faulted.
+/// The part of all major faults of the period that belongs to processes younger than the warm-up time; `None`
+/// where processes were not read twice or none faulted.
 fn warming(cx: &Context<'_>) -> Option<f64> {
     let (mut young, mut all) = (0u64, 0u64);
     for (before, now) in cx.process_pairs().ok()? {

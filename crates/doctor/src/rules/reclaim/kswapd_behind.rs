@@ -5,23 +5,27 @@ use crate::rule::rule;
 use crate::{ALLOCSTALL, Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, remedies};
 
 rule! {
-    /// kswapd falls behind: it is woken again as soon as it rests, or tasks must reclaim although memory is available.
+    /// kswapd falls behind: it is woken again as soon as it rests, or tasks must reclaim although memory is
+    /// available.
     ///
     /// # Sees
-    /// Over two samples: `kswapd_low_wmark_hit_quickly` against `pageoutrun` (how often kswapd was woken again within the
-    /// tenth of a second that it naps), or `allocstall` growing while `MemAvailable` is above 20 % of memory.
+    /// Over two samples: `kswapd_low_wmark_hit_quickly` against `pageoutrun` (how often kswapd was woken
+    /// again within the tenth of a second that it naps), or `allocstall` growing while `MemAvailable` is
+    /// above 20 % of memory.
     ///
     /// # Hurts
-    /// kswapd frees from the low to the high watermark. With the default gap of 0.1 % of a node, a burst uses that up before
-    /// kswapd runs, and the tasks that allocate have to wait in direct reclaim although gigabytes could be freed.
+    /// kswapd frees from the low to the high watermark. With the default gap of 0.1 % of a node, a burst uses
+    /// that up before kswapd runs, and the tasks that allocate have to wait in direct reclaim although
+    /// gigabytes could be freed.
     ///
     /// # Remedies
     /// `vm.watermark_scale_factor`: a gap that holds what the host allocates until kswapd has run.
     ///
     /// # False alarms
-    /// Allocations of huge pages stall for contiguous memory, which watermarks do not give: where `compact_stall` makes up
-    /// half of the stalls or more, they are not counted. Too few runs of kswapd make no ratio. Kernels before 3.11 count
-    /// each pass of kswapd as a run, so the ratio there is too low, never too high.
+    /// Allocations of huge pages stall for contiguous memory, which watermarks do not give: where
+    /// `compact_stall` makes up half of the stalls or more, they are not counted. Too few runs of kswapd make
+    /// no ratio. Kernels before 3.11 count each pass of kswapd as a run, so the ratio there is too low, never
+    /// too high.
     ///
     /// # References
     /// mm/vmscan.c:kswapd_try_to_sleep, balance_pgdat (6.12); `Documentation/admin-guide/sysctl/vm.rst`,

@@ -11,27 +11,30 @@ rule! {
     /// Programs are swapped out although the page cache could have given way.
     ///
     /// # Sees
-    /// Over two samples: pages swapped out (`pswpout`, or `pgsteal_anon` where swap is compressed in memory) at 5 a second
-    /// or more, while `Cached` without `Shmem` grows and files take more than 10 % of memory. Strong when pages come back
-    /// (`pswpin`, `workingset_refault_anon`): they were in use.
+    /// Over two samples: pages swapped out (`pswpout`, or `pgsteal_anon` where swap is compressed in memory)
+    /// at 5 a second or more, while `Cached` without `Shmem` grows and files take more than 10 % of memory.
+    /// Strong when pages come back (`pswpin`, `workingset_refault_anon`): they were in use.
     ///
     /// # Hurts
-    /// A backup or a copy reads or writes each page once, yet the cache of it grows until reclaim takes pages of the
-    /// application instead. The copy gains nothing; the application waits for the disk on its next touch of each page, up to
-    /// the next morning. How much it loses depends on the size of the copied file, not on how busy the application is.
+    /// A backup or a copy reads or writes each page once, yet the cache of it grows until reclaim takes pages
+    /// of the application instead. The copy gains nothing; the application waits for the disk on its next
+    /// touch of each page, up to the next morning. How much it loses depends on the size of the copied file,
+    /// not on how busy the application is.
     ///
     /// # Remedies
-    /// Bound the job: a memory cgroup of its own, direct I/O, or `POSIX_FADV_DONTNEED` behind itself. Protect the application:
-    /// `memory.low`, locked memory, huge pages. A lower `vm.swappiness` helps on kernels from 3.11 on.
+    /// Bound the job: a memory cgroup of its own, direct I/O, or `POSIX_FADV_DONTNEED` behind itself. Protect
+    /// the application: `memory.low`, locked memory, huge pages. A lower `vm.swappiness` helps on kernels
+    /// from 3.11 on.
     ///
     /// # False alarms
-    /// Swap in use is no sign: cold pages belong there. Compressed swap (zram) takes pages at a few hundred a second in
-    /// ordinary operation and is judged from 1,000 on. A memory cgroup at its own limit swaps too, but then neither kswapd nor
-    /// direct reclaim frees pages.
+    /// Swap in use is no sign: cold pages belong there. Compressed swap (zram) takes pages at a few hundred a
+    /// second in ordinary operation and is judged from 1,000 on. A memory cgroup at its own limit swaps too,
+    /// but then neither kswapd nor direct reclaim frees pages.
     ///
     /// # References
-    /// A. Hass, W. Nüßer, "Memory Hogs" (application server beside a file copy); mm/vmscan.c:get_scan_count (6.12);
-    /// PCP, pmie rule for paging (5 pages/s in 30 % of samples); Netdata, swap I/O alert (20 % of memory in 30 minutes).
+    /// A. Hass, W. Nüßer, "Memory Hogs" (application server beside a file copy); mm/vmscan.c:get_scan_count
+    /// (6.12); PCP, pmie rule for paging (5 pages/s in 30 % of samples); Netdata, swap I/O alert (20 % of
+    /// memory in 30 minutes).
     pub PagecacheDisplacesAnon = "pagecache-displaces-anon" in Reclaim
 }
 
@@ -41,8 +44,8 @@ const PAGES_PER_SECOND: f64 = 5.0;
 const ACTIVE: f64 = 0.3;
 /// Part of memory swapped in half an hour, of Netdata's alert.
 const HALF_HOUR_SHARE: f64 = 0.2;
-/// Compressed swap: above what administrators of zram see in ordinary operation (some 230 a second; their alerts were
-/// refitted to this).
+/// Compressed swap: above what administrators of zram see in ordinary operation (some 230 a second; their
+/// alerts were refitted to this).
 const ZRAM_PAGES_PER_SECOND: f64 = 1000.0;
 /// Below this share of memory the cache has little left to give.
 const FILE_SHARE: f64 = 0.1;

@@ -9,25 +9,25 @@ rule! {
     /// Tasks stand still because of memory.
     ///
     /// # Sees
-    /// `/proc/pressure/memory`: the share of the last minute in which some task stood still for memory (10 % and more), and
-    /// the share of the last ten seconds in which all did (5 % and more); with two samples also the totals. Names the cgroups
-    /// with the highest pressure of their own.
+    /// `/proc/pressure/memory`: the share of the last minute in which some task stood still for memory (10 %
+    /// and more), and the share of the last ten seconds in which all did (5 % and more); with two samples
+    /// also the totals. Names the cgroups with the highest pressure of their own.
     ///
     /// # Hurts
-    /// It is the sum of what memory costs: reclaim by tasks themselves, waits for pages that come back from swap or disk,
-    /// compaction, throttling at a cgroup's limit. 10 % of some means that in six seconds of each minute at least one task
-    /// that could run did not.
+    /// It is the sum of what memory costs: reclaim by tasks themselves, waits for pages that come back from
+    /// swap or disk, compaction, throttling at a cgroup's limit. 10 % of some means that in six seconds of
+    /// each minute at least one task that could run did not.
     ///
     /// # Remedies
     /// Of the cause, which other findings name; or a bound on the group that creates the pressure.
     ///
     /// # False alarms
-    /// A cgroup throttled at its own `memory.high` stalls only itself, but the host's file counts it too. Pressure counts
-    /// tasks, not work lost: a batch job that waits in reclaim may hurt nobody.
+    /// A cgroup throttled at its own `memory.high` stalls only itself, but the host's file counts it too.
+    /// Pressure counts tasks, not work lost: a batch job that waits in reclaim may hurt nobody.
     ///
     /// # References
-    /// `Documentation/accounting/psi.rst`; kernel/sched/psi.c (6.12); nohang (10 % and 40 %); systemd-oomd (acts at 60 % for
-    /// 30 s); RHEL 8 and 9 need `psi=1` on the kernel's command line.
+    /// `Documentation/accounting/psi.rst`; kernel/sched/psi.c (6.12); nohang (10 % and 40 %); systemd-oomd
+    /// (acts at 60 % for 30 s); RHEL 8 and 9 need `psi=1` on the kernel's command line.
     pub PsiMemory = "psi-memory" in Reclaim
 }
 
@@ -144,7 +144,8 @@ impl Rule for PsiMemory {
     }
 }
 
-/// Groups below the root with pressure of their own, highest first; a parent is left out where its child shows as much.
+/// Groups below the root with pressure of their own, highest first; a parent is left out where its child
+/// shows as much.
 fn pressed<'a>(cx: &Context<'a>) -> Vec<(&'a Cgroup, f64)> {
     let Some(groups) = cx.cgroups().ok().filter(|groups| groups.version == CgroupVersion::V2) else {
         return Vec::new();

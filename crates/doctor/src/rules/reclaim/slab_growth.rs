@@ -8,26 +8,26 @@ rule! {
     /// Kernel objects (slab) take a large or growing part of memory.
     ///
     /// # Sees
-    /// `Slab` above 30 % of memory without the huge page pools; or `SUnreclaim` growing by more than 1 % of memory an hour
-    /// over ten minutes or more; or more than 10 million unused directory entries (`fs.dentry-state`). Names the largest
-    /// caches of `/proc/slabinfo`.
+    /// `Slab` above 30 % of memory without the huge page pools; or `SUnreclaim` growing by more than 1 % of
+    /// memory an hour over ten minutes or more; or more than 10 million unused directory entries
+    /// (`fs.dentry-state`). Names the largest caches of `/proc/slabinfo`.
     ///
     /// # Hurts
-    /// `SUnreclaim` is lost until its owner frees it. `SReclaimable` counts as available, but reclaim has to find it: millions of
-    /// unused or negative directory entries are walked one by one, with locks that lookups need, and a slab page is free
-    /// only when the last of its objects is.
+    /// `SUnreclaim` is lost until its owner frees it. `SReclaimable` counts as available, but reclaim has to
+    /// find it: millions of unused or negative directory entries are walked one by one, with locks that
+    /// lookups need, and a slab page is free only when the last of its objects is.
     ///
     /// # Remedies
-    /// Find who makes the objects: a program that looks up millions of names that do not exist, a driver that leaks.
-    /// `vm.vfs_cache_pressure` up to 200 for directory entries and inodes.
+    /// Find who makes the objects: a program that looks up millions of names that do not exist, a driver that
+    /// leaks. `vm.vfs_cache_pressure` up to 200 for directory entries and inodes.
     ///
     /// # False alarms
-    /// `SReclaimable` is part of `MemAvailable`: a file server with 30 % of it may be well. ZFS keeps its cache outside of
-    /// slab. Growth over less than ten minutes is noise.
+    /// `SReclaimable` is part of `MemAvailable`: a file server with 30 % of it may be well. ZFS keeps its
+    /// cache outside of slab. Growth over less than ten minutes is noise.
     ///
     /// # References
-    /// mm/vmscan.c:shrink_slab, fs/dcache.c (6.12); memstate (30 %); SAP check 2600 (10 million unused entries);
-    /// `Documentation/admin-guide/sysctl/vm.rst`, vfs_cache_pressure.
+    /// mm/vmscan.c:shrink_slab, fs/dcache.c (6.12); memstate (30 %); SAP check 2600 (10 million unused
+    /// entries); `Documentation/admin-guide/sysctl/vm.rst`, vfs_cache_pressure.
     pub SlabGrowth = "slab-growth" in Reclaim
 }
 

@@ -12,24 +12,27 @@ rule! {
     /// vm.swappiness is higher than the vendor of a database on this host asks for.
     ///
     /// # Sees
-    /// `vm.swappiness`, and on version 1 cgroups each `memory.swappiness`, against the value for the databases that run. It
-    /// weighs more where swapping hurts: pages going out now, or a database with part of its memory in swap.
+    /// `vm.swappiness`, and on version 1 cgroups each `memory.swappiness`, against the value for the
+    /// databases that run. It weighs more where swapping hurts: pages going out now, or a database with part
+    /// of its memory in swap.
     ///
     /// # Hurts
-    /// By itself nothing. Under pressure a higher value takes more pages of programs and fewer of the file cache; a database
-    /// that keeps a cache of its own then waits for the disk in places where it does not expect to.
+    /// By itself nothing. Under pressure a higher value takes more pages of programs and fewer of the file
+    /// cache; a database that keeps a cache of its own then waits for the disk in places where it does not
+    /// expect to.
     ///
     /// # Remedies
     /// The vendor's value. Version 1 cgroups keep their own copy, which has to be set as well.
     ///
     /// # False alarms
-    /// Values from 1 up to the vendor's are left alone, except where SAP HANA asks for an exact one; 0 is another rule's
-    /// matter. Without swap, or without a database, there is no wrong value. tuned and saptune may set the value again.
+    /// Values from 1 up to the vendor's are left alone, except where SAP HANA asks for an exact one; 0 is
+    /// another rule's matter. Without swap, or without a database, there is no wrong value. tuned and saptune
+    /// may set the value again.
     ///
     /// # References
     /// mm/vmscan.c:get_scan_count (6.12); SAP notes for HANA on SLES (60) and RHEL (10); tuned profiles
-    /// throughput-performance (10), postgresql (3), mssql (1); systemd issue 9276 (slices made before systemd-sysctl
-    /// keep 60).
+    /// throughput-performance (10), postgresql (3), mssql (1); systemd issue 9276 (slices made before
+    /// systemd-sysctl keep 60).
     pub SwappinessMismatch = "swappiness-mismatch" in Reclaim
 }
 

@@ -10,25 +10,26 @@ rule! {
     /// vm.swappiness is 0 although there is swap: the OOM killer may come before swap is used.
     ///
     /// # Sees
-    /// `vm.swappiness` at 0 with `SwapTotal` above 0. Worse if the OOM killer has been at work for the host as a whole while
-    /// a tenth of swap is free and files still take 5 % of memory.
+    /// `vm.swappiness` at 0 with `SwapTotal` above 0. Worse if the OOM killer has been at work for the host
+    /// as a whole while a tenth of swap is free and files still take 5 % of memory.
     ///
     /// # Hurts
-    /// From 3.5 on, 0 means that no program's page is swapped out until free and file pages together have fallen to the high
-    /// watermarks. Before that cliff every shortage is taken from the file cache, the text of running programs included;
-    /// at it, a fast allocation can find nothing to reclaim and the OOM killer ends a database with swap unused.
+    /// From 3.5 on, 0 means that no program's page is swapped out until free and file pages together have
+    /// fallen to the high watermarks. Before that cliff every shortage is taken from the file cache, the text
+    /// of running programs included; at it, a fast allocation can find nothing to reclaim and the OOM killer
+    /// ends a database with swap unused.
     ///
     /// # Remedies
-    /// 1 instead of 0, or the value that suits the host's programs: 1 prefers the cache just as much and keeps the way to
-    /// swap open.
+    /// 1 instead of 0, or the value that suits the host's programs: 1 prefers the cache just as much and
+    /// keeps the way to swap open.
     ///
     /// # False alarms
-    /// A kill inside a memory cgroup says nothing of swappiness. Kernels before 3.5 still swap at 0, a little; there the setting
-    /// is harmless and not reported. Without swap it has no effect.
+    /// A kill inside a memory cgroup says nothing of swappiness. Kernels before 3.5 still swap at 0, a
+    /// little; there the setting is harmless and not reported. Without swap it has no effect.
     ///
     /// # References
-    /// mm/vmscan.c:get_scan_count (3.10 to 6.12); A. Hass, W. Nüßer, "Memory Hogs" (RHEL 6.4 and SLES 11 differ at 0);
-    /// Pythian on kernels 2.6.32-303.el6 to 2.6.32-600.el6, mended in 2.6.32-642.el6.
+    /// mm/vmscan.c:get_scan_count (3.10 to 6.12); A. Hass, W. Nüßer, "Memory Hogs" (RHEL 6.4 and SLES 11
+    /// differ at 0); Pythian on kernels 2.6.32-303.el6 to 2.6.32-600.el6, mended in 2.6.32-642.el6.
     pub SwappinessZeroOom = "swappiness-zero-oom" in Reclaim
 }
 

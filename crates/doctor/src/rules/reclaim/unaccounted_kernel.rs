@@ -11,25 +11,28 @@ rule! {
     /// A large part of memory is in no counter of the kernel.
     ///
     /// # Sees
-    /// `MemTotal` less all that `/proc/meminfo` accounts for: free, anonymous, cached, swap cache, slab, page tables, kernel
-    /// stacks, vmalloc, per-CPU memory and huge pages; and less what other counters explain: a balloon, compressed swap,
-    /// graphics memory, free pages on per-CPU lists.
+    /// `MemTotal` less all that `/proc/meminfo` accounts for: free, anonymous, cached, swap cache, slab, page
+    /// tables, kernel stacks, vmalloc, per-CPU memory and huge pages; and less what other counters explain: a
+    /// balloon, compressed swap, graphics memory, free pages on per-CPU lists.
     ///
     /// # Hurts
-    /// What a driver takes straight from the page allocator appears nowhere: network receive rings, RDS and InfiniBand buffers,
-    /// a hypervisor's balloon. It cannot be reclaimed, no process shows it, and it grows until the OOM killer ends processes
-    /// that are too small to help.
+    /// What a driver takes straight from the page allocator appears nowhere: network receive rings, RDS and
+    /// InfiniBand buffers, a hypervisor's balloon. It cannot be reclaimed, no process shows it, and it grows
+    /// until the OOM killer ends processes that are too small to help.
     ///
     /// # Remedies
-    /// Find the owner: unload or bound the driver, deflate the balloon, boot with `page_owner=on` where it stays a riddle.
+    /// Find the owner: unload or bound the driver, deflate the balloon, boot with `page_owner=on` where it
+    /// stays a riddle.
     ///
     /// # False alarms
-    /// Balloons and graphics memory that the kernel counts are left out; VMware's balloon counts itself on recent kernels only.
-    /// Memory that a driver took from CMA, and XFS's metadata buffers, are used knowingly but unaccounted. On kernels before
-    /// 5.3, `VmallocUsed` says nothing of memory, so vmalloc counts as unaccounted there.
+    /// Balloons and graphics memory that the kernel counts are left out; VMware's balloon counts itself on
+    /// recent kernels only. Memory that a driver took from CMA, and XFS's metadata buffers, are used
+    /// knowingly but unaccounted. On kernels before 5.3, `VmallocUsed` says nothing of memory, so vmalloc
+    /// counts as unaccounted there.
     ///
     /// # References
-    /// fs/proc/meminfo.c:meminfo_proc_show (6.12); `Documentation/mm/page_owner.rst`; memstate (10 % of memory).
+    /// fs/proc/meminfo.c:meminfo_proc_show (6.12); `Documentation/mm/page_owner.rst`; memstate (10 % of
+    /// memory).
     pub UnaccountedKernel = "unaccounted-kernel" in Reclaim
 }
 

@@ -9,26 +9,28 @@ rule! {
     /// The kernel reclaims on the local node although other nodes have free memory.
     ///
     /// # Sees
-    /// `vm.zone_reclaim_mode` other than 0 on a host with several NUMA nodes. Proof over two samples: `zone_reclaim_failed` or
-    /// `zone_reclaim_success` grow, or `pgscan_direct` grows while `allocstall` does not (zone reclaim is counted as direct scan
-    /// but not as a stall), while another node is free above its high watermark.
+    /// `vm.zone_reclaim_mode` other than 0 on a host with several NUMA nodes. Proof over two samples:
+    /// `zone_reclaim_failed` or `zone_reclaim_success` grow, or `pgscan_direct` grows while `allocstall` does
+    /// not (zone reclaim is counted as direct scan but not as a stall), while another node is free above its
+    /// high watermark.
     ///
     /// # Hurts
-    /// Every allocation that finds the local zone at its low watermark scans lists itself, before kswapd is even woken. With
-    /// mapped files it scans millions of pages a second and frees next to none, moves the active set to the inactive list, and the
-    /// next reader waits for the disk. One service saw its error rate fall to a quarter when this was turned off.
+    /// Every allocation that finds the local zone at its low watermark scans lists itself, before kswapd is
+    /// even woken. With mapped files it scans millions of pages a second and frees next to none, moves the
+    /// active set to the inactive list, and the next reader waits for the disk. One service saw its error
+    /// rate fall to a quarter when this was turned off.
     ///
     /// # Remedies
     /// `vm.zone_reclaim_mode = 0`, and interleaved memory for a cache that all nodes use.
     ///
     /// # False alarms
-    /// Partitioned jobs (one job per node, each smaller than the node) gain from locality and may want it on. Hosts with one
-    /// node, or booted with `numa=off`, never reclaim this way.
+    /// Partitioned jobs (one job per node, each smaller than the node) gain from locality and may want it on.
+    /// Hosts with one node, or booted with `numa=off`, never reclaim this way.
     ///
     /// # References
     /// `Documentation/admin-guide/sysctl/vm.rst`, zone_reclaim_mode; mm/vmscan.c:node_reclaim and
-    /// mm/page_alloc.c:get_page_from_freelist (6.12); LinkedIn, "Optimizing Linux Memory Management for Low-latency /
-    /// High-throughput Databases" (2013).
+    /// mm/page_alloc.c:get_page_from_freelist (6.12); LinkedIn, "Optimizing Linux Memory Management for
+    /// Low-latency / High-throughput Databases" (2013).
     pub ZoneReclaim = "zone-reclaim" in Reclaim
 }
 

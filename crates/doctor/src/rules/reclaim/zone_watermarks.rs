@@ -12,31 +12,34 @@ rule! {
     /// A zone's free pages are near or below its watermarks.
     ///
     /// # Sees
-    /// `free`, `min`, `low` and `high` of each zone in `/proc/zoneinfo`: less than half a gap above high, at low, or at min.
-    /// Says where `vm.min_free_kbytes`, from which the marks follow, comes from: the kernel's default, the raise for
-    /// transparent huge pages, or somebody's hand. An excerpt of one zone is enough to infer it.
+    /// `free`, `min`, `low` and `high` of each zone in `/proc/zoneinfo`: less than half a gap above high, at
+    /// low, or at min. Says where `vm.min_free_kbytes`, from which the marks follow, comes from: the kernel's
+    /// default, the raise for transparent huge pages, or somebody's hand. An excerpt of one zone is enough to
+    /// infer it.
     ///
     /// # Hurts
-    /// At low kswapd is woken (with zone reclaim on, the allocating task reclaims right there); at min every task that
-    /// allocates reclaims for itself. Where allocations of a node are bound to it, free memory of other nodes does not count.
+    /// At low kswapd is woken (with zone reclaim on, the allocating task reclaims right there); at min every
+    /// task that allocates reclaims for itself. Where allocations of a node are bound to it, free memory of
+    /// other nodes does not count.
     ///
     /// # Remedies
-    /// None between low and high: a host with a full page cache lives there. At min, more room between the marks.
+    /// None between low and high: a host with a full page cache lives there. At min, more room between the
+    /// marks.
     ///
     /// # False alarms
-    /// One reading is a moment: free pages swing between low and high all day. Zones without pages are left out. A boost after
-    /// a fallback to another migrate type lifts all three marks for a while. A DMA32 zone that is low below a Normal
-    /// zone with room is no shortage: allocations come down from the highest zone.
+    /// One reading is a moment: free pages swing between low and high all day. Zones without pages are left
+    /// out. A boost after a fallback to another migrate type lifts all three marks for a while. A DMA32 zone
+    /// that is low below a Normal zone with room is no shortage: allocations come down from the highest zone.
     ///
     /// # References
     /// mm/page_alloc.c:__setup_per_zone_wmarks, calculate_min_free_kbytes (6.12); mm/khugepaged.c:
-    /// set_recommended_min_free_kbytes (6.12); LinkedIn, "Optimizing Linux Memory Management for Low-latency /
-    /// High-throughput Databases" (2013), whose figures are a fixture.
+    /// set_recommended_min_free_kbytes (6.12); LinkedIn, "Optimizing Linux Memory Management for Low-latency
+    /// / High-throughput Databases" (2013), whose figures are a fixture.
     pub ZoneWatermarks = "zone-watermarks" in Reclaim
 }
 
-/// 4·√lowmem, computed once at boot and again at memory hotplug, is recognised within this share: what counts as
-/// lowmem moves a little after boot.
+/// 4·√lowmem, computed once at boot and again at memory hotplug, is recognised within this share: what counts
+/// as lowmem moves a little after boot.
 const DEFAULT_TOLERANCE: f64 = 0.03;
 /// A host of like nodes has this part of n times the node's span: holes and reserved memory take the rest.
 const LIKE_NODES: std::ops::RangeInclusive<f64> = 0.93..=1.01;
@@ -94,8 +97,8 @@ impl Rule for ZoneWatermarks {
         if marks.is_empty() {
             return Err(Skip::missing("/proc/zoneinfo pages free, min, low, high"));
         }
-        // Allocations come down from the highest zone of a node: while that one has room, nobody but a driver that
-        // needs low addresses waits for the ones below it.
+        // Allocations come down from the highest zone of a node: while that one has room, nobody but a driver
+        // that needs low addresses waits for the ones below it.
         let roomy_above = |at: usize, zone: &Zone| {
             let above = marks.get(at + 1..).unwrap_or_default().iter();
             above

@@ -204,8 +204,8 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
     )
 }
 
-/// `swapon` takes 0 to 32767; negative ones are the kernel's own, for areas turned on without a priority: below 0
-/// there is nothing else.
+/// `swapon` takes 0 to 32767; negative ones are the kernel's own, for areas turned on without a priority:
+/// below 0 there is nothing else.
 fn lower(priority: i32) -> Option<i32> {
     (priority > 0).then(|| priority - 1)
 }

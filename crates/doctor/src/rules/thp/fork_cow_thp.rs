@@ -18,10 +18,10 @@ rule! {
     ///
     /// # Hurts
     /// After the fork parent and child share all pages, and the first write to each copies it. Before 5.8 a
-    /// write to a huge page copied all 2 MiB, 512 times the work and the memory of a small page: a few changed
-    /// keys can double the resident size and hold each command up for hundreds of microseconds. From 5.8 on
-    /// only 4 KiB are copied, but the huge mapping is taken apart at the first write and the child keeps the
-    /// whole page until it ends.
+    /// write to a huge page copied all 2 MiB, 512 times the work and the memory of a small page: a few
+    /// changed keys can double the resident size and hold each command up for hundreds of microseconds. From
+    /// 5.8 on only 4 KiB are copied, but the huge mapping is taken apart at the first write and the child
+    /// keeps the whole page until it ends.
     ///
     /// # Remedies
     /// `disable-thp yes` (the default since Redis 6.2, so somebody turned it off or an old one runs), or
@@ -32,8 +32,8 @@ rule! {
     /// `appendonly`, no replica) never forks; that cannot be seen from outside.
     ///
     /// # References
-    /// mm/huge_memory.c:do_huge_pmd_wp_page (copies a huge page up to 5.7, falls back to base pages from 5.8);
-    /// redis.conf, `disable-thp`; Redis documentation, "Diagnosing latency issues".
+    /// mm/huge_memory.c:do_huge_pmd_wp_page (copies a huge page up to 5.7, falls back to base pages from
+    /// 5.8); redis.conf, `disable-thp`; Redis documentation, "Diagnosing latency issues".
     pub ForkCowThp = "fork-cow-thp" in Thp
 }
 

@@ -8,13 +8,14 @@ rule! {
     /// khugepaged or ksmd take a noticeable part of a CPU.
     ///
     /// # Sees
-    /// CPU time of the two kernel threads over two samples (`utime` and `stime` of `/proc/PID/stat`), together
-    /// more than 2 % of one CPU.
+    /// CPU time of the two kernel threads over two samples (`utime` and `stime` of `/proc/PID/stat`),
+    /// together more than 2 % of one CPU.
     ///
     /// # Hurts
     /// Both walk the memory of every registered process, for ever: khugepaged looks for ranges to copy into
-    /// huge pages, ksmd compares pages with each other. The CPU time is the smaller part: they evict the caches
-    /// of the programs beside them, and a range that is being copied stops every fault in it meanwhile.
+    /// huge pages, ksmd compares pages with each other. The CPU time is the smaller part: they evict the
+    /// caches of the programs beside them, and a range that is being copied stops every fault in it
+    /// meanwhile.
     ///
     /// # Remedies
     /// khugepaged: the kernel's own pace (4096 entries every 10 s), and `madvise` so that fewer programs are

@@ -9,8 +9,8 @@ rule! {
     /// Kernel samepage merging is on although a database runs here.
     ///
     /// # Sees
-    /// `run` in `/sys/kernel/mm/ksm` is 1 and a database runs; how much was merged (`pages_sharing`), and over
-    /// two samples the CPU time of ksmd.
+    /// `run` in `/sys/kernel/mm/ksm` is 1 and a database runs; how much was merged (`pages_sharing`), and
+    /// over two samples the CPU time of ksmd.
     ///
     /// # Hurts
     /// ksmd compares pages for ever to find equal ones. A database has none to speak of, since each page has

@@ -37,8 +37,8 @@ rule! {
     /// huge pages wastes any is only known from its own figures, so that finding stays a question.
     ///
     /// # References
-    /// mm/khugepaged.c:hpage_collapse_scan_pmd, mm/huge_memory.c:thp_underused and deferred_split_folio (6.12);
-    /// `Documentation/admin-guide/mm/transhuge.rst`.
+    /// mm/khugepaged.c:hpage_collapse_scan_pmd, mm/huge_memory.c:thp_underused and deferred_split_folio
+    /// (6.12); `Documentation/admin-guide/mm/transhuge.rst`.
     pub ThpBloat = "thp-bloat" in Thp
 }
 

@@ -8,18 +8,18 @@ rule! {
     /// Tasks compact memory themselves to get huge pages, and mostly in vain.
     ///
     /// # Sees
-    /// Over two samples: `compact_stall` grows by more than 1/s, more than half of these end in `compact_fail`,
-    /// and more than a fifth of the faults that wanted a huge page fell back to base pages
+    /// Over two samples: `compact_stall` grows by more than 1/s, more than half of these end in
+    /// `compact_fail`, and more than a fifth of the faults that wanted a huge page fell back to base pages
     /// (`thp_fault_fallback` against `thp_fault_alloc`).
     ///
     /// # Hurts
     /// With `defrag` set to `always` a page fault that finds no free huge page stands still while the task
-    /// moves other pages out of the way. Where free memory is scattered this takes milliseconds, fails, and is
-    /// tried again at the next fault. The host has free memory and its requests wait for it.
+    /// moves other pages out of the way. Where free memory is scattered this takes milliseconds, fails, and
+    /// is tried again at the next fault. The host has free memory and its requests wait for it.
     ///
     /// # Remedies
-    /// `defrag` set to `defer+madvise` (`madvise` before 4.11): only faults that asked for huge pages compact.
-    /// More memory kept free, so that kcompactd has room to work with.
+    /// `defrag` set to `defer+madvise` (`madvise` before 4.11): only faults that asked for huge pages
+    /// compact. More memory kept free, so that kcompactd has room to work with.
     ///
     /// # False alarms
     /// The first minutes after boot. Compaction by khugepaged, which nobody waits for

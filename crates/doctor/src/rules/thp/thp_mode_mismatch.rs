@@ -16,25 +16,27 @@ rule! {
     ///
     /// # Hurts
     /// With `always` every program gets huge pages, asked or not. A fault then clears 2 MiB instead of 4 KiB
-    /// and may compact memory first, which shows in the slowest requests; khugepaged fills ranges of which only
-    /// a few pages were touched (`max_ptes_none` is 511 of 512 by default). Where `never` was set from a list,
-    /// programs that are built for huge pages lose speed: faults cost 3.2 times as much per byte and random
-    /// reads 1.33 times (measured).
+    /// and may compact memory first, which shows in the slowest requests; khugepaged fills ranges of which
+    /// only a few pages were touched (`max_ptes_none` is 511 of 512 by default). Where `never` was set from a
+    /// list, programs that are built for huge pages lose speed: faults cost 3.2 times as much per byte and
+    /// random reads 1.33 times (measured).
     ///
     /// # Remedies
-    /// `madvise`, which serves each program that asks for itself; `always` for SQL Server and for MongoDB 8 or
-    /// later; `never` for SAP HANA before SLES 15.5 and RHEL 9.2. Programs have to be restarted, because huge
-    /// pages that exist stay. One program can be exempted from `always` with `prctl(PR_SET_THP_DISABLE)`.
+    /// `madvise`, which serves each program that asks for itself; `always` for SQL Server and for MongoDB 8
+    /// or later; `never` for SAP HANA before SLES 15.5 and RHEL 9.2. Programs have to be restarted, because
+    /// huge pages that exist stay. One program can be exempted from `always` with
+    /// `prctl(PR_SET_THP_DISABLE)`.
     ///
     /// # False alarms
     /// Batch and HPC hosts with few large heaps gain from `always`. A program that opted out of huge pages by
-    /// itself (Redis since 6.2) is not harmed by `always`. MongoDB's version cannot be seen from outside: where
-    /// it decides, the rule says so. A kernel turns huge pages off by itself on hosts with less than 512 MiB.
+    /// itself (Redis since 6.2) is not harmed by `always`. MongoDB's version cannot be seen from outside:
+    /// where it decides, the rule says so. A kernel turns huge pages off by itself on hosts with less than
+    /// 512 MiB.
     ///
     /// # References
-    /// `Documentation/admin-guide/mm/transhuge.rst`; tuned profiles oracle, postgresql and mssql; check 2000 of
-    /// SAP's arp142; MongoDB manual, "TCMalloc Performance Optimization"; measured on 6.18: 1.61 us per fault
-    /// of 4 KiB, 0.51 us per 4 KiB in a huge page.
+    /// `Documentation/admin-guide/mm/transhuge.rst`; tuned profiles oracle, postgresql and mssql; check 2000
+    /// of SAP's arp142; MongoDB manual, "TCMalloc Performance Optimization"; measured on 6.18: 1.61 us per
+    /// fault of 4 KiB, 0.51 us per 4 KiB in a huge page.
     pub ThpModeMismatch = "thp-mode-mismatch" in Thp
 }
 
@@ -46,7 +48,8 @@ const SMALL_NS: u64 = 1610;
 impl Rule for ThpModeMismatch {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let mode = thp::mode(cx)?;
-        // Without processes nobody knows who runs here, and the advice would be that for a host without a database.
+        // Without processes nobody knows who runs here, and the advice would be that for a host without a
+        // database.
         cx.processes()?;
         let advice = advice::thp_enabled(cx);
         let mongo = decided_by_mongo(cx, &advice);

@@ -17,9 +17,10 @@ rule! {
     /// swap-out (`thp_swpout_fallback`) are taken off.
     ///
     /// # Hurts
-    /// A heap that was in huge pages is broken up, moved page by page and put together again by khugepaged, and
-    /// the tasks that own it wait meanwhile. On one service a Java heap of 5 GB was split and moved between
-    /// nodes; on kernels of 2025 the same happens when one node is full and a huge page is wanted from it.
+    /// A heap that was in huge pages is broken up, moved page by page and put together again by khugepaged,
+    /// and the tasks that own it wait meanwhile. On one service a Java heap of 5 GB was split and moved
+    /// between nodes; on kernels of 2025 the same happens when one node is full and a huge page is wanted
+    /// from it.
     ///
     /// # Remedies
     /// A repaired kernel where the vendor names one, `defrag=never` until then; transparent huge pages with
