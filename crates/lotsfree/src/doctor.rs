@@ -93,6 +93,7 @@ fn live(options: &Options, interval: f64) -> anyhow::Result<Observation> {
     if interval == 0.0 {
         return Ok(Observation::instant("this host", first));
     }
+    output::progress(interval, &format!("one sample taken, the other follows after {interval} s"));
     thread::sleep(Duration::from_secs_f64(interval).saturating_sub(started.elapsed()));
     let between = started.elapsed();
     let second = collect(&source, options);

@@ -70,3 +70,10 @@ pub(crate) fn complain(error: &anyhow::Error) {
 pub(crate) fn remark(note: &str) {
     let _ = writeln!(io::stderr(), "lotsfree: {note}");
 }
+
+/// Says how far a wait of more than a second has come, to a person only.
+pub(crate) fn progress(seconds: f64, note: &str) {
+    if seconds > 1.0 && io::stderr().is_terminal() {
+        remark(note);
+    }
+}

@@ -77,6 +77,8 @@ fn capture(arguments: &SnapshotArgs) -> anyhow::Result<Capture> {
     for index in 0..arguments.samples {
         if index > 0 {
             let due = Duration::from_secs_f64(arguments.interval * f64::from(index));
+            let note = format!("{index} of {} samples taken", arguments.samples);
+            output::progress(arguments.interval * f64::from(arguments.samples - 1), &note);
             thread::sleep(due.saturating_sub(started.elapsed()));
         }
         let seconds =
