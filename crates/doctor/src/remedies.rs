@@ -1,6 +1,7 @@
 //! Remedies that several rules propose, so that all of them propose the same.
 
 use lotsfree_snapshot::file::cgroup::CgroupVersion;
+use lotsfree_snapshot::file::sysctl::SysctlSetting;
 use lotsfree_units::Bytes;
 
 use crate::remedy::{sysctl_file, word};
@@ -151,9 +152,37 @@ pub(crate) fn displacing(
         .run(format!("sysctl -w {name}={value}"))
         .keep(&sysctl_file(cx, name), format!("{name} = {value}"))
         .sets(name, value);
+    let remedy = without_twin(remedy, cx, name, displaced);
     match (cx.sysctl(name), cx.sysctl(displaced)) {
         (Ok(now), _) if now > 0 => remedy.undo_with(format!("sysctl -w {name}={now}")),
         (_, Ok(now)) => remedy.undo_with(format!("sysctl -w {displaced}={now}")),
         _ => remedy,
     }
+}
+
+/// Adds the lines of persistent files that set `twin`, which have to go: `name` and `twin` zero each other, and at boot
+/// the later of the two lines stands.
+pub(crate) fn without_twin(remedy: Remedy, cx: &Context<'_>, name: &str, twin: &str) -> Remedy {
+    let spelled = |setting: &&SysctlSetting| setting.name == twin && !setting.is_exclusion();
+    cx.now().sysctl_files.iter().filter(spelled).fold(remedy, |remedy, setting| {
+        let (file, line) = (setting.file.trim_start_matches('/'), setting.line);
+        let (todo, file) = match file.strip_prefix("etc/") {
+            Some(_) => (format!("remove line {line}"), format!("/{file}")),
+            // A package's file comes back with the next update; one of the same name in /etc hides it.
+            None => {
+                let base = file.rsplit('/').next().unwrap_or(file);
+                (
+                    format!("put a copy of /{file} here without its line {line}"),
+                    format!("/etc/sysctl.d/{base}"),
+                )
+            }
+        };
+        remedy.keep(
+            &file,
+            format!(
+                "# {todo} ({twin} = {}): {twin} and {name} zero each other, the later one stands",
+                setting.value
+            ),
+        )
+    })
 }

@@ -11,7 +11,7 @@ use crate::finding::subject;
 use crate::remedy::sysctl_file;
 use crate::rule::rule;
 use crate::{
-    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice,
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice, remedies,
 };
 
 rule! {
@@ -293,6 +293,7 @@ impl View {
                 .undo_with(format!("sysctl -w vm.overcommit_kbytes={kib}"))
                 .sets(name, percent),
         };
+        remedy = remedies::without_twin(remedy, cx, name, "vm.overcommit_kbytes");
         Some(remedy.risk(format!(
             "80 % of memory outside the huge page pools plus swap, the lower end of what PostgreSQL's \
              advice allows (up to {most}). Anything that reserves far more than it touches (Java, Go, \
