@@ -117,6 +117,17 @@ impl Answer {
         self.configuration.push(ConfigFile { path: path.into(), lines });
     }
 
+    /// Lines of a file in `/etc/sysctl.d`, and that a later file may undo them (sysctl.d(5)).
+    pub(crate) fn sysctl_file(&mut self, path: &str, lines: Vec<String>) {
+        let names: Vec<&str> = lines.iter().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+        let pattern = names.join("|").replace('.', "[./]");
+        self.warn(format!(
+            "A file of /etc/sysctl.d with a later name, or /etc/sysctl.conf, that sets the same name wins at boot: \
+             grep -nE '{pattern}' /etc/sysctl.conf /etc/sysctl.d/*.conf"
+        ));
+        self.file(path, lines);
+    }
+
     pub(crate) fn command(&mut self, command: impl Into<String>) {
         self.commands.push(command.into());
     }

@@ -442,7 +442,7 @@ fn settings(
         sysctl.push(format!("vm.hugetlb_shm_group = {group}"));
     }
     if !sysctl.is_empty() {
-        answer.file("/etc/sysctl.d/90-lotsfree-hugepages.conf", sysctl);
+        answer.sysctl_file("/etc/sysctl.d/90-lotsfree-hugepages.conf", sysctl);
     }
     let shares = split(pages, nodes);
     let counts = if nodes > 1 {

@@ -194,7 +194,7 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
          Go). Redis and MongoDB 8 ask for mode 1, SAP HANA for 0. Raise vm.admin_reserve_kbytes to about 128 MiB in \
          mode 2, so that root can still log in.",
     );
-    answer.warn("Setting vm.overcommit_ratio zeroes vm.overcommit_kbytes and the other way round: note both for undo.");
+    answer.warn("Setting vm.overcommit_ratio zeroes vm.overcommit_kbytes and the other way round: note both for undo, and keep only one of them in the files.");
     answer.correct(
         "\"Half of RAM is always available in mode 2\": hugetlb pools are taken off first. With 800 of 1,024 GiB in \
          huge pages and no swap, 112 GiB can be promised, not 512.",
@@ -304,7 +304,14 @@ fn wanted_limit(
         );
         ("vm.overcommit_ratio", ratio)
     };
-    answer.file(path, vec!["vm.overcommit_memory = 2".into(), format!("{} = {}", line.0, line.1)]);
+    answer.sysctl_file(path, vec!["vm.overcommit_memory = 2".into(), format!("{} = {}", line.0, line.1)]);
+    if input.committed == Bytes::ZERO || input.committed >= wanted {
+        answer.command("grep -E 'CommitLimit|Committed_AS' /proc/meminfo");
+        answer.warn(format!(
+            "Compare Committed_AS with {wanted} before the commands: if it is above that already, mode 2 makes every \
+             fork and every login fail at once. Stop programs first, or set it in the file only and boot."
+        ));
+    }
     answer.command(format!("sysctl -w {}={}", line.0, line.1));
     answer.command("sysctl -w vm.overcommit_memory=2");
     if wanted > net + input.swap {
@@ -397,6 +404,19 @@ mod tests {
             answer.configuration[0].lines,
             ["vm.overcommit_memory = 2", "vm.overcommit_kbytes = 205520896"]
         );
+        assert!(answer.warnings.iter().any(|text| {
+            text.contains("/etc/sysctl.conf")
+                && text.contains("vm[./]overcommit_memory|vm[./]overcommit_kbytes")
+        }));
+        // what is promised already is compared first, unless it is known to fit
+        let check = "grep -E 'CommitLimit|Committed_AS' /proc/meminfo";
+        let first = |committed| {
+            let answer = overcommit(&OvercommitInput { committed, ..input.clone() }).unwrap();
+            let warned = answer.warnings.iter().any(|text| text.contains("every login fail"));
+            assert_eq!(warned, answer.commands[0] == check);
+            warned
+        };
+        assert!(first(Bytes::ZERO) && first(Bytes::gib(212)) && !first(Bytes::gib(211)));
         // put back in, the setting gives the wanted limit
         let check = OvercommitInput { kbytes: Some(Bytes::gib(196)), wanted: None, ..input.clone() };
         assert_eq!(overcommit(&check).unwrap().result.value, Value::Bytes(Bytes::gib(212)));

@@ -283,7 +283,7 @@ fn absorb(
     }
     let kept = node.scale(factor as f64 / 10_000.0);
     answer.step("gap per node then", format!("{node} x {factor} / 10,000"), Value::Bytes(kept));
-    answer.file(
+    answer.sysctl_file(
         "/etc/sysctl.d/90-lotsfree-watermarks.conf",
         vec![format!("vm.watermark_scale_factor = {factor}")],
     );
