@@ -3,6 +3,7 @@ use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups::{self as groups, Held};
+use crate::remedy::word;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Rule, Severity, Skip};
 
@@ -218,23 +219,46 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
         false => "The group has no swap to go to: what is above the limit is killed.".to_owned(),
     });
     let wanted = groups::rounded(kept.scale(1.0 / COMFORTABLE));
-    finding = finding.remedy(
-        groups::set(
-            format!("Raise the limit to {wanted}, of which {} would be in use", Percent(kept.share_of(wanted))),
-            version,
+    if cx.total().is_ok_and(|total| wanted > total) {
+        return with_owner(
+            finding.note(format!(
+                "A limit at which it would use {} would be {wanted}, more than the host has: a smaller cache in the \
+                 program, or memory, is the remedy.",
+                Percent(COMFORTABLE)
+            )),
             path,
-            ("MemoryMax", "max"),
-            Some(wanted),
-            Some(*limit),
-        )
-        .risk("The group may then take that much from the others; check that all limits together fit into the host."),
-    );
+        );
+    }
+    let mut raise = groups::set(
+        format!("Raise the limit to {wanted}, of which {} would be in use", Percent(kept.share_of(wanted))),
+        version,
+        path,
+        ("MemoryMax", "max"),
+        Some(wanted),
+        Some(*limit),
+    )
+    .risk("The group may then take that much from the others; check that all limits together fit into the host.");
+    // Version 1 refuses a limit above the one on memory and swap (EINVAL), so that one goes up first and down last.
+    if let (CgroupVersion::V1, Some(Limit::At(both))) = (version, group.swap_max)
+        && both < wanted
+    {
+        let memsw = format!("/sys/fs/cgroup/memory{path}/memory.memsw.limit_in_bytes");
+        let above = wanted + (both - *limit);
+        raise.runtime.insert(0, format!("echo {} > {}", above.0, word(&memsw)));
+        raise = raise.undo_with(format!("echo {} > {}", both.0, word(&memsw))).sets(memsw, above.0);
+    }
+    finding = finding.remedy(raise);
     if version == CgroupVersion::V2 && group.high.is_none_or(|high| high == Limit::Max) {
         finding = finding.note(
             "How to choose: raise the limit where the program needs the memory; where it may be slowed down instead, give it \
              memory.high below memory.max: above it tasks of the group are made to wait and nothing is killed.",
         );
     }
+    with_owner(finding, path)
+}
+
+/// Says who sets the limit for good, where systemd does not.
+fn with_owner(finding: Finding, path: &str) -> Finding {
     match groups::lasting(path) {
         Some(note) => finding.note(note),
         None => finding,
