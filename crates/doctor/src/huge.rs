@@ -10,6 +10,7 @@ use lotsfree_snapshot::file::process::numa_maps::NumaMapping;
 use lotsfree_snapshot::file::sysv_shm::ShmSegment;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::workload::CLUSTER_MANAGERS;
 use crate::{Context, Cost, Evidence, Remedy, Skip, Workload, latency};
 
 /// From this size on a shared segment is a candidate for huge pages whoever owns it: its page tables reach
@@ -181,14 +182,12 @@ pub(crate) fn database_age(cx: &Context<'_>) -> Option<(Workload, f64)> {
 
 /// Why idle huge pages may be meant: a cluster's standby node, a host of virtual machines, DPDK.
 pub(crate) fn held_on_purpose(cx: &Context<'_>) -> Option<String> {
-    const CLUSTER: &[&str] =
-        &["corosync", "pacemakerd", "heartbeat", "ocssd.bin", "ohasd.bin", "had", "cmcld"];
     const MACHINES: &[&str] = &["libvirtd", "virtqemud", "vdsmd", "nova-compute", "virt-handler"];
     let running = |names: &[&str]| {
         let mut all = cx.processes().unwrap_or_default().iter();
         all.find(|p| names.contains(&&*p.stat.name)).map(|p| p.stat.name.to_string())
     };
-    if let Some(name) = running(CLUSTER) {
+    if let Some(name) = running(CLUSTER_MANAGERS) {
         return Some(format!(
             "{name} runs: a standby node holds a pool for the database that may fail over to it"
         ));

@@ -134,6 +134,11 @@ impl Workload {
     }
 }
 
+/// Cluster managers, by process name: Pacemaker, Corosync, SBD, Heartbeat, Oracle Clusterware, Veritas Cluster Server,
+/// Serviceguard.
+pub(crate) const CLUSTER_MANAGERS: &[&str] =
+    &["pacemakerd", "corosync", "sbd", "heartbeat", "ocssd.bin", "crsd.bin", "ohasd.bin", "had", "cmcld"];
+
 #[cfg(test)]
 mod tests {
     use super::*;

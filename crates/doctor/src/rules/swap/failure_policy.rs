@@ -2,6 +2,7 @@ use lotsfree_snapshot::file::cgroup::Limit;
 use lotsfree_units::Grouped;
 
 use crate::rule::rule;
+use crate::workload::CLUSTER_MANAGERS;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
 
 rule! {
@@ -22,7 +23,8 @@ rule! {
     ///
     /// # False alarms
     /// In a cluster a node that dies at once is better than one that crawls: there `panic_on_oom` is a choice
-    /// and nothing is reported (Pacemaker, Corosync, Oracle Clusterware, Serviceguard).
+    /// and nothing is reported (Pacemaker, Corosync, Heartbeat, Oracle
+    /// Clusterware, Veritas, Serviceguard).
     ///
     /// # References
     /// `Documentation/admin-guide/sysctl/vm.rst`, panic_on_oom and memory_failure_early_kill;
@@ -30,14 +32,11 @@ rule! {
     pub FailurePolicy = "failure-policy" in Swap
 }
 
-/// Programs of cluster software, by process name.
-const CLUSTER: &[&str] = &["pacemakerd", "corosync", "sbd", "ocssd.bin", "crsd.bin", "ohasd.bin", "cmcld"];
-
 impl Rule for FailurePolicy {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let panic_on_oom = cx.sysctl("vm.panic_on_oom")?;
         let processes = cx.processes()?;
-        let cluster = processes.iter().any(|p| CLUSTER.contains(&&*p.stat.name));
+        let cluster = processes.iter().any(|p| CLUSTER_MANAGERS.contains(&&*p.stat.name));
         let mut findings = Vec::new();
         if panic_on_oom != 0 && !cluster {
             findings.push(panics(cx, panic_on_oom));
