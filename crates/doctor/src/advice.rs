@@ -136,8 +136,8 @@ pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
 /// `vm.watermark_scale_factor`, in ten-thousandths of a node: the gap between two watermarks has to hold what
 /// is allocated before kswapd has run.
 pub fn watermark_scale_factor(cx: &Context<'_>) -> Advice<u64> {
-    const CONTESTED: &str = "The default is 10 (0.1 % of a node) and 1000 the limit of every kernel; memstate warns above \
-        100, and administrators of hosts with bursts set 50 to 200.";
+    const CONTESTED: &str = "The default is 10 (0.1 % of a node). Every kernel takes up to 1000; newer ones are said to take \
+        3000, which is not verified here. memstate warns above 100, and administrators of hosts with bursts set 50 to 200.";
     /// From kswapd's wake-up until it has freed a batch, at the slow end of 0.1 to 0.5 s.
     const WAKE_MS: u64 = 500;
     const USUAL: std::ops::RangeInclusive<u64> = 50..=200;
