@@ -1,4 +1,5 @@
 use lotsfree_counters::status as s;
+use lotsfree_snapshot::file::cgroup::Limit;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::latency::{self, WARM_UP_SECONDS, Why};
@@ -122,10 +123,22 @@ impl Rule for MajorFaults {
         );
         if let Some(remedy) = remedies::protected_group(cx, "its memory") {
             finding = finding.remedy(if swapped > Bytes::ZERO {
+                let group = worst.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
+                let cap = group.and_then(|path| cx.cgroups().ok()?.at(path)?.swap_max);
+                let before = match cap {
+                    Some(Limit::At(bytes)) => bytes.0.to_string(),
+                    Some(Limit::Max) => "infinity".to_owned(),
+                    None => "BEFORE".to_owned(),
+                };
+                let remedy = match cap {
+                    Some(_) => remedy,
+                    // Read first what the undo has to write.
+                    None => remedy.run("systemctl show UNIT -p MemorySwapMax"),
+                };
                 remedy
                     .run("systemctl set-property --runtime UNIT MemorySwapMax=0")
                     .keep(remedies::DROP_IN, "MemorySwapMax=0")
-                    .undo_with("systemctl set-property --runtime UNIT MemorySwapMax=")
+                    .undo_with(format!("systemctl set-property --runtime UNIT MemorySwapMax={before}"))
             } else {
                 remedy
             });
