@@ -4,7 +4,7 @@ use lotsfree_counters::{Counter, Status, Vmstat, status as s, vmstat as v};
 use lotsfree_snapshot::file::block::BlockDevice;
 use lotsfree_snapshot::file::process::Process;
 use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_units::{Bytes, GIB};
+use lotsfree_units::{Bytes, GIB, PageSize};
 
 use crate::finding::subject;
 use crate::{Context, Evidence, Remedy};
@@ -84,6 +84,14 @@ pub(crate) fn turns(device: &BlockDevice) -> Option<bool> {
     device.rotational.filter(|turns| !(*turns && virtual_disk))
 }
 
+/// `queue/rotational` of a device as evidence about `subject`. In the names of `/sys` a `!` stands for `/`
+/// (`cciss!c0d0`).
+pub(crate) fn saw_rotational(device: &BlockDevice, subject: &str) -> Evidence {
+    let flag = device.rotational.map_or("absent", |turns| if turns { "1" } else { "0" });
+    let directory = device.name.replace('/', "!");
+    Evidence::new(format!("/sys/block/{directory}/queue/rotational"), "rotational", flag).of(subject)
+}
+
 /// A swap file of `size`, rounded up to whole GiB; a header's or a partition's few pages do not make another
 /// one.
 pub(crate) fn add_swap(size: Bytes) -> Remedy {
@@ -110,20 +118,20 @@ pub(crate) fn in_zswap(cx: &Context<'_>) -> f64 {
 /// What the OOM killer would count for a process, in pages: resident, swapped out and page tables, plus its
 /// `oom_score_adj` in thousandths of `total` (RAM and swap). `None` for one that it never kills (-1000), for
 /// process 1 and for kernel threads. Source: `mm/oom_kill.c:oom_badness`, 4.19 and later.
-pub(crate) fn oom_points(process: &Process, total: Bytes) -> Option<i64> {
+pub(crate) fn oom_points(process: &Process, total: Bytes, page: PageSize) -> Option<i64> {
     let adjustment = i64::from(process.oom_score_adj.unwrap_or(0));
     if adjustment <= -1000 || process.stat.pid == 1 || process.stat.is_kernel_thread() {
         return None;
     }
     let bytes: Bytes = [s::VmRSS, s::VmSwap, s::VmPTE].iter().map(|&f| process.memory_or_zero(f)).sum();
-    let kib = i64::try_from(bytes.as_kib()).unwrap_or(i64::MAX);
-    let share = i64::try_from(total.as_kib() / 1000).unwrap_or(i64::MAX).saturating_mul(adjustment);
-    Some(kib.saturating_add(share) / 4)
+    let held = i64::try_from(page.pages(bytes)).unwrap_or(i64::MAX);
+    let share = i64::try_from(page.pages(total) / 1000).unwrap_or(i64::MAX).saturating_mul(adjustment);
+    Some(held.saturating_add(share))
 }
 
 /// The process that a global OOM would kill first.
-pub(crate) fn first_victim(processes: &[Process], total: Bytes) -> Option<&Process> {
-    let points = |process: &&Process| oom_points(process, total);
+pub(crate) fn first_victim(processes: &[Process], total: Bytes, page: PageSize) -> Option<&Process> {
+    let points = |process: &&Process| oom_points(process, total, page);
     processes.iter().filter(|p| points(p).is_some()).max_by_key(points)
 }
 
@@ -170,6 +178,14 @@ mod tests {
     }
 
     #[test]
+    fn slashes_of_device_names_are_escaped_in_sys() {
+        let device = BlockDevice { name: "cciss/c0d0".into(), ..BlockDevice::default() };
+        let evidence = saw_rotational(&device, &device.name);
+        assert_eq!(evidence.file, "/sys/block/cciss!c0d0/queue/rotational");
+        assert_eq!(evidence.subject.as_deref(), Some("cciss/c0d0"));
+    }
+
+    #[test]
     fn points_follow_the_kernel() {
         let mut process = Process { oom_score_adj: Some(0), ..Process::default() };
         process.stat.pid = 812;
@@ -178,10 +194,12 @@ mod tests {
             process.status.record(name, kib, &mut hint);
         }
         let total = Bytes::kib(16_000_000);
-        assert_eq!(oom_points(&process, total), Some(101_200));
+        assert_eq!(oom_points(&process, total, PageSize::X86), Some(101_200));
+        let large = PageSize::new(64 << 10).unwrap();
+        assert_eq!(oom_points(&process, total, large), Some(101_200 / 16));
         process.oom_score_adj = Some(-100);
-        assert_eq!(oom_points(&process, total), Some(101_200 - 400_000));
+        assert_eq!(oom_points(&process, total, PageSize::X86), Some(101_200 - 400_000));
         process.oom_score_adj = Some(-1000);
-        assert_eq!(oom_points(&process, total), None);
+        assert_eq!(oom_points(&process, total, PageSize::X86), None);
     }
 }

@@ -50,7 +50,7 @@ impl Rule for OomScore {
         let with_swap = total + cx.mem(m::SwapTotal)?;
         let mut findings = Vec::new();
         findings.extend(exempt(processes, total));
-        let victim = first_victim(processes, with_swap);
+        let victim = first_victim(processes, with_swap, cx.now().host.page_size);
         if let Some((victim, workload)) = victim.and_then(|p| Some((p, Workload::database_of(p)?))) {
             findings.push(database_first(cx, processes, victim, workload, with_swap)?);
         }
@@ -72,19 +72,24 @@ fn database_first(
 ) -> Result<Finding, Skip> {
     let available = cx.mem(m::MemAvailable).or_else(|_| cx.mem(m::MemFree))?;
     let tight = available.share_of(cx.total()?) < TIGHT;
-    let points = |p: &Process| oom_points(p, with_swap).unwrap_or(0).max(0) as u64;
+    let page = cx.now().host.page_size;
+    let points = |p: &Process| oom_points(p, with_swap, page).unwrap_or(0).max(0) as u64;
     let others = || {
-        processes
-            .iter()
-            .filter(|p| Workload::database_of(p) != Some(workload) && oom_points(p, with_swap).is_some())
+        processes.iter().filter(|p| {
+            Workload::database_of(p) != Some(workload) && oom_points(p, with_swap, page).is_some()
+        })
     };
     let next = others().max_by_key(|p| points(p));
     // Back ends inherit what their parent has; the parent is the one to be spared.
-    let parent = processes
-        .iter()
-        .find(|p| p.stat.pid == victim.stat.ppid && Workload::database_of(p) == Some(workload))
-        .unwrap_or(victim);
-    let now = parent.oom_score_adj.unwrap_or(0);
+    let parent = match workload {
+        // A session is gone tomorrow, and its parent is process 1: pmon is what an instance stands and falls with.
+        Workload::Oracle => only_pmon(processes),
+        _ => processes
+            .iter()
+            .find(|p| p.stat.pid == victim.stat.ppid && Workload::database_of(p) == Some(workload))
+            .or(Some(victim)),
+    };
+    let now = parent.unwrap_or(victim).oom_score_adj.unwrap_or(0);
     let mut finding = Finding::new(
         OomScore::ID,
         if tight { Severity::Warning } else { Severity::Info },
@@ -103,7 +108,7 @@ fn database_first(
     .because(saw_adjustment(victim).against(LAST, "the last to be killed, and still killable"))
     .because(saw(victim, s::VmRSS))
     .because(cx.saw_mem(m::MemTotal));
-    if parent.stat.pid != victim.stat.pid {
+    if let Some(parent) = parent.filter(|parent| parent.stat.pid != victim.stat.pid) {
         finding = finding.because(saw_adjustment(parent));
     }
     if cx.mem(m::MemAvailable).is_ok() {
@@ -117,22 +122,25 @@ fn database_first(
         ));
     }
     finding = finding.note(format!(
-        "Points = (VmRSS + VmSwap + VmPTE) / 4 kB + oom_score_adj x {:#} / 1000 / 4 kB. Shared memory \
-         counts in full for each process that has touched it.",
-        with_swap
+        "Points = (VmRSS + VmSwap + VmPTE) / {page} + oom_score_adj x {with_swap:#} / 1000 / {page}. Shared \
+         memory counts in full for each process that has touched it.",
+        page = page.bytes(),
     ));
     if now > LAST {
-        let pid = parent.stat.pid;
         let mut remedy = Remedy::new(format!("Let {} be the last to be killed", workload.name()))
-            .run(format!("choom -p {pid} -n {LAST}"))
             .keep("the unit's drop-in, [Service]", format!("OOMScoreAdjust={LAST}"))
-            .undo_with(format!("choom -p {pid} -n {now}"))
             .risk(
                 "Somebody else is killed instead. Children inherit the value: those that already run keep \
                  their own until they are started anew. With everything at -1000 the kernel panics for \
                  want of a victim: do not go below -900.",
-            )
-            .sets(format!("pid {pid} oom_score_adj"), LAST);
+            );
+        remedy = match parent.map(|parent| parent.stat.pid) {
+            Some(pid) => remedy
+                .run(format!("choom -p {pid} -n {LAST}"))
+                .undo_with(format!("choom -p {pid} -n {now}"))
+                .sets(format!("pid {pid} oom_score_adj"), LAST),
+            None => remedy.restart("the unit"),
+        };
         if workload == Workload::Postgres {
             remedy = remedy
                 .keep(
@@ -154,6 +162,12 @@ fn database_first(
         ));
     }
     Ok(finding)
+}
+
+/// Oracle's process monitor, where one instance runs; with several the victim's name does not tell whose it is.
+fn only_pmon(processes: &[Process]) -> Option<&Process> {
+    let mut all = processes.iter().filter(|p| p.stat.name.starts_with("ora_pmon_"));
+    all.next().filter(|_| all.next().is_none())
 }
 
 /// Processes that are never killed and hold most of memory. Only anonymous memory and swap are added up,

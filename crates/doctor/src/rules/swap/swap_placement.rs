@@ -4,7 +4,9 @@ use lotsfree_units::{Bytes, Grouped};
 
 use crate::remedy::word;
 use crate::rule::rule;
-use crate::swapping::{FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, turns};
+use crate::swapping::{
+    FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, saw_rotational, turns,
+};
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
 
 rule! {
@@ -91,8 +93,7 @@ fn saw(area: &SwapArea) -> Evidence {
 }
 
 fn saw_device(device: &BlockDevice) -> Evidence {
-    let flag = device.rotational.map_or("absent", |turns| if turns { "1" } else { "0" });
-    Evidence::new(format!("/sys/block/{}/queue/rotational", device.name), "rotational", flag).of(&device.name)
+    saw_rotational(device, &device.name)
 }
 
 /// A slower area whose priority is not below that of a faster one.

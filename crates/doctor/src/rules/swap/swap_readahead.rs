@@ -2,8 +2,8 @@ use lotsfree_counters::{meminfo as m, vmstat as v};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
-use crate::swapping::{device_of, is_zram, turns};
-use crate::{Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+use crate::swapping::{device_of, is_zram, saw_rotational, turns};
+use crate::{Context, Cost, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
 rule! {
     /// Swap is read ahead and most of what is read ahead is not used.
@@ -83,11 +83,7 @@ impl Rule for SwapReadahead {
         .because(cx.saw_rate(&[v::pswpin], &swapped_in));
         for area in areas {
             let Some(device) = device_of(cx, area) else { continue };
-            let flag = device.rotational.map_or("absent", |turns| if turns { "1" } else { "0" });
-            finding = finding.because(
-                Evidence::new(format!("/sys/block/{}/queue/rotational", device.name), "rotational", flag)
-                    .of(&area.path),
-            );
+            finding = finding.because(saw_rotational(device, &area.path));
         }
         Ok(vec![finding
             .remedy(

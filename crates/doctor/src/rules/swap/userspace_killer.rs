@@ -163,7 +163,8 @@ fn by_earlyoom(
 ) -> Result<Option<Finding>, Skip> {
     let (swap, swap_free) = (cx.mem(m::SwapTotal)?, cx.mem(m::SwapFree)?);
     // It takes the largest oom_score, as the kernel would.
-    let Some(victim) = first_victim(processes, total + swap).filter(|p| Workload::database_of(p).is_some())
+    let Some(victim) = first_victim(processes, total + swap, cx.now().host.page_size)
+        .filter(|p| Workload::database_of(p).is_some())
     else {
         return Ok(None);
     };
