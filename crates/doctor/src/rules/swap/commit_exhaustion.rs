@@ -10,18 +10,19 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 use crate::finding::subject;
 use crate::remedy::sysctl_file;
 use crate::rule::rule;
+use crate::swapping::saw;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice, remedies,
 };
 
 rule! {
-    /// Strict overcommit refuses memory that is there.
+    /// The overcommit mode refuses memory that is there.
     ///
     /// # Sees
-    /// Only with `vm.overcommit_memory = 2`. Two things: `CommitLimit` less `Committed_AS` is below 5 % of
+    /// With `vm.overcommit_memory = 2` two things: `CommitLimit` less `Committed_AS` is below 5 % of
     /// the limit, or below what the largest process would need to fork; or `CommitLimit` is less than half of
     /// what could be used (`MemTotal` without the huge page pools, plus swap), however little is promised at
-    /// the moment.
+    /// the moment. With mode 0 only whether Redis runs, which asks for 1.
     ///
     /// # Hurts
     /// `mmap`, `brk`, `fork` and `shmget` fail with ENOMEM, and a stack that has to grow ends in SIGSEGV,
@@ -35,7 +36,7 @@ rule! {
     ///
     /// # False alarms
     /// In mode 0 and 1 the limit is computed and printed but never applied: one Oracle host ran well at 133 %
-    /// of it. So nothing is reported there. The default ratio of 50 % without swap is exactly half and is
+    /// of it. So no limit is reported there. The default ratio of 50 % without swap is exactly half and is
     /// accepted as long as there is room below it.
     ///
     /// # References
@@ -62,7 +63,7 @@ impl Rule for CommitExhaustion {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let mode = cx.sysctl("vm.overcommit_memory")?;
         if mode != 2 {
-            return Ok(Vec::new());
+            return Ok(fork_of_redis(cx, mode).into_iter().collect());
         }
         let view = View::of(cx)?;
         let room = view.limit - view.committed;
@@ -173,6 +174,36 @@ impl Rule for CommitExhaustion {
         }
         Ok(vec![finding])
     }
+}
+
+/// Redis forks to save its data, and in mode 0 the kernel may refuse to charge a large mapping once more.
+fn fork_of_redis(cx: &Context<'_>, mode: u64) -> Option<Finding> {
+    const NAME: &str = "vm.overcommit_memory";
+    let advice = advice::overcommit_memory(cx);
+    if mode != 0 || advice.value != 1 {
+        return None;
+    }
+    let mut finding = Finding::new(
+        CommitExhaustion::ID,
+        Severity::Info,
+        "Redis runs with vm.overcommit_memory 0 and asks for 1",
+        Cost::risk("a background save or a replica's first copy fails when the kernel refuses the fork"),
+    )
+    .sure(Confidence::Possible)
+    .because(cx.saw_sysctl(NAME).against("1", "the warning that Redis logs at its start"));
+    let servers = cx.processes().unwrap_or_default().iter();
+    let redis = servers.filter(|p| Workload::of_name(&p.stat.name) == Some(Workload::Redis));
+    if let Some(largest) = redis.max_by_key(|p| p.memory_or_zero(s::VmSize)) {
+        finding = finding.because(saw(largest, s::VmSize));
+    }
+    Some(
+        finding
+            .remedy(Remedy::new("Let Redis fork whatever its size").sysctl(cx, NAME, 1).risk(
+                "No request is refused any more; if all that is promised is touched, the OOM killer chooses a \
+                 process. Bound what may grow by memory cgroups.",
+            ))
+            .note(format!("{}. {}", advice.because, advice.contested)),
+    )
 }
 
 /// The private writable memory that a fork is charged for, of the process with most of it.
