@@ -160,8 +160,8 @@ pub(crate) fn displacing(
     }
 }
 
-/// Adds the lines of persistent files that set `twin`, which have to go: `name` and `twin` zero each other, and at boot
-/// the later of the two lines stands.
+/// Adds the lines of persistent files that set `twin`, which have to go: `name` and `twin` zero each other,
+/// and at boot the later of the two lines stands.
 pub(crate) fn without_twin(remedy: Remedy, cx: &Context<'_>, name: &str, twin: &str) -> Remedy {
     let spelled = |setting: &&SysctlSetting| setting.name == twin && !setting.is_exclusion();
     cx.now().sysctl_files.iter().filter(spelled).fold(remedy, |remedy, setting| {

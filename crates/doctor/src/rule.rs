@@ -32,15 +32,15 @@ pub struct Meta {
     pub id: &'static str,
     /// Its group.
     pub group: Group,
-    /// Its documentation, Markdown: a first line that says what it finds, then the sections Sees, Hurts,
+    /// Its documentation, Markdown: a first paragraph that says what it finds, then the sections Sees, Hurts,
     /// Remedies, False alarms, References.
     pub doc: &'static str,
 }
 
 impl Meta {
-    /// What it finds, in one line.
-    pub fn summary(&self) -> &'static str {
-        self.lines().next().unwrap_or_default()
+    /// What it finds, in one sentence: the first paragraph of its documentation.
+    pub fn summary(&self) -> String {
+        self.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
     /// The lines of its documentation, without the blank that `///` leaves before each.

@@ -134,8 +134,8 @@ impl Workload {
     }
 }
 
-/// Cluster managers, by process name: Pacemaker, Corosync, SBD, Heartbeat, Oracle Clusterware, Veritas Cluster Server,
-/// Serviceguard.
+/// Cluster managers, by process name: Pacemaker, Corosync, SBD, Heartbeat, Oracle Clusterware, Veritas
+/// Cluster Server, Serviceguard.
 pub(crate) const CLUSTER_MANAGERS: &[&str] =
     &["pacemakerd", "corosync", "sbd", "heartbeat", "ocssd.bin", "crsd.bin", "ohasd.bin", "had", "cmcld"];
 

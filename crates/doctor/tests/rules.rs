@@ -112,7 +112,7 @@ fn rules_are_documented_in_the_same_sections() {
             "{}",
             meta.id
         );
-        assert!(meta.summary().ends_with('.'), "{}: the first line is a sentence", meta.id);
+        assert!(meta.summary().ends_with('.'), "{}: it begins with a sentence", meta.id);
         let sections: Vec<_> = meta.doc.lines().filter_map(|l| l.trim().strip_prefix("# ")).collect();
         assert_eq!(sections, ["Sees", "Hurts", "Remedies", "False alarms", "References"], "{}", meta.id);
     }

@@ -64,7 +64,7 @@ fn list(metas: &[&Meta], arguments: &ExplainArgs) -> String {
         if group.replace(meta.group) != Some(meta.group) {
             let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, meta.group.title());
         }
-        for (i, line) in wrap(meta.summary(), width.saturating_sub(longest + 4).max(30)).iter().enumerate() {
+        for (i, line) in wrap(&meta.summary(), width.saturating_sub(longest + 4).max(30)).iter().enumerate() {
             let id = if i == 0 { meta.id } else { "" };
             let _ = writeln!(out, "  {id:<longest$}  {line}");
         }

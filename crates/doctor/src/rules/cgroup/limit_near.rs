@@ -238,7 +238,8 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
         Some(*limit),
     )
     .risk("The group may then take that much from the others; check that all limits together fit into the host.");
-    // Version 1 refuses a limit above the one on memory and swap (EINVAL), so that one goes up first and down last.
+    // Version 1 refuses a limit above the one on memory and swap (EINVAL), so that one goes up first and down
+    // last.
     if let (CgroupVersion::V1, Some(Limit::At(both))) = (version, group.swap_max)
         && both < wanted
     {

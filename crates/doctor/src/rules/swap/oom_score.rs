@@ -82,7 +82,8 @@ fn database_first(
     let next = others().max_by_key(|p| points(p));
     // Back ends inherit what their parent has; the parent is the one to be spared.
     let parent = match workload {
-        // A session is gone tomorrow, and its parent is process 1: pmon is what an instance stands and falls with.
+        // A session is gone tomorrow, and its parent is process 1: pmon is what an instance stands and falls
+        // with.
         Workload::Oracle => only_pmon(processes),
         _ => processes
             .iter()
@@ -164,7 +165,8 @@ fn database_first(
     Ok(finding)
 }
 
-/// Oracle's process monitor, where one instance runs; with several the victim's name does not tell whose it is.
+/// Oracle's process monitor, where one instance runs; with several the victim's name does not tell whose it
+/// is.
 fn only_pmon(processes: &[Process]) -> Option<&Process> {
     let mut all = processes.iter().filter(|p| p.stat.name.starts_with("ora_pmon_"));
     all.next().filter(|_| all.next().is_none())
