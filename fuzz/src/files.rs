@@ -17,7 +17,9 @@ use lotsfree_snapshot::file::pagetypeinfo::PageTypes;
 use lotsfree_snapshot::file::pressure::Psi;
 use lotsfree_snapshot::file::process::numa_maps::NumaLine;
 use lotsfree_snapshot::file::process::smaps_rollup::{parse_rollup, print_rollup};
-use lotsfree_snapshot::file::process::{NumaMaps, Process, ProcessLimits, Stat, StatusFile, parse_status};
+use lotsfree_snapshot::file::process::{
+    NumaMaps, Process, ProcessLimits, Stat, Statm, StatusFile, parse_status,
+};
 use lotsfree_snapshot::file::process::{cgroup as process_cgroup, io};
 use lotsfree_snapshot::file::slabinfo::SlabCache;
 use lotsfree_snapshot::file::swaps::SwapArea;
@@ -105,6 +107,7 @@ const PARSERS: &[Parser] = parsers! {
     };
     [".service"] => unit;
     ["hugepages-2048kB"] => names;
+    ["/statm"] => file::<Statm>;
 };
 
 fn file<T: File + Debug>(text: &[u8]) {

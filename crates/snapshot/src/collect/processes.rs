@@ -8,7 +8,7 @@ use lotsfree_units::{Bytes, PageSize};
 
 use super::Options;
 use super::reader::Reader;
-use crate::file::process::{self, Detail, NumaMaps, Process, Stat};
+use crate::file::process::{self, Detail, NumaMaps, Process, Stat, Statm};
 use crate::{ProblemKind, Snapshot};
 
 /// A close look at this many.
@@ -34,14 +34,14 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot, options:
         return;
     }
     let mut processes = Vec::with_capacity(pids.len());
+    let page = snapshot.host.page_size;
     let mut path = String::with_capacity(40);
     for pid in pids {
-        if let Some(process) = glance(reader, pid, &mut path) {
+        if let Some(process) = glance(reader, pid, page, &mut path) {
             processes.push(process);
         }
     }
     processes.shrink_to_fit();
-    let page = snapshot.host.page_size;
     let huge =
         snapshot.meminfo.as_ref().and_then(|meminfo| meminfo.get(meminfo::Hugepagesize)).map(Bytes::kib);
     look_closely(reader, &mut processes, options, page, huge.unwrap_or_else(|| page.pmd_huge()));
@@ -55,13 +55,14 @@ fn at<'p>(path: &'p mut String, pid: u32, file: &str) -> &'p str {
     path
 }
 
-/// `stat` of every process, `status` and `oom_score_adj` of those with memory of their own. A process that
-/// ends meanwhile is no problem.
-fn glance(reader: &mut Reader<'_>, pid: u32, path: &mut String) -> Option<Process> {
+/// `stat` of every process, `status` (in saved data without it `statm`) and `oom_score_adj` of those with memory
+/// of their own. A process that ends meanwhile is no problem.
+fn glance(reader: &mut Reader<'_>, pid: u32, page: PageSize, path: &mut String) -> Option<Process> {
     let mut process = Process::default();
+    let live = reader.is_live();
     match reader.optional_file::<Stat>(at(path, pid, "stat")) {
         Some(stat) => process.stat = stat,
-        None if reader.is_live() => return None,
+        None if live => return None,
         None => {}
     }
     process.stat.pid = pid;
@@ -69,8 +70,15 @@ fn glance(reader: &mut Reader<'_>, pid: u32, path: &mut String) -> Option<Proces
         let kept = KERNEL_THREADS.iter().any(|name| process.stat.name.starts_with(name));
         return kept.then_some(process);
     }
-    let (text, log) = reader.optional_bytes(at(path, pid, "status"))?;
-    process::parse_status(text, &mut process, log);
+    match reader.optional_bytes(at(path, pid, "status")) {
+        Some((text, log)) => process::parse_status(text, &mut process, log),
+        None if live => return None,
+        None => {
+            let statm = reader.optional_file::<Statm>(at(path, pid, "statm"))?;
+            process.status.set(s::VmSize, page.of(statm.size).as_kib());
+            process.status.set(s::VmRSS, page.of(statm.resident).as_kib());
+        }
+    }
     let adjustment = reader.optional_bytes(at(path, pid, "oom_score_adj"));
     process.oom_score_adj =
         adjustment.and_then(|(text, _)| std::str::from_utf8(text).ok()?.trim().parse().ok());
@@ -143,5 +151,23 @@ fn look_closely(
             options.walk_budget.as_millis()
         );
         reader.log().whole(ProblemKind::Budget, detail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect;
+    use crate::source::MemorySource;
+
+    #[test]
+    fn statm_stands_in_where_a_saved_tree_has_no_status() {
+        let mut source = MemorySource::default();
+        source.insert("proc/42/statm", "5000 3000 100 5 0 2000 0\n");
+        let snapshot = collect(&source, &Options::default());
+        let processes = snapshot.processes.unwrap_or_default();
+        assert_eq!(processes.len(), 1);
+        assert_eq!(processes[0].memory(s::VmRSS), Some(Bytes::kib(12_000)));
+        assert_eq!(processes[0].memory(s::VmSwap), None);
     }
 }

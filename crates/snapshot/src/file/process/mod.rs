@@ -10,6 +10,7 @@ pub mod limits;
 pub mod numa_maps;
 pub mod smaps_rollup;
 pub mod stat;
+pub mod statm;
 pub mod status;
 
 use lotsfree_counters::{Counter, SmapsRollup, Status, Values};
@@ -20,6 +21,7 @@ pub use limits::ProcessLimits;
 pub use numa_maps::NumaMaps;
 pub use smaps_rollup::parse_rollup;
 pub use stat::Stat;
+pub use statm::Statm;
 pub use status::{StatusFile, parse_status};
 
 /// One process.
