@@ -55,8 +55,8 @@ fn at<'p>(path: &'p mut String, pid: u32, file: &str) -> &'p str {
     path
 }
 
-/// `stat` of every process, `status` (in saved data without it `statm`) and `oom_score_adj` of those with memory
-/// of their own. A process that ends meanwhile is no problem.
+/// `stat` of every process, `status` (in saved data without it `statm`) and `oom_score_adj` of those with
+/// memory of their own. A process that ends meanwhile is no problem.
 fn glance(reader: &mut Reader<'_>, pid: u32, page: PageSize, path: &mut String) -> Option<Process> {
     let mut process = Process::default();
     let live = reader.is_live();

@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::file::scan::{decimal, words};
 use crate::{File, Log};
 
-/// The fields that kernels since 2.6 fill (`fs/proc/array.c:proc_pid_statm`), in base pages of the host. Library
-/// and dirty pages, always 0, are left out.
+/// The fields that kernels since 2.6 fill (`fs/proc/array.c:proc_pid_statm`), in base pages of the host.
+/// Library and dirty pages, always 0, are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statm {
     /// Virtual size.
