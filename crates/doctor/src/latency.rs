@@ -13,7 +13,7 @@ pub(crate) const WARM_UP_SECONDS: f64 = 600.0;
 /// decided.
 pub(crate) const LOCKED_ON_PURPOSE: Bytes = Bytes::mib(8);
 /// `USER_HZ`: ticks of `/proc/PID/stat` per second, on every architecture that matters here.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Why a process counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

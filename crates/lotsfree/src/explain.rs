@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use anstyle::Style;
 use lotsfree_doctor::{Meta, rules};
 
 use crate::cli::ExplainArgs;
@@ -31,10 +32,8 @@ fn json(metas: &[&Meta]) -> anyhow::Result<String> {
 
 fn page(meta: &Meta, arguments: &ExplainArgs) -> String {
     let width = arguments.page.columns().min(100);
-    let bold = |text: &str| match arguments.page.colored() {
-        true => format!("\u{1b}[1m{text}\u{1b}[0m"),
-        false => text.to_owned(),
-    };
+    let style = if arguments.page.colored() { Style::new().bold() } else { Style::new() };
+    let bold = |text: &str| format!("{style}{text}{style:#}");
     let mut out = format!("{}\n\n", bold(meta.id));
     let mut paragraph = String::new();
     for line in meta.lines().chain([""]) {

@@ -1,6 +1,7 @@
 use lotsfree_counters::ksm;
 use lotsfree_units::Percent;
 
+use crate::latency::TICKS_PER_SECOND;
 use crate::rule::rule;
 use crate::{Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, advice, thp};
 
@@ -34,8 +35,6 @@ rule! {
 /// Share of one CPU. The kernel's defaults keep khugepaged far below 1 %, so this says that somebody hurried
 /// it.
 const SHARE: f64 = 0.02;
-/// `USER_HZ`: ticks of `/proc/PID/stat` per second, on every architecture that matters here.
-const TICKS_PER_SECOND: f64 = 100.0;
 /// The kernel's default of `pages_to_scan`: eight huge pages of 512 entries.
 const PAGES_TO_SCAN: u64 = 4096;
 /// The kernel's default of `scan_sleep_millisecs`.
