@@ -1,0 +1,1 @@
+//! An executable model of the memory management of Linux.

@@ -1,0 +1,1 @@
+//! What a scenario yields on either machine: samples, actors and a summary in one directory.

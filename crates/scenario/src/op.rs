@@ -1,0 +1,158 @@
+//! [`Op`]: what an actor's thread does next.
+
+/// A file, by its number in the [`Program`](crate::Program): first the declared files in their order, then
+/// numbers that the streams hand out for the files that they create. A number may be used again after its
+/// file was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// A mapping of a process, by a number that its streams choose (small and dense: an index).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegionId(pub u32);
+
+/// How a file is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// `read`, `write`: through the page cache.
+    Buffered,
+    /// `O_DIRECT`.
+    Direct,
+}
+
+/// `posix_fadvise` and `madvise`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// `POSIX_FADV_NORMAL`
+    Normal,
+    /// `POSIX_FADV_SEQUENTIAL`: twice the readahead window.
+    Sequential,
+    /// `POSIX_FADV_RANDOM`: no readahead.
+    Random,
+    /// `POSIX_FADV_WILLNEED`: read now.
+    WillNeed,
+    /// `POSIX_FADV_DONTNEED`: start to write what is dirty, drop what is clean.
+    DontNeed,
+}
+
+/// One operation of a thread.
+///
+/// Sizes and offsets in bytes are multiples of nothing in particular; pages are base pages of 4 KiB, counted
+/// from the beginning of the mapping. An operation on a file or region that does not exist is an error of the
+/// thread: it is counted and the stream goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A request begins: its latency is measured from here.
+    Begin,
+    /// The request that began last ends and counts as one operation of the thread.
+    Done,
+    /// Map `pages` of anonymous memory; a region that exists under that number is unmapped first.
+    MapAnon {
+        /// The new region.
+        region: RegionId,
+        /// Its length.
+        pages: u32,
+    },
+    /// Map a file from its beginning; a region that exists under that number is unmapped first.
+    MapFile {
+        /// The new region.
+        region: RegionId,
+        /// What is mapped.
+        file: FileId,
+        /// Its length; at most the file's.
+        pages: u32,
+        /// `MAP_SHARED`; else `MAP_PRIVATE`, and writes copy.
+        shared: bool,
+    },
+    /// Unmap a region.
+    Unmap {
+        /// The region.
+        region: RegionId,
+    },
+    /// Load from, or store to, one page.
+    Touch {
+        /// The region.
+        region: RegionId,
+        /// Page of the region.
+        page: u32,
+        /// A store.
+        write: bool,
+    },
+    /// Create a file, or truncate the one of that number to nothing and give it this size. The size is what
+    /// it may grow to: no page exists before it is written.
+    Create {
+        /// The file.
+        file: FileId,
+        /// Pages that it will have.
+        pages: u32,
+    },
+    /// Unlink a file. Its pages leave the page cache once nobody maps it.
+    Delete {
+        /// The file.
+        file: FileId,
+    },
+    /// `pread`
+    Read {
+        /// The file.
+        file: FileId,
+        /// From byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Through the page cache or past it.
+        how: How,
+    },
+    /// `pwrite`
+    Write {
+        /// The file.
+        file: FileId,
+        /// From byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Through the page cache or past it.
+        how: How,
+    },
+    /// `fdatasync`
+    Sync {
+        /// The file.
+        file: FileId,
+    },
+    /// `posix_fadvise` on a range; `len` 0 means to the end.
+    Advise {
+        /// The file.
+        file: FileId,
+        /// From byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// What is advised.
+        advice: Advice,
+    },
+    /// `madvise` on a whole region.
+    AdviseRegion {
+        /// The region.
+        region: RegionId,
+        /// What is advised.
+        advice: Advice,
+    },
+    /// Use a CPU for so many nanoseconds.
+    Compute {
+        /// Nanoseconds of one CPU.
+        ns: u64,
+    },
+    /// Sleep for so many nanoseconds.
+    Sleep {
+        /// Nanoseconds.
+        ns: u64,
+    },
+    /// Sleep until this time of the run; nothing if it has passed. Keeps a rate without drifting.
+    SleepUntil {
+        /// Nanoseconds since the run began.
+        at: u64,
+    },
+    /// Say that the thread has reached a stage of its work (a phase of the scenario): the run records when.
+    Mark {
+        /// Index into the thread's [`marks`](crate::Thread::marks).
+        mark: u32,
+    },
+}

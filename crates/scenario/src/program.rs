@@ -1,0 +1,81 @@
+//! [`Program`]: a scenario's actors as processes, threads and streams of operations.
+
+use std::fmt;
+
+use crate::op::Op;
+
+/// A seeded generator of operations. It knows no time and no machine: the same stream drives the model and a
+/// kernel.
+pub trait Stream: Send {
+    /// Appends the next operations to `out`, as many as are convenient (tens to hundreds). Nothing appended
+    /// means that the thread exits.
+    fn fill(&mut self, out: &mut Vec<Op>);
+}
+
+/// What a scenario's actors are on a machine.
+#[derive(Debug)]
+pub struct Program {
+    /// Files that have a name in the scenario; a [`FileId`](crate::FileId) below their number means one of
+    /// them.
+    pub files: Vec<FileSpec>,
+    /// The actors.
+    pub processes: Vec<Process>,
+}
+
+/// A file that the scenario names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSpec {
+    /// Its name.
+    pub name: String,
+    /// Its size in base pages.
+    pub pages: u32,
+    /// Whether it is there, with contents on disk and nothing in memory, when the run begins.
+    pub exists: bool,
+}
+
+/// The memory policy of a process (`set_mempolicy`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// `MPOL_DEFAULT`: the node of the CPU that asks.
+    #[default]
+    Local,
+    /// `MPOL_PREFERRED`: this node first.
+    Preferred(u32),
+    /// `MPOL_BIND`: these nodes only.
+    Bind(Vec<u32>),
+    /// `MPOL_INTERLEAVE`: these nodes in turn.
+    Interleave(Vec<u32>),
+}
+
+/// One actor: an address space and its threads.
+#[derive(Debug)]
+pub struct Process {
+    /// The actor's name in the scenario.
+    pub name: String,
+    /// Its memory policy.
+    pub policy: Policy,
+    /// The node whose CPUs run it; `None`: threads are spread over all nodes in turn.
+    pub node: Option<u32>,
+    /// Nanoseconds after the begin of the run at which it starts.
+    pub start: u64,
+    /// Nanoseconds after the begin of the run at which it is ended, if its streams have not ended before.
+    pub stop: Option<u64>,
+    /// Its threads.
+    pub threads: Vec<Thread>,
+}
+
+/// One thread of an actor.
+pub struct Thread {
+    /// What it does, such as `reader`; threads of one role are measured together.
+    pub role: &'static str,
+    /// Names of the stages that its [`Op::Mark`] refer to.
+    pub marks: Vec<String>,
+    /// What it does.
+    pub stream: Box<dyn Stream>,
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread").field("role", &self.role).finish_non_exhaustive()
+    }
+}
