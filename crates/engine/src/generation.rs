@@ -1,0 +1,444 @@
+//! [`Generation`]: what differs between kernels, as a record of switches. Rules test a switch, never a version.
+//!
+//! The closed forms have their own record, [`Rules`], which a generation contains. Sections are of the
+//! project's digest of kernel rules; a switch says which tree was read for it.
+
+use lotsfree_formulas::Rules;
+use lotsfree_formulas::dirty::DirtyRules;
+use lotsfree_formulas::pcp::PcpRules;
+use lotsfree_units::Bytes;
+
+/// How an accessed bit found on the inactive list counts (`page_check_references`; section 3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// Anonymous pages are activated at once, file pages at the second round (2.6.32 of RHEL 6, 3.0).
+    SecondRound,
+    /// As before, and a file page that several page tables have accessed is activated too (3.10 to 5.4).
+    SwapBackedAtOnce,
+    /// One rule for both types: activated at the second round, or when several accessed it (5.15 on).
+    OneRule,
+}
+
+/// How the pressure on anonymous and file pages is balanced (`get_scan_count`; sections 4.3, 4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// Shares follow how many of the scanned pages had to be rotated (through 5.7).
+    Rotation,
+    /// Shares follow what reclaim and refaults cost: pages (5.15, 6.1).
+    Cost,
+    /// Cost with I/O weighted 32 times a rotation (6.12).
+    WeightedCost,
+}
+
+/// When file pages alone are scanned since enough of them are inactive (section 4.1 step 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOnly {
+    /// Never (2.6.32 of RHEL 6, 3.0).
+    Never,
+    /// The inactive list is at least as long as the active one (3.10 to 4.4).
+    AtLeastActive,
+    /// The inactive list is not low (4.19, 5.4).
+    NotLow,
+    /// `cache_trim_mode` (5.15 on).
+    CacheTrim,
+}
+
+/// When anonymous pages alone are scanned since the file cache is nearly gone (section 4.1 step 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnonOnly {
+    /// File pages and free pages of the lruvec together do not exceed the high mark (through 4.4).
+    Tiny,
+    /// The same for the node, if inactive anonymous pages are not low and there are enough to scan (4.19, 5.4).
+    TinyUnlessLow,
+    /// `file_is_tiny`: as before, if anonymous pages need not be deactivated (5.15 on).
+    FileIsTiny,
+}
+
+/// Who may write dirty file pages from the LRU (section 5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileWrite {
+    /// Every reclaimer (3.0).
+    Anyone,
+    /// kswapd, at a priority below 10 (RHEL 6, 3.10).
+    KswapdInNeed,
+    /// kswapd, once the tail of the list was seen to be all dirty, pages seen before (3.11 on).
+    KswapdDirtyTail,
+}
+
+/// How a writer is held to the dirty limit (section 8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriterThrottle {
+    /// The writer writes pages itself, then sleeps (RHEL 6, 3.0).
+    WritesItself,
+    /// The writer sleeps so long that its rate fits the device (3.2 on).
+    Paused,
+}
+
+/// How many pages kswapd aims at in one pass over an lruvec (section 4.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KswapdTarget {
+    /// No bound (through 3.10).
+    Unlimited,
+    /// The zone's high mark (3.11 to 4.7).
+    ZoneHigh,
+    /// The sum of the high marks of the node (4.8 on).
+    NodeHigh,
+}
+
+/// How many swap slots are read at a fault (section 9.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapReadahead {
+    /// The whole aligned block of 2^page-cluster slots (to 3.13).
+    Block,
+    /// A window that grows with its hits (4.4 on).
+    Adaptive,
+}
+
+/// Switches of one kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// Its name in scenarios, such as `linux-6.1`.
+    pub name: &'static str,
+    /// The closed forms.
+    pub rules: Rules,
+    /// Per-CPU lists; filled in where [`Rules::pcp`] is unknown.
+    pub pcp: PcpRules,
+    /// Dirty limits; filled in where [`Rules::dirty`] is unknown.
+    pub dirty: DirtyRules,
+    /// LRU lists belong to the node (4.19 on), else to the zone.
+    pub lru_per_node: bool,
+    /// The multi-generational LRU is on.
+    pub mglru: bool,
+    /// New anonymous pages start on the inactive list (5.15 on).
+    pub anon_starts_inactive: bool,
+    /// Accessed bits.
+    pub reference: Reference,
+    /// A page without accessed bits that was marked as referenced by a system call is kept only to be
+    /// reclaimed clean also if it is swap-backed (RHEL 6).
+    pub reclaim_clean_any: bool,
+    /// Anonymous against file.
+    pub balance: Balance,
+    /// Step 5 of the ladder.
+    pub file_only: FileOnly,
+    /// Step 4 of the ladder.
+    pub anon_only: AnonOnly,
+    /// At priority 0 with swappiness above 0 every list is scanned without weights (3.10 on).
+    pub equal_at_zero: bool,
+    /// swappiness 0 keeps anonymous pages from being scanned (not in 3.0, which adds 1 to both weights).
+    pub swappiness_zero_forbids: bool,
+    /// Weights are whole percents (RHEL 6).
+    pub percent: bool,
+    /// Scans below 32 pages are saved up until they reach 32 (RHEL 6).
+    pub save_small_scans: bool,
+    /// kswapd scans at least 32 pages of a list that is too short for the priority (3.0).
+    pub force_scan: bool,
+    /// Direct reclaim that frees nothing at priority 0 with swappiness 0 swaps after all (RHEL 6.8).
+    pub oom_force_anon: bool,
+    /// `may_deactivate` decides whether active lists are scanned (5.15 on), else each list for itself.
+    pub may_deactivate: bool,
+    /// After its target is met a pass goes on in proportion (3.11 on), else it ends.
+    pub proportional: bool,
+    /// kswapd's target.
+    pub kswapd_target: KswapdTarget,
+    /// kswapd starts again at priority 12 whenever a pass freed 32 pages, and lowers the priority at every
+    /// pass (through 3.10); else it lowers it only when less than the target was scanned.
+    pub kswapd_restarts: bool,
+    /// kswapd's last priority: 0 (3.0, 3.10) or 1.
+    pub kswapd_last_priority: u8,
+    /// A node counts as balanced when one zone is (4.19 on), else all of them.
+    pub balanced_by_one: bool,
+    /// A zone is reclaimed beyond its high mark by the balance gap (RHEL 6 to 4.4).
+    pub balance_gap: bool,
+    /// Sixteen fruitless runs put kswapd to sleep (4.19 on); else a zone is given up after six times its
+    /// reclaimable pages were scanned in vain.
+    pub kswapd_failures: bool,
+    /// Dirty file pages.
+    pub file_write: FileWrite,
+    /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
+    pub reclaim_flags: bool,
+    /// Dirty pages that may not be written yet are activated (6.12), else they stay inactive.
+    pub dirty_activates: bool,
+    /// `reclaim_throttle` took the place of `congestion_wait` (6.1 on).
+    pub reclaim_throttle: bool,
+    /// Direct reclaim is held while free memory is below half of the min marks (3.10 on).
+    pub pfmemalloc_throttle: bool,
+    /// kswapd waits for the device at priorities below 10 (RHEL 6, 3.0).
+    pub kswapd_congestion_wait: bool,
+    /// Direct reclaim wakes the flushers for what it scanned, and waits for a congested device (through 3.11).
+    pub direct_wakes_flushers: bool,
+    /// `should_reclaim_retry`: sixteen fruitless rounds before OOM (4.19 on), else one.
+    pub reclaim_retries: bool,
+    /// zone_reclaim_mode is 1 at boot if a node is farther than RECLAIM_DISTANCE (through 3.12).
+    pub zone_reclaim_auto: bool,
+    /// Only nodes within RECLAIM_DISTANCE are reclaimed by zone reclaim (3.10 on).
+    pub zone_reclaim_near: bool,
+    /// Zone reclaim skips mapped pages when it isolates (3.10 on), else it keeps them when it meets them.
+    pub isolate_unmapped: bool,
+    /// One task at a time in a zone's reclaim (not in RHEL 6).
+    pub zone_reclaim_lock: bool,
+    /// After zone reclaim had success the zone is tested at the min mark (RHEL 6).
+    pub zone_reclaim_relaxed: bool,
+    /// Zones take turns in batches (4.4).
+    pub fair_zones: bool,
+    /// Swap readahead.
+    pub swap_readahead: SwapReadahead,
+    /// A read fault maps up to 16 cached pages (4.4 on).
+    pub fault_around: bool,
+    /// Writers.
+    pub writers: WriterThrottle,
+    /// Dirty spreading: pages for writing avoid zones over their dirty limit (3.10 on).
+    pub dirty_spreading: bool,
+    /// Refaults of anonymous pages are seen too, and the nonresident clock serves both types (5.15 on).
+    pub anon_refault: bool,
+    /// Counters are printed per zone (`pgscan_direct_normal`), through 4.4.
+    pub zone_counters: bool,
+}
+
+/// Every generation's name, oldest first.
+pub const NAMES: [&str; 10] = [
+    "linux-2.6.32-rhel6",
+    "linux-3.0",
+    "linux-3.10",
+    "linux-3.11",
+    "linux-4.4",
+    "linux-5.4",
+    "linux-6.1",
+    "linux-6.1+mglru",
+    "linux-6.12",
+    "linux-6.12+mglru",
+];
+
+const OLD_PCP: PcpRules = PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false };
+
+/// Dirty limits of 3.0 and 3.10, whose functions were not read: as in 4.4, without the part in 4096
+/// (UNVERIFIED).
+const MIDDLE_DIRTY: DirtyRules = DirtyRules {
+    subtract_reserve: true,
+    count_anon: false,
+    least_five_percent: false,
+    parts_of_page: false,
+    realtime_bonus: false,
+};
+
+impl Generation {
+    /// The generation of that name.
+    pub fn named(name: &str) -> Option<Generation> {
+        Some(match name {
+            "linux-2.6.32-rhel6" => Self::rhel_6(),
+            "linux-3.0" => Self::linux_3_0(),
+            "linux-3.10" => Self::linux_3_10(),
+            "linux-3.11" => Self::linux_3_11(),
+            "linux-4.4" => Self::linux_4_4(),
+            "linux-5.4" => Self::linux_5_4(),
+            "linux-6.1" => Self::linux_6_1(),
+            "linux-6.1+mglru" => Generation { name: "linux-6.1+mglru", mglru: true, ..Self::linux_6_1() },
+            "linux-6.12" => Self::linux_6_12(),
+            "linux-6.12+mglru" => Generation { name: "linux-6.12+mglru", mglru: true, ..Self::linux_6_12() },
+            _ => return None,
+        })
+    }
+
+    /// RHEL 6.8.
+    pub const fn rhel_6() -> Self {
+        let rules = Rules::rhel_6();
+        Generation {
+            name: "linux-2.6.32-rhel6",
+            rules,
+            pcp: OLD_PCP,
+            dirty: DirtyRules {
+                subtract_reserve: false,
+                count_anon: true,
+                least_five_percent: true,
+                parts_of_page: false,
+                realtime_bonus: false,
+            },
+            lru_per_node: false,
+            mglru: false,
+            anon_starts_inactive: false,
+            reference: Reference::SecondRound,
+            reclaim_clean_any: true,
+            balance: Balance::Rotation,
+            file_only: FileOnly::Never,
+            anon_only: AnonOnly::Tiny,
+            equal_at_zero: false,
+            swappiness_zero_forbids: true,
+            percent: true,
+            save_small_scans: true,
+            force_scan: false,
+            oom_force_anon: true,
+            may_deactivate: false,
+            proportional: false,
+            kswapd_target: KswapdTarget::Unlimited,
+            kswapd_restarts: true,
+            kswapd_last_priority: 1,
+            balanced_by_one: false,
+            balance_gap: true,
+            kswapd_failures: false,
+            file_write: FileWrite::KswapdInNeed,
+            reclaim_flags: false,
+            dirty_activates: false,
+            reclaim_throttle: false,
+            pfmemalloc_throttle: false,
+            kswapd_congestion_wait: true,
+            direct_wakes_flushers: true,
+            reclaim_retries: false,
+            zone_reclaim_auto: true,
+            zone_reclaim_near: false,
+            isolate_unmapped: false,
+            zone_reclaim_lock: false,
+            zone_reclaim_relaxed: true,
+            fair_zones: false,
+            swap_readahead: SwapReadahead::Block,
+            fault_around: false,
+            writers: WriterThrottle::WritesItself,
+            dirty_spreading: false,
+            anon_refault: false,
+            zone_counters: true,
+        }
+    }
+
+    /// 3.0, the base of SLES 11 SP2.
+    pub const fn linux_3_0() -> Self {
+        Generation {
+            name: "linux-3.0",
+            rules: Rules::linux_3_0(),
+            dirty: MIDDLE_DIRTY,
+            reclaim_clean_any: false,
+            swappiness_zero_forbids: false,
+            percent: false,
+            save_small_scans: false,
+            force_scan: true,
+            oom_force_anon: false,
+            kswapd_last_priority: 0,
+            file_write: FileWrite::Anyone,
+            zone_reclaim_lock: true,
+            zone_reclaim_relaxed: false,
+            ..Self::rhel_6()
+        }
+    }
+
+    /// 3.10, the last without the series that bounds kswapd.
+    pub const fn linux_3_10() -> Self {
+        Generation {
+            name: "linux-3.10",
+            rules: Rules::linux_3_10(),
+            reference: Reference::SwapBackedAtOnce,
+            file_only: FileOnly::AtLeastActive,
+            equal_at_zero: true,
+            swappiness_zero_forbids: true,
+            force_scan: false,
+            file_write: FileWrite::KswapdInNeed,
+            pfmemalloc_throttle: true,
+            kswapd_congestion_wait: false,
+            zone_reclaim_near: true,
+            isolate_unmapped: true,
+            writers: WriterThrottle::Paused,
+            dirty_spreading: true,
+            ..Self::linux_3_0()
+        }
+    }
+
+    /// 3.11, with the series "Reduce system disruption due to kswapd" (section 5.5).
+    pub const fn linux_3_11() -> Self {
+        Generation {
+            name: "linux-3.11",
+            proportional: true,
+            kswapd_target: KswapdTarget::ZoneHigh,
+            kswapd_restarts: false,
+            kswapd_last_priority: 1,
+            file_write: FileWrite::KswapdDirtyTail,
+            reclaim_flags: true,
+            ..Self::linux_3_10()
+        }
+    }
+
+    /// 4.4.
+    pub const fn linux_4_4() -> Self {
+        Generation {
+            name: "linux-4.4",
+            rules: Rules::linux_4_4(),
+            dirty: known_dirty(&Rules::linux_4_4()),
+            direct_wakes_flushers: false,
+            zone_reclaim_auto: false,
+            fair_zones: true,
+            swap_readahead: SwapReadahead::Adaptive,
+            fault_around: true,
+            ..Self::linux_3_11()
+        }
+    }
+
+    /// 5.4.
+    pub const fn linux_5_4() -> Self {
+        Generation {
+            name: "linux-5.4",
+            rules: Rules::linux_5_4(),
+            pcp: OLD_PCP,
+            dirty: known_dirty(&Rules::linux_5_4()),
+            lru_per_node: true,
+            file_only: FileOnly::NotLow,
+            anon_only: AnonOnly::TinyUnlessLow,
+            kswapd_target: KswapdTarget::NodeHigh,
+            balanced_by_one: true,
+            balance_gap: false,
+            kswapd_failures: true,
+            reclaim_retries: true,
+            fair_zones: false,
+            zone_counters: false,
+            ..Self::linux_4_4()
+        }
+    }
+
+    /// 6.1.
+    pub const fn linux_6_1() -> Self {
+        Generation {
+            name: "linux-6.1",
+            rules: Rules::linux_6_1(),
+            pcp: match Rules::linux_6_1().pcp {
+                Some(pcp) => pcp,
+                None => OLD_PCP,
+            },
+            dirty: known_dirty(&Rules::linux_6_1()),
+            anon_starts_inactive: true,
+            reference: Reference::OneRule,
+            balance: Balance::Cost,
+            file_only: FileOnly::CacheTrim,
+            anon_only: AnonOnly::FileIsTiny,
+            may_deactivate: true,
+            reclaim_throttle: true,
+            anon_refault: true,
+            ..Self::linux_5_4()
+        }
+    }
+
+    /// 6.12.
+    pub const fn linux_6_12() -> Self {
+        Generation {
+            name: "linux-6.12",
+            rules: Rules::linux_6_12(),
+            dirty: known_dirty(&Rules::linux_6_12()),
+            balance: Balance::WeightedCost,
+            dirty_activates: true,
+            ..Self::linux_6_1()
+        }
+    }
+}
+
+const fn known_dirty(rules: &Rules) -> DirtyRules {
+    match rules.dirty {
+        Some(dirty) => dirty,
+        None => MIDDLE_DIRTY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_its_record() {
+        for name in NAMES {
+            assert_eq!(Generation::named(name).map(|generation| generation.name), Some(name));
+        }
+        assert_eq!(Generation::named("linux-7.0"), None);
+    }
+}

@@ -1,0 +1,482 @@
+//! Nodes, zones, zonelists and watermarks (`mm/mmzone.c`, `mm/page_alloc.c`; sections 1.1 to 1.8).
+
+use bytemuck::allocation::zeroed_vec;
+use lotsfree_formulas::pcp;
+use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
+use lotsfree_formulas::watermarks::{self as marks, Watermarks, ZoneKind};
+use lotsfree_units::{Bytes, PageSize};
+
+use super::frame::{List, flag, list};
+use super::memory::SlotSpace;
+use super::page_writeback::Writeback;
+use super::swap::Swap;
+use super::vmstat::{Events, STATS};
+use super::{Config, Mm};
+
+/// End of ZONE_DMA, in pages.
+const DMA_END: u64 = 4096;
+/// Pages of ZONE_DMA that firmware leaves present, and those of them that the kernel manages.
+const DMA_PRESENT: u64 = 3998;
+const DMA_MANAGED: u64 = 3840;
+/// Where RAM below 4 GiB ends on a PC: the rest lies above the hole for devices.
+const HOLE: u64 = 3 << 18;
+/// RECLAIM_DISTANCE of all trees that were read.
+pub(crate) const RECLAIM_DISTANCE: u32 = 30;
+/// Pages of a pageblock.
+pub(crate) const PAGEBLOCK: u64 = 512;
+
+/// A zone.
+#[derive(Debug)]
+pub(crate) struct Zone {
+    pub(crate) kind: ZoneKind,
+    pub(crate) node: usize,
+    /// First frame.
+    pub(crate) start: u32,
+    /// First page frame number on a PC.
+    pub(crate) start_pfn: u64,
+    pub(crate) present: u64,
+    pub(crate) managed: u64,
+    pub(crate) marks: Watermarks,
+    /// `watermark_boost`
+    pub(crate) boost: u64,
+    /// What it keeps from an allocation whose highest zone is the one of that kind.
+    pub(crate) reserve: [u64; 5],
+    /// NR_FREE_PAGES
+    pub(crate) free: u64,
+    /// Free list: frames that were in use, as a stack; frame number plus 1.
+    pub(crate) free_head: u32,
+    /// Frames from here to the end were never used.
+    pub(crate) fresh: u32,
+    pub(crate) pcp: Vec<Vec<u32>>,
+    pub(crate) pcp_batch: u64,
+    pub(crate) pcp_high: u64,
+    /// Gauges and node counters, by [`Stat`](super::vmstat::Stat).
+    pub(crate) stat: [u64; STATS],
+    /// numa_hit, numa_miss, numa_foreign, numa_interleave, numa_local, numa_other
+    pub(crate) numa: [u64; 6],
+    /// Pages scanned since the zone last had a page freed (through 4.7).
+    pub(crate) pages_scanned: u64,
+    /// The fair share left (3.12 to 4.7).
+    pub(crate) alloc_batch: i64,
+    /// Zonelist cache: the zone was full until then.
+    pub(crate) full_until: u64,
+    pub(crate) min_unmapped: u64,
+    pub(crate) min_slab: u64,
+    /// LRU pages by classic list (1 to 5), whatever lruvec they are on.
+    pub(crate) lru: [u64; 6],
+}
+
+/// A node (`pglist_data`).
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Its zones, from low to high; those without memory are left out.
+    pub(crate) zones: Vec<usize>,
+    /// All zones, in the order in which an allocation of this node's CPUs tries them.
+    pub(crate) zonelist: Vec<usize>,
+    pub(crate) kswapd: super::kswapd::Kswapd,
+    pub(crate) total_reserve: u64,
+    pub(crate) distance: Vec<u32>,
+}
+
+/// The lists of a zone (through 4.7) or node, and what reclaim remembers of them.
+#[derive(Debug, Default)]
+pub(crate) struct Lruvec {
+    pub(crate) lists: [List; list::COUNT],
+    /// Its zones.
+    pub(crate) zones: Vec<usize>,
+    pub(crate) node: usize,
+    /// Rotation model: scanned and rotated, anonymous and file.
+    pub(crate) recent_scanned: [u64; 2],
+    pub(crate) recent_rotated: [u64; 2],
+    /// Cost model: anonymous and file.
+    pub(crate) cost: [u64; 2],
+    /// Nonresident clock (`nonresident_age`, `inactive_age`).
+    pub(crate) clock: u64,
+    /// Refault activations, anonymous and file, and their number at the last look.
+    pub(crate) refaults: [u64; 2],
+    pub(crate) refaults_seen: [u64; 2],
+    /// Small scans saved up (RHEL 6), by classic list.
+    pub(crate) saved_scan: [u64; 5],
+    /// WRITEBACK, DIRTY and CONGESTED.
+    pub(crate) flag_writeback: bool,
+    pub(crate) flag_dirty: bool,
+    pub(crate) flag_congested: bool,
+    /// Size for the ratio of the anonymous lists where it is fixed at boot.
+    pub(crate) boot_size: Bytes,
+    pub(crate) mglru: super::mglru::Generations,
+}
+
+impl Lruvec {
+    pub(crate) fn len(&self, list: usize) -> u64 {
+        self.lists[list].len
+    }
+    pub(crate) fn anon(&self) -> u64 {
+        self.len(list::INACTIVE_ANON) + self.len(list::ACTIVE_ANON) + self.mglru_len(0)
+    }
+    pub(crate) fn file(&self) -> u64 {
+        self.len(list::INACTIVE_FILE) + self.len(list::ACTIVE_FILE) + self.mglru_len(1)
+    }
+    fn mglru_len(&self, kind: usize) -> u64 {
+        (0..4).map(|g| self.lists[list::FIRST_GENERATION + 2 * g + kind].len).sum()
+    }
+}
+
+/// A zone before it is filled in.
+struct Plan {
+    kind: ZoneKind,
+    node: usize,
+    start_pfn: u64,
+    present: u64,
+    managed: u64,
+}
+
+/// Lays the nodes' memory out on a PC: 16 MiB of DMA, DMA32 up to the hole below 4 GiB, the rest above it.
+fn plan(config: &Config) -> Vec<Plan> {
+    let mut zones = Vec::new();
+    let mut pfn = 0u64;
+    for (node, &pages) in config.nodes.iter().enumerate() {
+        let mut left = pages;
+        while left > 0 {
+            let (kind, end) = match pfn {
+                p if p < DMA_END => (ZoneKind::Dma, DMA_END),
+                p if p < HOLE => (ZoneKind::Dma32, HOLE),
+                _ => (ZoneKind::Normal, u64::MAX),
+            };
+            if kind == ZoneKind::Normal && pfn == HOLE {
+                pfn = 1 << 20;
+            }
+            let here = left.min(end - pfn);
+            // A descriptor of 64 bytes for every page comes out of the zone.
+            let (present, managed) = match kind {
+                ZoneKind::Dma => (DMA_PRESENT.min(here), DMA_MANAGED.min(here)),
+                _ => (here, here - here / 64),
+            };
+            zones.push(Plan { kind, node, start_pfn: pfn, present, managed });
+            pfn += here;
+            left -= here;
+        }
+    }
+    zones
+}
+
+/// Default of the kernel's own memory: 24 MiB for its image and boot allocations, and 1/256 of memory for slab,
+/// stacks and page tables of the kernel's own (estimate).
+fn kernel_pages(config: &Config) -> u64 {
+    config.kernel_pages.unwrap_or_else(|| (24 << 8) + config.nodes.iter().sum::<u64>() / 256)
+}
+
+fn index(kind: ZoneKind) -> usize {
+    match kind {
+        ZoneKind::Dma => 0,
+        ZoneKind::Dma32 => 1,
+        ZoneKind::Movable => 3,
+        _ => 2,
+    }
+}
+
+impl Zone {
+    /// Position among the zones of a node: DMA, DMA32, Normal, Movable.
+    pub(crate) fn index(&self) -> usize {
+        index(self.kind)
+    }
+    pub(crate) fn mark_min(&self) -> u64 {
+        self.marks.min + self.boost
+    }
+    pub(crate) fn mark_low(&self) -> u64 {
+        self.marks.low + self.boost
+    }
+    pub(crate) fn mark_high(&self) -> u64 {
+        self.marks.high + self.boost
+    }
+    /// Whether an order-0 request for user memory may take a page at this mark.
+    pub(crate) fn passes(&self, mark: u64, highest: usize) -> bool {
+        self.free > mark + self.reserve[highest]
+    }
+}
+
+impl Mm {
+    /// An idle machine after boot. `config` must have been validated: nodes with memory, at most
+    /// [`MOST_FRAMES`](super::MOST_FRAMES) in all.
+    pub fn new(config: &Config) -> Self {
+        let generation = config.generation;
+        let mut zones = Vec::new();
+        let mut start = 0u64;
+        for part in plan(config) {
+            zones.push(Zone {
+                kind: part.kind,
+                node: part.node,
+                start: start as u32,
+                start_pfn: part.start_pfn,
+                present: part.present,
+                managed: part.managed,
+                marks: Watermarks { min: 0, low: 0, high: 0, promo: None },
+                boost: 0,
+                reserve: [0; 5],
+                free: part.managed,
+                free_head: 0,
+                fresh: start as u32,
+                pcp: vec![Vec::new(); config.cpus.max(1) as usize],
+                pcp_batch: 0,
+                pcp_high: 0,
+                stat: [0; STATS],
+                numa: [0; 6],
+                pages_scanned: 0,
+                alloc_batch: 0,
+                full_until: 0,
+                min_unmapped: 0,
+                min_slab: 0,
+                lru: [0; 6],
+            });
+            start += part.managed;
+        }
+        let nodes: Vec<Node> = (0..config.nodes.len())
+            .map(|node| Node {
+                zones: (0..zones.len()).filter(|&zone| zones[zone].node == node).collect(),
+                zonelist: Vec::new(),
+                kswapd: Default::default(),
+                total_reserve: 0,
+                distance: config.distance[node].clone(),
+            })
+            .collect();
+        let lruvecs: Vec<Lruvec> = if generation.lru_per_node {
+            let of = |node: usize| Lruvec { zones: nodes[node].zones.clone(), node, ..Lruvec::default() };
+            (0..nodes.len()).map(of).collect()
+        } else {
+            let of = |zone: usize| Lruvec {
+                zones: vec![zone],
+                node: zones[zone].node,
+                boot_size: PageSize::X86.of(zones[zone].managed),
+                ..Lruvec::default()
+            };
+            (0..zones.len()).map(of).collect()
+        };
+        let far = config.distance.iter().flatten().any(|&distance| distance > RECLAIM_DISTANCE);
+        let zone_reclaim_mode =
+            config.tuning.zone_reclaim_mode.unwrap_or(u64::from(generation.zone_reclaim_auto && far));
+        let mut mm = Mm {
+            generation,
+            tuning: config.tuning.clone(),
+            costs: config.costs,
+            cpus: config.cpus.max(1) as usize,
+            frames: zeroed_vec(start as usize),
+            entries: Vec::new(),
+            zones,
+            nodes,
+            lruvecs,
+            total_reserve: 0,
+            zone_reclaim_mode,
+            min_free_kbytes: 0,
+            space: SlotSpace::default(),
+            objects: Vec::new(),
+            free_objects: Vec::new(),
+            processes: Vec::new(),
+            tasks: Vec::new(),
+            swap: Swap::new(config),
+            writeback: Writeback::default(),
+            events: Events::default(),
+            io_next: 1,
+            in_flight: Default::default(),
+            locked_by: Default::default(),
+            outbox: Vec::new(),
+            woken: Vec::new(),
+            interleave: 0,
+        };
+        mm.setup_marks();
+        mm.build_zonelists();
+        mm.boot_kernel(kernel_pages(config));
+        for zone in &mut mm.zones {
+            zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
+        }
+        mm
+    }
+
+    /// `min_free_kbytes`, watermarks, lowmem reserves, per-CPU lists.
+    fn setup_marks(&mut self) {
+        let rules = self.generation.rules.watermarks;
+        let lowmem: u64 = self.zones.iter().map(|zone| zone.managed).sum();
+        self.min_free_kbytes = self.tuning.min_free_kbytes.unwrap_or_else(|| {
+            let default = marks::min_free_kib(&rules, lowmem * 4);
+            if self.tuning.transparent_hugepage {
+                let raised =
+                    marks::khugepaged_min_free_kib(PageSize::X86, self.zones.len() as u64, lowmem);
+                default.max(raised)
+            } else {
+                default
+            }
+        });
+        let tuning = marks::Tuning {
+            min_free_kib: self.min_free_kbytes,
+            scale_factor: self.tuning.watermark_scale_factor,
+            extra_free_kib: self.tuning.extra_free_kbytes,
+        };
+        let as_given: Vec<marks::Zone> = (self.zones.iter())
+            .map(|zone| marks::Zone { kind: zone.kind, present: zone.present, managed: zone.managed })
+            .collect();
+        let computed = marks::watermarks(&rules, &tuning, &as_given, PageSize::X86);
+        for (zone, marks) in self.zones.iter_mut().zip(computed) {
+            zone.marks = marks;
+        }
+        let mut everything = 0;
+        for node in 0..self.nodes.len() {
+            let mut managed = [0u64; 4];
+            for &zone in &self.nodes[node].zones {
+                managed[self.zones[zone].index()] = self.zones[zone].managed;
+            }
+            let reserves = lowmem_reserve(&managed, &self.tuning.lowmem_reserve_ratio);
+            for &zone in &self.nodes[node].zones {
+                let zone = &mut self.zones[zone];
+                for (to, from) in zone.reserve.iter_mut().zip(&reserves[index(zone.kind)]) {
+                    *to = *from;
+                }
+                zone.reserve[4] = zone.reserve[3];
+            }
+            let zones = self.nodes[node].zones.iter().map(|&zone| {
+                let zone = &self.zones[zone];
+                let protection_max = zone.reserve.iter().copied().max().unwrap_or(0);
+                ReserveZone { managed: zone.managed, high: zone.marks.high, protection_max }
+            });
+            let reserve = totalreserve_pages(zones);
+            self.nodes[node].total_reserve = reserve;
+            everything += reserve;
+        }
+        self.total_reserve = everything;
+        let cpus_of_node = (self.cpus / self.nodes.len()).max(1) as u64;
+        for zone in &mut self.zones {
+            zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, PageSize::X86);
+            zone.pcp_high =
+                pcp::high(&self.generation.pcp, zone.marks.low, cpus_of_node, zone.pcp_batch);
+            let fraction = self.tuning.percpu_pagelist_high_fraction;
+            if fraction > 0 {
+                zone.pcp_high = (zone.managed / fraction / cpus_of_node).max(4 * zone.pcp_batch);
+            }
+            zone.min_unmapped = zone.managed * self.tuning.min_unmapped_ratio / 100;
+            zone.min_slab = zone.managed * self.tuning.min_slab_ratio / 100;
+        }
+    }
+
+    /// Each node's zonelist in node order: its own zones from high to low, then the next best node's.
+    ///
+    /// Zone order, which kernels through 4.14 choose on some machines with little DMA32 memory, is not
+    /// modelled: on x86-64 hosts the rule of [`build_zonelists`](Self::build_zonelists) gives node order
+    /// unless DMA32 is more than half of memory (section 1.2).
+    fn build_zonelists(&mut self) {
+        let count = self.nodes.len();
+        let mut load = vec![0u64; count];
+        for own in 0..count {
+            let mut order = vec![own];
+            while order.len() < count {
+                let score = |node: usize| {
+                    let distance = u64::from(self.nodes[own].distance[node]);
+                    let behind = u64::from(node < own);
+                    // The penalty for CPUs is the same for all: every node has some.
+                    ((distance + behind + 1) * 1024 + load[node], node)
+                };
+                let Some(best) = (0..count).filter(|node| !order.contains(node)).min_by_key(|&n| score(n))
+                else {
+                    break;
+                };
+                let previous = order[order.len() - 1];
+                if self.nodes[own].distance[best] != self.nodes[own].distance[previous] {
+                    load[best] += (count - order.len()) as u64;
+                }
+                order.push(best);
+            }
+            self.nodes[own].zonelist =
+                order.iter().flat_map(|&node| self.nodes[node].zones.iter().rev().copied()).collect();
+        }
+    }
+
+    /// Takes the kernel's own memory, from the highest zone of each node in proportion.
+    fn boot_kernel(&mut self, pages: u64) {
+        let total: u64 = self.zones.iter().map(|zone| zone.managed).sum();
+        let pages = pages.min(total / 2);
+        for node in 0..self.nodes.len() {
+            let managed: u64 = self.nodes[node].zones.iter().map(|&zone| self.zones[zone].managed).sum();
+            let mut left = (u128::from(pages) * u128::from(managed) / u128::from(total)) as u64;
+            for zone in self.nodes[node].zones.clone().into_iter().rev() {
+                let keep = self.zones[zone].marks.high * 2;
+                let take = left.min(self.zones[zone].free.saturating_sub(keep));
+                for _ in 0..take {
+                    let Some(frame) = self.take_free(zone) else { break };
+                    self.frames[frame as usize].flags |= flag::USED | flag::KERNEL;
+                }
+                self.zones[zone].stat[super::vmstat::Stat::SlabUnreclaimable as usize] += take;
+                left -= take;
+            }
+        }
+    }
+
+    pub(crate) fn lruvec_of(&self, zone: usize) -> usize {
+        if self.generation.lru_per_node { self.zones[zone].node } else { zone }
+    }
+
+    pub(crate) fn lruvec_of_frame(&self, frame: u32) -> usize {
+        self.lruvec_of(self.frames[frame as usize].zone())
+    }
+
+    /// The sum of `what` over a node's zones.
+    pub(crate) fn node_sum(&self, node: usize, what: impl Fn(&Zone) -> u64) -> u64 {
+        self.nodes[node].zones.iter().map(|&zone| what(&self.zones[zone])).sum()
+    }
+
+    /// Sum of `what` over the zones of an lruvec.
+    pub(crate) fn lruvec_sum(&self, lruvec: usize, what: impl Fn(&Zone) -> u64) -> u64 {
+        self.lruvecs[lruvec].zones.iter().map(|&zone| what(&self.zones[zone])).sum()
+    }
+
+    /// Puts a frame on a list, at the head.
+    pub(crate) fn lru_add(&mut self, frame: u32, to: usize) {
+        self.lru_insert(frame, to, false);
+    }
+
+    /// Puts a frame on a list, at the tail.
+    pub(crate) fn lru_add_tail(&mut self, frame: u32, to: usize) {
+        self.lru_insert(frame, to, true);
+    }
+
+    fn lru_insert(&mut self, frame: u32, to: usize, tail: bool) {
+        let f = &mut self.frames[frame as usize];
+        debug_assert_eq!(f.list(), list::NONE);
+        let zone = f.zone();
+        f.flags = (f.flags & !flag::LIST) | to as u32;
+        let lruvec = self.lruvec_of(zone);
+        let lists = &mut self.lruvecs[lruvec].lists[to];
+        if tail {
+            lists.push_tail(&mut self.frames, frame);
+        } else {
+            lists.push_head(&mut self.frames, frame);
+        }
+        self.lru_count(zone, to, frame, true);
+    }
+
+    /// Takes a frame off its list.
+    pub(crate) fn lru_remove(&mut self, frame: u32) {
+        let f = self.frames[frame as usize];
+        let (zone, from) = (f.zone(), f.list());
+        if from == list::NONE {
+            return;
+        }
+        let lruvec = self.lruvec_of(zone);
+        self.lruvecs[lruvec].lists[from].remove(&mut self.frames, frame);
+        self.lru_count(zone, from, frame, false);
+        self.frames[frame as usize].flags &= !flag::LIST;
+    }
+
+    /// Moves a frame to the head or tail of a list, its own included.
+    pub(crate) fn lru_move(&mut self, frame: u32, to: usize, tail: bool) {
+        self.lru_remove(frame);
+        self.lru_insert(frame, to, tail);
+    }
+
+    /// Keeps the zone's own counts. Generations count by type only; which of them are active is decided when
+    /// the counts are printed.
+    fn lru_count(&mut self, zone: usize, which: usize, frame: u32, add: bool) {
+        let classic = if which >= list::FIRST_GENERATION {
+            list::classic(self.frames[frame as usize].has(flag::ANON), false)
+        } else {
+            which
+        };
+        let count = &mut self.zones[zone].lru[classic];
+        *count = if add { *count + 1 } else { *count - 1 };
+    }
+}

@@ -1,0 +1,329 @@
+//! The memory of one machine: state and rules, without time.
+//!
+//! ```text
+//! operation ── memory (faults), filemap (read, write), mempolicy ──▶ page_alloc ──▶ vmscan (reclaim)
+//!                       │                                                             │
+//!                       └── readahead, swap, page_writeback ──▶ Io (outbox) ◀─────────┘
+//! ```
+//!
+//! Every call is made by a task that hands in its [`Cx`]: what the call cost in CPU time is added there. A call
+//! that would sleep returns a [`Wait`]; the caller sleeps and makes the same call again, which goes on where
+//! it stopped. Requests for devices are put into an outbox, and so are the events that wake sleepers.
+
+pub(crate) mod fadvise;
+pub(crate) mod filemap;
+pub(crate) mod frame;
+pub(crate) mod memory;
+pub(crate) mod mglru;
+pub(crate) mod mmzone;
+pub(crate) mod node_reclaim;
+pub(crate) mod page_alloc;
+pub(crate) mod page_writeback;
+pub(crate) mod pagecache_limit;
+pub(crate) mod readahead;
+pub(crate) mod swap;
+pub(crate) mod vmscan;
+pub(crate) mod vmstat;
+pub(crate) mod workingset;
+
+mod check;
+mod kswapd;
+
+use lotsfree_scenario::Policy;
+use rustc_hash::FxHashMap;
+
+use crate::calibration::Calibration;
+use crate::generation::Generation;
+use crate::tuning::Tuning;
+use frame::Frame;
+use memory::{Object, Process};
+use mmzone::{Lruvec, Node, Zone};
+use page_writeback::Writeback;
+use swap::Swap;
+use vmstat::Events;
+
+/// `SWAP_CLUSTER_MAX`: reclaim takes pages off a list in batches of this many.
+pub(crate) const SWAP_CLUSTER_MAX: u64 = 32;
+/// `DEF_PRIORITY`: reclaim begins by scanning 1/4096 of each list.
+pub(crate) const DEF_PRIORITY: u8 = 12;
+/// A tenth of a second, the kernel's `HZ/10`.
+pub(crate) const TENTH: u64 = 100_000_000;
+/// One millisecond in nanoseconds.
+pub(crate) const MS: u64 = 1_000_000;
+/// Frame numbers have 29 bits: 2 TiB.
+pub const MOST_FRAMES: u64 = 1 << 29;
+
+/// What a machine is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The kernel.
+    pub generation: Generation,
+    /// CPUs, spread over the nodes in blocks of equal size.
+    pub cpus: u32,
+    /// Memory of each node, in pages.
+    pub nodes: Vec<u64>,
+    /// SLIT distances, a row per node; 10 on the diagonal.
+    pub distance: Vec<Vec<u32>>,
+    /// Sysctls.
+    pub tuning: Tuning,
+    /// Swap, in pages.
+    pub swap_pages: u64,
+    /// Whether the swap device has to seek: readahead is by slots then, by addresses else.
+    pub swap_rotational: bool,
+    /// Memory of the kernel itself beyond the page frames' descriptors, in pages; `None` for the default.
+    pub kernel_pages: Option<u64>,
+    /// Costs.
+    pub costs: Calibration,
+}
+
+/// What a task waits for, if not for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Event {
+    /// A request has completed.
+    Io(u64),
+    /// kswapd of a node has work.
+    Kswapd(usize),
+    /// The flusher has work.
+    Flusher,
+    /// kswapd of a node has brought free memory above half of the min marks, or gave up.
+    Pfmemalloc(usize),
+    /// Pages were written, or pages were freed: reclaimers held in `reclaim_throttle` look again.
+    Progress(usize),
+    /// A device took a write off its queue.
+    Room,
+}
+
+/// What kind of waiting it is: the measures tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// For a device, on behalf of this task.
+    Io,
+    /// Reclaim holds the task back.
+    Reclaim,
+    /// The dirty limit holds the task back.
+    Dirty,
+    /// Nothing to do.
+    Idle,
+    /// Others shall run: the slice is over.
+    Yield,
+}
+
+/// The call could not end: sleep until the event or the time, whatever is first, then make it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Woken by.
+    pub event: Option<Event>,
+    /// Or at this time, in nanoseconds of the run.
+    pub until: Option<u64>,
+    /// Why.
+    pub why: Why,
+}
+
+impl Wait {
+    pub(crate) fn io(id: u64) -> Self {
+        Wait { event: Some(Event::Io(id)), until: None, why: Why::Io }
+    }
+    pub(crate) fn until(until: u64, why: Why) -> Self {
+        Wait { event: None, until: Some(until), why }
+    }
+    pub(crate) const YIELD: Wait = Wait { event: None, until: Some(0), why: Why::Yield };
+}
+
+/// Why an operation ended without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It goes on after this.
+    Wait(Wait),
+    /// There is no memory for it, and reclaim has given up.
+    OutOfMemory,
+    /// The file, region or page does not exist.
+    Bad,
+}
+
+impl From<Wait> for Stop {
+    fn from(wait: Wait) -> Self {
+        Stop::Wait(wait)
+    }
+}
+
+/// Result of an operation.
+pub type Done = Result<(), Stop>;
+
+/// A device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Device {
+    /// Files.
+    Disk,
+    /// Swap.
+    Swap,
+}
+
+/// A request to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// Its number; [`Event::Io`] says that it has completed.
+    pub id: u64,
+    /// To where.
+    pub device: Device,
+    /// A write.
+    pub write: bool,
+    /// Somebody waits for it.
+    pub sync: bool,
+    /// First page on the device; consecutive requests need no seek.
+    pub start: u64,
+    /// Pages.
+    pub pages: u32,
+}
+
+/// The caller's side of a call: who asks, when, and what it has cost so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Cx {
+    /// Nanoseconds of the run at which the call was made; [`Cx::now`] adds what it cost so far.
+    pub start: u64,
+    /// CPU time that the call took.
+    pub spent: u64,
+    /// The calling task: an index into the machine's tasks.
+    pub task: usize,
+    /// The CPU it runs on.
+    pub cpu: usize,
+    /// Its address space.
+    pub process: usize,
+    /// The call is made again after a [`Wait`].
+    pub again: bool,
+    /// CPU time after which a long call had better yield.
+    pub slice: u64,
+    /// Minor and major faults of the call.
+    pub minor: u32,
+    /// Faults that had to wait for a device.
+    pub major: u32,
+}
+
+impl Cx {
+    /// A caller at a time.
+    pub fn new(task: usize, cpu: usize, process: usize, start: u64) -> Self {
+        Cx { start, spent: 0, task, cpu, process, again: false, slice: MS, minor: 0, major: 0 }
+    }
+    /// The caller's time.
+    pub fn now(&self) -> u64 {
+        self.start + self.spent
+    }
+    pub(crate) fn spend(&mut self, ns: u64) {
+        self.spent += ns;
+    }
+}
+
+/// The memory of a machine.
+#[derive(Debug)]
+pub struct Mm {
+    pub(crate) generation: Generation,
+    pub(crate) tuning: Tuning,
+    pub(crate) costs: Calibration,
+    pub(crate) cpus: usize,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) entries: Vec<u32>,
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) lruvecs: Vec<Lruvec>,
+    pub(crate) total_reserve: u64,
+    pub(crate) zone_reclaim_mode: u64,
+    pub(crate) min_free_kbytes: u64,
+    pub(crate) space: memory::SlotSpace,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) free_objects: Vec<u32>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) tasks: Vec<vmscan::TaskState>,
+    pub(crate) swap: Swap,
+    pub(crate) writeback: Writeback,
+    pub(crate) events: Events,
+    pub(crate) io_next: u64,
+    pub(crate) in_flight: FxHashMap<u64, Flight>,
+    pub(crate) locked_by: FxHashMap<u32, u64>,
+    pub(crate) outbox: Vec<Io>,
+    pub(crate) woken: Vec<Event>,
+    pub(crate) interleave: usize,
+}
+
+/// Pages of a request on its way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) io: Io,
+    pub(crate) frames: Vec<u32>,
+}
+
+impl Mm {
+    /// Requests for devices made since the last call.
+    pub fn take_io(&mut self) -> std::vec::Drain<'_, Io> {
+        self.outbox.drain(..)
+    }
+
+    /// Whether there is something in the outbox or somebody to wake.
+    pub fn has_news(&self) -> bool {
+        !self.outbox.is_empty() || !self.woken.is_empty()
+    }
+
+    /// Events that happened since the last call.
+    pub fn take_events(&mut self) -> std::vec::Drain<'_, Event> {
+        self.woken.drain(..)
+    }
+
+    /// A new address space.
+    pub fn create_process(&mut self, policy: Policy) -> usize {
+        self.processes.push(Process::new(policy));
+        self.processes.len() - 1
+    }
+
+    /// Registers a task; its number is what [`Cx::task`] names.
+    pub fn create_task(&mut self) -> usize {
+        self.tasks.push(vmscan::TaskState::default());
+        self.tasks.len() - 1
+    }
+
+    /// The node of a CPU.
+    pub fn node_of_cpu(&self, cpu: usize) -> usize {
+        (cpu * self.nodes.len() / self.cpus.max(1)).min(self.nodes.len() - 1)
+    }
+
+    pub(crate) fn submit(&mut self, cx: &mut Cx, io: IoRequest, frames: Vec<u32>) -> u64 {
+        let id = self.io_next;
+        self.io_next += 1;
+        cx.spend(self.costs.submit);
+        let IoRequest { device, write, sync, start, pages } = io;
+        let io = Io { id, device, write, sync, start, pages };
+        let kib = u64::from(pages) * 4;
+        if write {
+            self.events.pgpgout += kib;
+        } else {
+            self.events.pgpgin += kib;
+        }
+        self.in_flight.insert(id, Flight { io, frames });
+        self.outbox.push(io);
+        id
+    }
+
+    /// A request has completed.
+    pub fn complete(&mut self, id: u64, now: u64) {
+        let Some(Flight { io, frames }) = self.in_flight.remove(&id) else { return };
+        for frame in frames {
+            if io.write {
+                self.end_writeback(frame);
+            } else {
+                self.end_read(frame);
+            }
+        }
+        self.woken.push(Event::Io(id));
+        if io.write {
+            self.writeback_done(io, now);
+            self.woken.push(Event::Room);
+        }
+    }
+}
+
+/// A request before it has a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IoRequest {
+    pub(crate) device: Device,
+    pub(crate) write: bool,
+    pub(crate) sync: bool,
+    pub(crate) start: u64,
+    pub(crate) pages: u32,
+}
