@@ -138,6 +138,8 @@ pub struct Generation {
     pub may_deactivate: bool,
     /// After its target is met a pass goes on in proportion (3.11 on), else it ends.
     pub proportional: bool,
+    /// Direct reclaim ends a pass as soon as its target is met (3.11).
+    pub direct_stops: bool,
     /// kswapd's target.
     pub kswapd_target: KswapdTarget,
     /// kswapd starts again at priority 12 whenever a pass freed 32 pages, and lowers the priority at every
@@ -156,7 +158,8 @@ pub struct Generation {
     pub file_write: FileWrite,
     /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
     pub reclaim_flags: bool,
-    /// Dirty pages that may not be written yet are activated (6.12), else they stay inactive.
+    /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (5.4 on; first
+    /// release 4.11, UNVERIFIED), else they stay inactive.
     pub dirty_activates: bool,
     /// `reclaim_throttle` took the place of `congestion_wait` (6.1 on).
     pub reclaim_throttle: bool,
@@ -268,6 +271,7 @@ impl Generation {
             oom_force_anon: true,
             may_deactivate: false,
             proportional: false,
+            direct_stops: false,
             kswapd_target: KswapdTarget::Unlimited,
             kswapd_restarts: true,
             kswapd_last_priority: 1,
@@ -276,6 +280,7 @@ impl Generation {
             kswapd_failures: false,
             file_write: FileWrite::KswapdInNeed,
             reclaim_flags: false,
+            waits_for_writeback: false,
             dirty_activates: false,
             reclaim_throttle: false,
             pfmemalloc_throttle: false,
@@ -328,6 +333,7 @@ impl Generation {
             swappiness_zero_forbids: true,
             force_scan: false,
             file_write: FileWrite::KswapdInNeed,
+            waits_for_writeback: true,
             pfmemalloc_throttle: true,
             kswapd_congestion_wait: false,
             zone_reclaim_near: true,
@@ -343,11 +349,13 @@ impl Generation {
         Generation {
             name: "linux-3.11",
             proportional: true,
+            direct_stops: true,
             kswapd_target: KswapdTarget::ZoneHigh,
             kswapd_restarts: false,
             kswapd_last_priority: 1,
             file_write: FileWrite::KswapdDirtyTail,
             reclaim_flags: true,
+            waits_for_writeback: false,
             ..Self::linux_3_10()
         }
     }
@@ -358,6 +366,7 @@ impl Generation {
             name: "linux-4.4",
             rules: Rules::linux_4_4(),
             dirty: known_dirty(&Rules::linux_4_4()),
+            direct_stops: false,
             direct_wakes_flushers: false,
             zone_reclaim_auto: false,
             fair_zones: true,
@@ -381,6 +390,7 @@ impl Generation {
             balanced_by_one: true,
             balance_gap: false,
             kswapd_failures: true,
+            dirty_activates: true,
             reclaim_retries: true,
             fair_zones: false,
             zone_counters: false,
@@ -417,7 +427,6 @@ impl Generation {
             rules: Rules::linux_6_12(),
             dirty: known_dirty(&Rules::linux_6_12()),
             balance: Balance::WeightedCost,
-            dirty_activates: true,
             ..Self::linux_6_1()
         }
     }

@@ -1,0 +1,680 @@
+//! Address spaces, objects (files and anonymous memory) and page faults (`mm/memory.c`, `mm/mmap.c`;
+//! sections 11.3 to 11.5).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lotsfree_scenario::{Advice, Policy, RegionId};
+
+use super::frame::{NONE, entry, flag, list};
+use super::readahead::RaState;
+use super::vmstat::Stat;
+use super::{Cx, Done, Mm, Stop, Wait};
+
+/// Slots are handed out in runs of a multiple of this many.
+const RUN: u32 = 64;
+/// An anonymous page that was only read: the zero page is mapped.
+pub(crate) const ZERO: u32 = entry::SHADOW | (entry::VALUE - 1);
+
+/// Which entries are in use, and by which object.
+#[derive(Debug, Default)]
+pub(crate) struct SlotSpace {
+    free: BTreeMap<u32, Vec<u32>>,
+    /// Object of each run of [`RUN`] slots.
+    owner: Vec<u32>,
+}
+
+/// A file or a piece of anonymous memory: a run of entries.
+#[derive(Debug, Default)]
+pub(crate) struct Object {
+    pub(crate) base: u32,
+    pub(crate) pages: u32,
+    pub(crate) live: bool,
+    pub(crate) file: bool,
+    /// Pages never written are holes, not on disk.
+    pub(crate) hole: bool,
+    /// Unlinked: goes when nobody maps it.
+    pub(crate) deleted: bool,
+    /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
+    pub(crate) mappings: Vec<Mapping>,
+    /// Pages that became dirty, as runs in the order in which they did; may name pages that were cleaned since.
+    pub(crate) dirty_runs: VecDeque<(u32, u32)>,
+    pub(crate) dirty: u64,
+    pub(crate) under_writeback: u64,
+    /// When its oldest dirty page became dirty.
+    pub(crate) dirtied_at: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub(crate) process: usize,
+    pub(crate) region: u32,
+    /// Pages that it has in its page table; empty for the first mapping.
+    pub(crate) bits: Vec<u64>,
+}
+
+/// A mapping of a process (`vm_area_struct`).
+#[derive(Debug)]
+pub(crate) struct Region {
+    /// First slot if accesses may use the entries as they are, [`NONE`] else.
+    pub(crate) base: u32,
+    pub(crate) pages: u32,
+    pub(crate) object: u32,
+    /// Copies of a private file mapping.
+    pub(crate) copies: Option<u32>,
+    pub(crate) advice: Advice,
+    pub(crate) ra: RaState,
+    pub(crate) mmap_miss: u32,
+}
+
+/// An address space.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) policy: Policy,
+    pub(crate) regions: Vec<Option<Region>>,
+    pub(crate) interleave: usize,
+}
+
+impl Process {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Process { policy, regions: Vec::new(), interleave: 0 }
+    }
+    fn region(&self, id: RegionId) -> Option<&Region> {
+        self.regions.get(id.0 as usize)?.as_ref()
+    }
+}
+
+impl Mm {
+    /// A new object with all pages untouched; its number.
+    pub(crate) fn create_object(&mut self, pages: u32, file: bool, hole: bool) -> u32 {
+        let length = pages.max(1).next_multiple_of(RUN);
+        let base = match self.space.free.get_mut(&length).and_then(Vec::pop) {
+            Some(base) => base,
+            None => {
+                let base = self.entries.len() as u32;
+                self.entries.resize(self.entries.len() + length as usize, entry::EMPTY);
+                self.space.owner.resize(self.entries.len() / RUN as usize, NONE);
+                base
+            }
+        };
+        let object = Object { base, pages, live: true, file, hole, ..Object::default() };
+        let number = match self.free_objects.pop() {
+            Some(number) => {
+                self.objects[number as usize] = object;
+                number
+            }
+            None => {
+                self.objects.push(object);
+                self.objects.len() as u32 - 1
+            }
+        };
+        for run in base / RUN..(base + length) / RUN {
+            self.space.owner[run as usize] = number;
+        }
+        number
+    }
+
+    /// A file of the scenario; `exists`: its contents are on disk.
+    pub fn declare_file(&mut self, pages: u32, exists: bool) -> u32 {
+        self.create_object(pages, true, !exists)
+    }
+
+    /// The object that a slot belongs to.
+    pub(crate) fn object_of(&self, slot: u32) -> u32 {
+        self.space.owner[(slot / RUN) as usize]
+    }
+
+    fn release_object(&mut self, number: u32) {
+        let object = &mut self.objects[number as usize];
+        let (base, length) = (object.base, object.pages.max(1).next_multiple_of(RUN));
+        *object = Object::default();
+        self.entries[base as usize..(base + length) as usize].fill(entry::EMPTY);
+        for run in base / RUN..(base + length) / RUN {
+            self.space.owner[run as usize] = NONE;
+        }
+        self.space.free.entry(length).or_default().push(base);
+        self.free_objects.push(number);
+    }
+
+    /// `mmap` of anonymous memory.
+    pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
+        self.unmap_if(cx, region)?;
+        cx.spend(self.costs.syscall);
+        let object = self.create_object(pages, false, true);
+        self.add_region(cx, region, object, pages, None)
+    }
+
+    /// `mmap` of a file from its beginning.
+    pub fn map_file(&mut self, cx: &mut Cx, region: RegionId, object: u32, pages: u32, shared: bool) -> Done {
+        self.unmap_if(cx, region)?;
+        cx.spend(self.costs.syscall);
+        let Some(file) = self.objects.get(object as usize).filter(|o| o.live && o.file) else {
+            return Err(Stop::Bad);
+        };
+        let pages = pages.min(file.pages);
+        let copies = if shared { None } else { Some(self.create_object(pages, false, true)) };
+        self.add_region(cx, region, object, pages, copies)
+    }
+
+    fn add_region(&mut self, cx: &Cx, id: RegionId, number: u32, pages: u32, copies: Option<u32>) -> Done {
+        let object = &mut self.objects[number as usize];
+        let first = object.mappings.is_empty();
+        let bits = if first { Vec::new() } else { vec![0; (object.pages as usize).div_ceil(64)] };
+        object.mappings.push(Mapping { process: cx.process, region: id.0, bits });
+        let base = if first && copies.is_none() { object.base } else { NONE };
+        let regions = &mut self.processes[cx.process].regions;
+        let index = id.0 as usize;
+        if regions.len() <= index {
+            regions.resize_with(index + 1, || None);
+        }
+        regions[index] = Some(Region {
+            base,
+            pages,
+            object: number,
+            copies,
+            advice: Advice::Normal,
+            ra: RaState::default(),
+            mmap_miss: 0,
+        });
+        if let Some(copies) = copies {
+            self.objects[copies as usize].mappings.push(Mapping {
+                process: cx.process,
+                region: id.0,
+                bits: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    fn unmap_if(&mut self, cx: &mut Cx, region: RegionId) -> Done {
+        match self.processes.get(cx.process).map(|process| process.region(region).is_some()) {
+            None => Err(Stop::Bad),
+            Some(false) => Ok(()),
+            Some(true) => self.unmap(cx, region),
+        }
+    }
+
+    /// `munmap` of a whole region.
+    pub fn unmap(&mut self, cx: &mut Cx, id: RegionId) -> Done {
+        cx.spend(self.costs.syscall);
+        let Some(region) = self.processes.get_mut(cx.process).and_then(|p| p.regions.get_mut(id.0 as usize)?.take())
+        else {
+            return Err(Stop::Bad);
+        };
+        self.zap(cx, cx.process, id.0, region.object);
+        if let Some(copies) = region.copies {
+            self.zap(cx, cx.process, id.0, copies);
+        }
+        Ok(())
+    }
+
+    /// Unmaps every region of the caller's process.
+    pub fn exit(&mut self, cx: &mut Cx) {
+        for region in 0..self.processes.get(cx.process).map_or(0, |process| process.regions.len()) {
+            let _ = self.unmap(cx, RegionId(region as u32));
+        }
+    }
+
+    /// Resident and swapped pages of a process' anonymous memory, and its mapped file pages.
+    pub fn rss(&self, process: usize) -> u64 {
+        let regions = self.processes.get(process).map_or(&[][..], |process| &process.regions);
+        (regions.iter().flatten())
+            .map(|region| {
+                let base = self.objects[region.object as usize].base as usize;
+                let counts = |e: &&u32| matches!(entry::is(**e), entry::Is::Mapped(_) | entry::Is::Swap(_));
+                let own = self.entries[base..base + region.pages as usize].iter().filter(counts).count();
+                let copied = region.copies.map_or(0, |copies| {
+                    let base = self.objects[copies as usize].base as usize;
+                    self.entries[base..base + region.pages as usize].iter().filter(counts).count()
+                });
+                (own + copied) as u64
+            })
+            .sum()
+    }
+
+    /// Takes one mapping of an object away (`zap_page_range`).
+    fn zap(&mut self, cx: &mut Cx, process: usize, region: u32, number: u32) {
+        let object = &mut self.objects[number as usize];
+        let Some(which) = object.mappings.iter().position(|m| m.process == process && m.region == region) else {
+            return;
+        };
+        let mapping = object.mappings.remove(which);
+        let (base, pages, file) = (object.base, object.pages, object.file);
+        if which > 0 {
+            for (word, bits) in mapping.bits.iter().enumerate() {
+                for page in 0..64 {
+                    if bits >> page & 1 == 1 {
+                        self.drop_mapped_bit(number, word as u32 * 64 + page);
+                    }
+                }
+            }
+        } else if file {
+            for page in 0..pages {
+                let slot = base + page;
+                if self.entries[slot as usize] & entry::MAPPED != 0 {
+                    let young = self.unmap_entry(slot);
+                    if let Some(frame) = entry::frame(self.entries[slot as usize]) {
+                        if young {
+                            self.mark_page_accessed(frame);
+                        }
+                        if !self.mapped_elsewhere(number, page) {
+                            self.stat_sub(frame, Stat::Mapped);
+                        }
+                    }
+                }
+            }
+            self.promote_mapping(number);
+        }
+        cx.spend(u64::from(pages) * self.costs.walk);
+        let object = &self.objects[number as usize];
+        if object.mappings.is_empty() && (!file || object.deleted) {
+            self.drop_object(cx, number);
+        }
+    }
+
+    /// The second mapping becomes the one whose bits are in the entries.
+    fn promote_mapping(&mut self, number: u32) {
+        let object = &mut self.objects[number as usize];
+        let Some(mapping) = object.mappings.first_mut() else { return };
+        let (process, region, bits) = (mapping.process, mapping.region, std::mem::take(&mut mapping.bits));
+        let base = object.base;
+        for page in 0..object.pages {
+            if bits[(page / 64) as usize] >> (page % 64) & 1 == 1 {
+                let e = &mut self.entries[(base + page) as usize];
+                if let Some(frame) = entry::frame(*e) {
+                    *e = entry::MAPPED | frame;
+                }
+            }
+        }
+        if let Some(Some(region)) = self.processes[process].regions.get_mut(region as usize)
+            && region.copies.is_none()
+        {
+            region.base = base;
+        }
+    }
+
+    /// A secondary mapping loses a page; the page is no longer mapped if it was the last.
+    fn drop_mapped_bit(&mut self, number: u32, page: u32) {
+        let slot = self.objects[number as usize].base + page;
+        let e = self.entries[slot as usize];
+        if let Some(frame) = entry::frame(e)
+            && e & entry::MAPPED == 0
+            && !self.mapped_elsewhere(number, page)
+        {
+            self.stat_sub(frame, Stat::Mapped);
+        }
+    }
+
+    /// Whether a mapping other than the first has the page.
+    pub(crate) fn mapped_elsewhere(&self, number: u32, page: u32) -> bool {
+        self.objects[number as usize].mappings.iter().skip(1).any(|mapping| {
+            mapping.bits.get((page / 64) as usize).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
+        })
+    }
+
+    /// Clears the entry's mapped bit; the page's dirtiness follows the entry's. Returns the accessed bit.
+    fn unmap_entry(&mut self, slot: u32) -> bool {
+        let e = self.entries[slot as usize];
+        let frame = e & entry::VALUE;
+        self.entries[slot as usize] = entry::RESIDENT | frame;
+        e & entry::ACCESSED != 0
+    }
+
+    /// Takes a page out of all page tables (`try_to_unmap`). Accessed bits are lost.
+    pub(crate) fn unmap_page(&mut self, frame: u32) {
+        let f = self.frames[frame as usize];
+        let slot = f.slot;
+        let e = self.entries[slot as usize];
+        let mut mapped = e & entry::MAPPED != 0;
+        if mapped {
+            self.entries[slot as usize] = entry::RESIDENT | frame;
+        }
+        let number = self.object_of(slot);
+        let object = &mut self.objects[number as usize];
+        if object.mappings.len() > 1 {
+            let page = slot - object.base;
+            for mapping in object.mappings.iter_mut().skip(1) {
+                let word = &mut mapping.bits[(page / 64) as usize];
+                mapped |= *word >> (page % 64) & 1 == 1;
+                *word &= !(1 << (page % 64));
+            }
+        }
+        self.frames[frame as usize].flags &= !flag::OTHER;
+        if mapped {
+            self.stat_sub(frame, if f.has(flag::ANON) { Stat::AnonPages } else { Stat::Mapped });
+        }
+    }
+
+    /// Whether any page table has the page.
+    pub(crate) fn is_mapped(&self, frame: u32) -> bool {
+        let slot = self.frames[frame as usize].slot;
+        if self.entries[slot as usize] & entry::MAPPED != 0 {
+            return true;
+        }
+        let number = self.object_of(slot);
+        let object = &self.objects[number as usize];
+        object.mappings.len() > 1 && self.mapped_elsewhere(number, slot - object.base)
+    }
+
+    /// Frees everything an object has, and the object (`truncate_inode_pages`, or exit of its last user).
+    fn drop_object(&mut self, cx: &mut Cx, number: u32) {
+        let (base, pages) = (self.objects[number as usize].base, self.objects[number as usize].pages);
+        let mut busy = false;
+        for slot in base..base + pages {
+            match entry::is(self.entries[slot as usize]) {
+                entry::Is::Mapped(frame) | entry::Is::Resident(frame) => busy |= !self.drop_page(cx, frame),
+                entry::Is::Swap(swap) => {
+                    self.swap.release(swap);
+                    self.entries[slot as usize] = entry::EMPTY;
+                }
+                _ => {}
+            }
+        }
+        if busy {
+            // Pages on their way to or from a device go when they arrive.
+            let object = &mut self.objects[number as usize];
+            object.deleted = true;
+            object.hole = true;
+        } else {
+            self.writeback.forget(number);
+            self.release_object(number);
+        }
+    }
+
+    /// Frees one page of an object that is going; `false` if a device still has it.
+    pub(crate) fn drop_page(&mut self, cx: &mut Cx, frame: u32) -> bool {
+        self.unmap_page(frame);
+        let f = self.frames[frame as usize];
+        if f.has(flag::LOCKED | flag::WRITEBACK) {
+            return false;
+        }
+        self.clear_dirty(frame);
+        if f.has(flag::SWAPCACHE) {
+            self.delete_from_swap_cache(frame);
+        }
+        self.entries[f.slot as usize] = entry::EMPTY;
+        self.forget_page(cx, frame);
+        true
+    }
+
+    /// The page is in no table any more: statistics, list and frame go.
+    pub(crate) fn forget_page(&mut self, cx: &mut Cx, frame: u32) {
+        if !self.frames[frame as usize].has(flag::ANON) {
+            self.stat_sub(frame, Stat::FilePages);
+        }
+        self.lru_remove(frame);
+        cx.spend(self.costs.free);
+        self.free_page(cx.cpu, frame);
+    }
+
+    /// `unlink`
+    pub fn delete_file(&mut self, cx: &mut Cx, number: u32) -> Done {
+        cx.spend(self.costs.syscall);
+        match self.objects.get_mut(number as usize) {
+            Some(object) if object.live && object.file && !object.deleted => {
+                object.deleted = true;
+                if object.mappings.is_empty() {
+                    self.drop_object(cx, number);
+                }
+                Ok(())
+            }
+            _ => Err(Stop::Bad),
+        }
+    }
+
+    /// After I/O ended on a page of an object that went meanwhile.
+    pub(crate) fn reap_deleted(&mut self, number: u32) {
+        let object = &self.objects[number as usize];
+        if object.live && object.mappings.is_empty() && (object.deleted) {
+            let mut cx = Cx::new(0, 0, usize::MAX, 0);
+            self.drop_object(&mut cx, number);
+        }
+    }
+
+    /// Loads from or stores to a page. Nothing but two instructions if the page is mapped.
+    #[inline]
+    pub fn touch(&mut self, cx: &mut Cx, id: RegionId, page: u32, write: bool) -> Done {
+        if let Some(process) = self.processes.get(cx.process)
+            && let Some(Some(region)) = process.regions.get(id.0 as usize)
+            && page < region.pages
+            && region.base != NONE
+        {
+            let e = &mut self.entries[(region.base + page) as usize];
+            if *e & entry::MAPPED != 0 && (!write || *e & entry::DIRTY != 0) {
+                *e |= entry::ACCESSED;
+                return Ok(());
+            }
+        }
+        self.handle_fault(cx, id, page, write)
+    }
+
+    /// `handle_mm_fault`
+    #[cold]
+    #[inline(never)]
+    fn handle_fault(&mut self, cx: &mut Cx, id: RegionId, page: u32, write: bool) -> Done {
+        let Some(region) = self.processes.get(cx.process).and_then(|process| process.region(id)) else {
+            return Err(Stop::Bad);
+        };
+        if page >= region.pages {
+            return Err(Stop::Bad);
+        }
+        let (object, copies) = (region.object, region.copies);
+        if let Some(copies) = copies {
+            let slot = self.objects[copies as usize].base + page;
+            let e = self.entries[slot as usize];
+            if e & entry::MAPPED != 0 && (!write || e & entry::DIRTY != 0) {
+                self.entries[slot as usize] |= entry::ACCESSED;
+                return Ok(());
+            }
+            if e != entry::EMPTY {
+                return self.anon_fault(cx, copies, page, write);
+            }
+            self.file_fault(cx, id, object, page, false)?;
+            if write {
+                // do_cow_fault: the file's page stays, a copy of it is mapped.
+                cx.spend(self.costs.copy);
+                return self.anon_fault(cx, copies, page, true);
+            }
+            return Ok(());
+        }
+        if self.objects[object as usize].file {
+            self.file_fault(cx, id, object, page, write)
+        } else {
+            self.anon_fault(cx, object, page, write)
+        }
+    }
+
+    fn count_fault(&mut self, cx: &mut Cx, major: bool) {
+        if !cx.again {
+            self.events.pgfault += 1;
+            cx.minor += 1;
+            cx.spend(self.costs.fault);
+        }
+        if major {
+            self.events.pgmajfault += 1;
+            cx.major += 1;
+            cx.minor = cx.minor.saturating_sub(1);
+        }
+    }
+
+    /// A fault on anonymous memory (`do_anonymous_page`, `do_swap_page`, `do_wp_page`).
+    fn anon_fault(&mut self, cx: &mut Cx, number: u32, page: u32, write: bool) -> Done {
+        let slot = self.objects[number as usize].base + page;
+        match entry::is(self.entries[slot as usize]) {
+            entry::Is::Mapped(frame) => {
+                if !write || self.entries[slot as usize] & entry::DIRTY != 0 {
+                    self.entries[slot as usize] |= entry::ACCESSED;
+                    return Ok(());
+                }
+                // Write to a page that was swapped in for reading: its copy on swap is no longer the truth.
+                self.count_fault(cx, false);
+                self.own_page(frame);
+                self.entries[slot as usize] |= entry::DIRTY | entry::ACCESSED;
+                Ok(())
+            }
+            entry::Is::Resident(frame) => {
+                self.count_fault(cx, false);
+                if self.frames[frame as usize].has(flag::LOCKED) {
+                    return Err(self.wait_locked(frame).into());
+                }
+                self.map_swapped_in(frame, slot, write);
+                Ok(())
+            }
+            entry::Is::Swap(swap) => self.swap_in(cx, number, slot, swap),
+            entry::Is::Shadow(_) if !write => Ok(()),
+            entry::Is::Shadow(_) | entry::Is::Empty => {
+                self.count_fault(cx, false);
+                if !write {
+                    self.entries[slot as usize] = ZERO;
+                    return Ok(());
+                }
+                let place = self.place(cx, None, false);
+                let frame = self.alloc_page(cx, &place)?;
+                cx.spend(self.costs.zero);
+                self.frames[frame as usize].slot = slot;
+                self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
+                self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
+                self.stat_add(frame, Stat::AnonPages);
+                let to = self.new_page_list(frame, true, true);
+                self.lru_add(frame, to);
+                Ok(())
+            }
+        }
+    }
+
+    /// A page of the swap cache is mapped again.
+    pub(crate) fn map_swapped_in(&mut self, frame: u32, slot: u32, write: bool) {
+        let f = self.frames[frame as usize];
+        if f.has(flag::SWAP_RA) {
+            self.frames[frame as usize].flags &= !flag::SWAP_RA;
+            self.swap.hit();
+            self.events.swap_ra_hit += 1;
+        }
+        self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | frame;
+        self.stat_add(frame, Stat::AnonPages);
+        if !self.generation.anon_starts_inactive && f.list() == list::INACTIVE_ANON {
+            self.lru_move(frame, list::ACTIVE_ANON, false);
+        }
+        // More than half of swap in use: slots are given back at once, the page is dirty then.
+        if write || self.swap.is_half_full() {
+            self.own_page(frame);
+        }
+        if write {
+            self.entries[slot as usize] |= entry::DIRTY;
+        }
+    }
+
+    /// The page leaves the swap cache, unless it is being written; its contents are only in memory.
+    fn own_page(&mut self, frame: u32) {
+        let f = &mut self.frames[frame as usize];
+        f.flags |= flag::DIRTY;
+        if f.has(flag::SWAPCACHE) && !f.has(flag::WRITEBACK) {
+            self.delete_from_swap_cache(frame);
+        }
+    }
+
+    /// A fault on a file mapping (`filemap_fault`, `page_mkwrite`).
+    fn file_fault(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32, write: bool) -> Done {
+        let object = &self.objects[number as usize];
+        let slot = object.base + page;
+        let which = object.mappings.iter().position(|m| m.process == cx.process && m.region == id.0);
+        let Some(which) = which else { return Err(Stop::Bad) };
+        let e = self.entries[slot as usize];
+        let mapped_here = match which {
+            0 => e & entry::MAPPED != 0,
+            _ => object.mappings[which].bits[(page / 64) as usize] >> (page % 64) & 1 == 1,
+        };
+        if let Some(frame) = entry::frame(e)
+            && mapped_here
+        {
+            if which == 0 {
+                self.entries[slot as usize] |= entry::ACCESSED;
+            } else {
+                self.frames[frame as usize].flags |= flag::OTHER;
+            }
+            if write && !self.frames[frame as usize].has(flag::DIRTY) {
+                self.count_fault(cx, false);
+                self.set_page_dirty(cx, frame);
+            }
+            if write && which == 0 {
+                self.entries[slot as usize] |= entry::DIRTY;
+            }
+            return if write { self.balance_dirty_pages(cx) } else { Ok(()) };
+        }
+        match entry::frame(e) {
+            Some(frame) => {
+                self.count_fault(cx, false);
+                self.mmap_hit(cx, id);
+                if self.frames[frame as usize].has(flag::LOCKED) {
+                    return Err(self.wait_locked(frame).into());
+                }
+                if self.frames[frame as usize].has(flag::READAHEAD) {
+                    self.mmap_async_readahead(cx, id, number, page);
+                }
+            }
+            None => self.filemap_fault_miss(cx, id, number, page)?,
+        }
+        let Some(frame) = entry::frame(self.entries[slot as usize]) else { return Err(Wait::YIELD.into()) };
+        if self.frames[frame as usize].has(flag::LOCKED) {
+            return Err(self.wait_locked(frame).into());
+        }
+        self.map_file_page(number, which, page, frame);
+        if self.generation.fault_around && !write {
+            let first = page & !15;
+            let last = (first + 16).min(self.objects[number as usize].pages);
+            for near in first..last {
+                let e = self.entries[slot as usize - page as usize + near as usize];
+                if let Some(frame) = entry::frame(e)
+                    && near != page
+                    && !self.frames[frame as usize].has(flag::LOCKED | flag::READAHEAD)
+                {
+                    self.map_file_page(number, which, near, frame);
+                }
+            }
+        }
+        if write {
+            self.set_page_dirty(cx, frame);
+            if which == 0 {
+                self.entries[slot as usize] |= entry::DIRTY;
+            }
+            return self.balance_dirty_pages(cx);
+        }
+        Ok(())
+    }
+
+    /// Enters a cached page into a page table, accessed.
+    fn map_file_page(&mut self, number: u32, which: usize, page: u32, frame: u32) {
+        let slot = self.objects[number as usize].base + page;
+        let e = self.entries[slot as usize];
+        let first = e & entry::MAPPED == 0 && !self.mapped_elsewhere(number, page);
+        if which == 0 {
+            if e & entry::MAPPED != 0 {
+                return;
+            }
+            self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | frame;
+        } else {
+            let word = &mut self.objects[number as usize].mappings[which].bits[(page / 64) as usize];
+            *word |= 1 << (page % 64);
+            self.frames[frame as usize].flags |= flag::OTHER;
+        }
+        if first {
+            self.stat_add(frame, Stat::Mapped);
+        }
+    }
+
+    /// Waits for the request that reads a page.
+    pub(crate) fn wait_locked(&self, frame: u32) -> Wait {
+        match self.locked_by.get(&frame) {
+            Some(&id) => Wait::io(id),
+            None => Wait::YIELD,
+        }
+    }
+
+    /// Where a new page goes (section 3.2); with MGLRU a mapped one to the youngest generation.
+    pub(crate) fn new_page_list(&self, frame: u32, anon: bool, mapped: bool) -> usize {
+        if self.generation.mglru {
+            let lruvec = self.lruvec_of_frame(frame);
+            return self.lruvecs[lruvec].mglru.list_for_new(anon, mapped);
+        }
+        list::classic(anon, anon && !self.generation.anon_starts_inactive)
+    }
+}

@@ -1,0 +1,358 @@
+//! Page allocation: fast path, slow path, per-CPU lists (`mm/page_alloc.c`; section 2).
+
+use lotsfree_scenario::Policy;
+
+use super::frame::flag;
+use super::mmzone::RECLAIM_DISTANCE;
+use super::vmstat::Stat;
+use super::{Cx, Event, Mm, Stop, Wait, Why};
+
+/// MAX_RECLAIM_RETRIES
+pub(crate) const MAX_RECLAIM_RETRIES: u32 = 16;
+/// User memory and page cache may come from every zone; the reserves are those against ZONE_MOVABLE.
+pub(crate) const HIGHEST: usize = 3;
+/// For how long the zonelist cache skips a zone that was full (through 4.x).
+const ZONELIST_CACHE: u64 = 1_000_000_000;
+
+/// Which mark an attempt has to respect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Min,
+    Low,
+    High,
+}
+
+/// What a page is wanted for, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Node whose zonelist is walked.
+    pub(crate) preferred: usize,
+    /// Nodes that may be used (`MPOL_BIND`), as a bit mask.
+    pub(crate) allowed: u64,
+    /// The page will be written to through the page cache.
+    pub(crate) write_cache: bool,
+    /// Chosen by an interleave policy.
+    pub(crate) interleaved: bool,
+}
+
+impl Mm {
+    /// Where a process' policy puts a page (`policy_node`; section 7.6). `offset` is the page's place in a
+    /// shared object, `None` for anonymous memory.
+    pub(crate) fn place(&mut self, cx: &Cx, offset: Option<u32>, write_cache: bool) -> Place {
+        let local = self.node_of_cpu(cx.cpu);
+        let mut place = Place { preferred: local, allowed: u64::MAX, write_cache, interleaved: false };
+        let count = self.nodes.len();
+        let Some(process) = self.processes.get_mut(cx.process) else { return place };
+        match &process.policy {
+            Policy::Local => {}
+            Policy::Preferred(node) => place.preferred = (*node as usize).min(count - 1),
+            Policy::Bind(nodes) => {
+                place.allowed = nodes.iter().fold(0, |mask, &node| mask | 1 << node.min(63));
+                if !nodes.contains(&(local as u32)) {
+                    let distance = |node: &u32| self.nodes[local].distance.get(*node as usize).copied();
+                    if let Some(&nearest) = nodes.iter().min_by_key(|node| (distance(node), **node)) {
+                        place.preferred = (nearest as usize).min(count - 1);
+                    }
+                }
+            }
+            Policy::Interleave(nodes) if !nodes.is_empty() => {
+                let turn = match offset {
+                    Some(offset) => offset as usize,
+                    None => {
+                        process.interleave += 1;
+                        process.interleave
+                    }
+                };
+                place.preferred = (nodes[turn % nodes.len()] as usize).min(count - 1);
+                place.interleaved = true;
+            }
+            Policy::Interleave(_) => {}
+        }
+        place
+    }
+
+    /// A page for a user (`__alloc_pages`). The frame is marked used and is on no list.
+    pub(crate) fn alloc_page(&mut self, cx: &mut Cx, place: &Place) -> Result<u32, Stop> {
+        cx.spend(self.costs.alloc);
+        if let Some(frame) = self.get_page(cx, place, Mark::Low, true) {
+            self.tasks[cx.task].slow = Default::default();
+            return Ok(frame);
+        }
+        self.alloc_slow(cx, place)
+    }
+
+    /// A page that nobody insists on, as for readahead: no reclaim by the caller.
+    pub(crate) fn alloc_page_light(&mut self, cx: &mut Cx, place: &Place) -> Option<u32> {
+        cx.spend(self.costs.alloc);
+        if let Some(frame) = self.get_page(cx, place, Mark::Low, true) {
+            return Some(frame);
+        }
+        self.wake_kswapds(place);
+        self.get_page(cx, place, Mark::Min, false)
+    }
+
+    /// `__alloc_pages_slowpath`
+    fn alloc_slow(&mut self, cx: &mut Cx, place: &Place) -> Result<u32, Stop> {
+        loop {
+            self.wake_kswapds(place);
+            if let Some(frame) = self.get_page(cx, place, Mark::Min, false) {
+                self.tasks[cx.task].slow = Default::default();
+                return Ok(frame);
+            }
+            let freed = self.direct_reclaim(cx, place)?;
+            if let Some(frame) = self.get_page(cx, place, Mark::Min, false) {
+                self.tasks[cx.task].slow = Default::default();
+                return Ok(frame);
+            }
+            if freed == 0 {
+                self.drain_all();
+                if let Some(frame) = self.get_page(cx, place, Mark::Min, false) {
+                    self.tasks[cx.task].slow = Default::default();
+                    return Ok(frame);
+                }
+            }
+            if !self.should_retry(cx, place, freed) {
+                self.tasks[cx.task].slow = Default::default();
+                // The last attempt of __alloc_pages_may_oom, at the high mark.
+                return self.get_page(cx, place, Mark::High, false).ok_or(Stop::OutOfMemory);
+            }
+            if !self.generation.reclaim_retries && freed > 0 {
+                // R6 and 3.x wait for the devices between rounds.
+                return Err(Wait::until(cx.now() + super::TENTH / 5, Why::Reclaim).into());
+            }
+            if cx.spent >= cx.slice {
+                return Err(Wait::YIELD.into());
+            }
+        }
+    }
+
+    /// `should_reclaim_retry`; before 4.7 one round without progress is enough to give up.
+    fn should_retry(&mut self, cx: &Cx, place: &Place, freed: u64) -> bool {
+        let slow = &mut self.tasks[cx.task].slow;
+        slow.rounds_without_progress = if freed > 0 { 0 } else { slow.rounds_without_progress + 1 };
+        if !self.generation.reclaim_retries {
+            return freed > 0;
+        }
+        if slow.rounds_without_progress > MAX_RECLAIM_RETRIES {
+            return false;
+        }
+        let swap = self.swap.free() > 0;
+        self.nodes[place.preferred].zonelist.iter().any(|&zone| {
+            let zone = &self.zones[zone];
+            let anon = if swap { zone.lru[1] + zone.lru[2] } else { 0 };
+            let available = zone.free + zone.lru[3] + zone.lru[4] + anon;
+            place.allowed >> zone.node & 1 == 1 && available > zone.mark_min() + zone.reserve[HIGHEST]
+        })
+    }
+
+    fn wake_kswapds(&mut self, place: &Place) {
+        let mut seen = 0u64;
+        for i in 0..self.nodes[place.preferred].zonelist.len() {
+            let node = self.zones[self.nodes[place.preferred].zonelist[i]].node;
+            if place.allowed >> node & 1 == 1 && seen >> node & 1 == 0 {
+                seen |= 1 << node;
+                self.wakeup_kswapd(node);
+            }
+        }
+    }
+
+    /// `get_page_from_freelist`
+    fn get_page(&mut self, cx: &mut Cx, place: &Place, mark: Mark, fast: bool) -> Option<u32> {
+        let fair = fast && self.generation.fair_zones;
+        if fair {
+            let mut skipped = false;
+            if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped)) {
+                return Some(frame);
+            }
+            if skipped {
+                for zone in self.nodes[place.preferred].zones.clone() {
+                    let zone = &mut self.zones[zone];
+                    zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
+                }
+                if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped)) {
+                    return Some(frame);
+                }
+            }
+        }
+        self.walk_zonelist(cx, place, mark, fast, None)
+    }
+
+    /// One pass over the zonelist. With `fair` only local zones that have a share left take part.
+    fn walk_zonelist(
+        &mut self,
+        cx: &mut Cx,
+        place: &Place,
+        mark: Mark,
+        fast: bool,
+        mut fair: Option<&mut bool>,
+    ) -> Option<u32> {
+        let spread = fast && place.write_cache && self.generation.dirty_spreading;
+        for pass in 0..2 {
+            let mut skipped_dirty = false;
+            for i in 0..self.nodes[place.preferred].zonelist.len() {
+                let index = self.nodes[place.preferred].zonelist[i];
+                let zone = &self.zones[index];
+                if place.allowed >> zone.node & 1 == 0 {
+                    continue;
+                }
+                if let Some(skipped) = fair.as_deref_mut() {
+                    if zone.node != place.preferred {
+                        break;
+                    }
+                    if zone.alloc_batch <= 0 {
+                        *skipped = true;
+                        continue;
+                    }
+                }
+                if spread && pass == 0 && !self.dirty_ok(index) {
+                    skipped_dirty = true;
+                    continue;
+                }
+                let zone = &self.zones[index];
+                let value = match mark {
+                    Mark::Min => zone.mark_min(),
+                    Mark::Low => zone.mark_low(),
+                    Mark::High => zone.mark_high(),
+                };
+                if !zone.passes(value, HIGHEST) {
+                    if self.zone_reclaim_mode == 0 || !self.reclaims_here(place.preferred, index) {
+                        continue;
+                    }
+                    if !self.generation.lru_per_node && zone.full_until > cx.now() {
+                        continue;
+                    }
+                    let success = self.node_reclaim(cx, index);
+                    let relaxed = success && self.generation.zone_reclaim_relaxed;
+                    let zone = &mut self.zones[index];
+                    let value = if relaxed { zone.mark_min().min(value) } else { value };
+                    if !zone.passes(value, HIGHEST) {
+                        zone.full_until = cx.now() + ZONELIST_CACHE;
+                        continue;
+                    }
+                }
+                if let Some(frame) = self.take_page(cx, index) {
+                    self.count_numa(cx, place, index);
+                    return Some(frame);
+                }
+            }
+            // If every zone was over its dirty limit, the limit is given up rather than the page.
+            if !skipped_dirty {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Whether zone reclaim of `zone` is worth it for an allocation that prefers `node` (`zone_allows_reclaim`).
+    fn reclaims_here(&self, node: usize, zone: usize) -> bool {
+        let distance = self.nodes[node].distance[self.zones[zone].node];
+        !self.generation.zone_reclaim_near || distance <= RECLAIM_DISTANCE
+    }
+
+    fn count_numa(&mut self, cx: &Cx, place: &Place, zone: usize) {
+        let node = self.zones[zone].node;
+        let local = self.node_of_cpu(cx.cpu);
+        let hit = node == place.preferred;
+        let numa = &mut self.zones[zone].numa;
+        numa[if hit { 0 } else { 1 }] += 1;
+        numa[3] += u64::from(hit && place.interleaved);
+        numa[if node == local { 4 } else { 5 }] += 1;
+        if !hit {
+            let wanted = self.nodes[place.preferred].zonelist[0];
+            self.zones[wanted].numa[2] += 1;
+        }
+    }
+
+    /// A page from the CPU's list of a zone, refilled from the free list (`rmqueue_pcplist`).
+    fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
+        let cpu = cx.cpu % self.cpus;
+        if self.zones[index].pcp[cpu].is_empty() {
+            for _ in 0..self.zones[index].pcp_batch.max(1) {
+                let Some(frame) = self.take_free(index) else { break };
+                self.zones[index].pcp[cpu].push(frame);
+            }
+        }
+        let frame = self.zones[index].pcp[cpu].pop()?;
+        let zone = &mut self.zones[index];
+        zone.alloc_batch -= 1;
+        self.events.pgalloc[zone.index()] += 1;
+        let f = &mut self.frames[frame as usize];
+        f.flags = (index as u32) << flag::ZONE_SHIFT | flag::USED;
+        Some(frame)
+    }
+
+    /// A frame off the free list of a zone.
+    pub(crate) fn take_free(&mut self, index: usize) -> Option<u32> {
+        let zone = &mut self.zones[index];
+        let frame = if zone.free_head != 0 {
+            let frame = zone.free_head - 1;
+            zone.free_head = self.frames[frame as usize].next;
+            frame
+        } else if u64::from(zone.fresh - zone.start) < zone.managed {
+            zone.fresh += 1;
+            zone.fresh - 1
+        } else {
+            return None;
+        };
+        zone.free -= 1;
+        self.frames[frame as usize].flags = (index as u32) << flag::ZONE_SHIFT;
+        Some(frame)
+    }
+
+    /// Frees a page to the CPU's list, which gives a batch back when it is full (`free_unref_page`).
+    pub(crate) fn free_page(&mut self, cpu: usize, frame: u32) {
+        let f = &mut self.frames[frame as usize];
+        debug_assert!(f.list() == 0 && f.has(flag::USED));
+        let index = f.zone();
+        f.flags &= flag::ZONE;
+        self.events.pgfree += 1;
+        let cpu = cpu % self.cpus;
+        let node = self.zones[index].node;
+        let zone = &mut self.zones[index];
+        zone.pages_scanned = 0;
+        zone.pcp[cpu].push(frame);
+        let limit = if self.generation.pcp.high_from_mark && self.nodes[node].kswapd.is_active() {
+            zone.pcp_high.min(4 * zone.pcp_batch)
+        } else {
+            zone.pcp_high
+        };
+        if zone.pcp[cpu].len() as u64 >= limit.max(1) {
+            let batch = (zone.pcp_batch.max(1) as usize).min(zone.pcp[cpu].len());
+            // The oldest go back first.
+            let back: Vec<u32> = zone.pcp[cpu].drain(..batch).collect();
+            for frame in back {
+                self.put_free(index, frame);
+            }
+        }
+    }
+
+    fn put_free(&mut self, index: usize, frame: u32) {
+        let zone = &mut self.zones[index];
+        self.frames[frame as usize].next = zone.free_head;
+        zone.free_head = frame + 1;
+        zone.free += 1;
+    }
+
+    /// `drain_all_pages`
+    pub(crate) fn drain_all(&mut self) {
+        for index in 0..self.zones.len() {
+            for cpu in 0..self.cpus {
+                for frame in std::mem::take(&mut self.zones[index].pcp[cpu]) {
+                    self.put_free(index, frame);
+                }
+            }
+        }
+    }
+
+    /// Whether a zone (node from 4.8 on) may take more pages that will be dirty (`zone_dirty_ok`; 8.3).
+    fn dirty_ok(&self, zone: usize) -> bool {
+        let lruvec = self.lruvec_of(zone);
+        let dirty = self.lruvec_sum(lruvec, |z| z.stat[Stat::Dirty as usize] + z.stat[Stat::Writeback as usize]);
+        dirty <= self.lruvec_dirty_limit(lruvec)
+    }
+
+    /// Tells waiters that pages of a node became free.
+    pub(crate) fn freed_news(&mut self, node: usize) {
+        self.woken.push(Event::Progress(node));
+    }
+}

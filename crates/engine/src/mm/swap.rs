@@ -1,0 +1,275 @@
+//! Swap: slots, swap cache, readahead (`mm/swapfile.c`, `mm/swap_state.c`; section 9).
+//!
+//! Two simplifications: one area, and no per-CPU cache of slots (a few hundred slots at most).
+
+use rustc_hash::FxHashMap;
+
+use super::frame::{NONE, entry, flag, list};
+use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop};
+
+/// SWAPFILE_CLUSTER
+const CLUSTER: u32 = 256;
+
+/// The swap area.
+#[derive(Debug)]
+pub(crate) struct Swap {
+    pub(crate) total: u32,
+    free: u32,
+    /// Entry that each slot belongs to, [`NONE`] if it is free.
+    owner: Vec<u32>,
+    /// Free slots of each cluster.
+    cluster_free: Vec<u16>,
+    /// Where the next slot is looked for: one cursor, or one per CPU where seeking costs nothing.
+    cursor: Vec<u32>,
+    /// Shadows of swapped-out pages, by slot; only where refaults of anonymous pages are seen.
+    pub(crate) shadow: Vec<u32>,
+    /// Slots of the pages in the swap cache.
+    cache: FxHashMap<u32, u32>,
+    rotational: bool,
+    /// Readahead: hits since the last window, its size, and the last fault's slot.
+    hits: u32,
+    last_window: u32,
+    last_slot: u32,
+}
+
+impl Swap {
+    pub(crate) fn new(config: &Config) -> Self {
+        let total = config.swap_pages.min(super::MOST_FRAMES - 2) as u32;
+        let clusters = total.div_ceil(CLUSTER);
+        let cluster_free = (0..clusters).map(|i| CLUSTER.min(total - i * CLUSTER) as u16).collect();
+        let cursors = if config.swap_rotational { 1 } else { config.cpus.max(1) as usize };
+        Swap {
+            total,
+            free: total,
+            owner: vec![NONE; total as usize],
+            cluster_free,
+            cursor: vec![NONE; cursors],
+            shadow: if config.generation.anon_refault { vec![0; total as usize] } else { Vec::new() },
+            cache: FxHashMap::default(),
+            rotational: config.swap_rotational,
+            hits: 0,
+            last_window: 0,
+            last_slot: 0,
+        }
+    }
+
+    /// Free slots.
+    pub(crate) fn free(&self) -> u64 {
+        u64::from(self.free)
+    }
+
+    /// `vm_swap_full`: fewer than half of the slots are free.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.free * 2 < self.total
+    }
+
+    /// Pages that are in the swap cache.
+    pub(crate) fn cached(&self) -> u64 {
+        self.cache.len() as u64
+    }
+
+    /// The slot of a page in the swap cache.
+    pub(crate) fn slot_of(&self, frame: u32) -> Option<u32> {
+        self.cache.get(&frame).copied()
+    }
+
+    pub(crate) fn owner_of(&self, slot: u32) -> u32 {
+        self.owner[slot as usize]
+    }
+
+    pub(crate) fn hit(&mut self) {
+        self.hits += 1;
+    }
+
+    /// A free slot, next to the last one as long as the cluster lasts (`scan_swap_map`).
+    fn take(&mut self, cpu: usize, owner: u32) -> Option<u32> {
+        if self.free == 0 {
+            return None;
+        }
+        let which = cpu % self.cursor.len();
+        let mut at = self.cursor[which];
+        let usable = |swap: &Self, at: u32| at < swap.total && swap.owner[at as usize] == NONE;
+        if at == NONE || at % CLUSTER == 0 || !usable(self, at) {
+            // The rest of the cluster, then an empty cluster, then whatever is free.
+            let rest = (at != NONE && at % CLUSTER != 0)
+                .then(|| (at..(at / CLUSTER + 1) * CLUSTER).find(|&slot| usable(self, slot)))
+                .flatten();
+            at = match rest {
+                Some(slot) => slot,
+                None => {
+                    let from = if at == NONE { 0 } else { at / CLUSTER };
+                    self.next_cluster(from)?
+                }
+            };
+        }
+        self.cursor[which] = at + 1;
+        self.owner[at as usize] = owner;
+        self.cluster_free[(at / CLUSTER) as usize] -= 1;
+        self.free -= 1;
+        Some(at)
+    }
+
+    /// First free slot of the next cluster that is wholly free, or else of the next that has one.
+    fn next_cluster(&self, from: u32) -> Option<u32> {
+        let count = self.cluster_free.len() as u32;
+        let cursors = &self.cursor;
+        let in_order = || (0..count).map(|i| (from + i) % count);
+        let whole = |i: &u32| {
+            let full = CLUSTER.min(self.total - i * CLUSTER) as u16;
+            let taken = cursors.iter().any(|&c| c != NONE && c / CLUSTER == *i && c % CLUSTER != 0);
+            self.cluster_free[*i as usize] == full && !taken
+        };
+        let cluster = in_order().find(whole);
+        let cluster = cluster.or_else(|| in_order().find(|&i| self.cluster_free[i as usize] > 0))?;
+        (cluster * CLUSTER..self.total).find(|&slot| self.owner[slot as usize] == NONE)
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn release(&mut self, slot: u32) {
+        debug_assert_ne!(self.owner[slot as usize], NONE);
+        self.owner[slot as usize] = NONE;
+        self.cluster_free[(slot / CLUSTER) as usize] += 1;
+        self.free += 1;
+    }
+
+    /// The kernel's window (`swapin_nr_pages`), given the largest.
+    fn window(&mut self, slot: u32, largest: u32) -> u32 {
+        if largest <= 1 {
+            return 1;
+        }
+        let hits = std::mem::take(&mut self.hits);
+        let wanted = if hits == 0 {
+            if slot == self.last_slot.wrapping_add(1) || slot == self.last_slot.wrapping_sub(1) { 2 } else { 1 }
+        } else {
+            (hits + 2).next_power_of_two().max(4)
+        };
+        let window = wanted.min(largest).max(self.last_window / 2);
+        self.last_window = window;
+        window
+    }
+
+    /// For `check`: slots in use with their owners, free slots by recount, and the cache.
+    pub(crate) fn recount(&self) -> (u32, &[u32], &FxHashMap<u32, u32>) {
+        (self.free, &self.owner, &self.cache)
+    }
+}
+
+impl Mm {
+    /// Gives an anonymous page a slot and enters it into the swap cache (`add_to_swap`).
+    pub(crate) fn add_to_swap(&mut self, cx: &Cx, frame: u32) -> bool {
+        let owner = self.frames[frame as usize].slot;
+        let Some(slot) = self.swap.take(cx.cpu, owner) else { return false };
+        self.swap.cache.insert(frame, slot);
+        self.frames[frame as usize].flags |= flag::SWAPCACHE | flag::DIRTY;
+        true
+    }
+
+    /// The page leaves the swap cache and its slot becomes free (`delete_from_swap_cache`).
+    pub(crate) fn delete_from_swap_cache(&mut self, frame: u32) {
+        if let Some(slot) = self.swap.cache.remove(&frame) {
+            self.swap.release(slot);
+        }
+        self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
+    }
+
+    /// The page leaves memory, its contents stay on swap (`__remove_mapping` of a swap cache page).
+    pub(crate) fn leave_to_swap(&mut self, frame: u32, shadow: u32) {
+        if let Some(slot) = self.swap.cache.remove(&frame) {
+            let owner = self.frames[frame as usize].slot;
+            self.entries[owner as usize] = entry::SWAP | slot;
+            if let Some(place) = self.swap.shadow.get_mut(slot as usize) {
+                *place = shadow;
+            }
+        }
+        self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
+    }
+
+    /// A fault on a page that is on swap (`do_swap_page`): reads it and its neighbours.
+    pub(crate) fn swap_in(&mut self, cx: &mut Cx, number: u32, slot: u32, swap: u32) -> Done {
+        if !cx.again {
+            self.events.pgfault += 1;
+            cx.spend(self.costs.fault);
+        }
+        let id = self.swapin_readahead(cx, number, slot, swap)?;
+        self.events.pgmajfault += 1;
+        cx.major += 1;
+        Err(super::Wait::io(id).into())
+    }
+
+    /// Starts to read the slot and its window; the number of the request that has the slot itself.
+    fn swapin_readahead(&mut self, cx: &mut Cx, number: u32, own: u32, swap: u32) -> Result<u64, Stop> {
+        let largest = 1u32 << self.tuning.page_cluster.min(10);
+        let adaptive = self.generation.swap_readahead == crate::generation::SwapReadahead::Adaptive;
+        let window = if adaptive { self.swap.window(swap, largest) } else { largest };
+        self.swap.last_slot = swap;
+        let mut wanted: Vec<u32> = Vec::with_capacity(window as usize);
+        if adaptive && !self.swap.rotational {
+            // Neighbours in the address space, within the reach of one page table.
+            let object = &self.objects[number as usize];
+            let (base, page) = (object.base, own - object.base);
+            let first = page.saturating_sub(window / 2).max(page & !511);
+            let last = (first + window).min(object.pages).min((page | 511) + 1);
+            for near in first..last {
+                if let entry::Is::Swap(slot) = entry::is(self.entries[(base + near) as usize]) {
+                    wanted.push(slot);
+                }
+            }
+        } else {
+            let first = swap & !(window - 1);
+            wanted.extend((first..first + window).filter(|&slot| {
+                slot < self.swap.total && {
+                    let owner = self.swap.owner_of(slot);
+                    owner != NONE && self.entries[owner as usize] == (entry::SWAP | slot)
+                }
+            }));
+        }
+        let place = self.place(cx, None, false);
+        let frame = self.alloc_page(cx, &place)?;
+        let mut batch = vec![(swap, frame)];
+        for slot in wanted {
+            if slot != swap {
+                let Some(frame) = self.alloc_page_light(cx, &place) else { break };
+                batch.push((slot, frame));
+                self.events.swap_ra += 1;
+            }
+        }
+        batch.sort_unstable();
+        for &(slot, frame) in &batch {
+            self.enter_swap_cache(frame, slot, slot == swap);
+        }
+        let mut target = 0;
+        for run in batch.chunk_by(|a, b| a.0 + 1 == b.0) {
+            let frames: Vec<u32> = run.iter().map(|&(_, frame)| frame).collect();
+            let start = u64::from(run[0].0);
+            let request =
+                IoRequest { device: Device::Swap, write: false, sync: true, start, pages: run.len() as u32 };
+            let id = self.submit(cx, request, frames);
+            for &(slot, frame) in run {
+                self.locked_by.insert(frame, id);
+                if slot == swap {
+                    target = id;
+                }
+            }
+        }
+        self.events.pswpin += batch.len() as u64;
+        Ok(target)
+    }
+
+    /// A page that is being read from swap.
+    fn enter_swap_cache(&mut self, frame: u32, slot: u32, wanted: bool) {
+        let owner = self.swap.owner_of(slot);
+        self.swap.cache.insert(frame, slot);
+        let readahead = if wanted { 0 } else { flag::SWAP_RA };
+        self.frames[frame as usize].slot = owner;
+        self.frames[frame as usize].flags |= flag::ANON | flag::SWAPCACHE | flag::LOCKED | readahead;
+        self.entries[owner as usize] = entry::RESIDENT | frame;
+        let shadow = self.swap.shadow.get(slot as usize).copied().unwrap_or(0);
+        let activate = shadow != 0 && self.workingset_refault(frame, shadow, true);
+        let to = match (activate, self.generation.mglru) {
+            (true, false) => list::ACTIVE_ANON,
+            (false, false) => list::INACTIVE_ANON,
+            (_, true) => self.new_page_list(frame, true, wanted || activate),
+        };
+        self.lru_add(frame, to);
+    }
+}

@@ -1,0 +1,916 @@
+//! Reclaim with active and inactive lists (`mm/vmscan.c`; sections 3, 4 and 6).
+//!
+//! Reclaim can be interrupted: where the kernel would sleep, or a long pass had better let others run, a
+//! [`Wait`] is returned and the same call goes on from the state that [`Scan`] keeps.
+//!
+//! Not modelled: isolation by several reclaimers at once (`too_many_isolated`), executable mappings, memory
+//! cgroups, slab shrinkers.
+
+use super::frame::{Frame, entry, flag, list};
+use super::page_alloc::Place;
+use super::vmstat::Stat;
+use super::{Cx, DEF_PRIORITY, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
+use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, Reference};
+
+/// What a task keeps between calls.
+#[derive(Debug, Default)]
+pub(crate) struct TaskState {
+    pub(crate) slow: Slow,
+    /// Pages dirtied since the last look at the limit (`nr_dirtied`).
+    pub(crate) dirtied: u64,
+    /// R6: the pause doubles.
+    pub(crate) dirty_pause: u64,
+    /// Sum of pauses in `balance_dirty_pages` still to be slept.
+    pub(crate) paused_at: Option<u64>,
+}
+
+/// State of an allocation that had to go the slow path.
+#[derive(Debug, Default)]
+pub(crate) struct Slow {
+    pub(crate) rounds_without_progress: u32,
+    direct: Option<Direct>,
+}
+
+/// Who reclaims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Kswapd,
+    Direct,
+    /// Zone or node reclaim: counts as direct.
+    Zone,
+    /// SUSE's page-cache limit: counts as its caller.
+    Limit,
+}
+
+/// One reclaim run (`scan_control`).
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    pub(crate) who: Who,
+    pub(crate) priority: u8,
+    pub(crate) to_reclaim: u64,
+    pub(crate) may_writepage: bool,
+    pub(crate) may_unmap: bool,
+    pub(crate) may_swap: bool,
+    pub(crate) scanned: u64,
+    pub(crate) reclaimed: u64,
+    pub(crate) force_deactivate: bool,
+    pub(crate) skipped_deactivate: bool,
+    /// R6: anonymous pages are scanned although swappiness is 0.
+    pub(crate) force_anon: bool,
+    /// 6.12: cache_trim_mode failed before.
+    pub(crate) no_cache_trim: bool,
+    pass: Option<Pass>,
+}
+
+impl Scan {
+    pub(crate) fn new(who: Who, priority: u8, to_reclaim: u64) -> Self {
+        Scan {
+            who,
+            priority,
+            to_reclaim,
+            may_writepage: true,
+            may_unmap: true,
+            may_swap: true,
+            scanned: 0,
+            reclaimed: 0,
+            force_deactivate: false,
+            skipped_deactivate: false,
+            force_anon: false,
+            no_cache_trim: false,
+            pass: None,
+        }
+    }
+    fn is_kswapd(&self) -> bool {
+        self.who == Who::Kswapd
+    }
+}
+
+/// A pass over one lruvec.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    /// What is left to scan, by list.
+    left: [u64; 5],
+    /// What was to be scanned.
+    target: [u64; 5],
+    reclaimed: u64,
+    adjusted: bool,
+    may_deactivate: [bool; 2],
+}
+
+/// Direct reclaim under way.
+#[derive(Debug)]
+struct Direct {
+    scan: Scan,
+    /// Position among the lruvecs of the zonelist.
+    at: usize,
+    total_scanned: u64,
+    throttled: bool,
+    retried: bool,
+}
+
+/// What one batch met.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    taken: u64,
+    reclaimed: u64,
+    dirty: u64,
+    unqueued_dirty: u64,
+    congested: u64,
+    writeback: u64,
+    immediate: u64,
+    pageout: u64,
+    activated: u64,
+}
+
+/// What becomes of a page at the tail of an inactive list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Freed,
+    Keep,
+    Activate,
+    Cull,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum References {
+    Reclaim,
+    ReclaimClean,
+    Keep,
+    Activate,
+}
+
+impl Mm {
+    /// `try_to_free_pages` on behalf of an allocation: how many pages it freed.
+    pub(crate) fn direct_reclaim(&mut self, cx: &mut Cx, place: &Place) -> Result<u64, Wait> {
+        let mut direct = match self.tasks[cx.task].slow.direct.take() {
+            Some(direct) => direct,
+            None => Direct {
+                scan: Scan::new(Who::Direct, DEF_PRIORITY, SWAP_CLUSTER_MAX),
+                at: 0,
+                total_scanned: 0,
+                throttled: false,
+                retried: false,
+            },
+        };
+        match self.direct_reclaim_from(cx, place, &mut direct) {
+            Ok(freed) => Ok(freed),
+            Err(wait) => {
+                self.tasks[cx.task].slow.direct = Some(direct);
+                Err(wait)
+            }
+        }
+    }
+
+    fn direct_reclaim_from(&mut self, cx: &mut Cx, place: &Place, direct: &mut Direct) -> Result<u64, Wait> {
+        if !direct.throttled {
+            self.throttle_direct_reclaim(cx, place)?;
+            direct.throttled = true;
+            let zone = self.nodes[place.preferred].zonelist[0];
+            self.events.allocstall[self.zones[zone].index()] += 1;
+        }
+        let lruvecs = self.lruvecs_of(place);
+        loop {
+            while direct.at < lruvecs.len() {
+                let lruvec = lruvecs[direct.at];
+                let skip = !self.generation.lru_per_node
+                    && direct.scan.priority != DEF_PRIORITY
+                    && self.is_unreclaimable(lruvec);
+                if !skip {
+                    self.shrink_lruvec(cx, &mut direct.scan, lruvec)?;
+                }
+                direct.at += 1;
+            }
+            direct.at = 0;
+            let scan = &mut direct.scan;
+            direct.total_scanned += std::mem::take(&mut scan.scanned);
+            if scan.reclaimed >= scan.to_reclaim {
+                break;
+            }
+            if self.generation.direct_wakes_flushers
+                && direct.total_scanned > SWAP_CLUSTER_MAX + SWAP_CLUSTER_MAX / 2
+            {
+                self.wakeup_flusher(direct.total_scanned);
+            }
+            let stall = if self.generation.reclaim_throttle {
+                // VMSCAN_THROTTLE_NOPROGRESS
+                (scan.priority == 1 && scan.reclaimed == 0).then_some(TENTH / 25)
+            } else {
+                (self.generation.direct_wakes_flushers
+                    && direct.total_scanned > 0
+                    && scan.priority < DEF_PRIORITY - 2
+                    && self.is_congested())
+                .then_some(TENTH)
+            };
+            if scan.priority == 0 {
+                break;
+            }
+            scan.priority -= 1;
+            if let Some(ns) = stall {
+                return Err(self.congestion_wait(cx, ns));
+            }
+        }
+        let scan = &mut direct.scan;
+        if scan.reclaimed == 0 && !direct.retried {
+            // Forced deactivation, or RHEL 6's last resort with swappiness 0: once more from the beginning.
+            let force_anon = self.generation.oom_force_anon
+                && self.tuning.swappiness == 0
+                && self.swap.free() > 0;
+            if (self.generation.may_deactivate && scan.skipped_deactivate) || force_anon {
+                direct.retried = true;
+                scan.force_deactivate = true;
+                scan.force_anon = force_anon;
+                scan.priority = DEF_PRIORITY;
+                return self.direct_reclaim_from(cx, place, direct);
+            }
+        }
+        Ok(scan.reclaimed)
+    }
+
+    /// The lruvecs of a zonelist, each once, in its order.
+    fn lruvecs_of(&self, place: &Place) -> Vec<usize> {
+        let mut lruvecs = Vec::new();
+        for &zone in &self.nodes[place.preferred].zonelist {
+            let lruvec = self.lruvec_of(zone);
+            if place.allowed >> self.zones[zone].node & 1 == 1 && !lruvecs.contains(&lruvec) {
+                lruvecs.push(lruvec);
+            }
+        }
+        lruvecs
+    }
+
+    /// `throttle_direct_reclaim` (section 6.3).
+    fn throttle_direct_reclaim(&mut self, cx: &mut Cx, place: &Place) -> Result<(), Wait> {
+        if !self.generation.pfmemalloc_throttle {
+            return Ok(());
+        }
+        let node = place.preferred;
+        if self.pfmemalloc_ok(node) {
+            return Ok(());
+        }
+        if !cx.again {
+            self.events.pgscan_direct_throttle += 1;
+        }
+        self.wakeup_kswapd(node);
+        let until = Some(cx.now() + 10 * TENTH);
+        Err(Wait { event: Some(Event::Pfmemalloc(node)), until, why: Why::Reclaim })
+    }
+
+    /// `allow_direct_reclaim`: more than half of the min marks is free, or kswapd has given up.
+    pub(crate) fn pfmemalloc_ok(&self, node: usize) -> bool {
+        let (mut free, mut min) = (0, 0);
+        for &zone in &self.nodes[node].zones {
+            let zone = &self.zones[zone];
+            if zone.lru[1..5].iter().sum::<u64>() > 0 {
+                free += zone.free;
+                min += zone.marks.min;
+            }
+        }
+        min == 0 || free > min / 2 || self.nodes[node].kswapd.gave_up()
+    }
+
+    /// `congestion_wait`: until a device is no longer congested, at most so long.
+    pub(crate) fn congestion_wait(&mut self, cx: &Cx, ns: u64) -> Wait {
+        Wait { event: Some(Event::Room), until: Some(cx.now() + ns), why: Why::Reclaim }
+    }
+
+    /// Whether a zone was scanned six times over in vain (`zone_reclaimable`, through 4.7).
+    pub(crate) fn is_unreclaimable(&self, lruvec: usize) -> bool {
+        let swap = self.swap.free() > 0;
+        let lists = &self.lruvecs[lruvec];
+        let reclaimable = lists.file() + if swap { lists.anon() } else { 0 };
+        self.lruvec_sum(lruvec, |zone| zone.pages_scanned) >= reclaimable * 6
+    }
+
+    /// One pass over an lruvec at the scan's priority (`shrink_lruvec`; section 4.6).
+    pub(crate) fn shrink_lruvec(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) -> Result<(), Wait> {
+        if self.generation.mglru {
+            return self.lru_gen_shrink_lruvec(cx, scan, lruvec);
+        }
+        let mut pass = match scan.pass.take() {
+            Some(pass) => pass,
+            None => self.get_scan_count(scan, lruvec),
+        };
+        match self.run_pass(cx, scan, lruvec, &mut pass) {
+            Ok(()) => Ok(()),
+            Err(wait) => {
+                scan.pass = Some(pass);
+                Err(wait)
+            }
+        }
+    }
+
+    fn run_pass(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize, pass: &mut Pass) -> Result<(), Wait> {
+        use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
+        while pass.left[INACTIVE_ANON] + pass.left[ACTIVE_FILE] + pass.left[INACTIVE_FILE] > 0 {
+            for which in [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE] {
+                let batch = pass.left[which].min(SWAP_CLUSTER_MAX);
+                if batch == 0 {
+                    continue;
+                }
+                pass.left[which] -= batch;
+                if list::is_active(which) {
+                    self.shrink_active_if(cx, scan, lruvec, which, batch, pass);
+                    continue;
+                }
+                let (reclaimed, stall) = self.shrink_inactive_list(cx, scan, lruvec, which, batch);
+                pass.reclaimed += reclaimed;
+                if let Some(wait) = stall {
+                    return Err(wait);
+                }
+            }
+            if pass.reclaimed >= scan.to_reclaim && self.target_met(scan, pass) {
+                break;
+            }
+            if cx.spent >= cx.slice {
+                return Err(Wait::YIELD);
+            }
+        }
+        if self.anon_low(lruvec) {
+            self.shrink_active_list(cx, scan, lruvec, ACTIVE_ANON, SWAP_CLUSTER_MAX);
+        }
+        Ok(())
+    }
+
+    /// What happens when enough was reclaimed; `true` ends the pass (section 4.6).
+    fn target_met(&self, scan: &Scan, pass: &mut Pass) -> bool {
+        use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
+        if !self.generation.proportional {
+            return scan.priority < DEF_PRIORITY;
+        }
+        let direct = scan.who == Who::Direct;
+        if direct && self.generation.direct_stops {
+            return true;
+        }
+        if pass.adjusted {
+            return false;
+        }
+        if direct && scan.priority == DEF_PRIORITY {
+            pass.adjusted = true;
+            return false;
+        }
+        let anon = pass.left[INACTIVE_ANON] + pass.left[ACTIVE_ANON];
+        let file = pass.left[INACTIVE_FILE] + pass.left[ACTIVE_FILE];
+        if (anon == 0 || file == 0) && !self.generation.direct_stops {
+            return true;
+        }
+        let (small, big, left) = if file > anon {
+            ([INACTIVE_ANON, ACTIVE_ANON], [INACTIVE_FILE, ACTIVE_FILE], anon)
+        } else {
+            ([INACTIVE_FILE, ACTIVE_FILE], [INACTIVE_ANON, ACTIVE_ANON], file)
+        };
+        let target = pass.target[small[0]] + pass.target[small[1]] + 1;
+        let percent = left * 100 / target;
+        for which in small {
+            pass.left[which] = 0;
+        }
+        for which in big {
+            let done = pass.target[which] - pass.left[which];
+            pass.left[which] = (pass.target[which] * (100 - percent.min(100)) / 100).saturating_sub(done);
+        }
+        pass.adjusted = self.generation.balance != Balance::WeightedCost;
+        false
+    }
+
+    /// `get_scan_count` (sections 4.1 to 4.5).
+    fn get_scan_count(&mut self, scan: &Scan, which: usize) -> Pass {
+        use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
+        enum Plan {
+            Equal,
+            File,
+            Anon,
+            Fractions([u64; 2], u64),
+        }
+        let generation = self.generation;
+        let priority = u32::from(scan.priority);
+        let swap = self.swap.free() > 0 && scan.may_swap;
+        let may_deactivate = self.may_deactivate(scan, which);
+        let free = self.lruvec_sum(which, |zone| zone.free);
+        let high = self.lruvec_sum(which, |zone| zone.mark_high());
+        let (anon, file, sizes) = {
+            let l = &self.lruvecs[which];
+            let sizes = [0, l.len(INACTIVE_ANON), l.len(ACTIVE_ANON), l.len(INACTIVE_FILE), l.len(ACTIVE_FILE)];
+            (l.anon(), l.file(), sizes)
+        };
+        let swappiness = self.tuning.swappiness;
+        let global = scan.who != Who::Limit;
+        let enough_anon = sizes[INACTIVE_ANON] >> priority > 0;
+        let tiny = global && file + free <= high;
+        let file_is_gone = match generation.anon_only {
+            AnonOnly::Tiny => tiny,
+            AnonOnly::TinyUnlessLow => tiny && !self.anon_low(which) && enough_anon,
+            AnonOnly::FileIsTiny => tiny && !may_deactivate[0] && enough_anon,
+        };
+        let file_is_plenty = match generation.file_only {
+            FileOnly::Never => false,
+            FileOnly::AtLeastActive => sizes[INACTIVE_FILE] >= sizes[ACTIVE_FILE],
+            FileOnly::NotLow => !self.file_low(which) && sizes[INACTIVE_FILE] >> priority > 0,
+            FileOnly::CacheTrim => {
+                !scan.no_cache_trim && !may_deactivate[1] && sizes[INACTIVE_FILE] >> priority > 0
+            }
+        };
+        let plan = if !swap {
+            Plan::File
+        } else if generation.equal_at_zero && priority == 0 && swappiness != 0 {
+            Plan::Equal
+        } else if file_is_gone {
+            Plan::Anon
+        } else if file_is_plenty {
+            Plan::File
+        } else if !generation.equal_at_zero
+            && priority == 0
+            && (swappiness != 0 || !generation.swappiness_zero_forbids || scan.force_anon)
+        {
+            Plan::Equal
+        } else {
+            let extra = u64::from(!generation.swappiness_zero_forbids);
+            let (s, f) = (swappiness + extra, 200u64.saturating_sub(swappiness) + extra);
+            let s = if scan.force_anon { s.max(1) } else { s };
+            match generation.balance {
+                Balance::Rotation => {
+                    let l = &mut self.lruvecs[which];
+                    for (kind, size) in [(0, anon), (1, file)] {
+                        if l.recent_scanned[kind] > size / 4 {
+                            l.recent_scanned[kind] /= 2;
+                            l.recent_rotated[kind] /= 2;
+                        }
+                    }
+                    let weight = |base: u64, kind: usize| {
+                        base * (l.recent_scanned[kind] + 1) / (l.recent_rotated[kind] + 1)
+                    };
+                    let (a, f) = (weight(s, 0), weight(f, 1));
+                    if generation.percent {
+                        let percent = 100 * a / (a + f + 1);
+                        Plan::Fractions([percent, 100 - percent], 100)
+                    } else {
+                        Plan::Fractions([a, f], a + f + 1)
+                    }
+                }
+                Balance::Cost | Balance::WeightedCost => {
+                    let [a, c] = self.lruvecs[which].cost;
+                    let total = a + c;
+                    let (a, c) = (total + a, total + c);
+                    let total = a + c;
+                    let (a, f) = (s * (total + 1) / (a + 1), f * (total + 1) / (c + 1));
+                    Plan::Fractions([a, f], (a + f).max(1))
+                }
+            }
+        };
+        let force = generation.force_scan && scan.is_kswapd() && (anon + file) >> priority < SWAP_CLUSTER_MAX;
+        let mut left = [0; 5];
+        for list in [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE] {
+            let size = sizes[list];
+            let is_file = list >= INACTIVE_FILE;
+            let mut count = size >> priority;
+            if count == 0 && force {
+                count = SWAP_CLUSTER_MAX.min(size);
+            }
+            count = match plan {
+                Plan::Equal => count,
+                Plan::File if is_file => count,
+                Plan::Anon if !is_file => count,
+                Plan::File | Plan::Anon => 0,
+                Plan::Fractions(weights, sum) => {
+                    (u128::from(count) * u128::from(weights[usize::from(is_file)]) / u128::from(sum)) as u64
+                }
+            };
+            if generation.save_small_scans {
+                let saved = &mut self.lruvecs[which].saved_scan[list];
+                *saved += count;
+                count = if *saved >= SWAP_CLUSTER_MAX { std::mem::take(saved) } else { 0 };
+            }
+            left[list] = count.min(size);
+        }
+        Pass { left, target: left, reclaimed: 0, adjusted: false, may_deactivate }
+    }
+
+    /// `prepare_scan_control`: which active lists may be scanned (5.15 on).
+    fn may_deactivate(&mut self, scan: &Scan, which: usize) -> [bool; 2] {
+        if !self.generation.may_deactivate {
+            return [true; 2];
+        }
+        if scan.force_deactivate {
+            return [true; 2];
+        }
+        let lows = [self.anon_low(which), self.file_low_by_ratio(which)];
+        let l = &mut self.lruvecs[which];
+        let mut may = [false; 2];
+        for kind in 0..2 {
+            may[kind] = l.refaults[kind] != l.refaults_seen[kind] || lows[kind];
+        }
+        may
+    }
+
+    /// At the end of a reclaim run: refaults from here on count as new (`snapshot_refaults`).
+    pub(crate) fn snapshot_refaults(&mut self, which: usize) {
+        let l = &mut self.lruvecs[which];
+        l.refaults_seen = l.refaults;
+    }
+
+    /// `inactive_anon_is_low`; never without swap.
+    pub(crate) fn anon_low(&self, which: usize) -> bool {
+        use lotsfree_units::PageSize;
+        let l = &self.lruvecs[which];
+        let lists = lotsfree_formulas::lists::Lists {
+            inactive_anon: l.len(list::INACTIVE_ANON),
+            active_anon: l.len(list::ACTIVE_ANON),
+            inactive_file: 0,
+            active_file: 0,
+        };
+        let size = if self.generation.rules.lists.ratio_from_lists {
+            PageSize::X86.of(lists.inactive_anon + lists.active_anon)
+        } else {
+            l.boot_size
+        };
+        lotsfree_formulas::lists::inactive_anon_is_low(&lists, size, self.swap.total > 0)
+    }
+
+    fn file_low_by_ratio(&self, which: usize) -> bool {
+        let l = &self.lruvecs[which];
+        let lists = lotsfree_formulas::lists::Lists {
+            inactive_file: l.len(list::INACTIVE_FILE),
+            active_file: l.len(list::ACTIVE_FILE),
+            ..Default::default()
+        };
+        let rules = &self.generation.rules.lists;
+        lotsfree_formulas::lists::inactive_file_is_low(rules, &lists, lotsfree_units::PageSize::X86)
+    }
+
+    /// `inactive_file_is_low`; refault activations make it low whatever the lengths (4.19, 5.4).
+    fn file_low(&self, which: usize) -> bool {
+        let l = &self.lruvecs[which];
+        let refaulted = self.generation.rules.lists.file_ratio && l.refaults[1] != l.refaults_seen[1];
+        (refaulted && l.len(list::ACTIVE_FILE) > 0) || self.file_low_by_ratio(which)
+    }
+
+    fn shrink_active_if(
+        &mut self,
+        cx: &mut Cx,
+        scan: &mut Scan,
+        lruvec: usize,
+        which: usize,
+        batch: u64,
+        pass: &Pass,
+    ) {
+        let kind = usize::from(which == list::ACTIVE_FILE);
+        let scans = if self.generation.may_deactivate {
+            pass.may_deactivate[kind]
+        } else if kind == 0 {
+            self.anon_low(lruvec)
+        } else {
+            self.file_low(lruvec)
+        };
+        if scans {
+            self.shrink_active_list(cx, scan, lruvec, which, batch);
+        } else {
+            scan.skipped_deactivate = true;
+        }
+    }
+
+    /// Moves pages from an active list to the inactive one (`shrink_active_list`; section 3.5).
+    pub(crate) fn shrink_active_list(
+        &mut self,
+        cx: &mut Cx,
+        scan: &Scan,
+        lruvec: usize,
+        which: usize,
+        batch: u64,
+    ) {
+        let anon = which == list::ACTIVE_ANON;
+        let to = list::classic(anon, false);
+        let (mut taken, mut referenced) = (0, 0);
+        for _ in 0..batch {
+            let frame = self.lruvecs[lruvec].lists[which].tail;
+            if frame == super::frame::NONE {
+                break;
+            }
+            cx.spend(self.costs.scan);
+            if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
+                self.lru_move(frame, which, false);
+                continue;
+            }
+            taken += 1;
+            let f = self.frames[frame as usize];
+            let zone = &self.zones[f.zone()];
+            self.events.pgrefill[zone.index()] += 1;
+            if self.test_clear_young(cx, frame) > 0 {
+                referenced += 1;
+            }
+            if self.generation.rules.lists.refault != lotsfree_formulas::lists::Refault::None {
+                self.frames[frame as usize].flags |= flag::WORKINGSET;
+            }
+            self.lru_move(frame, to, false);
+            self.events.pgdeactivate += 1;
+        }
+        let kind = usize::from(!anon);
+        let l = &mut self.lruvecs[lruvec];
+        l.recent_scanned[kind] += taken;
+        l.recent_rotated[kind] += referenced;
+    }
+
+    /// How many page tables accessed the page since the last look; clears their bits (`page_referenced`).
+    pub(crate) fn test_clear_young(&mut self, cx: &mut Cx, frame: u32) -> u32 {
+        let f = &mut self.frames[frame as usize];
+        let e = &mut self.entries[f.slot as usize];
+        let mut young = 0;
+        if *e & entry::MAPPED != 0 {
+            young += u32::from(*e & entry::ACCESSED != 0);
+            *e &= !entry::ACCESSED;
+            cx.spent += self.costs.rmap;
+        }
+        if f.flags & flag::OTHER != 0 {
+            f.flags &= !flag::OTHER;
+            young += 1;
+        }
+        young
+    }
+
+    /// Accounts the cost of reclaim (`lru_note_cost`; section 4.4).
+    pub(crate) fn note_cost(&mut self, lruvec: usize, anon: bool, io: u64, rotated: u64) {
+        let cost = match self.generation.balance {
+            Balance::Rotation => return,
+            Balance::Cost => io,
+            Balance::WeightedCost => io * SWAP_CLUSTER_MAX + rotated,
+        };
+        let l = &mut self.lruvecs[lruvec];
+        l.cost[usize::from(!anon)] += cost;
+        if l.cost[0] + l.cost[1] > (l.anon() + l.file()) / 4 {
+            l.cost = l.cost.map(|cost| cost / 2);
+        }
+    }
+
+    /// Accounts a page that enters a list or moves between them (`update_page_reclaim_stat`, through 5.7).
+    pub(crate) fn note_added(&mut self, frame: u32, active: bool) {
+        if self.generation.balance == Balance::Rotation {
+            let lruvec = self.lruvec_of_frame(frame);
+            let kind = usize::from(!self.frames[frame as usize].has(flag::ANON));
+            let l = &mut self.lruvecs[lruvec];
+            l.recent_scanned[kind] += 1;
+            l.recent_rotated[kind] += u64::from(active);
+        }
+    }
+
+    /// Takes a batch off the tail of an inactive list and frees what can be freed (`shrink_inactive_list`).
+    pub(crate) fn shrink_inactive_list(
+        &mut self,
+        cx: &mut Cx,
+        scan: &mut Scan,
+        lruvec: usize,
+        which: usize,
+        batch: u64,
+    ) -> (u64, Option<Wait>) {
+        let anon = which == list::INACTIVE_ANON;
+        let mut met = Met::default();
+        let batch = batch.min(self.lruvecs[lruvec].lists[which].len);
+        for _ in 0..batch {
+            let frame = self.lruvecs[lruvec].lists[which].tail;
+            let zone = self.frames[frame as usize].zone();
+            self.zones[zone].pages_scanned += 1;
+            let index = self.zones[zone].index();
+            if scan.is_kswapd() {
+                self.events.pgscan_kswapd[index] += 1;
+            } else {
+                self.events.pgscan_direct[index] += 1;
+            }
+            scan.scanned += 1;
+            cx.spend(self.costs.scan);
+            if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
+                self.lru_move(frame, which, false);
+                continue;
+            }
+            met.taken += 1;
+            let fate = self.shrink_page(cx, scan, lruvec, frame, &mut met);
+            match fate {
+                Fate::Freed => {
+                    met.reclaimed += 1;
+                    if scan.is_kswapd() {
+                        self.events.pgsteal_kswapd[index] += 1;
+                    } else {
+                        self.events.pgsteal_direct[index] += 1;
+                    }
+                }
+                Fate::Keep => self.lru_move(frame, which, false),
+                Fate::Activate => {
+                    met.activated += 1;
+                    self.events.pgactivate += 1;
+                    self.lru_move(frame, list::classic(anon, true), false);
+                    if self.generation.anon_refault {
+                        self.workingset_activation(frame);
+                    }
+                }
+                Fate::Cull => {
+                    self.events.unevictable_pgs_culled += 1;
+                    self.lru_move(frame, list::UNEVICTABLE, false);
+                }
+            }
+        }
+        self.flush_pageout(cx);
+        let kind = usize::from(!anon);
+        self.events.pgscan_type[kind] += batch;
+        self.events.pgsteal_type[kind] += met.reclaimed;
+        let l = &mut self.lruvecs[lruvec];
+        l.recent_scanned[kind] += met.taken;
+        l.recent_rotated[kind] += met.activated;
+        if self.generation.balance != Balance::Rotation {
+            self.note_cost(lruvec, anon, met.pageout, met.taken - met.reclaimed);
+        }
+        scan.reclaimed += met.reclaimed;
+        if met.reclaimed > 0 {
+            self.freed_news(self.lruvecs[lruvec].node);
+        }
+        (met.reclaimed, self.stall_after(cx, scan, lruvec, met))
+    }
+
+    /// What a batch says about the devices, and whether the reclaimer has to wait (section 5.4).
+    fn stall_after(&mut self, cx: &Cx, scan: &Scan, lruvec: usize, met: Met) -> Option<Wait> {
+        if scan.who == Who::Limit {
+            return None;
+        }
+        if !self.generation.reclaim_flags {
+            // wait_iff_congested after a batch with much writeback, the more so the lower the priority.
+            let bound = met.taken >> (DEF_PRIORITY - scan.priority);
+            let much = met.writeback > 0 && met.writeback >= bound;
+            let waits = self.generation.waits_for_writeback && much && self.is_congested();
+            return waits.then(|| self.congestion_wait(cx, TENTH));
+        }
+        let l = &mut self.lruvecs[lruvec];
+        if met.writeback > 0 && met.writeback == met.taken {
+            l.flag_writeback = true;
+        }
+        l.flag_congested |= met.dirty > 0 && met.dirty == met.congested;
+        let all_dirty = met.taken > 0 && met.unqueued_dirty == met.taken;
+        l.flag_dirty |= all_dirty;
+        let congested = l.flag_congested;
+        if all_dirty {
+            self.wakeup_flusher(met.taken);
+        }
+        if self.generation.reclaim_throttle {
+            let node = self.lruvecs[lruvec].node;
+            let wait = |ns| Some(Wait { event: Some(Event::Progress(node)), until: Some(cx.now() + ns), why: Why::Reclaim });
+            if met.immediate > 0 {
+                return Some(self.congestion_wait(cx, TENTH));
+            }
+            if scan.who == Who::Direct && congested && self.writeback.pending() > 0 {
+                return wait(TENTH / 25);
+            }
+            return None;
+        }
+        if met.immediate > 0 || (all_dirty && self.generation.direct_stops) {
+            return Some(self.congestion_wait(cx, TENTH));
+        }
+        if scan.who == Who::Direct && congested && self.is_congested() {
+            return Some(self.congestion_wait(cx, TENTH));
+        }
+        None
+    }
+
+    /// What becomes of one page (`shrink_page_list`; section 4.8).
+    fn shrink_page(&mut self, cx: &mut Cx, scan: &Scan, lruvec: usize, frame: u32, met: &mut Met) -> Fate {
+        let f = self.frames[frame as usize];
+        let anon = f.has(flag::ANON);
+        if f.has(flag::LOCKED) {
+            return Fate::Keep;
+        }
+        if f.has(flag::MLOCKED) {
+            return Fate::Cull;
+        }
+        let mapped = self.is_mapped(frame);
+        if mapped && !scan.may_unmap {
+            return Fate::Keep;
+        }
+        let writeback = f.has(flag::WRITEBACK);
+        let dirty = f.has(flag::DIRTY) && !(anon && !f.has(flag::SWAPCACHE));
+        if dirty || writeback {
+            met.dirty += 1;
+            met.unqueued_dirty += u64::from(!writeback);
+            met.congested += u64::from(self.is_congested() || (writeback && f.has(flag::RECLAIM)));
+        }
+        if writeback {
+            if self.generation.reclaim_flags
+                && scan.is_kswapd()
+                && f.has(flag::RECLAIM)
+                && self.lruvecs[lruvec].flag_writeback
+            {
+                met.immediate += 1;
+            } else {
+                self.frames[frame as usize].flags |= flag::RECLAIM;
+                met.writeback += 1;
+            }
+            return if self.generation.dirty_activates { Fate::Activate } else { Fate::Keep };
+        }
+        let references = self.check_references(cx, frame, anon);
+        match references {
+            References::Activate => return Fate::Activate,
+            References::Keep => return Fate::Keep,
+            References::Reclaim | References::ReclaimClean => {}
+        }
+        if anon && !f.has(flag::SWAPCACHE) && (!scan.may_swap || !self.add_to_swap(cx, frame)) {
+            return Fate::Activate;
+        }
+        if mapped {
+            cx.spend(self.costs.rmap);
+            self.unmap_page(frame);
+        }
+        if self.frames[frame as usize].has(flag::DIRTY) {
+            if !anon && !self.may_write_file(scan, lruvec, frame) {
+                self.stat_add(frame, Stat::VmscanImmediate);
+                self.frames[frame as usize].flags |= flag::RECLAIM;
+                return if self.generation.dirty_activates { Fate::Activate } else { Fate::Keep };
+            }
+            if references == References::ReclaimClean || !scan.may_writepage {
+                return Fate::Keep;
+            }
+            self.pageout(frame);
+            met.pageout += 1;
+            return Fate::Keep;
+        }
+        self.evict(cx, frame);
+        Fate::Freed
+    }
+
+    /// `page_check_references` (section 3.4).
+    fn check_references(&mut self, cx: &mut Cx, frame: u32, anon: bool) -> References {
+        let young = self.test_clear_young(cx, frame);
+        let f = &mut self.frames[frame as usize];
+        let referenced = f.has(flag::REFERENCED);
+        f.flags &= !flag::REFERENCED;
+        if young > 0 {
+            let at_once = match self.generation.reference {
+                Reference::SecondRound | Reference::SwapBackedAtOnce => anon,
+                Reference::OneRule => false,
+            };
+            let several = self.generation.reference != Reference::SecondRound && young > 1;
+            if at_once {
+                return References::Activate;
+            }
+            f.flags |= flag::REFERENCED;
+            return if referenced || several { References::Activate } else { References::Keep };
+        }
+        if referenced && (!anon || self.generation.reclaim_clean_any) {
+            References::ReclaimClean
+        } else {
+            References::Reclaim
+        }
+    }
+
+    /// Whether this reclaimer may write this dirty file page (section 5.3).
+    fn may_write_file(&self, scan: &Scan, lruvec: usize, frame: u32) -> bool {
+        match self.generation.file_write {
+            FileWrite::Anyone => scan.is_kswapd() || !self.is_congested(),
+            FileWrite::KswapdInNeed => scan.is_kswapd() && scan.priority < DEF_PRIORITY - 2,
+            FileWrite::KswapdDirtyTail => {
+                scan.is_kswapd()
+                    && self.lruvecs[lruvec].flag_dirty
+                    && self.frames[frame as usize].has(flag::RECLAIM)
+            }
+        }
+    }
+
+    /// Frees a clean page that is in no page table; its entry keeps what is needed to find it again.
+    pub(crate) fn evict(&mut self, cx: &mut Cx, frame: u32) {
+        let f = self.frames[frame as usize];
+        let shadow = self.workingset_eviction(frame);
+        if f.has(flag::ANON) {
+            self.leave_to_swap(frame, shadow);
+        } else {
+            self.entries[f.slot as usize] = entry::SHADOW | shadow;
+        }
+        self.forget_page(cx, frame);
+    }
+
+    /// `mark_page_accessed` (section 3.3).
+    pub(crate) fn mark_page_accessed(&mut self, frame: u32) {
+        let f: &mut Frame = &mut self.frames[frame as usize];
+        if self.generation.mglru {
+            let refs = (f.flags & flag::REFS) >> flag::REFS_SHIFT;
+            if !f.has(flag::REFERENCED) {
+                f.flags |= flag::REFERENCED;
+            } else if refs < 3 {
+                f.flags += 1 << flag::REFS_SHIFT;
+            }
+            return;
+        }
+        if !f.has(flag::REFERENCED) {
+            f.flags |= flag::REFERENCED;
+            return;
+        }
+        let from = f.list();
+        if from == list::INACTIVE_ANON || from == list::INACTIVE_FILE {
+            f.flags &= !flag::REFERENCED;
+            let anon = f.has(flag::ANON);
+            self.lru_move(frame, list::classic(anon, true), false);
+            self.events.pgactivate += 1;
+            self.note_added(frame, true);
+            self.workingset_activation(frame);
+        }
+    }
+
+    pub(crate) fn stat_add(&mut self, frame: u32, stat: Stat) {
+        let zone = self.frames[frame as usize].zone();
+        self.zones[zone].stat[stat as usize] += 1;
+    }
+
+    pub(crate) fn stat_sub(&mut self, frame: u32, stat: Stat) {
+        let zone = self.frames[frame as usize].zone();
+        self.zones[zone].stat[stat as usize] -= 1;
+    }
+}
