@@ -158,6 +158,8 @@ pub struct Generation {
     pub file_write: FileWrite,
     /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
     pub reclaim_flags: bool,
+    /// A batch with much writeback makes its reclaimer wait for a congested device (3.10).
+    pub waits_for_writeback: bool,
     /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (5.4 on; first
     /// release 4.11, UNVERIFIED), else they stay inactive.
     pub dirty_activates: bool,

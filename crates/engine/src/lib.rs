@@ -1,1 +1,13 @@
 //! An executable model of the memory management of Linux.
+//!
+//! [`mm`] is the state of memory and the kernel's rules, without time. The rules differ by [`Generation`], a
+//! record of switches; what they cost is a [`Calibration`]; [`Tuning`] is the sysctls.
+
+mod calibration;
+mod generation;
+pub mod mm;
+mod tuning;
+
+pub use calibration::Calibration;
+pub use generation::{Generation, NAMES};
+pub use tuning::Tuning;

@@ -40,6 +40,8 @@ pub(crate) struct Object {
     pub(crate) dirty_runs: VecDeque<(u32, u32)>,
     pub(crate) dirty: u64,
     pub(crate) under_writeback: u64,
+    /// The last request that writes it.
+    pub(crate) last_write: u64,
     /// When its oldest dirty page became dirty.
     pub(crate) dirtied_at: u64,
 }
@@ -196,7 +198,8 @@ impl Mm {
     /// `munmap` of a whole region.
     pub fn unmap(&mut self, cx: &mut Cx, id: RegionId) -> Done {
         cx.spend(self.costs.syscall);
-        let Some(region) = self.processes.get_mut(cx.process).and_then(|p| p.regions.get_mut(id.0 as usize)?.take())
+        let Some(region) =
+            self.processes.get_mut(cx.process).and_then(|p| p.regions.get_mut(id.0 as usize)?.take())
         else {
             return Err(Stop::Bad);
         };
@@ -234,7 +237,8 @@ impl Mm {
     /// Takes one mapping of an object away (`zap_page_range`).
     fn zap(&mut self, cx: &mut Cx, process: usize, region: u32, number: u32) {
         let object = &mut self.objects[number as usize];
-        let Some(which) = object.mappings.iter().position(|m| m.process == process && m.region == region) else {
+        let Some(which) = object.mappings.iter().position(|m| m.process == process && m.region == region)
+        else {
             return;
         };
         let mapping = object.mappings.remove(which);
@@ -536,6 +540,7 @@ impl Mm {
                 self.stat_add(frame, Stat::AnonPages);
                 let to = self.new_page_list(frame, true, true);
                 self.lru_add(frame, to);
+                self.note_added(frame, list::is_active(to));
                 Ok(())
             }
         }

@@ -22,8 +22,6 @@ const DMA_MANAGED: u64 = 3840;
 const HOLE: u64 = 3 << 18;
 /// RECLAIM_DISTANCE of all trees that were read.
 pub(crate) const RECLAIM_DISTANCE: u32 = 30;
-/// Pages of a pageblock.
-pub(crate) const PAGEBLOCK: u64 = 512;
 
 /// A zone.
 #[derive(Debug)]
@@ -279,7 +277,6 @@ impl Mm {
             locked_by: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),
-            interleave: 0,
         };
         mm.setup_marks();
         mm.build_zonelists();
@@ -297,8 +294,7 @@ impl Mm {
         self.min_free_kbytes = self.tuning.min_free_kbytes.unwrap_or_else(|| {
             let default = marks::min_free_kib(&rules, lowmem * 4);
             if self.tuning.transparent_hugepage {
-                let raised =
-                    marks::khugepaged_min_free_kib(PageSize::X86, self.zones.len() as u64, lowmem);
+                let raised = marks::khugepaged_min_free_kib(PageSize::X86, self.zones.len() as u64, lowmem);
                 default.max(raised)
             } else {
                 default
@@ -343,8 +339,7 @@ impl Mm {
         let cpus_of_node = (self.cpus / self.nodes.len()).max(1) as u64;
         for zone in &mut self.zones {
             zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, PageSize::X86);
-            zone.pcp_high =
-                pcp::high(&self.generation.pcp, zone.marks.low, cpus_of_node, zone.pcp_batch);
+            zone.pcp_high = pcp::high(&self.generation.pcp, zone.marks.low, cpus_of_node, zone.pcp_batch);
             let fraction = self.tuning.percpu_pagelist_high_fraction;
             if fraction > 0 {
                 zone.pcp_high = (zone.managed / fraction / cpus_of_node).max(4 * zone.pcp_batch);
@@ -427,11 +422,6 @@ impl Mm {
     /// Puts a frame on a list, at the head.
     pub(crate) fn lru_add(&mut self, frame: u32, to: usize) {
         self.lru_insert(frame, to, false);
-    }
-
-    /// Puts a frame on a list, at the tail.
-    pub(crate) fn lru_add_tail(&mut self, frame: u32, to: usize) {
-        self.lru_insert(frame, to, true);
     }
 
     fn lru_insert(&mut self, frame: u32, to: usize, tail: bool) {

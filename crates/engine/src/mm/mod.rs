@@ -240,7 +240,6 @@ pub struct Mm {
     pub(crate) locked_by: FxHashMap<u32, u64>,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<Event>,
-    pub(crate) interleave: usize,
 }
 
 /// Pages of a request on its way.
@@ -326,4 +325,10 @@ pub(crate) struct IoRequest {
     pub(crate) sync: bool,
     pub(crate) start: u64,
     pub(crate) pages: u32,
+}
+impl Mm {
+    #[allow(missing_docs)]
+    pub fn madvise_random(&mut self, process: usize) { for r in self.processes[process].regions.iter_mut().flatten() { r.advice = lotsfree_scenario::Advice::Random; } }
+    #[allow(missing_docs)]
+    pub fn debug_stat(&self) -> String { format!("{:?} free {:?} lru {:?}", self.events, self.zones.iter().map(|z| z.free).collect::<Vec<_>>(), self.zones.iter().map(|z| z.lru).collect::<Vec<_>>()) }
 }

@@ -347,7 +347,8 @@ impl Mm {
     /// Whether a zone (node from 4.8 on) may take more pages that will be dirty (`zone_dirty_ok`; 8.3).
     fn dirty_ok(&self, zone: usize) -> bool {
         let lruvec = self.lruvec_of(zone);
-        let dirty = self.lruvec_sum(lruvec, |z| z.stat[Stat::Dirty as usize] + z.stat[Stat::Writeback as usize]);
+        let dirty =
+            self.lruvec_sum(lruvec, |z| z.stat[Stat::Dirty as usize] + z.stat[Stat::Writeback as usize]);
         dirty <= self.lruvec_dirty_limit(lruvec)
     }
 

@@ -139,7 +139,11 @@ impl Swap {
         }
         let hits = std::mem::take(&mut self.hits);
         let wanted = if hits == 0 {
-            if slot == self.last_slot.wrapping_add(1) || slot == self.last_slot.wrapping_sub(1) { 2 } else { 1 }
+            if slot == self.last_slot.wrapping_add(1) || slot == self.last_slot.wrapping_sub(1) {
+                2
+            } else {
+                1
+            }
         } else {
             (hits + 2).next_power_of_two().max(4)
         };

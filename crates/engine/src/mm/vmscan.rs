@@ -18,9 +18,11 @@ pub(crate) struct TaskState {
     pub(crate) slow: Slow,
     /// Pages dirtied since the last look at the limit (`nr_dirtied`).
     pub(crate) dirtied: u64,
+    /// How many pages may be dirtied until the next look (`nr_dirtied_pause`).
+    pub(crate) poll_after: u64,
     /// R6: the pause doubles.
     pub(crate) dirty_pause: u64,
-    /// Sum of pauses in `balance_dirty_pages` still to be slept.
+    /// When the last pause in `balance_dirty_pages` ended.
     pub(crate) paused_at: Option<u64>,
 }
 
@@ -212,9 +214,8 @@ impl Mm {
         let scan = &mut direct.scan;
         if scan.reclaimed == 0 && !direct.retried {
             // Forced deactivation, or RHEL 6's last resort with swappiness 0: once more from the beginning.
-            let force_anon = self.generation.oom_force_anon
-                && self.tuning.swappiness == 0
-                && self.swap.free() > 0;
+            let force_anon =
+                self.generation.oom_force_anon && self.tuning.swappiness == 0 && self.swap.free() > 0;
             if (self.generation.may_deactivate && scan.skipped_deactivate) || force_anon {
                 direct.retried = true;
                 scan.force_deactivate = true;
@@ -388,7 +389,8 @@ impl Mm {
         let high = self.lruvec_sum(which, |zone| zone.mark_high());
         let (anon, file, sizes) = {
             let l = &self.lruvecs[which];
-            let sizes = [0, l.len(INACTIVE_ANON), l.len(ACTIVE_ANON), l.len(INACTIVE_FILE), l.len(ACTIVE_FILE)];
+            let sizes =
+                [0, l.len(INACTIVE_ANON), l.len(ACTIVE_ANON), l.len(INACTIVE_FILE), l.len(ACTIVE_FILE)];
             (l.anon(), l.file(), sizes)
         };
         let swappiness = self.tuning.swappiness;
@@ -725,6 +727,9 @@ impl Mm {
         if scan.who == Who::Limit {
             return None;
         }
+        if met.pageout > 0 && self.queue_full() {
+            return Some(self.wait_for_room(cx, Why::Io));
+        }
         if !self.generation.reclaim_flags {
             // wait_iff_congested after a batch with much writeback, the more so the lower the priority.
             let bound = met.taken >> (DEF_PRIORITY - scan.priority);
@@ -745,7 +750,13 @@ impl Mm {
         }
         if self.generation.reclaim_throttle {
             let node = self.lruvecs[lruvec].node;
-            let wait = |ns| Some(Wait { event: Some(Event::Progress(node)), until: Some(cx.now() + ns), why: Why::Reclaim });
+            let wait = |ns| {
+                Some(Wait {
+                    event: Some(Event::Progress(node)),
+                    until: Some(cx.now() + ns),
+                    why: Why::Reclaim,
+                })
+            };
             if met.immediate > 0 {
                 return Some(self.congestion_wait(cx, TENTH));
             }

@@ -1,0 +1,344 @@
+//! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`; section 5).
+
+use super::page_alloc::{HIGHEST, MAX_RECLAIM_RETRIES};
+use super::vmscan::{Scan, Who};
+use super::{Cx, DEF_PRIORITY, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
+use crate::generation::KswapdTarget;
+
+/// What kswapd of a node is doing.
+#[derive(Debug, Default)]
+pub(crate) struct Kswapd {
+    state: State,
+    /// Somebody asked for it since it last looked.
+    woken: bool,
+    failures: u32,
+    run: Option<Run>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Asleep until somebody finds a zone below its low mark.
+    #[default]
+    Asleep,
+    /// Balanced, and about to sleep unless something happens within HZ/10; ends at this time.
+    Napping(u64),
+    Balancing,
+}
+
+/// A run of `balance_pgdat`.
+#[derive(Debug)]
+struct Run {
+    scan: Scan,
+    /// Lruvec that is being shrunk, as an index into the node's; `None` before the first of a pass.
+    at: Option<usize>,
+    /// Last zone of the pass, as an index into the node's zones.
+    end_zone: usize,
+    raise_priority: bool,
+    total_scanned: u64,
+    /// Pages freed in the whole run.
+    freed: u64,
+    /// Pages freed in this pass, or through 3.10 since the priority was last 12.
+    freed_in_pass: u64,
+    zone_scanned: u64,
+}
+
+impl Kswapd {
+    /// Whether it is reclaiming at the moment.
+    pub(crate) fn is_active(&self) -> bool {
+        self.state == State::Balancing
+    }
+    /// Sixteen fruitless runs in a row.
+    pub(crate) fn gave_up(&self) -> bool {
+        self.failures >= MAX_RECLAIM_RETRIES
+    }
+}
+
+impl Mm {
+    /// `wakeup_kswapd`
+    pub(crate) fn wakeup_kswapd(&mut self, node: usize) {
+        let awake = self.nodes[node].kswapd.state == State::Balancing;
+        if awake || self.nodes[node].kswapd.gave_up() || self.is_balanced(node) {
+            return;
+        }
+        let kswapd = &mut self.nodes[node].kswapd;
+        if !kswapd.woken {
+            kswapd.woken = true;
+            self.woken.push(Event::Kswapd(node));
+        }
+    }
+
+    /// Whether any kswapd is at work.
+    pub fn kswapd_active(&self) -> bool {
+        self.nodes.iter().any(|node| node.kswapd.state == State::Balancing || node.kswapd.woken)
+    }
+
+    fn zone_balanced(&self, zone: usize, gap: u64) -> bool {
+        let zone = &self.zones[zone];
+        zone.managed == 0 || zone.passes(zone.mark_high() + gap, HIGHEST)
+    }
+
+    /// `pgdat_balanced` (section 5.2).
+    fn is_balanced(&self, node: usize) -> bool {
+        let zones = &self.nodes[node].zones;
+        if self.generation.balanced_by_one {
+            zones.iter().any(|&zone| self.zone_balanced(zone, 0))
+        } else {
+            // A zone that was scanned in vain is left out (`zone_reclaimable`).
+            zones.iter().all(|&zone| self.zone_balanced(zone, 0) || self.is_unreclaimable(zone))
+        }
+    }
+
+    /// Runs kswapd of a node for a slice; says what it waits for then.
+    pub fn kswapd(&mut self, cx: &mut Cx, node: usize) -> Wait {
+        loop {
+            match self.nodes[node].kswapd.state {
+                State::Asleep => {
+                    if !std::mem::take(&mut self.nodes[node].kswapd.woken) {
+                        return Wait { event: Some(Event::Kswapd(node)), until: None, why: Why::Idle };
+                    }
+                    self.begin_balance(node);
+                }
+                State::Napping(until) => {
+                    if std::mem::take(&mut self.nodes[node].kswapd.woken) {
+                        self.events.kswapd_low_wmark_hit_quickly += 1;
+                        self.begin_balance(node);
+                    } else if cx.now() < until {
+                        return Wait { event: Some(Event::Kswapd(node)), until: Some(until), why: Why::Idle };
+                    } else if self.is_balanced(node) {
+                        self.nodes[node].kswapd.state = State::Asleep;
+                    } else {
+                        self.events.kswapd_high_wmark_hit_quickly += 1;
+                        self.begin_balance(node);
+                    }
+                }
+                State::Balancing => {
+                    let Some(mut run) = self.nodes[node].kswapd.run.take() else {
+                        self.nodes[node].kswapd.state = State::Asleep;
+                        continue;
+                    };
+                    match self.balance_pgdat(cx, node, &mut run) {
+                        Err(wait) => {
+                            self.nodes[node].kswapd.run = Some(run);
+                            return wait;
+                        }
+                        Ok(()) => self.end_balance(cx, node, &run),
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_balance(&mut self, node: usize) {
+        self.events.pageoutrun += 1;
+        let mut scan = Scan::new(Who::Kswapd, DEF_PRIORITY, 0);
+        scan.may_writepage = self.tuning.laptop_mode == 0;
+        if self.generation.mglru {
+            scan.priority = self.lru_gen_initial_priority(node);
+        }
+        let kswapd = &mut self.nodes[node].kswapd;
+        kswapd.state = State::Balancing;
+        kswapd.run = Some(Run {
+            scan,
+            at: None,
+            end_zone: 0,
+            raise_priority: true,
+            total_scanned: 0,
+            freed: 0,
+            freed_in_pass: 0,
+            zone_scanned: 0,
+        });
+    }
+
+    fn end_balance(&mut self, cx: &Cx, node: usize, run: &Run) {
+        for which in self.lruvecs_of_node(node) {
+            self.snapshot_refaults(which);
+            let l = &mut self.lruvecs[which];
+            (l.flag_writeback, l.flag_dirty, l.flag_congested) = (false, false, false);
+        }
+        let balanced = self.is_balanced(node);
+        let kswapd = &mut self.nodes[node].kswapd;
+        if run.freed > 0 {
+            kswapd.failures = 0;
+        } else if self.generation.kswapd_failures && !balanced {
+            kswapd.failures += 1;
+        }
+        kswapd.woken = false;
+        let failed = kswapd.gave_up();
+        if failed {
+            kswapd.state = State::Asleep;
+        } else if balanced {
+            kswapd.state = State::Napping(cx.now() + TENTH);
+        } else if run.freed == 0 {
+            // Nothing could be freed: it is asked again by the next allocation that finds too little.
+            kswapd.state = State::Napping(cx.now() + TENTH);
+        } else {
+            kswapd.state = State::Napping(cx.now());
+        }
+        self.woken.push(Event::Pfmemalloc(node));
+        self.freed_news(node);
+    }
+
+    fn lruvecs_of_node(&self, node: usize) -> Vec<usize> {
+        if self.generation.lru_per_node { vec![node] } else { self.nodes[node].zones.clone() }
+    }
+
+    /// `balance_pgdat`: until the node is balanced or nothing more can be done.
+    fn balance_pgdat(&mut self, cx: &mut Cx, node: usize, run: &mut Run) -> Result<(), Wait> {
+        loop {
+            if run.at.is_none() && !self.begin_pass(cx, node, run) {
+                return Ok(());
+            }
+            self.shrink_zones(cx, node, run)?;
+            run.at = None;
+            if self.pfmemalloc_ok(node) {
+                self.woken.push(Event::Pfmemalloc(node));
+            }
+            if self.tuning.pagecache_limit_mb > 0 {
+                self.pagecache_limit_kswapd(cx);
+            }
+            if !self.end_pass(node, run) {
+                return Ok(());
+            }
+            if self.generation.kswapd_congestion_wait
+                && run.total_scanned > 0
+                && run.scan.priority < DEF_PRIORITY - 2
+            {
+                let zones = &self.nodes[node].zones;
+                if zones.iter().any(|&zone| self.zones[zone].free < self.zones[zone].mark_min()) {
+                    self.events.kswapd_skip_congestion_wait += 1;
+                } else {
+                    return Err(self.congestion_wait(cx, TENTH));
+                }
+            }
+            if cx.spent >= cx.slice {
+                return Err(Wait::YIELD);
+            }
+        }
+    }
+
+    /// Looks for the highest zone that lacks pages; `false` if there is none.
+    fn begin_pass(&mut self, cx: &mut Cx, node: usize, run: &mut Run) -> bool {
+        if self.is_balanced(node) {
+            return false;
+        }
+        let zones = self.nodes[node].zones.clone();
+        let hopeless = |mm: &Mm, zone| {
+            !mm.generation.lru_per_node && run.scan.priority < DEF_PRIORITY && mm.is_unreclaimable(zone)
+        };
+        let mut end = None;
+        for (index, &zone) in zones.iter().enumerate().rev() {
+            if hopeless(self, zone) {
+                continue;
+            }
+            self.age_active_anon(cx, &run.scan, self.lruvec_of(zone));
+            if !self.zone_balanced(zone, 0) {
+                end = Some(index);
+                break;
+            }
+            if !self.generation.lru_per_node {
+                let l = &mut self.lruvecs[zone];
+                (l.flag_congested, l.flag_dirty) = (false, false);
+            }
+        }
+        let Some(end) = end else { return false };
+        run.end_zone = end;
+        run.at = Some(0);
+        run.raise_priority = true;
+        run.scan.scanned = 0;
+        if !self.generation.kswapd_restarts {
+            run.freed_in_pass = 0;
+        }
+        run.scan.reclaimed = 0;
+        run.zone_scanned = 0;
+        true
+    }
+
+    /// Keeps the inactive anonymous list supplied (`age_active_anon`).
+    fn age_active_anon(&mut self, cx: &mut Cx, scan: &Scan, which: usize) {
+        if !self.generation.mglru && self.anon_low(which) {
+            self.shrink_active_list(cx, scan, which, super::frame::list::ACTIVE_ANON, SWAP_CLUSTER_MAX);
+        }
+    }
+
+    /// One pass over the lruvecs of the node up to the end zone.
+    fn shrink_zones(&mut self, cx: &mut Cx, node: usize, run: &mut Run) -> Result<(), Wait> {
+        let lruvecs = self.lruvecs_of_node(node);
+        let last = if self.generation.lru_per_node { 0 } else { run.end_zone };
+        while let Some(at) = run.at
+            && at <= last
+        {
+            let which = lruvecs[at];
+            if self.wants_shrinking(node, which, run) {
+                run.scan.to_reclaim = self.kswapd_target(node, which);
+                let before = (run.scan.scanned, run.scan.reclaimed);
+                let result = self.shrink_lruvec(cx, &mut run.scan, which);
+                let (scanned, freed) = (run.scan.scanned - before.0, run.scan.reclaimed - before.1);
+                run.total_scanned += scanned;
+                run.freed += freed;
+                run.freed_in_pass += freed;
+                result?;
+                let met = if self.generation.lru_per_node {
+                    run.scan.scanned.max(run.scan.reclaimed)
+                } else {
+                    run.scan.scanned
+                };
+                if met >= run.scan.to_reclaim {
+                    run.raise_priority = false;
+                }
+            }
+            run.at = Some(at + 1);
+        }
+        Ok(())
+    }
+
+    /// Whether an lruvec is shrunk in this pass: always from 4.8 on, else zones that are not well above high.
+    fn wants_shrinking(&self, node: usize, which: usize, run: &Run) -> bool {
+        if self.generation.lru_per_node {
+            return !self.is_balanced(node);
+        }
+        if run.scan.priority < DEF_PRIORITY && self.is_unreclaimable(which) {
+            return false;
+        }
+        let zone = &self.zones[which];
+        let gap =
+            if self.generation.balance_gap { zone.marks.low.min(zone.managed.div_ceil(100)) } else { 0 };
+        !self.zone_balanced(which, gap)
+    }
+
+    fn kswapd_target(&self, node: usize, which: usize) -> u64 {
+        match self.generation.kswapd_target {
+            KswapdTarget::Unlimited => u64::MAX,
+            KswapdTarget::ZoneHigh => self.zones[which].mark_high().max(SWAP_CLUSTER_MAX),
+            KswapdTarget::NodeHigh => self.node_sum(node, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX)),
+        }
+    }
+
+    /// After a pass: the next priority; `false` ends the run.
+    fn end_pass(&mut self, node: usize, run: &mut Run) -> bool {
+        if self.is_balanced(node) || (self.generation.mglru && self.lru_gen_enough(node)) {
+            return false;
+        }
+        if self.generation.kswapd_restarts {
+            // Progress, or the lowest priority reached: from the beginning, for as long as it takes.
+            if run.freed_in_pass >= SWAP_CLUSTER_MAX
+                || run.scan.priority <= self.generation.kswapd_last_priority
+            {
+                let hopeless = run.freed_in_pass == 0;
+                run.freed_in_pass = 0;
+                run.scan.priority = DEF_PRIORITY;
+                self.events.pageoutrun += u64::from(!hopeless);
+                return !(hopeless
+                    && self.lruvecs_of_node(node).iter().all(|&which| self.is_unreclaimable(which)));
+            }
+            run.scan.priority -= 1;
+            return true;
+        }
+        if run.raise_priority || run.freed_in_pass == 0 {
+            if run.scan.priority <= self.generation.kswapd_last_priority {
+                return false;
+            }
+            run.scan.priority -= 1;
+        }
+        true
+    }
+}

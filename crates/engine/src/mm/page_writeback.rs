@@ -1,0 +1,620 @@
+//! Dirty pages: limits, throttling of writers, flusher (`mm/page-writeback.c`, `fs/fs-writeback.c`; sections
+//! 8.3 to 8.5).
+
+use std::collections::VecDeque;
+
+use lotsfree_formulas::dirty::{DirtyLimits, DirtyableInput, dirty_limits, dirtyable, freerun_pages};
+use lotsfree_units::PageSize;
+
+use super::frame::{entry, flag, list};
+use super::vmstat::Stat;
+use super::{Cx, Device, Done, Event, Io, IoRequest, MS, Mm, Stop, TENTH, Wait, Why};
+use crate::generation::WriterThrottle;
+
+/// `/sys/block/*/queue/nr_requests`
+const NR_REQUESTS: u32 = 128;
+/// A queue is congested from 7/8 of that plus one on, until it falls below 13/16.
+const CONGESTION_ON: u32 = 113;
+const CONGESTION_OFF: u32 = 103;
+/// `max_sectors_kb` 512: pages of the largest request.
+const MOST_PAGES: usize = 128;
+/// MAX_WRITEBACK_PAGES: the flusher turns to the next file after this many.
+const CHUNK: u64 = 1024;
+/// INIT_BW: 100 MiB/s, in pages per second.
+const INITIAL_RATE: u64 = 25_600;
+/// BANDWIDTH_INTERVAL
+const BANDWIDTH_INTERVAL: u64 = 200 * MS;
+/// MAX_PAUSE
+const MAX_PAUSE: u64 = 200 * MS;
+/// Fixed point of the position ratio.
+const ONE: i64 = 1 << 10;
+
+/// State of writeback: one backing device for files.
+#[derive(Debug)]
+pub(crate) struct Writeback {
+    /// Files with dirty pages, those that became dirty first in front.
+    files: VecDeque<u32>,
+    /// Write requests under way, to the disk and to swap.
+    requests: [u32; 2],
+    congested: [bool; 2],
+    /// Pages that reclaim wants to write, in the order in which it met them.
+    pageout: Vec<(Device, u64, u32)>,
+    /// Pages that somebody asked the flusher to write.
+    asked: u64,
+    flusher_woken: bool,
+    background: bool,
+    next_periodic: u64,
+    /// Bandwidth estimation: pages per second.
+    bandwidth: u64,
+    dirty_rate_limit: u64,
+    written: u64,
+    dirtied: u64,
+    stamp: u64,
+    stamp_written: u64,
+    stamp_dirtied: u64,
+    /// `dirty_limit`, which follows the threshold down slowly.
+    limit: u64,
+}
+
+impl Default for Writeback {
+    fn default() -> Self {
+        Writeback {
+            files: VecDeque::new(),
+            requests: [0; 2],
+            congested: [false; 2],
+            pageout: Vec::new(),
+            asked: 0,
+            flusher_woken: false,
+            background: false,
+            next_periodic: 0,
+            bandwidth: INITIAL_RATE,
+            dirty_rate_limit: INITIAL_RATE,
+            written: 0,
+            dirtied: 0,
+            stamp: 0,
+            stamp_written: 0,
+            stamp_dirtied: 0,
+            limit: 0,
+        }
+    }
+}
+
+impl Writeback {
+    /// An object is gone.
+    pub(crate) fn forget(&mut self, number: u32) {
+        self.files.retain(|&file| file != number);
+    }
+    /// Write requests under way.
+    pub(crate) fn pending(&self) -> u32 {
+        self.requests[0] + self.requests[1]
+    }
+}
+
+impl Mm {
+    /// `global_dirty_limits`
+    pub(crate) fn dirty_limits(&self) -> DirtyLimits {
+        let rules = &self.generation.dirty;
+        let mut input = DirtyableInput {
+            free: 0,
+            file: 0,
+            anon: 0,
+            swap: self.swap.free() > 0,
+            total_reserve: self.total_reserve,
+        };
+        for zone in &self.zones {
+            input.free += zone.free;
+        }
+        for lruvec in &self.lruvecs {
+            input.file += lruvec.file();
+            input.anon += lruvec.anon();
+        }
+        let dirtyable = dirtyable(rules, &input);
+        dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, PageSize::X86, false)
+    }
+
+    /// `node_dirty_limit`: the dirty ratio of an lruvec's own dirtyable memory, in pages.
+    pub(crate) fn lruvec_dirty_limit(&self, which: usize) -> u64 {
+        let free = self.lruvec_sum(which, |zone| zone.free);
+        let reserve = self.lruvec_sum(which, |zone| {
+            (zone.marks.high + zone.reserve.iter().copied().max().unwrap_or(0)).min(zone.managed)
+        });
+        let dirtyable = free.saturating_sub(reserve) + self.lruvecs[which].file();
+        match self.tuning.dirty {
+            lotsfree_formulas::dirty::DirtyLimit::Percent(percent) => dirtyable * percent / 100,
+            lotsfree_formulas::dirty::DirtyLimit::Bytes(bytes) => {
+                let all: u64 = self.zones.iter().map(|zone| zone.managed).sum();
+                (u128::from(bytes.0 / 4096) * u128::from(dirtyable) / u128::from(all.max(1))) as u64
+            }
+        }
+    }
+
+    fn nr_dirty(&self) -> u64 {
+        self.zones.iter().map(|zone| zone.stat[Stat::Dirty as usize]).sum()
+    }
+
+    fn nr_writeback(&self) -> u64 {
+        self.zones.iter().map(|zone| zone.stat[Stat::Writeback as usize]).sum()
+    }
+
+    /// Whether a device has nearly as many write requests as its queue takes (`bdi_write_congested`).
+    pub(crate) fn is_congested(&self) -> bool {
+        self.writeback.congested[0] || self.writeback.congested[1]
+    }
+
+    /// Reads have a queue of their own, which one window per reader does not fill.
+    pub(crate) fn is_congested_for_reads(&self) -> bool {
+        false
+    }
+
+    /// Whether a device takes no more write requests: who submits one has to wait.
+    pub(crate) fn queue_full(&self) -> bool {
+        self.writeback.requests.iter().any(|&requests| requests >= NR_REQUESTS)
+    }
+
+    pub(crate) fn wait_for_room(&self, cx: &Cx, why: Why) -> Wait {
+        Wait { event: Some(Event::Room), until: Some(cx.now() + TENTH), why }
+    }
+
+    fn submit_write(&mut self, cx: &mut Cx, device: Device, start: u64, frames: Vec<u32>, sync: bool) -> u64 {
+        let which = device as usize;
+        self.writeback.requests[which] += 1;
+        if self.writeback.requests[which] >= CONGESTION_ON {
+            self.writeback.congested[which] = true;
+        }
+        let pages = frames.len() as u32;
+        self.submit(cx, IoRequest { device, write: true, sync, start, pages }, frames)
+    }
+
+    /// A write request has completed.
+    pub(crate) fn writeback_done(&mut self, io: Io, _now: u64) {
+        let which = io.device as usize;
+        // Direct writes bypass the count.
+        self.writeback.requests[which] = self.writeback.requests[which].saturating_sub(1);
+        if self.writeback.requests[which] <= CONGESTION_OFF {
+            self.writeback.congested[which] = false;
+        }
+    }
+
+    /// A page of a file is changed (`account_page_dirtied`).
+    pub(crate) fn set_page_dirty(&mut self, cx: &Cx, frame: u32) {
+        let f = &mut self.frames[frame as usize];
+        if f.has(flag::DIRTY) {
+            return;
+        }
+        f.flags |= flag::DIRTY;
+        let slot = f.slot;
+        self.stat_add(frame, Stat::Dirty);
+        self.stat_add(frame, Stat::Dirtied);
+        self.writeback.dirtied += 1;
+        self.tasks[cx.task].dirtied += 1;
+        let number = self.object_of(slot);
+        let now = cx.now();
+        let object = &mut self.objects[number as usize];
+        let page = slot - object.base;
+        if object.dirty == 0 {
+            object.dirtied_at = now;
+            self.writeback.files.push_back(number);
+        }
+        object.dirty += 1;
+        match object.dirty_runs.back_mut() {
+            Some((start, len)) if *start + *len == page => *len += 1,
+            _ => object.dirty_runs.push_back((page, 1)),
+        }
+    }
+
+    /// The page's changes are of no interest any more.
+    pub(crate) fn clear_dirty(&mut self, frame: u32) {
+        let f = &mut self.frames[frame as usize];
+        if !f.has(flag::DIRTY) {
+            return;
+        }
+        f.flags &= !flag::DIRTY;
+        if !f.has(flag::ANON) {
+            let slot = f.slot;
+            self.stat_sub(frame, Stat::Dirty);
+            self.file_is_cleaner(slot);
+        }
+    }
+
+    fn file_is_cleaner(&mut self, slot: u32) {
+        let number = self.object_of(slot);
+        let object = &mut self.objects[number as usize];
+        object.dirty -= 1;
+        if object.dirty == 0 {
+            object.dirty_runs.clear();
+            self.writeback.forget(number);
+        }
+    }
+
+    /// From dirty to under writeback (`clear_page_dirty_for_io`, `set_page_writeback`).
+    fn start_writeback(&mut self, frame: u32) {
+        let f = &mut self.frames[frame as usize];
+        let (slot, anon) = (f.slot, f.has(flag::ANON));
+        f.flags = (f.flags & !flag::DIRTY) | flag::WRITEBACK;
+        self.stat_add(frame, Stat::Writeback);
+        if !anon {
+            // The next store through a mapping faults again (page_mkclean).
+            let e = &mut self.entries[slot as usize];
+            if *e & entry::MAPPED != 0 {
+                *e &= !entry::DIRTY;
+            }
+            self.stat_sub(frame, Stat::Dirty);
+            let number = self.object_of(slot);
+            self.objects[number as usize].under_writeback += 1;
+            self.file_is_cleaner(slot);
+        }
+    }
+
+    /// A write has completed (`end_page_writeback`).
+    pub(crate) fn end_writeback(&mut self, frame: u32) {
+        let f = &mut self.frames[frame as usize];
+        let reclaim = f.has(flag::RECLAIM);
+        f.flags &= !(flag::WRITEBACK | flag::RECLAIM);
+        let f = *f;
+        self.stat_sub(frame, Stat::Writeback);
+        self.stat_add(frame, Stat::Written);
+        let number = self.object_of(f.slot);
+        if !f.has(flag::ANON) {
+            self.objects[number as usize].under_writeback -= 1;
+            self.writeback.written += 1;
+        }
+        if reclaim && !f.has(flag::DIRTY) {
+            self.rotate_reclaimable(frame);
+        }
+        self.reap_deleted(number);
+    }
+
+    /// `rotate_reclaimable_page`: what reclaim had wanted goes next.
+    fn rotate_reclaimable(&mut self, frame: u32) {
+        let f = self.frames[frame as usize];
+        let from = f.list();
+        if from == list::UNEVICTABLE || from == list::NONE {
+            return;
+        }
+        if self.generation.mglru {
+            let kind = usize::from(!f.has(flag::ANON));
+            let lruvec = self.lruvec_of_frame(frame);
+            let oldest = self.lruvecs[lruvec].mglru.oldest_list(kind);
+            self.lru_move(frame, oldest, true);
+        } else if !list::is_active(from) || self.generation.dirty_activates {
+            self.lru_move(frame, list::classic(f.has(flag::ANON), false), true);
+        } else {
+            return;
+        }
+        self.events.pgrotated += 1;
+    }
+
+    /// Reclaim writes a page: to swap, or to its file (`pageout`).
+    pub(crate) fn pageout(&mut self, frame: u32) {
+        self.stat_add(frame, Stat::VmscanWrite);
+        self.start_writeback(frame);
+        let f = &mut self.frames[frame as usize];
+        f.flags |= flag::RECLAIM;
+        let target = match f.has(flag::ANON) {
+            true => (Device::Swap, u64::from(self.swap.slot_of(frame).unwrap_or(0))),
+            false => (Device::Disk, u64::from(f.slot)),
+        };
+        self.writeback.pageout.push((target.0, target.1, frame));
+    }
+
+    /// Sends what reclaim wants to write, neighbours in one request.
+    pub(crate) fn flush_pageout(&mut self, cx: &mut Cx) {
+        if self.writeback.pageout.is_empty() {
+            return;
+        }
+        let mut pages = std::mem::take(&mut self.writeback.pageout);
+        pages.sort_unstable();
+        for run in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
+            for part in run.chunks(MOST_PAGES) {
+                let frames = part.iter().map(|page| page.2).collect();
+                if part[0].0 == Device::Swap {
+                    self.events.pswpout += part.len() as u64;
+                }
+                self.submit_write(cx, part[0].0, part[0].1, frames, false);
+            }
+        }
+        pages.clear();
+        self.writeback.pageout = pages;
+    }
+
+    /// Writes up to `most` dirty pages of a file; how many, and the last request.
+    fn write_file(&mut self, cx: &mut Cx, number: u32, most: u64, sync: bool) -> (u64, u64) {
+        let (mut written, mut last) = (0, 0);
+        let mut batch: Vec<u32> = Vec::new();
+        let mut batch_start = 0;
+        let mut looks =
+            self.objects[number as usize].dirty_runs.iter().map(|run| u64::from(run.1)).sum::<u64>();
+        while written < most && looks > 0 {
+            let object = &mut self.objects[number as usize];
+            let base = object.base;
+            let Some((start, len)) = object.dirty_runs.front_mut() else { break };
+            let page = *start;
+            *start += 1;
+            *len -= 1;
+            looks -= 1;
+            if *len == 0 {
+                object.dirty_runs.pop_front();
+            }
+            let slot = base + page;
+            let Some(frame) = entry::frame(self.entries[slot as usize]) else { continue };
+            let f = self.frames[frame as usize];
+            if !f.has(flag::DIRTY) {
+                continue;
+            }
+            if f.has(flag::WRITEBACK) {
+                // Changed again while it is being written: later.
+                self.objects[number as usize].dirty_runs.push_back((page, 1));
+                continue;
+            }
+            if !batch.is_empty() && (batch_start + batch.len() as u32 != slot || batch.len() == MOST_PAGES) {
+                let frames = std::mem::take(&mut batch);
+                last = self.submit_write(cx, Device::Disk, u64::from(batch_start), frames, sync);
+            }
+            if batch.is_empty() {
+                batch_start = slot;
+            }
+            cx.spend(self.costs.scan);
+            self.start_writeback(frame);
+            batch.push(frame);
+            written += 1;
+        }
+        if !batch.is_empty() {
+            last = self.submit_write(cx, Device::Disk, u64::from(batch_start), batch, sync);
+        }
+        if last > 0 {
+            self.objects[number as usize].last_write = last;
+        }
+        (written, last)
+    }
+
+    /// Starts to write what is dirty of a file, without waiting (`filemap_flush`).
+    pub(crate) fn start_sync(&mut self, cx: &mut Cx, number: u32) {
+        self.write_file(cx, number, u64::MAX, false);
+    }
+
+    /// `fdatasync`
+    pub fn sync(&mut self, cx: &mut Cx, number: u32) -> Done {
+        match self.objects.get(number as usize) {
+            Some(object) if object.live && object.file => {}
+            _ => return Err(Stop::Bad),
+        }
+        loop {
+            let object = &self.objects[number as usize];
+            if object.dirty == 0 && object.under_writeback == 0 {
+                return Ok(());
+            }
+            if self.queue_full() {
+                return Err(self.wait_for_room(cx, Why::Io).into());
+            }
+            if object.dirty > 0 && self.write_file(cx, number, CHUNK, true).0 > 0 {
+                continue;
+            }
+            let last = self.objects[number as usize].last_write;
+            return Err(if self.in_flight.contains_key(&last) {
+                Wait::io(last)
+            } else {
+                Wait::until(cx.now() + MS, Why::Io)
+            }
+            .into());
+        }
+    }
+
+    /// Asks the flusher for so many pages (`wakeup_flusher_threads`).
+    pub(crate) fn wakeup_flusher(&mut self, pages: u64) {
+        if self.nr_dirty() == 0 {
+            return;
+        }
+        self.writeback.asked = self.writeback.asked.max(pages.max(CHUNK));
+        self.wake_flusher();
+    }
+
+    fn wake_flusher(&mut self) {
+        if !self.writeback.flusher_woken {
+            self.writeback.flusher_woken = true;
+            self.woken.push(Event::Flusher);
+        }
+    }
+
+    /// Runs the flusher for a slice; says what it waits for then.
+    pub fn flusher(&mut self, cx: &mut Cx) -> Wait {
+        loop {
+            let now = cx.now();
+            let over = {
+                let limits = self.dirty_limits();
+                self.nr_dirty() > limits.background
+            };
+            self.writeback.background = over;
+            let interval = self.tuning.dirty_writeback_centisecs * 10 * MS;
+            let expired_before = now.saturating_sub(self.tuning.dirty_expire_centisecs * 10 * MS);
+            let periodic = interval > 0 && now >= self.writeback.next_periodic;
+            let mut expired = None;
+            if periodic && expired_before > 0 {
+                let objects = &self.objects;
+                let old = |file: &&u32| objects[**file as usize].dirtied_at <= expired_before;
+                expired = self.writeback.files.iter().find(old).copied();
+            }
+            let wanted = if over || self.writeback.asked > 0 {
+                self.writeback.files.front().copied()
+            } else {
+                expired
+            };
+            let Some(number) = wanted else {
+                if periodic {
+                    self.writeback.next_periodic = now + interval;
+                }
+                self.writeback.asked = 0;
+                self.writeback.flusher_woken = false;
+                let until = (interval > 0).then_some(self.writeback.next_periodic);
+                return Wait { event: Some(Event::Flusher), until, why: Why::Idle };
+            };
+            if self.queue_full() {
+                return self.wait_for_room(cx, Why::Idle);
+            }
+            let (written, _) = self.write_file(cx, number, CHUNK, false);
+            self.writeback.asked = self.writeback.asked.saturating_sub(written.max(1));
+            // The next file's turn.
+            if let Some(at) = self.writeback.files.iter().position(|&file| file == number) {
+                self.writeback.files.remove(at);
+                self.writeback.files.push_back(number);
+                if written == 0 {
+                    // All of it is under writeback and dirty again.
+                    return Wait { event: Some(Event::Room), until: Some(now + 10 * MS), why: Why::Idle };
+                }
+                if expired == Some(number) {
+                    let age = self.objects[number as usize].dirtied_at;
+                    self.objects[number as usize].dirtied_at = age.max(expired_before);
+                }
+            }
+            if cx.spent >= cx.slice {
+                return Wait::YIELD;
+            }
+        }
+    }
+
+    /// Holds a writer to the dirty limit (`balance_dirty_pages_ratelimited`).
+    pub(crate) fn balance_dirty_pages(&mut self, cx: &mut Cx) -> Done {
+        let task = &self.tasks[cx.task];
+        if task.dirtied < task.poll_after.max(16) {
+            return Ok(());
+        }
+        let limits = self.dirty_limits();
+        let dirty = self.nr_dirty() + self.nr_writeback();
+        if self.nr_dirty() > limits.background {
+            self.wake_flusher();
+        }
+        let freerun = freerun_pages(limits);
+        if dirty <= freerun {
+            let room = limits.dirty.saturating_sub(dirty).max(1);
+            let task = &mut self.tasks[cx.task];
+            task.dirtied = 0;
+            task.dirty_pause = 0;
+            task.poll_after = match self.generation.writers {
+                WriterThrottle::Paused => 1 << (room.ilog2() / 2),
+                WriterThrottle::WritesItself => (limits.dirty / (self.cpus as u64 * 32)).clamp(16, 1024),
+            };
+            return Ok(());
+        }
+        match self.generation.writers {
+            WriterThrottle::WritesItself => self.write_and_pause(cx, limits),
+            WriterThrottle::Paused => self.pause(cx, limits, dirty),
+        }
+    }
+
+    /// Through 3.1: the writer writes, and sleeps if there was not enough to write.
+    fn write_and_pause(&mut self, cx: &mut Cx, limits: DirtyLimits) -> Done {
+        if self.queue_full() {
+            return Err(self.wait_for_room(cx, Why::Dirty).into());
+        }
+        let rate = (limits.dirty / (self.cpus as u64 * 32)).clamp(16, 1024);
+        let chunk = rate + rate / 2;
+        let mut written = 0;
+        while written < chunk
+            && let Some(&number) = self.writeback.files.front()
+        {
+            let (pages, _) = self.write_file(cx, number, chunk - written, false);
+            written += pages;
+            if pages == 0 {
+                break;
+            }
+        }
+        let task = &mut self.tasks[cx.task];
+        task.poll_after = rate;
+        if written >= chunk {
+            task.dirtied = 0;
+            task.dirty_pause = 0;
+            return Ok(());
+        }
+        let pause = if task.dirty_pause == 0 { 4 * MS } else { (task.dirty_pause * 2).min(TENTH) };
+        task.dirty_pause = pause;
+        Err(Wait::until(cx.now() + pause, Why::Dirty).into())
+    }
+
+    /// From 3.2 on: the writer sleeps so that its rate fits (`balance_dirty_pages`).
+    fn pause(&mut self, cx: &mut Cx, limits: DirtyLimits, dirty: u64) -> Done {
+        let freerun = freerun_pages(limits);
+        self.update_limit(limits);
+        let limit = self.writeback.limit.max(limits.dirty);
+        let ratio = position_ratio(dirty, freerun, limit);
+        self.update_bandwidth(cx.now(), dirty, freerun, limit, ratio);
+        let rate = (self.writeback.dirty_rate_limit as i64 * ratio / ONE).max(0) as u64;
+        let task = &mut self.tasks[cx.task];
+        task.poll_after = 32;
+        if rate == 0 {
+            return Err(Wait::until(cx.now() + MAX_PAUSE, Why::Dirty).into());
+        }
+        let pages = task.dirtied;
+        task.dirtied = 0;
+        let period = pages * 1_000_000_000 / rate;
+        // Time since the last pause counts as slept.
+        let thought = task.paused_at.map_or(0, |at| cx.now().saturating_sub(at));
+        let pause = period.saturating_sub(thought).min(MAX_PAUSE);
+        if pause < MS {
+            task.paused_at = Some(cx.now().saturating_sub(thought.saturating_sub(period).min(MAX_PAUSE)));
+            // Too short to sleep: the next look comes later.
+            task.poll_after = (rate / 100).clamp(32, 4096);
+            return Ok(());
+        }
+        // Around 10 ms between pauses when one writer has the device for itself.
+        task.poll_after = (rate / 100).clamp(16, 4096);
+        task.paused_at = Some(cx.now() + pause);
+        Err(Wait::until(cx.now() + pause, Why::Dirty).into())
+    }
+
+    /// `update_dirty_limit`
+    fn update_limit(&mut self, limits: DirtyLimits) {
+        let limit = &mut self.writeback.limit;
+        if *limit < limits.dirty {
+            *limit = limits.dirty;
+        } else {
+            *limit -= (*limit - limits.dirty) >> 5;
+        }
+    }
+
+    /// `wb_update_bandwidth`: what the device writes, and the rate that keeps writers at the set point.
+    fn update_bandwidth(&mut self, now: u64, dirty: u64, freerun: u64, limit: u64, ratio: i64) {
+        let w = &mut self.writeback;
+        let elapsed = now.saturating_sub(w.stamp);
+        if elapsed < BANDWIDTH_INTERVAL {
+            return;
+        }
+        let fresh = elapsed > 1_000_000_000 && w.stamp_dirtied == w.dirtied;
+        let written = w.written - w.stamp_written;
+        let dirtied = w.dirtied - w.stamp_dirtied;
+        (w.stamp, w.stamp_written, w.stamp_dirtied) = (now, w.written, w.dirtied);
+        if fresh || elapsed > 10_000_000_000 {
+            return;
+        }
+        let second = 1_000_000_000u64;
+        // A running mean over about three seconds.
+        let period = 3 * second;
+        let old = w.bandwidth * period.saturating_sub(elapsed);
+        w.bandwidth = ((old + written * second) / period.max(elapsed)).max(1);
+        let dirty_rate = (dirtied * second / elapsed).max(1);
+        let task_rate = (w.dirty_rate_limit as i64 * ratio / ONE + 1).max(1) as u64;
+        let balanced = (u128::from(task_rate) * u128::from(w.bandwidth) / u128::from(dirty_rate)) as u64;
+        let balanced = balanced.min(w.bandwidth).max(1);
+        let setpoint = (freerun + limit) / 2;
+        let current = w.dirty_rate_limit;
+        let (step, up) = if dirty < setpoint {
+            let goal = balanced.min(task_rate);
+            (goal.saturating_sub(current), true)
+        } else {
+            let goal = balanced.max(task_rate);
+            (current.saturating_sub(goal), false)
+        };
+        let shift = (current / (8 * step + 1)).min(63);
+        let step = ((step >> shift) + 7) / 8;
+        w.dirty_rate_limit = if up { current + step } else { current.saturating_sub(step) }.max(1);
+    }
+}
+
+/// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit.
+fn position_ratio(dirty: u64, freerun: u64, limit: u64) -> i64 {
+    if dirty >= limit {
+        return 0;
+    }
+    let setpoint = ((freerun + limit) / 2) as i64;
+    let x = ((setpoint - dirty as i64) * ONE) / (limit as i64 - setpoint).max(1);
+    let cube = x * x / ONE * x / ONE;
+    (cube + ONE).clamp(0, 2 * ONE)
+}

@@ -1,0 +1,292 @@
+//! Readahead windows (`mm/readahead.c`, `mm/filemap.c`; section 8.2).
+
+use super::frame::{entry, flag};
+use super::{Cx, Device, IoRequest, Mm, Stop};
+use lotsfree_scenario::{Advice, RegionId};
+
+/// MMAP_LOTSAMISS
+const MMAP_LOTSAMISS: u32 = 100;
+
+/// Readahead state of an open file (`file_ra_state`).
+#[derive(Clone, Copy, Debug)]
+pub struct RaState {
+    /// Window.
+    pub(crate) start: u32,
+    pub(crate) size: u32,
+    /// The part of the window after whose first page the next one is started.
+    pub(crate) async_size: u32,
+    /// Last page that was read; `u32::MAX` before the first.
+    pub(crate) prev: u32,
+    /// What was advised.
+    pub(crate) advice: Advice,
+}
+
+impl Default for RaState {
+    fn default() -> Self {
+        RaState { start: 0, size: 0, async_size: 0, prev: u32::MAX, advice: Advice::Normal }
+    }
+}
+
+/// `get_init_ra_size`
+fn initial(request: u32, max: u32) -> u32 {
+    let rounded = request.next_power_of_two();
+    if rounded <= max / 32 {
+        rounded * 4
+    } else if rounded <= max / 4 {
+        rounded * 2
+    } else {
+        max
+    }
+}
+
+/// `get_next_ra_size`
+fn next(current: u32, max: u32) -> u32 {
+    if current < max / 16 {
+        4 * current
+    } else if current <= max / 2 {
+        2 * current
+    } else {
+        max
+    }
+}
+
+impl Mm {
+    fn ra_pages(&self, advice: Advice) -> u32 {
+        let max = (self.tuning.read_ahead_kb / 4) as u32;
+        match advice {
+            Advice::Random => 0,
+            Advice::Sequential => max * 2,
+            _ => max,
+        }
+    }
+
+    /// A read missed the cache (`page_cache_sync_ra`): reads the window that `request` pages from `page` on
+    /// call for.
+    pub(crate) fn sync_readahead(
+        &mut self,
+        cx: &mut Cx,
+        number: u32,
+        ra: &mut RaState,
+        page: u32,
+        request: u32,
+    ) -> Result<(), Stop> {
+        let max = self.ra_pages(ra.advice);
+        let request = request.max(1);
+        if max == 0 {
+            return self.read_pages(cx, number, page, request, 0, page);
+        }
+        let sequential = page == 0 || (ra.prev != u32::MAX && page.wrapping_sub(ra.prev) <= 1);
+        if !sequential && request <= max {
+            // Enough cached pages before it are taken for a stream.
+            let object = &self.objects[number as usize];
+            let history = (1..=max)
+                .take_while(|&back| {
+                    page.checked_sub(back)
+                        .is_some_and(|p| entry::frame(self.entries[(object.base + p) as usize]).is_some())
+                })
+                .count() as u32;
+            if history <= request {
+                return self.read_pages(cx, number, page, request, 0, page);
+            }
+            ra.start = page;
+            ra.size = (history + request).min(max);
+            ra.async_size = 1;
+        } else {
+            ra.start = page;
+            ra.size = initial(request, max);
+            ra.async_size = if ra.size > request { ra.size - request } else { ra.size };
+        }
+        // The whole window would be marked: it and the next one are read in one go.
+        if ra.async_size == ra.size && page == ra.start {
+            let more = next(ra.size, max);
+            ra.async_size = more;
+            ra.size = (ra.size + more).min(max.max(ra.size));
+        }
+        self.read_pages(cx, number, ra.start, ra.size, ra.async_size, page)
+    }
+
+    /// A read met the page that starts the next window (`page_cache_async_ra`).
+    pub(crate) fn async_readahead(&mut self, cx: &mut Cx, number: u32, ra: &mut RaState, page: u32) {
+        let max = self.ra_pages(ra.advice);
+        if max == 0 || self.is_congested_for_reads() {
+            return;
+        }
+        let expected = ra.start + ra.size - ra.async_size.min(ra.size);
+        if page == expected || page == ra.start + ra.size {
+            ra.start += ra.size;
+            ra.size = next(ra.size, max);
+        } else {
+            // Somebody else's window: the next hole after the page is where the stream goes on.
+            let object = &self.objects[number as usize];
+            let (base, pages) = (object.base, object.pages);
+            let hole = (page + 1..pages.min(page + 1 + max))
+                .find(|&p| entry::frame(self.entries[(base + p) as usize]).is_none());
+            let Some(hole) = hole else { return };
+            ra.start = hole;
+            ra.size = next((hole - page).max(1), max);
+        }
+        ra.async_size = ra.size;
+        // Nobody waits for these pages: what cannot be had is left.
+        let _ = self.read_pages(cx, number, ra.start, ra.size, ra.async_size, u32::MAX);
+    }
+
+    /// A fault on a mapping missed the cache: read-around (`do_sync_mmap_readahead`).
+    pub(crate) fn mmap_readahead(
+        &mut self,
+        cx: &mut Cx,
+        id: RegionId,
+        number: u32,
+        page: u32,
+    ) -> Result<(), Stop> {
+        let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) else {
+            return Err(Stop::Bad);
+        };
+        let advice = region.advice;
+        let mut ra = region.ra;
+        region.mmap_miss = (region.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
+        let too_many = region.mmap_miss > MMAP_LOTSAMISS;
+        let max = self.ra_pages(if advice == Advice::Random { Advice::Random } else { Advice::Normal });
+        let result = match advice {
+            Advice::Random => self.read_pages(cx, number, page, 1, 0, page),
+            Advice::Sequential => {
+                ra.advice = Advice::Sequential;
+                let result = self.sync_readahead(cx, number, &mut ra, page, 1);
+                ra.prev = page;
+                result
+            }
+            _ if too_many || max == 0 => self.read_pages(cx, number, page, 1, 0, page),
+            _ => {
+                ra.start = page.saturating_sub(max / 2);
+                ra.size = max;
+                ra.async_size = max / 4;
+                self.read_pages(cx, number, ra.start, ra.size, ra.async_size, page)
+            }
+        };
+        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
+            region.ra = ra;
+        }
+        result
+    }
+
+    /// A fault met a cached page (`do_async_mmap_readahead`).
+    pub(crate) fn mmap_hit(&mut self, cx: &Cx, id: RegionId) {
+        if cx.again {
+            return;
+        }
+        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
+            region.mmap_miss = region.mmap_miss.saturating_sub(1);
+        }
+    }
+
+    /// A fault met the page that starts the next window.
+    pub(crate) fn mmap_async_readahead(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) {
+        let slot = self.objects[number as usize].base + page;
+        if let Some(frame) = entry::frame(self.entries[slot as usize]) {
+            self.frames[frame as usize].flags &= !flag::READAHEAD;
+        }
+        let Some(Some(region)) = self.processes[cx.process].regions.get(id.0 as usize) else { return };
+        if region.advice == Advice::Random {
+            return;
+        }
+        let mut ra = region.ra;
+        self.async_readahead(cx, number, &mut ra, page);
+        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
+            region.ra = ra;
+        }
+    }
+
+    /// Brings the pages of a window that are not there into the cache. The page `wanted` is allocated with
+    /// all means, the others only if that is easy. Pages that were never written are zeroed, the others read.
+    pub(crate) fn read_pages(
+        &mut self,
+        cx: &mut Cx,
+        number: u32,
+        first: u32,
+        count: u32,
+        async_size: u32,
+        wanted: u32,
+    ) -> Result<(), Stop> {
+        let object = &self.objects[number as usize];
+        let (base, pages, hole) = (object.base, object.pages, object.hole);
+        let end = first.saturating_add(count).min(pages);
+        let mark = first.saturating_add(count).saturating_sub(async_size);
+        let mut run: Vec<u32> = Vec::new();
+        let mut run_start = 0;
+        let mut outcome = Ok(());
+        for page in first..=end {
+            let slot = base + page;
+            let absent = page < end && entry::frame(self.entries[slot as usize]).is_none();
+            let mut joins = false;
+            if absent {
+                let e = self.entries[slot as usize];
+                let on_disk = e != entry::EMPTY || !hole;
+                let place = self.place(cx, Some(page), false);
+                let frame = if page == wanted {
+                    match self.alloc_page(cx, &place) {
+                        Ok(frame) => Some(frame),
+                        Err(stop) => {
+                            outcome = Err(stop);
+                            None
+                        }
+                    }
+                } else if on_disk {
+                    self.alloc_page_light(cx, &place)
+                } else {
+                    None
+                };
+                match frame {
+                    Some(frame) => {
+                        self.add_to_page_cache(cx, frame, slot, false);
+                        if async_size > 0 && page == mark {
+                            self.frames[frame as usize].flags |= flag::READAHEAD;
+                        }
+                        if on_disk {
+                            self.frames[frame as usize].flags |= flag::LOCKED;
+                            if run.is_empty() {
+                                run_start = slot;
+                            }
+                            run.push(frame);
+                            joins = true;
+                        } else {
+                            cx.spend(self.costs.zero);
+                        }
+                    }
+                    None if page != wanted && page < wanted => {}
+                    None => {
+                        self.submit_read(cx, run_start, std::mem::take(&mut run));
+                        return outcome;
+                    }
+                }
+            }
+            if !joins && !run.is_empty() {
+                self.submit_read(cx, run_start, std::mem::take(&mut run));
+            }
+        }
+        outcome
+    }
+
+    fn submit_read(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>) {
+        if frames.is_empty() {
+            return;
+        }
+        let pages = frames.len() as u32;
+        let request =
+            IoRequest { device: Device::Disk, write: false, sync: true, start: u64::from(start), pages };
+        let locked = frames.clone();
+        let id = self.submit(cx, request, frames);
+        for frame in locked {
+            self.locked_by.insert(frame, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_as_the_kernel_s_do() {
+        assert_eq!([1, 2, 4, 8, 32, 100].map(|request| initial(request, 32)), [4, 4, 8, 16, 32, 32]);
+        assert_eq!([1, 4, 16, 32].map(|size| next(size, 32)), [4, 8, 32, 32]);
+    }
+}
