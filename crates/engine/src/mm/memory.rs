@@ -523,7 +523,7 @@ impl Mm {
                 self.map_swapped_in(frame, slot, write);
                 Ok(())
             }
-            entry::Is::Swap(swap) => self.swap_in(cx, number, slot, swap),
+            entry::Is::Swap(swap) => self.swap_in(cx, number, slot, swap, write),
             entry::Is::Shadow(_) if !write => Ok(()),
             entry::Is::Shadow(_) | entry::Is::Empty => {
                 self.count_fault(cx, false);
@@ -668,10 +668,7 @@ impl Mm {
 
     /// Waits for the request that reads a page.
     pub(crate) fn wait_locked(&self, frame: u32) -> Wait {
-        match self.locked_by.get(&frame) {
-            Some(&id) => Wait::io(id),
-            None => Wait::YIELD,
-        }
+        self.flights.reading(frame).map_or(Wait::YIELD, Wait::io)
     }
 
     /// Where a new page goes (section 3.2); with MGLRU a mapped one to the youngest generation.

@@ -272,9 +272,8 @@ impl Mm {
             swap: Swap::new(config),
             writeback: Writeback::default(),
             events: Events::default(),
-            io_next: 1,
-            in_flight: Default::default(),
-            locked_by: Default::default(),
+            instant_reads: config.instant_reads,
+            flights: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),
         };

@@ -29,8 +29,9 @@ pub(crate) mod workingset;
 mod check;
 mod kswapd;
 
+use std::collections::VecDeque;
+
 use lotsfree_scenario::Policy;
-use rustc_hash::FxHashMap;
 
 use crate::calibration::Calibration;
 use crate::generation::Generation;
@@ -72,6 +73,8 @@ pub struct Config {
     pub swap_rotational: bool,
     /// Memory of the kernel itself beyond the page frames' descriptors, in pages; `None` for the default.
     pub kernel_pages: Option<u64>,
+    /// Reads take no time: there is no device, only the cost of the kernel's own work.
+    pub instant_reads: bool,
     /// Costs.
     pub costs: Calibration,
 }
@@ -235,18 +238,63 @@ pub struct Mm {
     pub(crate) swap: Swap,
     pub(crate) writeback: Writeback,
     pub(crate) events: Events,
-    pub(crate) io_next: u64,
-    pub(crate) in_flight: FxHashMap<u64, Flight>,
-    pub(crate) locked_by: FxHashMap<u32, u64>,
+    pub(crate) instant_reads: bool,
+    pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<Event>,
 }
 
 /// Pages of a request on its way.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    pub(crate) io: Io,
-    pub(crate) frames: Vec<u32>,
+struct Flight {
+    io: Io,
+    frames: Vec<u32>,
+}
+
+/// Requests on their way, by number.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    first: u64,
+    queue: VecDeque<Option<Flight>>,
+    /// Vectors to use again.
+    spare: Vec<Vec<u32>>,
+}
+
+impl Default for Flights {
+    fn default() -> Self {
+        Flights { first: 1, queue: VecDeque::new(), spare: Vec::new() }
+    }
+}
+
+impl Flights {
+    fn launch(&mut self, flight: Flight) {
+        self.queue.push_back(Some(flight));
+    }
+    fn next(&self) -> u64 {
+        self.first + self.queue.len() as u64
+    }
+    fn land(&mut self, id: u64) -> Option<Flight> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        let flight = self.queue.get_mut(index)?.take();
+        while let Some(None) = self.queue.front() {
+            self.queue.pop_front();
+            self.first += 1;
+        }
+        flight
+    }
+    /// Whether a request is still under way.
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        id.checked_sub(self.first).is_some_and(|index| matches!(self.queue.get(index as usize), Some(Some(_))))
+    }
+    /// The read that brings a page, the youngest first.
+    pub(crate) fn reading(&self, frame: u32) -> Option<u64> {
+        let flights = self.queue.iter().rev().flatten();
+        flights.filter(|flight| !flight.io.write).find(|f| f.frames.contains(&frame)).map(|f| f.io.id)
+    }
+    /// An empty vector for the frames of a request.
+    pub(crate) fn frames(&mut self) -> Vec<u32> {
+        self.spare.pop().unwrap_or_default()
+    }
 }
 
 impl Mm {
@@ -283,8 +331,7 @@ impl Mm {
     }
 
     pub(crate) fn submit(&mut self, cx: &mut Cx, io: IoRequest, frames: Vec<u32>) -> u64 {
-        let id = self.io_next;
-        self.io_next += 1;
+        let id = self.flights.next();
         cx.spend(self.costs.submit);
         let IoRequest { device, write, sync, start, pages } = io;
         let io = Io { id, device, write, sync, start, pages };
@@ -294,26 +341,39 @@ impl Mm {
         } else {
             self.events.pgpgin += kib;
         }
-        self.in_flight.insert(id, Flight { io, frames });
+        let flight = Flight { io, frames };
+        if self.instant_reads && !write {
+            self.arrive(flight);
+            return 0;
+        }
+        self.flights.launch(flight);
         self.outbox.push(io);
         id
     }
 
     /// A request has completed.
     pub fn complete(&mut self, id: u64, now: u64) {
-        let Some(Flight { io, frames }) = self.in_flight.remove(&id) else { return };
-        for frame in frames {
+        let Some(flight) = self.flights.land(id) else { return };
+        let io = flight.io;
+        self.arrive(flight);
+        self.woken.push(Event::Io(id));
+        if io.write {
+            self.writeback_done(io, now);
+            self.woken.push(Event::Room);
+        }
+    }
+
+    fn arrive(&mut self, flight: Flight) {
+        let Flight { io, mut frames } = flight;
+        for &frame in &frames {
             if io.write {
                 self.end_writeback(frame);
             } else {
                 self.end_read(frame);
             }
         }
-        self.woken.push(Event::Io(id));
-        if io.write {
-            self.writeback_done(io, now);
-            self.woken.push(Event::Room);
-        }
+        frames.clear();
+        self.flights.spare.push(frames);
     }
 }
 

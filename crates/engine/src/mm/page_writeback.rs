@@ -390,7 +390,7 @@ impl Mm {
                 continue;
             }
             let last = self.objects[number as usize].last_write;
-            return Err(if self.in_flight.contains_key(&last) {
+            return Err(if self.flights.contains(last) {
                 Wait::io(last)
             } else {
                 Wait::until(cx.now() + MS, Why::Io)

@@ -210,7 +210,7 @@ impl Mm {
         let (base, pages, hole) = (object.base, object.pages, object.hole);
         let end = first.saturating_add(count).min(pages);
         let mark = first.saturating_add(count).saturating_sub(async_size);
-        let mut run: Vec<u32> = Vec::new();
+        let mut run = self.flights.frames();
         let mut run_start = 0;
         let mut outcome = Ok(());
         for page in first..=end {
@@ -272,11 +272,7 @@ impl Mm {
         let pages = frames.len() as u32;
         let request =
             IoRequest { device: Device::Disk, write: false, sync: true, start: u64::from(start), pages };
-        let locked = frames.clone();
-        let id = self.submit(cx, request, frames);
-        for frame in locked {
-            self.locked_by.insert(frame, id);
-        }
+        self.submit(cx, request, frames);
     }
 }
 

@@ -189,7 +189,7 @@ impl Mm {
     }
 
     /// A fault on a page that is on swap (`do_swap_page`): reads it and its neighbours.
-    pub(crate) fn swap_in(&mut self, cx: &mut Cx, number: u32, slot: u32, swap: u32) -> Done {
+    pub(crate) fn swap_in(&mut self, cx: &mut Cx, number: u32, slot: u32, swap: u32, write: bool) -> Done {
         if !cx.again {
             self.events.pgfault += 1;
             cx.spend(self.costs.fault);
@@ -197,6 +197,12 @@ impl Mm {
         let id = self.swapin_readahead(cx, number, slot, swap)?;
         self.events.pgmajfault += 1;
         cx.major += 1;
+        if let Some(frame) = entry::frame(self.entries[slot as usize])
+            && !self.frames[frame as usize].has(flag::LOCKED)
+        {
+            self.map_swapped_in(frame, slot, write);
+            return Ok(());
+        }
         Err(super::Wait::io(id).into())
     }
 
@@ -248,8 +254,7 @@ impl Mm {
             let request =
                 IoRequest { device: Device::Swap, write: false, sync: true, start, pages: run.len() as u32 };
             let id = self.submit(cx, request, frames);
-            for &(slot, frame) in run {
-                self.locked_by.insert(frame, id);
+            for &(slot, _) in run {
                 if slot == swap {
                     target = id;
                 }
