@@ -15,7 +15,7 @@ usage: cargo xtask COMMAND
 
   docs                       write the pages that are generated from code
   tidy                       look for what rustfmt and clippy do not see
-  capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys as fixtures/hosts/NAME.txt
+  capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)";
 
 fn main() -> ExitCode {

@@ -58,7 +58,7 @@ pub(super) fn capture() -> Result<(String, TextArchive)> {
         month()?,
         if v1 { ", in a group of its own, which is limited to 64 MiB" } else { "" },
     );
-    Ok((name, samples::archive(provenance, first, second)))
+    Ok((name, samples::archive(provenance, [(0.0, first), (samples::INTERVAL, second)])))
 }
 
 /// A memory control group, removed when dropped. Declared before the process in it, so dropped after.

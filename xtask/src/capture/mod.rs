@@ -3,8 +3,9 @@
 //! Each [scenario](scenarios) is a machine (kernel, NUMA nodes, swap), what is done to it, and what must be
 //! visible in the result. A capture boots the distribution's own kernel in QEMU with an initramfs made here,
 //! runs the scenario there, reads `/proc` and `/sys` twice, five seconds apart, and writes one text archive
-//! ([`lotsfree_snapshot::source::text`]), `fixtures/hosts/NAME.txt`. A capture that does not show what its
-//! scenario promises is an error and leaves the old fixture as it was.
+//! ([`lotsfree_snapshot::source::text`]), `fixtures/hosts/NAME.txt`. Scenarios about watermarks instead
+//! change one setting after another, read a few files each time, and write `fixtures/marks/NAME.txt`. A
+//! capture that does not show what its scenario promises is an error and leaves the old fixture as it was.
 //!
 //! Needed on this machine: Debian with `apt-get`, `dpkg`, `xz` and `qemu-system-x86_64`. Packages are
 //! downloaded, never installed, and kept unpacked below `target/capture`; nothing is written elsewhere but
@@ -27,7 +28,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use lotsfree_snapshot::source::text::TextArchive;
-use scenarios::{SCENARIOS, Scenario};
+use scenarios::{SCENARIOS, Scenario, Subject};
 
 /// An archive larger than this, in bytes, is refused: fixtures are read by people.
 const SIZE_LIMIT: usize = 250_000;
@@ -60,12 +61,12 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
         let started = Instant::now();
         let archive =
             in_vm(scenario, &directories.cache).map_err(|error| format!("{}: {error}", scenario.name))?;
-        let size = keep(&archive, &directories.fixtures, scenario.name)?;
+        let size = keep(&archive, &directories.fixtures.join(scenario.subject.directory()), scenario.name)?;
         eprintln!("{}: {size} bytes in {} s", scenario.name, started.elapsed().as_secs());
     }
     if arguments.iter().any(|argument| argument == "host") {
         let (name, archive) = host::capture()?;
-        let size = keep(&archive, &directories.fixtures, &name)?;
+        let size = keep(&archive, &directories.fixtures.join(Subject::Host.directory()), &name)?;
         eprintln!("{name}: {size} bytes");
     }
     Ok(())
@@ -75,7 +76,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
 struct Directories {
     /// Packages, unpacked trees, disk images: `target/capture`.
     cache: PathBuf,
-    /// The result: `fixtures/hosts`.
+    /// The result: `fixtures`.
     fixtures: PathBuf,
 }
 
@@ -84,10 +85,11 @@ impl Directories {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), Into::into);
-        let directories =
-            Self { cache: target.join("capture"), fixtures: repository.join("fixtures").join("hosts") };
+        let directories = Self { cache: target.join("capture"), fixtures: repository.join("fixtures") };
         fs::create_dir_all(&directories.cache)?;
-        fs::create_dir_all(&directories.fixtures)?;
+        for subject in [Subject::Host, Subject::Marks] {
+            fs::create_dir_all(directories.fixtures.join(subject.directory()))?;
+        }
         Ok(directories)
     }
 }
@@ -100,7 +102,7 @@ fn in_vm(scenario: &Scenario, cache: &Path) -> Result<TextArchive> {
     let work = cache.join("work").join(scenario.name);
     let run = vm::run(scenario, &kernel, &user_space, &work)?;
     let comment = provenance(scenario, &kernel, &qemu, &run.command)?;
-    let archive = samples::archive(comment, run.first, run.second);
+    let archive = samples::archive(comment, scenario.times().zip(run.samples));
     shows::check(scenario.shows, &archive)?;
     fs::remove_dir_all(&work)?;
     Ok(archive)
@@ -115,7 +117,8 @@ fn provenance(scenario: &Scenario, kernel: &packages::Kernel, qemu: &str, comman
          # machine: {qemu}\n\
          # {command}\n\
          # user space: busybox and perl from Debian on an ext2 file system; no init system, no udev\n\
-         # samples: 0s/ all files, 5s/ those that change; proc/uptime has the exact times\n\
+         # the script begins when the kernel has derived its marks again, see `settle` in guest/library.sh\n\
+         # samples: {samples}\n\
          #\n\
          {script}",
         title = scenario.title,
@@ -123,6 +126,7 @@ fn provenance(scenario: &Scenario, kernel: &packages::Kernel, qemu: &str, comman
         month = month()?,
         package = kernel.package,
         version = kernel.version,
+        samples = scenario.subject.samples(),
         script = comment(scenario.script),
     ))
 }
@@ -186,9 +190,10 @@ mod tests {
 
     use super::*;
 
-    fn fixture(name: &str) -> (Vec<u8>, TextArchive) {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts");
-        let text = fs::read(fixtures.join(format!("{name}.txt"))).expect("a fixture");
+    fn fixture(subject: Subject, name: &str) -> (Vec<u8>, TextArchive) {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
+        let text =
+            fs::read(fixtures.join(subject.directory()).join(format!("{name}.txt"))).expect("a fixture");
         let archive = TextArchive::parse(&text).expect("an archive");
         (text, archive)
     }
@@ -199,7 +204,7 @@ mod tests {
     fn every_fixture_shows_what_its_scenario_promises() {
         for scenario in SCENARIOS {
             let name = scenario.name;
-            let (text, archive) = fixture(name);
+            let (text, archive) = fixture(scenario.subject, name);
             assert!(text.len() <= SIZE_LIMIT, "{name} is too large");
             assert!(archive.print() == text, "{name} is not as it would be printed");
             assert!(archive.comment.starts_with(&format!("# {}\n", scenario.title)), "{name}: title");
@@ -213,8 +218,9 @@ mod tests {
 
     #[test]
     fn every_fixture_is_understood_to_the_last_line() {
-        for name in SCENARIOS.iter().map(|scenario| scenario.name).chain(["6.18-1node-cgroup1"]) {
-            let (_, archive) = fixture(name);
+        let vms = SCENARIOS.iter().map(|scenario| (scenario.subject, scenario.name));
+        for (subject, name) in vms.chain([(Subject::Host, "6.18-1node-cgroup1")]) {
+            let (_, archive) = fixture(subject, name);
             for (at, source) in &archive.samples {
                 let problems = collect(source, &Options::default()).problems;
                 let malformed: Vec<&Problem> =

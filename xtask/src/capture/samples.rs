@@ -14,25 +14,37 @@ pub(super) type Files = Vec<(String, Vec<u8>)>;
 /// exact times are in `proc/uptime`.
 pub(super) const INTERVAL: f64 = 5.0;
 
-/// Puts two samples together. The second one inherits what it does not mention, except the files of processes
-/// that have ended: those are marked as absent.
-pub(super) fn archive(comment: String, first: Files, second: Files) -> TextArchive {
-    let alive: HashSet<&str> = second.iter().filter_map(|(path, _)| process(path)).collect();
-    let ended = |path: &&str| process(path).is_some_and(|id| !alive.contains(id));
-    let gone: Vec<String> =
-        first.iter().map(|(path, _)| path.as_str()).filter(ended).map(str::to_owned).collect();
-    let mut before = MemorySource::default();
-    for (path, content) in first {
-        before.insert(path, content);
+/// Puts samples together, each with its time in seconds. A later one inherits from the first what it does not
+/// mention, except the files of processes that have ended: those are marked as absent.
+pub(super) fn archive(comment: String, samples: impl IntoIterator<Item = (f64, Files)>) -> TextArchive {
+    let mut archive = TextArchive { comment, samples: Vec::new() };
+    let mut samples = samples.into_iter();
+    let Some((time, files)) = samples.next() else { return archive };
+    let mut first = MemorySource::default();
+    let mut processes = Vec::new();
+    for (path, content) in files {
+        if process(&path).is_some() {
+            processes.push(path.clone());
+        }
+        first.insert(path, content);
     }
-    let mut after = MemorySource::default().lie_over(Arc::new(before.clone()));
-    for (path, content) in second {
-        after.insert(path, content);
+    let base = Arc::new(first.clone());
+    archive.samples.push((time, first));
+    for (time, files) in samples {
+        let alive: HashSet<String> =
+            files.iter().filter_map(|(path, _)| process(path).map(str::to_owned)).collect();
+        let mut source = MemorySource::default().lie_over(Arc::clone(&base));
+        for (path, content) in files {
+            source.insert(path, content);
+        }
+        for path in &processes {
+            if process(path).is_some_and(|id| !alive.contains(id)) {
+                source.insert_error(path.clone(), ReadError::Absent);
+            }
+        }
+        archive.samples.push((time, source));
     }
-    for path in gone {
-        after.insert_error(path, ReadError::Absent);
-    }
-    TextArchive { comment, samples: vec![(0.0, before), (INTERVAL, after)] }
+    archive
 }
 
 /// `17` of `proc/17/stat`.
@@ -60,7 +72,7 @@ mod tests {
             ("proc/vmstat", "pswpin 1\n"),
         ]);
         let second = files(&[("proc/1/stat", "2\n"), ("proc/vmstat", "pswpin 2\n")]);
-        let text = archive("# what\n".to_owned(), first, second).print();
+        let text = archive("# what\n".to_owned(), [(0.0, first), (INTERVAL, second)]).print();
         let text = String::from_utf8_lossy(&text);
         let (_, after) = text.split_once("-- 5s/").expect("a second sample");
         assert_eq!(

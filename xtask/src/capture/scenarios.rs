@@ -7,6 +7,8 @@ use super::shows::{Is, Shows};
 pub(super) struct Scenario {
     /// Name of the fixture: kernel series, nodes, subject.
     pub name: &'static str,
+    /// What is captured.
+    pub subject: Subject,
     /// One sentence.
     pub title: &'static str,
     /// Kernel series, `6.1`: the newest package of it is used.
@@ -17,10 +19,62 @@ pub(super) struct Scenario {
     pub distance: u32,
     /// Size of the disk that `swap_on` uses, in MiB; 0 for none.
     pub swap: u64,
+    /// More kernel parameters, each with a space before it.
+    pub parameters: &'static str,
     /// Shell script, in the words of `guest/library.sh`.
     pub script: &'static str,
     /// Conditions without which the capture is worthless.
     pub shows: &'static [Shows],
+}
+
+/// What a capture is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A machine: all files that a diagnosis reads, twice.
+    Host,
+    /// How the kernel derives watermarks and limits: few files, whenever the script says `look`.
+    Marks,
+}
+
+impl Subject {
+    /// Directory of the fixtures, below `fixtures`.
+    pub(super) const fn directory(self) -> &'static str {
+        match self {
+            Self::Host => "hosts",
+            Self::Marks => "marks",
+        }
+    }
+
+    /// What the samples are, for the top of the fixture.
+    pub(super) const fn samples(self) -> &'static str {
+        match self {
+            Self::Host => "0s/ all files, 5s/ those that change; proc/uptime has the exact times",
+            Self::Marks => {
+                "one for each `look`, counted from 0s/; of zoneinfo and vmstat only the lines that count"
+            }
+        }
+    }
+}
+
+impl Scenario {
+    /// How many samples it takes.
+    pub(super) fn samples(&self) -> usize {
+        match self.subject {
+            Subject::Host => 2,
+            Subject::Marks => {
+                self.script.lines().filter(|line| line.split(' ').next() == Some("look")).count()
+            }
+        }
+    }
+
+    /// Their times in the archive, in seconds.
+    pub(super) fn times(&self) -> impl Iterator<Item = f64> {
+        let step = match self.subject {
+            Subject::Host => super::samples::INTERVAL,
+            Subject::Marks => 1.0,
+        };
+        (0u32..).map(move |index| f64::from(index) * step)
+    }
 }
 
 /// The scenario of that name.
@@ -35,14 +89,55 @@ const fn shows(path: &'static str, field: &'static str, is: Is) -> Shows {
     Shows { path, field, is }
 }
 
+/// One setting after another, on a machine that is otherwise left alone.
+const MARKS: &str = "\
+file data 200
+sync
+look
+thp never
+look
+thp madvise
+look
+echo 200 >/proc/sys/vm/watermark_scale_factor
+look
+echo 64 128 16 8 0 >/proc/sys/vm/lowmem_reserve_ratio
+look
+echo 629145600 >/proc/sys/vm/dirty_bytes
+echo 314572801 >/proc/sys/vm/dirty_background_bytes
+look
+look realtime
+echo 37 >/proc/sys/vm/dirty_ratio
+echo 41 >/proc/sys/vm/dirty_background_ratio
+look
+echo 10 >/proc/sys/vm/watermark_scale_factor
+echo 131074 >/proc/sys/vm/min_free_kbytes
+look
+thp never
+look
+echo 16384 >/proc/sys/vm/min_free_kbytes
+look
+thp always
+look
+";
+
+const MARKS_SHOW: &[Shows] = &[
+    shows("proc/meminfo", "Cached", Is::AtLeast(200 * 1024)),
+    shows("proc/sys/vm/watermark_scale_factor", "", Is::Exactly(10)),
+    shows("proc/sys/vm/lowmem_reserve_ratio", "", Is::Exactly(256)),
+    shows("proc/sys/vm/dirty_ratio", "", Is::Exactly(20)),
+    shows("sys/kernel/mm/transparent_hugepage/enabled", "", Is::Text("[always] madvise never")),
+];
+
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "6.1-1node-plain",
+        subject: Subject::Host,
         title: "One node, no swap, nothing wrong: an application, a file in the page cache, a little tmpfs.",
         kernel: "6.1",
         nodes: &[640],
         distance: 10,
         swap: 0,
+        parameters: "",
         script: "\
 hold app 96
 hold cache 16 nothp
@@ -61,12 +156,14 @@ dd if=/dev/zero of=/dev/shm/state bs=1M count=16 2>/dev/null
     },
     Scenario {
         name: "6.1-2nodes-swap-hugepages",
+        subject: Subject::Host,
         title: "Two nodes; a huge page pool shared by two processes of a database, partly reserved, partly \
                 unused; swap that holds old pages and is not being used.",
         kernel: "6.1",
         nodes: &[384, 384],
         distance: 20,
         swap: 256,
+        parameters: "",
         script: "\
 swap_on
 echo 40 >/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages
@@ -94,12 +191,14 @@ echo 32M >/sys/fs/cgroup/batch/memory.reclaim
     },
     Scenario {
         name: "6.1-2nodes-zone-reclaim",
+        subject: Subject::Host,
         title: "Two distant nodes with vm.zone_reclaim_mode=1: files are read on node 0 and reclaimed there, \
                 while node 1 has free memory.",
         kernel: "6.1",
         nodes: &[256, 256],
         distance: 40,
         swap: 0,
+        parameters: "",
         script: "\
 echo 1 >/proc/sys/vm/zone_reclaim_mode
 taskset 2 perl /guest/hold.pl store 32 &
@@ -120,11 +219,13 @@ sleep 3
     },
     Scenario {
         name: "6.12-1node-swap",
+        subject: Subject::Host,
         title: "One node that swaps: two heaps that do not fit beside each other are used in turn.",
         kernel: "6.12",
         nodes: &[384],
         distance: 10,
         swap: 512,
+        parameters: "",
         script: "\
 swap_on
 hold heap_a 156 nothp every=1
@@ -142,11 +243,13 @@ sleep 3
     },
     Scenario {
         name: "6.12-2nodes-hugepages-idle",
+        subject: Subject::Host,
         title: "Two nodes; more than a third of the memory is in a huge page pool that nobody uses.",
         kernel: "6.12",
         nodes: &[448, 448],
         distance: 20,
         swap: 0,
+        parameters: "",
         script: "\
 echo 160 >/proc/sys/vm/nr_hugepages
 hold app 64
@@ -162,12 +265,14 @@ file data 48
     },
     Scenario {
         name: "6.12-2nodes-cgroup",
+        subject: Subject::Host,
         title: "Two nodes; a database in a cgroup v2 group that needs more than its memory.high, beside one \
                 that memory.low protects; the machine as a whole has free memory.",
         kernel: "6.12",
         nodes: &[384, 384],
         distance: 20,
         swap: 256,
+        parameters: "",
         script: "\
 swap_on
 group db memory.high=64M memory.max=96M
@@ -186,6 +291,54 @@ sleep 3
             shows("proc/vmstat", "pswpout", Is::AtLeast(1)),
             shows("proc/meminfo", "MemFree", Is::AtLeast(300 * 1024)),
         ],
+    },
+    Scenario {
+        name: "6.1-1node-marks",
+        subject: Subject::Marks,
+        title: "One node with DMA, DMA32 and Normal: watermarks, reserves and dirty limits under one setting after another.",
+        kernel: "6.1",
+        nodes: &[5120],
+        distance: 10,
+        swap: 0,
+        parameters: "",
+        script: MARKS,
+        shows: MARKS_SHOW,
+    },
+    Scenario {
+        name: "6.1-2nodes-marks",
+        subject: Subject::Marks,
+        title: "Two nodes, of which each has a Movable zone: watermarks, reserves and dirty limits under one setting after another.",
+        kernel: "6.1",
+        nodes: &[4096, 2048],
+        distance: 20,
+        swap: 0,
+        parameters: " movablecore=1G",
+        script: MARKS,
+        shows: MARKS_SHOW,
+    },
+    Scenario {
+        name: "6.12-1node-marks",
+        subject: Subject::Marks,
+        title: "One node with DMA, DMA32 and Normal: watermarks, reserves and dirty limits under one setting after another.",
+        kernel: "6.12",
+        nodes: &[5120],
+        distance: 10,
+        swap: 0,
+        parameters: "",
+        script: MARKS,
+        shows: MARKS_SHOW,
+    },
+    Scenario {
+        name: "6.12-2nodes-marks",
+        subject: Subject::Marks,
+        title: "Two nodes, of which each has a Movable zone: watermarks, reserves and dirty limits under one setting after another.",
+        kernel: "6.12",
+        nodes: &[4096, 2048],
+        distance: 20,
+        swap: 0,
+        parameters: " movablecore=1G",
+        script: MARKS,
+        shows: MARKS_SHOW,
     },
 ];
 

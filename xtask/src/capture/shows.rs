@@ -89,7 +89,7 @@ mod tests {
         let file = |path: &str, content: &str| (path.to_owned(), content.as_bytes().to_vec());
         let first = vec![file("proc/vmstat", "pswpin 3\npswpout 7\n"), file("mode", "0x0007\n")];
         let second = vec![file("proc/vmstat", "pswpin 4\npswpout 7\n")];
-        samples::archive(String::new(), first, second)
+        samples::archive(String::new(), [(0.0, first), (samples::INTERVAL, second)])
     }
 
     fn broken(path: &'static str, field: &'static str, is: Is) -> bool {

@@ -23,18 +23,16 @@ const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"]
 
 const MIB: u64 = 1 << 20;
 
-/// Each sample begins at a multiple of this on the output disk, in bytes; `guest/main.sh` has the same
-/// figure.
+/// Each sample begins at a multiple of this on the output disk, in bytes; `guest/main.sh` and
+/// `guest/library.sh` have the same figure.
 const SAMPLE: u64 = 8 * MIB;
 
 /// A finished run.
 pub(super) struct Run {
     /// The command line, without directories.
     pub command: String,
-    /// The files of the first sample.
-    pub first: Files,
-    /// Those of the second, five seconds later, that change.
-    pub second: Files,
+    /// The files of each sample; a later one has those that change.
+    pub samples: Vec<Files>,
 }
 
 /// First line of `qemu-system-x86_64 --version`.
@@ -85,10 +83,13 @@ pub(super) fn run(
     }
 
     let disk = fs::read(work.join("output"))?;
-    let first = parse(&disk)?;
-    let second = parse(disk.get(usize::try_from(SAMPLE)?..).unwrap_or_default())?;
+    let written = disk.chunks(usize::try_from(SAMPLE)?).take_while(|chunk| chunk.starts_with(b"F "));
+    let samples = written.map(parse).collect::<Result<Vec<Files>>>()?;
+    if samples.len() != scenario.samples() {
+        return Err(format!("{} samples instead of {}", samples.len(), scenario.samples()).into());
+    }
     let image = kernel.image.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Run { command: format!("{QEMU} -kernel {image} {}", quoted(&arguments)), first, second })
+    Ok(Run { command: format!("{QEMU} -kernel {image} {}", quoted(&arguments)), samples })
 }
 
 /// A running QEMU, which does not outlive this value. Should this process be killed, the guest still powers
@@ -120,7 +121,7 @@ impl Drop for Guest {
 
 /// Disk images in the order of their names in the guest (vda, vdb, …), with their sizes in bytes.
 fn disks(scenario: &Scenario) -> Vec<(&'static str, u64)> {
-    let mut disks = vec![("root", 512 * MIB), ("output", 2 * SAMPLE)];
+    let mut disks = vec![("root", 512 * MIB), ("output", scenario.samples() as u64 * SAMPLE)];
     if scenario.swap > 0 {
         disks.push(("swap", scenario.swap * MIB));
     }
@@ -153,7 +154,7 @@ fn arguments(scenario: &Scenario, disks: &[(&str, u64)]) -> Vec<String> {
         );
     }
     let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    arguments.extend(["-append".to_owned(), "console=ttyS0 quiet panic=-1".to_owned()]);
+    arguments.extend(["-append".to_owned(), format!("console=ttyS0 quiet panic=-1{}", scenario.parameters)]);
     arguments
 }
 
@@ -183,13 +184,13 @@ fn initramfs(scenario: &Scenario, kernel: &Kernel, user_space: &[(String, PathBu
     initramfs.file("guest/main.sh", include_bytes!("guest/main.sh"))?;
     initramfs.file("guest/library.sh", include_bytes!("guest/library.sh"))?;
     initramfs.file("guest/paths.sh", super::host::PATHS.as_bytes())?;
-    initramfs.file("guest/dump.awk", include_bytes!("guest/dump.awk"))?;
+    initramfs.file("guest/dump.pl", include_bytes!("guest/dump.pl"))?;
     initramfs.file("guest/hold.pl", include_bytes!("guest/hold.pl"))?;
     initramfs.file("guest/scenario.sh", scenario.script.as_bytes())?;
     initramfs.finish()
 }
 
-/// What `guest/dump.awk` writes: `F PATH`, lines behind a bar, `E` at the end.
+/// What `guest/dump.pl` writes: `F PATH`, lines behind a bar, `E` at the end.
 fn parse(bytes: &[u8]) -> Result<Files> {
     let mut files = Files::new();
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {

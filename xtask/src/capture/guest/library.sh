@@ -64,8 +64,45 @@ user_processes() {
     done
 }
 
-# sample MIB: the files named on standard input, to the output disk at that offset. Written past the page
-# cache, so that the first sample does not show in the second.
+# sample MIB OPTION…: the files named on standard input, to the output disk at that offset. The options are those
+# of dump.pl. Written past the page cache, so that a sample does not show in the next.
 sample() {
-    awk -f /guest/dump.awk | dd of=/dev/vdb bs=1M seek="$1" iflag=fullblock oflag=direct conv=sync 2>/dev/null
+    at=$1
+    shift
+    perl /guest/dump.pl "$@" |
+        dd of=/dev/vdb bs=1M seek="$at" iflag=fullblock oflag=direct conv=sync 2>/dev/null
+}
+
+# look OPTION…: a sample of what watermarks and limits follow from, and of what follows. A scenario that looks takes
+# all of its samples itself.
+looks=0
+look() {
+    sleep 1
+    for path in proc/sys/vm/min_free_kbytes proc/sys/vm/watermark_scale_factor proc/sys/vm/lowmem_reserve_ratio \
+        proc/sys/vm/dirty_ratio proc/sys/vm/dirty_background_ratio proc/sys/vm/dirty_bytes \
+        proc/sys/vm/dirty_background_bytes proc/sys/kernel/osrelease sys/kernel/mm/transparent_hugepage/enabled \
+        sys/devices/system/node/node0/cpulist sys/devices/system/node/node1/cpulist \
+        proc/meminfo proc/vmstat proc/zoneinfo proc/self/stat; do
+        [ -r $path ] && echo $path
+    done | sample $((looks * 8)) marks "$@"
+    looks=$((looks + 1))
+}
+
+# thp SETTING: transparent huge pages. Whatever is written, the kernel derives min_free_kbytes and all marks again.
+thp() {
+    echo "$1" >/sys/kernel/mm/transparent_hugepage/enabled || fail "thp"
+}
+
+# settle: the kernel computed min_free_kbytes, the marks and the reserves while it booted, before it gave back the
+# memory of its initramfs and of its own start. Makes it derive them from what its zones manage now, under the
+# settings that it has. A min_free_kbytes depends on the marks before it; the third one no longer does.
+settle() {
+    setting=$(cat /sys/kernel/mm/transparent_hugepage/enabled)
+    setting=${setting#*[}
+    for round in 1 2 3; do
+        thp never
+    done
+    thp "${setting%]*}"
+    ratios=$(cat /proc/sys/vm/lowmem_reserve_ratio)
+    echo "$ratios" >/proc/sys/vm/lowmem_reserve_ratio || fail "lowmem_reserve_ratio"
 }

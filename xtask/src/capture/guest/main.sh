@@ -12,9 +12,15 @@ hostname vm
 echo '+memory +cpuset' >/sys/fs/cgroup/cgroup.subtree_control
 dd if=/dev/urandom of=/srv/pattern bs=1M count=1 2>/dev/null
 . /guest/library.sh
+cd /
+settle
 
 . /guest/scenario.sh
 
+if [ $looks -gt 0 ]; then
+    echo "capture: done"
+    poweroff -f
+fi
 cd /
 echo "capture: first sample"
 processes=$(user_processes)
