@@ -56,13 +56,14 @@ pub struct DirtyLimits {
     pub background: u64,
 }
 
-/// Dirtyable memory in pages. Source: `global_dirtyable_memory` (6.12), `determine_dirtyable_memory` (RHEL
-/// 6).
+/// Dirtyable memory in pages: what could hold dirty data, and one page more, so that it is never none.
+///
+/// Source: `global_dirtyable_memory` (6.12), `determine_dirtyable_memory` (RHEL 6).
 pub const fn dirtyable(rules: &DirtyRules, input: &DirtyableInput) -> u64 {
     let free =
         if rules.subtract_reserve { input.free.saturating_sub(input.total_reserve) } else { input.free };
     let anon = if rules.count_anon && input.swap { input.anon } else { 0 };
-    free.saturating_add(input.file).saturating_add(anon)
+    free.saturating_add(input.file).saturating_add(anon).saturating_add(1)
 }
 
 /// The limits that `dirtyable_pages` and the sysctls give; `realtime` for a real-time or
@@ -208,13 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn something_is_always_dirtyable() {
+        let new = Rules::linux_6_12().dirty.unwrap();
+        let input = DirtyableInput { free: 1000, total_reserve: 2000, ..DirtyableInput::default() };
+        assert_eq!(dirtyable(&new, &input), 1);
+    }
+
+    #[test]
     fn rhel_6_counts_anon_and_never_goes_below_five_percent() {
         let old = Rules::rhel_6().dirty.unwrap();
         let new = Rules::linux_6_12().dirty.unwrap();
         let input = DirtyableInput { free: 1000, file: 500, anon: 300, swap: true, total_reserve: 100 };
-        assert_eq!(dirtyable(&old, &input), 1800);
-        assert_eq!(dirtyable(&old, &DirtyableInput { swap: false, ..input }), 1500);
-        assert_eq!(dirtyable(&new, &input), 1400);
+        assert_eq!(dirtyable(&old, &input), 1801);
+        assert_eq!(dirtyable(&old, &DirtyableInput { swap: false, ..input }), 1501);
+        assert_eq!(dirtyable(&new, &input), 1401);
         let one =
             dirty_limits(&old, 1000, DirtyLimit::Percent(1), DirtyLimit::Percent(0), PageSize::X86, false);
         assert_eq!(one, DirtyLimits { dirty: 50, background: 0 });

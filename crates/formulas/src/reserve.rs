@@ -8,7 +8,8 @@ pub const LOWMEM_RESERVE_RATIO: [u64; 4] = [256, 256, 32, 0];
 ///
 /// `managed_pages` are the zones of the node from low to high, empty ones included. `ratios` are
 /// `vm.lowmem_reserve_ratio`; a missing ratio counts as 0, which reserves nothing, as does a zone without
-/// memory. This is the `protection:` line of `/proc/zoneinfo`. Source: `setup_per_zone_lowmem_reserve`.
+/// memory. This is the `protection:` line of `/proc/zoneinfo`. The kernel computes it at boot and whenever
+/// the sysctl is written, or only read (seen on 6.1 and 6.12). Source: `setup_per_zone_lowmem_reserve`.
 pub fn lowmem_reserve(managed_pages: &[u64], ratios: &[u64]) -> Vec<Vec<u64>> {
     managed_pages
         .iter()

@@ -29,7 +29,8 @@ pub struct WatermarkRules {
     pub extra_free: bool,
     /// A fourth mark, `promo`, lies one gap above high (6.1).
     pub promo: bool,
-    /// ZONE_MOVABLE is left out of the shares and gets a small fixed min, as ZONE_HIGHMEM always did (6.12).
+    /// ZONE_MOVABLE is left out of the shares and gets a small fixed min, as ZONE_HIGHMEM always did (6.12
+    /// does so, even where the zone is empty; 6.1 was seen to give it its share).
     pub movable_apart: bool,
     /// khugepaged counts ZONE_MOVABLE among the zones when it raises `min_free_kbytes` (through 3.10).
     pub khugepaged_counts_movable: bool,
