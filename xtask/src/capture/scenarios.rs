@@ -307,7 +307,7 @@ sleep 3
     Scenario {
         name: "6.1-2nodes-marks",
         subject: Subject::Marks,
-        title: "Two nodes, of which each has a Movable zone: watermarks, reserves and dirty limits under one setting after another.",
+        title: "Two nodes, the second with a Movable zone: watermarks, reserves and dirty limits under one setting after another.",
         kernel: "6.1",
         nodes: &[4096, 2048],
         distance: 20,
@@ -331,7 +331,7 @@ sleep 3
     Scenario {
         name: "6.12-2nodes-marks",
         subject: Subject::Marks,
-        title: "Two nodes, of which each has a Movable zone: watermarks, reserves and dirty limits under one setting after another.",
+        title: "Two nodes, the second with a Movable zone: watermarks, reserves and dirty limits under one setting after another.",
         kernel: "6.12",
         nodes: &[4096, 2048],
         distance: 20,
