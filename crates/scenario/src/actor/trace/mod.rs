@@ -150,13 +150,49 @@ impl Access {
 }
 
 /// Where the objects lie.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Layout {
-    /// The first page of every object; none if the trace records pages.
-    first: Option<HashMap<u64, u32, FixedState>>,
+    objects: Objects,
     pages: u32,
     /// Records that were read.
     records: u64,
+}
+
+/// The first page of every object.
+#[derive(Debug)]
+enum Objects {
+    /// The trace records pages.
+    Pages,
+    /// Where an object lies is at the index that its number is: where numbers are small, this is the faster
+    /// way, and no larger than a hash table.
+    Dense(Vec<u32>),
+    Sparse(HashMap<u64, u32, FixedState>),
+}
+
+impl Objects {
+    fn new(first: HashMap<u64, u32, FixedState>) -> Objects {
+        let most = first.keys().copied().max().unwrap_or_default();
+        match usize::try_from(most) {
+            Ok(most) if most / 4 < first.len() => {
+                let mut dense = vec![u32::MAX; most + 1];
+                for (object, page) in first {
+                    dense[object as usize] = page;
+                }
+                Objects::Dense(dense)
+            }
+            _ => Objects::Sparse(first),
+        }
+    }
+
+    /// The first page of an object; none, or a page that no memory has, for an unknown one.
+    #[inline]
+    fn first(&self, object: u64) -> Option<u32> {
+        match self {
+            Objects::Pages => u32::try_from(object).ok(),
+            Objects::Dense(first) => first.get(usize::try_from(object).ok()?).copied(),
+            Objects::Sparse(first) => first.get(&object).copied(),
+        }
+    }
 }
 
 impl Trace {
@@ -272,7 +308,8 @@ impl Trace {
         for index in objects.values_mut() {
             *index = sizes[*index as usize];
         }
-        Ok(Layout { first: (!by_page).then_some(objects), pages: end as u32, records })
+        let objects = if by_page { Objects::Pages } else { Objects::new(objects) };
+        Ok(Layout { objects, pages: end as u32, records })
     }
 }
 
@@ -296,10 +333,7 @@ struct Replay {
 impl Replay {
     /// The first page of an access and the page after its last, if the file still says what it said at first.
     fn pages(&self, access: &Access) -> Option<(u32, u32)> {
-        let first = match &self.layout.first {
-            Some(first) => *first.get(&access.place)?,
-            None => u32::try_from(access.place).ok()?,
-        };
+        let first = self.layout.objects.first(access.place)?;
         let end = u64::from(first) + access.pages(self.sizes);
         (end <= u64::from(self.layout.pages)).then_some((first, end as u32))
     }
@@ -349,3 +383,6 @@ impl Stream for Replay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,7 @@ pub(crate) struct Reader {
 }
 
 enum Records {
-    Table { shape: Shape, reader: csv::Reader<Bytes>, record: csv::ByteRecord },
+    Table { shape: Shape, reader: csv::Reader<io::Chain<Bytes, &'static [u8]>>, record: csv::ByteRecord },
     Oracle(BufReader<Bytes>),
 }
 
@@ -46,8 +46,9 @@ impl Reader {
                     .delimiter(shape.delimiter)
                     .comment(Some(b'#'))
                     .flexible(true)
+                    .terminator(csv::Terminator::Any(b'\n'))
                     .buffer_capacity(1 << 16)
-                    .from_reader(bytes),
+                    .from_reader(bytes.chain(&b"\n"[..])),
                 record: csv::ByteRecord::new(),
             },
         };
@@ -59,7 +60,7 @@ impl Reader {
         self.count += 1;
         let access = match &mut self.records {
             Records::Oracle(reader) => oracle(reader),
-            Records::Table { shape, reader, record } => match reader.read_byte_record(record) {
+            Records::Table { shape, reader, record } => match read_line(reader, record) {
                 Ok(false) => Ok(None),
                 Ok(true) => shape.access(record).map(Some),
                 Err(error) => Err(match error.into_kind() {
@@ -74,7 +75,8 @@ impl Reader {
     /// The record that was read last, as an error names it.
     pub(crate) fn place(&self) -> String {
         let line = match &self.records {
-            Records::Table { record, .. } => record.position().map(csv::Position::line),
+            // The reader stands behind the line's end, which there always is.
+            Records::Table { reader, .. } => Some(reader.position().line().saturating_sub(1)),
             Records::Oracle(_) => None,
         };
         match line {
@@ -82,6 +84,16 @@ impl Reader {
             None => format!("{}: record {}", self.name, self.count),
         }
     }
+}
+
+/// Reads the next record that is not blank; false at the end. A carriage return is part of the last column.
+fn read_line(reader: &mut csv::Reader<impl Read>, record: &mut csv::ByteRecord) -> csv::Result<bool> {
+    while reader.read_byte_record(record)? {
+        if record.len() > 1 || record.get(0).is_some_and(|field| !field.trim_ascii().is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn bytes(path: &Path) -> io::Result<Bytes> {
@@ -94,18 +106,28 @@ fn bytes(path: &Path) -> io::Result<Bytes> {
 }
 
 /// A record, none at the end, and an error where the file ends within one.
+#[inline]
 fn oracle(reader: &mut impl BufRead) -> Result<Option<Access>, String> {
-    let mut record = [0; OracleRecord::LEN];
-    let mut filled = 0;
-    while let Some(rest) = record.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match reader.read(rest) {
-            Ok(0) if filled == 0 => return Ok(None),
-            Ok(0) => return Err(format!("the file ends after {filled} of its {} bytes", OracleRecord::LEN)),
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.to_string()),
-        }
+    const LEN: usize = OracleRecord::LEN;
+    let buffered = reader.fill_buf().map_err(|error| error.to_string())?;
+    if let Some(record) = buffered.first_chunk::<LEN>() {
+        let access = of_oracle(*record);
+        reader.consume(LEN);
+        return Ok(Some(access));
     }
+    if buffered.is_empty() {
+        return Ok(None);
+    }
+    // A record that lies across two buffers.
+    let mut record = Vec::with_capacity(LEN);
+    reader.take(LEN as u64).read_to_end(&mut record).map_err(|error| error.to_string())?;
+    match record.first_chunk::<LEN>() {
+        Some(record) => Ok(Some(of_oracle(*record))),
+        None => Err(format!("the file ends after {} of its {LEN} bytes", record.len())),
+    }
+}
+
+fn of_oracle(record: [u8; OracleRecord::LEN]) -> Access {
     let OracleRecord { clock_time, object, size, .. } = OracleRecord::from_bytes(record);
-    Ok(Some(Access { time: clock_time.into(), place: object, size: size.into(), write: None }))
+    Access { time: clock_time.into(), place: object, size: size.into(), write: None }
 }
