@@ -88,35 +88,53 @@ impl Chooser {
     }
 }
 
-/// A seeded permutation of the pages below `n`, computed instead of stored: an invertible mixer of the next
-/// power of two, applied again until the result is below `n` (cycle walking; Black and Rogaway, 2002).
+/// A seeded permutation of the pages below `n`, computed instead of stored.
+///
+/// A number is split into a low part of some bits and a high part below `parts`, 8 to 15, so that all numbers there
+/// are exceed `n` by at most an eighth. Each step changes one part by the other or in itself and can be
+/// undone. A result that is not below `n` goes through it again (cycle walking; Black and Rogaway, 2002).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scatter {
     n: u32,
-    mask: u64,
+    parts: u64,
+    /// Bits of the low part.
+    bits: u32,
     shift: u32,
+    /// Odd: multiplication can be undone modulo a power of two.
     factors: [u64; 3],
-    add: u64,
+    add: [u64; 2],
 }
 
 impl Scatter {
     pub(crate) fn new(n: u32, rng: &mut Rng) -> Scatter {
-        let bits = u64::from(n.max(2) - 1).ilog2() + 1;
-        // Odd factors are invertible modulo a power of two.
-        let factors = [rng.next() | 1, rng.next() | 1, rng.next() | 1];
-        Scatter { n, mask: (1 << bits) - 1, shift: bits.div_ceil(2), factors, add: rng.next() }
+        let bits = n.max(1).ilog2().saturating_sub(3);
+        Scatter {
+            n,
+            parts: u64::from(n).div_ceil(1 << bits),
+            bits,
+            shift: bits.div_ceil(2),
+            factors: [rng.next() | 1, rng.next() | 1, rng.next() | 1],
+            add: [rng.next() | 1, rng.next() | 1],
+        }
     }
 
     /// Where the page of this rank, below `n`, lies.
     #[inline]
     pub(crate) fn page(&self, rank: u32) -> u32 {
+        let Scatter { parts, bits, shift, factors: [first, second, third], add: [before, after], .. } = *self;
+        let mask = (1 << bits) - 1;
+        let mix = |low: u64, factor: u64| {
+            let low = low.wrapping_mul(factor) & mask;
+            low ^ (low >> shift)
+        };
         let mut x = u64::from(rank);
         loop {
-            x = x.wrapping_add(self.add) & self.mask;
-            for factor in self.factors {
-                x = x.wrapping_mul(factor) & self.mask;
-                x ^= x >> self.shift;
-            }
+            let (high, low) = (x >> bits, x & mask);
+            let low = mix(low.wrapping_add(before.wrapping_mul(high + 1)), first);
+            let high = high + ((low * parts) >> bits);
+            let high = if high >= parts { high - parts } else { high };
+            let low = mix(mix(low.wrapping_add(after.wrapping_mul(high + 1)), second), third);
+            x = high << bits | low;
             if x < u64::from(self.n) {
                 return x as u32;
             }

@@ -649,9 +649,7 @@ fn writing(more: &str, segments: usize) -> (Vec<u32>, Vec<u32>, Vec<u32>, Vec<u3
             }
             Op::Delete { file } => deleted.push(file.0),
             Op::MapFile { region, file, .. } if region.0 >= 10 => {
-                if !fresh.contains(&file) {
-                    again.push(file.0);
-                }
+                again.extend((!fresh.contains(&file)).then_some(file.0));
             }
             Op::MapFile { region, file, .. } => {
                 slots.push(region.0);
