@@ -228,6 +228,10 @@ fn parse(text: &str, kind: &'static Kind) -> Result<u64, QuantityError> {
         .map(|(_, factor)| *factor)
         .ok_or_else(|| error(Fault::UnknownUnit(unit.chars().take(20).collect())))?;
     let scale = 10_u128.pow(u32::try_from(decimals.len()).unwrap_or_default());
+    // What is bounded here is below 2¹²⁸ after it is scaled by up to 10⁹.
+    if u128::from(whole) * u128::from(factor) > i64::MAX as u128 {
+        return Err(error(Fault::TooLarge));
+    }
     let scaled = (u128::from(whole) * scale + u128::from(fraction)) * u128::from(factor);
     // TOML has 64-bit signed integers; nothing real needs the last bit.
     let value = (scaled + scale / 2) / scale;
@@ -376,6 +380,16 @@ mod tests {
             prop_assert_eq!(Size(Bytes(value)).to_string().parse(), Ok(Size(Bytes(value))));
             prop_assert_eq!(Time(value).to_string().parse(), Ok(Time(value)));
             prop_assert_eq!(Bandwidth(Bytes(value)).to_string().parse(), Ok(Bandwidth(Bytes(value))));
+        }
+
+        #[test]
+        fn reading_large_numbers_never_panics(whole: u64, decimals in "[0-9]{0,9}") {
+            for unit in ["TiB", "d", "TiB/s"] {
+                let text = format!("{whole}.{decimals} {unit}");
+                let _ = text.parse::<Size>();
+                let _ = text.parse::<Time>();
+                let _ = text.parse::<Bandwidth>();
+            }
         }
 
         #[test]
