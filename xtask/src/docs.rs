@@ -9,7 +9,9 @@ fn generated() -> Vec<(&'static str, String)> {
     vec![
         ("docs/counters.md", lotsfree_counters::document()),
         ("docs/rules.md", lotsfree_doctor::document()),
+        ("docs/scenario.md", lotsfree_scenario::document()),
         ("docs/schema/doctor-1.json", lotsfree_report::schema()),
+        ("docs/schema/scenario-1.json", lotsfree_scenario::schema()),
     ]
 }
 

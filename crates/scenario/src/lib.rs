@@ -1,10 +1,30 @@
 //! What loads a machine: the scenario file, and the seeded operations of its actors.
 //!
-//! Nothing here knows which machine executes the operations: the model and a real kernel get the same stream.
+//! [`Scenario`] reads a file, [`Case`] is one run of it with everything resolved, and [`Case::program`] makes
+//! the processes and threads. Nothing here knows which machine executes the operations: the model and a real
+//! kernel get the same stream.
 
+pub mod actor;
+mod case;
+mod document;
+mod error;
+mod format;
+mod generation;
+mod machine;
 pub mod op;
 pub mod program;
 pub mod quantity;
+mod read;
+mod reference;
+mod scenario;
+mod tuning;
 
+pub use case::{Actor, Calibration, Case, Measure, NamedFile, Placement, SweepPoint};
+pub use error::{Error, Errors};
+pub use generation::{Generation, Kernel, UnknownGeneration};
+pub use machine::{Cpus, Disk, Distance, Machine, Swap, SwapOn};
 pub use op::{Advice, FileId, How, Op, RegionId};
 pub use program::{FileSpec, Policy, Process, Program, Stream, Thread};
+pub use reference::{document, schema};
+pub use scenario::Scenario;
+pub use tuning::{Setting, Tuning};

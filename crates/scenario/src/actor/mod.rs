@@ -1,0 +1,200 @@
+//! [`Actor`]: what loads a machine, by kind; parameters become threads with seeded streams of operations.
+//!
+//! A stream depends on the scenario's seed, the actor's name and the thread's number, and on nothing else:
+//! neither on time nor on what other threads do. What must happen in an order across threads (memory is mapped
+//! before it is touched) is ordered by [`Op::Signal`](crate::Op::Signal) and
+//! [`Op::Await`](crate::Op::Await).
+
+mod app_server;
+mod file;
+mod file_reader;
+mod file_writer;
+mod locality;
+mod pace;
+mod rng;
+mod segment_store;
+mod trace;
+mod zipf;
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::op::{FileId, Op};
+use crate::program::{FileSpec, Stream, Thread};
+use crate::quantity::Size;
+
+pub use app_server::{AppServer, Phase, Until};
+pub use file::{Access, Hint};
+pub use file_reader::{FileReader, Order};
+pub use file_writer::FileWriter;
+pub use locality::{HotCold, Locality};
+pub use segment_store::{Fill, SegmentStore};
+pub use trace::{Backing, Column, Format, OracleRecord, Trace};
+
+/// Bytes of a base page.
+const PAGE: u64 = 4096;
+
+/// About so many operations a stream makes at a time.
+const BATCH: usize = 512;
+
+/// What an actor does, by its `kind`, with the parameters of that kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Actor {
+    /// A server whose requests touch a heap.
+    AppServer(AppServer),
+    /// A job that writes a file, or copies one.
+    FileWriter(FileWriter),
+    /// A job that reads a file.
+    FileReader(FileReader),
+    /// A log-structured store of mapped segments.
+    SegmentStore(SegmentStore),
+    /// Recorded accesses, replayed.
+    Trace(Trace),
+}
+
+impl Actor {
+    /// The kinds, as a scenario writes them.
+    pub const KINDS: [&'static str; 5] =
+        ["app-server", "file-writer", "file-reader", "segment-store", "trace"];
+
+    /// The kind, as a scenario writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Actor::AppServer(_) => "app-server",
+            Actor::FileWriter(_) => "file-writer",
+            Actor::FileReader(_) => "file-reader",
+            Actor::SegmentStore(_) => "segment-store",
+            Actor::Trace(_) => "trace",
+        }
+    }
+
+    /// The actor's threads. Files of its own are declared in `site`.
+    ///
+    /// # Errors
+    ///
+    /// A parameter, or two together, that cannot be, or a trace that cannot be read.
+    pub fn build(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+        match self {
+            Actor::AppServer(actor) => actor.build(site),
+            Actor::FileWriter(actor) => actor.build(site),
+            Actor::FileReader(actor) => actor.build(site),
+            Actor::SegmentStore(actor) => actor.build(site),
+            Actor::Trace(actor) => actor.build(site),
+        }
+    }
+}
+
+/// Where an actor is built: what it takes from the scenario around it.
+#[derive(Debug)]
+pub struct Site<'a> {
+    /// The actor's name, unique in the scenario: its random numbers and its files' names come from it.
+    pub actor: &'a str,
+    /// The scenario's seed.
+    pub seed: u64,
+    /// The directory that relative paths of traces start from: the scenario file's.
+    pub directory: &'a Path,
+    /// The files of the program so far.
+    pub files: &'a mut Files,
+}
+
+/// The files of a program: those that the scenario names, then those of the actors.
+#[derive(Clone, Debug, Default)]
+pub struct Files(Vec<FileSpec>);
+
+impl Files {
+    /// At most so many files: a file costs every machine some hundred bytes.
+    const MOST: usize = 1 << 24;
+
+    /// Begins with the files that the scenario names.
+    pub fn new(named: Vec<FileSpec>) -> Files {
+        Files(named)
+    }
+
+    /// The number and the description of the file of this name.
+    pub fn find(&self, name: &str) -> Option<(FileId, &FileSpec)> {
+        let index = self.0.iter().position(|file| file.name == name)?;
+        Some((FileId(u32::try_from(index).ok()?), self.0.get(index)?))
+    }
+
+    /// Adds a file. One that does not exist yet is a number and a name for a stream to create.
+    ///
+    /// # Errors
+    ///
+    /// There are too many.
+    pub fn declare(&mut self, name: String, pages: u32, exists: bool) -> Result<FileId, Refusal> {
+        if self.0.len() >= Files::MOST {
+            return Err(Refusal::new("kind", format!("the actors have more than {} files", Files::MOST)));
+        }
+        let id = FileId(self.0.len() as u32);
+        self.0.push(FileSpec { name, pages, exists });
+        Ok(id)
+    }
+
+    /// All files, in the order of their numbers.
+    pub fn into_specs(self) -> Vec<FileSpec> {
+        self.0
+    }
+}
+
+/// Why an actor cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {why}")]
+pub struct Refusal {
+    /// The parameter at fault, as the scenario spells it.
+    pub key: &'static str,
+    /// What is wrong with it and what would be accepted.
+    pub why: String,
+}
+
+impl Refusal {
+    fn new(key: &'static str, why: impl Into<String>) -> Refusal {
+        Refusal { key, why: why.into() }
+    }
+}
+
+/// The pages of a size; more than none, fewer than 2³².
+fn pages(key: &'static str, size: Size) -> Result<u32, Refusal> {
+    match u32::try_from(size.pages()) {
+        Ok(0) => Err(Refusal::new(key, "is 0; it must be at least one page of 4 KiB")),
+        Ok(pages) => Ok(pages),
+        Err(_) => Err(Refusal::new(key, format!("is {size}; it must be below 16 TiB"))),
+    }
+}
+
+/// A whole number between bounds.
+fn within(key: &'static str, value: u32, least: u32, most: u32) -> Result<u32, Refusal> {
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Refusal::new(key, format!("is {value}; it may be {least} to {most}")))
+    }
+}
+
+/// A share, 0 to 1.
+fn share(key: &'static str, value: f64) -> Result<f64, Refusal> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Refusal::new(key, format!("is {value}; it may be 0 to 1")))
+    }
+}
+
+/// Threads that an actor may have of one role: 2¹⁶ − 1.
+const THREADS: u32 = 65_535;
+
+fn thread(role: &'static str, marks: &[&str], stream: impl Stream + 'static) -> Thread {
+    Thread { role, marks: marks.iter().map(|mark| (*mark).to_owned()).collect(), stream: Box::new(stream) }
+}
+
+/// A thread with nothing to do.
+struct Nothing;
+
+impl Stream for Nothing {
+    fn fill(&mut self, _: &mut Vec<Op>) {}
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,846 @@
+//! What holds for the streams of every kind, and what each kind's stream is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+
+use proptest::prelude::{Just, Strategy, any};
+use proptest::{prop_assert_eq, prop_oneof, proptest};
+
+use super::*;
+use crate::op::{Advice, How, RegionId};
+use crate::quantity::{Bandwidth, Time};
+
+/// The threads of an actor in the TOML of a scenario, and the files that the program then has.
+fn build_in(
+    directory: &Path,
+    seed: u64,
+    name: &str,
+    text: &str,
+) -> Result<(Vec<Thread>, Vec<FileSpec>), String> {
+    let actor: Actor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    let named = vec![
+        FileSpec { name: "data".to_owned(), pages: 1000, exists: true },
+        FileSpec { name: "later".to_owned(), pages: 10, exists: false },
+    ];
+    let mut files = Files::new(named);
+    let mut site = Site { actor: name, seed, directory, files: &mut files };
+    let threads = actor.build(&mut site).map_err(|refusal| refusal.to_string())?;
+    Ok((threads, files.into_specs()))
+}
+
+fn build(text: &str) -> (Vec<Thread>, Vec<FileSpec>) {
+    build_in(Path::new("."), 1, "actor", text).unwrap()
+}
+
+fn refused(text: &str) -> String {
+    build_in(Path::new("."), 1, "actor", text).unwrap_err()
+}
+
+/// The operations of a stream: all, or at least so many.
+fn ops(thread: &mut Thread, least: usize) -> Vec<Op> {
+    let mut ops = Vec::new();
+    while ops.len() < least {
+        let before = ops.len();
+        thread.stream.fill(&mut ops);
+        if ops.len() == before {
+            break;
+        }
+    }
+    ops
+}
+
+/// A process whose threads run in any order, and what no stream may do.
+#[derive(Default)]
+struct Machine {
+    /// Pages of the files that exist.
+    files: BTreeMap<FileId, u32>,
+    /// Pages and file of what is mapped.
+    regions: BTreeMap<RegionId, (u32, Option<FileId>)>,
+    signals: BTreeMap<u32, u32>,
+}
+
+impl Machine {
+    fn new(files: &[FileSpec]) -> Machine {
+        let existing = files.iter().enumerate().filter(|(_, file)| file.exists);
+        Machine {
+            files: existing.map(|(i, file)| (FileId(i as u32), file.pages)).collect(),
+            ..Machine::default()
+        }
+    }
+
+    /// Whether the operation may be executed now; false: the thread has to wait.
+    fn execute(&mut self, op: Op, specs: &[FileSpec]) -> Result<bool, String> {
+        let wrong = |what: &str| Err(format!("{op:?}: {what}"));
+        match op {
+            Op::Await { stage, times } => {
+                return Ok(self.signals.get(&stage).copied().unwrap_or(0) >= times);
+            }
+            Op::Signal { stage } => *self.signals.entry(stage).or_default() += 1,
+            Op::MapAnon { region, pages } => {
+                self.regions.insert(region, (pages, None));
+            }
+            Op::MapFile { region, file, pages, .. } => {
+                if self.files.get(&file).is_none_or(|has| *has < pages) {
+                    return wrong("the file is not there or too short");
+                }
+                self.regions.insert(region, (pages, Some(file)));
+            }
+            Op::Unmap { region } => {
+                let was = self.regions.remove(&region);
+                if was.is_none() {
+                    return wrong("nothing is mapped");
+                }
+            }
+            Op::AdviseRegion { region, .. } if !self.regions.contains_key(&region) => {
+                return wrong("nothing is mapped");
+            }
+            Op::Touch { region, page, write } => match self.regions.get(&region) {
+                None => return wrong("nothing is mapped"),
+                Some((pages, _)) if page >= *pages => return wrong("beyond the mapping"),
+                Some((_, Some(file))) if write && self.mapped(*file) > 1 => {
+                    return wrong("stores to a file that is in use");
+                }
+                Some(_) => {}
+            },
+            Op::Create { file, pages } => {
+                if self.mapped(file) > 0 {
+                    return wrong("truncates a file that is in use");
+                }
+                if specs.get(file.0 as usize).is_none_or(|spec| spec.pages != pages) {
+                    return wrong("the program knows of no such file");
+                }
+                self.files.insert(file, pages);
+            }
+            Op::Delete { file } => {
+                let free = self.mapped(file) == 0;
+                if !free || self.files.remove(&file).is_none() {
+                    return wrong("the file is in use or not there");
+                }
+            }
+            Op::Write { file, .. } if self.mapped(file) > 0 => {
+                return wrong("writes to a file that is in use");
+            }
+            Op::Read { file, offset, len, how } | Op::Write { file, offset, len, how } => {
+                let Some(pages) = self.files.get(&file) else { return wrong("the file is not there") };
+                if len == 0 || offset + u64::from(len) > u64::from(*pages) * PAGE {
+                    return wrong("beyond the file");
+                }
+                if how == How::Direct && !(offset.is_multiple_of(PAGE) && u64::from(len).is_multiple_of(PAGE))
+                {
+                    return wrong("not whole pages");
+                }
+            }
+            Op::Sync { file } if !self.files.contains_key(&file) => return wrong("the file is not there"),
+            Op::Advise { file, offset, len, .. } => {
+                let end = offset + u64::from(len);
+                if self.files.get(&file).is_none_or(|pages| end > u64::from(*pages) * PAGE) {
+                    return wrong("beyond the file, or it is not there");
+                }
+            }
+            Op::Rest { from, until } if from >= until => return wrong("no time"),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn mapped(&self, file: FileId) -> usize {
+        self.regions.values().filter(|(_, mapped)| *mapped == Some(file)).count()
+    }
+}
+
+/// Requests begin and end in turn, dates come before arrivals, marks have names.
+#[derive(Default)]
+struct Requests {
+    open: bool,
+    dated: bool,
+}
+
+impl Requests {
+    fn see(&mut self, op: Op, marks: usize) -> Result<(), String> {
+        let right = match op {
+            Op::Begin => !std::mem::replace(&mut self.open, true),
+            Op::Arrive => !std::mem::replace(&mut self.open, true) && std::mem::take(&mut self.dated),
+            Op::Done => std::mem::replace(&mut self.open, false),
+            Op::Pace { .. } => {
+                self.dated = true;
+                !self.open
+            }
+            Op::Mark { mark } => (mark as usize) < marks && !self.open,
+            Op::Rest { .. } | Op::Sleep { .. } | Op::Signal { .. } | Op::Await { .. } => !self.open,
+            _ => true,
+        };
+        if right { Ok(()) } else { Err(format!("{op:?} is out of order")) }
+    }
+}
+
+/// Runs the threads in an order that `choices` decides, for about `steps` operations.
+fn run(threads: Vec<Thread>, specs: &[FileSpec], choices: u64, steps: usize) -> Result<(), String> {
+    let mut machine = Machine::new(specs);
+    let mut rng = rng::Rng::new(choices, "order", 0);
+    let mut running: Vec<_> =
+        threads.into_iter().map(|thread| (thread, VecDeque::<Op>::new(), Requests::default())).collect();
+    let mut waited = 0;
+    for _ in 0..steps {
+        if running.is_empty() {
+            return Ok(());
+        }
+        let index = rng.below(running.len() as u32) as usize;
+        // Runs of operations of one thread, long and short.
+        let run = rng.below(12);
+        for _ in 0..=rng.below(1 << run) {
+            let (thread, queue, requests) = &mut running[index];
+            if queue.is_empty() {
+                let mut ops = Vec::new();
+                thread.stream.fill(&mut ops);
+                queue.extend(ops);
+            }
+            let Some(op) = queue.front().copied() else {
+                if requests.open {
+                    return Err(format!("{} ends within a request", thread.role));
+                }
+                running.remove(index);
+                break;
+            };
+            if !machine.execute(op, specs).map_err(|error| format!("{}: {error}", thread.role))? {
+                waited += 1;
+                if waited > 10_000 {
+                    return Err(format!("{} waits for ever", thread.role));
+                }
+                break;
+            }
+            waited = 0;
+            requests.see(op, thread.marks.len()).map_err(|error| format!("{}: {error}", thread.role))?;
+            queue.pop_front();
+        }
+    }
+    Ok(())
+}
+
+fn locality() -> impl Strategy<Value = Locality> {
+    prop_oneof![
+        Just(Locality::Uniform),
+        (0.0..3.0).prop_map(Locality::Zipf),
+        (0.01..0.99, 0.0..=1.0).prop_map(|(memory, touches)| Locality::HotCold(HotCold { memory, touches })),
+    ]
+}
+
+fn access() -> impl Strategy<Value = Access> {
+    prop_oneof![Just(Access::Buffered), Just(Access::Direct), Just(Access::Dontneed), Just(Access::Mmap)]
+}
+
+fn hint() -> impl Strategy<Value = Hint> {
+    prop_oneof![Just(Hint::None), Just(Hint::Sequential), Just(Hint::Random)]
+}
+
+fn size(pages: std::ops::Range<u64>) -> impl Strategy<Value = Size> {
+    pages.prop_map(|pages| Size::kib(pages * 4))
+}
+
+fn app_server() -> impl Strategy<Value = Actor> {
+    let active = prop_oneof![
+        Just(vec![]),
+        Just(vec![Phase(Time(5), Until::At(Time(9))), Phase(Time(20), Until::End)])
+    ];
+    let load = prop_oneof![
+        (0_u64..3).prop_map(|think| (Time(think), None)),
+        (0.1..1e6).prop_map(|rate| (Time(0), Some(rate)))
+    ];
+    (size(2..3000), 1_u32..9, 0_u32..40, locality(), 0.0..=1.0, load, active).prop_map(
+        |(heap, threads, touches, locality, write, (think, rate), active)| {
+            let compute = Time(u64::from(touches % 2));
+            let server = AppServer { heap, threads, touches, locality, write, compute, think, rate, active };
+            Actor::AppServer(server)
+        },
+    )
+}
+
+fn file_writer() -> impl Strategy<Value = Actor> {
+    let source = prop_oneof![
+        Just((None, None)),
+        Just((Some("data".to_owned()), None)),
+        size(1..900).prop_map(|size| (None, Some(size)))
+    ];
+    let rate = proptest::option::of((1_u64..1000).prop_map(Bandwidth::mib));
+    (size(0..800), size(1..300), access(), size(1..100), any::<bool>(), rate, source, 0_u32..5, 0_u32..4)
+        .prop_map(|(size, chunk, how, behind, sync, rate, (copy_of, source_size), repeat, keep)| {
+            Actor::FileWriter(FileWriter {
+                size,
+                chunk,
+                how,
+                behind,
+                sync,
+                rate,
+                copy_of,
+                source_size,
+                repeat,
+                keep,
+            })
+        })
+}
+
+fn file_reader() -> impl Strategy<Value = Actor> {
+    let file =
+        prop_oneof![Just((Some("data".to_owned()), None)), size(1..900).prop_map(|size| (None, Some(size)))];
+    let order = prop_oneof![Just(Order::Sequential), Just(Order::Random)];
+    (file, size(1..300), order, access(), size(1..100), hint(), 0_u64..2, 0_u32..5).prop_map(
+        |((file, size), chunk, order, how, behind, advice, think, repeat)| {
+            let think = Time(think);
+            let reader =
+                FileReader { file, size, chunk, order, how, behind, advice, rate: None, think, repeat };
+            Actor::FileReader(reader)
+        },
+    )
+}
+
+fn segment_store() -> impl Strategy<Value = Actor> {
+    let write_how = prop_oneof![Just(Fill::Mmap), Just(Fill::Write)];
+    let reads = proptest::option::of(1.0..1e6);
+    (
+        (size(1..700), 1_u32..20, 0_u32..5, any::<bool>(), 0_u32..4, reads, 1_u32..9, locality()),
+        (
+            hint(),
+            0_u32..5,
+            write_how,
+            size(1..300),
+            any::<bool>(),
+            proptest::option::of(0_u32..9),
+            any::<bool>(),
+        ),
+    )
+        .prop_map(|(what, how)| {
+            let (segment, active, garbage, warm, readers, reads, pages_per_read, locality) = what;
+            let (advice, writers, write_how, chunk, sync, keep, pool) = how;
+            Actor::SegmentStore(SegmentStore {
+                segment,
+                active: active.max(2),
+                garbage,
+                warm,
+                readers,
+                reads,
+                think: Time(0),
+                compute: Time(u64::from(garbage)),
+                pages_per_read: pages_per_read.min(segment.pages() as u32),
+                locality,
+                advice,
+                writers: writers.min(active.max(2)),
+                write_how,
+                chunk,
+                write_rate: sync.then_some(Bandwidth::mib(7)),
+                write_pause: Time(u64::from(sync)),
+                sync,
+                keep,
+                pool,
+            })
+        })
+}
+
+proptest! {
+    #[test]
+    fn no_stream_does_what_cannot_be(
+        actor in prop_oneof![app_server(), file_writer(), file_reader(), segment_store()],
+        seed: u64,
+        choices: u64,
+    ) {
+        let text = toml::to_string(&actor).unwrap();
+        let (threads, specs) = build_in(Path::new("."), seed, "actor", &text).unwrap();
+        prop_assert_eq!(run(threads, &specs, choices, 300), Ok(()), "{}", text);
+    }
+
+    #[test]
+    fn what_is_written_reads_back(
+        actor in prop_oneof![app_server(), file_writer(), file_reader(), segment_store()],
+    ) {
+        prop_assert_eq!(&toml::from_str::<Actor>(&toml::to_string(&actor).unwrap()).unwrap(), &actor);
+    }
+
+    #[test]
+    fn streams_come_from_the_seed_alone(
+        actor in prop_oneof![app_server(), file_writer(), file_reader(), segment_store()],
+        seed: u64,
+    ) {
+        let text = toml::to_string(&actor).unwrap();
+        let made = || {
+            let (threads, specs) = build_in(Path::new("."), seed, "actor", &text).unwrap();
+            let streams: Vec<Vec<Op>> = threads.into_iter().map(|mut thread| ops(&mut thread, 5000)).collect();
+            (streams, specs)
+        };
+        prop_assert_eq!(made(), made());
+    }
+}
+
+#[test]
+fn seeds_names_and_threads_give_other_streams() {
+    let text = "kind = 'app-server'\nheap = '1 GiB'\nthreads = 2";
+    let mut seen = BTreeSet::new();
+    for (seed, name) in [(1, "a"), (2, "a"), (1, "b")] {
+        let (threads, _) = build_in(Path::new("."), seed, name, text).unwrap();
+        for mut thread in threads {
+            // Past the start.
+            let pages: Vec<u32> = ops(&mut thread, 140_000).iter().rev().filter_map(page).take(50).collect();
+            seen.insert(pages);
+        }
+    }
+    assert_eq!(seen.len(), 6);
+}
+
+fn page(op: &Op) -> Option<u32> {
+    match op {
+        Op::Touch { page, .. } => Some(*page),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_server_fills_its_heap_and_serves() {
+    let (threads, specs) = build(
+        "kind = 'app-server'\nheap = '10 MiB'\nthreads = 3\ntouches = 5\nwrite = 0.3\ncompute = '7 us'\n\
+         think = '1 ms'\nactive = [['1 s', 'end']]",
+    );
+    assert_eq!(specs.len(), 2);
+    let mut filled = vec![0; 2560];
+    for (index, mut thread) in threads.into_iter().enumerate() {
+        let ops = ops(&mut thread, 60_000);
+        let rest = Op::Rest { from: 0, until: 1_000_000_000 };
+        let start = ops.iter().position(|op| *op == rest).unwrap();
+        let (fill, serve) = ops.split_at(start);
+        for op in fill {
+            if let Op::Touch { page, write, .. } = op {
+                assert!(write);
+                filled[*page as usize] += 1;
+            }
+        }
+        assert_eq!(fill.contains(&Op::Mark { mark: 0 }), index == 0);
+        assert_eq!(
+            fill.iter().filter(|op| matches!(op, Op::MapAnon { .. })).count(),
+            usize::from(index == 0)
+        );
+        for request in serve.chunks_exact(10) {
+            assert_eq!(request[..3], [rest, Op::Begin, Op::Compute { ns: 7000 }]);
+            assert!(request[3..8].iter().all(|op| matches!(op, Op::Touch { region: RegionId(0), .. })));
+            assert_eq!(request[8..], [Op::Done, Op::Sleep { ns: 1_000_000 }]);
+        }
+        let touches = serve.iter().filter(|op| page(op).is_some()).count() as f64;
+        let stores = serve.iter().filter(|op| matches!(op, Op::Touch { write: true, .. })).count() as f64;
+        assert!((stores - touches * 0.3).abs() < 4.0 * (touches * 0.3 * 0.7).sqrt(), "{stores} of {touches}");
+    }
+    assert!(filled.iter().all(|count| *count == 1));
+}
+
+#[test]
+fn a_server_with_a_rate_measures_from_when_requests_are_due() {
+    let (threads, _) =
+        build("kind = 'app-server'\nheap = '8 KiB'\nthreads = 2\nrate = 1000.0\ntouches = 0\ncompute = '0'");
+    let starts = threads.into_iter().map(|mut thread| {
+        let ops = ops(&mut thread, 100);
+        let begin = ops.iter().position(|op| matches!(op, Op::Pace { .. })).unwrap();
+        ops[begin..begin + 6].to_vec()
+    });
+    let request = |ns| [Op::Pace { ns }, Op::Arrive, Op::Done];
+    let expected =
+        [[request(0), request(2_000_000)].concat(), [request(1_000_000), request(2_000_000)].concat()];
+    assert_eq!(starts.collect::<Vec<_>>(), expected);
+}
+
+const KIB64: u32 = 65_536;
+
+#[test]
+fn a_writer_writes_like_dd() {
+    let job = |more: &str| {
+        let text = format!("kind = 'file-writer'\nsize = '160 KiB'\nchunk = '64 KiB'\n{more}");
+        ops(&mut build(&text).0[0], usize::MAX)
+    };
+    let file = FileId(2);
+    let write = |offset: u64, len, how| Op::Write { file, offset, len, how };
+    let create = Op::Create { file, pages: 40 };
+    let mark = Op::Mark { mark: 0 };
+    let drop = |offset, len| Op::Advise { file, offset, len, advice: Advice::DontNeed };
+    for (how, name) in [(How::Buffered, "buffered"), (How::Direct, "direct")] {
+        assert_eq!(
+            job(&format!("how = '{name}'\nsync = true")),
+            [
+                create,
+                Op::Begin,
+                write(0, KIB64, how),
+                Op::Done,
+                Op::Begin,
+                write(65_536, KIB64, how),
+                Op::Done,
+                Op::Begin,
+                write(131_072, KIB64 / 2, how),
+                Op::Done,
+                Op::Sync { file },
+                mark,
+            ]
+        );
+    }
+    assert_eq!(
+        job("how = 'dontneed'\nbehind = '100 KiB'\nrate = '64 KiB/s'"),
+        [
+            create,
+            Op::Pace { ns: 0 },
+            Op::Begin,
+            write(0, KIB64, How::Buffered),
+            Op::Done,
+            Op::Pace { ns: 1_000_000_000 },
+            Op::Begin,
+            write(65_536, KIB64, How::Buffered),
+            Op::Sync { file },
+            drop(0, 2 * KIB64),
+            Op::Done,
+            Op::Pace { ns: 1_000_000_000 },
+            Op::Begin,
+            write(131_072, KIB64 / 2, How::Buffered),
+            Op::Sync { file },
+            drop(131_072, KIB64 / 2),
+            Op::Done,
+            mark,
+        ]
+    );
+    let mapped = job("how = 'mmap'");
+    let region = RegionId(0);
+    assert_eq!(mapped[..2], [create, Op::MapFile { region, file, pages: 40, shared: true }]);
+    assert_eq!(mapped[mapped.len() - 2..], [Op::Unmap { region }, mark]);
+    let touched: Vec<u32> = mapped.iter().filter_map(page).collect();
+    assert_eq!(touched, (0..40).collect::<Vec<u32>>());
+}
+
+#[test]
+fn nothing_to_write_is_nothing_to_do() {
+    let (mut threads, _) = build("kind = 'file-writer'\nsize = '0'");
+    assert_eq!(threads.len(), 1);
+    assert_eq!((threads[0].role, ops(&mut threads[0], 1)), ("writer", vec![]));
+}
+
+#[test]
+fn a_copy_reads_all_of_its_source_in_proportion() {
+    for how in ["buffered", "direct", "dontneed", "mmap"] {
+        for (source, from) in [("copy-of = 'data'", 1000), ("source-size = '40 KiB'", 10)] {
+            let text =
+                format!("kind = 'file-writer'\nsize = '1 MiB'\nchunk = '64 KiB'\nhow = '{how}'\n{source}");
+            let (mut threads, _) = build(&text);
+            let (mut read, mut written, mut chunks) = (0_u64, 0_u64, 0);
+            for op in ops(&mut threads[0], usize::MAX) {
+                match op {
+                    Op::Read { offset, len, .. } => {
+                        assert_eq!(offset, read);
+                        read += u64::from(len);
+                    }
+                    Op::Touch { region: RegionId(1), page, write } => {
+                        assert_eq!((u64::from(page) * PAGE, write), (read, false));
+                        read += PAGE;
+                    }
+                    Op::Write { len, .. } => written += u64::from(len),
+                    Op::Touch { region: RegionId(0), write: true, .. } => written += PAGE,
+                    Op::Done => {
+                        chunks += 1;
+                        // Within a page of the proportion.
+                        assert!((written * from / 256).abs_diff(read) < PAGE, "{written} {read}");
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!((read, written, chunks), (from * PAGE, 1 << 20, 16), "{text}");
+        }
+    }
+}
+
+#[test]
+fn passes_rotate_through_the_files_that_are_kept() {
+    let created = |more: &str| -> Vec<u32> {
+        let text = format!("kind = 'file-writer'\nsize = '4 KiB'\n{more}");
+        let ops = ops(&mut build(&text).0[0], 36);
+        let created = ops.iter().filter_map(|op| match op {
+            Op::Create { file, .. } => Some(file.0),
+            _ => None,
+        });
+        created.collect()
+    };
+    assert_eq!(created("repeat = 3"), [2, 2, 2]);
+    assert_eq!(created("repeat = 5\nkeep = 1"), [2, 3, 2, 3, 2]);
+    assert_eq!(created("repeat = 0\nkeep = 2")[..7], [2, 3, 4, 2, 3, 4, 2]);
+}
+
+#[test]
+fn a_reader_reads_in_order_or_at_random() {
+    let job = |more: &str| {
+        let text = format!("kind = 'file-reader'\nfile = 'data'\nchunk = '1600 KiB'\n{more}");
+        ops(&mut build(&text).0[0], usize::MAX)
+    };
+    let file = FileId(0);
+    let len = 1600 << 10;
+    let read = |offset: u64, len| Op::Read { file, offset, len, how: How::Buffered };
+    assert_eq!(
+        job("advice = 'sequential'\nhow = 'dontneed'\nbehind = '2 MiB'"),
+        [
+            Op::Advise { file, offset: 0, len: 0, advice: Advice::Sequential },
+            Op::Begin,
+            read(0, len),
+            Op::Done,
+            Op::Begin,
+            read(u64::from(len), len),
+            Op::Advise { file, offset: 0, len: 2 * len, advice: Advice::DontNeed },
+            Op::Done,
+            Op::Begin,
+            read(2 * u64::from(len), 800 << 10),
+            Op::Advise { file, offset: 2 * u64::from(len), len: 800 << 10, advice: Advice::DontNeed },
+            Op::Done,
+            Op::Mark { mark: 0 },
+        ]
+    );
+    let text = "kind = 'file-reader'\nsize = '40 KiB'\nchunk = '4 KiB'\norder = 'random'\nrepeat = 10000";
+    let mut seen = [0_f64; 10];
+    for op in ops(&mut build(text).0[0], usize::MAX) {
+        if let Op::Read { file: FileId(2), offset, len: 4096, .. } = op {
+            seen[(offset / PAGE) as usize] += 1.0;
+        }
+    }
+    assert_eq!(seen.iter().sum::<f64>(), 100_000.0);
+    let chi: f64 = seen.iter().map(|n| (n - 10_000.0) * (n - 10_000.0) / 10_000.0).sum();
+    assert!(chi < 9.0 + 5.0 * 18_f64.sqrt(), "{seen:?}");
+}
+
+#[test]
+fn a_store_sets_up_before_it_is_read() {
+    let (mut threads, specs) = build(
+        "kind = 'segment-store'\nsegment = '8 KiB'\nactive = 2\ngarbage = 1\nwriters = 1\nreaders = 1\nkeep = 0\n\
+         warm = true\nadvice = 'random'",
+    );
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names[2..], ["actor/segment-0", "actor/segment-1", "actor/garbage-0", "actor/spare-0-0"]);
+    let load = |region, page| Op::Touch { region: RegionId(region), page, write: false };
+    let map = |region, file| {
+        let region = RegionId(region);
+        [
+            Op::MapFile { region, file: FileId(file), pages: 2, shared: true },
+            Op::AdviseRegion { region, advice: Advice::Random },
+        ]
+    };
+    let expected = [
+        &map(3, 4)[..],
+        &[load(3, 0), load(3, 1), Op::Unmap { region: RegionId(3) }],
+        &map(0, 2),
+        &[load(0, 0), load(0, 1)],
+        &map(1, 3),
+        &[load(1, 0), load(1, 1), Op::Signal { stage: 0 }, Op::Mark { mark: 0 }],
+    ]
+    .concat();
+    assert_eq!(ops(&mut threads[0], usize::MAX), expected);
+    assert_eq!([threads[0].role, threads[1].role, threads[2].role], ["setup", "reader", "writer"]);
+    for thread in &mut threads[1..] {
+        assert_eq!(ops(thread, 1)[0], Op::Await { stage: 0, times: 1 });
+    }
+}
+
+/// What the first writer of a store of ten segments does in its first `segments`: files created, deleted,
+/// and overwritten in place, and slots that it replaced.
+fn writing(more: &str, segments: usize) -> (Vec<u32>, Vec<u32>, Vec<u32>, Vec<u32>) {
+    let text = format!("kind = 'segment-store'\nsegment = '64 KiB'\nactive = 10\nreaders = 0\n{more}");
+    let mut threads = build(&text).0;
+    let (mut created, mut deleted, mut again, mut slots) = (vec![], vec![], vec![], vec![]);
+    let mut fresh = BTreeSet::new();
+    for op in ops(&mut threads[1], 30 * segments) {
+        if slots.len() == segments {
+            break;
+        }
+        match op {
+            Op::Create { file, .. } => {
+                created.push(file.0);
+                fresh.insert(file);
+            }
+            Op::Delete { file } => deleted.push(file.0),
+            Op::MapFile { region, file, .. } if region.0 >= 10 => {
+                again.extend((!fresh.contains(&file)).then_some(file.0));
+            }
+            Op::MapFile { region, file, .. } => {
+                slots.push(region.0);
+                fresh.remove(&file);
+            }
+            _ => {}
+        }
+    }
+    (created, deleted, again, slots)
+}
+
+#[test]
+fn a_pool_recycles_where_others_delete() {
+    let (created, deleted, again, slots) = writing("keep = 3", 1000);
+    // Four replacements fill the garbage; from then on each segment that is created deletes another.
+    assert_eq!((created.len(), again.len()), (1000, 0));
+    assert!((995..=997).contains(&deleted.len()), "{}", deleted.len());
+    assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), 10);
+    let (created, deleted, again, pooled) = writing("keep = 3\npool = true", 1000);
+    assert_eq!((created.len(), deleted.len(), again.len()), (4, 0, 996));
+    // The choice of slots is the same: the two can be compared.
+    assert_eq!(slots, pooled);
+    let (created, _, again, _) = writing("pool = true", 100);
+    assert_eq!((created.len(), again.len()), (1, 99));
+    let (_, deleted, _, _) = writing("", 100);
+    assert_eq!(deleted.len(), 100 - 10 - 1);
+}
+
+#[test]
+fn writers_share_out_the_slots() {
+    let text = "kind = 'segment-store'\nsegment = '4 KiB'\nactive = 7\nreaders = 0\nwriters = 3";
+    let mut slots = vec![BTreeSet::new(); 3];
+    for (writer, mut thread) in build(text).0.into_iter().skip(1).enumerate() {
+        for op in ops(&mut thread, 2000) {
+            if let Op::MapFile { region: RegionId(slot @ 0..7), .. } = op {
+                slots[writer].insert(slot);
+            }
+        }
+    }
+    assert_eq!(slots, [BTreeSet::from([0, 3, 6]), BTreeSet::from([1, 4]), BTreeSet::from([2, 5])]);
+}
+
+#[test]
+fn a_segment_is_whole_before_it_is_used() {
+    for how in ["mmap", "write"] {
+        let text = format!(
+            "kind = 'segment-store'\nsegment = '100 KiB'\nactive = 3\nreaders = 0\nchunk = '16 KiB'\n\
+             write-how = '{how}'\nsync = true"
+        );
+        let mut threads = build(&text).0;
+        let (mut next, mut synced, mut segments) = (0_u64, false, 0);
+        for op in ops(&mut threads[1], 1000) {
+            match op {
+                Op::Touch { region: RegionId(3), page, write: true } => {
+                    assert_eq!(u64::from(page) * PAGE, next);
+                    next += PAGE;
+                }
+                Op::Write { offset, len, .. } => {
+                    assert_eq!(offset, next);
+                    next += u64::from(len);
+                }
+                Op::Sync { .. } => synced = true,
+                Op::MapFile { region: RegionId(0..3), .. } => {
+                    assert_eq!((next, synced), (100 << 10, true));
+                    (next, synced) = (0, false);
+                    segments += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(segments > 5, "{segments}");
+    }
+}
+
+#[test]
+fn reads_are_spread_as_their_locality_says() {
+    let counts = |more: &str| {
+        let text = format!("kind = 'segment-store'\nsegment = '64 KiB'\nactive = 8\nwriters = 0\n{more}");
+        let mut counts = [0_f64; 128];
+        for op in ops(&mut build(&text).0[1], 384_000) {
+            if let Op::Touch { region, page, .. } = op {
+                counts[(region.0 * 16 + page) as usize] += 1.0;
+            }
+        }
+        counts
+    };
+    let chi = |counts: &[f64; 128]| {
+        let mean = counts.iter().sum::<f64>() / 128.0;
+        counts.iter().map(|n| (n - mean) * (n - mean) / mean).sum::<f64>()
+    };
+    let uniform = chi(&counts(""));
+    assert!(uniform < 127.0 + 5.0 * 254_f64.sqrt(), "{uniform}");
+    assert!(chi(&counts("locality = { zipf = 0.5 }")) > 5000.0);
+    // A read of three pages never runs out of its segment, and its first page can be any that leaves room.
+    let (mut threads, _) =
+        build("kind = 'segment-store'\nsegment = '64 KiB'\nactive = 8\nwriters = 0\npages-per-read = 3");
+    let ops = ops(&mut threads[1], 100_000);
+    let mut starts = BTreeSet::new();
+    for request in ops[1..].chunks_exact(5) {
+        let [
+            Op::Begin,
+            Op::Touch { region: a, page, .. },
+            Op::Touch { region: b, page: second, .. },
+            _,
+            Op::Done,
+        ] = request
+        else {
+            panic!("{request:?}")
+        };
+        assert_eq!((a, page + 1), (b, *second));
+        starts.insert(*page);
+    }
+    assert_eq!(starts, (0..14).collect::<BTreeSet<u32>>());
+}
+
+#[test]
+fn impossible_parameters_are_refused() {
+    for (text, error) in [
+        ("kind = 'app-server'\nheap = '0'", "heap: is 0; it must be at least one page of 4 KiB"),
+        ("kind = 'app-server'\nheap = '16 TiB'", "heap: is 16 TiB; it must be below 16 TiB"),
+        (
+            "kind = 'app-server'\nheap = '1 G'\nthreads = 1000000000",
+            "threads: is 1000000000; it may be 1 to 65535",
+        ),
+        ("kind = 'app-server'\nheap = '1 G'\nwrite = 1.5", "write: is 1.5; it may be 0 to 1"),
+        (
+            "kind = 'app-server'\nheap = '1 G'\nrate = 1.0\nthink = '1 s'",
+            "think: has no meaning with `rate`; give one of them",
+        ),
+        ("kind = 'app-server'\nheap = '1 G'\nrate = -1.0", "rate: is -1 per second; it may be 0.001 to 1e9"),
+        ("kind = 'file-writer'\nsize = '1 G'\nchunk = '2 G'", "chunk: is 2 GiB; it may be 1 B to 1 GiB"),
+        (
+            "kind = 'file-writer'\nsize = '1 G'\nchunk = '512 B'\nhow = 'direct'",
+            "chunk: is 512 B; with how = \"direct\" it must be a multiple of 4 KiB",
+        ),
+        (
+            "kind = 'file-writer'\nsize = '1 B'\nhow = 'mmap'",
+            "size: is 1 B; with how = \"mmap\" it must be a multiple of 4 KiB",
+        ),
+        (
+            "kind = 'file-writer'\nsize = '1 G'\nhow = 'dontneed'\nbehind = '0'",
+            "behind: is 0; it must be at least 1 B with how = \"dontneed\"",
+        ),
+        ("kind = 'file-writer'\nsize = '1 G'\nrate = '0'", "rate: is 0; leave it out for no limit"),
+        ("kind = 'file-writer'\nsize = '1 G'\ncopy-of = 'x'", "copy-of: the scenario has no file \"x\""),
+        (
+            "kind = 'file-writer'\nsize = '1 G'\ncopy-of = 'later'",
+            "copy-of: the file \"later\" has no contents when the run begins",
+        ),
+        (
+            "kind = 'file-writer'\nsize = '1 M'\nsource-size = '1 T'",
+            "source-size: what is read may be at most 1000 times `size`",
+        ),
+        (
+            "kind = 'file-writer'\nsize = '1 M'\nsource-size = '1 T'\ncopy-of = 'data'",
+            "source-size: has no meaning with `copy-of`; give one of them",
+        ),
+        (
+            "kind = 'file-reader'",
+            "file: is missing: name a file of the scenario, or give `size` for a file of the actor's own",
+        ),
+        (
+            "kind = 'file-reader'\nfile = 'data'\nsize = '1 M'",
+            "size: has no meaning with `file`; give one of them",
+        ),
+        ("kind = 'segment-store'\nactive = 0", "active: is 0; it may be 1 to 4194304"),
+        (
+            "kind = 'segment-store'\nactive = 1\nwriters = 2",
+            "writers: is 2; it may be at most `active`, so that each has a slot of its own",
+        ),
+        (
+            "kind = 'segment-store'\nactive = 1\nsegment = '4 KiB'\npages-per-read = 2",
+            "pages-per-read: is 2; it may be 1 to 1",
+        ),
+        (
+            "kind = 'segment-store'\nactive = 3\nsegment = '8 TiB'\nlocality = { zipf = 1.0 }",
+            "locality: other than \"uniform\" needs active segments of less than 16 TiB together",
+        ),
+    ] {
+        assert_eq!(refused(text), error, "{text}");
+    }
+    for (text, part) in [
+        ("kind = 'app-server'\nheap = '1 G'\nheep = 1", "unknown field `heep`, expected one of `heap`"),
+        ("kind = 'app-server'", "missing field `heap`"),
+        ("kind = 'server'", "unknown variant `server`, expected one of `app-server`, `file-writer`"),
+        (
+            "kind = 'file-writer'\nsize = '1 G'\nhow = 'fast'",
+            "unknown variant `fast`, expected one of `buffered`",
+        ),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(part), "{error}");
+    }
+}

@@ -1,0 +1,133 @@
+//! [`Reader`]: the records of a trace, one by one.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::{Access, OracleRecord, table::Shape};
+
+/// How a trace is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The shape of a table; else the trace is oracleGeneral.
+    pub(crate) csv: Option<Shape>,
+}
+
+/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+type Bytes = Box<dyn Read + Send>;
+
+/// Reads a trace from its beginning to its end, in constant memory.
+pub(crate) struct Reader {
+    records: Records,
+    /// Records read.
+    count: u64,
+    /// The file, for errors.
+    name: String,
+}
+
+enum Records {
+    Table { shape: Shape, reader: csv::Reader<io::Chain<Bytes, &'static [u8]>>, record: csv::ByteRecord },
+    Oracle(BufReader<Bytes>),
+}
+
+impl Reader {
+    /// Opens a trace, compressed or not.
+    pub(crate) fn open(path: &Path, settings: &Settings) -> Result<Reader, String> {
+        let name = path.display().to_string();
+        let bytes = bytes(path).map_err(|error| format!("{name}: {error}"))?;
+        let records = match &settings.csv {
+            None => Records::Oracle(BufReader::with_capacity(1 << 16, bytes)),
+            Some(shape) => Records::Table {
+                shape: shape.clone(),
+                reader: csv::ReaderBuilder::new()
+                    .has_headers(shape.header)
+                    .delimiter(shape.delimiter)
+                    .comment(Some(b'#'))
+                    .flexible(true)
+                    .terminator(csv::Terminator::Any(b'\n'))
+                    .buffer_capacity(1 << 16)
+                    .from_reader(bytes.chain(&b"\n"[..])),
+                record: csv::ByteRecord::new(),
+            },
+        };
+        Ok(Reader { records, count: 0, name })
+    }
+
+    /// The next record. An error names the file and the record.
+    pub(crate) fn next(&mut self) -> Result<Option<Access>, String> {
+        self.count += 1;
+        let access = match &mut self.records {
+            Records::Oracle(reader) => oracle(reader),
+            Records::Table { shape, reader, record } => match read_line(reader, record) {
+                Ok(false) => Ok(None),
+                Ok(true) => shape.access(record).map(Some),
+                Err(error) => Err(match error.into_kind() {
+                    csv::ErrorKind::Io(error) => error.to_string(),
+                    other => format!("{other:?}"),
+                }),
+            },
+        };
+        access.map_err(|error| format!("{}: {error}", self.place()))
+    }
+
+    /// The record that was read last, as an error names it.
+    pub(crate) fn place(&self) -> String {
+        let line = match &self.records {
+            // The reader stands behind the line's end, which there always is.
+            Records::Table { reader, .. } => Some(reader.position().line().saturating_sub(1)),
+            Records::Oracle(_) => None,
+        };
+        match line {
+            Some(line) => format!("{}: record {}, line {line}", self.name, self.count),
+            None => format!("{}: record {}", self.name, self.count),
+        }
+    }
+}
+
+/// Reads the next record that is not blank; false at the end. A carriage return is part of the last column.
+fn read_line(reader: &mut csv::Reader<impl Read>, record: &mut csv::ByteRecord) -> csv::Result<bool> {
+    while reader.read_byte_record(record)? {
+        if record.len() > 1 || record.get(0).is_some_and(|field| !field.trim_ascii().is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn bytes(path: &Path) -> io::Result<Bytes> {
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+    Ok(if file.fill_buf()?.starts_with(&ZSTD) {
+        Box::new(zstd::Decoder::with_buffer(file)?)
+    } else {
+        Box::new(file)
+    })
+}
+
+/// A record, none at the end, and an error where the file ends within one.
+#[inline]
+fn oracle(reader: &mut impl BufRead) -> Result<Option<Access>, String> {
+    const LEN: usize = OracleRecord::LEN;
+    let buffered = reader.fill_buf().map_err(|error| error.to_string())?;
+    if let Some(record) = buffered.first_chunk::<LEN>() {
+        let access = of_oracle(*record);
+        reader.consume(LEN);
+        return Ok(Some(access));
+    }
+    if buffered.is_empty() {
+        return Ok(None);
+    }
+    // A record that lies across two buffers.
+    let mut record = Vec::with_capacity(LEN);
+    reader.take(LEN as u64).read_to_end(&mut record).map_err(|error| error.to_string())?;
+    match record.first_chunk::<LEN>() {
+        Some(record) => Ok(Some(of_oracle(*record))),
+        None => Err(format!("the file ends after {} of its {LEN} bytes", record.len())),
+    }
+}
+
+fn of_oracle(record: [u8; OracleRecord::LEN]) -> Access {
+    let OracleRecord { clock_time, object, size, .. } = OracleRecord::from_bytes(record);
+    Access { time: clock_time.into(), place: object, size: size.into(), write: None }
+}

@@ -1,0 +1,164 @@
+//! [`Generation`]: which kernel a machine runs.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::read::unknown_name;
+
+/// A kernel, as one set of rules in the model and one image in the lab; ordered by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kernel {
+    /// RHEL 6, 2.6.32 with the changes of 6.8.
+    Rhel6,
+    /// 3.0, of which SLES 11 SP2 and SP3 are made.
+    V3_0,
+    /// 3.10, the last before kswapd was bounded.
+    V3_10,
+    /// 3.11
+    V3_11,
+    /// 4.4
+    V4_4,
+    /// 5.4
+    V5_4,
+    /// 6.1
+    V6_1,
+    /// 6.12
+    V6_12,
+}
+
+/// A kernel, and whether it comes up with the multi-generational LRU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Whether `/sys/kernel/mm/lru_gen/enabled` is on at boot.
+    pub mglru: bool,
+}
+
+const fn plain(kernel: Kernel) -> Generation {
+    Generation { kernel, mglru: false }
+}
+
+const fn mglru(kernel: Kernel) -> Generation {
+    Generation { kernel, mglru: true }
+}
+
+/// Every generation with its name and what it stands for, oldest first.
+const GENERATIONS: &[(&str, Generation, &str)] = &[
+    ("linux-2.6.32-rhel6", plain(Kernel::Rhel6), "RHEL 6.8: 2.6.32 with many changes of its own"),
+    ("linux-3.0", plain(Kernel::V3_0), "3.0, the base of SLES 11 SP2 and SP3"),
+    ("linux-3.10", plain(Kernel::V3_10), "the last kernel before the work of kswapd was bounded"),
+    ("linux-3.11", plain(Kernel::V3_11), "the first after it"),
+    ("linux-4.4", plain(Kernel::V4_4), "the last long-term kernel with lists per zone"),
+    (
+        "linux-5.4",
+        plain(Kernel::V5_4),
+        "lists per node, watermark boost, the old balance of file and anonymous pages",
+    ),
+    ("linux-6.1", plain(Kernel::V6_1), "balance by the cost of refaults; the two lists"),
+    ("linux-6.1+mglru", mglru(Kernel::V6_1), "the same with the multi-generational LRU"),
+    ("linux-6.12", plain(Kernel::V6_12), "the two lists"),
+    ("linux-6.12+mglru", mglru(Kernel::V6_12), "the same with the multi-generational LRU"),
+];
+
+impl Kernel {
+    /// Its name in a scenario, such as `linux-6.1`.
+    pub fn name(self) -> &'static str {
+        plain(self).name()
+    }
+}
+
+impl Generation {
+    /// Every generation, oldest first.
+    pub fn all() -> impl Iterator<Item = Generation> {
+        GENERATIONS.iter().map(|(_, generation, _)| *generation)
+    }
+
+    /// Its name in a scenario, such as `linux-6.1+mglru`.
+    pub fn name(self) -> &'static str {
+        let found = GENERATIONS.iter().find(|(_, generation, _)| *generation == self);
+        found.map_or("", |(name, ..)| *name)
+    }
+
+    /// What it stands for, in half a sentence.
+    pub fn about(self) -> &'static str {
+        let found = GENERATIONS.iter().find(|(_, generation, _)| *generation == self);
+        found.map_or("", |(.., about)| *about)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Why a text is not a [`Generation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownGeneration(String);
+
+impl fmt::Display for UnknownGeneration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UnknownGeneration {}
+
+impl FromStr for Generation {
+    type Err = UnknownGeneration;
+
+    fn from_str(text: &str) -> Result<Generation, UnknownGeneration> {
+        let found = GENERATIONS.iter().find(|(name, ..)| *name == text);
+        found.map(|(_, generation, _)| *generation).ok_or_else(|| {
+            let names: Vec<&str> = GENERATIONS.iter().map(|(name, ..)| *name).collect();
+            UnknownGeneration(unknown_name(text, &names))
+        })
+    }
+}
+
+impl Serialize for Generation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Generation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Generation, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Generation {
+    fn schema_name() -> Cow<'static, str> {
+        "Generation".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = GENERATIONS.iter().map(|(name, ..)| *name).collect();
+        json_schema!({ "type": "string", "enum": names, "description": "Which kernel runs." })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_others_are_refused() {
+        for generation in Generation::all() {
+            assert_eq!(generation.name().parse(), Ok(generation));
+            assert!(!generation.about().is_empty());
+        }
+        assert_eq!(
+            "linux-6.2".parse::<Generation>().unwrap_err().to_string(),
+            "\"linux-6.2\" is not known; did you mean \"linux-6.1\"? Accepted: \"linux-2.6.32-rhel6\", \
+             \"linux-3.0\", \"linux-3.10\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-6.1\", \
+             \"linux-6.1+mglru\", \"linux-6.12\", \"linux-6.12+mglru\""
+        );
+    }
+}

@@ -1,0 +1,443 @@
+//! [`Machine`]: processors, memory, disk and swap.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use lotsfree_units::{Bytes, TIB};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::document::{Node, Place, Table, Value};
+use crate::error::Collector;
+use crate::generation::Generation;
+use crate::quantity::{Bandwidth, Size, Time};
+use crate::read::read;
+
+/// Most CPUs of a machine.
+const CPUS: u32 = 4096;
+/// Most NUMA nodes.
+const NODES: usize = 64;
+/// Least memory of a node.
+const LEAST: Bytes = Bytes::mib(64);
+/// Most memory of a machine: the model's frame numbers have 29 bits.
+const MOST: Bytes = Bytes(2 * TIB);
+/// Most that may be swapped to.
+const MOST_SWAP: Bytes = Bytes(2 * TIB);
+/// Distance of a node to itself, by which ACPI's SLIT counts.
+const SELF: u32 = 10;
+/// Largest distance; ACPI's 255 means "cannot be reached".
+const FARTHEST: u32 = 254;
+
+/// A machine: processors, memory, disk and swap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Machine {
+    /// Which kernel runs: its rules in the model, its image in the lab.
+    pub generation: Generation,
+    /// CPUs: a number, spread over the nodes as evenly as can be, or a list with the number of each node.
+    pub cpus: Cpus,
+    /// Memory of each NUMA node; one node for a machine without NUMA. At least 64 MiB each, at most 2 TiB in
+    /// all.
+    pub nodes: Vec<Size>,
+    /// Distance between nodes as in `/sys/devices/system/node/node*/distance`: one number for every pair, or
+    /// a matrix with a row per node. 10 is a node's distance to itself; the most is 254.
+    #[serde(default)]
+    pub distance: Distance,
+    /// Memory that the kernel itself occupies after boot, spread over the nodes by their size: text, memory
+    /// map, tables that are sized at boot. Without it, what the model takes for a kernel of that size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Size>,
+    /// The disk that holds every file.
+    #[serde(default)]
+    pub disk: Disk,
+    /// Swap; without it there is none.
+    #[serde(default)]
+    pub swap: Swap,
+}
+
+/// A disk or an SSD.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Disk {
+    /// Time of one request on an idle device, without the transfer.
+    pub latency: Time,
+    /// What it transfers at most.
+    pub bandwidth: Bandwidth,
+    /// Requests per second at most; without it, only latency and bandwidth bound them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+    /// Its size, which the files must fit; without it there is no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// Whether it turns (`/sys/block/*/queue/rotational`): it moves a head, and the kernel places and reads
+    /// ahead accordingly.
+    pub rotational: bool,
+}
+
+impl Default for Disk {
+    /// A SATA SSD.
+    fn default() -> Disk {
+        Disk {
+            latency: Time::us(100),
+            bandwidth: Bandwidth::mib(500),
+            iops: None,
+            size: None,
+            rotational: false,
+        }
+    }
+}
+
+/// Where swap is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwapOn {
+    /// A device of its own.
+    #[default]
+    Own,
+    /// The disk: swap and files share its queue.
+    Disk,
+}
+
+/// Swap. With a size it is either on a device of its own, with latency and bandwidth, or `on = "disk"`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Swap {
+    /// Its size, at most 2 TiB; "0": no swap.
+    pub size: Size,
+    /// `"own"`: a device of its own, `"disk"`: the disk, whose queue it shares.
+    pub on: SwapOn,
+    /// Time of one request on its own device when that is idle, without the transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Time>,
+    /// What its own device transfers at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Bandwidth>,
+    /// Requests per second of its own device at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+}
+
+/// CPUs of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cpus {
+    /// So many in all.
+    Total(u32),
+    /// So many on each node.
+    PerNode(Vec<u32>),
+}
+
+/// How far nodes are from each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// Every pair of nodes is so far apart.
+    Uniform(u32),
+    /// A row per node.
+    Matrix(Vec<Vec<u32>>),
+}
+
+impl Default for Distance {
+    /// What firmware reports for two sockets.
+    fn default() -> Distance {
+        Distance::Uniform(20)
+    }
+}
+
+impl Machine {
+    /// Memory of all nodes.
+    pub fn memory(&self) -> Bytes {
+        self.nodes.iter().map(|size| size.0).sum()
+    }
+
+    /// How many CPUs each node has. A total is spread evenly; what remains goes to the first nodes.
+    pub fn cpus_per_node(&self) -> Vec<u32> {
+        match &self.cpus {
+            Cpus::PerNode(cpus) => cpus.clone(),
+            Cpus::Total(total) => {
+                let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).max(1);
+                (0..nodes).map(|node| total / nodes + u32::from(node < total % nodes)).collect()
+            }
+        }
+    }
+
+    /// The distance from one node to another; `None` if there is no such node.
+    pub fn distance(&self, from: usize, to: usize) -> Option<u32> {
+        if from >= self.nodes.len() || to >= self.nodes.len() {
+            return None;
+        }
+        match &self.distance {
+            Distance::Uniform(_) if from == to => Some(SELF),
+            Distance::Uniform(distance) => Some(*distance),
+            Distance::Matrix(rows) => rows.get(from)?.get(to).copied(),
+        }
+    }
+}
+
+/// Reads `[machine]` and checks that there can be such a machine.
+pub(crate) fn machine(node: &Node, errors: &mut Collector) -> Option<Machine> {
+    let machine: Option<Machine> = read(node, "machine", errors);
+    let table = node.table()?;
+    let machine = machine?;
+    let before = errors.count();
+    let mut check = Check { table, errors };
+    check.memory(&machine);
+    check.cpus(&machine);
+    check.distances(&machine);
+    check.disk(&machine.disk);
+    check.swap(&machine);
+    (errors.count() == before).then_some(machine)
+}
+
+struct Check<'a> {
+    table: &'a Table,
+    errors: &'a mut Collector,
+}
+
+impl Check<'_> {
+    /// An error at a key below `machine`, or at the nearest table above it.
+    fn wrong(&mut self, path: &[&str], message: String) {
+        let key = format!("machine.{}", path.join("."));
+        let at = place(self.table, path).unwrap_or_default();
+        self.errors.add(at, key, message);
+    }
+
+    fn memory(&mut self, machine: &Machine) {
+        let nodes = machine.nodes.len();
+        if nodes == 0 || nodes > NODES {
+            return self.wrong(&["nodes"], format!("{nodes} nodes; write the memory of 1 to {NODES} nodes"));
+        }
+        for (number, size) in machine.nodes.iter().enumerate() {
+            if size.0 < LEAST {
+                let message = match size.0 {
+                    Bytes::ZERO => format!("node {number} has no memory; write at least {LEAST}"),
+                    _ => format!("node {number} has {size}; write at least {LEAST}"),
+                };
+                let at = element(self.table, "nodes", number);
+                self.errors.add(at, format!("machine.nodes[{number}]"), message);
+            }
+        }
+        let memory = machine.memory();
+        if machine.nodes.iter().any(|size| size.0 < LEAST) {
+            return;
+        }
+        if memory > MOST {
+            let message = format!("{} in all; write at most {MOST}", Size(memory));
+            return self.wrong(&["nodes"], message);
+        }
+        if machine.kernel.is_some_and(|kernel| kernel.0 >= memory) {
+            let message = format!("the kernel occupies all of the {} of memory; write less", Size(memory));
+            self.wrong(&["kernel"], message);
+        }
+    }
+
+    fn cpus(&mut self, machine: &Machine) {
+        let total: u64 = machine.cpus_per_node().iter().map(|cpus| u64::from(*cpus)).sum();
+        if let Cpus::PerNode(cpus) = &machine.cpus
+            && cpus.len() != machine.nodes.len()
+        {
+            let message = format!(
+                "a list for {} nodes, but the machine has {}; write one number per node, or one for all",
+                cpus.len(),
+                machine.nodes.len()
+            );
+            return self.wrong(&["cpus"], message);
+        }
+        if total == 0 || total > u64::from(CPUS) {
+            self.wrong(&["cpus"], format!("{total} CPUs; write 1 to {CPUS}"));
+        }
+    }
+
+    fn distances(&mut self, machine: &Machine) {
+        let accepted = SELF..=FARTHEST;
+        let rows = match &machine.distance {
+            Distance::Uniform(distance) if accepted.contains(distance) => return,
+            Distance::Uniform(distance) => {
+                let message = format!("{distance} is not a distance; write {SELF} to {FARTHEST}");
+                return self.wrong(&["distance"], message);
+            }
+            Distance::Matrix(rows) => rows,
+        };
+        let nodes = machine.nodes.len();
+        if rows.len() != nodes || rows.iter().any(|row| row.len() != nodes) {
+            let message =
+                format!("not a matrix of {nodes} rows of {nodes} numbers, which {nodes} nodes need");
+            return self.wrong(&["distance"], message);
+        }
+        for (from, row) in rows.iter().enumerate() {
+            for (to, distance) in row.iter().enumerate() {
+                if from == to && *distance != SELF {
+                    let message = format!("node {from} is {distance} from itself; write {SELF}");
+                    self.wrong(&["distance"], message);
+                } else if !accepted.contains(distance) {
+                    let message =
+                        format!("node {from} is {distance} from node {to}; write {SELF} to {FARTHEST}");
+                    self.wrong(&["distance"], message);
+                }
+            }
+        }
+    }
+
+    fn disk(&mut self, disk: &Disk) {
+        self.device("disk", Some(disk.bandwidth), disk.iops);
+        if disk.size == Some(Size::default()) {
+            self.wrong(&["disk", "size"], "a disk of size 0; leave it out for one without bound".to_owned());
+        }
+    }
+
+    fn device(&mut self, name: &str, bandwidth: Option<Bandwidth>, iops: Option<u64>) {
+        if bandwidth == Some(Bandwidth::default()) {
+            self.wrong(&[name, "bandwidth"], "0 transfers nothing; write more than 0".to_owned());
+        }
+        if iops == Some(0) {
+            self.wrong(&[name, "iops"], "0 serves nothing; write 1 or more".to_owned());
+        }
+    }
+
+    fn swap(&mut self, machine: &Machine) {
+        let swap = &machine.swap;
+        if swap.size.0 > MOST_SWAP {
+            self.wrong(&["swap", "size"], format!("{} of swap; write at most {MOST_SWAP}", swap.size));
+        }
+        self.device("swap", swap.bandwidth, swap.iops);
+        if swap.on == SwapOn::Disk {
+            let given = [
+                ("latency", swap.latency.is_some()),
+                ("bandwidth", swap.bandwidth.is_some()),
+                ("iops", swap.iops.is_some()),
+            ];
+            for (key, _) in given.iter().filter(|(_, given)| *given) {
+                let message =
+                    "swap on the disk has the disk's; leave it out, or write on = \"own\"".to_owned();
+                self.wrong(&["swap", key], message);
+            }
+            if machine.disk.size.is_some_and(|disk| swap.size > disk) {
+                let message = format!("{} of swap are larger than the disk that holds it", swap.size);
+                self.wrong(&["swap", "size"], message);
+            }
+        } else if swap.size.0 > Bytes::ZERO {
+            for (key, missing) in
+                [("latency", swap.latency.is_none()), ("bandwidth", swap.bandwidth.is_none())]
+            {
+                if missing {
+                    let message =
+                        "missing; a swap device of its own needs it (or write on = \"disk\")".to_owned();
+                    self.wrong(&["swap", key], message);
+                }
+            }
+        }
+    }
+}
+
+/// Where the value of a key is, or of the nearest key above it that is written.
+fn place(table: &Table, path: &[&str]) -> Option<Place> {
+    let (first, rest) = path.split_first()?;
+    let node = table.get(first)?;
+    let inner = node.table().and_then(|inner| place(inner, rest));
+    Some(inner.unwrap_or(node.at))
+}
+
+/// Where an element of a list is.
+fn element(table: &Table, key: &str, number: usize) -> Place {
+    match table.get(key).map(|node| (&node.value, node.at)) {
+        Some((Value::List(nodes), at)) => nodes.get(number).map_or(at, |node| node.at),
+        Some((_, at)) => at,
+        None => Place::default(),
+    }
+}
+
+impl Serialize for Cpus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Cpus::Total(total) => serializer.serialize_u32(*total),
+            Cpus::PerNode(cpus) => cpus.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cpus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cpus, D::Error> {
+        struct Reader;
+        impl<'de> de::Visitor<'de> for Reader {
+            type Value = Cpus;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number, or a list of whole numbers, one per node")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Cpus, E> {
+                // What is too large for the type is too large for a machine, which is said with the bound.
+                Ok(Cpus::Total(u32::try_from(number).unwrap_or(u32::MAX)))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Cpus, E> {
+                Err(E::invalid_value(de::Unexpected::Signed(number), &self))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Cpus, A::Error> {
+                Vec::deserialize(de::value::SeqAccessDeserializer::new(list)).map(Cpus::PerNode)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Cpus {
+    fn schema_name() -> Cow<'static, str> {
+        "Cpus".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "integer", "minimum": 1, "maximum": CPUS },
+            { "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": CPUS } }
+        ] })
+    }
+}
+
+impl Serialize for Distance {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Distance::Uniform(distance) => serializer.serialize_u32(*distance),
+            Distance::Matrix(rows) => rows.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Distance {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Distance, D::Error> {
+        struct Reader;
+        impl<'de> de::Visitor<'de> for Reader {
+            type Value = Distance;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number from 10 to 254, or a matrix with a row per node")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Distance, E> {
+                Ok(Distance::Uniform(u32::try_from(number).unwrap_or(u32::MAX)))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Distance, E> {
+                Err(E::invalid_value(de::Unexpected::Signed(number), &self))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Distance, A::Error> {
+                Vec::deserialize(de::value::SeqAccessDeserializer::new(list)).map(Distance::Matrix)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Distance {
+    fn schema_name() -> Cow<'static, str> {
+        "Distance".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let number = json_schema!({ "type": "integer", "minimum": SELF, "maximum": FARTHEST });
+        json_schema!({ "anyOf": [
+            number,
+            { "type": "array", "items": { "type": "array", "items": number } }
+        ] })
+    }
+}
