@@ -32,7 +32,7 @@ pub struct Interval {
 }
 
 /// Nanoseconds of threads, by what they did or waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// On a CPU, in the program.
     pub user: u64,
