@@ -274,6 +274,7 @@ impl Layout {
             }
         }
         sample.nodes = nodes.into_iter().flatten().collect();
+        sample.nodes.sort_by_key(|node| node.id);
         sample.swaps = swaps.into_iter().flatten().collect();
         sample
     }
