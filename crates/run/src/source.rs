@@ -102,8 +102,11 @@ fn common(facts: &Facts) -> MemorySource {
     if !facts.osrelease.is_empty() {
         source.insert("proc/sys/kernel/osrelease", format!("{}\n", facts.osrelease));
     }
-    let cpus: Vec<u32> = (0..facts.cpus).collect();
-    source.insert("sys/devices/system/cpu/online", text(|out| print_cpulist(&cpus, out)));
+    let online = match facts.cpus {
+        0 | 1 => "0\n".to_owned(),
+        cpus => format!("0-{}\n", cpus - 1),
+    };
+    source.insert("sys/devices/system/cpu/online", online);
     for node in &facts.nodes {
         let directory = format!("sys/devices/system/node/node{}", node.id);
         source.insert(format!("{directory}/cpulist"), text(|out| print_cpulist(&node.cpus, out)));

@@ -1,6 +1,6 @@
 //! Runs that go to a directory and come back, whole or not.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! A run as something to diagnose: what the collector and the rules see of it is what was recorded.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

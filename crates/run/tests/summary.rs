@@ -1,6 +1,6 @@
 //! The measures of runs whose figures are known.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
