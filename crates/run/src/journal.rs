@@ -28,7 +28,7 @@ const EVENT: u8 = 4;
 /// Makes records. It remembers the columns and their last values.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
-    /// One row, which is never ended: the names only.
+    /// The names only: no row is ever ended.
     columns: Samples,
     last: Vec<u64>,
     row: Vec<Option<u64>>,

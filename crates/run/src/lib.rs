@@ -9,17 +9,17 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `run.json` | version of the format, whether the run has ended and how, [`Facts`], length and checksum of the files below |
+//! | `run.json` | format version, how the run ended, [`Facts`], lengths and checksums of the other files |
 //! | `scenario.toml` | the scenario as it was executed |
 //! | `samples.parquet` | a row per sample, a column per counter ([`Samples`] says how they are named) |
-//! | `actors.parquet` | a row per interval, actor and role ([`Interval`]): counts, times in nanoseconds, the histogram and its main quantiles |
+//! | `actors.parquet` | a row per [`Interval`]: counts, times in nanoseconds, histogram, main quantiles |
 //! | `events.jsonl` | an [`Event`] per line |
 //! | `summary.json` | the [`Summary`]; nothing reads it back, as it follows from the rows |
 //! | `timing.json` | the real time spent ([`Timing`]) |
 //! | `journal` | the rows of a run that has not ended, instead of the tables |
 //!
-//! Until it ends, a run is its journal, which only grows: whatever happens to the process, all rows but the one
-//! being written are there, and [`Run::remarks`] says that the run is incomplete. When it ends, every file is
+//! Until it ends, a run is its journal, which only grows: whatever happens to the process, all rows but the
+//! one being written are there, and [`Run::remarks`] says that the run is incomplete. When it ends, every file is
 //! written under a temporary name, synced and renamed, `run.json` last, and the journal is removed after that;
 //! at each step the directory is either the unfinished run or the finished one.
 //!

@@ -1,7 +1,7 @@
 //! Tables as Parquet, for lotsfree and for whatever else reads Parquet.
 //!
-//! Numbers are `INT64` columns, delta-encoded; text is `BYTE_ARRAY` marked as UTF-8; pages are compressed with
-//! zstd. Nothing in a file depends on when or where it was written.
+//! Numbers are `INT64` columns, delta-encoded; text is `BYTE_ARRAY` marked as UTF-8; pages are compressed
+//! with zstd. Nothing in a file depends on when or where it was written.
 
 use std::fs::File;
 use std::sync::Arc;

@@ -35,8 +35,8 @@ pub struct Summary {
 /// The measures of a part of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The part, in nanoseconds of the run: that of the actors' intervals, or of the samples where there are no
-    /// intervals. Only whole intervals count, so that it may be shorter than what was asked for.
+    /// The part, in nanoseconds of the run: that of the actors' intervals, or of the samples where there are
+    /// no intervals. Only whole intervals count, so that it may be shorter than what was asked for.
     pub window: Window,
     /// By actor and role, in the order in which they first appear in the run.
     pub actors: Vec<ActorFigures>,

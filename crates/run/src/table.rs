@@ -101,7 +101,7 @@ impl Samples {
         (row < self.rows).then(|| Layout::of(&self.columns).sample(&self.columns, row))
     }
 
-    /// All rows from `first` on, as the machine yielded them.
+    /// All rows as the machine yielded them.
     pub fn iter(&self) -> impl Iterator<Item = Sample> + '_ {
         let layout = Layout::of(&self.columns);
         (0..self.rows).map(move |row| layout.sample(&self.columns, row))

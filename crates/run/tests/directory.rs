@@ -31,7 +31,7 @@ fn samples(run: &Run) -> Vec<Sample> {
     run.samples().iter().collect()
 }
 
-/// What a reader of `new` must see of `rows`.
+/// What a reader of a run must see of its rows.
 fn same(run: &Run, rows: &Rows) -> Result<(), TestCaseError> {
     prop_assert_eq!(&samples(run), &rows.samples);
     prop_assert_eq!(run.intervals().iter().collect::<Vec<_>>(), rows.intervals.concat());

@@ -14,9 +14,9 @@ use lotsfree_snapshot::file::zoneinfo::Zone;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Samples at 0, 1, …, 10 s. The reader does 100 requests of 1 ms each second up to 4 s, then 25 of 8 ms. Free
-/// pages fall by 100 a second from 1000, past low (450) and min (250). `counters` are lines of `/proc/vmstat`
-/// in which `N` is how often a second they grow, from 1000 on.
+/// Samples at 0, 1, …, 10 s. The reader does 100 requests of 1 ms each second up to 4 s, then 25 of 8 ms.
+/// Free pages fall by 100 a second from 1000, past low (450) and min (250). `counters` are names in
+/// `/proc/vmstat` and by how much they grow each second, from 1000 on.
 fn run(measure: Measure, counters: &[(&str, u64)]) -> Run {
     let mut memory = Memory::default();
     for second in 0..=10u64 {
