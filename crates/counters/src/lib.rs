@@ -8,6 +8,7 @@
 //! Names are the kernel's own, case and all; where the kernel's spelling is not an identifier
 //! (`Active(anon)`) the parentheses become an underscore (`meminfo::Active_anon`).
 
+pub mod groups;
 mod markdown;
 mod table;
 mod values;

@@ -195,6 +195,13 @@ impl<F: Family> Values<F> {
         self.values[usize::from(counter.index)] = value;
     }
 
+    /// The sum of those of `counters` that are present, `None` if none is: a quantity that kernels have split
+    /// or renamed (see [`groups`](crate::groups)). Saturating.
+    pub fn sum(&self, counters: &[Counter<F>]) -> Option<u64> {
+        let present = counters.iter().filter_map(|&counter| self.get(counter));
+        present.reduce(u64::saturating_add)
+    }
+
     /// Lines whose names the table lacks, in file order.
     pub fn unknown(&self) -> &[(Box<str>, u64)] {
         &self.unknown

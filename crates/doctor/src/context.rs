@@ -205,7 +205,7 @@ impl<'a> Context<'a> {
     /// [`Skip::Unknown`] if none is.
     pub fn vm_sum(&self, counters: &[Counter<Vmstat>]) -> Result<u64, Skip> {
         let vmstat = self.now().vmstat.as_ref();
-        vmstat.and_then(|vmstat| sum(vmstat, counters)).ok_or_else(|| missing(counters))
+        vmstat.and_then(|vmstat| vmstat.sum(counters)).ok_or_else(|| missing(counters))
     }
 
     /// How fast the sum of those of `counters` that are present grew (see [`crate::DIRECT_SCAN`] and its
@@ -216,7 +216,7 @@ impl<'a> Context<'a> {
     pub fn rate(&self, counters: &[Counter<Vmstat>]) -> Result<Rate, Skip> {
         self.vm_sum(counters)?;
         let points = (self.samples().iter())
-            .filter_map(|sample| Some((sample.at, sum(sample.vmstat.as_ref()?, counters)?)))
+            .filter_map(|sample| Some((sample.at, sample.vmstat.as_ref()?.sum(counters)?)))
             .collect::<Vec<_>>();
         Rate::of(&points).ok_or(Skip::NeedsSamples)
     }
@@ -435,11 +435,6 @@ fn milliseconds(seconds: f64) -> String {
 
 fn rate_text(rate: f64) -> String {
     if rate >= 10.0 { Grouped(rate.round() as u64).to_string() } else { format!("{rate:.1}") }
-}
-
-fn sum(vmstat: &lotsfree_counters::Values<Vmstat>, counters: &[Counter<Vmstat>]) -> Option<u64> {
-    let present = counters.iter().filter_map(|&counter| vmstat.get(counter));
-    present.fold(None, |sum, value| Some(sum.unwrap_or(0u64).saturating_add(value)))
 }
 
 fn missing(counters: &[Counter<Vmstat>]) -> Skip {

@@ -1,1 +1,58 @@
-//! What a scenario yields on either machine: samples, actors and a summary in one directory.
+//! What a scenario yields on either machine, as one directory.
+//!
+//! ```text
+//! machine ── Sample, Interval, Event ──▶ Sink: Writer (a directory) | Memory ──▶ Run ──▶ Summary
+//!                                                                              └──▶ Input of the doctor
+//! ```
+//!
+//! # The directory
+//!
+//! | file | holds |
+//! |---|---|
+//! | `run.json` | format version, how the run ended, [`Facts`], lengths and checksums of the other files |
+//! | `scenario.toml` | the scenario as it was executed |
+//! | `samples.parquet` | a row per sample, a column per counter ([`Samples`] says how they are named) |
+//! | `actors.parquet` | a row per [`Interval`]: counts, times in nanoseconds, histogram, main quantiles |
+//! | `events.jsonl` | an [`Event`] per line |
+//! | `summary.json` | the [`Summary`]; nothing reads it back, as it follows from the rows |
+//! | `timing.json` | the real time spent ([`Timing`]) |
+//! | `journal` | the rows of a run that has not ended, instead of the tables |
+//!
+//! Until it ends, a run is its journal, which only grows: whatever happens to the process, all rows but the
+//! one being written are there, and [`Run::remarks`] says that the run is incomplete. When it ends, every file is
+//! written under a temporary name, synced and renamed, `run.json` last, and the journal is removed after that;
+//! at each step the directory is either the unfinished run or the finished one.
+//!
+//! Two runs with the same rows and facts are the same bytes, `timing.json` left out.
+
+mod bytes;
+mod facts;
+mod histogram;
+mod interval;
+mod intervals;
+mod journal;
+mod layout;
+mod memory;
+mod parquet;
+mod run;
+mod sample;
+mod sink;
+mod source;
+mod store;
+mod summary;
+mod table;
+mod writer;
+
+pub use facts::{Calibration, Facts, Machine, Measure, NodeFacts, Timing, Window};
+pub use histogram::Histogram;
+pub use interval::{Event, EventKind, Interval, Spent};
+pub use intervals::Intervals;
+pub use memory::Memory;
+pub use run::{OpenError, Run, is_run};
+pub use sample::{NodeSample, Sample};
+pub use sink::{Sink, WriteError};
+pub use source::{Instants, input};
+pub use store::State;
+pub use summary::{ActorFigures, Figures, Latency, Level, Moved, Summary, ZoneFigures};
+pub use table::{Column, Samples};
+pub use writer::Writer;

@@ -1,7 +1,7 @@
-//! Counters that kernels have split or renamed, as one quantity each: [`crate::Context::rate`] adds up those
-//! that are present.
+//! Counters that kernels have split or renamed, as one quantity each: [`Values::sum`](crate::Values::sum) adds
+//! up those that are present.
 
-use lotsfree_counters::{Counter, Vmstat, vmstat as v};
+use crate::{Counter, Values, Vmstat, vmstat as v};
 
 /// Pages scanned by tasks themselves (direct reclaim and zone reclaim). Per zone before 4.8.
 pub const DIRECT_SCAN: &[Counter<Vmstat>] = &[
@@ -9,6 +9,7 @@ pub const DIRECT_SCAN: &[Counter<Vmstat>] = &[
     v::pgscan_direct_dma,
     v::pgscan_direct_dma32,
     v::pgscan_direct_normal,
+    v::pgscan_direct_high,
     v::pgscan_direct_movable,
 ];
 /// Pages scanned by kswapd. Per zone before 4.8.
@@ -17,30 +18,38 @@ pub const KSWAPD_SCAN: &[Counter<Vmstat>] = &[
     v::pgscan_kswapd_dma,
     v::pgscan_kswapd_dma32,
     v::pgscan_kswapd_normal,
+    v::pgscan_kswapd_high,
     v::pgscan_kswapd_movable,
 ];
-/// Pages freed by tasks themselves. Kernels before 3.2 or so only have `pgsteal_<zone>` for both.
+/// Pages freed by tasks themselves; see [`direct_steal`] for kernels before 3.4.
 pub const DIRECT_STEAL: &[Counter<Vmstat>] = &[
     v::pgsteal_direct,
     v::pgsteal_direct_dma,
     v::pgsteal_direct_dma32,
     v::pgsteal_direct_normal,
+    v::pgsteal_direct_high,
     v::pgsteal_direct_movable,
 ];
-/// Pages freed by kswapd.
+/// Pages freed by kswapd. Per zone before 4.8, one counter of another name before 3.4.
 pub const KSWAPD_STEAL: &[Counter<Vmstat>] = &[
     v::pgsteal_kswapd,
     v::pgsteal_kswapd_dma,
     v::pgsteal_kswapd_dma32,
     v::pgsteal_kswapd_normal,
+    v::pgsteal_kswapd_high,
     v::pgsteal_kswapd_movable,
+    v::kswapd_steal,
 ];
+/// Pages freed by reclaim, by whomever (before 3.4).
+pub const STEAL: &[Counter<Vmstat>] =
+    &[v::pgsteal_dma, v::pgsteal_dma32, v::pgsteal_normal, v::pgsteal_high, v::pgsteal_movable];
 /// Entries into direct reclaim. Per zone from 4.10 on. Zone reclaim is not counted here.
 pub const ALLOCSTALL: &[Counter<Vmstat>] = &[
     v::allocstall,
     v::allocstall_dma,
     v::allocstall_dma32,
     v::allocstall_normal,
+    v::allocstall_high,
     v::allocstall_movable,
     v::allocstall_device,
 ];
@@ -57,3 +66,10 @@ pub const PROMOTED: &[Counter<Vmstat>] = &[v::pgpromote_success];
 /// Pages moved down to a slower memory tier (5.15 and later), by whomever.
 pub const DEMOTED: &[Counter<Vmstat>] =
     &[v::pgdemote_kswapd, v::pgdemote_direct, v::pgdemote_khugepaged, v::pgdemote_proactive];
+
+/// Pages freed by tasks themselves. Kernels before 3.4 count what kswapd freed and what anyone freed; the
+/// difference is meant.
+pub fn direct_steal(vmstat: &Values<Vmstat>) -> Option<u64> {
+    let before_3_4 = || Some(vmstat.sum(STEAL)?.saturating_sub(vmstat.get(v::kswapd_steal)?));
+    vmstat.sum(DIRECT_STEAL).or_else(before_3_4)
+}

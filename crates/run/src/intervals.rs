@@ -1,0 +1,178 @@
+//! [`Intervals`]: what the actors of a run did.
+
+use std::sync::Arc;
+
+use crate::bytes;
+use crate::{Histogram, Interval, Spent};
+
+/// What the actors of a run did: a row per interval, actor and role, in the order in which they were yielded.
+///
+/// Histograms are held as bytes, of which most take a few hundred, so that days of intervals fit in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Intervals {
+    pub(crate) rows: Vec<Row>,
+    /// Names of actors and roles, of which there are few.
+    names: Vec<Arc<str>>,
+}
+
+/// One row, its histogram checked but not unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) actor: Arc<str>,
+    pub(crate) role: Arc<str>,
+    /// In the order of [`NUMBERS`].
+    pub(crate) numbers: [u64; NUMBERS.len()],
+    pub(crate) latency: Box<[u8]>,
+}
+
+/// The columns that are numbers.
+pub(crate) const NUMBERS: [&str; 13] = [
+    "from",
+    "at",
+    "operations",
+    "errors",
+    "user",
+    "system",
+    "reclaim",
+    "io",
+    "throttled",
+    "runnable",
+    "idle",
+    "major_faults",
+    "minor_faults",
+];
+
+impl Intervals {
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// All rows.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Interval> + '_ {
+        self.rows.iter().map(Row::interval)
+    }
+
+    /// Actors and roles, each pair once, in the order in which they first appear.
+    pub fn actors(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        let mut actors: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        for Row { actor, role, .. } in &self.rows {
+            if !actors.iter().any(|(a, r)| a == actor && r == role) {
+                actors.push((Arc::clone(actor), Arc::clone(role)));
+            }
+        }
+        actors
+    }
+
+    pub(crate) fn push(&mut self, interval: &Interval) {
+        let mut latency = Vec::new();
+        interval.latency.encode(&mut latency);
+        let (actor, role) = (self.name(&interval.actor), self.name(&interval.role));
+        self.rows.push(Row { actor, role, numbers: numbers(interval), latency: latency.into() });
+    }
+
+    /// Adds a row as it was stored; `None` if its histogram makes no sense.
+    pub(crate) fn push_stored(
+        &mut self,
+        actor: &str,
+        role: &str,
+        numbers: [u64; NUMBERS.len()],
+        latency: &[u8],
+    ) -> Option<()> {
+        Histogram::decode(latency)?;
+        let (actor, role) = (self.name(actor), self.name(role));
+        self.rows.push(Row { actor, role, numbers, latency: latency.into() });
+        Some(())
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.iter().find(|known| &***known == name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.names.push(Arc::clone(&name));
+        name
+    }
+}
+
+fn numbers(interval: &Interval) -> [u64; NUMBERS.len()] {
+    let Interval { from, at, operations, errors, spent, major_faults, minor_faults, .. } = interval;
+    let Spent { user, system, reclaim, io, throttled, runnable, idle } = spent;
+    [
+        *from,
+        *at,
+        *operations,
+        *errors,
+        *user,
+        *system,
+        *reclaim,
+        *io,
+        *throttled,
+        *runnable,
+        *idle,
+        *major_faults,
+        *minor_faults,
+    ]
+}
+
+impl Row {
+    pub(crate) fn histogram(&self) -> Histogram {
+        // Checked when the row was added.
+        Histogram::decode(&self.latency).unwrap_or_default()
+    }
+
+    fn interval(&self) -> Interval {
+        let [
+            from,
+            at,
+            operations,
+            errors,
+            user,
+            system,
+            reclaim,
+            io,
+            throttled,
+            runnable,
+            idle,
+            major_faults,
+            minor_faults,
+        ] = self.numbers;
+        Interval {
+            from,
+            at,
+            actor: Arc::clone(&self.actor),
+            role: Arc::clone(&self.role),
+            operations,
+            errors,
+            latency: self.histogram(),
+            spent: Spent { user, system, reclaim, io, throttled, runnable, idle },
+            major_faults,
+            minor_faults,
+        }
+    }
+}
+
+/// The row of an interval as bytes.
+pub(crate) fn encode(interval: &Interval, out: &mut Vec<u8>) {
+    bytes::put_bytes(out, interval.actor.as_bytes());
+    bytes::put_bytes(out, interval.role.as_bytes());
+    numbers(interval).into_iter().for_each(|number| bytes::put(out, number));
+    let mut latency = Vec::new();
+    interval.latency.encode(&mut latency);
+    bytes::put_bytes(out, &latency);
+}
+
+/// Adds the row that [`encode`] wrote; `None` if it cannot have.
+pub(crate) fn decode(from: &mut &[u8], intervals: &mut Intervals) -> Option<()> {
+    let (actor, role) = (bytes::take_text(from)?, bytes::take_text(from)?);
+    let mut numbers = [0; NUMBERS.len()];
+    for number in &mut numbers {
+        *number = bytes::take(from)?;
+    }
+    intervals.push_stored(actor, role, numbers, bytes::take_bytes(from)?)
+}

@@ -1,0 +1,181 @@
+//! The journal: what a run yields, as it is yielded.
+//!
+//! A file that only grows, one `write` per call of the sink, so that a process that is killed leaves all but
+//! the row that it was writing. It is turned into Parquet when the run ends, and removed.
+//!
+//! ```text
+//! file    = "lotsfree journal 1\n" record…
+//! record  = length u32 · FNV-1a of the payload, low half u32 · payload          little-endian
+//! payload = 1 · name…                columns of samples that follow those known so far
+//!         | 2 · bitmap · change…     a sample: which columns it has, and how they changed since they were last there
+//!         | 3 · row…                 intervals
+//!         | 4 · JSON                 an event
+//! ```
+//! Numbers are LEB128, changes zigzag; a sample mostly takes one or two bytes a counter.
+
+use crate::bytes::{self, Fnv};
+use crate::table::Samples;
+use crate::{Event, Interval, Intervals, Sample, intervals, layout};
+
+/// How a journal begins.
+pub(crate) const MAGIC: &[u8] = b"lotsfree journal 1\n";
+
+const COLUMNS: u8 = 1;
+const SAMPLE: u8 = 2;
+const INTERVALS: u8 = 3;
+const EVENT: u8 = 4;
+
+/// Makes records. It remembers the columns and their last values.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    /// The names only: no row is ever ended.
+    columns: Samples,
+    last: Vec<u64>,
+    row: Vec<Option<u64>>,
+}
+
+impl Encoder {
+    /// The records of a sample.
+    pub(crate) fn sample(&mut self, sample: &Sample, out: &mut Vec<u8>) {
+        let known = self.last.len();
+        let mut next = 0;
+        self.row.clear();
+        self.row.resize(known, None);
+        layout::visit(sample, &mut |name, value| {
+            let place = self.columns.place(name, next);
+            next = place + 1;
+            if place >= self.row.len() {
+                self.row.resize(place + 1, None);
+            }
+            self.row[place].get_or_insert(value);
+        });
+        if self.row.len() > known {
+            record(out, |out| {
+                out.push(COLUMNS);
+                for column in self.columns.columns().iter().skip(known) {
+                    bytes::put_bytes(out, column.name().as_bytes());
+                }
+            });
+            self.last.resize(self.row.len(), 0);
+        }
+        record(out, |out| {
+            out.push(SAMPLE);
+            for eight in self.row.chunks(8) {
+                let bit = |(index, cell): (usize, &Option<u64>)| u8::from(cell.is_some()) << index;
+                out.push(eight.iter().enumerate().map(bit).sum());
+            }
+            for (cell, last) in self.row.iter().zip(&mut self.last) {
+                if let Some(value) = cell {
+                    bytes::put(out, bytes::zigzag(value.wrapping_sub(*last)));
+                    *last = *value;
+                }
+            }
+        });
+    }
+
+    /// The record of intervals.
+    pub(crate) fn intervals(rows: &[Interval], out: &mut Vec<u8>) {
+        record(out, |out| {
+            out.push(INTERVALS);
+            rows.iter().for_each(|row| intervals::encode(row, out));
+        });
+    }
+
+    /// The record of an event.
+    pub(crate) fn event(event: &Event, out: &mut Vec<u8>) {
+        record(out, |out| {
+            out.push(EVENT);
+            // Numbers and text always have a JSON form.
+            let _ = serde_json::to_writer(out, event);
+        });
+    }
+}
+
+/// Appends a record whose payload `fill` writes.
+fn record(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let head = out.len();
+    out.extend_from_slice(&[0; 8]);
+    fill(out);
+    let payload = &out[head + 8..];
+    let (length, check) = (payload.len() as u32, Fnv::of(payload) as u32);
+    out[head..head + 4].copy_from_slice(&length.to_le_bytes());
+    out[head + 4..head + 8].copy_from_slice(&check.to_le_bytes());
+}
+
+/// What a journal holds.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) samples: Samples,
+    pub(crate) intervals: Intervals,
+    pub(crate) events: Vec<Event>,
+    /// Bytes at the end that are no whole record.
+    pub(crate) rest: usize,
+}
+
+/// Reads a journal up to its last whole record. A begin that is cut off is an empty journal; one that is
+/// something else is `None`.
+pub(crate) fn read(journal: &[u8]) -> Option<Contents> {
+    let mut contents = Contents::default();
+    let Some(mut from) = journal.strip_prefix(MAGIC) else {
+        contents.rest = journal.len();
+        return MAGIC.starts_with(journal).then_some(contents);
+    };
+    let mut last = Vec::new();
+    while let Some((payload, rest)) = next(from) {
+        if contents.add(payload, &mut last).is_none() {
+            break;
+        }
+        from = rest;
+    }
+    contents.rest = from.len();
+    Some(contents)
+}
+
+/// The first record, if it is whole, and what follows it.
+fn next(from: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, from) = from.split_first_chunk()?;
+    let (check, from) = from.split_first_chunk()?;
+    let (payload, rest) = from.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    (Fnv::of(payload) as u32 == u32::from_le_bytes(*check)).then_some((payload, rest))
+}
+
+impl Contents {
+    fn add(&mut self, payload: &[u8], last: &mut Vec<u64>) -> Option<()> {
+        let (kind, mut from) = payload.split_first()?;
+        match *kind {
+            COLUMNS => {
+                while !from.is_empty() {
+                    let name = bytes::take_text(&mut from)?;
+                    (self.samples.place(name, last.len()) == last.len()).then_some(())?;
+                    last.push(0);
+                }
+            }
+            SAMPLE => {
+                let (bitmap, mut from) = from.split_at_checked(last.len().div_ceil(8))?;
+                let mut row = Vec::with_capacity(last.len());
+                for (index, last) in last.iter().enumerate() {
+                    let present = bitmap.get(index / 8)? >> (index % 8) & 1 == 1;
+                    let change = if present { Some(bytes::take(&mut from)?) } else { None };
+                    row.push(change.map(|change| last.wrapping_add(bytes::unzigzag(change))));
+                }
+                from.is_empty().then_some(())?;
+                let number = self.samples.len();
+                for (place, (cell, last)) in row.into_iter().zip(last).enumerate() {
+                    if let Some(value) = cell {
+                        self.samples.set(place, number, value);
+                        *last = value;
+                    }
+                }
+                self.samples.end_row();
+            }
+            INTERVALS => {
+                while !from.is_empty() {
+                    intervals::decode(&mut from, &mut self.intervals)?;
+                }
+            }
+            EVENT => self.events.push(serde_json::from_slice(from).ok()?),
+            _ => return None,
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,311 @@
+//! Between a [`Sample`] and the columns of a row.
+
+use std::fmt::Write as _;
+
+use lotsfree_counters::{Counter, Family, Values, Zoneinfo, zoneinfo};
+use lotsfree_snapshot::file::swaps::SwapArea;
+use lotsfree_snapshot::file::zoneinfo::{Pageset, Zone};
+use lotsfree_units::Bytes;
+
+use crate::table::Column;
+use crate::{NodeSample, Sample};
+
+/// The column of the time.
+pub(crate) const AT: &str = "at";
+
+/// Calls `cell` for every column of a sample, in the order of the columns.
+pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(&str, u64)) {
+    let mut name = String::with_capacity(80);
+    cell(AT, sample.at);
+    values(&sample.meminfo, "meminfo.", &mut name, cell);
+    values(&sample.vmstat, "vmstat.", &mut name, cell);
+    let mut prefix = String::with_capacity(80);
+    for zone in &sample.zones {
+        prefix.clear();
+        let _ = write!(prefix, "zoneinfo.{}.{}.", zone.node, zone.name);
+        values(&zone.marks, &prefix, &mut name, cell);
+        values(&zone.stats, &prefix, &mut name, cell);
+        let mut one = |part: std::fmt::Arguments<'_>, value| {
+            name.clear();
+            let _ = write!(name, "{prefix}{part}");
+            cell(&name, value);
+        };
+        for (index, value) in zone.protection.iter().enumerate() {
+            one(format_args!("protection.{index}"), *value);
+        }
+        for Pageset { cpu, count, high, batch } in &zone.pagesets {
+            for (part, value) in [("count", count), ("high", high), ("batch", batch)] {
+                one(format_args!("cpu.{cpu}.{part}"), *value);
+            }
+        }
+        if let Some(stats) = &zone.node_stats {
+            prefix.clear();
+            let _ = write!(prefix, "node.{}.", zone.node);
+            values(stats, &prefix, &mut name, cell);
+        }
+    }
+    for node in &sample.nodes {
+        prefix.clear();
+        let _ = write!(prefix, "node.{}.meminfo.", node.id);
+        values(&node.meminfo, &prefix, &mut name, cell);
+        prefix.clear();
+        let _ = write!(prefix, "node.{}.numastat.", node.id);
+        values(&node.numastat, &prefix, &mut name, cell);
+    }
+    for area in &sample.swaps {
+        let parts = [("size", area.size.0), ("used", area.used.0), ("priority", bits(area.priority))];
+        for (part, value) in parts {
+            name.clear();
+            let _ = write!(name, "swap.{}.{}.{part}", area.kind, area.path);
+            cell(&name, value);
+        }
+    }
+}
+
+/// A negative priority as 64 bits, so that it is the same number in a signed column.
+fn bits(priority: i32) -> u64 {
+    i64::from(priority).cast_unsigned()
+}
+
+fn values<F: Family>(values: &Values<F>, prefix: &str, name: &mut String, cell: &mut dyn FnMut(&str, u64)) {
+    let known = values.iter().map(|(counter, value)| (counter.name(), value));
+    let unknown = values.unknown().iter().map(|(name, value)| (&**name, *value));
+    for (counter, value) in known.chain(unknown) {
+        name.clear();
+        name.push_str(prefix);
+        name.push_str(counter);
+        cell(name, value);
+    }
+}
+
+/// A counter, whether the table has it or not.
+enum Name<F> {
+    Known(Counter<F>),
+    Unknown(Box<str>),
+}
+
+impl<F: Family> Name<F> {
+    fn of(name: &str) -> Self {
+        Counter::named(name).map_or_else(|| Name::Unknown(name.into()), Name::Known)
+    }
+
+    fn put(&self, values: &mut Values<F>, value: u64) {
+        match self {
+            Name::Known(counter) => values.set(*counter, value),
+            Name::Unknown(name) => values.record(name.as_bytes(), value, &mut 0),
+        }
+    }
+}
+
+/// Where a column's values belong. Zones, nodes and swap areas are counted as the columns name them.
+enum Target {
+    At,
+    Meminfo(Name<lotsfree_counters::Meminfo>),
+    Vmstat(Name<lotsfree_counters::Vmstat>),
+    Mark(usize, Counter<Zoneinfo>),
+    Stat(usize, Name<lotsfree_counters::Vmstat>),
+    Protection(usize, usize),
+    Pageset(usize, u32, PagesetPart),
+    NodeStat(usize, Name<lotsfree_counters::Vmstat>),
+    NodeMeminfo(usize, Name<lotsfree_counters::Meminfo>),
+    Numastat(usize, Name<lotsfree_counters::Numastat>),
+    Swap(usize, SwapPart),
+    /// Written by something else.
+    Foreign,
+}
+
+#[derive(Clone, Copy)]
+enum PagesetPart {
+    Count,
+    High,
+    Batch,
+}
+
+#[derive(Clone, Copy)]
+enum SwapPart {
+    Size,
+    Used,
+    Priority,
+}
+
+/// Zones in a lowmem reserve: no kernel has more.
+const MOST_PROTECTED: usize = 64;
+
+/// What the columns of a table mean.
+#[derive(Default)]
+pub(crate) struct Layout {
+    targets: Vec<Target>,
+    /// Node and name.
+    zones: Vec<(u32, Box<str>)>,
+    nodes: Vec<u32>,
+    /// Kind and path.
+    swaps: Vec<(Box<str>, String)>,
+}
+
+/// The position of `item`, which is added if need be.
+fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
+    list.iter().position(|known| *known == item).unwrap_or_else(|| {
+        list.push(item);
+        list.len() - 1
+    })
+}
+
+impl Layout {
+    pub(crate) fn of(columns: &[Column]) -> Self {
+        let mut layout = Layout::default();
+        for column in columns {
+            let target = layout.target(column.name()).unwrap_or(Target::Foreign);
+            layout.targets.push(target);
+        }
+        layout
+    }
+
+    fn target(&mut self, name: &str) -> Option<Target> {
+        if name == AT {
+            return Some(Target::At);
+        }
+        let (file, rest) = name.split_once('.')?;
+        Some(match file {
+            "meminfo" => Target::Meminfo(Name::of(rest)),
+            "vmstat" => Target::Vmstat(Name::of(rest)),
+            "zoneinfo" => {
+                let (node, rest) = rest.split_once('.')?;
+                let (zone, rest) = rest.split_once('.')?;
+                let zone = position(&mut self.zones, (node.parse().ok()?, zone.into()));
+                in_zone(zone, rest)?
+            }
+            "node" => {
+                let (node, rest) = rest.split_once('.')?;
+                let node = position(&mut self.nodes, node.parse().ok()?);
+                match rest.split_once('.') {
+                    Some(("meminfo", name)) => Target::NodeMeminfo(node, Name::of(name)),
+                    Some(("numastat", name)) => Target::Numastat(node, Name::of(name)),
+                    _ => Target::NodeStat(node, Name::of(rest)),
+                }
+            }
+            "swap" => {
+                let (kind, rest) = rest.split_once('.')?;
+                let (path, part) = rest.rsplit_once('.')?;
+                let part = match part {
+                    "size" => SwapPart::Size,
+                    "used" => SwapPart::Used,
+                    "priority" => SwapPart::Priority,
+                    _ => return None,
+                };
+                Target::Swap(position(&mut self.swaps, (kind.into(), path.to_owned())), part)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The zone that is being put together; `index` is one of [`Layout::zones`].
+    fn zone<'z>(&self, zones: &'z mut [Option<Zone>], index: usize) -> &'z mut Zone {
+        zones[index].get_or_insert_with(|| {
+            let (node, name) = &self.zones[index];
+            Zone { node: *node, name: name.clone(), ..Zone::default() }
+        })
+    }
+
+    /// The node that is being put together; `index` is one of [`Layout::nodes`].
+    fn node<'n>(&self, nodes: &'n mut [Option<NodeSample>], index: usize) -> &'n mut NodeSample {
+        nodes[index].get_or_insert_with(|| NodeSample { id: self.nodes[index], ..NodeSample::default() })
+    }
+
+    /// Puts a row together.
+    pub(crate) fn sample(&self, columns: &[Column], row: usize) -> Sample {
+        let mut sample = Sample::default();
+        let mut zones: Vec<Option<Zone>> = vec![None; self.zones.len()];
+        let mut nodes: Vec<Option<NodeSample>> = vec![None; self.nodes.len()];
+        let mut stats: Vec<Option<Values<_>>> = vec![None; self.nodes.len()];
+        let mut swaps: Vec<Option<SwapArea>> = vec![None; self.swaps.len()];
+        for (target, column) in self.targets.iter().zip(columns) {
+            let Some(value) = column.get(row) else { continue };
+            match target {
+                Target::At => sample.at = value,
+                Target::Meminfo(name) => name.put(&mut sample.meminfo, value),
+                Target::Vmstat(name) => name.put(&mut sample.vmstat, value),
+                Target::Mark(index, counter) => self.zone(&mut zones, *index).marks.set(*counter, value),
+                Target::Stat(index, name) => name.put(&mut self.zone(&mut zones, *index).stats, value),
+                Target::Protection(index, position) => {
+                    let protection = &mut self.zone(&mut zones, *index).protection;
+                    protection.resize(protection.len().max(position + 1), 0);
+                    protection[*position] = value;
+                }
+                Target::Pageset(index, cpu, part) => {
+                    let pagesets = &mut self.zone(&mut zones, *index).pagesets;
+                    let place = match pagesets.last() {
+                        Some(last) if last.cpu == *cpu => pagesets.len() - 1,
+                        _ => pagesets.iter().position(|set| set.cpu == *cpu).unwrap_or_else(|| {
+                            pagesets.push(Pageset { cpu: *cpu, ..Pageset::default() });
+                            pagesets.len() - 1
+                        }),
+                    };
+                    let set = &mut pagesets[place];
+                    match part {
+                        PagesetPart::Count => set.count = value,
+                        PagesetPart::High => set.high = value,
+                        PagesetPart::Batch => set.batch = value,
+                    }
+                }
+                Target::NodeStat(index, name) => name.put(stats[*index].get_or_insert_default(), value),
+                Target::NodeMeminfo(index, name) => {
+                    name.put(&mut self.node(&mut nodes, *index).meminfo, value)
+                }
+                Target::Numastat(index, name) => name.put(&mut self.node(&mut nodes, *index).numastat, value),
+                Target::Swap(index, part) => {
+                    let area = swaps[*index].get_or_insert_with(|| {
+                        let (kind, path) = &self.swaps[*index];
+                        SwapArea { path: path.clone(), kind: kind.clone(), ..SwapArea::default() }
+                    });
+                    match part {
+                        SwapPart::Size => area.size = Bytes(value),
+                        SwapPart::Used => area.used = Bytes(value),
+                        // Written from 32 bits.
+                        SwapPart::Priority => area.priority = value.cast_signed() as i32,
+                    }
+                }
+                Target::Foreign => {}
+            }
+        }
+        sample.zones = zones.into_iter().flatten().collect();
+        for (id, stats) in self.nodes.iter().zip(stats) {
+            if let (Some(stats), Some(zone)) = (stats, first_populated(&mut sample.zones, *id)) {
+                zone.node_stats = Some(stats);
+            }
+        }
+        sample.nodes = nodes.into_iter().flatten().collect();
+        sample.nodes.sort_by_key(|node| node.id);
+        sample.swaps = swaps.into_iter().flatten().collect();
+        sample
+    }
+}
+
+/// The zone that shows its node's statistics (`mm/vmstat.c:is_zone_first_populated`); the node's first one
+/// where none is populated.
+fn first_populated(zones: &mut [Zone], node: u32) -> Option<&mut Zone> {
+    let populated = |zone: &Zone| zone.marks.get(zoneinfo::present).is_some_and(|pages| pages > 0);
+    let of_node = |zone: &&Zone| zone.node == node;
+    let place = (zones.iter().position(|zone| of_node(&zone) && populated(zone)))
+        .or_else(|| zones.iter().position(|zone| of_node(&zone)))?;
+    zones.get_mut(place)
+}
+
+fn in_zone(zone: usize, rest: &str) -> Option<Target> {
+    if let Some(position) = rest.strip_prefix("protection.") {
+        let position = position.parse().ok().filter(|position| *position < MOST_PROTECTED)?;
+        return Some(Target::Protection(zone, position));
+    }
+    if let Some((cpu, part)) = rest.strip_prefix("cpu.").and_then(|rest| rest.split_once('.')) {
+        let part = match part {
+            "count" => PagesetPart::Count,
+            "high" => PagesetPart::High,
+            "batch" => PagesetPart::Batch,
+            _ => return None,
+        };
+        return Some(Target::Pageset(zone, cpu.parse().ok()?, part));
+    }
+    Some(match Counter::named(rest) {
+        Some(mark) => Target::Mark(zone, mark),
+        None => Target::Stat(zone, Name::of(rest)),
+    })
+}

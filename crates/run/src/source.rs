@@ -1,0 +1,152 @@
+//! A run as files of `/proc` and `/sys`, for the doctor.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lotsfree_counters::{Values, Vmstat};
+use lotsfree_snapshot::file::node::{print_cpulist, print_distance, print_meminfo};
+use lotsfree_snapshot::file::swaps::SwapArea;
+use lotsfree_snapshot::file::zoneinfo::Zone;
+use lotsfree_snapshot::source::{Input, Kind, MOST_SAMPLES, MemorySource};
+use lotsfree_snapshot::{File as _, Source};
+
+use crate::summary::rows;
+use crate::{Facts, OpenError, Run, Sample, Window};
+
+/// Which samples of a run are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instants {
+    /// Those of the part that the scenario measures; where it names none, the last two.
+    #[default]
+    Measured,
+    /// The last two: how things were at the end.
+    LastTwo,
+    /// Those of a part of the run, and the last one before it.
+    Window(Window),
+    /// All.
+    All,
+}
+
+/// Reads a run as something to diagnose: what `lotsfree doctor` does with a directory for which
+/// [`is_run`](crate::is_run) holds.
+///
+/// # Errors
+/// As [`Run::open`]; a run without any sample is damaged in this sense.
+pub fn input(directory: &Path, instants: Instants) -> Result<Input, OpenError> {
+    let run = Run::open(directory)?;
+    run.input(instants).ok_or_else(|| OpenError::Damaged {
+        path: directory.to_path_buf(),
+        why: "it ended before its first sample".to_owned(),
+    })
+}
+
+impl Run {
+    /// The run as files that a collector reads, at several instants; `None` if there is no sample. Of very
+    /// many instants an even selection is shown.
+    pub fn input(&self, instants: Instants) -> Option<Input> {
+        let times = self.samples().times();
+        let last_two = || times.len().saturating_sub(2)..times.len();
+        let rows = match instants {
+            Instants::All => 0..times.len(),
+            Instants::LastTwo => last_two(),
+            Instants::Window(window) => rows(times, window),
+            Instants::Measured => match self.facts().measure.window {
+                Some(window) => rows(times, window),
+                None => last_two(),
+            },
+        };
+        // A window that the run never reached.
+        let rows = if rows.is_empty() { last_two() } else { rows };
+        let count = rows.len();
+        let kept = count.min(MOST_SAMPLES);
+        let start = *times.get(rows.start)?;
+        let common = Arc::new(common(self.facts()));
+        let instant = |number: usize| {
+            let row = rows.start + if kept < 2 { 0 } else { number * (count - 1) / (kept - 1) };
+            let sample = self.samples().get(row)?;
+            let seconds = sample.at.saturating_sub(start) as f64 / 1e9;
+            let source = files(&sample, self.facts()).lie_over(Arc::clone(&common));
+            Some((seconds, Box::new(source) as Box<dyn Source>))
+        };
+        let mut notes = self.remarks().to_vec();
+        if kept < count {
+            notes.push(format!("{kept} of {count} samples are looked at, evenly spaced"));
+        }
+        let label = self.directory().map_or_else(|| self.facts().title.clone(), |d| d.display().to_string());
+        Some(Input {
+            label,
+            kind: Kind::Series,
+            samples: (0..kept).filter_map(instant).collect(),
+            notes,
+            manifest: None,
+        })
+    }
+}
+
+/// What a printer writes.
+fn text(print: impl FnOnce(&mut String)) -> String {
+    let mut out = String::new();
+    print(&mut out);
+    out
+}
+
+/// The files that are the same at every instant.
+fn common(facts: &Facts) -> MemorySource {
+    let mut source = MemorySource::default();
+    for (path, contents) in &facts.files {
+        source.insert(path.as_str(), contents.as_bytes());
+    }
+    for (name, value) in &facts.sysctls {
+        source.insert(format!("proc/sys/{}", name.replace('.', "/")), format!("{value}\n"));
+    }
+    if !facts.osrelease.is_empty() {
+        source.insert("proc/sys/kernel/osrelease", format!("{}\n", facts.osrelease));
+    }
+    let online = match facts.cpus {
+        0 | 1 => "0\n".to_owned(),
+        cpus => format!("0-{}\n", cpus - 1),
+    };
+    source.insert("sys/devices/system/cpu/online", online);
+    for node in &facts.nodes {
+        let directory = format!("sys/devices/system/node/node{}", node.id);
+        source.insert(format!("{directory}/cpulist"), text(|out| print_cpulist(&node.cpus, out)));
+        source.insert(format!("{directory}/distance"), text(|out| print_distance(&node.distance, out)));
+    }
+    source
+}
+
+/// The files of one instant, as the kernel prints them.
+fn files(sample: &Sample, facts: &Facts) -> MemorySource {
+    let Sample { at, meminfo, vmstat, zones, nodes, swaps } = sample;
+    let mut source = MemorySource::default();
+    source.insert("proc/meminfo", text(|out| meminfo.print(out)));
+    source.insert("proc/vmstat", text(|out| vmstat.print(out)));
+    source.insert("proc/zoneinfo", text(|out| zones.print(out)));
+    source.insert("proc/swaps", text(|out| Vec::<SwapArea>::print(swaps, out)));
+    source.insert("proc/uptime", format!("{:.2}\n", facts.uptime + *at as f64 / 1e9));
+    for node in nodes {
+        let directory = format!("sys/devices/system/node/node{}", node.id);
+        source.insert(format!("{directory}/meminfo"), text(|out| print_meminfo(node.id, &node.meminfo, out)));
+        source.insert(format!("{directory}/numastat"), text(|out| node.numastat.print(out)));
+        let vmstat = node_vmstat(zones, node.id);
+        if !vmstat.is_empty() {
+            source.insert(format!("{directory}/vmstat"), text(|out| vmstat.print(out)));
+        }
+    }
+    source
+}
+
+/// A node's `vmstat`: the statistics of its zones added up, and its own
+/// (`drivers/base/node.c:node_read_vmstat`).
+fn node_vmstat(zones: &[Zone], node: u32) -> Values<Vmstat> {
+    let mut sum = Values::default();
+    for zone in zones.iter().filter(|zone| zone.node == node) {
+        for (counter, value) in zone.stats.iter() {
+            sum.set(counter, sum.get(counter).unwrap_or(0).saturating_add(value));
+        }
+        for (counter, value) in zone.node_stats.iter().flat_map(Values::iter) {
+            sum.set(counter, value);
+        }
+    }
+    sum
+}

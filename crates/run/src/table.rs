@@ -1,0 +1,163 @@
+//! [`Samples`]: the counters of a run, one column each.
+
+use std::collections::HashMap;
+
+use crate::Sample;
+use crate::layout::{self, Layout};
+
+/// The counters of a run: a row per sample, a column per counter.
+///
+/// Columns have the kernel's names behind the name of the file that shows them:
+///
+/// | column | from |
+/// |---|---|
+/// | `at` | nanoseconds since the run began |
+/// | `meminfo.MemFree` | `/proc/meminfo` |
+/// | `vmstat.pgscan_direct` | `/proc/vmstat` |
+/// | `zoneinfo.0.Normal.free` | `/proc/zoneinfo`: node 0, zone Normal, its `pages` block and statistics |
+/// | `zoneinfo.0.Normal.protection.2` | its lowmem reserve against the third zone |
+/// | `zoneinfo.0.Normal.cpu.3.count` | its page set of CPU 3: `count`, `high`, `batch` |
+/// | `node.0.nr_inactive_file` | its `per-node stats` of node 0 |
+/// | `node.0.meminfo.MemFree`, `node.0.numastat.numa_hit` | `/sys/devices/system/node/node0` |
+/// | `swap.partition./dev/vdb.used` | `/proc/swaps`: `size`, `used` in bytes, `priority` |
+///
+/// A counter that a sample did not have is absent from its row, never zero. Columns stand in the order in
+/// which they were first seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    rows: usize,
+    columns: Vec<Column>,
+    index: HashMap<Box<str>, usize>,
+}
+
+/// One column of [`Samples`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    name: Box<str>,
+    /// Zero where absent.
+    values: Vec<u64>,
+    present: Vec<bool>,
+}
+
+impl Column {
+    pub(crate) fn new(name: &str, values: Vec<u64>, present: Vec<bool>) -> Self {
+        debug_assert_eq!(values.len(), present.len());
+        Column { name: name.into(), values, present }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its value in one row; `None` where absent.
+    pub fn get(&self, row: usize) -> Option<u64> {
+        self.present.get(row)?.then(|| self.values.get(row).copied())?
+    }
+
+    /// Its values, row by row.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<u64>> + '_ {
+        self.values.iter().zip(&self.present).map(|(value, present)| present.then_some(*value))
+    }
+
+    pub(crate) fn parts(&self) -> (&[u64], &[bool]) {
+        (&self.values, &self.present)
+    }
+
+    fn resize(&mut self, rows: usize) {
+        self.values.resize(rows, 0);
+        self.present.resize(rows, false);
+    }
+}
+
+impl Samples {
+    /// How many samples there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// When the samples were taken, in nanoseconds since the run began; ascending.
+    pub fn times(&self) -> &[u64] {
+        self.column(layout::AT).map_or(&[], |at| &at.values)
+    }
+
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.get(*self.index.get(name)?)
+    }
+
+    /// All columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// One row as the machine yielded it.
+    pub fn get(&self, row: usize) -> Option<Sample> {
+        (row < self.rows).then(|| Layout::of(&self.columns).sample(&self.columns, row))
+    }
+
+    /// All rows as the machine yielded them.
+    pub fn iter(&self) -> impl Iterator<Item = Sample> + '_ {
+        let layout = Layout::of(&self.columns);
+        (0..self.rows).map(move |row| layout.sample(&self.columns, row))
+    }
+
+    /// Adds a row.
+    pub(crate) fn push(&mut self, sample: &Sample) {
+        let mut next = 0;
+        let row = self.rows;
+        layout::visit(sample, &mut |name, value| {
+            let place = self.place(name, next);
+            next = place + 1;
+            self.set(place, row, value);
+        });
+        self.end_row();
+    }
+
+    /// The position of a column, which is made if need be; `hint` is where it probably is.
+    pub(crate) fn place(&mut self, name: &str, hint: usize) -> usize {
+        if self.columns.get(hint).is_some_and(|column| &*column.name == name) {
+            return hint;
+        }
+        if let Some(&place) = self.index.get(name) {
+            return place;
+        }
+        let place = self.columns.len();
+        let (values, present) = (vec![0; self.rows], vec![false; self.rows]);
+        self.columns.push(Column::new(name, values, present));
+        self.index.insert(name.into(), place);
+        place
+    }
+
+    /// Sets a value of the row that is being added. The first value of a name counts.
+    pub(crate) fn set(&mut self, place: usize, row: usize, value: u64) {
+        if let Some(column) = self.columns.get_mut(place)
+            && column.values.len() == row
+        {
+            column.values.push(value);
+            column.present.push(true);
+        }
+    }
+
+    /// Ends the row that is being added.
+    pub(crate) fn end_row(&mut self) {
+        self.rows += 1;
+        for column in &mut self.columns {
+            column.resize(self.rows);
+        }
+    }
+
+    /// A table of whole columns; `None` unless they are equally long and have different names.
+    pub(crate) fn from_columns(columns: Vec<Column>) -> Option<Self> {
+        let rows = columns.first().map_or(0, |column| column.values.len());
+        let index: HashMap<Box<str>, usize> =
+            columns.iter().enumerate().map(|(place, column)| (column.name.clone(), place)).collect();
+        let whole = columns.iter().all(|column| column.values.len() == rows) && index.len() == columns.len();
+        whole.then_some(Samples { rows, columns, index })
+    }
+}
