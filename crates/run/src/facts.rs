@@ -1,0 +1,114 @@
+//! [`Facts`]: what stays the same during a run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a run was made on, and with what.
+///
+/// Nothing here may differ between two runs of the same scenario, seed, machine and version: real time is
+/// kept apart, in [`Timing`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Version of lotsfree that made it.
+    pub lotsfree: String,
+    /// The scenario's title.
+    pub title: String,
+    /// Which of the scenario's variants; `None` for the scenario as it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// Model or kernel.
+    pub machine: Machine,
+    /// The generation whose rules the model follows, such as `linux-6.1`; of a kernel, its release.
+    pub kernel: String,
+    /// `/proc/sys/kernel/osrelease`, such as `6.1.0` for a model of 6.1.
+    pub osrelease: String,
+    /// CPUs.
+    pub cpus: u32,
+    /// Bytes of a base page.
+    pub page_size: u64,
+    /// NUMA nodes, ascending.
+    pub nodes: Vec<NodeFacts>,
+    /// Settings in force when the run began, by sysctl name (`vm.swappiness`), as the kernel prints them.
+    pub sysctls: BTreeMap<String, String>,
+    /// Other files of `/proc`, `/sys` and `/etc` that did not change during the run, by path without a
+    /// leading slash: `sys/kernel/mm/lru_gen/enabled`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// What operations cost on the model; `None` on a kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// Seconds since the machine's boot when the run began.
+    pub uptime: f64,
+    /// Nanoseconds between samples.
+    pub interval: u64,
+    /// Nanoseconds that the scenario asks for.
+    pub duration: u64,
+    /// What is measured.
+    pub measure: Measure,
+}
+
+/// What executed the scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Machine {
+    /// The model.
+    #[default]
+    Model,
+    /// The kernel of a host.
+    Host,
+    /// A memory control group of a host.
+    Cgroup,
+    /// A virtual machine.
+    Vm,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// Its number.
+    pub id: u32,
+    /// Its CPUs, ascending; none for a node of memory only.
+    pub cpus: Vec<u32>,
+    /// Distance to each node, in node order; 10 to itself.
+    pub distance: Vec<u32>,
+}
+
+/// What operations cost on the model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Which record: a shipped one, or the machine that it was measured on.
+    pub name: String,
+    /// The costs by name; the unit is part of the name (`minor_fault_ns`).
+    pub costs: BTreeMap<String, f64>,
+}
+
+/// The scenario's `[measure]`: which part of a run counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measure {
+    /// The undisturbed part that throughput is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Window>,
+    /// The part that is judged; `None`: the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Its begin, in nanoseconds since the run began.
+    pub from: u64,
+    /// Its end.
+    pub to: u64,
+}
+
+/// The real time that a run took. It differs from run to run, so that it has a file of its own
+/// (`timing.json`), which comparisons leave out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Seconds since the epoch when the run began.
+    pub started: f64,
+    /// Real seconds that it took.
+    pub seconds: f64,
+}
