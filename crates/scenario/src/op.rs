@@ -150,6 +150,38 @@ pub enum Op {
         /// Nanoseconds since the run began.
         at: u64,
     },
+    /// Sleep until the thread's next date, which is `ns` nanoseconds after the one before; the first date counts
+    /// from where the thread is now. Nothing is slept if the date has passed, but the dates stay where they
+    /// were: a thread that was held up catches up, and its rate does not drift.
+    Pace {
+        /// Nanoseconds after the date before.
+        ns: u64,
+    },
+    /// A request begins, as with [`Op::Begin`], but its latency is measured from the date of the thread's last
+    /// [`Op::Pace`]: in an open workload a request that waits because the one before it took long is late.
+    Arrive,
+    /// Sleep until `until` if the time of the run is at or after `from` and before `until`; nothing else. The
+    /// dates of [`Op::Pace`] move on by what was slept. A thread that does this before every request rests
+    /// for a phase of the scenario without knowing the time.
+    Rest {
+        /// Nanoseconds since the run began.
+        from: u64,
+        /// Nanoseconds since the run began; `u64::MAX`: for the remainder of the run.
+        until: u64,
+    },
+    /// Say to the other threads of the process that this one has done its part of a stage.
+    Signal {
+        /// The stage, by a number that the streams of the process choose (small and dense: an index).
+        stage: u32,
+    },
+    /// Wait until threads of the process have done [`Op::Signal`] for this stage so many times, counted since
+    /// the process started; nothing if they have.
+    Await {
+        /// The stage.
+        stage: u32,
+        /// How often it must have been signalled.
+        times: u32,
+    },
     /// Say that the thread has reached a stage of its work (a phase of the scenario): the run records when.
     Mark {
         /// Index into the thread's [`marks`](crate::Thread::marks).
