@@ -185,6 +185,7 @@ impl Machine {
         let (rss, victim) = victim;
         let what = format!("out of memory: the largest process had {rss} pages in memory and on swap");
         self.say(victim, at, EventKind::OomKill, what);
+        self.mm.events.oom_kill += 1;
         self.kill(victim, Death::OomKilled, at);
     }
 }
