@@ -5,6 +5,7 @@
 
 mod calibration;
 mod generation;
+pub mod machine;
 pub mod mm;
 mod tuning;
 

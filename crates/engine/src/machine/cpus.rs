@@ -1,0 +1,99 @@
+//! CPUs: which one a task runs on, and how much longer its work takes when there are not enough.
+//!
+//! All CPUs are one pool that is shared equally (generalised processor sharing). A task that runs in a slice
+//! sees as many competitors as other tasks use CPUs at its beginning, each by the share of time that it used
+//! one in its own last slice; if they and the task are more than there are CPUs, everything takes so much
+//! longer. For tasks that only compute this is exact; for tasks that often sleep it is the mean, without the
+//! luck of finding a CPU free. Kernel threads compete like any task.
+
+use crate::mm::Mm;
+
+/// The share of a task that always uses a CPU.
+pub(super) const FULL: u32 = 1024;
+
+/// How much longer work takes: the part that is added, in units of 1/65536.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stretch(u64);
+
+impl Stretch {
+    /// Elapsed time of CPU time.
+    #[inline]
+    pub(super) fn elapsed(self, cpu: u64) -> u64 {
+        if self.0 == 0 { cpu } else { self.slow(cpu) }
+    }
+
+    fn slow(self, cpu: u64) -> u64 {
+        let more = u128::from(cpu) * u128::from(self.0) >> 16;
+        cpu.saturating_add(u64::try_from(more).unwrap_or(u64::MAX >> 1))
+    }
+
+    /// CPU time that fits into elapsed time, rounded up: at least 1 of at least 1.
+    pub(super) fn cpu(self, elapsed: u64) -> u64 {
+        let cpu = (u128::from(elapsed) << 16).div_ceil(u128::from(self.0) + (1 << 16));
+        u64::try_from(cpu).unwrap_or(elapsed)
+    }
+}
+
+/// The CPUs of a machine.
+#[derive(Debug)]
+pub(super) struct Cpus {
+    count: u32,
+    /// CPUs of each node.
+    of_node: Vec<Vec<usize>>,
+    /// Threads placed so far, on each node and in turn.
+    placed: Vec<usize>,
+    spread: usize,
+    /// Share of a CPU that each task uses.
+    share: Vec<u32>,
+    total: u64,
+}
+
+impl Cpus {
+    pub(super) fn new(mm: &Mm, nodes: usize, count: u32) -> Self {
+        let count = count.max(1);
+        let mut of_node = vec![Vec::new(); nodes.max(1)];
+        for cpu in 0..count as usize {
+            of_node[mm.node_of_cpu(cpu)].push(cpu);
+        }
+        Cpus { count, placed: vec![0; of_node.len()], of_node, spread: 0, share: Vec::new(), total: 0 }
+    }
+
+    /// A CPU for a new task: of this node, or of the nodes in turn. A node without CPUs gets one of another.
+    pub(super) fn place(&mut self, node: Option<u32>) -> usize {
+        self.share.push(0);
+        let node = match node {
+            Some(node) => (node as usize).min(self.of_node.len() - 1),
+            None => {
+                self.spread += 1;
+                (self.spread - 1) % self.of_node.len()
+            }
+        };
+        let turn = self.placed[node];
+        self.placed[node] += 1;
+        match &self.of_node[node][..] {
+            [] => turn % self.count as usize,
+            cpus => cpus[turn % cpus.len()],
+        }
+    }
+
+    /// From now on a task uses this share of a CPU.
+    pub(super) fn set(&mut self, task: usize, share: u32) {
+        self.total = self.total - u64::from(self.share[task]) + u64::from(share);
+        self.share[task] = share;
+    }
+
+    /// Sets the share that a task has had in a slice.
+    pub(super) fn used(&mut self, task: usize, busy: u64, elapsed: u64) {
+        if elapsed > 0 {
+            let share = u128::from(busy.min(elapsed)) * u128::from(FULL) / u128::from(elapsed);
+            self.set(task, share as u32);
+        }
+    }
+
+    /// How much longer the work of a task takes that begins a slice now.
+    pub(super) fn stretch(&self, task: usize) -> Stretch {
+        let demand = self.total - u64::from(self.share[task]) + u64::from(FULL);
+        let supply = u64::from(self.count) * u64::from(FULL);
+        Stretch(((demand << 16) / supply).saturating_sub(1 << 16))
+    }
+}

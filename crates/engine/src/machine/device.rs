@@ -1,0 +1,221 @@
+//! Devices: a request queue in front of something that moves one request's data at a time.
+//!
+//! The queue follows the deadline scheduler (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`):
+//! reads and writes each in the order of their place, in batches; reads first, but writes after at most
+//! [`WRITES_STARVED`] batches of reads; a batch begins with the oldest request if that has waited too long.
+//! Contiguous requests of one direction are merged while they wait.
+//!
+//! A request occupies the device for the time that its data take at the device's bandwidth, and at least for
+//! one operation at the device's rate (or a seek) unless it goes on where the one before it ended. The latency
+//! comes on top and overlaps with the requests that follow.
+//!
+//! Not modelled: caches of the device, several hardware queues, the dependence of a seek on its distance,
+//! I/O priorities and control groups, CFQ's slices.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::mm::Io;
+
+/// `writes_starved`: batches of reads that may pass a waiting write.
+const WRITES_STARVED: u32 = 2;
+/// `fifo_batch`: requests of a batch.
+const FIFO_BATCH: u32 = 16;
+/// `read_expire` and `write_expire`, in nanoseconds: 500 ms and 5 s.
+const EXPIRE: [u64; 2] = [500_000_000, 5_000_000_000];
+/// `max_sectors_kb` is 512: no request is merged beyond it. In pages.
+const MOST_PAGES: u32 = 128;
+const SECOND: u128 = 1_000_000_000;
+const PAGE: u128 = 4096;
+
+/// What a device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// Nanoseconds from the end of the transfer to the completion of a request.
+    pub latency: u64,
+    /// Bytes per second; 0 is no limit.
+    pub bandwidth: u64,
+    /// Requests per second that do not go on where the one before ended; 0 is no limit.
+    pub iops: u64,
+    /// Nanoseconds that the heads of a rotating disk take to such a request, in place of the limit on
+    /// requests per second.
+    pub seek: Option<u64>,
+}
+
+impl DeviceSpec {
+    /// Nanoseconds that a request occupies the device.
+    fn service(&self, pages: u32, contiguous: bool) -> u64 {
+        let per_second = |amount: u128, rate: u64| match rate {
+            0 => 0,
+            rate => u64::try_from((amount * SECOND).div_ceil(u128::from(rate))).unwrap_or(u64::MAX >> 1),
+        };
+        let transfer = per_second(u128::from(pages) * PAGE, self.bandwidth);
+        match (contiguous, self.seek) {
+            (true, _) => transfer,
+            (false, Some(seek)) => transfer.saturating_add(seek),
+            (false, None) => transfer.max(per_second(1, self.iops)),
+        }
+    }
+}
+
+/// One or more merged requests.
+#[derive(Debug)]
+struct Request {
+    sequence: u64,
+    pages: u32,
+    id: u64,
+    merged: Vec<u64>,
+}
+
+/// Requests of one direction that wait.
+#[derive(Debug, Default)]
+struct Direction {
+    /// By first page, then by age.
+    sorted: BTreeMap<(u64, u64), Request>,
+    /// First page and sequence number by age, with the time at which each has waited long enough. Entries of
+    /// requests that were served stay until they come to the front.
+    fifo: VecDeque<(u64, (u64, u64))>,
+}
+
+impl Direction {
+    /// Joins a request to one that waits, if the two are contiguous.
+    fn merge(&mut self, io: &Io) -> bool {
+        let fits = |request: &Request| request.pages + io.pages <= MOST_PAGES;
+        let before = self.sorted.range_mut(..(io.start, 0)).next_back();
+        if let Some(((start, _), request)) = before
+            && start + u64::from(request.pages) == io.start
+            && fits(request)
+        {
+            request.pages += io.pages;
+            request.merged.push(io.id);
+            return true;
+        }
+        let end = io.start + u64::from(io.pages);
+        let after = self.sorted.range((end, 0)..).next().map(|(&key, request)| (key, fits(request)));
+        if let Some((key, true)) = after
+            && key.0 == end
+            && let Some(mut request) = self.sorted.remove(&key)
+        {
+            request.pages += io.pages;
+            request.merged.push(io.id);
+            let moved = (io.start, key.1);
+            if let Some(entry) = self.fifo.iter_mut().find(|entry| entry.1 == key) {
+                entry.1 = moved;
+            }
+            self.sorted.insert(moved, request);
+            return true;
+        }
+        false
+    }
+
+    /// The oldest request, if it has waited too long.
+    fn expired(&mut self, now: u64) -> Option<(u64, u64)> {
+        while let Some(&(expires, key)) = self.fifo.front() {
+            if self.sorted.contains_key(&key) {
+                return (expires <= now).then_some(key);
+            }
+            self.fifo.pop_front();
+        }
+        None
+    }
+
+    /// The next request from a place upwards.
+    fn from(&self, place: u64) -> Option<(u64, u64)> {
+        self.sorted.range((place, 0)..).next().map(|(&key, _)| key)
+    }
+}
+
+/// A device and the requests that wait for it.
+#[derive(Debug)]
+pub(super) struct Disk {
+    spec: DeviceSpec,
+    /// Reads and writes.
+    waiting: [Direction; 2],
+    in_service: Option<Request>,
+    /// Direction of the batch, and requests that it may still have.
+    batch: (usize, u32),
+    starved: u32,
+    /// Where the last request ended, and its direction.
+    head: (u64, usize),
+    sequence: u64,
+}
+
+impl Disk {
+    pub(super) fn new(spec: DeviceSpec) -> Self {
+        Disk {
+            spec,
+            waiting: Default::default(),
+            in_service: None,
+            batch: (0, 0),
+            starved: 0,
+            head: (u64::MAX, 0),
+            sequence: 0,
+        }
+    }
+
+    /// A request arrives. Returns when the device will have moved its data, if it begins with it at once.
+    pub(super) fn submit(&mut self, io: &Io, now: u64) -> Option<u64> {
+        let direction = usize::from(io.write);
+        if self.in_service.is_some() && self.waiting[direction].merge(io) {
+            return None;
+        }
+        self.sequence += 1;
+        let key = (io.start, self.sequence);
+        let request = Request { sequence: self.sequence, pages: io.pages, id: io.id, merged: Vec::new() };
+        self.waiting[direction].sorted.insert(key, request);
+        self.waiting[direction].fifo.push_back((now.saturating_add(EXPIRE[direction]), key));
+        if self.in_service.is_some() { None } else { self.start(now) }
+    }
+
+    /// The data of the request in service are moved. Gives each request that was merged into it, with the
+    /// time at which it completes, to `complete`. Returns when the next one will be done, if there is one.
+    pub(super) fn served(&mut self, now: u64, mut complete: impl FnMut(u64, u64)) -> Option<u64> {
+        if let Some(request) = self.in_service.take() {
+            let at = now.saturating_add(self.spec.latency);
+            complete(request.id, at);
+            request.merged.iter().for_each(|&id| complete(id, at));
+        }
+        self.start(now)
+    }
+
+    /// Begins with the next request.
+    fn start(&mut self, now: u64) -> Option<u64> {
+        let (direction, key) = self.choose(now)?;
+        let request = self.waiting[direction].sorted.remove(&key)?;
+        debug_assert_eq!(request.sequence, key.1);
+        let contiguous = self.head == (key.0, direction);
+        self.head = (key.0 + u64::from(request.pages), direction);
+        let service = self.spec.service(request.pages, contiguous);
+        self.in_service = Some(request);
+        Some(now.saturating_add(service))
+    }
+
+    /// Which request is next (`dd_dispatch_request`).
+    fn choose(&mut self, now: u64) -> Option<(usize, (u64, u64))> {
+        let (direction, left) = self.batch;
+        if left > 0
+            && self.head.1 == direction
+            && let Some(key) = self.waiting[direction].from(self.head.0)
+        {
+            self.batch.1 -= 1;
+            return Some((direction, key));
+        }
+        let [reads, writes] = [0, 1].map(|direction: usize| !self.waiting[direction].sorted.is_empty());
+        let direction = match (reads, writes) {
+            (false, false) => return None,
+            (true, false) => 0,
+            (true, true) if self.starved < WRITES_STARVED => {
+                self.starved += 1;
+                0
+            }
+            (_, true) => {
+                self.starved = 0;
+                1
+            }
+        };
+        self.batch = (direction, FIFO_BATCH - 1);
+        let place = if self.head.1 == direction { self.head.0 } else { 0 };
+        let waiting = &mut self.waiting[direction];
+        let key = waiting.expired(now).or_else(|| waiting.from(place)).or_else(|| waiting.from(0))?;
+        Some((direction, key))
+    }
+}

@@ -1,0 +1,182 @@
+//! What is measured between two samples, and what happened.
+
+use std::sync::Arc;
+
+use lotsfree_run::{Event, EventKind, Histogram, Interval, Spent};
+
+use crate::mm::Why;
+
+/// The threads of one role of one actor.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) actor: Arc<str>,
+    role: Arc<str>,
+    pub(super) operations: u64,
+    errors: u64,
+    pub(super) latency: Histogram,
+    pub(super) spent: Spent,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    /// Kinds of errors that were recorded as events already.
+    seen: [bool; Failure::ALL],
+}
+
+/// Ways in which an operation can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The file, region or page does not exist, or the number is out of range.
+    Bad,
+    /// No space on disk.
+    Full,
+    /// No memory.
+    OutOfMemory,
+    /// `Done` without `Begin`.
+    Unbegun,
+    /// Not a failure, but worth saying: operations that take no time.
+    Timeless,
+}
+
+impl Failure {
+    const ALL: usize = 5;
+
+    fn describe(self) -> (EventKind, &'static str) {
+        match self {
+            Failure::Bad => {
+                (EventKind::Error, "an operation named a file, a region or a page that does not exist")
+            }
+            Failure::Full => (EventKind::Full, "no space on disk (ENOSPC)"),
+            Failure::OutOfMemory => (EventKind::Error, "no memory for an operation"),
+            Failure::Unbegun => (EventKind::Error, "a request ended that had not begun"),
+            Failure::Timeless => (EventKind::Note, "operations that take no time are charged 100 ns each"),
+        }
+    }
+}
+
+impl Group {
+    pub(super) fn new(actor: Arc<str>, role: &str) -> Self {
+        Group {
+            actor,
+            role: role.into(),
+            operations: 0,
+            errors: 0,
+            latency: Histogram::default(),
+            spent: Spent::default(),
+            minor_faults: 0,
+            major_faults: 0,
+            seen: [false; Failure::ALL],
+        }
+    }
+
+    /// Whether this is the group of a role of an actor.
+    pub(super) fn is(&self, actor: &str, role: &str) -> bool {
+        *self.actor == *actor && *self.role == *role
+    }
+
+    /// Counts a failed operation; the first of its kind is recorded.
+    #[cold]
+    pub(super) fn fail(&mut self, failure: Failure, at: u64, log: &mut Log) {
+        if failure != Failure::Timeless {
+            self.errors += 1;
+        }
+        if !std::mem::replace(&mut self.seen[failure as usize], true) {
+            let (kind, what) = failure.describe();
+            log.add(at, kind, what.to_owned(), Some(&self.actor));
+        }
+    }
+
+    /// The row for the time since the last sample; counting begins anew.
+    pub(super) fn take(&mut self, from: u64, at: u64) -> Interval {
+        Interval {
+            from,
+            at,
+            actor: self.actor.clone(),
+            role: self.role.clone(),
+            operations: std::mem::take(&mut self.operations),
+            errors: std::mem::take(&mut self.errors),
+            latency: std::mem::take(&mut self.latency),
+            spent: std::mem::take(&mut self.spent),
+            major_faults: std::mem::take(&mut self.major_faults),
+            minor_faults: std::mem::take(&mut self.minor_faults),
+        }
+    }
+}
+
+/// Where time goes that a thread waits for a reason.
+pub(super) fn waited(spent: &mut Spent, why: Why, ns: u64) {
+    let place = match why {
+        Why::Io => &mut spent.io,
+        Why::Reclaim => &mut spent.reclaim,
+        Why::Dirty => &mut spent.throttled,
+        Why::Idle => &mut spent.idle,
+        Why::Yield => &mut spent.runnable,
+    };
+    *place += ns;
+}
+
+/// All nanoseconds of a thread.
+pub(super) fn total(spent: &Spent) -> u64 {
+    let Spent { user, system, reclaim, io, throttled, runnable, idle } = *spent;
+    user + system + reclaim + io + throttled + runnable + idle
+}
+
+/// Adds one thread's time to that of others.
+pub(super) fn add(to: &mut Spent, from: &Spent) {
+    let Spent { user, system, reclaim, io, throttled, runnable, idle } = *from;
+    to.user += user;
+    to.system += system;
+    to.reclaim += reclaim;
+    to.io += io;
+    to.throttled += throttled;
+    to.runnable += runnable;
+    to.idle += idle;
+}
+
+/// Events that were not given to the sink yet. Threads run ahead of each other, so that they are entered out of
+/// order.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    events: Vec<Event>,
+}
+
+impl Log {
+    pub(super) fn add(&mut self, at: u64, kind: EventKind, what: String, actor: Option<&str>) {
+        self.events.push(Event { at, kind, what, actor: actor.map(str::to_owned) });
+    }
+
+    /// Events up to a time, in order; those of the same time as they were entered.
+    pub(super) fn take(&mut self, until: u64) -> Vec<Event> {
+        self.events.sort_by_key(|event| event.at);
+        let later = self.events.partition_point(|event| event.at <= until);
+        let rest = self.events.split_off(later);
+        std::mem::replace(&mut self.events, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_out_in_the_order_of_time() {
+        let mut log = Log::default();
+        for (at, what) in [(5, "c"), (2, "a"), (9, "e"), (5, "d"), (2, "b")] {
+            log.add(at, EventKind::Note, what.to_owned(), None);
+        }
+        let told = |events: Vec<Event>| events.into_iter().map(|event| event.what).collect::<String>();
+        assert_eq!(told(log.take(5)), "abcd");
+        assert_eq!(told(log.take(9)), "e");
+    }
+
+    #[test]
+    fn a_kind_of_failure_is_counted_always_and_recorded_once() {
+        let mut log = Log::default();
+        let mut group = Group::new("a".into(), "r");
+        (0..3).for_each(|at| group.fail(Failure::Full, at, &mut log));
+        group.fail(Failure::Bad, 3, &mut log);
+        assert_eq!(log.take(9).iter().map(|e| (e.at, e.kind)).collect::<Vec<_>>(), [
+            (0, EventKind::Full),
+            (3, EventKind::Error)
+        ]);
+        assert_eq!((group.take(0, 9).errors, group.take(9, 9).errors), (4, 0));
+    }
+}

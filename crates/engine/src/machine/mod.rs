@@ -1,0 +1,314 @@
+//! [`Machine`]: a program on the memory of one machine, in time.
+//!
+//! ```text
+//! Program ── threads ─┐                            ┌─ Submit ─▶ Disk ── Served, Complete ─┐
+//!                     ├─ slices ──▶ Mm ── news ────┤                                      │
+//! kswapd, flusher ────┘   ▲                        └─ Wake ──┐                            │
+//!                         └──── Queue (time, sequence) ◀─────┴────────────────────────────┘
+//! ```
+//!
+//! # What is modelled
+//!
+//! - **Time** advances from one entry of a queue to the next; entries of the same time keep the order in which
+//!   they were entered. There is no other source of order and no chance: the same configuration and program
+//!   yield the same run, byte for byte.
+//! - **Tasks** (threads of the program, one kswapd per node, one flusher) run in slices: a task executes
+//!   operation after operation in its own time, until it blocks or passes the next entry of the queue by more
+//!   than a lookahead of [`CALM`], or of [`TENSE`] while a kswapd is awake or somebody waits for reclaim. That
+//!   is how far the order of two tasks' accesses to memory can differ from the order of their times. A call
+//!   that has something to tell others (a request for a device, a kswapd to wake) ends the slice, so that what
+//!   follows from it happens at its time.
+//! - **CPUs** are shared equally when there are fewer than tasks that want one (`cpus`).
+//! - **Devices** have a queue with merging and a scheduler, a bandwidth, a rate or a seek time, and a latency
+//!   (`device`). Swap has a device of its own or shares the disk.
+//! - **Sleeping** ends by an event or at a time, and then takes the cost of a wake-up until the task runs.
+//! - **Accounts** are exact: for every thread, user, system, reclaim, io, throttled, runnable and idle time
+//!   add up to its life.
+//!
+//! # What is not
+//!
+//! No scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no migration, no
+//! run queues per CPU. No contention for caches, memory bandwidth or locks; no interrupts: what a completion
+//! costs is part of the wake-up. Remote memory is not slower than local memory. A thread that is ended
+//! leaves its call where it is.
+
+mod cpus;
+mod device;
+mod files;
+mod measure;
+mod process;
+mod queue;
+mod sched;
+mod slice;
+mod task;
+mod temp;
+#[cfg(test)]
+mod tests;
+
+use std::ops::ControlFlow;
+
+use lotsfree_run::{Sample, Sink, WriteError};
+use lotsfree_scenario::Program;
+
+use crate::mm::{self, Device, Io, Mm};
+use cpus::Cpus;
+pub use device::DeviceSpec;
+use device::Disk;
+use files::Files;
+use measure::{Group, Log};
+use queue::{Happening, Queue};
+use task::{Kind, Process, Task, Thread, Waiters};
+
+/// How far a task may run past the next entry of the queue, in nanoseconds, while memory is calm.
+pub const CALM: u64 = 1_000_000;
+/// The same while a kswapd is awake or a task waits for reclaim: reclaim of 32 pages takes about as long.
+pub const TENSE: u64 = 100_000;
+/// Longest slice, in nanoseconds, however empty the queue is.
+const SLICE: u64 = 10_000_000;
+/// A call is given at least so long before it should yield, in nanoseconds, so that it gets somewhere.
+const SHORTEST_CALL: u64 = 20_000;
+/// And at most so long.
+const LONGEST_CALL: u64 = 1_000_000;
+/// A task that yields without having used time looks again after this, in nanoseconds.
+const POLL: u64 = 1_000;
+/// Entries of the queue between two looks at whether the run shall stop.
+const LOOK: u32 = 1 << 16;
+
+/// What a machine is made of.
+#[derive(Clone, Debug)]
+pub struct MachineConfig {
+    /// Memory, CPUs, kernel, sysctls and costs.
+    pub mm: mm::Config,
+    /// The disk that files are on.
+    pub disk: DeviceSpec,
+    /// Its size in base pages.
+    pub disk_pages: u64,
+    /// What swap is on; its size is [`mm::Config::swap_pages`].
+    pub swap: SwapDevice,
+    /// Nanoseconds between samples; 0 counts as 1.
+    pub interval: u64,
+}
+
+/// What swap is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapDevice {
+    /// A device of its own.
+    Own(DeviceSpec),
+    /// The disk that files are on, behind them.
+    Disk,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its time was over.
+    Complete,
+    /// It was told to stop, at this time in nanoseconds. What the sink got is good up to there.
+    Stopped(u64),
+}
+
+/// A program on the memory of one machine.
+#[derive(Debug)]
+pub struct Machine {
+    mm: Mm,
+    queue: Queue,
+    tasks: Vec<Task>,
+    threads: Vec<Thread>,
+    processes: Vec<Process>,
+    groups: Vec<Group>,
+    files: Files,
+    cpus: Cpus,
+    waiters: Waiters,
+    /// The disk, and the device of swap if that is another one.
+    disks: Vec<Disk>,
+    /// First page of swap on the disk.
+    swap_at: u64,
+    log: Log,
+    /// Tasks for which the lookahead is [`TENSE`].
+    tense: usize,
+    now: u64,
+    interval: u64,
+    /// The last sample, and up to when tasks may run before the next.
+    sampled: Option<u64>,
+    next_sample: u64,
+    until: u64,
+}
+
+impl Machine {
+    /// A machine that has just booted, and a program that has not begun.
+    pub fn new(config: MachineConfig, program: Program) -> Self {
+        let MachineConfig { mm: memory, disk, disk_pages, swap, interval } = config;
+        let (nodes, cpus) = (memory.nodes.len(), memory.cpus);
+        let mut mm = Mm::new(&memory);
+        let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
+        let mut disks = vec![Disk::new(disk)];
+        if let SwapDevice::Own(spec) = swap {
+            disks.push(Disk::new(spec));
+        }
+        let mut machine = Machine {
+            cpus: Cpus::new(&mm, nodes, cpus),
+            mm,
+            queue: Queue::default(),
+            tasks: Vec::new(),
+            threads: Vec::new(),
+            processes: Vec::new(),
+            groups: Vec::new(),
+            files,
+            waiters: Waiters::default(),
+            disks,
+            swap_at: disk_pages,
+            log: Log::default(),
+            tense: 0,
+            now: 0,
+            interval: interval.max(1),
+            sampled: None,
+            next_sample: 0,
+            until: 0,
+        };
+        machine.queue.push(0, Happening::Sample);
+        for node in 0..nodes {
+            machine.start_kernel_task(Kind::Kswapd(node), node as u32);
+        }
+        machine.start_kernel_task(Kind::Flusher, 0);
+        program.processes.into_iter().for_each(|process| machine.add_process(process));
+        machine
+    }
+
+    /// Lets time pass up to `until`, in nanoseconds since the begin. Called again with a later time it goes on.
+    ///
+    /// The sink gets a sample at time 0, after every interval, and at the end; and with each but the first the
+    /// intervals since the sample before. `progress` is told the time, at each sample and now and then in
+    /// between, and says whether to go on; a run that stops is sampled where it is.
+    ///
+    /// # Errors
+    /// The sink's.
+    pub fn run(
+        &mut self,
+        until: u64,
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<End, WriteError> {
+        self.until = until;
+        let mut entries = 0u32;
+        while self.queue.next_at() < until
+            && let Some((now, happening)) = self.queue.pop()
+        {
+            debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
+            self.now = now;
+            let look = match happening {
+                Happening::Sample => {
+                    self.sample(sink)?;
+                    self.next_sample = now.saturating_add(self.interval);
+                    self.queue.push(self.next_sample, Happening::Sample);
+                    true
+                }
+                _ => {
+                    self.happen(happening);
+                    entries = entries.wrapping_add(1);
+                    entries.is_multiple_of(LOOK)
+                }
+            };
+            if look && progress(now).is_break() {
+                self.sample(sink)?;
+                return Ok(End::Stopped(now));
+            }
+        }
+        self.now = until;
+        self.sample(sink)?;
+        Ok(End::Complete)
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        let now = self.now;
+        match happening {
+            Happening::Sample => {}
+            Happening::Run(task) => self.run_task(task),
+            Happening::Timer { task, sleep } => {
+                if self.tasks[task].sleep == sleep {
+                    self.wake(task);
+                }
+            }
+            Happening::OffCpu { task, sleep } => {
+                if self.tasks[task].sleep == sleep {
+                    self.cpus.set(task, 0);
+                }
+            }
+            Happening::Submit(io) => {
+                let (disk, io) = self.route(io);
+                if let Some(at) = self.disks[disk].submit(&io, now) {
+                    self.queue.push(at, Happening::Served(disk));
+                }
+            }
+            Happening::Served(disk) => {
+                let queue = &mut self.queue;
+                let complete = |id, at| queue.push(at, Happening::Complete(id));
+                if let Some(at) = self.disks[disk].served(now, complete) {
+                    self.queue.push(at, Happening::Served(disk));
+                }
+            }
+            Happening::Complete(id) => {
+                self.mm.complete(id, now);
+                self.tell(now);
+            }
+            Happening::Wake(event) => {
+                if let Some(tasks) = self.waiters.take(event) {
+                    tasks.iter().for_each(|&task| self.wake(task));
+                    self.waiters.recycle(tasks);
+                }
+            }
+            Happening::Stage { process, stage } => self.wake_stage(process, stage),
+            Happening::Start(process) => self.start(process),
+            Happening::Stop(process) => self.stop(process),
+        }
+    }
+
+    /// Which device a request goes to, and the request with its place there.
+    fn route(&self, io: Io) -> (usize, Io) {
+        match io.device {
+            Device::Disk => (0, io),
+            Device::Swap if self.disks.len() > 1 => (1, io),
+            Device::Swap => (0, Io { start: io.start.saturating_add(self.swap_at), ..io }),
+        }
+    }
+
+    /// Enters what a call at a time has for others into the queue.
+    fn tell(&mut self, at: u64) {
+        for io in self.mm.take_io() {
+            self.queue.push(at, Happening::Submit(io));
+        }
+        for event in self.mm.take_events() {
+            self.queue.push(at, Happening::Wake(event));
+        }
+    }
+
+    /// Gives the sink what there is, unless it was given it at this very time.
+    fn sample(&mut self, sink: &mut dyn Sink) -> Result<(), WriteError> {
+        let now = self.now;
+        for event in self.log.take(now) {
+            sink.event(&event)?;
+        }
+        let from = match self.sampled {
+            Some(last) if last == now => return Ok(()),
+            last => last,
+        };
+        self.sampled = Some(now);
+        sink.sample(&self.counters())?;
+        self.settle();
+        if let Some(from) = from {
+            let rows: Vec<_> = self.groups.iter_mut().map(|group| group.take(from, now)).collect();
+            sink.intervals(&rows)?;
+        }
+        Ok(())
+    }
+
+    /// The kernel's counters.
+    fn counters(&self) -> Sample {
+        Sample {
+            at: self.now,
+            meminfo: self.mm.meminfo(),
+            vmstat: self.mm.vmstat(),
+            zones: self.mm.zoneinfo(),
+            ..Sample::default()
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Processes start and end; the OOM killer.
+
+use std::sync::Arc;
+
+use lotsfree_run::{EventKind, Spent};
+use lotsfree_scenario as scenario;
+use rustc_hash::FxHashMap;
+
+use super::Machine;
+use super::measure::{Group, total};
+use super::queue::Happening;
+use super::task::{Death, Kind, Process, Stages, State, Thread};
+
+impl Machine {
+    /// Enters an actor; it starts when its time comes.
+    pub(super) fn add_process(&mut self, actor: scenario::Process) {
+        let scenario::Process { name, policy, node, start, stop, threads } = actor;
+        let index = self.processes.len();
+        let number = self.mm.create_process(policy);
+        let first = self.threads.len();
+        for scenario::Thread { role, marks, stream } in threads {
+            let task = self.add_task(Kind::Thread(self.threads.len()), node);
+            let group = self.group(&name, role);
+            self.threads.push(Thread {
+                task,
+                process: index,
+                group,
+                marks,
+                stream,
+                ops: Vec::new(),
+                cursor: 0,
+                filled_at: 0,
+                begun: None,
+                date: None,
+                left: None,
+                pos: 0,
+                ra: FxHashMap::default(),
+                started: start,
+                spent: Spent::default(),
+            });
+        }
+        let threads = first..self.threads.len();
+        self.queue.push(start, Happening::Start(index));
+        if let Some(stop) = stop {
+            self.queue.push(stop, Happening::Stop(index));
+        }
+        self.processes.push(Process {
+            name,
+            number,
+            alive: threads.len(),
+            threads,
+            dying: None,
+            stages: Stages::default(),
+            waiting: Vec::new(),
+        });
+    }
+
+    fn group(&mut self, actor: &str, role: &str) -> usize {
+        if let Some(group) = self.groups.iter().position(|group| group.is(actor, role)) {
+            return group;
+        }
+        let known = self.groups.iter().find(|group| *group.actor == *actor);
+        let actor: Arc<str> = known.map_or_else(|| actor.into(), |group| group.actor.clone());
+        self.groups.push(Group::new(actor, role));
+        self.groups.len() - 1
+    }
+
+    fn say(&mut self, process: usize, at: u64, kind: EventKind, what: String) {
+        let name = &self.processes[process].name;
+        self.log.add(at, kind, what, Some(name));
+    }
+
+    /// The time of an actor has come.
+    pub(super) fn start(&mut self, process: usize) {
+        if self.processes[process].dying.is_some() {
+            return;
+        }
+        self.say(process, self.now, EventKind::Start, "started".to_owned());
+        for thread in self.processes[process].threads.clone() {
+            self.make_ready(self.threads[thread].task, self.now);
+        }
+    }
+
+    /// The time of an actor is over.
+    pub(super) fn stop(&mut self, process: usize) {
+        self.kill(process, Death::Stopped, self.now);
+    }
+
+    /// A thread's stream has ended: the last thread of a process takes the address space with it.
+    pub(super) fn end_of_stream(&mut self, task: usize) {
+        let Kind::Thread(thread) = self.tasks[task].kind else { return };
+        if self.processes[self.threads[thread].process].alive == 1 {
+            self.exit(task);
+        } else {
+            self.end(task);
+        }
+    }
+
+    /// Ends a process: its first living thread, whatever it waits for, is woken to unmap everything.
+    fn kill(&mut self, process: usize, death: Death, at: u64) {
+        let Process { alive, dying, .. } = &mut self.processes[process];
+        if *alive == 0 || dying.is_some() {
+            return;
+        }
+        *dying = Some(death);
+        self.processes[process].waiting.clear();
+        let mut last = None;
+        for thread in self.processes[process].threads.clone() {
+            let task = self.threads[thread].task;
+            match self.tasks[task].state {
+                State::Dead => {}
+                State::New => self.end(task),
+                _ if last.is_none() => last = Some(task),
+                _ => {
+                    self.account_sleep(task, at);
+                    self.end(task);
+                }
+            }
+        }
+        if let Some(task) = last {
+            self.wake(task);
+        }
+    }
+
+    /// A thread ends the address space of its process, and then itself (`exit_mmap`).
+    pub(super) fn exit(&mut self, task: usize) {
+        let Kind::Thread(thread) = self.tasks[task].kind else { return };
+        let process = self.threads[thread].process;
+        let mut cx = self.context(task, self.processes[process].number);
+        cx.again = false;
+        self.mm.exit(&mut cx);
+        let elapsed = self.cpus.stretch(task).elapsed(cx.spent);
+        self.spend(task, |spent| {
+            spent.system += cx.spent;
+            spent.runnable += elapsed - cx.spent;
+        });
+        self.tasks[task].at += elapsed;
+        let at = self.tasks[task].at;
+        self.tell(at);
+        self.end(task);
+        let what = match self.processes[process].dying {
+            None => "ended",
+            Some(Death::Stopped) => "its time was over",
+            Some(Death::OomKilled) => "killed",
+        };
+        self.say(process, at, EventKind::Exit, what.to_owned());
+    }
+
+    /// A thread is no more.
+    fn end(&mut self, task: usize) {
+        let Kind::Thread(thread) = self.tasks[task].kind else { return };
+        if let State::Asleep { event: Some(event), .. } = self.tasks[task].state {
+            self.waiters.remove(event, task);
+        }
+        if self.tasks[task].state != State::New {
+            let life = self.tasks[task].at - self.threads[thread].started;
+            debug_assert_eq!(total(&self.threads[thread].spent), life, "a thread's time does not add up");
+        }
+        self.tasks[task].state = State::Dead;
+        self.tasks[task].sleep += 1;
+        self.cpus.set(task, 0);
+        self.strain(task);
+        let thread = &mut self.threads[thread];
+        (thread.ops, thread.ra) = Default::default();
+        self.processes[thread.process].alive -= 1;
+    }
+
+    /// Whether a process that was killed has not given its memory back yet.
+    pub(super) fn oom_victim_is_going(&self) -> bool {
+        self.processes.iter().any(|process| process.dying.is_some() && process.alive > 0)
+    }
+
+    /// Memory is out for a thread of `process`: the process that has most of it, in memory and on swap, is
+    /// killed; the one that asked if none has any.
+    pub(super) fn out_of_memory(&mut self, process: usize, at: u64) {
+        let mut victim = (0, process);
+        for (index, process) in self.processes.iter().enumerate() {
+            if process.alive > 0 && process.dying.is_none() {
+                let rss = self.mm.rss(process.number);
+                if rss > victim.0 {
+                    victim = (rss, index);
+                }
+            }
+        }
+        let (rss, victim) = victim;
+        let what = format!("out of memory: the largest process had {rss} pages in memory and on swap");
+        self.say(victim, at, EventKind::OomKill, what);
+        self.mm.events.oom_kill += 1;
+        self.kill(victim, Death::OomKilled, at);
+    }
+}

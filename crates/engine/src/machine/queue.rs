@@ -1,0 +1,105 @@
+//! What will happen, in the order of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::mm::{Event, Io};
+
+/// Something that happens at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Happening {
+    /// A sample is due.
+    Sample,
+    /// A process starts.
+    Start(usize),
+    /// The time of a process is over.
+    Stop(usize),
+    /// A task gets a CPU.
+    Run(usize),
+    /// The time that a task waited for, if it still sleeps as it did then.
+    Timer { task: usize, sleep: u64 },
+    /// A task that ran ahead and blocked reaches the time at which it blocked: it uses a CPU no more.
+    OffCpu { task: usize, sleep: u64 },
+    /// A request reaches its device.
+    Submit(Io),
+    /// A device has moved the data of a request.
+    Served(usize),
+    /// A request has completed.
+    Complete(u64),
+    /// The memory's tasks wait for this.
+    Wake(Event),
+    /// A thread has signalled a stage to its process.
+    Stage { process: usize, stage: u32 },
+}
+
+/// When something happens; the sequence number keeps what happens at the same time in the order in which it
+/// was entered.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: u64,
+    sequence: u64,
+    what: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.sequence) == (other.at, other.sequence)
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// What will happen, first things first.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    heap: BinaryHeap<Reverse<Entry>>,
+    sequence: u64,
+}
+
+impl Queue {
+    /// Enters something.
+    pub(super) fn push(&mut self, at: u64, what: Happening) {
+        self.sequence += 1;
+        self.heap.push(Reverse(Entry { at, sequence: self.sequence, what }));
+    }
+
+    /// The time of what comes next; `u64::MAX` if nothing does.
+    pub(super) fn next_at(&self) -> u64 {
+        self.heap.peek().map_or(u64::MAX, |entry| entry.0.at)
+    }
+
+    /// Takes what comes next.
+    pub(super) fn pop(&mut self) -> Option<(u64, Happening)> {
+        self.heap.pop().map(|Reverse(Entry { at, what, .. })| (at, what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_keep_the_order_of_entry() {
+        let mut queue = Queue::default();
+        for (at, process) in [(7, 0), (3, 1), (7, 2), (3, 3), (5, 4), (7, 5)] {
+            queue.push(at, Happening::Start(process));
+        }
+        let mut order = Vec::new();
+        while let Some((at, Happening::Start(process))) = queue.pop() {
+            order.push((at, process));
+        }
+        assert_eq!(order, [(3, 1), (3, 3), (5, 4), (7, 0), (7, 2), (7, 5)]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Tasks run, sleep and wake up.
+
+use lotsfree_run::Spent;
+
+use super::measure::{Failure, waited};
+use super::queue::Happening;
+use super::slice::{After, Slice};
+use super::task::{Kind, State, Task};
+use super::{CALM, LONGEST_CALL, Machine, POLL, SHORTEST_CALL, SLICE, TENSE};
+use crate::mm::{Cx, MS, Wait, Why};
+
+impl Machine {
+    /// One of the kernel's own tasks, which runs from the beginning.
+    pub(super) fn start_kernel_task(&mut self, kind: Kind, node: u32) {
+        let task = self.add_task(kind, Some(node));
+        self.make_ready(task, 0);
+    }
+
+    pub(super) fn add_task(&mut self, kind: Kind, node: Option<u32>) -> usize {
+        let number = self.mm.create_task();
+        let cpu = self.cpus.place(node);
+        self.tasks.push(Task::new(kind, number, cpu));
+        self.tasks.len() - 1
+    }
+
+    /// A task that starts now.
+    pub(super) fn make_ready(&mut self, task: usize, now: u64) {
+        self.tasks[task].state = State::Ready;
+        self.tasks[task].at = now;
+        self.cpus.set(task, super::cpus::FULL);
+        self.strain(task);
+        self.queue.push(now, Happening::Run(task));
+    }
+
+    /// A task gets a CPU.
+    pub(super) fn run_task(&mut self, task: usize) {
+        if self.tasks[task].state != State::Ready {
+            return;
+        }
+        let ready = self.now - self.tasks[task].at;
+        self.spend(task, |spent| spent.runnable += ready);
+        self.tasks[task].at = self.now;
+        match self.tasks[task].kind {
+            Kind::Thread(thread) => {
+                if self.processes[self.threads[thread].process].dying.is_some() {
+                    self.exit(task);
+                } else {
+                    self.run_thread(task, thread);
+                }
+            }
+            kind => self.run_kernel_task(task, kind),
+        }
+    }
+
+    /// How far a task may run past the next entry of the queue.
+    fn lookahead(&self) -> u64 {
+        if self.tense > 0 { TENSE } else { CALM }
+    }
+
+    pub(super) fn context(&self, task: usize, process: usize) -> Cx {
+        let Task { number, cpu, again, at, .. } = self.tasks[task];
+        let mut cx = Cx::new(number, cpu, process, at);
+        cx.again = again;
+        cx.slice = self.lookahead().clamp(SHORTEST_CALL, LONGEST_CALL);
+        cx
+    }
+
+    fn run_kernel_task(&mut self, task: usize, kind: Kind) {
+        let mut cx = self.context(task, usize::MAX);
+        let stretch = self.cpus.stretch(task);
+        let wait = match kind {
+            Kind::Kswapd(node) => self.mm.kswapd(&mut cx, node),
+            _ => self.mm.flusher(&mut cx),
+        };
+        let elapsed = stretch.elapsed(cx.spent);
+        self.tasks[task].at += elapsed;
+        self.tasks[task].again = true;
+        self.cpus.used(task, elapsed, elapsed);
+        self.tell(self.tasks[task].at);
+        self.sleep(task, wait, elapsed > 0);
+    }
+
+    fn run_thread(&mut self, task: usize, index: usize) {
+        let now = self.now;
+        let passed = self.queue.next_at().saturating_add(self.lookahead());
+        let bound = self.next_sample.min(self.until);
+        let horizon = passed.min(now.saturating_add(SLICE)).min(bound).max(now);
+        let stretch = self.cpus.stretch(task);
+        let process = self.threads[index].process;
+        let cx = self.context(task, self.processes[process].number);
+        let thread = &mut self.threads[index];
+        let mut slice = Slice {
+            mm: &mut self.mm,
+            files: &mut self.files,
+            group: &mut self.groups[thread.group],
+            thread,
+            stages: &mut self.processes[process].stages,
+            log: &mut self.log,
+            cx,
+            at: now,
+            horizon,
+            stretch,
+            spent: Spent::default(),
+        };
+        let after = slice.run();
+        let (at, mut spent, again) = (slice.at, slice.spent, slice.cx.again);
+        spent.runnable = (at - now) - spent.user - spent.system - spent.idle;
+        self.tasks[task].at = at;
+        self.tasks[task].again = again;
+        self.spend(task, |all| super::measure::add(all, &spent));
+        self.cpus.used(task, at - now - spent.idle, at - now);
+        self.tell(at);
+        self.go_on(task, index, after, at > now);
+    }
+
+    /// What follows a slice.
+    fn go_on(&mut self, task: usize, index: usize, after: After, progress: bool) {
+        let at = self.tasks[task].at;
+        let process = self.threads[index].process;
+        match after {
+            After::Slice => self.queue.push(at, Happening::Run(task)),
+            After::Sleep(until) => self.sleep(task, Wait::until(until, Why::Idle), progress),
+            After::Wait(wait) => self.sleep(task, wait, progress),
+            After::Await { stage, times } => {
+                self.processes[process].waiting.push((task, stage, times));
+                self.sleep(task, Wait { event: None, until: None, why: Why::Idle }, progress);
+            }
+            After::Signal(stage) => {
+                self.queue.push(at, Happening::Stage { process, stage });
+                self.queue.push(at, Happening::Run(task));
+            }
+            After::Exit => self.end_of_stream(task),
+            After::OutOfMemory if self.oom_victim_is_going() => {
+                self.tasks[task].again = true;
+                self.sleep(task, Wait::until(at + MS, Why::Reclaim), progress);
+            }
+            After::OutOfMemory => {
+                let thread = &mut self.threads[index];
+                thread.cursor += 1;
+                thread.pos = 0;
+                self.tasks[task].again = false;
+                self.groups[thread.group].fail(Failure::OutOfMemory, at, &mut self.log);
+                self.out_of_memory(process, at);
+                if self.tasks[task].state == State::Ready {
+                    self.queue.push(at, Happening::Run(task));
+                }
+            }
+        }
+    }
+
+    /// A task sleeps from its own time on. One that need not waits for its turn; if it has used no time since
+    /// the last, for a little longer.
+    fn sleep(&mut self, task: usize, wait: Wait, progress: bool) {
+        let at = self.tasks[task].at;
+        let Wait { event, until, why } = wait;
+        if why == Why::Yield || until.is_some_and(|until| until <= at) {
+            let turn = if progress { at } else { at + POLL };
+            self.queue.push(turn, Happening::Run(task));
+            return;
+        }
+        self.tasks[task].state = State::Asleep { event, why };
+        self.strain(task);
+        let sleep = self.tasks[task].sleep;
+        if let Some(event) = event {
+            self.waiters.add(event, task);
+        }
+        if let Some(until) = until.filter(|until| *until < u64::MAX) {
+            self.queue.push(until, Happening::Timer { task, sleep });
+        }
+        if at > self.now {
+            self.queue.push(at, Happening::OffCpu { task, sleep });
+        } else {
+            self.cpus.set(task, 0);
+        }
+    }
+
+    /// What a task waited for has happened now, or before the task's own time: it runs after a wake-up's time.
+    pub(super) fn wake(&mut self, task: usize) {
+        let State::Asleep { event, .. } = self.tasks[task].state else { return };
+        if let Some(event) = event {
+            self.waiters.remove(event, task);
+        }
+        self.account_sleep(task, self.now);
+        self.tasks[task].state = State::Ready;
+        self.tasks[task].sleep += 1;
+        self.cpus.set(task, super::cpus::FULL);
+        self.strain(task);
+        let runs = self.tasks[task].at.saturating_add(self.mm.costs.wakeup);
+        self.queue.push(runs, Happening::Run(task));
+    }
+
+    /// A stage of a process was signalled.
+    pub(super) fn wake_stage(&mut self, process: usize, stage: u32) {
+        let Machine { processes, .. } = self;
+        let process = &mut processes[process];
+        let stages = &process.stages;
+        let met = |waiter: &mut (usize, u32, u32)| waiter.1 == stage && stages.reached(stage, waiter.2);
+        let woken: Vec<usize> = process.waiting.extract_if(.., met).map(|waiter| waiter.0).collect();
+        woken.into_iter().for_each(|task| self.wake(task));
+    }
+
+    /// Accounts for a sleeping task's time up to now.
+    pub(super) fn account_sleep(&mut self, task: usize, now: u64) {
+        let State::Asleep { why, .. } = self.tasks[task].state else { return };
+        let slept = now.saturating_sub(self.tasks[task].at);
+        self.tasks[task].at += slept;
+        self.spend(task, |spent| waited(spent, why, slept));
+    }
+
+    /// Accounts for all sleeping tasks' time.
+    pub(super) fn settle(&mut self) {
+        for task in 0..self.tasks.len() {
+            self.account_sleep(task, self.now);
+        }
+    }
+
+    /// Enters a thread's time into its own account and its group's.
+    pub(super) fn spend(&mut self, task: usize, enter: impl Fn(&mut Spent)) {
+        if let Kind::Thread(thread) = self.tasks[task].kind {
+            let thread = &mut self.threads[thread];
+            enter(&mut thread.spent);
+            enter(&mut self.groups[thread.group].spent);
+        }
+    }
+
+    /// Counts a task among those that call for a short lookahead, or no more.
+    pub(super) fn strain(&mut self, task: usize) {
+        let Task { kind, state, tense, .. } = self.tasks[task];
+        let is = match (kind, state) {
+            (Kind::Kswapd(_), State::Asleep { why, .. }) => why != Why::Idle,
+            (Kind::Kswapd(_), state) => state == State::Ready,
+            (_, State::Asleep { why, .. }) => why == Why::Reclaim,
+            _ => false,
+        };
+        self.tense = self.tense + usize::from(is) - usize::from(tense);
+        self.tasks[task].tense = is;
+    }
+}

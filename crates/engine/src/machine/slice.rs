@@ -1,0 +1,328 @@
+//! One slice of a thread: operations back to back in the thread's own time.
+
+use lotsfree_run::{EventKind, Spent};
+use lotsfree_scenario::{Advice, FileId, How, Op, RegionId};
+
+use super::cpus::Stretch;
+use super::files::Files;
+use super::measure::{Failure, Group, Log};
+use super::task::{Stages, Thread};
+use crate::mm::readahead::RaState;
+use crate::mm::{Cx, Done, Mm, Stop, Wait};
+
+/// Regions are an index: numbers beyond are errors of the stream.
+const MOST_REGIONS: u32 = 1 << 20;
+/// What an operation is charged when a whole batch of the stream took no time, in nanoseconds: else a stream
+/// of nothing but marks would never let time pass.
+const TIMELESS: u64 = 100;
+const PAGE: u64 = 4096;
+
+/// Why a slice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// Time is up, or others have to be told something.
+    Slice,
+    /// The thread sleeps until a time by its own wish.
+    Sleep(u64),
+    /// The call waits, and is made again.
+    Wait(Wait),
+    /// The thread waits until a stage of its process was signalled so many times.
+    Await { stage: u32, times: u32 },
+    /// The thread has signalled a stage.
+    Signal(u32),
+    /// There is no memory for the call.
+    OutOfMemory,
+    /// The stream has ended.
+    Exit,
+}
+
+/// A thread on a CPU, and everything that its operations concern.
+pub(super) struct Slice<'a> {
+    pub(super) mm: &'a mut Mm,
+    pub(super) files: &'a mut Files,
+    pub(super) thread: &'a mut Thread,
+    pub(super) group: &'a mut Group,
+    pub(super) stages: &'a mut Stages,
+    pub(super) log: &'a mut Log,
+    pub(super) cx: Cx,
+    /// The thread's time.
+    pub(super) at: u64,
+    /// Operations begin before this time.
+    pub(super) horizon: u64,
+    pub(super) stretch: Stretch,
+    /// User, system and idle time of the slice; what else passed was spent ready, without a CPU.
+    pub(super) spent: Spent,
+}
+
+impl Slice<'_> {
+    /// Executes operations until the horizon, or until one blocks.
+    pub(super) fn run(&mut self) -> After {
+        let touch = self.mm.costs.touch;
+        let touch_elapsed = self.stretch.elapsed(touch);
+        loop {
+            if self.at >= self.horizon {
+                return After::Slice;
+            }
+            let Some(&op) = self.thread.ops.get(self.thread.cursor) else {
+                if !self.refill() {
+                    return After::Exit;
+                }
+                continue;
+            };
+            let after = match op {
+                Op::Touch { region, page, write } => {
+                    self.cx.start = self.at;
+                    let done = self.mm.touch(&mut self.cx, region, page, write);
+                    if done.is_ok() {
+                        self.spent.user += touch;
+                        self.at += touch_elapsed;
+                        if self.cx.spent == 0 {
+                            self.thread.cursor += 1;
+                            continue;
+                        }
+                    }
+                    self.called(done)
+                }
+                Op::Begin => self.next(|thread, at| thread.begun = Some(at)),
+                Op::Arrive => self.next(|thread, at| thread.begun = Some(thread.date.unwrap_or(at).min(at))),
+                Op::Done => {
+                    match self.thread.begun.take() {
+                        Some(begun) => {
+                            self.group.operations += 1;
+                            self.group.latency.record(self.at - begun);
+                        }
+                        None => self.fail(Failure::Unbegun),
+                    }
+                    self.next(|_, _| {})
+                }
+                Op::Compute { ns } => self.compute(ns),
+                Op::Sleep { ns } => self.sleep_until(self.at.saturating_add(ns)),
+                Op::SleepUntil { at } => self.sleep_until(at),
+                Op::Pace { ns } => {
+                    let date = self.thread.date.unwrap_or(self.at).saturating_add(ns);
+                    self.thread.date = Some(date);
+                    self.sleep_until(date)
+                }
+                Op::Rest { from, until } => {
+                    if (from..until).contains(&self.at) {
+                        let slept = until - self.at;
+                        self.thread.date = self.thread.date.map(|date| date.saturating_add(slept));
+                        self.sleep_until(until)
+                    } else {
+                        self.next(|_, _| {})
+                    }
+                }
+                Op::Mark { mark } => {
+                    self.mark(mark);
+                    self.next(|_, _| {})
+                }
+                Op::Signal { stage } => {
+                    self.thread.cursor += 1;
+                    if self.stages.signal(stage) {
+                        Some(After::Signal(stage))
+                    } else {
+                        self.fail(Failure::Bad);
+                        None
+                    }
+                }
+                Op::Await { stage, times } => {
+                    if self.stages.reached(stage, times) {
+                        self.next(|_, _| {})
+                    } else {
+                        Some(After::Await { stage, times })
+                    }
+                }
+                _ => {
+                    self.cx.start = self.at;
+                    let done = self.call(op);
+                    self.called(done)
+                }
+            };
+            if let Some(after) = after {
+                return after;
+            }
+        }
+    }
+
+    /// The stream's next operations; `false` if it has ended.
+    fn refill(&mut self) -> bool {
+        let thread = &mut *self.thread;
+        let passed = thread.ops.len() as u64;
+        if passed > 0 && thread.filled_at == self.at {
+            let charge = passed.saturating_mul(TIMELESS);
+            self.spent.user += charge;
+            self.at += self.stretch.elapsed(charge);
+            self.group.fail(Failure::Timeless, self.at, self.log);
+        }
+        let thread = &mut *self.thread;
+        thread.filled_at = self.at;
+        thread.cursor = 0;
+        thread.ops.clear();
+        thread.stream.fill(&mut thread.ops);
+        !thread.ops.is_empty()
+    }
+
+    /// The operation is done.
+    #[inline]
+    fn next(&mut self, with: impl FnOnce(&mut Thread, u64)) -> Option<After> {
+        with(self.thread, self.at);
+        self.thread.cursor += 1;
+        None
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.group.fail(failure, self.at, self.log);
+    }
+
+    fn mark(&mut self, mark: u32) {
+        match self.thread.marks.get(mark as usize) {
+            Some(name) => self.log.add(self.at, EventKind::Mark, name.clone(), Some(&self.group.actor)),
+            None => self.fail(Failure::Bad),
+        }
+    }
+
+    /// Sleeps; in the slice if the thread runs again before its end.
+    #[inline]
+    fn sleep_until(&mut self, until: u64) -> Option<After> {
+        self.thread.cursor += 1;
+        if until <= self.at {
+            return None;
+        }
+        let runs = until.saturating_add(self.mm.costs.wakeup);
+        if runs > self.horizon {
+            return Some(After::Sleep(until));
+        }
+        self.spent.idle += until - self.at;
+        self.at = runs;
+        None
+    }
+
+    /// Uses the CPU, as far as the slice goes.
+    #[inline]
+    fn compute(&mut self, ns: u64) -> Option<After> {
+        let left = self.thread.left.take().unwrap_or(ns);
+        let now = left.min(self.stretch.cpu(self.horizon - self.at));
+        self.spent.user += now;
+        self.at += self.stretch.elapsed(now);
+        if now < left {
+            self.thread.left = Some(left - now);
+            return Some(After::Slice);
+        }
+        self.thread.cursor += 1;
+        None
+    }
+
+    /// A call into the memory has returned: what it cost, and whether the thread goes on.
+    fn called(&mut self, done: Done) -> Option<After> {
+        if done == Err(Stop::Bad) && self.cx.spent == 0 {
+            self.cx.spent = self.mm.costs.syscall.max(1);
+        }
+        let cpu = std::mem::take(&mut self.cx.spent);
+        self.spent.system += cpu;
+        self.at += self.stretch.elapsed(cpu);
+        self.group.minor_faults += u64::from(std::mem::take(&mut self.cx.minor));
+        self.group.major_faults += u64::from(std::mem::take(&mut self.cx.major));
+        match done {
+            Ok(()) => {}
+            Err(Stop::Wait(wait)) => {
+                self.cx.again = true;
+                return Some(After::Wait(wait));
+            }
+            Err(Stop::OutOfMemory) => return Some(After::OutOfMemory),
+            Err(Stop::Bad) => self.fail(Failure::Bad),
+        }
+        self.cx.again = false;
+        self.thread.pos = 0;
+        self.thread.cursor += 1;
+        self.mm.has_news().then_some(After::Slice)
+    }
+
+    /// Makes the call that an operation stands for.
+    #[inline(never)]
+    fn call(&mut self, op: Op) -> Done {
+        let left = self.stretch.cpu(self.horizon - self.at);
+        self.cx.slice = left.clamp(super::SHORTEST_CALL, super::LONGEST_CALL);
+        let cx = &mut self.cx;
+        match op {
+            Op::MapAnon { region, pages } => self.mm.map_anon(cx, valid(region)?, pages),
+            Op::MapFile { region, file, pages, shared } => {
+                if shared && !cx.again && !self.files.reserve(file, u64::from(pages)) {
+                    return self.disk_full();
+                }
+                let object = self.files.get(file).ok_or(Stop::Bad)?.object;
+                self.mm.map_file(cx, valid(region)?, object, pages, shared)
+            }
+            Op::Unmap { region } => self.mm.unmap(cx, region),
+            Op::Create { file, pages } => {
+                let object = match self.files.get(file) {
+                    Some(old) => self.mm.truncate(cx, old.object, pages),
+                    None => {
+                        cx.spend(self.mm.costs.syscall);
+                        self.mm.declare_file(pages, false)
+                    }
+                };
+                self.files.create(file, object);
+                Ok(())
+            }
+            Op::Delete { file } => {
+                let object = self.files.get(file).ok_or(Stop::Bad)?.object;
+                self.mm.delete_file(cx, object)?;
+                self.files.remove(file);
+                Ok(())
+            }
+            Op::Read { file, offset, len, how } => self.transfer(file, |mm, cx, object, ra, pos| {
+                mm.read(cx, object, offset, len, how, ra, pos)
+            }),
+            Op::Write { file, offset, len, how } => {
+                let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
+                if !cx.again && !self.files.reserve(file, end) {
+                    return self.disk_full();
+                }
+                self.write(file, offset, len, how)
+            }
+            Op::Sync { file } => {
+                let object = self.files.get(file).ok_or(Stop::Bad)?.object;
+                self.mm.sync(cx, object)
+            }
+            Op::Advise { file, offset, len, advice } => self.advise(file, offset, len, advice),
+            Op::AdviseRegion { region, advice } => self.mm.madvise(cx, region, advice),
+            // The others are no calls.
+            _ => Err(Stop::Bad),
+        }
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, len: u32, how: How) -> Done {
+        let object = self.files.get(file).ok_or(Stop::Bad)?.object;
+        self.mm.write(&mut self.cx, object, offset, len, how, &mut self.thread.pos)
+    }
+
+    fn advise(&mut self, file: FileId, offset: u64, len: u32, advice: Advice) -> Done {
+        self.transfer(file, |mm, cx, object, ra, _| mm.fadvise(cx, object, offset, len, advice, ra))
+    }
+
+    /// A call that concerns the thread's readahead of a file.
+    fn transfer(
+        &mut self,
+        id: FileId,
+        call: impl FnOnce(&mut Mm, &mut Cx, u32, &mut RaState, &mut u64) -> Done,
+    ) -> Done {
+        let file = self.files.get(id).ok_or(Stop::Bad)?;
+        let (version, ra) = self.thread.ra.entry(id.0).or_default();
+        if *version != file.version {
+            (*version, *ra) = (file.version, RaState::default());
+        }
+        call(self.mm, &mut self.cx, file.object, ra, &mut self.thread.pos)
+    }
+
+    /// `ENOSPC`: counted as what it is.
+    fn disk_full(&mut self) -> Done {
+        self.cx.spend(self.mm.costs.syscall);
+        self.fail(Failure::Full);
+        Ok(())
+    }
+}
+
+/// A region's number, if it can be an index.
+fn valid(region: RegionId) -> Result<RegionId, Stop> {
+    if region.0 < MOST_REGIONS { Ok(region) } else { Err(Stop::Bad) }
+}

@@ -1,0 +1,181 @@
+//! Tasks: what runs, and what it waits for.
+
+use std::ops::Range;
+
+use lotsfree_run::Spent;
+use lotsfree_scenario::{Op, Stream};
+use rustc_hash::FxHashMap;
+
+use crate::mm::readahead::RaState;
+use crate::mm::{Event, Why};
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A thread of the program, by its number.
+    Thread(usize),
+    /// `kswapd` of a node.
+    Kswapd(usize),
+    /// The flusher.
+    Flusher,
+}
+
+/// What a task is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not started.
+    New,
+    /// On a CPU or ready for one: there is one entry in the queue that says from when on.
+    Ready,
+    /// Asleep until an event, a time, or a stage of its process.
+    Asleep {
+        /// The event of the memory that wakes it.
+        event: Option<Event>,
+        /// What for.
+        why: Why,
+    },
+    /// Ended.
+    Dead,
+}
+
+/// Whatever runs on a CPU.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) kind: Kind,
+    pub(super) state: State,
+    /// The number that the memory knows it by.
+    pub(super) number: usize,
+    pub(super) cpu: usize,
+    /// Number of its sleep: a timer that was set for an earlier one wakes nobody.
+    pub(super) sleep: u64,
+    /// Its own time: everything up to here is accounted for.
+    pub(super) at: u64,
+    /// Counted among those that make the machine look closely.
+    pub(super) tense: bool,
+    /// The call is made again.
+    pub(super) again: bool,
+}
+
+impl Task {
+    pub(super) fn new(kind: Kind, number: usize, cpu: usize) -> Self {
+        Task { kind, state: State::New, number, cpu, sleep: 0, at: 0, tense: false, again: false }
+    }
+}
+
+/// A thread of the program.
+pub(super) struct Thread {
+    pub(super) task: usize,
+    /// Its process among the machine's.
+    pub(super) process: usize,
+    /// Its group of measures.
+    pub(super) group: usize,
+    pub(super) marks: Vec<String>,
+    pub(super) stream: Box<dyn Stream>,
+    /// Operations that the stream gave, and which is next.
+    pub(super) ops: Vec<Op>,
+    pub(super) cursor: usize,
+    /// The thread's time when it asked for them.
+    pub(super) filled_at: u64,
+    /// When its request began.
+    pub(super) begun: Option<u64>,
+    /// The date of its last `Pace`.
+    pub(super) date: Option<u64>,
+    /// Nanoseconds that the `Compute` it is at still takes.
+    pub(super) left: Option<u64>,
+    /// Bytes that the read or write it is at has done.
+    pub(super) pos: u64,
+    /// Readahead of the files that it has read: the file's version, and the state.
+    pub(super) ra: FxHashMap<u32, (u64, RaState)>,
+    pub(super) started: u64,
+    pub(super) spent: Spent,
+}
+
+impl std::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").field("task", &self.task).field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+/// An actor.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) name: String,
+    /// The number that the memory knows it by.
+    pub(super) number: usize,
+    /// Its threads among the machine's.
+    pub(super) threads: Range<usize>,
+    pub(super) alive: usize,
+    /// Why it ends, once it is being ended.
+    pub(super) dying: Option<Death>,
+    pub(super) stages: Stages,
+    /// Tasks that wait for a stage to be signalled so many times, in the order in which they began to.
+    pub(super) waiting: Vec<(usize, u32, u32)>,
+}
+
+/// Why a process is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Death {
+    /// Its time is over.
+    Stopped,
+    /// The OOM killer chose it.
+    OomKilled,
+}
+
+/// How often each stage of a process was signalled.
+#[derive(Debug, Default)]
+pub(super) struct Stages(Vec<u32>);
+
+impl Stages {
+    /// Stages beyond are errors of the stream.
+    const MOST: u32 = 1 << 20;
+
+    /// Counts a signal; `false` if there is no such stage.
+    pub(super) fn signal(&mut self, stage: u32) -> bool {
+        if stage >= Self::MOST {
+            return false;
+        }
+        let index = stage as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, 0);
+        }
+        self.0[index] = self.0[index].saturating_add(1);
+        true
+    }
+
+    /// Whether a stage was signalled so many times.
+    pub(super) fn reached(&self, stage: u32, times: u32) -> bool {
+        self.0.get(stage as usize).copied().unwrap_or(0) >= times
+    }
+}
+
+/// Tasks that wait for an event, first come first.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    by_event: FxHashMap<Event, Vec<usize>>,
+    /// Lists that were emptied, to be used again.
+    spare: Vec<Vec<usize>>,
+}
+
+impl Waiters {
+    pub(super) fn add(&mut self, event: Event, task: usize) {
+        let spare = &mut self.spare;
+        self.by_event.entry(event).or_insert_with(|| spare.pop().unwrap_or_default()).push(task);
+    }
+
+    /// A task waits no more.
+    pub(super) fn remove(&mut self, event: Event, task: usize) {
+        if let Some(tasks) = self.by_event.get_mut(&event) {
+            tasks.retain(|waiter| *waiter != task);
+        }
+    }
+
+    /// All that wait for an event; they do no more. Give the list back with [`Waiters::recycle`].
+    pub(super) fn take(&mut self, event: Event) -> Option<Vec<usize>> {
+        self.by_event.remove(&event)
+    }
+
+    pub(super) fn recycle(&mut self, mut tasks: Vec<usize>) {
+        tasks.clear();
+        self.spare.push(tasks);
+    }
+}

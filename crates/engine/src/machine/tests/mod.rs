@@ -1,0 +1,142 @@
+//! Machines in small: programs written by hand, and random ones.
+
+mod programs;
+mod random;
+
+use std::ops::ControlFlow;
+
+use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, WriteError};
+use lotsfree_scenario::{FileSpec, Op, Policy, Process, Program, Stream, Thread};
+
+use super::measure::{add, total};
+use super::task::{Kind, State};
+use super::{DeviceSpec, Machine, MachineConfig, SwapDevice};
+use crate::{Calibration, Generation, Tuning, mm};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+
+/// Operations in a row, so many times over.
+struct Script {
+    ops: Vec<Op>,
+    times: u32,
+}
+
+impl Stream for Script {
+    fn fill(&mut self, out: &mut Vec<Op>) {
+        if self.times > 0 {
+            self.times -= 1;
+            out.extend_from_slice(&self.ops);
+        }
+    }
+}
+
+fn thread(role: &'static str, ops: &[Op], times: u32) -> Thread {
+    let marks = vec!["first".to_owned(), "second".to_owned()];
+    Thread { role, marks, stream: Box::new(Script { ops: ops.to_vec(), times }) }
+}
+
+fn process(name: &str, threads: Vec<Thread>) -> Process {
+    Process { name: name.to_owned(), policy: Policy::Local, node: None, start: 0, stop: None, threads }
+}
+
+fn program(files: &[(u32, bool)], processes: Vec<Process>) -> Program {
+    let spec = |(index, &(pages, exists)): (usize, &(u32, bool))| FileSpec {
+        name: format!("f{index}"),
+        pages,
+        exists,
+    };
+    Program { files: files.iter().enumerate().map(spec).collect(), processes }
+}
+
+/// 64 MiB, two CPUs, a disk of 100 MiB/s, 1,000 requests per second, 100 µs.
+fn config() -> MachineConfig {
+    let disk = DeviceSpec { latency: 100_000, bandwidth: 100 << 20, iops: 1000, seek: None };
+    MachineConfig {
+        mm: mm::Config {
+            generation: Generation::named("linux-6.1").unwrap(),
+            cpus: 2,
+            nodes: vec![16384],
+            distance: vec![vec![10]],
+            tuning: Tuning::default(),
+            swap_pages: 0,
+            swap_rotational: false,
+            kernel_pages: None,
+            costs: Calibration::default(),
+        },
+        disk,
+        disk_pages: 1 << 20,
+        swap: SwapDevice::Disk,
+        interval: 100 * MS,
+    }
+}
+
+/// What a run gave, in its order.
+#[derive(Debug, Default)]
+struct Told {
+    samples: Vec<Sample>,
+    rows: Vec<Interval>,
+    events: Vec<Event>,
+}
+
+impl Sink for Told {
+    fn sample(&mut self, sample: &Sample) -> Result<(), WriteError> {
+        self.samples.push(sample.clone());
+        Ok(())
+    }
+    fn intervals(&mut self, intervals: &[Interval]) -> Result<(), WriteError> {
+        self.rows.extend_from_slice(intervals);
+        Ok(())
+    }
+    fn event(&mut self, event: &Event) -> Result<(), WriteError> {
+        self.events.push(event.clone());
+        Ok(())
+    }
+}
+
+impl Told {
+    fn of(&self, role: &str) -> impl Iterator<Item = &Interval> {
+        self.rows.iter().filter(move |row| *row.role == *role)
+    }
+    fn operations(&self, role: &str) -> u64 {
+        self.of(role).map(|row| row.operations).sum()
+    }
+    fn errors(&self, role: &str) -> u64 {
+        self.of(role).map(|row| row.errors).sum()
+    }
+    fn spent(&self, role: &str) -> Spent {
+        let mut spent = Spent::default();
+        self.of(role).for_each(|row| add(&mut spent, &row.spent));
+        spent
+    }
+    fn when(&self, kind: EventKind) -> Vec<u64> {
+        self.events.iter().filter(|event| event.kind == kind).map(|event| event.at).collect()
+    }
+}
+
+/// Runs a program to a time, and checks what holds for every run.
+fn run(config: MachineConfig, program: Program, until: u64) -> Told {
+    let mut machine = Machine::new(config, program);
+    let mut told = Told::default();
+    machine.run(until, &mut told, &mut |_| ControlFlow::Continue(())).unwrap();
+    check(&machine, &told);
+    told
+}
+
+/// Time goes forwards, and all of every thread's time is accounted for, once.
+fn check(machine: &Machine, told: &Told) {
+    assert!(told.samples.is_sorted_by(|a, b| a.at < b.at));
+    assert!(told.events.is_sorted_by_key(|event| event.at));
+    assert!(told.rows.is_sorted_by_key(|row| row.at));
+    assert!(told.rows.iter().all(|row| row.latency.count() == row.operations));
+    let mut all = 0;
+    for task in &machine.tasks {
+        let Kind::Thread(thread) = task.kind else { continue };
+        let thread = &machine.threads[thread];
+        if task.state != State::New && task.at > thread.started {
+            assert_eq!(total(&thread.spent), task.at - thread.started, "{task:?}");
+        }
+        all += total(&thread.spent);
+    }
+    assert_eq!(told.rows.iter().map(|row| total(&row.spent)).sum::<u64>(), all);
+}

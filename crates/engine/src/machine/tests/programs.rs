@@ -1,0 +1,235 @@
+//! Programs whose course can be worked out by hand.
+
+use lotsfree_scenario::{FileId, How, RegionId};
+
+use super::*;
+
+const REGION: RegionId = RegionId(0);
+
+fn touches(pages: u32) -> Vec<Op> {
+    (0..pages).map(|page| Op::Touch { region: REGION, page, write: true }).collect()
+}
+
+#[test]
+fn a_cpu_is_shared() {
+    for (cpus, threads, factor) in [(2, 2, 1), (1, 2, 2), (2, 6, 3), (1, 1, 1)] {
+        let mut config = config();
+        config.mm.cpus = cpus;
+        let ops = [Op::Begin, Op::Compute { ns: 7 * MS }, Op::Done];
+        let threads = (0..threads).map(|_| thread("worker", &ops, 10)).collect();
+        let told = run(config, program(&[], vec![process("a", threads)]), S);
+        let end = told.when(EventKind::Exit)[0];
+        let expected = 70 * MS * factor;
+        assert!(end.abs_diff(expected) < expected / 50, "{cpus} CPUs: {end}, not {expected}");
+        let spent = told.spent("worker");
+        assert_eq!(spent.user, told.operations("worker") * 7 * MS);
+        let longest = told.of("worker").filter_map(|row| row.latency.max()).max().unwrap();
+        assert!(longest <= 8 * MS * factor, "{longest}");
+    }
+}
+
+#[test]
+fn sleepers_leave_the_cpu_to_others() {
+    let mut config = config();
+    config.mm.cpus = 1;
+    let busy = thread("busy", &[Op::Begin, Op::Compute { ns: MS }, Op::Done], 100);
+    let idle = |_| thread("idle", &[Op::Sleep { ns: 50 * MS }, Op::Compute { ns: 1000 }], 4);
+    let threads = std::iter::once(busy).chain((0..10).map(idle)).collect();
+    let told = run(config, program(&[], vec![process("a", threads)]), S);
+    let waited = told.spent("busy").runnable;
+    assert!(waited < 5 * MS, "{waited}");
+}
+
+#[test]
+fn a_sleep_takes_as_long_beside_others_as_alone() {
+    let wakeup = config().mm.costs.wakeup;
+    let sleeper = || thread("sleeper", &[Op::Begin, Op::Sleep { ns: 10_000 }, Op::Done], 1000);
+    let pacer = || thread("other", &[Op::Pace { ns: 7_777 }, Op::Compute { ns: 50 }], 5000);
+    for threads in [vec![sleeper()], vec![sleeper(), pacer()]] {
+        let told = run(config(), program(&[], vec![process("a", threads)]), S);
+        assert_eq!(told.operations("sleeper"), 1000);
+        for row in told.of("sleeper").filter(|row| row.operations > 0) {
+            assert_eq!((row.latency.min(), row.latency.max()), (Some(10_000 + wakeup), Some(10_000 + wakeup)));
+        }
+        assert_eq!(told.spent("sleeper").idle, 10_000_000);
+    }
+}
+
+#[test]
+fn a_paced_thread_catches_up_and_its_requests_are_late() {
+    let ops = [Op::Pace { ns: MS }, Op::Arrive, Op::Compute { ns: 10_000 }, Op::Done];
+    let late = [Op::Pace { ns: MS }, Op::Arrive, Op::Compute { ns: 5 * MS }, Op::Done];
+    let all = [&ops[..], &late, &ops, &ops, &ops, &ops, &ops].concat();
+    let told = run(config(), program(&[], vec![process("a", vec![thread("r", &all, 20)])]), S);
+    assert_eq!(told.operations("r"), 140);
+    // The request after the long one waited for it: four milliseconds.
+    let latency = |share| told.rows[0].latency.quantile(share).unwrap();
+    assert!((4 * MS..6 * MS).contains(&latency(0.95)), "{}", latency(0.95));
+    assert!(latency(0.1) < 20_000);
+    assert_eq!(told.when(EventKind::Exit)[0] / MS, 140);
+}
+
+#[test]
+fn rest_is_for_its_time_only() {
+    let ops = [Op::Rest { from: 100 * MS, until: 300 * MS }, Op::Pace { ns: 10 * MS }, Op::Begin, Op::Done];
+    let told = run(config(), program(&[], vec![process("a", vec![thread("r", &ops, 30)])]), S);
+    let operations: Vec<u64> = told.of("r").map(|row| row.operations).collect();
+    // The request that was under way when the rest began, and no other.
+    assert_eq!((operations[1], operations[2]), (1, 0));
+    assert_eq!(operations.iter().sum::<u64>(), 30);
+    let end = told.when(EventKind::Exit)[0];
+    assert!((500 * MS..502 * MS).contains(&end), "{end}");
+}
+
+#[test]
+fn threads_wait_for_stages() {
+    let worker = |ns| thread("worker", &[Op::Compute { ns }, Op::Signal { stage: 3 }], 1);
+    let waiter = thread("waiter", &[Op::Await { stage: 3, times: 2 }, Op::Mark { mark: 1 }], 1);
+    let never = thread("never", &[Op::Await { stage: 3, times: 3 }, Op::Mark { mark: 0 }], 1);
+    let threads = vec![waiter, worker(5 * MS), worker(20 * MS), never];
+    let told = run(config(), program(&[], vec![process("a", threads)]), S);
+    let marks: Vec<_> = told.events.iter().filter(|event| event.kind == EventKind::Mark).collect();
+    assert_eq!(marks.len(), 1);
+    assert_eq!((marks[0].what.as_str(), marks[0].actor.as_deref()), ("second", Some("a")));
+    assert!((20 * MS..21 * MS).contains(&marks[0].at), "{}", marks[0].at);
+}
+
+#[test]
+fn an_endless_stream_of_nothing_ends_with_the_run() {
+    for ops in [vec![Op::Compute { ns: 0 }], vec![Op::SleepUntil { at: 0 }], vec![Op::Begin; 100]] {
+        let told = run(config(), program(&[], vec![process("a", vec![thread("r", &ops, u32::MAX)])]), 50 * MS);
+        assert_eq!(told.when(EventKind::Note).len(), 1);
+        assert_eq!(told.spent("r").user, 50 * MS);
+    }
+}
+
+#[test]
+fn errors_are_counted_and_told_once() {
+    let bad = [
+        Op::Touch { region: RegionId(7), page: 0, write: false },
+        Op::Unmap { region: RegionId(u32::MAX) },
+        Op::MapAnon { region: RegionId(u32::MAX), pages: 1 },
+        Op::Read { file: FileId(9), offset: 0, len: 1, how: How::Buffered },
+        Op::Delete { file: FileId(1) },
+        Op::Mark { mark: 2 },
+        Op::Signal { stage: u32::MAX },
+        Op::Done,
+    ];
+    let told = run(config(), program(&[(10, true)], vec![process("a", vec![thread("r", &bad, 5)])]), S);
+    assert_eq!(told.errors("r"), 40);
+    assert_eq!(told.when(EventKind::Error).len(), 2);
+}
+
+#[test]
+fn a_full_disk_is_told_once() {
+    let mut config = config();
+    config.disk_pages = 300;
+    let write = |page: u64| Op::Write { file: FileId(5), offset: page * 4096, len: 4096, how: How::Buffered };
+    let mut ops = vec![Op::Create { file: FileId(5), pages: 1000 }];
+    ops.extend((0..400).map(write));
+    let told = run(config, program(&[(100, true)], vec![process("a", vec![thread("r", &ops, 1)])]), S);
+    assert_eq!(told.errors("r"), 200);
+    assert_eq!(told.when(EventKind::Full).len(), 1);
+}
+
+#[test]
+fn memory_runs_out_for_the_largest() {
+    let grow = |pages| {
+        let mut ops = vec![Op::MapAnon { region: REGION, pages }];
+        ops.extend(touches(pages));
+        ops
+    };
+    let mut small = grow(1000);
+    small.push(Op::Sleep { ns: 10 * S });
+    let mut large = grow(9500);
+    large.push(Op::Sleep { ns: 10 * S });
+    let mut late = vec![Op::Sleep { ns: S / 2 }];
+    late.extend(grow(6000));
+    late.push(Op::Mark { mark: 0 });
+    let processes = vec![
+        process("small", vec![thread("r", &small, 1)]),
+        process("large", vec![thread("r", &large, 1), thread("second", &[Op::Sleep { ns: MS }], 5000)]),
+        process("late", vec![thread("r", &late, 1)]),
+    ];
+    let told = run(config(), program(&[], processes), 3 * S);
+    let victims: Vec<_> =
+        told.events.iter().filter(|event| event.kind == EventKind::OomKill).map(|e| e.actor.clone()).collect();
+    assert_eq!(victims, [Some("large".to_owned())]);
+    assert_eq!((told.errors("r"), told.when(EventKind::Mark).len(), told.when(EventKind::Exit).len()), (1, 1, 2));
+}
+
+#[test]
+fn reading_is_as_fast_as_the_disk() {
+    let pages = 8192;
+    let read = |index: u64| Op::Read { file: FileId(0), offset: index << 17, len: 1 << 17, how: How::Buffered };
+    let ops: Vec<Op> = (0..u64::from(pages) / 32).map(read).collect();
+    let told = run(config(), program(&[(pages, true)], vec![process("a", vec![thread("r", &ops, 1)])]), 2 * S);
+    let end = told.when(EventKind::Exit)[0];
+    // 32 MiB at 100 MiB/s.
+    assert!((320 * MS..400 * MS).contains(&end), "{end}");
+    let spent = told.spent("r");
+    assert!(spent.io > 200 * MS && spent.user == 0, "{spent:?}");
+}
+
+#[test]
+fn direct_reads_at_random_are_bound_by_the_rate_of_the_disk() {
+    let read = |index: u64| Op::Read {
+        file: FileId(0),
+        offset: (index * 977 % 8192) * 4096,
+        len: 4096,
+        how: How::Direct,
+    };
+    let ops: Vec<Op> = (0..200).flat_map(|index| [Op::Begin, read(index), Op::Done]).collect();
+    let readers = |count| (0..count).map(|_| thread("r", &ops, 10)).collect();
+    // One waits for the disk's millisecond and the latency each time, eight keep the disk busy.
+    for (count, expected) in [(1, 900), (8, 1000)] {
+        let told = run(config(), program(&[(8192, true)], vec![process("a", readers(count))]), S);
+        let operations = told.operations("r");
+        assert!(operations.abs_diff(expected) < 30, "{count} readers: {operations}");
+    }
+}
+
+#[test]
+fn a_process_ends_when_its_time_is_over() {
+    let ops = [Op::MapAnon { region: REGION, pages: 1000 }, Op::Sleep { ns: 10 * S }];
+    let mut short = process("a", vec![thread("r", &ops, 1), thread("w", &[Op::Compute { ns: MS }], u32::MAX)]);
+    (short.start, short.stop) = (100 * MS, Some(250 * MS));
+    let mut never = process("b", vec![thread("r", &ops, 1)]);
+    (never.start, never.stop) = (200 * MS, Some(150 * MS));
+    let told = run(config(), program(&[], vec![short, never]), S);
+    assert_eq!(told.when(EventKind::Start), [100 * MS]);
+    let exits = told.when(EventKind::Exit);
+    assert!(exits.len() == 1 && (250 * MS..252 * MS).contains(&exits[0]), "{exits:?}");
+    let life = total(&told.spent("w"));
+    assert!((150 * MS..151 * MS + MS).contains(&life), "{life}");
+}
+
+#[test]
+fn a_run_that_stops_is_good_up_to_there() {
+    let busy = || program(&[], vec![process("a", vec![thread("r", &[Op::Compute { ns: MS }], u32::MAX)])]);
+    let mut told = Told::default();
+    let stop = |now| if now >= 300 * MS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let end = Machine::new(config(), busy()).run(S, &mut told, &mut { stop }).unwrap();
+    assert_eq!(end, super::super::End::Stopped(300 * MS));
+    let times: Vec<u64> = told.samples.iter().map(|sample| sample.at).collect();
+    assert_eq!(times, [0, 100 * MS, 200 * MS, 300 * MS]);
+    let rows: Vec<_> = told.rows.iter().map(|row| (row.from, row.at, total(&row.spent))).collect();
+    assert_eq!(rows, [0, 1, 2].map(|n| (n * 100 * MS, (n + 1) * 100 * MS, 100 * MS)));
+    let whole = run(config(), busy(), 330 * MS);
+    assert_eq!(whole.samples.last().unwrap().at, 330 * MS);
+    assert_eq!(whole.rows[..3], told.rows);
+}
+
+#[test]
+fn a_run_goes_on_where_it_was() {
+    let ops = [Op::MapAnon { region: REGION, pages: 64 }, Op::Begin, Op::Compute { ns: 33_333 }, Op::Done];
+    let make = || Machine::new(config(), program(&[], vec![process("a", vec![thread("r", &ops, 5000)])]));
+    let go = |machine: &mut Machine, until, told: &mut Told| {
+        machine.run(until, told, &mut |_| ControlFlow::Continue(())).unwrap();
+    };
+    let (mut whole, mut parts) = (Told::default(), Told::default());
+    go(&mut make(), 400 * MS, &mut whole);
+    let mut machine = make();
+    [100, 200, 400].iter().for_each(|&until| go(&mut machine, until * MS, &mut parts));
+    assert_eq!(format!("{whole:?}"), format!("{parts:?}"));
+}
