@@ -9,7 +9,7 @@ use super::vmstat::Stat;
 use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop};
 
 /// SWAPFILE_CLUSTER
-const CLUSTER: u32 = 256;
+pub(crate) const CLUSTER: u32 = 256;
 
 /// The swap area.
 #[derive(Debug)]

@@ -307,7 +307,6 @@ impl Mm {
         lines.put(vmstat::nr_zone_inactive_file, sums.lru[list::INACTIVE_FILE]);
         lines.put(vmstat::nr_zone_active_file, sums.lru[list::ACTIVE_FILE]);
         lines.put(vmstat::nr_zone_unevictable, sums.lru[list::UNEVICTABLE]);
-        // Writeback to swap is no part of it.
         lines.put(vmstat::nr_zone_write_pending, sums.get(Stat::Dirty) + sums.get(Stat::Writeback));
         lines.put(vmstat::nr_mlock, sums.get(Stat::Mlock));
         let numa = [
