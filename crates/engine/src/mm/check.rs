@@ -1,1 +1,425 @@
+//! Whether the state holds together: every count is compared with a recount.
 
+use super::Mm;
+use super::frame::{NONE, entry, flag, list};
+use super::mmzone::Zone;
+use super::swap::CLUSTER;
+use super::vmstat::{STATS, Stat};
+
+/// `Err` with a message unless the condition holds.
+macro_rules! ensure {
+    ($holds:expr, $($message:tt)+) => {
+        if !$holds {
+            return Err(format!($($message)+));
+        }
+    };
+}
+
+/// Where a frame was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    Free,
+    Fresh,
+    Pcp,
+    Lru,
+    Kernel,
+}
+
+/// What was counted of one zone.
+#[derive(Clone, Copy, Default)]
+struct Recount {
+    stat: [u64; STATS],
+    lru: [u64; 6],
+    lru_gen: [u64; 8],
+}
+
+impl Mm {
+    /// Verifies the whole state in O(frames + entries). Holds between any two calls.
+    ///
+    /// # Errors
+    /// Says what does not fit, with numbers: a frame on no list or on two, a list whose links or length are
+    /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or a
+    /// file's count of dirty pages that differs from a recount, a mapping that names a page that is not there.
+    pub fn check(&self) -> Result<(), String> {
+        let mut places = vec![Place::Nowhere; self.frames.len()];
+        for zone in 0..self.zones.len() {
+            self.check_free(zone, &mut places)?;
+        }
+        let mut recounts = vec![Recount::default(); self.zones.len()];
+        for lruvec in 0..self.lruvecs.len() {
+            self.check_lists(lruvec, &mut places, &mut recounts)?;
+        }
+        self.check_frames(&mut places, &mut recounts)?;
+        for (index, (zone, recount)) in self.zones.iter().zip(&recounts).enumerate() {
+            check_zone(index, zone, recount)?;
+        }
+        self.check_flights()?;
+        self.check_entries()?;
+        self.check_swap()?;
+        self.check_objects()?;
+        self.check_regions()
+    }
+
+    fn settle(&self, places: &mut [Place], frame: u32, zone: usize, place: Place) -> Result<(), String> {
+        let Some(at) = places.get_mut(frame as usize) else {
+            return Err(format!("frame {frame} of {} is {place:?}", self.frames.len()));
+        };
+        ensure!(*at == Place::Nowhere, "frame {frame} is {:?} and {place:?}", *at);
+        *at = place;
+        let f = &self.frames[frame as usize];
+        let owner = &self.zones[zone];
+        let inside = frame >= owner.start && u64::from(frame - owner.start) < owner.managed;
+        ensure!(inside, "frame {frame} is {place:?} in zone {zone}, which begins at {}", owner.start);
+        if place != Place::Fresh {
+            ensure!(f.zone() == zone, "frame {frame} is {place:?} in zone {zone} but names {}", f.zone());
+        }
+        if matches!(place, Place::Free | Place::Fresh | Place::Pcp) {
+            ensure!(
+                !f.has(flag::USED) && f.list() == list::NONE,
+                "frame {frame} is {place:?} and has flags {:#x}",
+                f.flags
+            );
+        }
+        Ok(())
+    }
+
+    /// Free list, fresh frames and the CPUs' lists.
+    fn check_free(&self, index: usize, places: &mut [Place]) -> Result<(), String> {
+        let zone = &self.zones[index];
+        let mut free = 0;
+        let mut next = zone.free_head;
+        while next != 0 {
+            self.settle(places, next - 1, index, Place::Free)?;
+            free += 1;
+            next = self.frames[next as usize - 1].next;
+        }
+        let end = zone.start + zone.managed as u32;
+        for frame in zone.fresh..end {
+            self.settle(places, frame, index, Place::Fresh)?;
+            free += 1;
+        }
+        ensure!(free == zone.free, "zone {index} counts {} free frames and has {free}", zone.free);
+        for &frame in zone.pcp.iter().flatten() {
+            self.settle(places, frame, index, Place::Pcp)?;
+        }
+        Ok(())
+    }
+
+    fn check_lists(
+        &self,
+        index: usize,
+        places: &mut [Place],
+        recounts: &mut [Recount],
+    ) -> Result<(), String> {
+        for (which, lru) in self.lruvecs[index].lists.iter().enumerate() {
+            let (mut previous, mut at, mut len) = (NONE, lru.head, 0);
+            while at != NONE {
+                let Some(f) = self.frames.get(at as usize) else {
+                    return Err(format!("list {which} of lruvec {index} names frame {at}"));
+                };
+                let zone = f.zone();
+                self.settle(places, at, zone, Place::Lru)?;
+                ensure!(f.prev == previous, "frame {at} follows {previous} on list {which} and names {}", f.prev);
+                ensure!(f.list() == which, "frame {at} is on list {which} and names {}", f.list());
+                ensure!(f.has(flag::USED), "frame {at} is on list {which} and not in use");
+                ensure!(
+                    self.lruvec_of(zone) == index,
+                    "frame {at} of zone {zone} is on list {which} of lruvec {index}"
+                );
+                let recount = &mut recounts[zone];
+                if which >= list::FIRST_GENERATION {
+                    recount.lru_gen[which - list::FIRST_GENERATION] += 1;
+                    recount.lru[list::classic(f.has(flag::ANON), false)] += 1;
+                } else {
+                    recount.lru[which] += 1;
+                }
+                let wants_anon = match which {
+                    list::NONE | list::UNEVICTABLE => f.has(flag::ANON),
+                    list::INACTIVE_ANON | list::ACTIVE_ANON => true,
+                    list::INACTIVE_FILE | list::ACTIVE_FILE => false,
+                    _ => (which - list::FIRST_GENERATION).is_multiple_of(2),
+                };
+                ensure!(f.has(flag::ANON) == wants_anon, "frame {at} on list {which} has flags {:#x}", f.flags);
+                previous = at;
+                at = f.next;
+                len += 1;
+            }
+            ensure!(
+                lru.tail == previous && lru.len == len,
+                "list {which} of lruvec {index} has {len} frames up to {previous}, and names {} up to {}",
+                lru.len,
+                lru.tail
+            );
+        }
+        Ok(())
+    }
+
+    /// Every frame in use, and what it stands for.
+    fn check_frames(&self, places: &mut [Place], recounts: &mut [Recount]) -> Result<(), String> {
+        for (frame, f) in (0u32..).zip(&self.frames) {
+            let zone = f.zone();
+            if places[frame as usize] == Place::Nowhere {
+                ensure!(
+                    f.has(flag::KERNEL) && f.has(flag::USED) && f.list() == list::NONE,
+                    "frame {frame} with flags {:#x} is on no list and not the kernel's",
+                    f.flags
+                );
+                self.settle(places, frame, zone, Place::Kernel)?;
+                recounts[zone].stat[Stat::SlabUnreclaimable as usize] += 1;
+            }
+            if places[frame as usize] != Place::Lru {
+                continue;
+            }
+            let Some(&e) = self.entries.get(f.slot as usize) else {
+                return Err(format!("frame {frame} names slot {} of {}", f.slot, self.entries.len()));
+            };
+            ensure!(
+                entry::frame(e) == Some(frame),
+                "frame {frame} names slot {}, which is {:?}",
+                f.slot,
+                entry::is(e)
+            );
+            let number = self.object_of(f.slot);
+            let Some(object) = self.objects.get(number as usize).filter(|object| object.live) else {
+                return Err(format!("frame {frame} belongs to object {number}, which is gone"));
+            };
+            let page = f.slot - object.base;
+            ensure!(page < object.pages, "frame {frame} is page {page} of {} of object {number}", object.pages);
+            let anon = f.has(flag::ANON);
+            ensure!(
+                object.file != anon,
+                "frame {frame} with flags {:#x} belongs to object {number}, file {}",
+                f.flags,
+                object.file
+            );
+            let cached = self.swap.slot_of(frame);
+            ensure!(
+                cached.is_some() == f.has(flag::SWAPCACHE) && (anon || cached.is_none()),
+                "frame {frame} with flags {:#x} has swap slot {cached:?}",
+                f.flags
+            );
+            let written_through_entry = e & entry::MAPPED != 0 && e & entry::DIRTY != 0;
+            ensure!(
+                !written_through_entry || f.has(flag::DIRTY),
+                "frame {frame} may be written without a fault, and is clean"
+            );
+            let mut count = |stat: Stat, holds: bool| {
+                recounts[zone].stat[stat as usize] += u64::from(holds);
+            };
+            let mapped = self.is_mapped(frame);
+            count(Stat::AnonPages, anon && mapped);
+            count(Stat::Mapped, !anon && mapped);
+            count(Stat::FilePages, !anon);
+            count(Stat::Dirty, !anon && f.has(flag::DIRTY));
+            count(Stat::Writeback, f.has(flag::WRITEBACK));
+            count(Stat::SwapCached, f.has(flag::SWAPCACHE));
+        }
+        Ok(())
+    }
+
+    /// Pages on their way are those that are locked or under writeback.
+    fn check_flights(&self) -> Result<(), String> {
+        let (mut reading, mut writing) = (0u64, 0u64);
+        for flight in self.flights.queue.iter().flatten() {
+            let (bit, count) = match flight.io.write {
+                true => (flag::WRITEBACK, &mut writing),
+                false => (flag::LOCKED, &mut reading),
+            };
+            for &frame in &flight.frames {
+                *count += 1;
+                let f = &self.frames[frame as usize];
+                ensure!(
+                    f.has(bit) && f.has(flag::USED),
+                    "frame {frame} with flags {:#x} is in request {:?}",
+                    f.flags,
+                    flight.io
+                );
+            }
+        }
+        let has = |bit: u32| self.frames.iter().filter(|f| f.has(flag::USED) && f.has(bit)).count() as u64;
+        let (locked, writeback) = (has(flag::LOCKED), has(flag::WRITEBACK));
+        ensure!(locked == reading, "{locked} frames are locked and {reading} are being read");
+        ensure!(writeback == writing, "{writeback} frames are under writeback and {writing} are being written");
+        Ok(())
+    }
+
+    /// Every entry points at what points back.
+    fn check_entries(&self) -> Result<(), String> {
+        let (_, owners, _, _) = self.swap.recount();
+        for (slot, &e) in (0u32..).zip(&self.entries) {
+            let number = self.object_of(slot);
+            let object = if number == NONE { None } else { self.objects.get(number as usize) };
+            let inside = object.filter(|object| object.live && slot - object.base < object.pages);
+            let Some(object) = inside else {
+                ensure!(e == entry::EMPTY, "slot {slot} belongs to nobody and is {:?}", entry::is(e));
+                continue;
+            };
+            match entry::is(e) {
+                entry::Is::Mapped(frame) | entry::Is::Resident(frame) => {
+                    let f = self.frames.get(frame as usize);
+                    ensure!(
+                        f.is_some_and(|f| f.slot == slot && f.has(flag::USED) && f.list() != list::NONE),
+                        "slot {slot} has frame {frame}, which is {f:?}"
+                    );
+                    ensure!(
+                        e & entry::MAPPED == 0 || !object.mappings.is_empty(),
+                        "slot {slot} is mapped and nobody maps object {number}"
+                    );
+                }
+                entry::Is::Swap(swap) => {
+                    let owner = owners.get(swap as usize).copied();
+                    ensure!(owner == Some(slot), "slot {slot} is on swap at {swap}, which belongs to {owner:?}");
+                    ensure!(!object.file, "slot {slot} of file {number} is on swap at {swap}");
+                }
+                entry::Is::Shadow(_) | entry::Is::Empty => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_swap(&self) -> Result<(), String> {
+        let (free, owners, cluster_free, cache) = self.swap.recount();
+        let mut clusters = vec![0u16; cluster_free.len()];
+        let mut found = 0;
+        for (slot, &owner) in (0u32..).zip(owners) {
+            if owner == NONE {
+                found += 1;
+                clusters[(slot / CLUSTER) as usize] += 1;
+                continue;
+            }
+            let Some(&e) = self.entries.get(owner as usize) else {
+                return Err(format!("swap slot {slot} belongs to entry {owner} of {}", self.entries.len()));
+            };
+            let held = e == entry::SWAP | slot
+                || entry::frame(e).is_some_and(|frame| cache.get(&frame) == Some(&slot));
+            ensure!(held, "swap slot {slot} belongs to entry {owner}, which is {:?}", entry::is(e));
+        }
+        ensure!(found == free, "swap counts {free} free slots and has {found}");
+        for (cluster, (counted, found)) in cluster_free.iter().zip(&clusters).enumerate() {
+            ensure!(counted == found, "swap cluster {cluster} counts {counted} free slots and has {found}");
+        }
+        for (&frame, &slot) in cache {
+            let f = &self.frames[frame as usize];
+            let owner = owners.get(slot as usize);
+            ensure!(
+                f.has(flag::SWAPCACHE) && owner == Some(&f.slot),
+                "the swap cache has frame {frame} of slot {} for {slot}, which belongs to {owner:?}",
+                f.slot
+            );
+        }
+        Ok(())
+    }
+
+    /// What files count of their own pages, and the mappings that have no entries.
+    fn check_objects(&self) -> Result<(), String> {
+        for (number, object) in (0u32..).zip(&self.objects).filter(|(_, object)| object.live) {
+            let last = object.base + object.pages.max(1) - 1;
+            let owners = (self.object_of(object.base), self.object_of(last));
+            ensure!(owners == (number, number), "the slots of object {number} belong to {owners:?}");
+            let mut listed = vec![false; object.pages as usize];
+            for &(start, len) in &object.dirty_runs {
+                let run = listed.get_mut(start as usize..(start + len) as usize);
+                let Some(run) = run else {
+                    return Err(format!("object {number} has {len} dirty pages from {start} of {}", object.pages));
+                };
+                run.fill(true);
+            }
+            let (mut dirty, mut under_writeback) = (0, 0);
+            for page in 0..object.pages {
+                let Some(frame) = entry::frame(self.entries[(object.base + page) as usize]) else { continue };
+                let f = &self.frames[frame as usize];
+                if object.file && f.has(flag::DIRTY) {
+                    dirty += 1;
+                    ensure!(listed[page as usize], "page {page} of file {number} is dirty and not listed");
+                }
+                under_writeback += u64::from(object.file && f.has(flag::WRITEBACK));
+            }
+            ensure!(
+                dirty == object.dirty,
+                "file {number} counts {} dirty pages and has {dirty}",
+                object.dirty
+            );
+            ensure!(
+                under_writeback == object.under_writeback,
+                "file {number} counts {} pages under writeback and has {under_writeback}",
+                object.under_writeback
+            );
+            for (which, mapping) in object.mappings.iter().enumerate() {
+                ensure!(
+                    which > 0 || mapping.bits.is_empty(),
+                    "the first mapping of object {number} has bits of its own"
+                );
+                for (word, &bits) in mapping.bits.iter().enumerate() {
+                    for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
+                        let page = word as u32 * 64 + bit;
+                        let resident = page < object.pages
+                            && entry::frame(self.entries[(object.base + page) as usize]).is_some();
+                        ensure!(
+                            resident,
+                            "mapping {which} of object {number} has page {page}, which is not in memory"
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Regions and mappings name each other.
+    fn check_regions(&self) -> Result<(), String> {
+        let mut named = 0;
+        for (process, state) in self.processes.iter().enumerate() {
+            for (id, region) in (0u32..).zip(&state.regions) {
+                let Some(region) = region else { continue };
+                for number in [Some(region.object), region.copies].into_iter().flatten() {
+                    named += 1;
+                    let object = self.objects.get(number as usize).filter(|object| object.live);
+                    let mapping = object.and_then(|object| {
+                        object.mappings.iter().position(|m| m.process == process && m.region == id)
+                    });
+                    ensure!(
+                        mapping.is_some(),
+                        "region {id} of process {process} maps object {number}, which does not know"
+                    );
+                    let first = number == region.object && mapping == Some(0) && region.copies.is_none();
+                    let direct = object.is_some_and(|object| region.base == object.base);
+                    ensure!(
+                        number != region.object || first == direct,
+                        "region {id} of process {process} is mapping {mapping:?} of object {number}; its base \
+                         is {}",
+                        region.base
+                    );
+                }
+            }
+        }
+        let mappings: usize = self.objects.iter().map(|object| object.mappings.len()).sum();
+        ensure!(mappings == named, "{mappings} mappings belong to {named} regions");
+        Ok(())
+    }
+}
+
+fn check_zone(index: usize, zone: &Zone, recount: &Recount) -> Result<(), String> {
+    let gauges = [
+        Stat::AnonPages,
+        Stat::Mapped,
+        Stat::FilePages,
+        Stat::Dirty,
+        Stat::Writeback,
+        Stat::SlabUnreclaimable,
+        Stat::SwapCached,
+    ];
+    for stat in gauges {
+        let (counted, found) = (zone.stat[stat as usize], recount.stat[stat as usize]);
+        ensure!(counted == found, "zone {index} counts {stat:?} {counted} and has {found}");
+    }
+    ensure!(
+        zone.lru == recount.lru && zone.lru_gen == recount.lru_gen,
+        "zone {index} counts lists {:?} and generations {:?}, and has {:?} and {:?}",
+        zone.lru,
+        zone.lru_gen,
+        recount.lru,
+        recount.lru_gen
+    );
+    Ok(())
+}

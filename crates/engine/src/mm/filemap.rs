@@ -13,6 +13,10 @@ const PAGE: u64 = 4096;
 impl Mm {
     /// A page enters the page cache. A page that is written over is not judged by its past.
     pub(crate) fn add_to_page_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, write: bool) {
+        // Before the page is on a list, so that it cannot be taken itself.
+        if self.tuning.pagecache_limit_mb > 0 {
+            self.pagecache_limit(cx);
+        }
         let old = self.entries[slot as usize];
         self.frames[frame as usize].slot = slot;
         self.entries[slot as usize] = entry::RESIDENT | frame;
@@ -30,9 +34,6 @@ impl Mm {
         };
         self.lru_add(frame, to);
         self.note_added(frame, active);
-        if self.tuning.pagecache_limit_mb > 0 {
-            self.pagecache_limit(cx);
-        }
     }
 
     /// A fault on a page of a file that is not in the cache (`filemap_fault`): reads it, with what is around.

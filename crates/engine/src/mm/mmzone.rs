@@ -56,12 +56,15 @@ pub(crate) struct Zone {
     pub(crate) pages_scanned: u64,
     /// The fair share left (3.12 to 4.7).
     pub(crate) alloc_batch: i64,
-    /// Zonelist cache: the zone was full until then.
-    pub(crate) full_until: u64,
+    /// Zonelist cache of each node: until when the zone counts as full in it.
+    pub(crate) full_until: Vec<u64>,
     pub(crate) min_unmapped: u64,
     pub(crate) min_slab: u64,
-    /// LRU pages by classic list (1 to 5), whatever lruvec they are on.
+    /// LRU pages by classic list (1 to 5), whatever lruvec they are on. Those of MGLRU's generations count as
+    /// inactive.
     pub(crate) lru: [u64; 6],
+    /// LRU pages by generation and type, from [`list::FIRST_GENERATION`] on.
+    pub(crate) lru_gen: [u64; 8],
 }
 
 /// A node (`pglist_data`).
@@ -220,10 +223,11 @@ impl Mm {
                 numa: [0; 6],
                 pages_scanned: 0,
                 alloc_batch: 0,
-                full_until: 0,
+                full_until: vec![0; config.nodes.len()],
                 min_unmapped: 0,
                 min_slab: 0,
                 lru: [0; 6],
+                lru_gen: [0; 8],
             });
             start += part.managed;
         }
@@ -457,10 +461,11 @@ impl Mm {
         self.lru_insert(frame, to, tail);
     }
 
-    /// Keeps the zone's own counts. Generations count by type only; which of them are active is decided when
-    /// the counts are printed.
+    /// Keeps the zone's own counts; which generations are active is decided when the counts are printed.
     fn lru_count(&mut self, zone: usize, which: usize, frame: u32, add: bool) {
         let classic = if which >= list::FIRST_GENERATION {
+            let count = &mut self.zones[zone].lru_gen[which - list::FIRST_GENERATION];
+            *count = if add { *count + 1 } else { *count - 1 };
             list::classic(self.frames[frame as usize].has(flag::ANON), false)
         } else {
             which

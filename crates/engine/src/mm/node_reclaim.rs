@@ -1,7 +1,106 @@
-//! tmp
-use super::*;
+//! Reclaim by an allocation in a zone that it finds short, before it goes to another node (`mm/vmscan.c`:
+//! `zone_reclaim`, from 4.8 on `node_reclaim`; section 7).
+//!
+//! It scans the file and anonymous lists of the zone, from 4.8 on of the node. Slab is not modelled: where the
+//! kernel would shrink slab alone, nothing is freed.
+//!
+//! The kernel lets one task at a time into a zone's reclaim (not in RHEL 6); others go on to the next zone. A
+//! call is atomic here and never sleeps, so no other task can be inside, and the lock has nothing to decide.
+
+use super::frame::list;
+use super::mmzone::Zone;
+use super::vmscan::{Scan, Who};
+use super::vmstat::Stat;
+use super::{Cx, Mm, SWAP_CLUSTER_MAX};
+
+/// Bits of `vm.zone_reclaim_mode`; the lowest only turns it on.
+const WRITE: u64 = 2;
+const UNMAP: u64 = 4;
+/// `ZONE_RECLAIM_PRIORITY`, `NODE_RECLAIM_PRIORITY`: a sixteenth of each list first.
+const PRIORITY: u8 = 4;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeReclaim {
+    /// Not this caller's business: nothing was scanned (`NODE_RECLAIM_NOSCAN`).
+    NoScan,
+    /// Not worth it: there is too little to reclaim (`NODE_RECLAIM_FULL`).
+    Full,
+    /// Scanned in vain (`NODE_RECLAIM_SOME`).
+    Some,
+    /// Pages were freed (`NODE_RECLAIM_SUCCESS`).
+    Success,
+}
+
 impl Mm {
-    pub(crate) fn node_reclaim(&mut self, _cx: &mut Cx, _z: usize) -> bool {
-        false
+    /// Reclaims in `zone`, or from 4.8 on in its node, for one page (sections 7.3 and 7.4). The caller tests the
+    /// zone's mark again.
+    pub(crate) fn node_reclaim(&mut self, cx: &mut Cx, zone: usize) -> NodeReclaim {
+        let lruvec = self.lruvec_of(zone);
+        let min_unmapped = self.lruvec_sum(lruvec, |zone| zone.min_unmapped);
+        let min_slab = self.lruvec_sum(lruvec, |zone| zone.min_slab);
+        let slab = self.lruvec_sum(lruvec, |zone| zone.stat[Stat::SlabReclaimable as usize]);
+        let cache = self.reclaimable_cache(lruvec);
+        let given_up = !self.generation.kswapd_failures && self.is_unreclaimable(lruvec);
+        if (cache <= min_unmapped && slab <= min_slab) || given_up {
+            return NodeReclaim::Full;
+        }
+        let node = self.zones[zone].node;
+        if self.has_cpus(node) && self.node_of_cpu(cx.cpu) != node {
+            return NodeReclaim::NoScan;
+        }
+        let mut scan = Scan::new(Who::Zone, PRIORITY, SWAP_CLUSTER_MAX);
+        scan.may_writepage = self.zone_reclaim_mode & WRITE != 0;
+        scan.may_unmap = self.zone_reclaim_mode & UNMAP != 0;
+        if cache > min_unmapped {
+            for priority in (0..=PRIORITY).rev() {
+                // Without the lock several tasks may be at it: RHEL 6 stops when less is left than one aims at.
+                if !self.generation.zone_reclaim_lock && self.reclaimable_cache(lruvec) < scan.to_reclaim {
+                    break;
+                }
+                scan.priority = priority;
+                self.shrink_without_sleep(cx, &mut scan, lruvec);
+                if scan.reclaimed > 0 {
+                    break;
+                }
+            }
+        }
+        if scan.reclaimed > 0 {
+            self.events.zone_reclaim_success += 1;
+            NodeReclaim::Success
+        } else {
+            self.events.zone_reclaim_failed += 1;
+            NodeReclaim::Some
+        }
+    }
+
+    /// One pass to its end: where it would sleep it goes on. A pass that no longer scans is left.
+    fn shrink_without_sleep(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) {
+        loop {
+            let scanned = scan.scanned;
+            if self.shrink_lruvec(cx, scan, lruvec).is_ok() || scan.scanned == scanned {
+                return;
+            }
+        }
+    }
+
+    /// Pages of the file cache that the mode allows to take (`zone_pagecache_reclaimable`,
+    /// `node_pagecache_reclaimable`).
+    fn reclaimable_cache(&self, lruvec: usize) -> u64 {
+        let sum = |what: fn(&Zone) -> u64| self.lruvec_sum(lruvec, what);
+        let cache = if self.zone_reclaim_mode & UNMAP != 0 {
+            sum(|zone| zone.stat[Stat::FilePages as usize] + zone.stat[Stat::SwapCached as usize])
+        } else {
+            let file = sum(|zone| zone.lru[list::INACTIVE_FILE] + zone.lru[list::ACTIVE_FILE]);
+            file.saturating_sub(sum(|zone| zone.stat[Stat::Mapped as usize]))
+        };
+        let written = self.zone_reclaim_mode & WRITE != 0;
+        let dirty = if written { 0 } else { sum(|zone| zone.stat[Stat::Dirty as usize]) };
+        cache.saturating_sub(dirty)
+    }
+
+    /// Whether a node has CPUs (`N_CPU`).
+    fn has_cpus(&self, node: usize) -> bool {
+        (0..self.cpus).any(|cpu| self.node_of_cpu(cpu) == node)
     }
 }

@@ -4,6 +4,7 @@ use lotsfree_scenario::Policy;
 
 use super::frame::flag;
 use super::mmzone::RECLAIM_DISTANCE;
+use super::node_reclaim::NodeReclaim;
 use super::vmstat::Stat;
 use super::{Cx, Event, Mm, Stop, Wait, Why};
 
@@ -218,15 +219,19 @@ impl Mm {
                     if self.zone_reclaim_mode == 0 || !self.reclaims_here(place.preferred, index) {
                         continue;
                     }
-                    if !self.generation.lru_per_node && zone.full_until > cx.now() {
+                    if !self.generation.lru_per_node && zone.full_until[place.preferred] > cx.now() {
                         continue;
                     }
-                    let success = self.node_reclaim(cx, index);
+                    let outcome = self.node_reclaim(cx, index);
+                    if outcome == NodeReclaim::NoScan {
+                        continue;
+                    }
+                    let success = outcome == NodeReclaim::Success;
                     let relaxed = success && self.generation.zone_reclaim_relaxed;
                     let zone = &mut self.zones[index];
                     let value = if relaxed { zone.mark_min().min(value) } else { value };
                     if !zone.passes(value, HIGHEST) {
-                        zone.full_until = cx.now() + ZONELIST_CACHE;
+                        zone.full_until[place.preferred] = cx.now() + ZONELIST_CACHE;
                         continue;
                     }
                 }

@@ -1,6 +1,100 @@
-//! tmp
-use super::*;
+//! SUSE's limit on the page cache (SLE 11 SP1 to SLE 12, not upstream; `mm/vmscan.c`: `shrink_page_cache`;
+//! section 8.8).
+//!
+//! The limit is soft: eight times the free memory is added to it, so that nothing happens while much is free.
+//! Only file pages that nobody maps are taken. Whoever adds a page to the cache pays for it.
+
+use super::frame::list;
+use super::vmscan::{Scan, Who};
+use super::vmstat::Stat;
+use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX};
+
+/// FREE_TO_PAGECACHE_RATIO
+const FREE_RATIO: u64 = 8;
+/// A call aims at no fewer pages.
+const LEAST: u64 = 8 * SWAP_CLUSTER_MAX;
+/// Pages of a MiB.
+const MIB: u64 = 256;
+
 impl Mm {
-    pub(crate) fn pagecache_limit(&mut self, _cx: &mut Cx) {}
-    pub(crate) fn pagecache_limit_kswapd(&mut self, _cx: &mut Cx) {}
+    /// By how many pages the unmapped page cache exceeds the limit (`pagecache_over_limit`).
+    ///
+    /// `vm.pagecache_limit_ignore_dirty` 1 leaves dirty pages out of the cache, 2 half of them (the fraction
+    /// is UNVERIFIED), 0 none.
+    pub(crate) fn pagecache_over(&self) -> u64 {
+        let limit = self.tuning.pagecache_limit_mb;
+        if limit == 0 {
+            return 0;
+        }
+        let (mut cache, mut mapped, mut dirty, mut free) = (0, 0, 0, 0);
+        for zone in &self.zones {
+            cache += zone.stat[Stat::FilePages as usize] + zone.stat[Stat::SwapCached as usize];
+            mapped += zone.stat[Stat::Mapped as usize];
+            dirty += zone.stat[Stat::Dirty as usize];
+            free += zone.free;
+        }
+        let ignored = dirty.checked_div(self.tuning.pagecache_limit_ignore_dirty).unwrap_or(0);
+        let allowed = limit.saturating_mul(MIB).saturating_add(FREE_RATIO * free);
+        cache.saturating_sub(mapped).saturating_sub(ignored).saturating_sub(allowed)
+    }
+
+    /// A page is about to enter the page cache: makes the cache smaller if it is over the limit.
+    pub(crate) fn pagecache_limit(&mut self, cx: &mut Cx) {
+        let over = self.pagecache_over();
+        if over > 0 {
+            self.shrink_page_cache(cx, over);
+        }
+    }
+
+    /// kswapd enforces the limit too.
+    pub(crate) fn pagecache_limit_kswapd(&mut self, cx: &mut Cx) {
+        self.pagecache_limit(cx);
+    }
+
+    /// Three passes over all lruvecs, each from the highest priority to 0: inactive pages alone, then twice with
+    /// the active ones. Never unmaps and never swaps, and writes only where dirty pages count as cache.
+    fn shrink_page_cache(&mut self, cx: &mut Cx, over: u64) {
+        let target = (over / 4).max(LEAST);
+        let mut scan = Scan::new(Who::Limit, DEF_PRIORITY, target);
+        scan.may_unmap = false;
+        scan.may_swap = false;
+        scan.may_writepage = self.tuning.pagecache_limit_ignore_dirty == 0;
+        for pass in 0..3 {
+            for priority in (0..=DEF_PRIORITY).rev() {
+                scan.priority = priority;
+                for lruvec in 0..self.lruvecs.len() {
+                    self.shrink_file_lists(cx, &mut scan, lruvec, pass > 0);
+                    if scan.reclaimed >= target {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A part of the file lists of one lruvec, as the priority says.
+    fn shrink_file_lists(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize, active: bool) {
+        if self.generation.mglru {
+            // SUSE's kernels have no MGLRU: its own aging decides here. A wait is for the caller, who does not
+            // sleep.
+            let _ = self.shrink_lruvec(cx, scan, lruvec);
+            return;
+        }
+        for which in [list::ACTIVE_FILE, list::INACTIVE_FILE] {
+            if which == list::ACTIVE_FILE && !active {
+                continue;
+            }
+            let mut left = (self.lruvecs[lruvec].len(which) >> scan.priority) + 1;
+            while left > 0 && scan.reclaimed < scan.to_reclaim {
+                let batch = left.min(SWAP_CLUSTER_MAX);
+                left -= batch;
+                if which == list::ACTIVE_FILE {
+                    self.shrink_active_list(cx, scan, lruvec, which, batch);
+                } else {
+                    // It has no stall for this caller.
+                    let _ = self.shrink_inactive_list(cx, scan, lruvec, which, batch);
+                }
+            }
+        }
+    }
 }

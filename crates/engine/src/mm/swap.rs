@@ -5,10 +5,11 @@
 use rustc_hash::FxHashMap;
 
 use super::frame::{NONE, entry, flag, list};
+use super::vmstat::Stat;
 use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop};
 
 /// SWAPFILE_CLUSTER
-const CLUSTER: u32 = 256;
+pub(crate) const CLUSTER: u32 = 256;
 
 /// The swap area.
 #[derive(Debug)]
@@ -152,9 +153,10 @@ impl Swap {
         window
     }
 
-    /// For `check`: slots in use with their owners, free slots by recount, and the cache.
-    pub(crate) fn recount(&self) -> (u32, &[u32], &FxHashMap<u32, u32>) {
-        (self.free, &self.owner, &self.cache)
+    /// For `check`: free slots as counted, the owner of each slot, free slots of each cluster as counted, and
+    /// the cache.
+    pub(crate) fn recount(&self) -> (u32, &[u32], &[u16], &FxHashMap<u32, u32>) {
+        (self.free, &self.owner, &self.cluster_free, &self.cache)
     }
 }
 
@@ -164,6 +166,7 @@ impl Mm {
         let owner = self.frames[frame as usize].slot;
         let Some(slot) = self.swap.take(cx.cpu, owner) else { return false };
         self.swap.cache.insert(frame, slot);
+        self.stat_add(frame, Stat::SwapCached);
         self.frames[frame as usize].flags |= flag::SWAPCACHE | flag::DIRTY;
         true
     }
@@ -171,6 +174,7 @@ impl Mm {
     /// The page leaves the swap cache and its slot becomes free (`delete_from_swap_cache`).
     pub(crate) fn delete_from_swap_cache(&mut self, frame: u32) {
         if let Some(slot) = self.swap.cache.remove(&frame) {
+            self.stat_sub(frame, Stat::SwapCached);
             self.swap.release(slot);
         }
         self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
@@ -179,6 +183,7 @@ impl Mm {
     /// The page leaves memory, its contents stay on swap (`__remove_mapping` of a swap cache page).
     pub(crate) fn leave_to_swap(&mut self, frame: u32, shadow: u32) {
         if let Some(slot) = self.swap.cache.remove(&frame) {
+            self.stat_sub(frame, Stat::SwapCached);
             let owner = self.frames[frame as usize].slot;
             self.entries[owner as usize] = entry::SWAP | slot;
             if let Some(place) = self.swap.shadow.get_mut(slot as usize) {
@@ -268,6 +273,7 @@ impl Mm {
     fn enter_swap_cache(&mut self, frame: u32, slot: u32, wanted: bool) {
         let owner = self.swap.owner_of(slot);
         self.swap.cache.insert(frame, slot);
+        self.stat_add(frame, Stat::SwapCached);
         let readahead = if wanted { 0 } else { flag::SWAP_RA };
         self.frames[frame as usize].slot = owner;
         self.frames[frame as usize].flags |= flag::ANON | flag::SWAPCACHE | flag::LOCKED | readahead;

@@ -1,4 +1,24 @@
 //! Counters under the kernel's names, and what `/proc` would show of them (`mm/vmstat.c`, `fs/proc/meminfo.c`).
+//!
+//! A line is printed if the table of counters says that the generation's release has it. Lines about what the
+//! model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it happens;
+//! those whose true value is unknown are absent: page tables, the trees' own nodes, the direct map.
+
+use lotsfree_counters::{
+    Counter, Family, Meminfo, Numastat, Row, Values, Vmstat, Zoneinfo, meminfo, numastat, vmstat, zoneinfo,
+};
+use lotsfree_formulas::Rules;
+use lotsfree_formulas::available::{AvailableInput, mem_available};
+use lotsfree_formulas::lists::inactive_ratio;
+use lotsfree_formulas::overcommit::{LimitSetting, OVERCOMMIT_RATIO, commit_limit};
+use lotsfree_formulas::watermarks::{Watermarks, ZoneKind};
+use lotsfree_snapshot::KernelVersion;
+use lotsfree_snapshot::file::zoneinfo::{Pageset, Zone as ZoneText};
+use lotsfree_units::PageSize;
+
+use super::Mm;
+use super::frame::list;
+use super::mmzone::Zone;
 
 /// Gauges and node counters that are kept by zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +35,11 @@ pub(crate) enum Stat {
     VmscanWrite,
     VmscanImmediate,
     Mlock,
+    SwapCached,
 }
 
 /// How many there are.
-pub(crate) const STATS: usize = 12;
+pub(crate) const STATS: usize = 13;
 
 /// Event counters. Arrays by zone are DMA, DMA32, Normal, Movable; arrays of two are anonymous and file.
 #[derive(Clone, Debug, Default)]
@@ -57,4 +78,648 @@ pub(crate) struct Events {
     pub(crate) unevictable_pgs_culled: u64,
     pub(crate) drop_pagecache: u64,
     pub(crate) oom_kill: u64,
+}
+
+/// A kernel release: three numbers.
+type Release = (u32, u32, u32);
+
+/// What RHEL 6 prints although mainline had it only after 2.6.32.
+const RHEL_6: [Counter<Vmstat>; 4] = [
+    vmstat::nr_anon_transparent_hugepages,
+    vmstat::kswapd_low_wmark_hit_quickly,
+    vmstat::kswapd_high_wmark_hit_quickly,
+    vmstat::kswapd_skip_congestion_wait,
+];
+
+/// Lines of `/proc/vmstat` that x86-64 or usual configurations do not have, or whose value the model does not
+/// know.
+const LEFT_OUT: [Counter<Vmstat>; 44] = [
+    // No ZONE_HIGHMEM, no shadow call stacks.
+    vmstat::pgalloc_high,
+    vmstat::allocstall_high,
+    vmstat::pgskip_high,
+    vmstat::pgrefill_high,
+    vmstat::pgsteal_high,
+    vmstat::pgsteal_kswapd_high,
+    vmstat::pgsteal_direct_high,
+    vmstat::pgscan_kswapd_high,
+    vmstat::pgscan_direct_high,
+    vmstat::nr_shadow_call_stack,
+    // CONFIG_CMA, CONFIG_DEBUG_TLBFLUSH, CONFIG_DEBUG_VM_VMACACHE, CONFIG_PER_VMA_LOCK_STATS,
+    // CONFIG_DEBUG_STACK_USAGE.
+    vmstat::cma_alloc_success,
+    vmstat::cma_alloc_fail,
+    vmstat::nr_tlb_remote_flush,
+    vmstat::nr_tlb_remote_flush_received,
+    vmstat::nr_tlb_local_flush_all,
+    vmstat::nr_tlb_local_flush_one,
+    vmstat::vmacache_find_calls,
+    vmstat::vmacache_find_hits,
+    vmstat::vmacache_full_flushes,
+    vmstat::vma_lock_success,
+    vmstat::vma_lock_abort,
+    vmstat::vma_lock_retry,
+    vmstat::vma_lock_miss,
+    vmstat::kstack_1k,
+    vmstat::kstack_2k,
+    vmstat::kstack_4k,
+    vmstat::kstack_8k,
+    vmstat::kstack_16k,
+    vmstat::kstack_32k,
+    vmstat::kstack_64k,
+    vmstat::kstack_rest,
+    // Unknown.
+    vmstat::nr_page_table_pages,
+    vmstat::nr_memmap_boot_pages,
+    vmstat::workingset_nodes,
+    vmstat::pgreuse,
+    vmstat::slabs_scanned,
+    vmstat::direct_map_level2_splits,
+    vmstat::direct_map_level3_splits,
+    vmstat::direct_map_level2_collapses,
+    vmstat::direct_map_level3_collapses,
+    // Not printed at the same time as what took their place.
+    vmstat::nr_pages_scanned,
+    vmstat::nr_indirectly_reclaimable,
+    vmstat::pgpromote_candidate_nrl,
+    vmstat::nr_kernel_file_pages,
+];
+
+/// Lines of `/proc/meminfo` that are 0 on a machine without what they count.
+const ZERO: [Counter<Meminfo>; 22] = [
+    meminfo::Buffers,
+    meminfo::Mlocked,
+    meminfo::Zswap,
+    meminfo::Zswapped,
+    meminfo::Shmem,
+    meminfo::KernelStack,
+    meminfo::SecPageTables,
+    meminfo::NFS_Unstable,
+    meminfo::Bounce,
+    meminfo::WritebackTmp,
+    meminfo::HardwareCorrupted,
+    meminfo::AnonHugePages,
+    meminfo::ShmemHugePages,
+    meminfo::ShmemPmdMapped,
+    meminfo::FileHugePages,
+    meminfo::FilePmdMapped,
+    meminfo::Unaccepted,
+    meminfo::HugePages_Total,
+    meminfo::HugePages_Free,
+    meminfo::HugePages_Rsvd,
+    meminfo::HugePages_Surp,
+    meminfo::Hugetlb,
+];
+
+/// Those of [`ZERO`] that a node's file does not have.
+const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 6] = [
+    meminfo::Buffers,
+    meminfo::Zswap,
+    meminfo::Zswapped,
+    meminfo::HardwareCorrupted,
+    meminfo::HugePages_Rsvd,
+    meminfo::Hugetlb,
+];
+
+/// Whether a release prints a line.
+fn is_printed(release: Release, row: &Row) -> bool {
+    let number = |text: &str| KernelVersion::parse(text).map_or((0, 0, 0), |version| version.numbers);
+    release >= number(row.since) && row.until.is_none_or(|until| release < number(until))
+}
+
+/// A file in the making.
+struct Lines<F> {
+    values: Values<F>,
+    release: Release,
+}
+
+impl<F: Family> Lines<F> {
+    fn new(release: Release) -> Self {
+        Lines { values: Values::default(), release }
+    }
+    fn put(&mut self, counter: Counter<F>, value: u64) {
+        if is_printed(self.release, counter.row()) {
+            self.values.set(counter, value);
+        }
+    }
+}
+
+impl Lines<Vmstat> {
+    /// Zeroes for every row from `first` to before `end`.
+    fn zeroes(&mut self, first: Counter<Vmstat>, end: Option<Counter<Vmstat>>) {
+        let rows = Vmstat::ROWS.iter().skip_while(|row| row.name != first.name());
+        for row in rows.take_while(|row| end.is_none_or(|end| row.name != end.name())) {
+            if let Some(counter) = Counter::named(row.name)
+                && !LEFT_OUT.contains(&counter)
+            {
+                self.put(counter, 0);
+            }
+        }
+    }
+}
+
+/// Sums over some zones.
+struct Sums {
+    free: u64,
+    managed: u64,
+    stat: [u64; STATS],
+    numa: [u64; 6],
+    alloc_batch: u64,
+    lru: [u64; 6],
+}
+
+impl Sums {
+    fn get(&self, stat: Stat) -> u64 {
+        self.stat[stat as usize]
+    }
+}
+
+/// Kinds of zones that a node has on x86-64, from low to high.
+const KINDS: [(ZoneKind, &str); 5] = [
+    (ZoneKind::Dma, "DMA"),
+    (ZoneKind::Dma32, "DMA32"),
+    (ZoneKind::Normal, "Normal"),
+    (ZoneKind::Movable, "Movable"),
+    (ZoneKind::Device, "Device"),
+];
+
+impl Mm {
+    /// The release whose lines are printed.
+    fn release(&self) -> Release {
+        let name = self.generation.name.strip_prefix("linux-").unwrap_or(self.generation.name);
+        KernelVersion::parse(name).map_or((0, 0, 0), |version| version.numbers)
+    }
+
+    fn sums(&self, zones: impl Iterator<Item = usize>) -> Sums {
+        let mut sums =
+            Sums { free: 0, managed: 0, stat: [0; STATS], numa: [0; 6], alloc_batch: 0, lru: [0; 6] };
+        for zone in zones {
+            let zone = &self.zones[zone];
+            sums.free += zone.free;
+            sums.managed += zone.managed;
+            sums.alloc_batch += u64::try_from(zone.alloc_batch).unwrap_or(0);
+            for (to, from) in sums.stat.iter_mut().zip(zone.stat) {
+                *to += from;
+            }
+            for (to, from) in sums.numa.iter_mut().zip(zone.numa) {
+                *to += from;
+            }
+            for (to, from) in sums.lru.iter_mut().zip(self.classic_lists(zone)) {
+                *to += from;
+            }
+        }
+        sums
+    }
+
+    fn all(&self) -> Sums {
+        self.sums(0..self.zones.len())
+    }
+
+    fn of_node(&self, node: usize) -> Sums {
+        self.sums(self.nodes[node].zones.iter().copied())
+    }
+
+    /// A zone's LRU pages by classic list. With MGLRU the two youngest generations count as active
+    /// (`lru_gen_is_active`).
+    fn classic_lists(&self, zone: &Zone) -> [u64; 6] {
+        let mut lru = zone.lru;
+        if self.generation.mglru {
+            let youngest = self.lruvecs[zone.node].mglru.list_for_new(true, true);
+            let youngest = youngest.saturating_sub(list::FIRST_GENERATION) / 2;
+            for generation in [youngest, (youngest + 3) % 4] {
+                for (kind, anon) in [(0, true), (1, false)] {
+                    let pages = zone.lru_gen[2 * generation + kind];
+                    lru[list::classic(anon, false)] -= pages;
+                    lru[list::classic(anon, true)] += pages;
+                }
+            }
+        }
+        lru
+    }
+
+    /// What is counted by zone.
+    fn zone_lines(&self, lines: &mut Lines<Vmstat>, sums: &Sums) {
+        lines.zeroes(vmstat::nr_free_pages, Some(vmstat::nr_inactive_anon));
+        lines.put(vmstat::nr_free_pages, sums.free);
+        lines.put(vmstat::nr_alloc_batch, sums.alloc_batch);
+        lines.put(vmstat::nr_zone_inactive_anon, sums.lru[list::INACTIVE_ANON]);
+        lines.put(vmstat::nr_zone_active_anon, sums.lru[list::ACTIVE_ANON]);
+        lines.put(vmstat::nr_zone_inactive_file, sums.lru[list::INACTIVE_FILE]);
+        lines.put(vmstat::nr_zone_active_file, sums.lru[list::ACTIVE_FILE]);
+        lines.put(vmstat::nr_zone_unevictable, sums.lru[list::UNEVICTABLE]);
+        lines.put(vmstat::nr_zone_write_pending, sums.get(Stat::Dirty) + sums.get(Stat::Writeback));
+        lines.put(vmstat::nr_mlock, sums.get(Stat::Mlock));
+        let numa = [
+            vmstat::numa_hit,
+            vmstat::numa_miss,
+            vmstat::numa_foreign,
+            vmstat::numa_interleave,
+            vmstat::numa_local,
+            vmstat::numa_other,
+        ];
+        for (counter, value) in numa.into_iter().zip(sums.numa) {
+            lines.put(counter, value);
+        }
+    }
+
+    /// What is counted by node from 4.8 on, by zone before.
+    fn node_lines(&self, lines: &mut Lines<Vmstat>, sums: &Sums, whole: bool) {
+        lines.zeroes(vmstat::nr_inactive_anon, Some(vmstat::nr_dirty_threshold));
+        lines.put(vmstat::nr_inactive_anon, sums.lru[list::INACTIVE_ANON]);
+        lines.put(vmstat::nr_active_anon, sums.lru[list::ACTIVE_ANON]);
+        lines.put(vmstat::nr_inactive_file, sums.lru[list::INACTIVE_FILE]);
+        lines.put(vmstat::nr_active_file, sums.lru[list::ACTIVE_FILE]);
+        lines.put(vmstat::nr_unevictable, sums.lru[list::UNEVICTABLE]);
+        lines.put(vmstat::nr_slab_reclaimable, sums.get(Stat::SlabReclaimable));
+        lines.put(vmstat::nr_slab_unreclaimable, sums.get(Stat::SlabUnreclaimable));
+        lines.put(vmstat::nr_anon_pages, sums.get(Stat::AnonPages));
+        lines.put(vmstat::nr_mapped, sums.get(Stat::Mapped));
+        lines.put(vmstat::nr_file_pages, sums.get(Stat::FilePages) + sums.get(Stat::SwapCached));
+        lines.put(vmstat::nr_dirty, sums.get(Stat::Dirty));
+        lines.put(vmstat::nr_writeback, sums.get(Stat::Writeback));
+        lines.put(vmstat::nr_vmscan_write, sums.get(Stat::VmscanWrite));
+        lines.put(vmstat::nr_vmscan_immediate_reclaim, sums.get(Stat::VmscanImmediate));
+        lines.put(vmstat::nr_dirtied, sums.get(Stat::Dirtied));
+        lines.put(vmstat::nr_written, sums.get(Stat::Written));
+        lines.put(vmstat::nr_swapcached, sums.get(Stat::SwapCached));
+        let refault = &self.events.workingset_refault;
+        let activate = &self.events.workingset_activate;
+        let restore = &self.events.workingset_restore;
+        let workingset = [
+            (vmstat::workingset_refault, refault[0] + refault[1]),
+            (vmstat::workingset_activate, activate[0] + activate[1]),
+            (vmstat::workingset_restore, restore[0] + restore[1]),
+            (vmstat::workingset_refault_anon, refault[0]),
+            (vmstat::workingset_refault_file, refault[1]),
+            (vmstat::workingset_activate_anon, activate[0]),
+            (vmstat::workingset_activate_file, activate[1]),
+            (vmstat::workingset_restore_anon, restore[0]),
+            (vmstat::workingset_restore_file, restore[1]),
+        ];
+        for (counter, value) in workingset {
+            // Refaults are not counted by node.
+            lines.put(counter, if whole { value } else { u64::MAX });
+        }
+    }
+
+    /// `/proc/vmstat`
+    pub fn vmstat(&self) -> Values<Vmstat> {
+        let sums = self.all();
+        let mut lines = Lines::new(self.release());
+        self.zone_lines(&mut lines, &sums);
+        self.node_lines(&mut lines, &sums, true);
+        lines.zeroes(vmstat::nr_dirty_threshold, None);
+        let limits = self.dirty_limits();
+        lines.put(vmstat::nr_dirty_threshold, limits.dirty);
+        lines.put(vmstat::nr_dirty_background_threshold, limits.background);
+        if !self.generation.lru_per_node && lines.release >= (3, 17, 0) {
+            let scanned = self.zones.iter().map(|zone| zone.pages_scanned).sum();
+            lines.put(vmstat::nr_pages_scanned, scanned);
+        }
+        self.event_lines(&mut lines);
+        if lines.release < (2, 6, 33) {
+            self.rhel_6_lines(&mut lines.values);
+        }
+        lines.values
+    }
+
+    fn rhel_6_lines(&self, values: &mut Values<Vmstat>) {
+        let e = &self.events;
+        let own = [
+            0,
+            e.kswapd_low_wmark_hit_quickly,
+            e.kswapd_high_wmark_hit_quickly,
+            e.kswapd_skip_congestion_wait,
+        ];
+        for (counter, value) in RHEL_6.into_iter().zip(own) {
+            values.set(counter, value);
+        }
+    }
+
+    fn event_lines(&self, lines: &mut Lines<Vmstat>) {
+        let e = &self.events;
+        let sum = |by_zone: &[u64; 4]| by_zone.iter().sum::<u64>();
+        let mut by_zone = |counters: [Counter<Vmstat>; 4], values: &[u64; 4]| {
+            for (counter, value) in counters.into_iter().zip(values) {
+                lines.put(counter, *value);
+            }
+        };
+        use vmstat as v;
+        by_zone([v::pgalloc_dma, v::pgalloc_dma32, v::pgalloc_normal, v::pgalloc_movable], &e.pgalloc);
+        let allocstall =
+            [v::allocstall_dma, v::allocstall_dma32, v::allocstall_normal, v::allocstall_movable];
+        by_zone(allocstall, &e.allocstall);
+        by_zone([v::pgrefill_dma, v::pgrefill_dma32, v::pgrefill_normal, v::pgrefill_movable], &e.pgrefill);
+        let both = std::array::from_fn(|i| e.pgsteal_kswapd[i] + e.pgsteal_direct[i]);
+        by_zone([v::pgsteal_dma, v::pgsteal_dma32, v::pgsteal_normal, v::pgsteal_movable], &both);
+        by_zone(
+            [
+                v::pgsteal_kswapd_dma,
+                v::pgsteal_kswapd_dma32,
+                v::pgsteal_kswapd_normal,
+                v::pgsteal_kswapd_movable,
+            ],
+            &e.pgsteal_kswapd,
+        );
+        by_zone(
+            [
+                v::pgsteal_direct_dma,
+                v::pgsteal_direct_dma32,
+                v::pgsteal_direct_normal,
+                v::pgsteal_direct_movable,
+            ],
+            &e.pgsteal_direct,
+        );
+        by_zone(
+            [v::pgscan_kswapd_dma, v::pgscan_kswapd_dma32, v::pgscan_kswapd_normal, v::pgscan_kswapd_movable],
+            &e.pgscan_kswapd,
+        );
+        by_zone(
+            [v::pgscan_direct_dma, v::pgscan_direct_dma32, v::pgscan_direct_normal, v::pgscan_direct_movable],
+            &e.pgscan_direct,
+        );
+        let single = [
+            (v::pgpgin, e.pgpgin),
+            (v::pgpgout, e.pgpgout),
+            (v::pswpin, e.pswpin),
+            (v::pswpout, e.pswpout),
+            (v::pgfree, e.pgfree),
+            (v::pgactivate, e.pgactivate),
+            (v::pgdeactivate, e.pgdeactivate),
+            (v::pgfault, e.pgfault),
+            (v::pgmajfault, e.pgmajfault),
+            (v::pgrefill, sum(&e.pgrefill)),
+            (v::pgsteal_kswapd, sum(&e.pgsteal_kswapd)),
+            (v::pgsteal_direct, sum(&e.pgsteal_direct)),
+            (v::pgscan_kswapd, sum(&e.pgscan_kswapd)),
+            (v::pgscan_direct, sum(&e.pgscan_direct)),
+            (v::pgscan_direct_throttle, e.pgscan_direct_throttle),
+            (v::pgscan_anon, e.pgscan_type[0]),
+            (v::pgscan_file, e.pgscan_type[1]),
+            (v::pgsteal_anon, e.pgsteal_type[0]),
+            (v::pgsteal_file, e.pgsteal_type[1]),
+            (v::zone_reclaim_success, e.zone_reclaim_success),
+            (v::zone_reclaim_failed, e.zone_reclaim_failed),
+            (v::kswapd_steal, sum(&e.pgsteal_kswapd)),
+            (v::kswapd_low_wmark_hit_quickly, e.kswapd_low_wmark_hit_quickly),
+            (v::kswapd_high_wmark_hit_quickly, e.kswapd_high_wmark_hit_quickly),
+            (v::kswapd_skip_congestion_wait, e.kswapd_skip_congestion_wait),
+            (v::pageoutrun, e.pageoutrun),
+            (v::allocstall, sum(&e.allocstall)),
+            (v::pgrotated, e.pgrotated),
+            (v::drop_pagecache, e.drop_pagecache),
+            (v::oom_kill, e.oom_kill),
+            (v::unevictable_pgs_culled, e.unevictable_pgs_culled),
+            (v::swap_ra, e.swap_ra),
+            (v::swap_ra_hit, e.swap_ra_hit),
+        ];
+        for (counter, value) in single {
+            lines.put(counter, value);
+        }
+    }
+
+    /// `/sys/devices/system/node/node*/vmstat`
+    pub fn node_vmstat(&self, node: usize) -> Values<Vmstat> {
+        let sums = self.of_node(node);
+        let mut lines = Lines::new(self.release());
+        self.zone_lines(&mut lines, &sums);
+        self.node_lines(&mut lines, &sums, self.nodes.len() == 1);
+        lines.values
+    }
+
+    /// What `/proc/meminfo` and a node's `meminfo` share.
+    fn shared_meminfo(&self, lines: &mut Lines<Meminfo>, sums: &Sums) {
+        let kib = |pages: u64| pages * 4;
+        let lru = |which: usize| kib(sums.lru[which]);
+        use meminfo as m;
+        let values = [
+            (m::MemTotal, kib(sums.managed)),
+            (m::MemFree, kib(sums.free)),
+            (m::SwapCached, kib(sums.get(Stat::SwapCached))),
+            (m::Active, lru(list::ACTIVE_ANON) + lru(list::ACTIVE_FILE)),
+            (m::Inactive, lru(list::INACTIVE_ANON) + lru(list::INACTIVE_FILE)),
+            (m::Active_anon, lru(list::ACTIVE_ANON)),
+            (m::Inactive_anon, lru(list::INACTIVE_ANON)),
+            (m::Active_file, lru(list::ACTIVE_FILE)),
+            (m::Inactive_file, lru(list::INACTIVE_FILE)),
+            (m::Unevictable, lru(list::UNEVICTABLE)),
+            (m::Mlocked, kib(sums.get(Stat::Mlock))),
+            (m::Dirty, kib(sums.get(Stat::Dirty))),
+            (m::Writeback, kib(sums.get(Stat::Writeback))),
+            (m::AnonPages, kib(sums.get(Stat::AnonPages))),
+            (m::Mapped, kib(sums.get(Stat::Mapped))),
+            (m::KReclaimable, kib(sums.get(Stat::SlabReclaimable))),
+            (m::Slab, kib(sums.get(Stat::SlabReclaimable) + sums.get(Stat::SlabUnreclaimable))),
+            (m::SReclaimable, kib(sums.get(Stat::SlabReclaimable))),
+            (m::SUnreclaim, kib(sums.get(Stat::SlabUnreclaimable))),
+        ];
+        for (counter, value) in values {
+            lines.put(counter, value);
+        }
+    }
+
+    /// `/proc/meminfo`. What the kernel keeps for itself is all in `SUnreclaim`.
+    pub fn meminfo(&self) -> Values<Meminfo> {
+        let sums = self.all();
+        let mut lines = Lines::new(self.release());
+        for counter in ZERO {
+            lines.put(counter, 0);
+        }
+        self.shared_meminfo(&mut lines, &sums);
+        if let Some(rules) = &self.generation.rules.available {
+            let sum_low = (0..self.nodes.len())
+                .flat_map(|node| KINDS.map(|(kind, _)| self.printed_marks(node, kind).0.low))
+                .sum();
+            let input = AvailableInput {
+                free: sums.free,
+                active_file: sums.lru[list::ACTIVE_FILE],
+                inactive_file: sums.lru[list::INACTIVE_FILE],
+                slab_reclaimable: sums.get(Stat::SlabReclaimable),
+                misc_reclaimable: 0,
+                sum_low,
+                total_reserve: self.total_reserve,
+            };
+            lines.put(meminfo::MemAvailable, 4 * mem_available(rules, &input));
+        }
+        lines.put(meminfo::Cached, 4 * sums.get(Stat::FilePages));
+        lines.put(meminfo::SwapTotal, 4 * u64::from(self.swap.total));
+        lines.put(meminfo::SwapFree, 4 * self.swap.free());
+        // The ratio is the same rule on every kernel; where its function was not read the predecessor's counts.
+        if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
+            let setting = LimitSetting::Ratio(OVERCOMMIT_RATIO);
+            let swap = u64::from(self.swap.total);
+            let limit = commit_limit(&rules, setting, sums.managed, 0, swap, PageSize::X86);
+            lines.put(meminfo::CommitLimit, 4 * limit);
+        }
+        lines.put(meminfo::Committed_AS, 4 * self.committed());
+        lines.put(meminfo::Hugepagesize, 2048);
+        lines.values
+    }
+
+    /// Pages of anonymous memory and of private file mappings, touched or not.
+    fn committed(&self) -> u64 {
+        (self.processes.iter().flat_map(|process| &process.regions).flatten())
+            .filter(|region| region.copies.is_some() || !self.objects[region.object as usize].file)
+            .map(|region| u64::from(region.pages))
+            .sum()
+    }
+
+    /// `/sys/devices/system/node/node*/meminfo`
+    pub fn node_meminfo(&self, node: usize) -> Values<Meminfo> {
+        let sums = self.of_node(node);
+        let mut lines = Lines::new(self.release());
+        for counter in ZERO.into_iter().filter(|counter| !ZERO_NOT_IN_NODE.contains(counter)) {
+            lines.put(counter, 0);
+        }
+        self.shared_meminfo(&mut lines, &sums);
+        lines.put(meminfo::MemUsed, 4 * (sums.managed - sums.free));
+        lines.put(meminfo::FilePages, 4 * (sums.get(Stat::FilePages) + sums.get(Stat::SwapCached)));
+        if !is_printed(lines.release, vmstat::nr_swapcached.row()) {
+            // The node's file has it since the node counts it.
+            lines.values.set(meminfo::SwapCached, u64::MAX);
+        }
+        lines.values
+    }
+
+    /// `/sys/devices/system/node/node*/numastat`
+    pub fn numastat(&self, node: usize) -> Values<Numastat> {
+        let counters = [
+            numastat::numa_hit,
+            numastat::numa_miss,
+            numastat::numa_foreign,
+            numastat::interleave_hit,
+            numastat::local_node,
+            numastat::other_node,
+        ];
+        let mut values = Values::default();
+        for (counter, value) in counters.into_iter().zip(self.of_node(node).numa) {
+            values.set(counter, value);
+        }
+        values
+    }
+
+    fn zone_of_kind(&self, node: usize, kind: ZoneKind) -> Option<&Zone> {
+        self.nodes[node].zones.iter().map(|&zone| &self.zones[zone]).find(|zone| zone.kind == kind)
+    }
+
+    /// Marks of a zone as printed, with the boost, and the boost. Zones without memory have marks too.
+    fn printed_marks(&self, node: usize, kind: ZoneKind) -> (Watermarks, u64) {
+        match self.zone_of_kind(node, kind) {
+            Some(zone) => {
+                let promo = zone.marks.promo.map(|promo| promo + zone.boost);
+                let (min, low, high) = (zone.mark_min(), zone.mark_low(), zone.mark_high());
+                (Watermarks { min, low, high, promo }, zone.boost)
+            }
+            None => (self.empty_marks(kind), 0),
+        }
+    }
+
+    fn empty_marks(&self, kind: ZoneKind) -> Watermarks {
+        use lotsfree_formulas::watermarks as marks;
+        let tuning = marks::Tuning {
+            min_free_kib: self.min_free_kbytes,
+            scale_factor: self.tuning.watermark_scale_factor,
+            extra_free_kib: self.tuning.extra_free_kbytes,
+        };
+        let zones = (self.zones.iter())
+            .map(|zone| marks::Zone { kind: zone.kind, present: zone.present, managed: zone.managed });
+        let zones: Vec<_> = zones.chain([marks::Zone { kind, present: 0, managed: 0 }]).collect();
+        let computed = marks::watermarks(&self.generation.rules.watermarks, &tuning, &zones, PageSize::X86);
+        computed.last().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0, promo: None })
+    }
+
+    /// `/proc/zoneinfo`. From 4.12 on zones without memory are shown too, and there is a zone for devices; per
+    /// node statistics stand in the first zone with memory.
+    pub fn zoneinfo(&self) -> Vec<ZoneText> {
+        let release = self.release();
+        let empty_too = release >= (4, 12, 0);
+        let kinds = if empty_too { &KINDS[..] } else { &KINDS[..4] };
+        let mut zones = Vec::new();
+        for node in 0..self.nodes.len() {
+            let mut first = true;
+            for &(kind, name) in kinds {
+                let zone = self.zone_of_kind(node, kind);
+                if zone.is_none() && !empty_too {
+                    continue;
+                }
+                let mut text = ZoneText { node: node as u32, name: name.into(), ..ZoneText::default() };
+                let mut marks = Lines::new(release);
+                self.mark_lines(&mut marks, node, kind);
+                text.protection = match zone {
+                    Some(zone) => zone.reserve[..kinds.len()].to_vec(),
+                    None => vec![0; kinds.len()],
+                };
+                if let Some(zone) = zone {
+                    self.populated_lines(&mut text, &mut marks, zone, release, first);
+                    first = false;
+                }
+                text.marks = marks.values;
+                zones.push(text);
+            }
+        }
+        zones
+    }
+
+    /// The `pages` block.
+    fn mark_lines(&self, lines: &mut Lines<Zoneinfo>, node: usize, kind: ZoneKind) {
+        let (marks, boost) = self.printed_marks(node, kind);
+        let zone = self.zone_of_kind(node, kind);
+        let of = |what: fn(&Zone) -> u64| zone.map_or(0, what);
+        lines.put(zoneinfo::free, of(|zone| zone.free));
+        lines.put(zoneinfo::boost, boost);
+        lines.put(zoneinfo::min, marks.min);
+        lines.put(zoneinfo::low, marks.low);
+        lines.put(zoneinfo::high, marks.high);
+        if let Some(promo) = marks.promo {
+            lines.put(zoneinfo::promo, promo);
+        }
+        lines.put(zoneinfo::scanned, of(|zone| zone.pages_scanned));
+        lines.put(zoneinfo::spanned, of(spanned));
+        lines.put(zoneinfo::present, of(|zone| zone.present));
+        lines.put(zoneinfo::managed, of(|zone| zone.managed));
+        lines.put(zoneinfo::cma, 0);
+    }
+
+    /// What only a zone with memory has.
+    fn populated_lines(
+        &self,
+        text: &mut ZoneText,
+        marks: &mut Lines<Zoneinfo>,
+        zone: &Zone,
+        release: Release,
+        first: bool,
+    ) {
+        let index = self.zones.iter().position(|other| std::ptr::eq(other, zone));
+        let mut stats = Lines::new(release);
+        let sums = self.sums(index.into_iter());
+        self.zone_lines(&mut stats, &sums);
+        if !self.generation.lru_per_node {
+            self.node_lines(&mut stats, &sums, false);
+        } else if first {
+            let mut lines = Lines::new(release);
+            self.node_lines(&mut lines, &self.of_node(zone.node), self.nodes.len() == 1);
+            text.node_stats = Some(lines.values);
+        }
+        text.stats = stats.values;
+        text.pagesets = (0u32..)
+            .zip(&zone.pcp)
+            .map(|(cpu, pages)| Pageset {
+                cpu,
+                count: pages.len() as u64,
+                high: zone.pcp_high,
+                batch: zone.pcp_batch,
+            })
+            .collect();
+        let unreclaimable = index.is_some_and(|zone| self.is_unreclaimable(self.lruvec_of(zone)));
+        marks.put(zoneinfo::all_unreclaimable, u64::from(unreclaimable && zone.pages_scanned > 0));
+        marks.put(zoneinfo::node_unreclaimable, u64::from(self.nodes[zone.node].kswapd.gave_up()));
+        // The first page frame of a PC is not the allocator's.
+        marks.put(zoneinfo::start_pfn, zone.start_pfn.max(1));
+        marks.put(zoneinfo::inactive_ratio, inactive_ratio(PageSize::X86.of(zone.managed)));
+    }
+}
+
+/// Page frames from the zone's first to its last. Only ZONE_DMA has holes: its first page and firmware's.
+fn spanned(zone: &Zone) -> u64 {
+    if zone.kind == ZoneKind::Dma && zone.managed < zone.present { 4095 } else { zone.present }
 }
