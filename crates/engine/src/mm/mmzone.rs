@@ -62,6 +62,8 @@ pub(crate) struct Zone {
     pub(crate) min_slab: u64,
     /// LRU pages by classic list (1 to 5), whatever lruvec they are on.
     pub(crate) lru: [u64; 6],
+    /// MGLRU: pages by generation and type, in the order of the lists; `lru` has them as inactive.
+    pub(crate) generations: [u64; 8],
 }
 
 /// A node (`pglist_data`).
@@ -224,6 +226,7 @@ impl Mm {
                 min_unmapped: 0,
                 min_slab: 0,
                 lru: [0; 6],
+                generations: [0; 8],
             });
             start += part.managed;
         }
@@ -276,6 +279,7 @@ impl Mm {
             flights: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),
+            in_lru_fault: false,
         };
         mm.setup_marks();
         mm.build_zonelists();
@@ -461,6 +465,8 @@ impl Mm {
     /// the counts are printed.
     fn lru_count(&mut self, zone: usize, which: usize, frame: u32, add: bool) {
         let classic = if which >= list::FIRST_GENERATION {
+            let count = &mut self.zones[zone].generations[which - list::FIRST_GENERATION];
+            *count = if add { *count + 1 } else { *count - 1 };
             list::classic(self.frames[frame as usize].has(flag::ANON), false)
         } else {
             which
