@@ -94,6 +94,43 @@ pub enum SwapReadahead {
     Adaptive,
 }
 
+/// What differs between kernels with the multi-generational LRU (section 3.10; `mm/vmscan.c` of 6.1 and 6.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LruGen {
+    /// kswapd ages before it evicts and not in between, and direct reclaim that has aged goes on to evict
+    /// (6.1). Else who ages ends its pass with that (6.12).
+    pub kswapd_ages_first: bool,
+    /// A pass ends when the target is reclaimed, and that of kswapd also when all zones are 64 pages above high
+    /// (6.12). Else only at a priority of 10 and below, when the zones are above their marks, or, in direct
+    /// reclaim, after swapping or when others have aged meanwhile (6.1).
+    pub stops_at_target: bool,
+    /// kswapd starts at the priority that suits its target (6.12), else at 12.
+    pub initial_priority: bool,
+    /// Reclaim that may not unmap or not write leaves the lists alone (6.12), else it skips those pages.
+    pub all_or_nothing: bool,
+    /// The flushers are woken when all file pages that a pass met were dirty (6.12).
+    pub wakes_flushers: bool,
+}
+
+impl LruGen {
+    /// 6.1.
+    pub const LINUX_6_1: Self = LruGen {
+        kswapd_ages_first: true,
+        stops_at_target: false,
+        initial_priority: false,
+        all_or_nothing: false,
+        wakes_flushers: false,
+    };
+    /// 6.12.
+    pub const LINUX_6_12: Self = LruGen {
+        kswapd_ages_first: false,
+        stops_at_target: true,
+        initial_priority: true,
+        all_or_nothing: true,
+        wakes_flushers: true,
+    };
+}
+
 /// Switches of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation {
@@ -109,6 +146,8 @@ pub struct Generation {
     pub lru_per_node: bool,
     /// The multi-generational LRU is on.
     pub mglru: bool,
+    /// Its rules, if it is.
+    pub lru_gen: LruGen,
     /// New anonymous pages start on the inactive list (5.15 on).
     pub anon_starts_inactive: bool,
     /// Accessed bits.
@@ -259,6 +298,7 @@ impl Generation {
             },
             lru_per_node: false,
             mglru: false,
+            lru_gen: LruGen::LINUX_6_1,
             anon_starts_inactive: false,
             reference: Reference::SecondRound,
             reclaim_clean_any: true,
@@ -429,6 +469,7 @@ impl Generation {
             rules: Rules::linux_6_12(),
             dirty: known_dirty(&Rules::linux_6_12()),
             balance: Balance::WeightedCost,
+            lru_gen: LruGen::LINUX_6_12,
             ..Self::linux_6_1()
         }
     }

@@ -5,10 +5,12 @@
 
 mod calibration;
 mod generation;
+mod model;
 pub mod machine;
 pub mod mm;
 mod tuning;
 
 pub use calibration::Calibration;
 pub use generation::{Generation, NAMES};
+pub use model::{SimulateError, bytes, config, facts, simulate};
 pub use tuning::Tuning;

@@ -31,7 +31,7 @@ enum Place {
 struct Recount {
     stat: [u64; STATS],
     lru: [u64; 6],
-    lru_gen: [u64; 8],
+    generations: [u64; 8],
 }
 
 impl Mm {
@@ -129,7 +129,7 @@ impl Mm {
                 );
                 let recount = &mut recounts[zone];
                 if which >= list::FIRST_GENERATION {
-                    recount.lru_gen[which - list::FIRST_GENERATION] += 1;
+                    recount.generations[which - list::FIRST_GENERATION] += 1;
                     recount.lru[list::classic(f.has(flag::ANON), false)] += 1;
                 } else {
                     recount.lru[which] += 1;
@@ -414,12 +414,12 @@ fn check_zone(index: usize, zone: &Zone, recount: &Recount) -> Result<(), String
         ensure!(counted == found, "zone {index} counts {stat:?} {counted} and has {found}");
     }
     ensure!(
-        zone.lru == recount.lru && zone.lru_gen == recount.lru_gen,
+        zone.lru == recount.lru && zone.generations == recount.generations,
         "zone {index} counts lists {:?} and generations {:?}, and has {:?} and {:?}",
         zone.lru,
-        zone.lru_gen,
+        zone.generations,
         recount.lru,
-        recount.lru_gen
+        recount.generations
     );
     Ok(())
 }

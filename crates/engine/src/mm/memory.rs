@@ -68,6 +68,13 @@ pub(crate) struct Region {
     pub(crate) mmap_miss: u32,
 }
 
+impl Region {
+    /// Whether accesses say that pages are worth keeping (`vma_has_recency`; `lru_gen_enter_fault` in 6.1).
+    pub(crate) fn has_recency(&self) -> bool {
+        !matches!(self.advice, Advice::Random | Advice::Sequential)
+    }
+}
+
 /// An address space.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -462,6 +469,20 @@ impl Mm {
             return Err(Stop::Bad);
         }
         let (object, copies) = (region.object, region.copies);
+        self.in_lru_fault = region.has_recency();
+        let done = self.handle_fault_of(cx, id, (object, copies), page, write);
+        self.in_lru_fault = false;
+        done
+    }
+
+    fn handle_fault_of(
+        &mut self,
+        cx: &mut Cx,
+        id: RegionId,
+        (object, copies): (u32, Option<u32>),
+        page: u32,
+        write: bool,
+    ) -> Done {
         if let Some(copies) = copies {
             let slot = self.objects[copies as usize].base + page;
             let e = self.entries[slot as usize];
@@ -671,11 +692,11 @@ impl Mm {
         self.flights.reading(frame).map_or(Wait::YIELD, Wait::io)
     }
 
-    /// Where a new page goes (section 3.2); with MGLRU a mapped one to the youngest generation.
-    pub(crate) fn new_page_list(&self, frame: u32, anon: bool, mapped: bool) -> usize {
+    /// Where a new page goes (section 3.2); with MGLRU one that a fault brings in to the youngest generation.
+    pub(crate) fn new_page_list(&self, frame: u32, anon: bool, _mapped: bool) -> usize {
         if self.generation.mglru {
             let lruvec = self.lruvec_of_frame(frame);
-            return self.lruvecs[lruvec].mglru.list_for_new(anon, mapped);
+            return self.lruvecs[lruvec].mglru.list_for(&self.frames[frame as usize], self.in_lru_fault);
         }
         list::classic(anon, anon && !self.generation.anon_starts_inactive)
     }

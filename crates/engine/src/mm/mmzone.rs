@@ -63,8 +63,8 @@ pub(crate) struct Zone {
     /// LRU pages by classic list (1 to 5), whatever lruvec they are on. Those of MGLRU's generations count as
     /// inactive.
     pub(crate) lru: [u64; 6],
-    /// LRU pages by generation and type, from [`list::FIRST_GENERATION`] on.
-    pub(crate) lru_gen: [u64; 8],
+    /// MGLRU: pages by generation and type, in the order of the lists; `lru` has them as inactive.
+    pub(crate) generations: [u64; 8],
 }
 
 /// A node (`pglist_data`).
@@ -227,7 +227,7 @@ impl Mm {
                 min_unmapped: 0,
                 min_slab: 0,
                 lru: [0; 6],
-                lru_gen: [0; 8],
+                generations: [0; 8],
             });
             start += part.managed;
         }
@@ -280,6 +280,7 @@ impl Mm {
             flights: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),
+            in_lru_fault: false,
         };
         mm.setup_marks();
         mm.build_zonelists();
@@ -464,7 +465,7 @@ impl Mm {
     /// Keeps the zone's own counts; which generations are active is decided when the counts are printed.
     fn lru_count(&mut self, zone: usize, which: usize, frame: u32, add: bool) {
         let classic = if which >= list::FIRST_GENERATION {
-            let count = &mut self.zones[zone].lru_gen[which - list::FIRST_GENERATION];
+            let count = &mut self.zones[zone].generations[which - list::FIRST_GENERATION];
             *count = if add { *count + 1 } else { *count - 1 };
             list::classic(self.frames[frame as usize].has(flag::ANON), false)
         } else {

@@ -242,6 +242,8 @@ pub struct Mm {
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<Event>,
+    /// MGLRU: pages that come in now come by a fault (`lru_gen_in_fault`).
+    pub(crate) in_lru_fault: bool,
 }
 
 /// Pages of a request on its way.

@@ -62,6 +62,8 @@ pub(crate) struct Scan {
     /// 6.12: cache_trim_mode failed before.
     pub(crate) no_cache_trim: bool,
     pass: Option<Pass>,
+    /// State of a pass over generations.
+    pub(crate) lru_gen: super::mglru::GenScan,
 }
 
 impl Scan {
@@ -80,9 +82,10 @@ impl Scan {
             force_anon: false,
             no_cache_trim: false,
             pass: None,
+            lru_gen: super::mglru::GenScan::default(),
         }
     }
-    fn is_kswapd(&self) -> bool {
+    pub(crate) fn is_kswapd(&self) -> bool {
         self.who == Who::Kswapd
     }
 }
@@ -112,15 +115,15 @@ struct Direct {
 
 /// What one batch met.
 #[derive(Clone, Copy, Debug, Default)]
-struct Met {
-    taken: u64,
-    reclaimed: u64,
+pub(crate) struct Met {
+    pub(crate) taken: u64,
+    pub(crate) reclaimed: u64,
     dirty: u64,
     unqueued_dirty: u64,
     congested: u64,
     writeback: u64,
     immediate: u64,
-    pageout: u64,
+    pub(crate) pageout: u64,
     activated: u64,
 }
 
@@ -775,7 +778,14 @@ impl Mm {
     }
 
     /// What becomes of one page (`shrink_page_list`; section 4.8).
-    fn shrink_page(&mut self, cx: &mut Cx, scan: &Scan, lruvec: usize, frame: u32, met: &mut Met) -> Fate {
+    pub(crate) fn shrink_page(
+        &mut self,
+        cx: &mut Cx,
+        scan: &Scan,
+        lruvec: usize,
+        frame: u32,
+        met: &mut Met,
+    ) -> Fate {
         let f = self.frames[frame as usize];
         let anon = f.has(flag::ANON);
         if f.has(flag::LOCKED) {
@@ -892,12 +902,7 @@ impl Mm {
     pub(crate) fn mark_page_accessed(&mut self, frame: u32) {
         let f: &mut Frame = &mut self.frames[frame as usize];
         if self.generation.mglru {
-            let refs = (f.flags & flag::REFS) >> flag::REFS_SHIFT;
-            if !f.has(flag::REFERENCED) {
-                f.flags |= flag::REFERENCED;
-            } else if refs < 3 {
-                f.flags += 1 << flag::REFS_SHIFT;
-            }
+            super::mglru::count_access(f);
             return;
         }
         if !f.has(flag::REFERENCED) {

@@ -253,8 +253,8 @@ impl Mm {
     fn sums(&self, zones: impl Iterator<Item = usize>) -> Sums {
         let mut sums =
             Sums { free: 0, managed: 0, stat: [0; STATS], numa: [0; 6], alloc_batch: 0, lru: [0; 6] };
-        for zone in zones {
-            let zone = &self.zones[zone];
+        for index in zones {
+            let zone = &self.zones[index];
             sums.free += zone.free;
             sums.managed += zone.managed;
             sums.alloc_batch += u64::try_from(zone.alloc_batch).unwrap_or(0);
@@ -264,7 +264,7 @@ impl Mm {
             for (to, from) in sums.numa.iter_mut().zip(zone.numa) {
                 *to += from;
             }
-            for (to, from) in sums.lru.iter_mut().zip(self.classic_lists(zone)) {
+            for (to, from) in sums.lru.iter_mut().zip(self.zone_lru_sizes(index)) {
                 *to += from;
             }
         }
@@ -277,24 +277,6 @@ impl Mm {
 
     fn of_node(&self, node: usize) -> Sums {
         self.sums(self.nodes[node].zones.iter().copied())
-    }
-
-    /// A zone's LRU pages by classic list. With MGLRU the two youngest generations count as active
-    /// (`lru_gen_is_active`).
-    fn classic_lists(&self, zone: &Zone) -> [u64; 6] {
-        let mut lru = zone.lru;
-        if self.generation.mglru {
-            let youngest = self.lruvecs[zone.node].mglru.list_for_new(true, true);
-            let youngest = youngest.saturating_sub(list::FIRST_GENERATION) / 2;
-            for generation in [youngest, (youngest + 3) % 4] {
-                for (kind, anon) in [(0, true), (1, false)] {
-                    let pages = zone.lru_gen[2 * generation + kind];
-                    lru[list::classic(anon, false)] -= pages;
-                    lru[list::classic(anon, true)] += pages;
-                }
-            }
-        }
-        lru
     }
 
     /// What is counted by zone.
@@ -722,4 +704,57 @@ impl Mm {
 /// Page frames from the zone's first to its last. Only ZONE_DMA has holes: its first page and firmware's.
 fn spanned(zone: &Zone) -> u64 {
     if zone.kind == ZoneKind::Dma && zone.managed < zone.present { 4095 } else { zone.present }
+}
+
+impl Mm {
+    /// Sysctls that the machine is ruled by, as the kernel would print them.
+    pub fn sysctls(&self) -> std::collections::BTreeMap<String, String> {
+        use lotsfree_formulas::dirty::DirtyLimit;
+        let t = &self.tuning;
+        let (ratio, bytes) = match t.dirty {
+            DirtyLimit::Percent(percent) => (percent, 0),
+            DirtyLimit::Bytes(bytes) => (0, bytes.0),
+        };
+        let (background_ratio, background_bytes) = match t.dirty_background {
+            DirtyLimit::Percent(percent) => (percent, 0),
+            DirtyLimit::Bytes(bytes) => (0, bytes.0),
+        };
+        let mut sysctls = vec![
+            ("vm.swappiness", t.swappiness),
+            ("vm.min_free_kbytes", self.min_free_kbytes),
+            ("vm.zone_reclaim_mode", self.zone_reclaim_mode),
+            ("vm.min_unmapped_ratio", t.min_unmapped_ratio),
+            ("vm.min_slab_ratio", t.min_slab_ratio),
+            ("vm.dirty_ratio", ratio),
+            ("vm.dirty_bytes", bytes),
+            ("vm.dirty_background_ratio", background_ratio),
+            ("vm.dirty_background_bytes", background_bytes),
+            ("vm.dirty_expire_centisecs", t.dirty_expire_centisecs),
+            ("vm.dirty_writeback_centisecs", t.dirty_writeback_centisecs),
+            ("vm.page-cluster", t.page_cluster),
+            ("vm.laptop_mode", t.laptop_mode),
+            ("vm.overcommit_memory", 0),
+            ("vm.overcommit_ratio", 50),
+            ("vm.vfs_cache_pressure", 100),
+        ];
+        let rules = &self.generation.rules.watermarks;
+        if rules.scale_factor {
+            sysctls.push(("vm.watermark_scale_factor", t.watermark_scale_factor));
+        }
+        if rules.boost {
+            sysctls.push(("vm.watermark_boost_factor", t.watermark_boost_factor));
+        }
+        if rules.extra_free {
+            sysctls.push(("vm.extra_free_kbytes", t.extra_free_kbytes));
+        }
+        if t.pagecache_limit_mb > 0 {
+            sysctls.push(("vm.pagecache_limit_mb", t.pagecache_limit_mb));
+            sysctls.push(("vm.pagecache_limit_ignore_dirty", t.pagecache_limit_ignore_dirty));
+        }
+        let mut sysctls: std::collections::BTreeMap<String, String> =
+            sysctls.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect();
+        let ratios: Vec<String> = t.lowmem_reserve_ratio.iter().map(u64::to_string).collect();
+        sysctls.insert("vm.lowmem_reserve_ratio".to_owned(), ratios.join("\t"));
+        sysctls
+    }
 }

@@ -55,19 +55,11 @@ impl Mm {
             return false;
         }
         let kind = usize::from(!anon);
-        self.events.workingset_refault[kind] += 1;
         let was_active = shadow & WORKINGSET != 0;
         if self.generation.mglru {
-            let recent = self.lruvecs[which].mglru.refaulted(anon, shadow & mask, bits);
-            if recent {
-                self.events.workingset_activate[kind] += 1;
-                if was_active {
-                    self.frames[frame as usize].flags |= flag::WORKINGSET;
-                    self.events.workingset_restore[kind] += 1;
-                }
-            }
-            return recent;
+            return self.lru_gen_refault(frame, which, (shadow & mask, bits), was_active);
         }
+        self.events.workingset_refault[kind] += 1;
         let lruvec = &self.lruvecs[which];
         let distance = u64::from((lruvec.clock as u32).wrapping_sub(shadow) & mask);
         let lists = Lists {

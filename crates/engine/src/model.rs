@@ -1,0 +1,207 @@
+//! From a scenario's case to a machine that runs it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
+use lotsfree_scenario::{Case, Errors, Setting, SwapOn};
+use thiserror::Error;
+
+use crate::calibration::Calibration;
+use crate::generation::Generation;
+use crate::machine::{DeviceSpec, End, Machine, MachineConfig, SwapDevice};
+use crate::mm::{self, Mm};
+use crate::tuning::Tuning;
+
+/// What a rotating disk's heads take to the next request if the scenario gives no latency, in nanoseconds.
+const NO_LIMIT: u64 = 0;
+
+/// Why a case could not be run.
+#[derive(Debug, Error)]
+pub enum SimulateError {
+    /// The scenario asks for what the model does not have.
+    #[error(transparent)]
+    Scenario(#[from] Errors),
+    /// The run could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// Runs a case to its end, or until `progress`, which is told the simulated time in nanoseconds, says stop.
+///
+/// # Errors
+/// If the scenario asks for what the model does not have, or the sink fails.
+pub fn simulate(
+    case: &Case,
+    sink: &mut dyn Sink,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<End, SimulateError> {
+    let mut machine = Machine::new(config(case)?, case.program()?);
+    Ok(machine.run(case.duration.ns(), sink, progress)?)
+}
+
+/// What a case's machine is made of.
+///
+/// # Errors
+/// If the model does not know a setting or a cost.
+pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
+    let name = case.machine.generation.to_string();
+    let generation = Generation::named(&name)
+        .ok_or_else(|| case.refuse("machine.generation", format!("the model has no rules for {name}")))?;
+    let mut tuning = Tuning::default();
+    for (key, setting) in case.tuning.iter() {
+        let value = setting.to_string();
+        tuning.set(key, &value).map_err(|why| case.refuse(&format!("tuning.{key}"), why))?;
+    }
+    let mut costs = Calibration::default();
+    for (key, &cost) in &case.calibration.costs {
+        costs
+            .set(key, cost.round().clamp(0.0, 1e15) as u64)
+            .map_err(|why| case.refuse(&format!("calibration.{key}"), why))?;
+    }
+    if let Some(record) = case.calibration.record.as_deref()
+        && record != costs.name
+    {
+        let why = format!("the model has no calibration record {record:?}; it has {:?}", costs.name);
+        return Err(case.refuse("calibration.record", why));
+    }
+    let machine = &case.machine;
+    let nodes = machine.nodes.len();
+    let distance = |from| (0..nodes).map(|to| machine.distance(from, to).unwrap_or(10)).collect();
+    let disk = &machine.disk;
+    let disk_spec = DeviceSpec {
+        latency: if disk.rotational { 0 } else { disk.latency.ns() },
+        bandwidth: disk.bandwidth.0.0,
+        iops: disk.iops.unwrap_or(NO_LIMIT),
+        seek: disk.rotational.then(|| disk.latency.ns()),
+    };
+    let swap = match machine.swap.on {
+        SwapOn::Disk => SwapDevice::Disk,
+        SwapOn::Own => SwapDevice::Own(DeviceSpec {
+            latency: machine.swap.latency.map_or(disk.latency.ns(), |latency| latency.ns()),
+            bandwidth: machine.swap.bandwidth.unwrap_or(disk.bandwidth).0.0,
+            iops: machine.swap.iops.unwrap_or(NO_LIMIT),
+            seek: None,
+        }),
+    };
+    Ok(MachineConfig {
+        mm: mm::Config {
+            generation,
+            cpus: machine.cpus_per_node().iter().sum(),
+            nodes: machine.nodes.iter().map(|size| size.pages()).collect(),
+            distance: (0..nodes).map(distance).collect(),
+            tuning,
+            swap_pages: machine.swap.size.pages(),
+            swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
+            kernel_pages: machine.kernel.map(|size| size.pages()),
+            instant_reads: false,
+            costs,
+        },
+        disk: disk_spec,
+        disk_pages: disk.size.map_or(u64::from(u32::MAX), |size| size.pages()),
+        swap,
+        interval: case.interval.ns(),
+    })
+}
+
+/// What is known of a case's machine before it runs.
+///
+/// # Errors
+/// As [`config`].
+pub fn facts(case: &Case) -> Result<Facts, Errors> {
+    let config = config(case)?;
+    let mm = Mm::new(&mm::Config { nodes: config.mm.nodes.clone(), swap_pages: 0, ..config.mm.clone() });
+    let cpus = case.machine.cpus_per_node();
+    let mut first = 0;
+    let nodes = (cpus.iter().zip(&config.mm.distance).enumerate())
+        .map(|(id, (&count, distance))| {
+            let own = (first..first + count).collect();
+            first += count;
+            NodeFacts { id: id as u32, cpus: own, distance: distance.clone() }
+        })
+        .collect();
+    let mut sysctls = mm.sysctls();
+    for (key, setting) in case.tuning.iter() {
+        if key.starts_with("vm.") {
+            let value = match setting {
+                Setting::Numbers(numbers) => {
+                    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("\t")
+                }
+                other => other.to_string(),
+            };
+            sysctls.insert(key.to_owned(), value);
+        }
+    }
+    let name = config.mm.generation.name;
+    let window = |(from, to): (lotsfree_scenario::quantity::Time, lotsfree_scenario::quantity::Time)| Window {
+        from: from.ns(),
+        to: to.ns(),
+    };
+    Ok(Facts {
+        lotsfree: env!("CARGO_PKG_VERSION").to_owned(),
+        title: case.title.clone(),
+        variant: Some(case.variant.clone()),
+        machine: lotsfree_run::Machine::Model,
+        kernel: name.to_owned(),
+        osrelease: osrelease(name),
+        cpus: cpus.iter().sum(),
+        page_size: 4096,
+        nodes,
+        sysctls,
+        files: files(&config),
+        calibration: Some(lotsfree_run::Calibration {
+            name: config.mm.costs.name.to_owned(),
+            costs: (config.mm.costs.entries().into_iter())
+                .map(|(name, ns)| (format!("{name}_ns"), ns as f64))
+                .collect(),
+        }),
+        uptime: 0.0,
+        interval: case.interval.ns(),
+        duration: case.duration.ns(),
+        measure: lotsfree_run::Measure {
+            baseline: case.measure.baseline.map(window),
+            window: Some(window(case.measure.window)),
+        },
+    })
+}
+
+/// `uname -r` of a kernel of that generation.
+fn osrelease(generation: &str) -> String {
+    match generation {
+        "linux-2.6.32-rhel6" => "2.6.32-642.el6.x86_64".to_owned(),
+        name => {
+            let version = name.trim_start_matches("linux-").trim_end_matches("+mglru");
+            format!("{version}.0")
+        }
+    }
+}
+
+/// Files that do not change while the case runs.
+fn files(config: &MachineConfig) -> BTreeMap<String, String> {
+    let generation = &config.mm.generation;
+    let thp = if config.mm.tuning.transparent_hugepage { "[always] madvise never" } else { "always madvise [never]" };
+    let mut files = BTreeMap::from([(
+        "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
+        format!("{thp}\n"),
+    )]);
+    if generation.reclaim_throttle {
+        let enabled = if generation.mglru { "0x0007\n" } else { "0x0000\n" };
+        files.insert("sys/kernel/mm/lru_gen/enabled".to_owned(), enabled.to_owned());
+    }
+    files
+}
+
+/// How much memory of the simulating host a case takes at most, in bytes.
+///
+/// # Errors
+/// As [`config`], or if the actors refuse their parameters.
+pub fn bytes(case: &Case) -> Result<u64, Errors> {
+    let config = config(case)?;
+    let program = case.program()?;
+    let memory: u64 = config.mm.nodes.iter().sum();
+    let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
+    let swap = config.mm.swap_pages;
+    // 16 bytes for a frame, 4 for an entry of what is in memory, of a file and of what is swapped out, 8 for
+    // a slot.
+    Ok(memory * (16 + 4) + files * 4 + swap * (4 + 8) + (64 << 20))
+}
