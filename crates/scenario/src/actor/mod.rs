@@ -2,8 +2,7 @@
 //!
 //! A stream depends on the scenario's seed, the actor's name and the thread's number, and on nothing else:
 //! neither on time nor on what other threads do. What must happen in an order across threads (memory is mapped
-//! before it is touched) is ordered by [`Op::Signal`](crate::Op::Signal) and
-//! [`Op::Await`](crate::Op::Await).
+//! before it is touched) is ordered by [`Op::Signal`] and [`Op::Await`].
 
 mod app_server;
 mod file;
