@@ -233,6 +233,7 @@ mod tests {
         let read = |text: &str| toml::from_str::<Holder>(text).map(|holder| holder.locality);
         assert_eq!(read("locality = \"uniform\""), Ok(Locality::Uniform));
         assert_eq!(read("locality = { zipf = 1.0 }"), Ok(Locality::Zipf(1.0)));
+        assert_eq!(read("locality = { zipf = 1 }"), Ok(Locality::Zipf(1.0)));
         assert_eq!(
             read("locality = { hot-cold = { memory = 0.2, touches = 0.8 } }"),
             Ok(Locality::HotCold(HotCold { memory: 0.2, touches: 0.8 }))

@@ -2,8 +2,7 @@
 //!
 //! A stream depends on the scenario's seed, the actor's name and the thread's number, and on nothing else:
 //! neither on time nor on what other threads do. What must happen in an order across threads (memory is mapped
-//! before it is touched) is ordered by [`Op::Signal`](crate::Op::Signal) and
-//! [`Op::Await`](crate::Op::Await).
+//! before it is touched) is ordered by [`Op::Signal`] and [`Op::Await`].
 
 mod app_server;
 mod file;
@@ -105,8 +104,8 @@ pub struct Site<'a> {
 pub struct Files(Vec<FileSpec>);
 
 impl Files {
-    /// At most so many files: a file costs every machine some hundred bytes.
-    const MOST: usize = 1 << 24;
+    /// At most so many files: each costs some hundred bytes, here and on the machine.
+    const MOST: usize = 1 << 20;
 
     /// Begins with the files that the scenario names.
     pub fn new(named: Vec<FileSpec>) -> Files {
@@ -126,7 +125,7 @@ impl Files {
     /// There are too many.
     pub fn declare(&mut self, name: String, pages: u32, exists: bool) -> Result<FileId, Refusal> {
         if self.0.len() >= Files::MOST {
-            return Err(Refusal::new("kind", format!("the actors have more than {} files", Files::MOST)));
+            return Err(Refusal::new("kind", format!("the program has more than {} files", Files::MOST)));
         }
         let id = FileId(self.0.len() as u32);
         self.0.push(FileSpec { name, pages, exists });
@@ -182,8 +181,8 @@ fn share(key: &'static str, value: f64) -> Result<f64, Refusal> {
     }
 }
 
-/// Threads that an actor may have of one role: 2¹⁶ − 1.
-const THREADS: u32 = 65_535;
+/// Threads that an actor may have of one role.
+const THREADS: u32 = 4096;
 
 fn thread(role: &'static str, marks: &[&str], stream: impl Stream + 'static) -> Thread {
     Thread { role, marks: marks.iter().map(|mark| (*mark).to_owned()).collect(), stream: Box::new(stream) }

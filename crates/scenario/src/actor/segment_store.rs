@@ -119,8 +119,8 @@ const MAPPED: u32 = 0;
 impl SegmentStore {
     pub(super) fn build(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let segment = pages("segment", self.segment)?;
-        let active = within("active", self.active, 1, 1 << 22)?;
-        let garbage = within("garbage", self.garbage, 0, 1 << 22)?;
+        let active = within("active", self.active, 1, 1 << 20)?;
+        let garbage = within("garbage", self.garbage, 0, 1 << 20)?;
         let readers = within("readers", self.readers, 0, THREADS)?;
         let writers = within("writers", self.writers, 0, THREADS)?;
         let hint = self.advice;
@@ -157,7 +157,7 @@ impl SegmentStore {
         )];
         threads.extend(self.readers(site, segment, active, readers)?);
         let keep = self.keep.unwrap_or(if self.pool { 0 } else { active });
-        let keep = within("keep", keep, 0, 1 << 22)?.div_ceil(writers.max(1));
+        let keep = within("keep", keep, 0, 1 << 20)?.div_ceil(writers.max(1));
         let access = match self.write_how {
             Fill::Mmap => Access::Mmap,
             Fill::Write => Access::Buffered,

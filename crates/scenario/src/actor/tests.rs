@@ -369,6 +369,12 @@ proptest! {
 }
 
 #[test]
+fn an_operation_is_three_words() {
+    // Streams of hundreds of millions are made and read back: what an operation takes is what they cost.
+    assert_eq!(size_of::<Op>(), 24);
+}
+
+#[test]
 fn seeds_names_and_threads_give_other_streams() {
     let text = "kind = 'app-server'\nheap = '1 GiB'\nthreads = 2";
     let mut seen = BTreeSet::new();
@@ -772,7 +778,7 @@ fn impossible_parameters_are_refused() {
         ("kind = 'app-server'\nheap = '16 TiB'", "heap: is 16 TiB; it must be below 16 TiB"),
         (
             "kind = 'app-server'\nheap = '1 G'\nthreads = 1000000000",
-            "threads: is 1000000000; it may be 1 to 65535",
+            "threads: is 1000000000; it may be 1 to 4096",
         ),
         ("kind = 'app-server'\nheap = '1 G'\nwrite = 1.5", "write: is 1.5; it may be 0 to 1"),
         (
@@ -815,7 +821,11 @@ fn impossible_parameters_are_refused() {
             "kind = 'file-reader'\nfile = 'data'\nsize = '1 M'",
             "size: has no meaning with `file`; give one of them",
         ),
-        ("kind = 'segment-store'\nactive = 0", "active: is 0; it may be 1 to 4194304"),
+        ("kind = 'segment-store'\nactive = 0", "active: is 0; it may be 1 to 1048576"),
+        (
+            "kind = 'segment-store'\nactive = 1\ngarbage = 1048576",
+            "kind: the program has more than 1048576 files",
+        ),
         (
             "kind = 'segment-store'\nactive = 1\nwriters = 2",
             "writers: is 2; it may be at most `active`, so that each has a slot of its own",

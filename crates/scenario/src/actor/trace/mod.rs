@@ -130,6 +130,10 @@ fn one() -> u32 {
 /// The trace's memory is the process's only region.
 const MEMORY: RegionId = RegionId(0);
 
+/// Pages that one access may touch: 4 GiB, the largest size that oracleGeneral records. What one access asks for is
+/// made at a time.
+const ACCESS_MOST: u32 = 1 << 20;
+
 /// One access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
@@ -277,9 +281,10 @@ impl Trace {
                 return Err(wrong(format!("the time {} comes after {before}", access.time)));
             }
             before = access.time;
-            let pages = access.pages(self.sizes);
-            let too_much = || wrong("the trace needs 16 TiB or more".to_owned());
-            let pages = u32::try_from(pages).map_err(|_| too_much())?;
+            let pages = match u32::try_from(access.pages(self.sizes)) {
+                Ok(pages) if pages <= ACCESS_MOST => pages,
+                _ => return Err(wrong(format!("a size of {} bytes; it may be at most 4 GiB", access.size))),
+            };
             if by_page {
                 end = end.max(access.place.saturating_add(u64::from(pages)));
             } else {
@@ -292,7 +297,7 @@ impl Trace {
                 *size = pages.max(*size);
             }
             if end > u64::from(u32::MAX) {
-                return Err(too_much());
+                return Err(wrong("the trace needs 16 TiB or more".to_owned()));
             }
         }
         if records == 0 {
@@ -348,14 +353,16 @@ impl Replay {
         }
         let write = access.write.unwrap_or_else(|| self.rng.chance(self.write));
         out.extend((first..end).map(|page| Op::Touch { region: MEMORY, page, write }));
-        self.in_request += 1;
-        if self.in_request == self.per_request {
-            self.end(out);
+        if self.per_request > 0 {
+            self.in_request += 1;
+            if self.in_request == self.per_request {
+                self.end(out);
+            }
         }
     }
 
     fn end(&mut self, out: &mut Vec<Op>) {
-        if self.per_request > 0 && self.in_request > 0 {
+        if self.in_request > 0 {
             out.push(Op::Done);
         }
         self.in_request = 0;

@@ -183,9 +183,9 @@ fn bad_traces_are_refused_with_file_and_record() {
         ),
         ("1\n4294967295\n", "", "path: t: record 2, line 2: the trace needs 16 TiB or more"),
         (
-            "1,18446744073709551615\n",
+            "1,4294967296\n1,4294967297\n",
             "columns = ['object', 'size']",
-            "path: t: record 1, line 1: the trace needs 16 TiB or more",
+            "path: t: record 2, line 2: a size of 4294967297 bytes; it may be at most 4 GiB",
         ),
         ("", "", "path: t: it holds no record"),
         ("# nothing\n", "", "path: t: it holds no record"),
