@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use lotsfree_units::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,10 +30,13 @@ pub struct AppServer {
     /// Threads that answer requests.
     #[serde(default = "one")]
     pub threads: u32,
-    /// Pages that a request touches.
+    /// Objects that a request touches.
     #[serde(default = "touches")]
     pub touches: u32,
-    /// Which pages: `"uniform"`, `{ zipf = 1.0 }` or `{ hot-cold = { memory = 0.2, touches = 0.8 } }`.
+    /// Size of an object, whose pages are touched together; the heap is divided into them.
+    #[serde(default = "page")]
+    pub object: Size,
+    /// Which objects: `"uniform"`, `{ zipf = 1.0 }` or `{ hot-cold = { memory = 0.2, touches = 0.8 } }`.
     #[serde(default)]
     pub locality: Locality,
     /// The share of the touches that store; the others load.
@@ -56,6 +60,10 @@ pub struct AppServer {
 
 fn one() -> u32 {
     1
+}
+
+fn page() -> Size {
+    Size(Bytes::kib(4))
 }
 
 fn touches() -> u32 {
@@ -134,7 +142,12 @@ impl AppServer {
             return Err(Refusal::new("think", "has no meaning with `rate`; give one of them"));
         }
         let rests: Arc<[Op]> = rests(&self.active)?.into();
-        let chooser = Arc::new(Chooser::new(self.locality, heap, &mut Rng::shared(site.seed, site.actor))?);
+        let object = pages("object", self.object)?;
+        if object > heap {
+            return Err(Refusal::new("object", format!("does not fit into the heap of {}", self.heap)));
+        }
+        let objects = heap / object;
+        let chooser = Arc::new(Chooser::new(self.locality, objects, &mut Rng::shared(site.seed, site.actor))?);
         (0..threads)
             .map(|index| {
                 let part = |i: u32| (u64::from(heap) * u64::from(i) / u64::from(threads)) as u32;
@@ -151,6 +164,7 @@ impl AppServer {
                     chooser: Arc::clone(&chooser),
                     rests: Arc::clone(&rests),
                     touches,
+                    object,
                     write,
                     compute: self.compute.ns(),
                     think: self.think.ns(),
@@ -212,6 +226,8 @@ struct Server {
     chooser: Arc<Chooser>,
     rests: Arc<[Op]>,
     touches: u32,
+    /// Pages of an object.
+    object: u32,
     write: Chance,
     compute: u64,
     think: u64,
@@ -229,8 +245,9 @@ impl Server {
             out.push(Op::Compute { ns: self.compute });
         }
         for _ in 0..self.touches {
-            let page = self.chooser.draw(&mut self.rng);
-            out.push(Op::Touch { region: HEAP, page, write: self.rng.chance(self.write) });
+            let first = self.chooser.draw(&mut self.rng) * self.object;
+            let write = self.rng.chance(self.write);
+            out.extend((first..first + self.object).map(|page| Op::Touch { region: HEAP, page, write }));
         }
         out.push(Op::Done);
         if self.think > 0 {

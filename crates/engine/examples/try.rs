@@ -1,0 +1,23 @@
+use std::ops::ControlFlow;
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let text = std::fs::read_to_string(&args[1]).unwrap();
+    let mut scenario = lotsfree_scenario::Scenario::parse(&text, &args[1]).unwrap_or_else(|e| { eprintln!("{e}"); std::process::exit(2) });
+    let verbose = args.iter().any(|a| a == "-v");
+    let sets: Vec<(String, String)> = args.iter().filter_map(|a| a.split_once('=')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
+    let refs: Vec<(&str, &str)> = sets.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    if !refs.is_empty() { scenario = scenario.with(&refs).unwrap_or_else(|e| { eprintln!("{e}"); std::process::exit(2) }); }
+    let only: Vec<&String> = args[2..].iter().filter(|a| !a.contains('=') && *a != "-v").collect();
+    for case in scenario.cases(None).unwrap() {
+        let label = case.sweep.as_ref().map_or(String::new(), |s| s.label.clone());
+        if !only.is_empty() && !only.iter().any(|o| **o == case.variant || label.starts_with(o.as_str())) { continue; }
+        let t = std::time::Instant::now();
+        let facts = lotsfree_engine::facts(&case).unwrap();
+        let mut sink = lotsfree_run::Memory::default();
+        lotsfree_engine::simulate(&case, &mut sink, &mut |_| ControlFlow::Continue(())).unwrap_or_else(|e| { eprintln!("{e}"); std::process::exit(2) });
+        let run = sink.finish(facts, case.to_toml(), lotsfree_run::State::Complete);
+        println!("== {} {} ({:.2} s)", case.variant, label, t.elapsed().as_secs_f64());
+        let s = run.summary();
+        if verbose { println!("{}", serde_json::to_string_pretty(&s).unwrap()); } else { println!("{}", serde_json::to_string(&s).unwrap()); }
+    }
+}
