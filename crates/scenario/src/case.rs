@@ -9,7 +9,7 @@ use lotsfree_units::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::actor::{Actor as Kind, Files, Site};
+use crate::actor::{Actor, Files, Site};
 use crate::error::{Collector, Errors, quoted};
 use crate::machine::{Machine, SwapOn};
 use crate::program::{FileSpec, Policy, Process, Program};
@@ -45,7 +45,7 @@ pub struct Case {
     /// Files that are on the disk when the run begins, and that actors name.
     pub files: Vec<NamedFile>,
     /// What loads it.
-    pub actors: Vec<Actor>,
+    pub actors: Vec<ScheduledActor>,
     /// What is measured.
     pub measure: Measure,
     /// What things cost in the model.
@@ -79,9 +79,9 @@ pub struct NamedFile {
     pub size: Size,
 }
 
-/// A process that loads the machine.
+/// An actor with its name, its times and its place: a process that loads the machine.
 #[derive(Clone, Debug)]
-pub struct Actor {
+pub struct ScheduledActor {
     /// Its name.
     pub name: String,
     /// When it starts.
@@ -93,7 +93,7 @@ pub struct Actor {
     /// Its memory policy.
     pub policy: Placement,
     /// Its kind with the parameters.
-    pub kind: Kind,
+    pub kind: Actor,
 }
 
 /// What is measured: the operations of which actor, and when.
@@ -332,11 +332,11 @@ struct ResolvedActor<'a> {
     node: Option<u32>,
     policy: &'a Placement,
     #[serde(flatten)]
-    parameters: &'a Kind,
+    parameters: &'a Actor,
 }
 
 impl<'a> ResolvedActor<'a> {
-    fn new(actor: &'a Actor) -> Self {
+    fn new(actor: &'a ScheduledActor) -> Self {
         ResolvedActor {
             name: &actor.name,
             start: actor.start,

@@ -73,8 +73,7 @@ pub(crate) struct ActorTable {
     pub(crate) name: String,
     /// What it does: one of the kinds.
     #[serde(rename = "kind")]
-    #[schemars(with = "String")]
-    _kind: IgnoredAny,
+    _kind: String,
     /// When it starts.
     #[serde(default)]
     pub(crate) start: Time,

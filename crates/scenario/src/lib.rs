@@ -19,7 +19,8 @@ mod reference;
 mod scenario;
 mod tuning;
 
-pub use case::{Actor, Calibration, Case, Measure, NamedFile, Placement, SweepPoint};
+pub use actor::Actor;
+pub use case::{Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint};
 pub use error::{Error, Errors};
 pub use generation::{Generation, Kernel, UnknownGeneration};
 pub use machine::{Cpus, Disk, Distance, Machine, Swap, SwapOn};

@@ -300,7 +300,7 @@ impl<'de> de::SeqAccess<'de> for List<'_> {
         self.index += 1;
         seed.deserialize(Reader { node, masked: self.masked }).map(Some).map_err(|mut fault| {
             fault.path.push(format!("[{}]", self.index - 1));
-            fault
+            fault.at(node.at)
         })
     }
 
@@ -352,7 +352,7 @@ impl<'de> de::MapAccess<'de> for Map<'_> {
         seed.deserialize(Reader { node: &entry.node, masked: self.masked }).map_err(|mut fault| {
             fault.path.push(entry.key.clone());
             fault.mask.get_or_insert(entry.key_at);
-            fault
+            fault.at(entry.node.at)
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::format::{ActorTable, Header, MeasureTable, SweepTable, schema_of};
 use crate::generation::Generation;
 use crate::machine::{Disk, Machine, Swap};
 use crate::read::fields;
-use crate::scenario::{kind_fields, kind_schemas};
+use crate::scenario::{kind_fields, kind_roles, kind_schemas};
 use crate::tuning;
 
 /// A complete scenario, which the reference shows and a test reads.
@@ -146,6 +146,8 @@ Only 0 needs no unit: `\"0\"`.
         text += &format!("\n### `kind = \"{kind}\"`\n\n{}\n\n", description(&schema));
         text += &table(&schema, order);
         text += &inner_tables(&schema);
+        let roles = kind_roles(kind).iter().map(|role| format!("`{role}`")).collect::<Vec<_>>().join(", ");
+        text += &format!("\nRoles of its threads: {roles}.\n");
     }
     text += "
 ## `[[variant]]`
@@ -326,6 +328,8 @@ fn plural(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::Scenario;
 
@@ -339,6 +343,24 @@ mod tests {
             assert_eq!(case.program().unwrap().processes.len(), 2);
         }
         assert!(document().contains(EXAMPLE));
+    }
+
+    #[test]
+    fn the_roles_of_the_reference_are_those_of_the_threads() {
+        let head = "title = \"t\"\nduration = \"1 s\"\n[machine]\ngeneration = \"linux-6.1\"\ncpus = 1\n\
+                    nodes = [\"1 GiB\"]\n[[actor]]\nname = \"a\"\n";
+        for (kind, keys) in [
+            ("app-server", "heap = \"64 MiB\""),
+            ("file-writer", "size = \"1 MiB\""),
+            ("file-reader", "size = \"1 MiB\""),
+            ("segment-store", "active = 2"),
+        ] {
+            let scenario = Scenario::parse(&format!("{head}kind = \"{kind}\"\n{keys}"), "s.toml").unwrap();
+            let program = scenario.cases(None).unwrap().remove(0).program().unwrap();
+            let roles: BTreeSet<&str> =
+                program.processes[0].threads.iter().map(|thread| thread.role).collect();
+            assert_eq!(roles, kind_roles(kind).iter().copied().collect(), "{kind}");
+        }
     }
 
     #[test]

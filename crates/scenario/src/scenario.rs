@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::actor::Actor as Kind;
 use crate::case::{
-    Actor, Calibration, Case, Measure, NamedFile, Placement, SweepPoint, THREADS, too_many_threads,
+    Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint, THREADS, too_many_threads,
 };
 use crate::document::{Document, Entry, LARGEST, Node, Place, Source, Table, Value};
 use crate::error::{Collector, Errors, quoted, suggestion};
@@ -628,9 +628,8 @@ fn read_case(
     let node = Node { value: Value::Table(root.clone()), at: Place::default(), inline: false, raw: None };
     let header: Option<Header> = read(&node, "", errors);
     let place = |key: &str| root.get(key).map_or(Place::default(), |node| node.at);
-    if let Some(header) = &header {
-        check_header(header, &place, errors);
-    }
+    // Times are held against the duration only if there can be such a one.
+    let duration = header.as_ref().and_then(|header| check_header(header, &place, errors));
     let machine = root.get("machine").and_then(|node| machine(node, errors));
     let table = |key: &str, errors: &mut Collector| {
         let node = root.get(key)?;
@@ -646,7 +645,6 @@ fn read_case(
     };
     let calibration =
         table("calibration", errors).map(|table| calibration(table, errors)).unwrap_or_default();
-    let duration = header.as_ref().map(|header| header.duration);
     let actors = read_actors(root, machine.as_ref(), duration, errors);
     let files = read_files(root, machine.as_ref(), errors);
     let measure = root.get("measure").and_then(|node| read::<MeasureTable>(node, "measure", errors));
@@ -674,7 +672,8 @@ fn read_case(
     })
 }
 
-fn check_header(header: &Header, place: &dyn Fn(&str) -> Place, errors: &mut Collector) {
+/// Checks the top of a scenario; the duration, if it is one.
+fn check_header(header: &Header, place: &dyn Fn(&str) -> Place, errors: &mut Collector) -> Option<Time> {
     if header.title.trim().is_empty() {
         errors.add(place("title"), "title", "empty; write what the scenario shows");
     }
@@ -683,12 +682,11 @@ fn check_header(header: &Header, place: &dyn Fn(&str) -> Place, errors: &mut Col
     }
     let Header { duration, interval, .. } = header;
     if duration.ns() == 0 || *duration > LONGEST {
-        errors.add(
-            place("duration"),
-            "duration",
-            format!("it is {duration}; write more than 0 and at most 30 d"),
-        );
-    } else if interval.ns() == 0 || interval > duration {
+        let message = format!("it is {duration}; write more than 0 and at most 30 d");
+        errors.add(place("duration"), "duration", message);
+        return None;
+    }
+    if interval.ns() == 0 || interval > duration {
         let message = format!("it is {interval}; write more than 0 and at most the duration, {duration}");
         errors.add(place("interval"), "interval", message);
     } else if duration.ns() / interval.ns() > SAMPLES {
@@ -698,6 +696,7 @@ fn check_header(header: &Header, place: &dyn Fn(&str) -> Place, errors: &mut Col
         );
         errors.add(place("interval"), "interval", message);
     }
+    Some(*duration)
 }
 
 fn calibration(table: &Table, errors: &mut Collector) -> Calibration {
@@ -807,7 +806,7 @@ fn read_actors(
     machine: Option<&Machine>,
     duration: Option<Time>,
     errors: &mut Collector,
-) -> Vec<Actor> {
+) -> Vec<ScheduledActor> {
     let Some(node) = root.get("actor") else { return Vec::new() };
     let Value::List(list) = &node.value else {
         errors.add(node.at, "actor", format!("this is {}; write [[actor]]", node.value.kind()));
@@ -832,7 +831,7 @@ fn read_actors(
             continue;
         }
         if let Some(actor) = read_actor(node, table, &key, errors) {
-            check_actor(&actor, table, &key, machine, duration, errors);
+            check_actor(&actor, node, &key, machine, duration, errors);
             for (parameter, size) in on_disk(&actor.kind) {
                 let at = table.get(parameter).map_or(node.at, |node| node.at);
                 check_on_disk(size, at, format!("{key}.{parameter}"), machine, errors);
@@ -853,7 +852,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> Option<Actor> {
+fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> Option<ScheduledActor> {
     let common = fields::<ActorTable>();
     let kind = match table.get("kind").map(|kind| (&kind.value, kind.at)) {
         Some((Value::Text(kind), at)) => match Kind::KINDS.iter().find(|known| *known == kind) {
@@ -886,7 +885,7 @@ fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> 
         let at = table.get("name").map_or(node.at, |node| node.at);
         errors.add(at, format!("{key}.name"), bad_name(&common.name));
     }
-    Some(Actor {
+    Some(ScheduledActor {
         name: common.name,
         start: common.start,
         stop: common.stop,
@@ -897,14 +896,14 @@ fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> 
 }
 
 fn check_actor(
-    actor: &Actor,
-    table: &Table,
+    actor: &ScheduledActor,
+    table: &Node,
     key: &str,
     machine: Option<&Machine>,
     duration: Option<Time>,
     errors: &mut Collector,
 ) {
-    let at = |name: &str| table.get(name).map_or(Place::default(), |node| node.at);
+    let at = |name: &str| table.table().and_then(|inner| inner.get(name)).map_or(table.at, |node| node.at);
     if let Some(duration) = duration
         && actor.start >= duration
     {
@@ -962,6 +961,18 @@ fn resolve_measure(root: &Table, table: MeasureTable, duration: Time, errors: &m
         baseline: table.baseline.map(|baseline| span("baseline", baseline)),
         actor: table.actor,
         role: table.role,
+    }
+}
+
+/// The roles that the threads of a kind have.
+pub(crate) fn kind_roles(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "app-server" => &["server"],
+        "file-writer" => &["writer"],
+        "file-reader" => &["reader"],
+        "segment-store" => &["reader", "setup", "writer"],
+        "trace" => &["replay"],
+        _ => &[],
     }
 }
 
