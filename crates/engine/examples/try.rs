@@ -18,6 +18,15 @@ fn main() {
         let run = sink.finish(facts, case.to_toml(), lotsfree_run::State::Complete);
         println!("== {} {} ({:.2} s)", case.variant, label, t.elapsed().as_secs_f64());
         let s = run.summary();
-        if verbose { println!("{}", serde_json::to_string_pretty(&s).unwrap()); } else { println!("{}", serde_json::to_string(&s).unwrap()); }
+        if verbose { println!("{}", serde_json::to_string_pretty(&s).unwrap()); } else { 
+            let j = serde_json::to_value(&s).unwrap();
+            let w = j.get("window").or(j.get("measured")).unwrap_or(&j["whole"]);
+            let w = if w.is_null() { &j["whole"] } else { w };
+            for a in w["actors"].as_array().unwrap() { println!("   {}: {:.0}/s rel {:.3} lat mean {:.1}us p99 {:.1}us max {:.1}ms maj {} spent {}", a["actor"].as_str().unwrap(), a["per_second"].as_f64().unwrap(), a["relative"].as_f64().unwrap_or(0.0), a["latency"]["mean"].as_f64().unwrap_or(0.0)/1e3, a["latency"]["p99"].as_f64().unwrap_or(0.0)/1e3, a["latency"]["max"].as_f64().unwrap_or(0.0)/1e6, a["major_faults"], a["spent"]); }
+            println!("   {}", w["moved"]);
+            let l = &w["levels"]; let g = |n: &str| format!("{:.0}/{}", l[&format!("vmstat.{n}")]["mean"].as_f64().unwrap_or(0.0)/256.0, l[&format!("vmstat.{n}")]["max"].as_f64().unwrap_or(0.0) as u64 / 256);
+            println!("   MiB mean/max: AA {} IA {} AF {} IF {} free {} dirty {} wb {}", g("nr_active_anon"), g("nr_inactive_anon"), g("nr_active_file"), g("nr_inactive_file"), g("nr_free_pages"), g("nr_dirty"), g("nr_writeback"));
+            for z in w["zones"].as_array().unwrap() { println!("   {} {} low {} free mean {:.0} min {} last {}", z["node"], z["zone"], z["low"], z["free"]["mean"].as_f64().unwrap_or(0.0), z["free"]["min"], z["free"]["last"]); }
+            }
     }
 }

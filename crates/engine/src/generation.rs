@@ -197,8 +197,8 @@ pub struct Generation {
     pub file_write: FileWrite,
     /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
     pub reclaim_flags: bool,
-    /// A batch with much writeback makes its reclaimer wait for a congested device (3.10).
-    pub waits_for_writeback: bool,
+    /// Only kswapd and zone reclaim write to a congested device (through 5.4; `may_write_to_queue`).
+    pub spares_congested: bool,
     /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (5.4 on; first
     /// release 4.11, UNVERIFIED), else they stay inactive.
     pub dirty_activates: bool,
@@ -208,7 +208,7 @@ pub struct Generation {
     pub pfmemalloc_throttle: bool,
     /// kswapd waits for the device at priorities below 10 (RHEL 6, 3.0).
     pub kswapd_congestion_wait: bool,
-    /// Direct reclaim wakes the flushers for what it scanned, and waits for a congested device (through 3.11).
+    /// Direct reclaim wakes the flushers for what it scanned (through 3.11).
     pub direct_wakes_flushers: bool,
     /// `should_reclaim_retry`: sixteen fruitless rounds before OOM (4.19 on), else one.
     pub reclaim_retries: bool,
@@ -254,12 +254,11 @@ pub const NAMES: [&str; 10] = [
 
 const OLD_PCP: PcpRules = PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false };
 
-/// Dirty limits of 3.0 and 3.10, whose functions were not read: as in 4.4, without the part in 4096
-/// (UNVERIFIED).
-const MIDDLE_DIRTY: DirtyRules = DirtyRules {
-    subtract_reserve: true,
-    count_anon: false,
-    least_five_percent: false,
+/// Dirty limits of RHEL 6.
+const RHEL_6_DIRTY: DirtyRules = DirtyRules {
+    subtract_reserve: false,
+    count_anon: true,
+    least_five_percent: true,
     parts_of_page: false,
     realtime_bonus: false,
 };
@@ -289,13 +288,7 @@ impl Generation {
             name: "linux-2.6.32-rhel6",
             rules,
             pcp: OLD_PCP,
-            dirty: DirtyRules {
-                subtract_reserve: false,
-                count_anon: true,
-                least_five_percent: true,
-                parts_of_page: false,
-                realtime_bonus: false,
-            },
+            dirty: RHEL_6_DIRTY,
             lru_per_node: false,
             mglru: false,
             lru_gen: LruGen::LINUX_6_1,
@@ -322,7 +315,7 @@ impl Generation {
             kswapd_failures: false,
             file_write: FileWrite::KswapdInNeed,
             reclaim_flags: false,
-            waits_for_writeback: false,
+            spares_congested: true,
             dirty_activates: false,
             reclaim_throttle: false,
             pfmemalloc_throttle: false,
@@ -349,7 +342,7 @@ impl Generation {
         Generation {
             name: "linux-3.0",
             rules: Rules::linux_3_0(),
-            dirty: MIDDLE_DIRTY,
+            dirty: known_dirty(&Rules::linux_3_0()),
             reclaim_clean_any: false,
             swappiness_zero_forbids: false,
             percent: false,
@@ -369,13 +362,13 @@ impl Generation {
         Generation {
             name: "linux-3.10",
             rules: Rules::linux_3_10(),
+            dirty: known_dirty(&Rules::linux_3_10()),
             reference: Reference::SwapBackedAtOnce,
             file_only: FileOnly::AtLeastActive,
             equal_at_zero: true,
             swappiness_zero_forbids: true,
             force_scan: false,
             file_write: FileWrite::KswapdInNeed,
-            waits_for_writeback: true,
             pfmemalloc_throttle: true,
             kswapd_congestion_wait: false,
             zone_reclaim_near: true,
@@ -397,7 +390,6 @@ impl Generation {
             kswapd_last_priority: 1,
             file_write: FileWrite::KswapdDirtyTail,
             reclaim_flags: true,
-            waits_for_writeback: false,
             ..Self::linux_3_10()
         }
     }
@@ -457,6 +449,7 @@ impl Generation {
             anon_only: AnonOnly::FileIsTiny,
             may_deactivate: true,
             reclaim_throttle: true,
+            spares_congested: false,
             anon_refault: true,
             ..Self::linux_5_4()
         }
@@ -478,7 +471,7 @@ impl Generation {
 const fn known_dirty(rules: &Rules) -> DirtyRules {
     match rules.dirty {
         Some(dirty) => dirty,
-        None => MIDDLE_DIRTY,
+        None => RHEL_6_DIRTY,
     }
 }
 

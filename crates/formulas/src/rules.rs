@@ -30,7 +30,7 @@ pub struct Rules {
     pub overcommit: Option<OvercommitRules>,
     /// Page-table counters.
     pub page_tables: PageTableRules,
-    /// Dirty limits; `None` for 3.0, 3.10 and RHEL 7, whose functions were not read.
+    /// Dirty limits; `None` for RHEL 7, whose functions were not read.
     pub dirty: Option<DirtyRules>,
     /// LRU lists.
     pub lists: ListRules,
@@ -85,7 +85,14 @@ impl Rules {
         rules.watermarks.order_test = OrderTest::Walk;
         rules.available = None;
         rules.overcommit = None;
-        rules.dirty = None;
+        // determine_dirtyable_memory: anonymous pages count while there is swap, the reserve does not.
+        rules.dirty = Some(DirtyRules {
+            subtract_reserve: false,
+            count_anon: true,
+            least_five_percent: false,
+            parts_of_page: false,
+            realtime_bonus: true,
+        });
         rules
     }
 
@@ -95,6 +102,14 @@ impl Rules {
         rules.name = "linux-3.10";
         rules.overcommit =
             Some(OvercommitRules { heuristic: Heuristic::Estimate, kbytes: false, user_reserve: true });
+        // global_dirtyable_memory: anonymous pages stopped counting in 3.14.
+        rules.dirty = Some(DirtyRules {
+            subtract_reserve: true,
+            count_anon: true,
+            least_five_percent: false,
+            parts_of_page: false,
+            realtime_bonus: true,
+        });
         rules
     }
 
@@ -103,6 +118,7 @@ impl Rules {
         let mut rules = Self::linux_3_10();
         rules.name = "linux-3.10-rhel7";
         rules.lists.refault = Refault::ActiveFile;
+        rules.dirty = None;
         rules
     }
 

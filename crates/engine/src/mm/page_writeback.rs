@@ -118,7 +118,9 @@ impl Mm {
         let reserve = self.lruvec_sum(which, |zone| {
             (zone.marks.high + zone.reserve.iter().copied().max().unwrap_or(0)).min(zone.managed)
         });
-        let dirtyable = free.saturating_sub(reserve) + self.lruvecs[which].file();
+        let counts_anon = self.generation.dirty.count_anon && self.swap.free() > 0;
+        let anon = if counts_anon { self.lruvecs[which].anon() } else { 0 };
+        let dirtyable = free.saturating_sub(reserve) + self.lruvecs[which].file() + anon;
         match self.tuning.dirty {
             lotsfree_formulas::dirty::DirtyLimit::Percent(percent) => dirtyable * percent / 100,
             lotsfree_formulas::dirty::DirtyLimit::Bytes(bytes) => {

@@ -125,6 +125,8 @@ pub(crate) struct Met {
     immediate: u64,
     pub(crate) pageout: u64,
     activated: u64,
+    /// Dirty pages that were kept since the device is congested.
+    spared: u64,
 }
 
 /// What becomes of a page at the tail of an inactive list.
@@ -200,11 +202,7 @@ impl Mm {
                 // VMSCAN_THROTTLE_NOPROGRESS
                 (scan.priority == 1 && scan.reclaimed == 0).then_some(TENTH / 25)
             } else {
-                (self.generation.direct_wakes_flushers
-                    && direct.total_scanned > 0
-                    && scan.priority < DEF_PRIORITY - 2
-                    && self.is_congested())
-                .then_some(TENTH)
+                None
             };
             if scan.priority == 0 {
                 break;
@@ -734,10 +732,11 @@ impl Mm {
             return Some(self.wait_for_room(cx, Why::Io));
         }
         if !self.generation.reclaim_flags {
-            // wait_iff_congested after a batch with much writeback, the more so the lower the priority.
-            let bound = met.taken >> (DEF_PRIORITY - scan.priority);
-            let much = met.writeback > 0 && met.writeback >= bound;
-            let waits = self.generation.waits_for_writeback && much && self.is_congested();
+            let l = &mut self.lruvecs[lruvec];
+            // wait_iff_congested waits only for a zone that is flagged as congested, which takes a batch of
+            // swap-backed pages that direct reclaim left for the device's sake.
+            l.flag_congested |= met.spared > 0 && met.spared == met.dirty;
+            let waits = l.flag_congested && met.writeback > 0 && self.is_congested();
             return waits.then(|| self.congestion_wait(cx, TENTH));
         }
         let l = &mut self.lruvecs[lruvec];
@@ -838,6 +837,11 @@ impl Mm {
                 return if self.generation.dirty_activates { Fate::Activate } else { Fate::Keep };
             }
             if references == References::ReclaimClean || !scan.may_writepage {
+                return Fate::Keep;
+            }
+            let pushes = matches!(scan.who, Who::Kswapd | Who::Zone);
+            if self.generation.spares_congested && !pushes && self.is_congested() {
+                met.spared += 1;
                 return Fate::Keep;
             }
             self.pageout(frame);
