@@ -108,7 +108,8 @@ struct Filter {
 
 impl Filter {
     fn has(&self, table: u32) -> bool {
-        let bit = |bits: &Vec<u64>| bits.get(table as usize / 64).is_some_and(|word| word >> (table % 64) & 1 == 1);
+        let bit =
+            |bits: &Vec<u64>| bits.get(table as usize / 64).is_some_and(|word| word >> (table % 64) & 1 == 1);
         self.now.as_ref().is_none_or(bit)
     }
     fn set(bits: &mut Vec<u64>, table: u32) {
@@ -503,7 +504,8 @@ impl Mm {
     fn lru_gen_aborts(&self, scan: &mut Scan, lruvec: usize, pass: &Pass) -> bool {
         let node = self.lruvecs[lruvec].node;
         if self.generation.lru_gen.stops_at_target {
-            return scan.reclaimed >= scan.to_reclaim.max(2) || (scan.is_kswapd() && self.lru_gen_enough(node));
+            return scan.reclaimed >= scan.to_reclaim.max(2)
+                || (scan.is_kswapd() && self.lru_gen_enough(node));
         }
         if scan.is_kswapd() {
             if scan.reclaimed - pass.reclaimed_before < scan.to_reclaim {
@@ -569,8 +571,8 @@ impl Mm {
             return Ages { needed: true, total: 0 };
         }
         let (mut young, mut old, mut total) = (0, 0, 0);
-        for kind in usize::from(!can_swap)..2 {
-            for seq in min_seq[kind]..=max_seq {
+        for (kind, &min) in min_seq.iter().enumerate().skip(usize::from(!can_swap)) {
+            for seq in min..=max_seq {
                 let size = l.len(list_of(seq, kind));
                 total += size;
                 young += if seq == max_seq { size } else { 0 };
@@ -816,7 +818,14 @@ impl Mm {
 
     /// Puts a page where it belongs if it may not go now (`sort_folio`): protected by its tier, not to be had
     /// without waiting, or not evictable at all.
-    fn sort_page(&mut self, lruvec: usize, frame: u32, kind: usize, last_tier: usize, pass: &mut Pass) -> bool {
+    fn sort_page(
+        &mut self,
+        lruvec: usize,
+        frame: u32,
+        kind: usize,
+        last_tier: usize,
+        pass: &mut Pass,
+    ) -> bool {
         let f = self.frames[frame as usize];
         if f.has(flag::MLOCKED) {
             self.events.unevictable_pgs_culled += 1;
@@ -871,7 +880,9 @@ impl Mm {
         self.events.pgscan_type[kind] += 1;
         scan.scanned += 1;
         met.taken += 1;
-        if self.entries[slot as usize] & entry::MAPPED != 0 && self.entries[slot as usize] & entry::ACCESSED != 0 {
+        if self.entries[slot as usize] & entry::MAPPED != 0
+            && self.entries[slot as usize] & entry::ACCESSED != 0
+        {
             if self.has_recency(self.object_of(slot)) {
                 self.look_around(cx, lruvec, slot, by_kswapd);
             } else {
@@ -895,9 +906,8 @@ impl Mm {
             fate => {
                 self.events.pgactivate += u64::from(fate == Fate::Activate);
                 let f = &mut self.frames[frame as usize];
-                let waits = fate == Fate::Keep
-                    && f.has(flag::RECLAIM)
-                    && f.has(flag::DIRTY | flag::WRITEBACK);
+                let waits =
+                    fate == Fate::Keep && f.has(flag::RECLAIM) && f.has(flag::DIRTY | flag::WRITEBACK);
                 if !waits {
                     f.flags &= !REFS_FLAGS;
                 } else if f.has(flag::WORKINGSET) {
@@ -974,7 +984,9 @@ mod tests {
                 generation: Generation::named(generation).unwrap(),
                 cpus: 1,
                 nodes: nodes.to_vec(),
-                distance: (0..count).map(|a| (0..count).map(|b| if a == b { 10 } else { 20 }).collect()).collect(),
+                distance: (0..count)
+                    .map(|a| (0..count).map(|b| if a == b { 10 } else { 20 }).collect())
+                    .collect(),
                 tuning: Tuning { transparent_hugepage: false, read_ahead_kb: 0, page_cluster: 0, ..tuning },
                 swap_pages,
                 swap_rotational: false,
@@ -1148,7 +1160,14 @@ mod tests {
                 let list = generations.list_for(frame, hot);
                 seqs.clone().position(|seq| list_of(seq, kind_of(frame)) == list).unwrap()
             };
-            [age(&file, true), age(&anon, true), age(&anon, false), age(&written, false), age(&cached, false), age(&file, false)]
+            [
+                age(&file, true),
+                age(&anon, true),
+                age(&anon, false),
+                age(&written, false),
+                age(&cached, false),
+                age(&file, false),
+            ]
         };
         // Four generations, 0 the oldest: a page that was read starts in the second oldest.
         assert_eq!(ages(&generations), [3, 3, 2, 2, 1, 1]);
@@ -1215,6 +1234,30 @@ mod tests {
         assert_eq!(g.refaulted[FILE], [0, 0, 1, 0]);
         g.min_seq[FILE] += 1;
         assert_eq!(g.refaulted(FILE, (value as u32, 27), true), None);
+    }
+
+    #[test]
+    fn aging_promotes_what_was_accessed_where_it_pays_to_look() {
+        let mut m = Machine::new("linux-6.12+mglru", 8192, 1000, 60);
+        m.map_anon(0, 1000);
+        let mut age = |touched: u32| {
+            for page in 0..touched {
+                m.touch(0, page, true);
+            }
+            m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
+            m.check();
+            let l = &m.mm.lruvecs[0];
+            (0..4).map(|age| l.len(list_of(l.mglru.max_seq - age, ANON))).collect::<Vec<_>>()
+        };
+        // From the youngest generation on: all are new, then the accessed ones move on.
+        assert_eq!(age(1000), [0, 1000, 0, 0]);
+        assert_eq!(age(300), [0, 300, 700, 0]);
+        // The second page table had no accessed entry in the last walk and is left out.
+        assert_eq!(age(1000), [0, 512, 0, 488]);
+        // Without a look at it, its accessed bits stay; what has four generations gives the oldest up.
+        assert_eq!(age(0), [0, 0, 512, 488]);
+        let accessed = m.mm.entries[..1000].iter().filter(|&&e| e & entry::ACCESSED != 0).count();
+        assert_eq!(accessed, 488);
     }
 
     #[test]
@@ -1349,7 +1392,7 @@ mod tests {
         let target = m.mm.node_sum(0, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX));
         assert!((513..=1024).contains(&target), "{target}");
         // log2 of 32768 inactive pages, less the bits of the target.
-        assert_eq!(m.mm.lru_gen_initial_priority(0), 6.max(15 - 10));
+        assert_eq!(m.mm.lru_gen_initial_priority(0), 6, "15 - 10, but not below 6");
         m.mm.generation = Generation::named("linux-6.1+mglru").unwrap();
         assert_eq!(m.mm.lru_gen_initial_priority(0), DEF_PRIORITY);
     }
@@ -1390,7 +1433,10 @@ mod tests {
         assert!(seqs[0] > seqs[1], "{seqs:?}");
         let object = &m.mm.objects[hot as usize];
         let bits = &m.mm.entries[object.base as usize..(object.base + 2000) as usize];
-        assert!(bits.iter().all(|e| e & entry::ACCESSED != 0), "node 0 cleared accessed bits of node 1's pages");
+        assert!(
+            bits.iter().all(|e| e & entry::ACCESSED != 0),
+            "node 0 cleared accessed bits of node 1's pages"
+        );
     }
 
     #[derive(Clone, Debug)]
