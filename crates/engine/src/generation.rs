@@ -106,7 +106,8 @@ pub struct LruGen {
     pub stops_at_target: bool,
     /// kswapd starts at the priority that suits its target (6.12), else at 12.
     pub initial_priority: bool,
-    /// Reclaim that may not unmap or not write leaves the lists alone (6.12), else it skips those pages.
+    /// Reclaim that may not unmap or not write leaves the lists alone, and what may not swap takes no anonymous
+    /// page (6.12). Else such pages are skipped, and anonymous pages come last.
     pub all_or_nothing: bool,
     /// The flushers are woken when all file pages that a pass met were dirty (6.12).
     pub wakes_flushers: bool,

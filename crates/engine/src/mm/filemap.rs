@@ -28,7 +28,7 @@ impl Mm {
             active = self.workingset_refault(frame, shadow, false);
         }
         let to = if self.generation.mglru {
-            self.new_page_list(frame, false, active)
+            self.new_page_list(frame, false)
         } else {
             list::classic(false, active)
         };

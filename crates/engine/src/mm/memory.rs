@@ -559,7 +559,7 @@ impl Mm {
                 self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
                 self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
                 self.stat_add(frame, Stat::AnonPages);
-                let to = self.new_page_list(frame, true, true);
+                let to = self.new_page_list(frame, true);
                 self.lru_add(frame, to);
                 self.note_added(frame, list::is_active(to));
                 Ok(())
@@ -693,7 +693,7 @@ impl Mm {
     }
 
     /// Where a new page goes (section 3.2); with MGLRU one that a fault brings in to the youngest generation.
-    pub(crate) fn new_page_list(&self, frame: u32, anon: bool, _mapped: bool) -> usize {
+    pub(crate) fn new_page_list(&self, frame: u32, anon: bool) -> usize {
         if self.generation.mglru {
             let lruvec = self.lruvec_of_frame(frame);
             return self.lruvecs[lruvec].mglru.list_for(&self.frames[frame as usize], self.in_lru_fault);

@@ -108,7 +108,8 @@ struct Filter {
 
 impl Filter {
     fn has(&self, table: u32) -> bool {
-        let bit = |bits: &Vec<u64>| bits.get(table as usize / 64).is_some_and(|word| word >> (table % 64) & 1 == 1);
+        let bit =
+            |bits: &Vec<u64>| bits.get(table as usize / 64).is_some_and(|word| word >> (table % 64) & 1 == 1);
         self.now.as_ref().is_none_or(bit)
     }
     fn set(bits: &mut Vec<u64>, table: u32) {
@@ -296,6 +297,8 @@ struct Pass {
     aged: bool,
     /// Anonymous pages were evicted.
     swapped: bool,
+    /// It is over, and the caller only had to wait for the device.
+    over: bool,
     /// File pages taken or found dirty, and those of them that were dirty and not yet being written.
     file_taken: u64,
     unqueued_dirty: u64,
@@ -405,6 +408,7 @@ impl Mm {
             start_seq: self.lruvecs[lruvec].mglru.max_seq,
             aged: !scan.is_kswapd(),
             swapped: false,
+            over: false,
             file_taken: 0,
             unqueued_dirty: 0,
         });
@@ -431,7 +435,7 @@ impl Mm {
             self.lru_gen_age_node(cx, scan, lruvec)?;
             pass.aged = true;
         }
-        loop {
+        while !pass.over {
             let swappiness = self.lru_gen_swappiness(scan);
             let (budget, ages) = self.lru_gen_to_scan(cx, scan, lruvec, swappiness)?;
             if budget == 0 {
@@ -439,24 +443,18 @@ impl Mm {
             }
             let (scanned, stall) = self.evict_generation(cx, scan, lruvec, swappiness, pass);
             pass.scanned += scanned;
-            let ends = scanned == 0 || pass.scanned >= budget || self.lru_gen_aborts(scan, lruvec, pass);
-            if ends {
-                let freed = scan.reclaimed - pass.reclaimed_before;
-                if scanned > 0 && freed >= MIN_LRU_BATCH && !ages.needed {
-                    scan.lru_gen.need_aging = false;
-                }
+            pass.over = scanned == 0 || pass.scanned >= budget || self.lru_gen_aborts(scan, lruvec, pass);
+            if pass.over && scanned > 0 && !ages.needed {
+                scan.lru_gen.need_aging &= scan.reclaimed - pass.reclaimed_before < MIN_LRU_BATCH;
             }
-            // A pass that had to wait begins anew.
             if let Some(wait) = stall {
                 return Err(wait);
             }
-            if ends {
-                return Ok(());
-            }
-            if cx.spent >= cx.slice {
+            if cx.spent >= cx.slice && !pass.over {
                 return Err(Wait::YIELD);
             }
         }
+        Ok(())
     }
 
     /// `get_swappiness`: 0 without room for a batch in swap. 6.1 does not forbid to swap what only the caller's
@@ -506,7 +504,8 @@ impl Mm {
     fn lru_gen_aborts(&self, scan: &mut Scan, lruvec: usize, pass: &Pass) -> bool {
         let node = self.lruvecs[lruvec].node;
         if self.generation.lru_gen.stops_at_target {
-            return scan.reclaimed >= scan.to_reclaim.max(2) || (scan.is_kswapd() && self.lru_gen_enough(node));
+            return scan.reclaimed >= scan.to_reclaim.max(2)
+                || (scan.is_kswapd() && self.lru_gen_enough(node));
         }
         if scan.is_kswapd() {
             if scan.reclaimed - pass.reclaimed_before < scan.to_reclaim {
@@ -572,8 +571,8 @@ impl Mm {
             return Ages { needed: true, total: 0 };
         }
         let (mut young, mut old, mut total) = (0, 0, 0);
-        for kind in usize::from(!can_swap)..2 {
-            for seq in min_seq[kind]..=max_seq {
+        for (kind, &min) in min_seq.iter().enumerate().skip(usize::from(!can_swap)) {
+            for seq in min..=max_seq {
                 let size = l.len(list_of(seq, kind));
                 total += size;
                 young += if seq == max_seq { size } else { 0 };
@@ -819,7 +818,14 @@ impl Mm {
 
     /// Puts a page where it belongs if it may not go now (`sort_folio`): protected by its tier, not to be had
     /// without waiting, or not evictable at all.
-    fn sort_page(&mut self, lruvec: usize, frame: u32, kind: usize, last_tier: usize, pass: &mut Pass) -> bool {
+    fn sort_page(
+        &mut self,
+        lruvec: usize,
+        frame: u32,
+        kind: usize,
+        last_tier: usize,
+        pass: &mut Pass,
+    ) -> bool {
         let f = self.frames[frame as usize];
         if f.has(flag::MLOCKED) {
             self.events.unevictable_pgs_culled += 1;
@@ -874,7 +880,9 @@ impl Mm {
         self.events.pgscan_type[kind] += 1;
         scan.scanned += 1;
         met.taken += 1;
-        if self.entries[slot as usize] & entry::MAPPED != 0 && self.entries[slot as usize] & entry::ACCESSED != 0 {
+        if self.entries[slot as usize] & entry::MAPPED != 0
+            && self.entries[slot as usize] & entry::ACCESSED != 0
+        {
             if self.has_recency(self.object_of(slot)) {
                 self.look_around(cx, lruvec, slot, by_kswapd);
             } else {
@@ -898,9 +906,8 @@ impl Mm {
             fate => {
                 self.events.pgactivate += u64::from(fate == Fate::Activate);
                 let f = &mut self.frames[frame as usize];
-                let waits = fate == Fate::Keep
-                    && f.has(flag::RECLAIM)
-                    && f.has(flag::DIRTY | flag::WRITEBACK);
+                let waits =
+                    fate == Fate::Keep && f.has(flag::RECLAIM) && f.has(flag::DIRTY | flag::WRITEBACK);
                 if !waits {
                     f.flags &= !REFS_FLAGS;
                 } else if f.has(flag::WORKINGSET) {
@@ -941,6 +948,548 @@ impl Mm {
             && let Some(now) = &mut self.lruvecs[lruvec].mglru.filter.now
         {
             Filter::set(now, slot / TABLE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_scenario::{Advice, How, Policy, RegionId};
+    use proptest::prelude::*;
+
+    use super::super::readahead::RaState;
+    use super::super::{Config, Done, Event, Stop};
+    use super::*;
+    use crate::calibration::Calibration;
+    use crate::generation::Generation;
+    use crate::tuning::Tuning;
+
+    /// A machine whose devices answer at once.
+    struct Machine {
+        mm: Mm,
+        cx: Cx,
+        kswapd: usize,
+        /// CPU time after which calls are interrupted.
+        slice: u64,
+    }
+
+    impl Machine {
+        fn new(generation: &str, pages: u64, swap_pages: u64, swappiness: u64) -> Self {
+            Self::with(generation, &[pages], swap_pages, Tuning { swappiness, ..Tuning::default() })
+        }
+
+        fn with(generation: &str, nodes: &[u64], swap_pages: u64, tuning: Tuning) -> Self {
+            let count = nodes.len();
+            let config = Config {
+                generation: Generation::named(generation).unwrap(),
+                cpus: 1,
+                nodes: nodes.to_vec(),
+                distance: (0..count)
+                    .map(|a| (0..count).map(|b| if a == b { 10 } else { 20 }).collect())
+                    .collect(),
+                tuning: Tuning { transparent_hugepage: false, read_ahead_kb: 0, page_cluster: 0, ..tuning },
+                swap_pages,
+                swap_rotational: false,
+                kernel_pages: Some(0),
+                instant_reads: false,
+                costs: Calibration::default(),
+            };
+            let mut mm = Mm::new(&config);
+            let process = mm.create_process(Policy::Local);
+            let task = mm.create_task();
+            let kswapd = mm.create_task();
+            Machine { mm, cx: Cx::new(task, 0, process, 1), kswapd, slice: MS }
+        }
+
+        /// Completes requests and lets everybody run who was woken.
+        fn others(&mut self) {
+            loop {
+                let ios: Vec<_> = self.mm.take_io().collect();
+                let woken: Vec<_> = self.mm.take_events().collect();
+                if ios.is_empty() && woken.is_empty() {
+                    break;
+                }
+                for io in ios {
+                    self.mm.complete(io.id, self.cx.now());
+                }
+                let start = self.cx.now();
+                for event in woken {
+                    match event {
+                        Event::Kswapd(node) => {
+                            let mut cx = Cx::new(self.kswapd, 0, usize::MAX, start);
+                            cx.slice = self.slice;
+                            for _ in 0..10_000 {
+                                let wait = self.mm.kswapd(&mut cx, node);
+                                if wait.why == Why::Idle {
+                                    break;
+                                }
+                                let ios: Vec<_> = self.mm.take_io().collect();
+                                for io in ios {
+                                    self.mm.complete(io.id, start);
+                                }
+                                (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);
+                            }
+                        }
+                        Event::Flusher => {
+                            let mut cx = Cx::new(self.kswapd, 0, usize::MAX, start);
+                            self.mm.flusher(&mut cx);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+
+        /// Runs an operation to its end; `false` if there was no memory for it.
+        fn run(&mut self, mut operation: impl FnMut(&mut Mm, &mut Cx) -> Done) -> bool {
+            (self.cx.again, self.cx.slice) = (false, self.slice);
+            for _ in 0..100_000 {
+                match operation(&mut self.mm, &mut self.cx) {
+                    Ok(()) => {
+                        self.others();
+                        (self.cx.start, self.cx.spent) = (self.cx.now(), 0);
+                        return true;
+                    }
+                    Err(Stop::Wait(wait)) => {
+                        self.others();
+                        let until = wait.until.unwrap_or(0).max(self.cx.now() + 1000);
+                        (self.cx.start, self.cx.spent, self.cx.again) = (until, 0, true);
+                    }
+                    Err(Stop::OutOfMemory) => return false,
+                    Err(Stop::Bad) => panic!("the test asks for something that does not exist"),
+                }
+            }
+            panic!("the operation does not end");
+        }
+
+        fn touch(&mut self, region: u32, page: u32, write: bool) -> bool {
+            self.run(|mm, cx| mm.touch(cx, RegionId(region), page, write))
+        }
+
+        fn read(&mut self, file: u32, page: u32) {
+            let mut ra = RaState { advice: Advice::Random, ..RaState::default() };
+            let mut done = 0;
+            let ok = self.run(|mm, cx| {
+                mm.read(cx, file, u64::from(page) * 4096, 4096, How::Buffered, &mut ra, &mut done)
+            });
+            assert!(ok, "a read finds no memory");
+        }
+
+        fn map_anon(&mut self, region: u32, pages: u32) {
+            self.mm.map_anon(&mut self.cx, RegionId(region), pages).unwrap();
+        }
+
+        fn map_file(&mut self, region: u32, pages: u32) -> u32 {
+            let file = self.mm.declare_file(pages, true);
+            self.mm.map_file(&mut self.cx, RegionId(region), file, pages, true).unwrap();
+            file
+        }
+
+        fn resident(&self, object: u32) -> usize {
+            let object = &self.mm.objects[object as usize];
+            let (first, end) = (object.base as usize, (object.base + object.pages) as usize);
+            self.mm.entries[first..end].iter().filter(|&&e| entry::frame(e).is_some()).count()
+        }
+
+        /// Every page is on the list that its flags say, counts are what a recount gives, and numbers of
+        /// generations are within their bounds.
+        fn check(&self) {
+            assert_eq!(self.mm.check(), Ok(()));
+            let mut zones = vec![[0u64; 8]; self.mm.zones.len()];
+            for (which, l) in self.mm.lruvecs.iter().enumerate() {
+                assert!(l.mglru.is_valid(), "{:?}", l.mglru);
+                for classic in 1..list::UNEVICTABLE {
+                    assert_eq!(l.len(classic), 0, "with generations nothing is on the classic lists");
+                }
+                for number in list::FIRST_GENERATION..list::COUNT {
+                    let (mut at, mut len) = (l.lists[number].head, 0);
+                    while at != NONE {
+                        let f = &self.mm.frames[at as usize];
+                        assert_eq!((f.list(), kind_of(f)), (number, number % 2));
+                        assert_eq!(self.mm.lruvec_of(f.zone()), which);
+                        assert_eq!(entry::frame(self.mm.entries[f.slot as usize]), Some(at));
+                        zones[f.zone()][number - list::FIRST_GENERATION] += 1;
+                        (at, len) = (f.next, len + 1);
+                    }
+                    assert_eq!(l.len(number), len);
+                }
+                let mut sum = [0; 6];
+                for &zone in &l.zones {
+                    let sizes = self.mm.zone_lru_sizes(zone);
+                    sum.iter_mut().zip(sizes).for_each(|(sum, size)| *sum += size);
+                }
+                assert_eq!(sum, self.mm.lru_sizes(which));
+            }
+            for (zone, counted) in self.mm.zones.iter().zip(zones) {
+                assert_eq!(zone.generations, counted);
+            }
+            let e = &self.mm.events;
+            for kind in 0..2 {
+                assert!(e.pgsteal_type[kind] <= e.pgscan_type[kind]);
+            }
+            let scanned: u64 = e.pgscan_kswapd.iter().chain(&e.pgscan_direct).sum();
+            assert_eq!(scanned, e.pgscan_type.iter().sum::<u64>());
+        }
+    }
+
+    const KERNELS: [&str; 2] = ["linux-6.1+mglru", "linux-6.12+mglru"];
+
+    #[test]
+    fn accesses_make_tiers() {
+        let mut frame = Frame::default();
+        let tiers: Vec<(u32, usize)> = (0..7)
+            .map(|_| {
+                count_access(&mut frame);
+                (refs_of(&frame), tier_of(refs_of(&frame)))
+            })
+            .collect();
+        // Five accesses reach the last tier; the counter stays there.
+        assert_eq!(tiers, [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (4, 3), (4, 3)]);
+    }
+
+    #[test]
+    fn new_pages_go_where_the_kernel_puts_them() {
+        let anon = Frame { flags: flag::ANON, ..Frame::default() };
+        let cached = Frame { flags: flag::ANON | flag::SWAPCACHE, ..Frame::default() };
+        let file = Frame::default();
+        let written = Frame { flags: flag::RECLAIM | flag::WRITEBACK, ..file };
+        let mut generations = Generations::default();
+        let ages = |generations: &Generations| {
+            let seqs = (generations.max_seq - 3)..=generations.max_seq;
+            let age = |frame: &Frame, hot| {
+                let list = generations.list_for(frame, hot);
+                seqs.clone().position(|seq| list_of(seq, kind_of(frame)) == list).unwrap()
+            };
+            [
+                age(&file, true),
+                age(&anon, true),
+                age(&anon, false),
+                age(&written, false),
+                age(&cached, false),
+                age(&file, false),
+            ]
+        };
+        // Four generations, 0 the oldest: a page that was read starts in the second oldest.
+        assert_eq!(ages(&generations), [3, 3, 2, 2, 1, 1]);
+        // Three and two: the oldest there is.
+        generations.min_seq = [generations.max_seq - 2; 2];
+        assert_eq!(ages(&generations), [3, 3, 2, 2, 1, 1]);
+        generations.min_seq = [generations.max_seq - 1; 2];
+        assert_eq!(ages(&generations), [3, 3, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn the_type_is_chosen_by_refaults_and_swappiness() {
+        let mut g = Generations::default();
+        // Without refaults file pages go, whatever the swappiness between the ends.
+        assert_eq!([0, 1, 60, 199, 200].map(|s| g.choose(s).0), [FILE, FILE, FILE, FILE, ANON]);
+        g.evicted[ANON][0] = 10_000;
+        g.evicted[FILE][0] = 10_000;
+        g.refaulted[FILE][0] = 1000;
+        g.refaulted[ANON][0] = 1000;
+        // 1000 (10000 + 64) s <= 1001 10000 (200 - s): up to 99.
+        assert_eq!([2, 60, 99, 100, 101, 199].map(|s| g.choose(s).0), [FILE, FILE, FILE, ANON, ANON, ANON]);
+        // File pages that come back more often are worth more.
+        g.refaulted[FILE][0] = 4000;
+        assert_eq!([1, 20, 60, 200].map(|s| g.choose(s).0), [FILE, FILE, ANON, ANON]);
+        // Below 64 refaults nothing is concluded.
+        g.refaulted[FILE][0] = 63;
+        g.refaulted[ANON][0] = 0;
+        assert_eq!(g.choose(199).0, FILE);
+        g.refaulted[FILE][0] = 64;
+        assert_eq!(g.choose(199).0, ANON);
+        // Anonymous pages that are a generation behind go first, but never with swappiness 0.
+        g.min_seq[FILE] += 1;
+        assert_eq!([0, 1, 60, 200].map(|s| g.choose(s).0), [FILE, ANON, ANON, ANON]);
+    }
+
+    #[test]
+    fn tiers_that_refault_twice_as_often_are_spared() {
+        let mut g = Generations::default();
+        g.evicted[FILE] = [10_000, 1000, 1000, 0];
+        g.refaulted[FILE] = [1000, 198, 202, 0];
+        // 198 10064 <= 1001 1000 2, 202 is more.
+        assert_eq!(g.own_last_tier(FILE), 1);
+        g.refaulted[FILE][1] = 200;
+        assert_eq!(g.own_last_tier(FILE), 0);
+        g.refaulted[FILE] = [1000, 63, 63, 63];
+        assert_eq!(g.own_last_tier(FILE), TIERS - 1);
+        // A step halves what is remembered.
+        g.protected[FILE][1] = 500;
+        g.step(FILE);
+        assert_eq!((g.avg_refaulted[FILE], g.avg_total[FILE]), ([500, 31, 31, 31], [5000, 750, 500, 0]));
+        assert_eq!(g.evicted[FILE], [0; TIERS]);
+    }
+
+    #[test]
+    fn a_refault_is_recent_while_its_generation_is_the_oldest() {
+        let mut g = Generations::default();
+        let mut frame = Frame::default();
+        for _ in 0..4 {
+            count_access(&mut frame);
+        }
+        let value = g.evicted(false, &frame);
+        assert_eq!(g.evicted[FILE], [0, 0, 1, 0]);
+        assert_eq!(g.refaulted(FILE, (value as u32, 27), true), Some(3));
+        assert_eq!(g.refaulted[FILE], [0, 0, 1, 0]);
+        g.min_seq[FILE] += 1;
+        assert_eq!(g.refaulted(FILE, (value as u32, 27), true), None);
+    }
+
+    #[test]
+    fn aging_promotes_what_was_accessed_where_it_pays_to_look() {
+        let mut m = Machine::new("linux-6.12+mglru", 8192, 1000, 60);
+        m.map_anon(0, 1000);
+        let mut age = |touched: u32| {
+            for page in 0..touched {
+                m.touch(0, page, true);
+            }
+            m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
+            m.check();
+            let l = &m.mm.lruvecs[0];
+            (0..4).map(|age| l.len(list_of(l.mglru.max_seq - age, ANON))).collect::<Vec<_>>()
+        };
+        // From the youngest generation on: all are new, then the accessed ones move on.
+        assert_eq!(age(1000), [0, 1000, 0, 0]);
+        assert_eq!(age(300), [0, 300, 700, 0]);
+        // The second page table had no accessed entry in the last walk and is left out.
+        assert_eq!(age(1000), [0, 512, 0, 488]);
+        // Without a look at it, its accessed bits stay; what has four generations gives the oldest up.
+        assert_eq!(age(0), [0, 0, 512, 488]);
+        let accessed = m.mm.entries[..1000].iter().filter(|&&e| e & entry::ACCESSED != 0).count();
+        assert_eq!(accessed, 488);
+    }
+
+    #[test]
+    fn a_scan_does_not_drive_out_what_is_in_use() {
+        for kernel in KERNELS {
+            let mut m = Machine::new(kernel, 8192, 0, 60);
+            let hot = m.map_file(0, 3000);
+            let stream = m.mm.declare_file(80_000, true);
+            for page in 0..3000 {
+                m.touch(0, page, false);
+            }
+            let mut faults = 0;
+            for page in 0..80_000 {
+                m.read(stream, page);
+                if page % 1000 == 0 {
+                    let before = m.mm.events.pgmajfault;
+                    for page in 0..3000 {
+                        m.touch(0, page, false);
+                    }
+                    faults += m.mm.events.pgmajfault - before;
+                }
+            }
+            m.check();
+            let evicted = m.mm.events.pgsteal_type[FILE];
+            assert!(evicted > 60_000, "{kernel}: {evicted} pages of the stream had to go");
+            assert_eq!(m.resident(hot), 3000, "{kernel}");
+            assert!(faults <= 30, "{kernel}: {faults} faults on 240,000 accesses to hot pages");
+        }
+    }
+
+    #[test]
+    fn a_mapping_advised_for_random_access_protects_nothing() {
+        let mut m = Machine::new("linux-6.12+mglru", 8192, 0, 60);
+        m.map_file(0, 3000);
+        for region in m.mm.processes.iter_mut().flat_map(|process| process.regions.iter_mut().flatten()) {
+            region.advice = Advice::Random;
+        }
+        let stream = m.mm.declare_file(40_000, true);
+        for page in 0..40_000 {
+            m.read(stream, page);
+            m.touch(0, page % 3000, false);
+        }
+        m.check();
+        let faults = m.mm.events.pgmajfault;
+        assert!(faults > 10_000, "{faults} of 40,000 accesses");
+    }
+
+    /// Anonymous memory of 5000 pages, each written once, then a file of 4000 pages read four times, in 6400
+    /// pages of memory: pages swapped out, and resident pages of the file. The marks are as far apart as on a
+    /// larger machine, so that kswapd needs more than one batch and comes to priorities at which it ages.
+    fn balance(kernel: &str, swappiness: u64) -> (u64, usize) {
+        let tuning = Tuning { swappiness, watermark_scale_factor: 500, ..Tuning::default() };
+        let mut m = Machine::with(kernel, &[6400], 20_000, tuning);
+        m.map_anon(0, 5000);
+        let file = m.mm.declare_file(4000, true);
+        for page in 0..5000 {
+            m.touch(0, page, true);
+        }
+        for _ in 0..4 {
+            for page in 0..4000 {
+                m.read(file, page);
+            }
+        }
+        m.check();
+        (m.mm.events.pswpout, m.resident(file))
+    }
+
+    #[test]
+    fn swappiness_0_and_1_spare_anonymous_memory_and_200_takes_it() {
+        for kernel in KERNELS {
+            let [never, last, first] = [0, 1, 200].map(|swappiness| balance(kernel, swappiness));
+            assert_eq!(never.0, 0, "{kernel}: pages swapped with swappiness 0");
+            assert!(last.0 < 400, "{kernel}: {} pages swapped with swappiness 1", last.0);
+            assert!(first.0 > 1500, "{kernel}: {} pages swapped with swappiness 200", first.0);
+            assert!(first.1 > never.1 + 1000, "{kernel}: {} and {} pages of the file", first.1, never.1);
+        }
+    }
+
+    /// A file of 2000 pages read round and round, each page `times` in a row, beside a stream read once: how many
+    /// of its pages are resident in the mean.
+    fn kept(kernel: &str, times: u32) -> usize {
+        let mut m = Machine::new(kernel, 6400, 0, 60);
+        let (again, stream) = (m.mm.declare_file(2000, true), m.mm.declare_file(120_000, true));
+        let mut resident = 0;
+        for page in 0..120_000u32 {
+            m.read(stream, page);
+            if page % 4 == 0 {
+                for _ in 0..times {
+                    m.read(again, (page / 4) % 2000);
+                }
+            }
+            if page >= 60_000 && page % 5000 == 0 {
+                resident += m.resident(again);
+            }
+        }
+        m.check();
+        resident / 12
+    }
+
+    #[test]
+    fn pages_read_more_than_once_survive_those_read_once() {
+        for kernel in KERNELS {
+            let [once, twice, five] = [1, 2, 5].map(|times| kept(kernel, times));
+            assert!(twice > once + once / 10, "{kernel}: {once} pages read once, {twice} read twice");
+            assert!(five > once + once / 10, "{kernel}: {once} pages read once, {five} read five times");
+        }
+    }
+
+    #[test]
+    fn sizes_follow_the_youngest_two_generations() {
+        let mut m = Machine::new("linux-6.12+mglru", 8192, 1000, 60);
+        m.map_anon(0, 500);
+        for page in 0..500 {
+            m.touch(0, page, true);
+        }
+        let file = m.mm.declare_file(700, true);
+        for page in 0..700 {
+            m.read(file, page);
+        }
+        assert_eq!(m.mm.lru_sizes(0), [0, 0, 500, 700, 0, 0]);
+        m.check();
+    }
+
+    #[test]
+    fn kswapd_starts_at_the_priority_that_its_target_calls_for() {
+        let mut m = Machine::new("linux-6.12+mglru", 65_536, 0, 60);
+        assert_eq!(m.mm.lru_gen_initial_priority(0), 6, "nothing to reclaim");
+        let file = m.mm.declare_file(32_768, true);
+        for page in 0..32_768 {
+            m.read(file, page);
+        }
+        let target = m.mm.node_sum(0, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX));
+        assert!((513..=1024).contains(&target), "{target}");
+        // log2 of 32768 inactive pages, less the bits of the target.
+        assert_eq!(m.mm.lru_gen_initial_priority(0), 6, "15 - 10, but not below 6");
+        m.mm.generation = Generation::named("linux-6.1+mglru").unwrap();
+        assert_eq!(m.mm.lru_gen_initial_priority(0), DEF_PRIORITY);
+    }
+
+    #[test]
+    fn min_ttl_is_reported_when_the_working_set_does_not_fit() {
+        let killed = |min_ttl| {
+            let tuning = Tuning { lru_gen_min_ttl_ms: min_ttl, ..Tuning::default() };
+            let mut m = Machine::with("linux-6.12+mglru", &[6400], 0, tuning);
+            let file = m.mm.declare_file(12_000, true);
+            for page in 0..12_000 {
+                m.read(file, page);
+            }
+            m.mm.events.oom_kill
+        };
+        assert_eq!(killed(0), 0);
+        assert!(killed(3_600_000) > 0);
+    }
+
+    #[test]
+    fn two_nodes_age_on_their_own() {
+        let tuning = Tuning { watermark_scale_factor: 500, ..Tuning::default() };
+        let mut m = Machine::with("linux-6.12+mglru", &[8192, 8192], 0, tuning);
+        let hot = m.map_file(0, 2000);
+        m.map_file(1, 6000);
+        for (node, region, pages) in [(1, 0, 2000), (0, 1, 6000)] {
+            m.mm.processes[0].policy = Policy::Bind(vec![node]);
+            for page in 0..pages {
+                m.touch(region, page, false);
+            }
+        }
+        let stream = m.mm.declare_file(40_000, true);
+        for page in 0..40_000 {
+            m.read(stream, page);
+        }
+        m.check();
+        let seqs = [m.mm.lruvecs[0].mglru.max_seq, m.mm.lruvecs[1].mglru.max_seq];
+        assert!(seqs[0] > seqs[1], "{seqs:?}");
+        let object = &m.mm.objects[hot as usize];
+        let bits = &m.mm.entries[object.base as usize..(object.base + 2000) as usize];
+        assert!(
+            bits.iter().all(|e| e & entry::ACCESSED != 0),
+            "node 0 cleared accessed bits of node 1's pages"
+        );
+    }
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Touch(u32, u32, bool),
+        Read(u32),
+        Write(u32),
+        Stream(u32, u32),
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            4 => (0..2u32, 0..1500u32, any::<bool>()).prop_map(|(r, p, w)| Operation::Touch(r, p, w)),
+            2 => (0..3000u32).prop_map(Operation::Read),
+            2 => (0..3000u32).prop_map(Operation::Write),
+            1 => (0..2000u32, 1..1000u32).prop_map(|(first, count)| Operation::Stream(first, count)),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn the_state_holds_together(
+            kernel in prop::sample::select(&KERNELS[..]),
+            swappiness in prop::sample::select(vec![0, 1, 60, 199, 200]),
+            swap in prop::sample::select(vec![0, 100, 4000]),
+            slice in prop::sample::select(vec![500, MS]),
+            operations in prop::collection::vec(operation(), 1..300),
+        ) {
+            let mut m = Machine::new(kernel, 3000, swap, swappiness);
+            m.slice = slice;
+            m.map_anon(0, 1500);
+            let file = m.map_file(1, 3000);
+            for operation in operations {
+                match operation {
+                    Operation::Touch(region, page, write) => {
+                        for page in page..(page + 64).min(1500) {
+                            m.touch(region, page, write);
+                        }
+                    }
+                    Operation::Read(page) => m.read(file, page),
+                    Operation::Write(page) => {
+                        let mut done = 0;
+                        m.run(|mm, cx| mm.write(cx, file, u64::from(page) * 4096, 4096, How::Buffered, &mut done));
+                    }
+                    Operation::Stream(first, count) => {
+                        for page in first..first + count {
+                            m.read(file, page);
+                        }
+                    }
+                }
+                m.check();
+            }
         }
     }
 }

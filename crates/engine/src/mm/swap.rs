@@ -283,7 +283,7 @@ impl Mm {
         let to = match (activate, self.generation.mglru) {
             (true, false) => list::ACTIVE_ANON,
             (false, false) => list::INACTIVE_ANON,
-            (_, true) => self.new_page_list(frame, true, wanted || activate),
+            (_, true) => self.new_page_list(frame, true),
         };
         self.lru_add(frame, to);
     }
