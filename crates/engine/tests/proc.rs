@@ -59,9 +59,7 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
     let total: u64 = nodes.iter().sum();
     let file = mm.declare_file(2000, true);
     let (mut ra, mut done) = (RaState::default(), 0);
-    until_done(&mut mm, &mut |mm, cx| {
-        mm.read(cx, file, 0, 2000 * 4096, How::Buffered, &mut ra, &mut done)
-    });
+    until_done(&mut mm, &mut |mm, cx| mm.read(cx, file, 0, 2000 * 4096, How::Buffered, &mut ra, &mut done));
     let mut done = 0;
     until_done(&mut mm, &mut |mm, cx| mm.write(cx, file, 0, 40 * 4096, How::Buffered, &mut done));
     until_done(&mut mm, &mut |mm, cx| mm.map_file(cx, RegionId(1), file, 500, true));
@@ -144,9 +142,21 @@ fn sums_hold() {
 
 /// The lines that the model does not know the values of.
 const UNKNOWN: [&str; 15] = [
-    "DirectMap1G", "DirectMap2M", "DirectMap4k", "PageTables", "Percpu", "VmallocChunk", "VmallocTotal",
-    "VmallocUsed", "direct_map_level2_splits", "direct_map_level3_splits", "nr_memmap_boot_pages",
-    "nr_page_table_pages", "pgreuse", "slabs_scanned", "workingset_nodes",
+    "DirectMap1G",
+    "DirectMap2M",
+    "DirectMap4k",
+    "PageTables",
+    "Percpu",
+    "VmallocChunk",
+    "VmallocTotal",
+    "VmallocUsed",
+    "direct_map_level2_splits",
+    "direct_map_level3_splits",
+    "nr_memmap_boot_pages",
+    "nr_page_table_pages",
+    "pgreuse",
+    "slabs_scanned",
+    "workingset_nodes",
 ];
 
 #[test]

@@ -62,9 +62,7 @@ fn op() -> impl Strategy<Value = Op> {
     let (region, file) = (|| 0..REGIONS, || 0..FILES);
     let pages = || prop_oneof![1..64u32, 64..3000u32];
     let len = || prop_oneof![1..9000u32, 9000..4_000_000u32];
-    let offset = || {
-        prop_oneof![Just(0u64), 0..4_000_000u64, (0..2000u64).prop_map(|page| page * 4096)]
-    };
+    let offset = || prop_oneof![Just(0u64), 0..4_000_000u64, (0..2000u64).prop_map(|page| page * 4096)];
     prop_oneof![
         4 => (region(), pages()).prop_map(|(region, pages)| Op::MapAnon { region, pages }),
         3 => (region(), file(), any::<bool>())
@@ -330,7 +328,7 @@ impl Machine {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 3000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_state_holds_together_after_every_step(plan in plan()) {
