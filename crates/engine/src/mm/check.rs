@@ -122,7 +122,11 @@ impl Mm {
                 };
                 let zone = f.zone();
                 self.settle(places, at, zone, Place::Lru)?;
-                ensure!(f.prev == previous, "frame {at} follows {previous} on list {which} and names {}", f.prev);
+                ensure!(
+                    f.prev == previous,
+                    "frame {at} follows {previous} on list {which} and names {}",
+                    f.prev
+                );
                 ensure!(f.list() == which, "frame {at} is on list {which} and names {}", f.list());
                 ensure!(f.has(flag::USED), "frame {at} is on list {which} and not in use");
                 ensure!(
@@ -142,7 +146,11 @@ impl Mm {
                     list::INACTIVE_FILE | list::ACTIVE_FILE => false,
                     _ => (which - list::FIRST_GENERATION).is_multiple_of(2),
                 };
-                ensure!(f.has(flag::ANON) == wants_anon, "frame {at} on list {which} has flags {:#x}", f.flags);
+                ensure!(
+                    f.has(flag::ANON) == wants_anon,
+                    "frame {at} on list {which} has flags {:#x}",
+                    f.flags
+                );
                 previous = at;
                 at = f.next;
                 len += 1;
@@ -187,7 +195,11 @@ impl Mm {
                 return Err(format!("frame {frame} belongs to object {number}, which is gone"));
             };
             let page = f.slot - object.base;
-            ensure!(page < object.pages, "frame {frame} is page {page} of {} of object {number}", object.pages);
+            ensure!(
+                page < object.pages,
+                "frame {frame} is page {page} of {} of object {number}",
+                object.pages
+            );
             let anon = f.has(flag::ANON);
             ensure!(
                 object.file != anon,
@@ -242,7 +254,10 @@ impl Mm {
         let has = |bit: u32| self.frames.iter().filter(|f| f.has(flag::USED) && f.has(bit)).count() as u64;
         let (locked, writeback) = (has(flag::LOCKED), has(flag::WRITEBACK));
         ensure!(locked == reading, "{locked} frames are locked and {reading} are being read");
-        ensure!(writeback == writing, "{writeback} frames are under writeback and {writing} are being written");
+        ensure!(
+            writeback == writing,
+            "{writeback} frames are under writeback and {writing} are being written"
+        );
         Ok(())
     }
 
@@ -271,7 +286,10 @@ impl Mm {
                 }
                 entry::Is::Swap(swap) => {
                     let owner = owners.get(swap as usize).copied();
-                    ensure!(owner == Some(slot), "slot {slot} is on swap at {swap}, which belongs to {owner:?}");
+                    ensure!(
+                        owner == Some(slot),
+                        "slot {slot} is on swap at {swap}, which belongs to {owner:?}"
+                    );
                     ensure!(!object.file, "slot {slot} of file {number} is on swap at {swap}");
                 }
                 entry::Is::Shadow(_) | entry::Is::Empty => {}
@@ -323,7 +341,10 @@ impl Mm {
             for &(start, len) in &object.dirty_runs {
                 let run = listed.get_mut(start as usize..(start + len) as usize);
                 let Some(run) = run else {
-                    return Err(format!("object {number} has {len} dirty pages from {start} of {}", object.pages));
+                    return Err(format!(
+                        "object {number} has {len} dirty pages from {start} of {}",
+                        object.pages
+                    ));
                 };
                 run.fill(true);
             }

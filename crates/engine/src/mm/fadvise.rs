@@ -1,1 +1,195 @@
+//! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`; section
+//! 8.6).
 
+use lotsfree_scenario::{Advice, RegionId};
+
+use super::frame::{entry, flag, list};
+use super::readahead::RaState;
+use super::{Cx, Done, Mm, Stop, Why};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// WILLNEED reads in pieces of 2 MiB.
+const CHUNK: u32 = 512;
+
+impl Mm {
+    /// `posix_fadvise` on `len` bytes from `offset` on; 0 means to the end. `ra` is the readahead state of the
+    /// open file.
+    ///
+    /// # Errors
+    /// [`Stop::Bad`] without such a file; a wait while the device takes no more writes.
+    pub fn fadvise(
+        &mut self,
+        cx: &mut Cx,
+        number: u32,
+        offset: u64,
+        len: u64,
+        advice: Advice,
+        ra: &mut RaState,
+    ) -> Done {
+        let pages = match self.objects.get(number as usize) {
+            Some(object) if object.live && object.file => object.pages,
+            _ => return Err(Stop::Bad),
+        };
+        if !cx.again {
+            cx.spend(self.costs.syscall);
+        }
+        let size = u64::from(pages) * PAGE;
+        let end = if len == 0 { size } else { offset.saturating_add(len).min(size) };
+        if offset >= end && !matches!(advice, Advice::Normal | Advice::Sequential | Advice::Random) {
+            return Ok(());
+        }
+        match advice {
+            Advice::Normal | Advice::Sequential | Advice::Random => ra.advice = advice,
+            Advice::WillNeed => {
+                let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
+                self.read_ahead_of_need(cx, number, first, last, ra.advice);
+            }
+            Advice::DontNeed => {
+                let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
+                // Until 5.16 a congested device is not given more to do.
+                let congested = !self.generation.reclaim_throttle && self.is_congested();
+                if cx.again || !congested {
+                    self.write_range(cx, number, first, last)?;
+                }
+                // Whole pages only; the file's last one counts as whole.
+                let (first, last) = (offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
+                self.invalidate_range(cx, number, first, last);
+            }
+        }
+        Ok(())
+    }
+
+    /// `madvise` on a whole region.
+    ///
+    /// # Errors
+    /// [`Stop::Bad`] without such a region.
+    pub fn madvise(&mut self, cx: &mut Cx, id: RegionId, advice: Advice) -> Done {
+        let regions = self.processes.get_mut(cx.process).map(|process| &mut process.regions);
+        let Some(Some(region)) = regions.and_then(|regions| regions.get_mut(id.0 as usize)) else {
+            return Err(Stop::Bad);
+        };
+        let (number, copies, pages) = (region.object, region.copies, region.pages);
+        if !cx.again {
+            cx.spend(self.costs.syscall);
+        }
+        let file = self.objects[number as usize].file;
+        match advice {
+            Advice::Normal | Advice::Sequential | Advice::Random => region.advice = advice,
+            Advice::WillNeed if file => self.read_ahead_of_need(cx, number, 0, pages, Advice::Normal),
+            Advice::WillNeed => self.swap_in_ahead_of_need(cx, number, pages),
+            Advice::DontNeed => {
+                if file {
+                    self.zap_file_pages(cx, number, cx.process, id.0);
+                }
+                if let Some(anon) = copies.or((!file).then_some(number)) {
+                    self.zap_anon_pages(cx, anon);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts to read what is missing (`force_page_cache_ra`), up to the larger of a request and a window.
+    fn read_ahead_of_need(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32, advice: Advice) {
+        let most = (super::page_writeback::MOST_PAGES as u32).max(self.ra_pages(advice));
+        let last = last.min(first.saturating_add(most));
+        let mut at = first;
+        while at < last {
+            let count = CHUNK.min(last - at);
+            // Nobody waits for these pages: what cannot be had is left.
+            let _ = self.read_pages(cx, number, at, count, 0, u32::MAX);
+            at += count;
+        }
+    }
+
+    /// Starts to read what is on swap (`madvise_willneed`); stops where memory is short.
+    fn swap_in_ahead_of_need(&mut self, cx: &mut Cx, number: u32, pages: u32) {
+        let base = self.objects[number as usize].base;
+        for slot in base..base + pages {
+            if let entry::Is::Swap(swap) = entry::is(self.entries[slot as usize])
+                && self.swapin_readahead(cx, number, slot, swap).is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Starts to write the dirty pages of a range (`__filemap_fdatawrite_range` without waiting for the data).
+    fn write_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> Done {
+        let mut at = first;
+        while at < last {
+            if self.queue_full() {
+                return Err(self.wait_for_room(cx, Why::Io).into());
+            }
+            at = self.write_run(cx, number, at, last);
+        }
+        Ok(())
+    }
+
+    /// `invalidate_mapping_pages`, and what `deactivate_file_folio` does with the pages that have to stay.
+    fn invalidate_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) {
+        let base = self.objects[number as usize].base;
+        for slot in base + first..base + last.max(first) {
+            let Some(frame) = entry::frame(self.entries[slot as usize]) else { continue };
+            cx.spend(self.costs.scan);
+            if !self.frames[frame as usize].has(flag::LOCKED) && !self.invalidate(cx, frame) {
+                self.deactivate_file_page(frame);
+            }
+        }
+    }
+
+    fn deactivate_file_page(&mut self, frame: u32) {
+        let f = self.frames[frame as usize];
+        if f.list() == list::UNEVICTABLE || self.is_mapped(frame) {
+            return;
+        }
+        if list::is_active(f.list()) {
+            self.events.pgdeactivate += 1;
+        }
+        let to = if self.generation.mglru {
+            let lruvec = self.lruvec_of_frame(frame);
+            self.lruvecs[lruvec].mglru.oldest_list(1)
+        } else {
+            list::INACTIVE_FILE
+        };
+        let busy = f.has(flag::DIRTY | flag::WRITEBACK);
+        let flags = &mut self.frames[frame as usize].flags;
+        *flags &= !flag::REFERENCED;
+        if busy {
+            // Goes when it has been written.
+            *flags |= flag::RECLAIM;
+        } else {
+            self.events.pgrotated += 1;
+        }
+        self.lru_move(frame, to, !busy);
+    }
+
+    /// Takes a file's pages out of one page table; they stay in the page cache.
+    fn zap_file_pages(&mut self, cx: &mut Cx, number: u32, process: usize, region: u32) {
+        let mappings = &self.objects[number as usize].mappings;
+        if let Some(which) = mappings.iter().position(|m| m.process == process && m.region == region) {
+            self.zap_ptes(number, which);
+        }
+        cx.spend(u64::from(self.objects[number as usize].pages) * self.costs.walk);
+    }
+
+    /// Gives anonymous memory back: the next touch finds zeroes. Pages that are on their way to or from swap
+    /// leave the page table and are left to reclaim.
+    fn zap_anon_pages(&mut self, cx: &mut Cx, number: u32) {
+        let (base, pages) = (self.objects[number as usize].base, self.objects[number as usize].pages);
+        cx.spend(u64::from(pages) * self.costs.walk);
+        for slot in base..base + pages {
+            match entry::is(self.entries[slot as usize]) {
+                entry::Is::Mapped(frame) | entry::Is::Resident(frame) => {
+                    self.drop_page(cx, frame);
+                }
+                entry::Is::Swap(swap) => {
+                    self.swap.release(swap);
+                    self.entries[slot as usize] = entry::EMPTY;
+                }
+                entry::Is::Shadow(_) | entry::Is::Empty => self.entries[slot as usize] = entry::EMPTY,
+            }
+        }
+    }
+}

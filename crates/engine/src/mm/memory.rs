@@ -248,17 +248,36 @@ impl Mm {
         else {
             return;
         };
-        let mapping = object.mappings.remove(which);
-        let (base, pages, file) = (object.base, object.pages, object.file);
+        let (pages, file) = (object.pages, object.file);
+        if file {
+            self.zap_ptes(number, which);
+        }
+        self.objects[number as usize].mappings.remove(which);
+        if which == 0 {
+            self.promote_mapping(number);
+        }
+        cx.spend(u64::from(pages) * self.costs.walk);
+        let object = &self.objects[number as usize];
+        if object.mappings.is_empty() && (!file || object.deleted) {
+            self.drop_object(cx, number);
+        }
+    }
+
+    /// Empties one page table's part of a file; the pages stay in the page cache.
+    pub(crate) fn zap_ptes(&mut self, number: u32, which: usize) {
+        let object = &mut self.objects[number as usize];
+        let (base, pages) = (object.base, object.pages);
         if which > 0 {
-            for (word, bits) in mapping.bits.iter().enumerate() {
+            let words = object.mappings[which].bits.len();
+            for word in 0..words {
+                let bits = std::mem::take(&mut self.objects[number as usize].mappings[which].bits[word]);
                 for page in 0..64 {
                     if bits >> page & 1 == 1 {
                         self.drop_mapped_bit(number, word as u32 * 64 + page);
                     }
                 }
             }
-        } else if file {
+        } else {
             for page in 0..pages {
                 let slot = base + page;
                 if self.entries[slot as usize] & entry::MAPPED != 0 {
@@ -273,12 +292,6 @@ impl Mm {
                     }
                 }
             }
-            self.promote_mapping(number);
-        }
-        cx.spend(u64::from(pages) * self.costs.walk);
-        let object = &self.objects[number as usize];
-        if object.mappings.is_empty() && (!file || object.deleted) {
-            self.drop_object(cx, number);
         }
     }
 

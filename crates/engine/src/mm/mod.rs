@@ -40,6 +40,7 @@ use frame::Frame;
 use memory::{Object, Process};
 use mmzone::{Lruvec, Node, Zone};
 use page_writeback::Writeback;
+pub use readahead::RaState;
 use swap::Swap;
 use vmstat::Events;
 

@@ -17,7 +17,7 @@ const NR_REQUESTS: u32 = 128;
 const CONGESTION_ON: u32 = 113;
 const CONGESTION_OFF: u32 = 103;
 /// `max_sectors_kb` 512: pages of the largest request.
-const MOST_PAGES: usize = 128;
+pub(crate) const MOST_PAGES: usize = 128;
 /// MAX_WRITEBACK_PAGES: the flusher turns to the next file after this many.
 const CHUNK: u64 = 1024;
 /// INIT_BW: 100 MiB/s, in pages per second.
@@ -369,9 +369,41 @@ impl Mm {
         (written, last)
     }
 
-    /// Starts to write what is dirty of a file, without waiting (`filemap_flush`).
-    pub(crate) fn start_sync(&mut self, cx: &mut Cx, number: u32) {
-        self.write_file(cx, number, u64::MAX, false);
+    /// Starts to write the first run of dirty pages in a range of a file, as one request; the page after it, or
+    /// `last` if there is none.
+    pub(crate) fn write_run(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> u32 {
+        let base = self.objects[number as usize].base;
+        let mut frames = self.flights.frames();
+        let mut start = first;
+        for page in first..last {
+            let frame = entry::frame(self.entries[(base + page) as usize]);
+            let frame = frame.filter(|&frame| {
+                let f = self.frames[frame as usize];
+                f.has(flag::DIRTY) && !f.has(flag::WRITEBACK)
+            });
+            match frame {
+                Some(frame) => {
+                    if frames.is_empty() {
+                        start = page;
+                    }
+                    cx.spend(self.costs.scan);
+                    self.start_writeback(frame);
+                    frames.push(frame);
+                }
+                None if frames.is_empty() => {}
+                None => break,
+            }
+            if frames.len() == MOST_PAGES {
+                break;
+            }
+        }
+        if frames.is_empty() {
+            return last;
+        }
+        let end = start + frames.len() as u32;
+        let id = self.submit_write(cx, Device::Disk, u64::from(base + start), frames, false);
+        self.objects[number as usize].last_write = id;
+        end
     }
 
     /// `fdatasync`

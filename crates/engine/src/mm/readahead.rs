@@ -51,7 +51,8 @@ fn next(current: u32, max: u32) -> u32 {
 }
 
 impl Mm {
-    fn ra_pages(&self, advice: Advice) -> u32 {
+    /// Largest window under an advice, in pages.
+    pub(crate) fn ra_pages(&self, advice: Advice) -> u32 {
         let max = (self.tuning.read_ahead_kb / 4) as u32;
         match advice {
             Advice::Random => 0,

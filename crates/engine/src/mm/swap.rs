@@ -64,11 +64,6 @@ impl Swap {
         self.free * 2 < self.total
     }
 
-    /// Pages that are in the swap cache.
-    pub(crate) fn cached(&self) -> u64 {
-        self.cache.len() as u64
-    }
-
     /// The slot of a page in the swap cache.
     pub(crate) fn slot_of(&self, frame: u32) -> Option<u32> {
         self.cache.get(&frame).copied()
@@ -212,7 +207,13 @@ impl Mm {
     }
 
     /// Starts to read the slot and its window; the number of the request that has the slot itself.
-    fn swapin_readahead(&mut self, cx: &mut Cx, number: u32, own: u32, swap: u32) -> Result<u64, Stop> {
+    pub(crate) fn swapin_readahead(
+        &mut self,
+        cx: &mut Cx,
+        number: u32,
+        own: u32,
+        swap: u32,
+    ) -> Result<u64, Stop> {
         let largest = 1u32 << self.tuning.page_cluster.min(10);
         let adaptive = self.generation.swap_readahead == crate::generation::SwapReadahead::Adaptive;
         let window = if adaptive { self.swap.window(swap, largest) } else { largest };

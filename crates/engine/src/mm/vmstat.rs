@@ -603,8 +603,11 @@ impl Mm {
             scale_factor: self.tuning.watermark_scale_factor,
             extra_free_kib: self.tuning.extra_free_kbytes,
         };
-        let zones = (self.zones.iter())
-            .map(|zone| marks::Zone { kind: zone.kind, present: zone.present, managed: zone.managed });
+        let zones = (self.zones.iter()).map(|zone| marks::Zone {
+            kind: zone.kind,
+            present: zone.present,
+            managed: zone.managed,
+        });
         let zones: Vec<_> = zones.chain([marks::Zone { kind, present: 0, managed: 0 }]).collect();
         let computed = marks::watermarks(&self.generation.rules.watermarks, &tuning, &zones, PageSize::X86);
         computed.last().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0, promo: None })

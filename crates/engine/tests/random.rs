@@ -1,0 +1,354 @@
+//! Random machines do random things; the whole state is checked after every step.
+
+use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
+use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
+use lotsfree_scenario::{Advice, How, Policy, RegionId};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+const FILES: usize = 3;
+const TASKS: usize = 4;
+const REGIONS: u32 = 3;
+
+/// What a task does.
+#[derive(Clone, Debug)]
+enum Op {
+    MapAnon { region: u32, pages: u32 },
+    MapFile { region: u32, file: usize, shared: bool },
+    Unmap { region: u32 },
+    Touch { region: u32, from: u32, count: u32, stride: u32, write: bool },
+    Read { file: usize, offset: u64, len: u32, how: How },
+    Write { file: usize, offset: u64, len: u32, how: How },
+    Sync { file: usize },
+    Advise { file: usize, offset: u64, len: u64, advice: Advice },
+    AdviseRegion { region: u32, advice: Advice },
+    Truncate { file: usize, pages: u32 },
+    Delete { file: usize },
+    Exit,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A task begins something, unless it is still at something else: then it goes on with that.
+    Run(usize, Op),
+    Kswapd(usize),
+    Flusher,
+    /// Some of the requests that are under way complete.
+    Complete(Vec<Index>),
+    /// Time passes, in ms.
+    Pass(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    generation: &'static str,
+    nodes: Vec<u64>,
+    cpus: u32,
+    distance: u32,
+    swap: u64,
+    rotational: bool,
+    instant: bool,
+    sysctls: Vec<(&'static str, String)>,
+    policies: Vec<Policy>,
+    files: Vec<(u32, bool)>,
+    steps: Vec<Step>,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    use Advice::{DontNeed, Normal, Random, Sequential, WillNeed};
+    let advice = || select(vec![Normal, Sequential, Random, WillNeed, DontNeed, DontNeed]);
+    let how = || prop_oneof![9 => Just(How::Buffered), 1 => Just(How::Direct)];
+    let (region, file) = (|| 0..REGIONS, || 0..FILES);
+    let pages = || prop_oneof![1..64u32, 64..3000u32];
+    let len = || prop_oneof![1..9000u32, 9000..4_000_000u32];
+    let offset = || prop_oneof![Just(0u64), 0..4_000_000u64, (0..2000u64).prop_map(|page| page * 4096)];
+    prop_oneof![
+        4 => (region(), pages()).prop_map(|(region, pages)| Op::MapAnon { region, pages }),
+        3 => (region(), file(), any::<bool>())
+            .prop_map(|(region, file, shared)| Op::MapFile { region, file, shared }),
+        1 => region().prop_map(|region| Op::Unmap { region }),
+        16 => (region(), 0..200u32, pages(), 1..4u32, any::<bool>()).prop_map(
+            |(region, from, count, stride, write)| Op::Touch { region, from, count, stride, write }
+        ),
+        8 => (file(), offset(), len(), how())
+            .prop_map(|(file, offset, len, how)| Op::Read { file, offset, len, how }),
+        8 => (file(), offset(), len(), how())
+            .prop_map(|(file, offset, len, how)| Op::Write { file, offset, len, how }),
+        2 => file().prop_map(|file| Op::Sync { file }),
+        3 => (file(), offset(), 0..4_000_000u64, advice())
+            .prop_map(|(file, offset, len, advice)| Op::Advise { file, offset, len, advice }),
+        3 => (region(), advice()).prop_map(|(region, advice)| Op::AdviseRegion { region, advice }),
+        1 => (file(), pages()).prop_map(|(file, pages)| Op::Truncate { file, pages }),
+        1 => file().prop_map(|file| Op::Delete { file }),
+        1 => Just(Op::Exit),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0..TASKS, op()).prop_map(|(task, op)| Step::Run(task, op)),
+        3 => (0..2usize).prop_map(Step::Kswapd),
+        2 => Just(Step::Flusher),
+        5 => vec(any::<Index>(), 1..30).prop_map(Step::Complete),
+        2 => prop_oneof![1..20u64, 20..40_000u64].prop_map(Step::Pass),
+    ]
+}
+
+fn sysctls() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let one = |key: &'static str, values: Vec<u64>| {
+        prop_oneof![Just(None), select(values).prop_map(move |value| Some((key, value.to_string())))]
+    };
+    let settings = (
+        one("vm.swappiness", vec![0, 1, 60, 100]),
+        one("vm.zone_reclaim_mode", vec![0, 1, 3, 7]),
+        one("vm.min_free_kbytes", vec![64, 256, 1024]),
+        one("vm.pagecache_limit_mb", vec![1, 4]),
+        one("vm.pagecache_limit_ignore_dirty", vec![0, 1, 2]),
+        one("vm.page-cluster", vec![0, 3, 5]),
+        one("vm.dirty_ratio", vec![1, 5, 40]),
+        one("vm.dirty_background_ratio", vec![1, 5]),
+        one("vm.laptop_mode", vec![0, 5]),
+        one("read_ahead_kb", vec![0, 128, 1024]),
+    );
+    settings.prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
+        [a, b, c, d, e, f, g, h, i, j].into_iter().flatten().collect()
+    })
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let node = || prop_oneof![9 => 300..1500u64, 1 => 4100..6000u64];
+    let policy = select(vec![
+        Policy::Local,
+        Policy::Preferred(1),
+        Policy::Bind(vec![0]),
+        Policy::Bind(vec![1]),
+        Policy::Interleave(vec![0, 1]),
+    ]);
+    let machine = (
+        select(NAMES.to_vec()),
+        vec(node(), 1..3),
+        1..4u32,
+        select(vec![20u32, 40]),
+        prop_oneof![Just(0), 1..300u64, 300..3000u64],
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+        sysctls(),
+    );
+    let file = (prop_oneof![1..100u32, 100..2000u32], any::<bool>());
+    let work = (vec(policy, 2), vec(file, FILES), vec(step(), 1..60));
+    (machine, work).prop_map(|(machine, (policies, files, steps))| {
+        let (generation, nodes, cpus, distance, swap, rotational, instant, sysctls) = machine;
+        Plan { generation, nodes, cpus, distance, swap, rotational, instant, sysctls, policies, files, steps }
+    })
+}
+
+/// A task: what it is at, and how far it got.
+struct Task {
+    op: Option<Op>,
+    again: bool,
+    done: u64,
+    at: u32,
+    ra: [RaState; FILES],
+}
+
+struct Machine {
+    mm: Mm,
+    tasks: Vec<Task>,
+    files: Vec<u32>,
+    sizes: Vec<u32>,
+    under_way: Vec<u64>,
+    now: u64,
+    cpus: usize,
+    nodes: usize,
+    kswapd: Vec<usize>,
+    flusher: usize,
+    processes: usize,
+}
+
+impl Machine {
+    fn new(plan: &Plan) -> Self {
+        let mut tuning = Tuning::default();
+        for (key, value) in &plan.sysctls {
+            tuning.set(key, value).expect("a value in range");
+        }
+        let count = plan.nodes.len();
+        let distance = |a: usize, b: usize| if a == b { 10 } else { plan.distance };
+        let config = Config {
+            generation: Generation::named(plan.generation).expect("a generation"),
+            cpus: plan.cpus,
+            nodes: plan.nodes.clone(),
+            distance: (0..count).map(|a| (0..count).map(|b| distance(a, b)).collect()).collect(),
+            tuning,
+            swap_pages: plan.swap,
+            swap_rotational: plan.rotational,
+            kernel_pages: Some(50),
+            instant_reads: plan.instant,
+            costs: Calibration::default(),
+        };
+        let mut mm = Mm::new(&config);
+        let fits = |policy: &Policy| match policy {
+            Policy::Local => true,
+            Policy::Preferred(node) => (*node as usize) < count,
+            Policy::Bind(nodes) | Policy::Interleave(nodes) => {
+                nodes.iter().all(|node| (*node as usize) < count)
+            }
+        };
+        for policy in &plan.policies {
+            mm.create_process(if fits(policy) { policy.clone() } else { Policy::Local });
+        }
+        let tasks = (0..TASKS).map(|_| {
+            mm.create_task();
+            Task { op: None, again: false, done: 0, at: 0, ra: [RaState::default(); FILES] }
+        });
+        let tasks = tasks.collect();
+        let kswapd = (0..count).map(|_| mm.create_task()).collect();
+        let flusher = mm.create_task();
+        let files = plan.files.iter().map(|&(pages, exists)| mm.declare_file(pages, exists)).collect();
+        Machine {
+            mm,
+            tasks,
+            files,
+            sizes: plan.files.iter().map(|file| file.0).collect(),
+            under_way: Vec::new(),
+            now: 0,
+            cpus: plan.cpus as usize,
+            nodes: count,
+            kswapd,
+            flusher,
+            processes: plan.policies.len(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Run(task, op) => self.run(*task, op),
+            Step::Kswapd(node) => {
+                let node = node % self.nodes;
+                let mut cx = Cx::new(self.kswapd[node], node % self.cpus, usize::MAX, self.now);
+                self.mm.kswapd(&mut cx, node);
+                self.now = cx.now();
+            }
+            Step::Flusher => {
+                let mut cx = Cx::new(self.flusher, 0, usize::MAX, self.now);
+                self.mm.flusher(&mut cx);
+                self.now = cx.now();
+            }
+            Step::Complete(which) => {
+                for index in which {
+                    if !self.under_way.is_empty() {
+                        let id = self.under_way.swap_remove(index.index(self.under_way.len()));
+                        self.mm.complete(id, self.now);
+                    }
+                }
+            }
+            Step::Pass(ms) => self.now += ms * 1_000_000,
+        }
+        self.news();
+    }
+
+    fn news(&mut self) {
+        self.under_way.extend(self.mm.take_io().map(|io| {
+            assert!(io.pages > 0, "{io:?}");
+            io.id
+        }));
+        drop(self.mm.take_events());
+    }
+
+    fn run(&mut self, number: usize, new: &Op) {
+        let task = &mut self.tasks[number];
+        let op = task.op.get_or_insert_with(|| new.clone()).clone();
+        let mut cx = Cx::new(number, number % self.cpus, number % self.processes, self.now);
+        cx.again = task.again;
+        let outcome = self.perform(&mut cx, number, &op);
+        self.now = cx.now();
+        let task = &mut self.tasks[number];
+        match outcome {
+            Err(Stop::Wait(_)) => task.again = true,
+            Ok(()) | Err(Stop::OutOfMemory | Stop::Bad) => {
+                (task.op, task.again, task.done, task.at) = (None, false, 0, 0);
+            }
+        }
+    }
+
+    fn perform(&mut self, cx: &mut Cx, number: usize, op: &Op) -> Result<(), Stop> {
+        let (mm, task) = (&mut self.mm, &mut self.tasks[number]);
+        match *op {
+            Op::MapAnon { region, pages } => mm.map_anon(cx, RegionId(region), pages),
+            Op::MapFile { region, file, shared } => {
+                mm.map_file(cx, RegionId(region), self.files[file], self.sizes[file], shared)
+            }
+            Op::Unmap { region } => mm.unmap(cx, RegionId(region)),
+            Op::Touch { region, from, count, stride, write } => {
+                while task.at < count {
+                    mm.touch(cx, RegionId(region), from + task.at * stride, write)?;
+                    cx.again = false;
+                    task.at += 1;
+                }
+                Ok(())
+            }
+            Op::Read { file, offset, len, how } => {
+                mm.read(cx, self.files[file], offset, len, how, &mut task.ra[file], &mut task.done)
+            }
+            Op::Write { file, offset, len, how } => {
+                mm.write(cx, self.files[file], offset, len, how, &mut task.done)
+            }
+            Op::Sync { file } => mm.sync(cx, self.files[file]),
+            Op::Advise { file, offset, len, advice } => {
+                mm.fadvise(cx, self.files[file], offset, len, advice, &mut task.ra[file])
+            }
+            Op::AdviseRegion { region, advice } => mm.madvise(cx, RegionId(region), advice),
+            Op::Truncate { file, pages } => {
+                self.files[file] = mm.truncate(cx, self.files[file], pages);
+                self.sizes[file] = pages;
+                Ok(())
+            }
+            Op::Delete { file } => mm.delete_file(cx, self.files[file]),
+            Op::Exit => {
+                mm.exit(cx);
+                Ok(())
+            }
+        }
+    }
+
+    /// Everybody leaves: nothing may be left behind.
+    fn clear(&mut self) {
+        for process in 0..self.processes {
+            self.mm.exit(&mut Cx::new(0, 0, process, self.now));
+        }
+        for &file in &self.files {
+            let _ = self.mm.delete_file(&mut Cx::new(0, 0, 0, self.now), file);
+        }
+        self.news();
+        while let Some(id) = self.under_way.pop() {
+            self.mm.complete(id, self.now);
+            self.news();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_state_holds_together_after_every_step(plan in plan()) {
+        let mut machine = Machine::new(&plan);
+        for (number, step) in plan.steps.iter().enumerate() {
+            machine.step(step);
+            if let Err(why) = machine.mm.check() {
+                prop_assert!(false, "after step {number}, {step:?}: {why}");
+            }
+        }
+        machine.clear();
+        if let Err(why) = machine.mm.check() {
+            prop_assert!(false, "after everybody left: {why}");
+        }
+        let meminfo = machine.mm.meminfo();
+        use lotsfree_counters::meminfo as m;
+        for empty in [m::AnonPages, m::Mapped, m::Cached, m::SwapCached, m::Dirty, m::Writeback, m::Active] {
+            prop_assert_eq!(meminfo.get(empty), Some(0), "{:?}", empty);
+        }
+        prop_assert_eq!(meminfo.get(m::SwapFree), meminfo.get(m::SwapTotal));
+        prop_assert_eq!(meminfo.get(m::Committed_AS), Some(0));
+    }
+}
