@@ -41,7 +41,6 @@ mod queue;
 mod sched;
 mod slice;
 mod task;
-mod temp;
 #[cfg(test)]
 mod tests;
 
