@@ -173,10 +173,10 @@ mod tests {
         let mut group = Group::new("a".into(), "r");
         (0..3).for_each(|at| group.fail(Failure::Full, at, &mut log));
         group.fail(Failure::Bad, 3, &mut log);
-        assert_eq!(log.take(9).iter().map(|e| (e.at, e.kind)).collect::<Vec<_>>(), [
-            (0, EventKind::Full),
-            (3, EventKind::Error)
-        ]);
+        assert_eq!(
+            log.take(9).iter().map(|e| (e.at, e.kind)).collect::<Vec<_>>(),
+            [(0, EventKind::Full), (3, EventKind::Error)]
+        );
         assert_eq!((group.take(0, 9).errors, group.take(9, 9).errors), (4, 0));
     }
 }

@@ -6,7 +6,15 @@ impl Mm {
         cx.spend(100);
         Ok(())
     }
-    pub(crate) fn fadvise(&mut self, cx: &mut Cx, _: u32, _: u64, _: u32, _: Advice, _: &mut RaState) -> Done {
+    pub(crate) fn fadvise(
+        &mut self,
+        cx: &mut Cx,
+        _: u32,
+        _: u64,
+        _: u32,
+        _: Advice,
+        _: &mut RaState,
+    ) -> Done {
         cx.spend(100);
         Ok(())
     }
