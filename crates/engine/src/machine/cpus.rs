@@ -23,7 +23,7 @@ impl Stretch {
     }
 
     fn slow(self, cpu: u64) -> u64 {
-        let more = u128::from(cpu) * u128::from(self.0) >> 16;
+        let more = (u128::from(cpu) * u128::from(self.0)) >> 16;
         cpu.saturating_add(u64::try_from(more).unwrap_or(u64::MAX >> 1))
     }
 

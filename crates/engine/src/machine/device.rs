@@ -89,7 +89,7 @@ impl Direction {
             request.merged.push(io.id);
             return true;
         }
-        let end = io.start + u64::from(io.pages);
+        let end = io.start.saturating_add(u64::from(io.pages));
         let after = self.sorted.range((end, 0)..).next().map(|(&key, request)| (key, fits(request)));
         if let Some((key, true)) = after
             && key.0 == end
@@ -183,7 +183,7 @@ impl Disk {
         let request = self.waiting[direction].sorted.remove(&key)?;
         debug_assert_eq!(request.sequence, key.1);
         let contiguous = self.head == (key.0, direction);
-        self.head = (key.0 + u64::from(request.pages), direction);
+        self.head = (key.0.saturating_add(u64::from(request.pages)), direction);
         let service = self.spec.service(request.pages, contiguous);
         self.in_service = Some(request);
         Some(now.saturating_add(service))
@@ -193,7 +193,6 @@ impl Disk {
     fn choose(&mut self, now: u64) -> Option<(usize, (u64, u64))> {
         let (direction, left) = self.batch;
         if left > 0
-            && self.head.1 == direction
             && let Some(key) = self.waiting[direction].from(self.head.0)
         {
             self.batch.1 -= 1;
@@ -217,5 +216,116 @@ impl Disk {
         let waiting = &mut self.waiting[direction];
         let key = waiting.expired(now).or_else(|| waiting.from(place)).or_else(|| waiting.from(0))?;
         Some((direction, key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mm::Device;
+
+    const SPEC: DeviceSpec = DeviceSpec { latency: 50, bandwidth: 4096 * 1_000_000, iops: 1000, seek: None };
+    const MS: u64 = 1_000_000;
+
+    fn io(id: u64, write: bool, start: u64, pages: u32) -> Io {
+        Io { id, device: Device::Disk, write, sync: !write, start, pages }
+    }
+
+    /// Gives a device everything at time 0; when each request completes, in that order.
+    fn serve(spec: DeviceSpec, ios: &[Io]) -> Vec<(u64, u64)> {
+        let mut disk = Disk::new(spec);
+        let mut done = Vec::new();
+        let mut next = None;
+        for io in ios {
+            next = disk.submit(io, 0).or(next);
+        }
+        while let Some(now) = next {
+            next = disk.served(now, |id, at| done.push((id, at)));
+        }
+        done
+    }
+
+    #[test]
+    fn a_request_takes_its_transfer_or_an_operation_and_the_latency() {
+        // One page takes 1 µs, one operation 1 ms.
+        let apart =
+            [io(1, false, 100, 1), io(2, false, 900, 1), io(3, false, 901, 10), io(4, false, 5000, 2000)];
+        assert_eq!(serve(SPEC, &apart[..2]), [(1, MS + 50), (2, 2 * MS + 50)]);
+        // The second and the third are merged, the fourth is larger than one operation.
+        let merged = [(1, MS + 50), (2, 2 * MS + 50), (3, 2 * MS + 50), (4, 4 * MS + 50)];
+        assert_eq!(serve(SPEC, &apart), merged);
+    }
+
+    #[test]
+    fn what_goes_on_where_the_last_one_ended_needs_no_operation() {
+        let mut disk = Disk::new(SPEC);
+        assert_eq!(disk.submit(&io(1, true, 7, 3), 0), Some(MS));
+        assert_eq!(disk.served(MS, |_, _| {}), None);
+        assert_eq!(disk.submit(&io(2, true, 10, 5), 2 * MS), Some(2 * MS + 5000));
+        assert_eq!(disk.served(2 * MS + 5000, |_, _| {}), None);
+        // The other direction, or another place, does.
+        assert_eq!(disk.submit(&io(3, false, 15, 1), 3 * MS), Some(4 * MS));
+    }
+
+    #[test]
+    fn a_seek_takes_the_place_of_the_rate() {
+        let spec = DeviceSpec { seek: Some(8 * MS), ..SPEC };
+        assert_eq!(serve(spec, &[io(1, false, 0, 10)]), [(1, 8 * MS + 10_000 + 50)]);
+        let unlimited = DeviceSpec { latency: 50, bandwidth: 0, iops: 0, seek: None };
+        assert_eq!(serve(unlimited, &[io(1, false, 0, 10)]), [(1, 50)]);
+    }
+
+    #[test]
+    fn requests_are_merged_up_to_512_kib() {
+        // The first is in service at once; the others wait, and join at either end.
+        let pages = |id, start| io(id, true, start, 32);
+        let ios: Vec<Io> = [9000, 64, 32, 96, 0, 128]
+            .iter()
+            .enumerate()
+            .map(|(id, &start)| pages(id as u64, start))
+            .collect();
+        let done = serve(SPEC, &ios);
+        let first =
+            |end: u64| done.iter().filter(|(_, at)| *at == end + 50).map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!((first(MS), first(2 * MS)), (vec![0], vec![1, 2, 3, 4]));
+        // Too large to be merged, but it goes on where the merged one ended.
+        assert_eq!(done.last(), Some(&(5, 2 * MS + 32_000 + 50)));
+    }
+
+    #[test]
+    fn writes_wait_for_two_batches_of_reads_and_no_more() {
+        let read = |n: u64| io(n, false, n * 100, 1);
+        let write = |n: u64| io(n, true, n * 100, 1);
+        let ios: Vec<Io> = (0..100).map(read).chain((100..140).map(write)).collect();
+        let order: Vec<u64> = serve(SPEC, &ios).iter().map(|(id, _)| *id).collect();
+        let first_write = order.iter().position(|&id| id >= 100);
+        // The request that found the device idle began the first batch.
+        assert_eq!(first_write, Some(48));
+        assert!(order[48..64].iter().all(|&id| id >= 100) && order[64] == 48);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..140).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_oldest_is_served_when_it_has_waited_too_long() {
+        let mut disk = Disk::new(SPEC);
+        let mut next = disk.submit(&io(0, false, 500_000, 1), 0);
+        disk.submit(&io(1, false, 3, 1), 1);
+        // Ever new requests above the head: sorted order alone would never come back to page 3.
+        let (mut id, mut served_at) = (2, None);
+        while let Some(now) = next
+            && served_at.is_none()
+        {
+            disk.submit(&io(id, false, 500_000 + id * 10, 1), now);
+            id += 1;
+            next = disk.served(now, |id, at| {
+                if id == 1 {
+                    served_at = Some(at);
+                }
+            });
+        }
+        let at = served_at.unwrap();
+        assert!((500 * MS..520 * MS).contains(&at), "{at}");
     }
 }

@@ -29,7 +29,8 @@ impl Files {
     /// Registers the declared files; `object` enters each into the memory's books. Files that exist take
     /// space even if the disk is too small for them.
     pub(super) fn new(specs: &[FileSpec], disk_pages: u64, mut object: impl FnMut(&FileSpec) -> u32) -> Self {
-        let mut files = Files { declared: Vec::new(), created: FxHashMap::default(), free: disk_pages, versions: 0 };
+        let mut files =
+            Files { declared: Vec::new(), created: FxHashMap::default(), free: disk_pages, versions: 0 };
         for spec in specs {
             let on_disk = if spec.exists { u64::from(spec.pages) } else { 0 };
             files.free = files.free.saturating_sub(on_disk);

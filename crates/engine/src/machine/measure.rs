@@ -136,15 +136,29 @@ pub(super) fn add(to: &mut Spent, from: &Spent) {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     events: Vec<Event>,
+    /// Events that were too many.
+    left_out: u64,
 }
+
+/// So many events wait for the sink at most: a stream of nothing but marks shall not fill a disk.
+const MOST_EVENTS: usize = 1 << 16;
 
 impl Log {
     pub(super) fn add(&mut self, at: u64, kind: EventKind, what: String, actor: Option<&str>) {
-        self.events.push(Event { at, kind, what, actor: actor.map(str::to_owned) });
+        if self.events.len() < MOST_EVENTS {
+            self.events.push(Event { at, kind, what, actor: actor.map(str::to_owned) });
+        } else {
+            self.left_out += 1;
+        }
     }
 
     /// Events up to a time, in order; those of the same time as they were entered.
     pub(super) fn take(&mut self, until: u64) -> Vec<Event> {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            let what = format!("{left_out} events more than can be kept between two samples");
+            self.events.push(Event { at: until, kind: EventKind::Note, what, actor: None });
+        }
         self.events.sort_by_key(|event| event.at);
         let later = self.events.partition_point(|event| event.at <= until);
         let rest = self.events.split_off(later);
@@ -168,15 +182,25 @@ mod tests {
     }
 
     #[test]
+    fn too_many_events_are_counted() {
+        let mut log = Log::default();
+        (0..MOST_EVENTS + 5).for_each(|at| log.add(at as u64, EventKind::Mark, String::new(), None));
+        let told = log.take(u64::MAX);
+        assert_eq!(told.len(), MOST_EVENTS + 1);
+        assert_eq!(told[MOST_EVENTS].what, "5 events more than can be kept between two samples");
+        assert!(log.take(u64::MAX).is_empty());
+    }
+
+    #[test]
     fn a_kind_of_failure_is_counted_always_and_recorded_once() {
         let mut log = Log::default();
         let mut group = Group::new("a".into(), "r");
         (0..3).for_each(|at| group.fail(Failure::Full, at, &mut log));
         group.fail(Failure::Bad, 3, &mut log);
-        assert_eq!(log.take(9).iter().map(|e| (e.at, e.kind)).collect::<Vec<_>>(), [
-            (0, EventKind::Full),
-            (3, EventKind::Error)
-        ]);
+        assert_eq!(
+            log.take(9).iter().map(|e| (e.at, e.kind)).collect::<Vec<_>>(),
+            [(0, EventKind::Full), (3, EventKind::Error)]
+        );
         assert_eq!((group.take(0, 9).errors, group.take(9, 9).errors), (4, 0));
     }
 }

@@ -46,8 +46,10 @@ mod tests;
 
 use std::ops::ControlFlow;
 
-use lotsfree_run::{Sample, Sink, WriteError};
+use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
 use lotsfree_scenario::Program;
+use lotsfree_snapshot::file::swaps::SwapArea;
+use lotsfree_units::PageSize;
 
 use crate::mm::{self, Device, Io, Mm};
 use cpus::Cpus;
@@ -68,8 +70,10 @@ const SLICE: u64 = 10_000_000;
 const SHORTEST_CALL: u64 = 20_000;
 /// And at most so long.
 const LONGEST_CALL: u64 = 1_000_000;
-/// A task that yields without having used time looks again after this, in nanoseconds.
+/// A task that yields without having used time looks again after this, in nanoseconds; if there is nothing
+/// for it then either, after twice that, and so on up to [`POLL`] times 2 to [`POLL_DOUBLINGS`].
 const POLL: u64 = 1_000;
+const POLL_DOUBLINGS: u32 = 7;
 /// Entries of the queue between two looks at whether the run shall stop.
 const LOOK: u32 = 1 << 16;
 
@@ -125,6 +129,7 @@ pub struct Machine {
     log: Log,
     /// Tasks for which the lookahead is [`TENSE`].
     tense: usize,
+    nodes: usize,
     now: u64,
     interval: u64,
     /// The last sample, and up to when tasks may run before the next.
@@ -158,6 +163,7 @@ impl Machine {
             swap_at: disk_pages,
             log: Log::default(),
             tense: 0,
+            nodes,
             now: 0,
             interval: interval.max(1),
             sampled: None,
@@ -302,12 +308,26 @@ impl Machine {
 
     /// The kernel's counters.
     fn counters(&self) -> Sample {
+        let node = |node: usize| NodeSample {
+            id: node as u32,
+            meminfo: self.mm.node_meminfo(node),
+            numastat: self.mm.numastat(node),
+        };
+        let total = u64::from(self.mm.swap.total);
+        let swap = (total > 0).then(|| SwapArea {
+            path: if self.disks.len() > 1 { "/dev/sdb".to_owned() } else { "/dev/sda2".to_owned() },
+            kind: "partition".into(),
+            size: PageSize::X86.of(total),
+            used: PageSize::X86.of(total - self.mm.swap.free()),
+            priority: -2,
+        });
         Sample {
             at: self.now,
             meminfo: self.mm.meminfo(),
             vmstat: self.mm.vmstat(),
             zones: self.mm.zoneinfo(),
-            ..Sample::default()
+            nodes: (0..self.nodes).map(node).collect(),
+            swaps: swap.into_iter().collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::measure::{Failure, waited};
 use super::queue::Happening;
 use super::slice::{After, Slice};
 use super::task::{Kind, State, Task};
-use super::{CALM, LONGEST_CALL, Machine, POLL, SHORTEST_CALL, SLICE, TENSE};
+use super::{CALM, LONGEST_CALL, Machine, POLL, POLL_DOUBLINGS, SHORTEST_CALL, SLICE, TENSE};
 use crate::mm::{Cx, MS, Wait, Why};
 
 impl Machine {
@@ -154,10 +154,13 @@ impl Machine {
         let at = self.tasks[task].at;
         let Wait { event, until, why } = wait;
         if why == Why::Yield || until.is_some_and(|until| until <= at) {
-            let turn = if progress { at } else { at + POLL };
-            self.queue.push(turn, Happening::Run(task));
+            let polls = &mut self.tasks[task].polls;
+            let pause = if progress { 0 } else { POLL << *polls };
+            *polls = if progress { 0 } else { (*polls + 1).min(POLL_DOUBLINGS) };
+            self.queue.push(at + pause, Happening::Run(task));
             return;
         }
+        self.tasks[task].polls = 0;
         self.tasks[task].state = State::Asleep { event, why };
         self.strain(task);
         let sleep = self.tasks[task].sleep;

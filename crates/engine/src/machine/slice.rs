@@ -268,11 +268,12 @@ impl Slice<'_> {
                 let object = self.files.get(file).ok_or(Stop::Bad)?.object;
                 self.mm.delete_file(cx, object)?;
                 self.files.remove(file);
+                self.thread.ra.remove(&file.0);
                 Ok(())
             }
-            Op::Read { file, offset, len, how } => self.transfer(file, |mm, cx, object, ra, pos| {
-                mm.read(cx, object, offset, len, how, ra, pos)
-            }),
+            Op::Read { file, offset, len, how } => {
+                self.transfer(file, |mm, cx, object, ra, pos| mm.read(cx, object, offset, len, how, ra, pos))
+            }
             Op::Write { file, offset, len, how } => {
                 let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
                 if !cx.again && !self.files.reserve(file, end) {
@@ -297,7 +298,7 @@ impl Slice<'_> {
     }
 
     fn advise(&mut self, file: FileId, offset: u64, len: u32, advice: Advice) -> Done {
-        self.transfer(file, |mm, cx, object, ra, _| mm.fadvise(cx, object, offset, len, advice, ra))
+        self.transfer(file, |mm, cx, object, ra, _| mm.fadvise(cx, object, offset, len.into(), advice, ra))
     }
 
     /// A call that concerns the thread's readahead of a file.

@@ -54,11 +54,13 @@ pub(super) struct Task {
     pub(super) tense: bool,
     /// The call is made again.
     pub(super) again: bool,
+    /// How often in a row it has yielded without having used time.
+    pub(super) polls: u32,
 }
 
 impl Task {
     pub(super) fn new(kind: Kind, number: usize, cpu: usize) -> Self {
-        Task { kind, state: State::New, number, cpu, sleep: 0, at: 0, tense: false, again: false }
+        Task { kind, state: State::New, number, cpu, sleep: 0, at: 0, tense: false, again: false, polls: 0 }
     }
 }
 
@@ -92,7 +94,10 @@ pub(super) struct Thread {
 
 impl std::fmt::Debug for Thread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Thread").field("task", &self.task).field("process", &self.process).finish_non_exhaustive()
+        f.debug_struct("Thread")
+            .field("task", &self.task)
+            .field("process", &self.process)
+            .finish_non_exhaustive()
     }
 }
 

@@ -63,6 +63,7 @@ fn config() -> MachineConfig {
             swap_rotational: false,
             kernel_pages: None,
             costs: Calibration::default(),
+            instant_reads: false,
         },
         disk,
         disk_pages: 1 << 20,
@@ -129,6 +130,7 @@ fn check(machine: &Machine, told: &Told) {
     assert!(told.events.is_sorted_by_key(|event| event.at));
     assert!(told.rows.is_sorted_by_key(|row| row.at));
     assert!(told.rows.iter().all(|row| row.latency.count() == row.operations));
+    assert_eq!(machine.mm.check(), Ok(()));
     let mut all = 0;
     for task in &machine.tasks {
         let Kind::Thread(thread) = task.kind else { continue };

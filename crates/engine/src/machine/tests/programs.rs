@@ -1,5 +1,6 @@
 //! Programs whose course can be worked out by hand.
 
+use lotsfree_counters::vmstat;
 use lotsfree_scenario::{FileId, How, RegionId};
 
 use super::*;
@@ -49,7 +50,10 @@ fn a_sleep_takes_as_long_beside_others_as_alone() {
         let told = run(config(), program(&[], vec![process("a", threads)]), S);
         assert_eq!(told.operations("sleeper"), 1000);
         for row in told.of("sleeper").filter(|row| row.operations > 0) {
-            assert_eq!((row.latency.min(), row.latency.max()), (Some(10_000 + wakeup), Some(10_000 + wakeup)));
+            assert_eq!(
+                (row.latency.min(), row.latency.max()),
+                (Some(10_000 + wakeup), Some(10_000 + wakeup))
+            );
         }
         assert_eq!(told.spent("sleeper").idle, 10_000_000);
     }
@@ -97,7 +101,8 @@ fn threads_wait_for_stages() {
 #[test]
 fn an_endless_stream_of_nothing_ends_with_the_run() {
     for ops in [vec![Op::Compute { ns: 0 }], vec![Op::SleepUntil { at: 0 }], vec![Op::Begin; 100]] {
-        let told = run(config(), program(&[], vec![process("a", vec![thread("r", &ops, u32::MAX)])]), 50 * MS);
+        let told =
+            run(config(), program(&[], vec![process("a", vec![thread("r", &ops, u32::MAX)])]), 50 * MS);
         assert_eq!(told.when(EventKind::Note).len(), 1);
         assert_eq!(told.spent("r").user, 50 * MS);
     }
@@ -152,18 +157,28 @@ fn memory_runs_out_for_the_largest() {
         process("late", vec![thread("r", &late, 1)]),
     ];
     let told = run(config(), program(&[], processes), 3 * S);
-    let victims: Vec<_> =
-        told.events.iter().filter(|event| event.kind == EventKind::OomKill).map(|e| e.actor.clone()).collect();
+    let victims: Vec<_> = told
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::OomKill)
+        .map(|e| e.actor.clone())
+        .collect();
     assert_eq!(victims, [Some("large".to_owned())]);
-    assert_eq!((told.errors("r"), told.when(EventKind::Mark).len(), told.when(EventKind::Exit).len()), (1, 1, 2));
+    assert_eq!(told.samples.last().unwrap().vmstat.get(vmstat::oom_kill), Some(1));
+    assert_eq!(
+        (told.errors("r"), told.when(EventKind::Mark).len(), told.when(EventKind::Exit).len()),
+        (1, 1, 2)
+    );
 }
 
 #[test]
 fn reading_is_as_fast_as_the_disk() {
     let pages = 8192;
-    let read = |index: u64| Op::Read { file: FileId(0), offset: index << 17, len: 1 << 17, how: How::Buffered };
+    let read =
+        |index: u64| Op::Read { file: FileId(0), offset: index << 17, len: 1 << 17, how: How::Buffered };
     let ops: Vec<Op> = (0..u64::from(pages) / 32).map(read).collect();
-    let told = run(config(), program(&[(pages, true)], vec![process("a", vec![thread("r", &ops, 1)])]), 2 * S);
+    let told =
+        run(config(), program(&[(pages, true)], vec![process("a", vec![thread("r", &ops, 1)])]), 2 * S);
     let end = told.when(EventKind::Exit)[0];
     // 32 MiB at 100 MiB/s.
     assert!((320 * MS..400 * MS).contains(&end), "{end}");
@@ -192,7 +207,8 @@ fn direct_reads_at_random_are_bound_by_the_rate_of_the_disk() {
 #[test]
 fn a_process_ends_when_its_time_is_over() {
     let ops = [Op::MapAnon { region: REGION, pages: 1000 }, Op::Sleep { ns: 10 * S }];
-    let mut short = process("a", vec![thread("r", &ops, 1), thread("w", &[Op::Compute { ns: MS }], u32::MAX)]);
+    let mut short =
+        process("a", vec![thread("r", &ops, 1), thread("w", &[Op::Compute { ns: MS }], u32::MAX)]);
     (short.start, short.stop) = (100 * MS, Some(250 * MS));
     let mut never = process("b", vec![thread("r", &ops, 1)]);
     (never.start, never.stop) = (200 * MS, Some(150 * MS));

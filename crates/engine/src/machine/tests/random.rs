@@ -27,32 +27,38 @@ fn op() -> impl Strategy<Value = Op> {
     let pages = || prop_oneof![4 => 1u32..400, 1 => 400u32..6000];
     let offset = || (0u64..6000 * 4096).prop_map(|at| at >> (at % 7) as u32);
     let len = || prop_oneof![1u32..70_000, 1u32..1_000_000];
-    let other = prop_oneof![
-        Just(Op::Begin),
-        Just(Op::Done),
-        Just(Op::Arrive),
-        (region(), pages()).prop_map(|(region, pages)| Op::MapAnon { region, pages }),
-        (region(), file(), pages(), any::<bool>())
-            .prop_map(|(region, file, pages, shared)| Op::MapFile { region, file, pages, shared }),
-        region().prop_map(|region| Op::Unmap { region }),
-        (file(), pages()).prop_map(|(file, pages)| Op::Create { file, pages }),
-        file().prop_map(|file| Op::Delete { file }),
-        file().prop_map(|file| Op::Sync { file }),
-        (file(), offset(), len(), advice())
-            .prop_map(|(file, offset, len, advice)| Op::Advise { file, offset, len, advice }),
-        (region(), advice()).prop_map(|(region, advice)| Op::AdviseRegion { region, advice }),
-        (0u64..3_000_000).prop_map(|ns| Op::Compute { ns: ns >> (ns % 17) as u32 }),
-        (0u64..30_000_000).prop_map(|ns| Op::Sleep { ns: ns >> (ns % 17) as u32 }),
-        (0u64..400 * MS).prop_map(|at| Op::SleepUntil { at }),
-        (0u64..5 * MS).prop_map(|ns| Op::Pace { ns }),
-        (0u64..300 * MS, 0u64..300 * MS).prop_map(|(from, until)| Op::Rest { from, until }),
-        (0u32..3).prop_map(|stage| Op::Signal { stage }),
-        (0u32..3, 0u32..3).prop_map(|(stage, times)| Op::Await { stage, times }),
-        (0u32..3).prop_map(|mark| Op::Mark { mark }),
-    ];
-    let transfer = (file(), offset(), len(), how(), any::<bool>()).prop_map(|(file, offset, len, how, read)| {
-        if read { Op::Read { file, offset, len, how } } else { Op::Write { file, offset, len, how } }
-    });
+    let other =
+        prop_oneof![
+            Just(Op::Begin),
+            Just(Op::Done),
+            Just(Op::Arrive),
+            (region(), pages()).prop_map(|(region, pages)| Op::MapAnon { region, pages }),
+            (region(), file(), pages(), any::<bool>())
+                .prop_map(|(region, file, pages, shared)| Op::MapFile { region, file, pages, shared }),
+            region().prop_map(|region| Op::Unmap { region }),
+            (file(), pages()).prop_map(|(file, pages)| Op::Create { file, pages }),
+            file().prop_map(|file| Op::Delete { file }),
+            file().prop_map(|file| Op::Sync { file }),
+            (file(), offset(), len(), advice()).prop_map(|(file, offset, len, advice)| Op::Advise {
+                file,
+                offset,
+                len,
+                advice
+            }),
+            (region(), advice()).prop_map(|(region, advice)| Op::AdviseRegion { region, advice }),
+            (0u64..3_000_000).prop_map(|ns| Op::Compute { ns: ns >> (ns % 17) as u32 }),
+            (0u64..30_000_000).prop_map(|ns| Op::Sleep { ns: ns >> (ns % 17) as u32 }),
+            (0u64..400 * MS).prop_map(|at| Op::SleepUntil { at }),
+            (0u64..5 * MS).prop_map(|ns| Op::Pace { ns }),
+            (0u64..300 * MS, 0u64..300 * MS).prop_map(|(from, until)| Op::Rest { from, until }),
+            (0u32..3).prop_map(|stage| Op::Signal { stage }),
+            (0u32..3, 0u32..3).prop_map(|(stage, times)| Op::Await { stage, times }),
+            (0u32..3).prop_map(|mark| Op::Mark { mark }),
+        ];
+    let transfer =
+        (file(), offset(), len(), how(), any::<bool>()).prop_map(|(file, offset, len, how, read)| {
+            if read { Op::Read { file, offset, len, how } } else { Op::Write { file, offset, len, how } }
+        });
     prop_oneof![1 => transfer, 3 => other]
 }
 
@@ -99,7 +105,8 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
             seek: seek.then_some(5 * MS),
         },
     );
-    let swap = (prop_oneof![Just(0u64), 100u64..20_000], prop_oneof![Just(None), device.clone().prop_map(Some)]);
+    let swap =
+        (prop_oneof![Just(0u64), 100u64..20_000], prop_oneof![Just(None), device.clone().prop_map(Some)]);
     let size = || 8192u64..20_000;
     let memory = (prop::sample::select(&crate::NAMES[..]), 1u32..5, size(), prop_oneof![Just(0), size()]);
     (memory, device, swap, 1u64..150, 500u64..100_000).prop_map(
@@ -108,8 +115,9 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
             let mut config = config();
             config.mm.generation = Generation::named(name).unwrap();
             config.mm.cpus = cpus;
-            config.mm.distance =
-                (0..nodes.len()).map(|a| (0..nodes.len()).map(|b| if a == b { 10 } else { 40 }).collect()).collect();
+            config.mm.distance = (0..nodes.len())
+                .map(|a| (0..nodes.len()).map(|b| if a == b { 10 } else { 40 }).collect())
+                .collect();
             config.mm.nodes = nodes;
             config.mm.swap_pages = swap_pages;
             config.disk = disk;
