@@ -80,6 +80,7 @@ fn main() {
                 swap_pages: 0,
                 swap_rotational: false,
                 kernel_pages: None,
+                swap_on_disk: false,
                 instant_reads: false,
                 costs: Calibration::default(),
             },

@@ -5,9 +5,9 @@
 
 mod calibration;
 mod generation;
-mod model;
 pub mod machine;
 pub mod mm;
+mod model;
 mod tuning;
 
 pub use calibration::Calibration;

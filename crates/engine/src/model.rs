@@ -94,6 +94,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             swap_pages: machine.swap.size.pages(),
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
             kernel_pages: machine.kernel.map(|size| size.pages()),
+            swap_on_disk: machine.swap.on == SwapOn::Disk,
             instant_reads: false,
             costs,
         },
@@ -133,9 +134,8 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
         }
     }
     let name = config.mm.generation.name;
-    let window = |(from, to): (lotsfree_scenario::quantity::Time, lotsfree_scenario::quantity::Time)| Window {
-        from: from.ns(),
-        to: to.ns(),
+    let window = |(from, to): (lotsfree_scenario::quantity::Time, lotsfree_scenario::quantity::Time)| {
+        Window { from: from.ns(), to: to.ns() }
     };
     Ok(Facts {
         lotsfree: env!("CARGO_PKG_VERSION").to_owned(),
@@ -179,11 +179,13 @@ fn osrelease(generation: &str) -> String {
 /// Files that do not change while the case runs.
 fn files(config: &MachineConfig) -> BTreeMap<String, String> {
     let generation = &config.mm.generation;
-    let thp = if config.mm.tuning.transparent_hugepage { "[always] madvise never" } else { "always madvise [never]" };
-    let mut files = BTreeMap::from([(
-        "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
-        format!("{thp}\n"),
-    )]);
+    let thp = if config.mm.tuning.transparent_hugepage {
+        "[always] madvise never"
+    } else {
+        "always madvise [never]"
+    };
+    let mut files =
+        BTreeMap::from([("sys/kernel/mm/transparent_hugepage/enabled".to_owned(), format!("{thp}\n"))]);
     if generation.reclaim_throttle {
         let enabled = if generation.mglru { "0x0007\n" } else { "0x0000\n" };
         files.insert("sys/kernel/mm/lru_gen/enabled".to_owned(), enabled.to_owned());

@@ -32,6 +32,7 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
         swap_pages: 4000,
         swap_rotational: false,
         kernel_pages: Some(300),
+        swap_on_disk: false,
         instant_reads: true,
         costs: Calibration::default(),
     });

@@ -183,6 +183,7 @@ impl Machine {
             swap_pages: plan.swap,
             swap_rotational: plan.rotational,
             kernel_pages: Some(50),
+            swap_on_disk: false,
             instant_reads: plan.instant,
             costs: Calibration::default(),
         };

@@ -211,7 +211,8 @@ impl Mm {
             }
         }
         let start = u64::from(base + first);
-        let request = IoRequest { device: Device::Disk, write, sync: true, start, pages: last - first };
+        let request =
+            IoRequest { device: Device::Disk, write, sync: true, start, pages: last - first, queued: false };
         *done = 1;
         Err(Wait::io(self.submit(cx, request, Vec::new())).into())
     }

@@ -277,6 +277,7 @@ impl Mm {
             writeback: Writeback::default(),
             events: Events::default(),
             instant_reads: config.instant_reads,
+            swap_on_disk: config.swap_on_disk,
             flights: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),

@@ -72,6 +72,8 @@ pub struct Config {
     pub swap_pages: u64,
     /// Whether the swap device has to seek: readahead is by slots then, by addresses else.
     pub swap_rotational: bool,
+    /// Swap shares the queue of the disk that files are on.
+    pub swap_on_disk: bool,
     /// Memory of the kernel itself beyond the page frames' descriptors, in pages; `None` for the default.
     pub kernel_pages: Option<u64>,
     /// Reads take no time: there is no device, only the cost of the kernel's own work.
@@ -93,7 +95,7 @@ pub enum Event {
     Pfmemalloc(usize),
     /// Pages were written, or pages were freed: reclaimers held in `reclaim_throttle` look again.
     Progress(usize),
-    /// A device took a write off its queue.
+    /// A device has room for writes again: its queue is no longer congested.
     Room,
 }
 
@@ -240,6 +242,7 @@ pub struct Mm {
     pub(crate) writeback: Writeback,
     pub(crate) events: Events,
     pub(crate) instant_reads: bool,
+    pub(crate) swap_on_disk: bool,
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<Event>,
@@ -251,6 +254,8 @@ pub struct Mm {
 #[derive(Debug)]
 struct Flight {
     io: Io,
+    /// Takes a place in the device's queue of writes.
+    queued: bool,
     frames: Vec<u32>,
 }
 
@@ -287,7 +292,8 @@ impl Flights {
     }
     /// Whether a request is still under way.
     pub(crate) fn contains(&self, id: u64) -> bool {
-        id.checked_sub(self.first).is_some_and(|index| matches!(self.queue.get(index as usize), Some(Some(_))))
+        id.checked_sub(self.first)
+            .is_some_and(|index| matches!(self.queue.get(index as usize), Some(Some(_))))
     }
     /// The read that brings a page, the youngest first.
     pub(crate) fn reading(&self, frame: u32) -> Option<u64> {
@@ -336,7 +342,7 @@ impl Mm {
     pub(crate) fn submit(&mut self, cx: &mut Cx, io: IoRequest, frames: Vec<u32>) -> u64 {
         let id = self.flights.next();
         cx.spend(self.costs.submit);
-        let IoRequest { device, write, sync, start, pages } = io;
+        let IoRequest { device, write, sync, start, pages, queued } = io;
         let io = Io { id, device, write, sync, start, pages };
         let kib = u64::from(pages) * 4;
         if write {
@@ -344,7 +350,7 @@ impl Mm {
         } else {
             self.events.pgpgin += kib;
         }
-        let flight = Flight { io, frames };
+        let flight = Flight { io, queued, frames };
         if self.instant_reads && !write {
             self.arrive(flight);
             return 0;
@@ -357,17 +363,16 @@ impl Mm {
     /// A request has completed.
     pub fn complete(&mut self, id: u64, now: u64) {
         let Some(flight) = self.flights.land(id) else { return };
-        let io = flight.io;
+        let (io, queued) = (flight.io, flight.queued);
         self.arrive(flight);
         self.woken.push(Event::Io(id));
         if io.write {
-            self.writeback_done(io, now);
-            self.woken.push(Event::Room);
+            self.writeback_done(io, queued);
         }
     }
 
     fn arrive(&mut self, flight: Flight) {
-        let Flight { io, mut frames } = flight;
+        let Flight { io, mut frames, .. } = flight;
         for &frame in &frames {
             if io.write {
                 self.end_writeback(frame);
@@ -388,10 +393,23 @@ pub(crate) struct IoRequest {
     pub(crate) sync: bool,
     pub(crate) start: u64,
     pub(crate) pages: u32,
+    /// Counts as a request in the device's queue of writes.
+    pub(crate) queued: bool,
 }
 impl Mm {
     #[allow(missing_docs)]
-    pub fn madvise_random(&mut self, process: usize) { for r in self.processes[process].regions.iter_mut().flatten() { r.advice = lotsfree_scenario::Advice::Random; } }
+    pub fn madvise_random(&mut self, process: usize) {
+        for r in self.processes[process].regions.iter_mut().flatten() {
+            r.advice = lotsfree_scenario::Advice::Random;
+        }
+    }
     #[allow(missing_docs)]
-    pub fn debug_stat(&self) -> String { format!("{:?} free {:?} lru {:?}", self.events, self.zones.iter().map(|z| z.free).collect::<Vec<_>>(), self.zones.iter().map(|z| z.lru).collect::<Vec<_>>()) }
+    pub fn debug_stat(&self) -> String {
+        format!(
+            "{:?} free {:?} lru {:?}",
+            self.events,
+            self.zones.iter().map(|z| z.free).collect::<Vec<_>>(),
+            self.zones.iter().map(|z| z.lru).collect::<Vec<_>>()
+        )
+    }
 }

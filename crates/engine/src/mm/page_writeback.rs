@@ -34,8 +34,10 @@ const ONE: i64 = 1 << 10;
 pub(crate) struct Writeback {
     /// Files with dirty pages, those that became dirty first in front.
     files: VecDeque<u32>,
-    /// Write requests under way, to the disk and to swap.
+    /// Write requests under way, to the disk and to swap; one entry serves both if swap is on the disk.
     requests: [u32; 2],
+    /// The youngest request of each device: where it ends, and its pages. What goes on there is merged with it.
+    youngest: [Option<(u64, u32, u64)>; 2],
     congested: [bool; 2],
     /// Pages that reclaim wants to write, in the order in which it met them.
     pageout: Vec<(Device, u64, u32)>,
@@ -61,6 +63,7 @@ impl Default for Writeback {
         Writeback {
             files: VecDeque::new(),
             requests: [0; 2],
+            youngest: [None; 2],
             congested: [false; 2],
             pageout: Vec::new(),
             asked: 0,
@@ -157,23 +160,41 @@ impl Mm {
         Wait { event: Some(Event::Room), until: Some(cx.now() + TENTH), why }
     }
 
+    /// Index of a device's queue.
+    fn queue_of(&self, device: Device) -> usize {
+        if self.swap_on_disk { 0 } else { device as usize }
+    }
+
     fn submit_write(&mut self, cx: &mut Cx, device: Device, start: u64, frames: Vec<u32>, sync: bool) -> u64 {
-        let which = device as usize;
-        self.writeback.requests[which] += 1;
-        if self.writeback.requests[which] >= CONGESTION_ON {
-            self.writeback.congested[which] = true;
-        }
+        let which = self.queue_of(device);
         let pages = frames.len() as u32;
-        self.submit(cx, IoRequest { device, write: true, sync, start, pages }, frames)
+        let (id, w) = (self.flights.next(), &mut self.writeback);
+        // The block layer merges neighbours: they take one place in the queue.
+        let merged = match w.youngest[device as usize] {
+            Some((end, size, first)) if end == start && size + pages <= MOST_PAGES as u32 => {
+                self.flights.contains(first).then_some((size, first))
+            }
+            _ => None,
+        };
+        let (size, first) = merged.unwrap_or((0, id));
+        w.youngest[device as usize] = Some((start + u64::from(pages), size + pages, first));
+        if merged.is_none() {
+            w.requests[which] += 1;
+            if w.requests[which] >= CONGESTION_ON {
+                w.congested[which] = true;
+            }
+        }
+        let request = IoRequest { device, write: true, sync, start, pages, queued: merged.is_none() };
+        self.submit(cx, request, frames)
     }
 
     /// A write request has completed.
-    pub(crate) fn writeback_done(&mut self, io: Io, _now: u64) {
-        let which = io.device as usize;
-        // Direct writes bypass the count.
-        self.writeback.requests[which] = self.writeback.requests[which].saturating_sub(1);
-        if self.writeback.requests[which] <= CONGESTION_OFF {
-            self.writeback.congested[which] = false;
+    pub(crate) fn writeback_done(&mut self, io: Io, queued: bool) {
+        let which = self.queue_of(io.device);
+        let w = &mut self.writeback;
+        w.requests[which] -= u32::from(queued);
+        if w.requests[which] <= CONGESTION_OFF && std::mem::take(&mut w.congested[which]) {
+            self.woken.push(Event::Room);
         }
     }
 

@@ -271,8 +271,14 @@ impl Mm {
             return;
         }
         let pages = frames.len() as u32;
-        let request =
-            IoRequest { device: Device::Disk, write: false, sync: true, start: u64::from(start), pages };
+        let request = IoRequest {
+            device: Device::Disk,
+            write: false,
+            sync: true,
+            start: u64::from(start),
+            pages,
+            queued: false,
+        };
         self.submit(cx, request, frames);
     }
 }

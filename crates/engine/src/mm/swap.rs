@@ -257,8 +257,14 @@ impl Mm {
         for run in batch.chunk_by(|a, b| a.0 + 1 == b.0) {
             let frames: Vec<u32> = run.iter().map(|&(_, frame)| frame).collect();
             let start = u64::from(run[0].0);
-            let request =
-                IoRequest { device: Device::Swap, write: false, sync: true, start, pages: run.len() as u32 };
+            let request = IoRequest {
+                device: Device::Swap,
+                write: false,
+                sync: true,
+                start,
+                pages: run.len() as u32,
+                queued: false,
+            };
             let id = self.submit(cx, request, frames);
             for &(slot, _) in run {
                 if slot == swap {

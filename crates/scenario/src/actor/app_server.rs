@@ -147,7 +147,8 @@ impl AppServer {
             return Err(Refusal::new("object", format!("does not fit into the heap of {}", self.heap)));
         }
         let objects = heap / object;
-        let chooser = Arc::new(Chooser::new(self.locality, objects, &mut Rng::shared(site.seed, site.actor))?);
+        let chooser =
+            Arc::new(Chooser::new(self.locality, objects, &mut Rng::shared(site.seed, site.actor))?);
         (0..threads)
             .map(|index| {
                 let part = |i: u32| (u64::from(heap) * u64::from(i) / u64::from(threads)) as u32;

@@ -63,6 +63,7 @@ fn config() -> MachineConfig {
             swap_rotational: false,
             kernel_pages: None,
             costs: Calibration::default(),
+            swap_on_disk: false,
             instant_reads: false,
         },
         disk,
