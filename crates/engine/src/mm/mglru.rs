@@ -991,6 +991,7 @@ mod tests {
                 swap_pages,
                 swap_rotational: false,
                 kernel_pages: Some(0),
+                swap_on_disk: false,
                 instant_reads: false,
                 costs: Calibration::default(),
             };
