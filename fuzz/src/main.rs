@@ -1,4 +1,4 @@
-//! Hostile input for every reader of lotsfree: one libFuzzer binary with all targets.
+//! Hostile input for every reader of lotsfree, and for the model: one libFuzzer binary with all targets.
 //!
 //! The environment chooses: `LOTSFREE_FUZZ` names the target, or `list` prints their names;
 //! `LOTSFREE_FUZZ_SEEDS=DIR` writes the target's seeds, made from `LOTSFREE_FUZZ_FIXTURES`, into a directory
@@ -6,6 +6,7 @@
 #![no_main]
 
 mod files;
+mod model;
 mod seeds;
 mod sources;
 mod whole;
@@ -31,6 +32,8 @@ const TARGETS: &[Target] = &[
     Target { name: "sos", run: sources::sos, seeds: sources::sos_seeds },
     Target { name: "redact", run: sources::redact, seeds: sources::redact_seeds },
     Target { name: "doctor", run: whole::doctor, seeds: sources::text_seeds },
+    Target { name: "scenario", run: model::scenario, seeds: model::scenario_seeds },
+    Target { name: "operations", run: model::operations, seeds: model::operation_seeds },
 ];
 
 static CHOSEN: OnceLock<&'static Target> = OnceLock::new();

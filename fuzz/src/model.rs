@@ -1,0 +1,193 @@
+//! Scenario files, and operations on the model of memory.
+
+use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
+use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
+use lotsfree_scenario::{Advice, How, Policy, RegionId, Scenario};
+
+use crate::seeds::Fixture;
+
+/// Scenario files to their cases and programs; a case that was resolved reads back the same.
+pub(crate) fn scenario(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let scenario = match Scenario::parse(text, "fuzz.toml") {
+        Ok(scenario) => scenario,
+        Err(errors) => {
+            assert!(!errors.to_string().is_empty());
+            return;
+        }
+    };
+    let Ok(cases) = scenario.cases(None) else { return };
+    for case in cases.iter().take(3) {
+        let resolved = case.to_toml();
+        let again = match Scenario::parse(&resolved, "resolved.toml") {
+            Ok(again) => again,
+            Err(errors) => panic!("{errors}\n{resolved}"),
+        };
+        match again.cases(None) {
+            Ok(cases) => assert_eq!(cases[0].to_toml(), resolved),
+            Err(errors) => panic!("{errors}\n{resolved}"),
+        }
+        if case.actors.len() < 16 {
+            let _ = case.program();
+        }
+    }
+}
+
+/// The scenarios that ship, and small ones.
+pub(crate) fn scenario_seeds(_: &Fixture) -> Vec<Vec<u8>> {
+    let scenarios = std::env::var("LOTSFREE_FUZZ_FIXTURES").map(|fixtures| format!("{fixtures}/../scenarios"));
+    let listed = scenarios.ok().and_then(|directory| std::fs::read_dir(directory).ok());
+    let paths = listed.into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.filter_map(|path| std::fs::read(path).ok()).collect()
+}
+
+/// Bytes of the input, zeroes after its end.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    fn next(&mut self) -> u32 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        u32::from(*first)
+    }
+    fn wide(&mut self) -> u32 {
+        self.next() << 8 | self.next()
+    }
+}
+
+/// A small machine and what three tasks do on it, byte by byte; the state is checked as it goes.
+pub(crate) fn operations(data: &[u8]) {
+    let mut bytes = Bytes(data);
+    let nodes = 1 + bytes.next() as usize % 2;
+    let mut tuning = Tuning::default();
+    for (key, modulo) in [
+        ("vm.swappiness", 101),
+        ("vm.zone_reclaim_mode", 8),
+        ("vm.pagecache_limit_mb", 4),
+        ("vm.page-cluster", 5),
+        ("vm.dirty_ratio", 60),
+    ] {
+        let _ = tuning.set(key, &(bytes.next() % modulo).to_string());
+    }
+    let Some(generation) = Generation::named(NAMES[bytes.next() as usize % NAMES.len()]) else { return };
+    let config = Config {
+        generation,
+        cpus: 2,
+        nodes: vec![5000; nodes],
+        distance: (0..nodes).map(|a| (0..nodes).map(|b| if a == b { 10 } else { 25 }).collect()).collect(),
+        tuning,
+        swap_pages: u64::from(bytes.next()) * 8,
+        swap_rotational: bytes.next() % 2 == 0,
+        swap_on_disk: bytes.next() % 2 == 0,
+        kernel_pages: Some(200),
+        instant_reads: bytes.next() % 2 == 0,
+        costs: Calibration::default(),
+    };
+    let mut mm = Mm::new(&config);
+    let processes: Vec<usize> = (0..2).map(|_| mm.create_process(Policy::Local)).collect();
+    let tasks: Vec<usize> = (0..5).map(|_| mm.create_task()).collect();
+    let mut files: Vec<u32> = [(900, true), (3000, false), (64, true)]
+        .map(|(pages, exists)| mm.declare_file(pages, exists))
+        .to_vec();
+    let mut ra = RaState::default();
+    let mut flying: Vec<u64> = Vec::new();
+    let mut now = 0;
+    let mut steps = 0;
+    while !bytes.is_empty() && steps < 4000 {
+        steps += 1;
+        now += u64::from(bytes.next()) * 50_000;
+        let what = bytes.next();
+        let task = (what >> 5) as usize % 3;
+        let mut cx = Cx::new(tasks[task], task % 2, processes[task % 2], now);
+        let region = RegionId(bytes.next() % 3);
+        let which = bytes.next() as usize % files.len();
+        let file = files[which];
+        let offset = u64::from(bytes.wide()) * 700;
+        let len = bytes.wide() * 40;
+        let how = if what & 16 == 0 { How::Buffered } else { How::Direct };
+        let advices = [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::DontNeed];
+        let advice = advices[len as usize % advices.len()];
+        let mut done = 0;
+        let mut retry = 0;
+        loop {
+            let result = match what & 15 {
+                0 => mm.map_anon(&mut cx, region, 1 + len % 4000),
+                1 => mm.map_file(&mut cx, region, file, 3000, len % 2 == 0),
+                2 => mm.unmap(&mut cx, region),
+                3..=6 => mm.touch(&mut cx, region, len % 4000, what & 1 == 0),
+                7 => {
+                    // A run of pages, as far as it gets.
+                    let last = (0..200).try_for_each(|i| mm.touch(&mut cx, region, len % 4000 + i, true));
+                    if last == Err(Stop::Bad) { Ok(()) } else { last }
+                }
+                8 => mm.read(&mut cx, file, offset, len, how, &mut ra, &mut done),
+                9 | 10 => mm.write(&mut cx, file, offset, len, how, &mut done),
+                11 => mm.sync(&mut cx, file),
+                12 => mm.fadvise(&mut cx, file, offset, len.into(), advice, &mut ra),
+                13 => mm.madvise(&mut cx, region, advice),
+                14 => {
+                    files[which] = mm.truncate(&mut cx, file, 64 + len % 2000);
+                    Ok(())
+                }
+                _ => {
+                    mm.exit(&mut cx);
+                    Ok(())
+                }
+            };
+            // Whatever waits is served, then asked again; not for ever.
+            if !matches!(result, Err(Stop::Wait(_))) || retry == 20 {
+                break;
+            }
+            retry += 1;
+            flying.extend(mm.take_io().map(|io| io.id));
+            for id in flying.drain(..) {
+                mm.complete(id, now);
+            }
+            for node in 0..nodes {
+                let mut cx = Cx::new(tasks[3], 0, usize::MAX, now);
+                mm.kswapd(&mut cx, node);
+            }
+            mm.flusher(&mut Cx::new(tasks[4], 0, usize::MAX, now));
+            mm.take_events();
+            now += 1_000_000;
+            cx.start = now;
+            cx.spent = 0;
+            cx.again = true;
+        }
+        flying.extend(mm.take_io().map(|io| io.id));
+        if what & 64 != 0 {
+            for id in flying.drain(..) {
+                mm.complete(id, now);
+            }
+        }
+        if steps % 16 == 0 {
+            check(&mm);
+        }
+    }
+    check(&mm);
+}
+
+fn check(mm: &Mm) {
+    if let Err(why) = mm.check() {
+        panic!("{why}");
+    }
+}
+
+/// A few walks.
+pub(crate) fn operation_seeds(_: &Fixture) -> Vec<Vec<u8>> {
+    let walk = |seed: u32| {
+        let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+        (0..600)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 17;
+                state ^= state << 5;
+                state as u8
+            })
+            .collect()
+    };
+    (1..8).map(walk).collect()
+}
