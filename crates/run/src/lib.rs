@@ -19,9 +19,9 @@
 //! | `journal` | the rows of a run that has not ended, instead of the tables |
 //!
 //! Until it ends, a run is its journal, which only grows: whatever happens to the process, all rows but the
-//! one being written are there, and [`Run::remarks`] says that the run is incomplete. When it ends, every file is
-//! written under a temporary name, synced and renamed, `run.json` last, and the journal is removed after that;
-//! at each step the directory is either the unfinished run or the finished one.
+//! one being written are there, and [`Run::remarks`] says that the run is incomplete. When it ends, every
+//! file is written under a temporary name, synced and renamed, `run.json` last, and the journal is removed
+//! after that; at each step the directory is either the unfinished run or the finished one.
 //!
 //! Two runs with the same rows and facts are the same bytes, `timing.json` left out.
 

@@ -150,15 +150,16 @@ pub enum Op {
         /// Nanoseconds since the run began.
         at: u64,
     },
-    /// Sleep until the thread's next date, which is `ns` nanoseconds after the one before; the first date counts
-    /// from where the thread is now. Nothing is slept if the date has passed, but the dates stay where they
-    /// were: a thread that was held up catches up, and its rate does not drift.
+    /// Sleep until the thread's next date, which is `ns` nanoseconds after the one before; the first date
+    /// counts from where the thread is now. Nothing is slept if the date has passed, but the dates stay where
+    /// they were: a thread that was held up catches up, and its rate does not drift.
     Pace {
         /// Nanoseconds after the date before.
         ns: u64,
     },
-    /// A request begins, as with [`Op::Begin`], but its latency is measured from the date of the thread's last
-    /// [`Op::Pace`]: in an open workload a request that waits because the one before it took long is late.
+    /// A request begins, as with [`Op::Begin`], but its latency is measured from the date of the thread's
+    /// last [`Op::Pace`]: in an open workload a request that waits because the one before it took long is
+    /// late.
     Arrive,
     /// Sleep until `until` if the time of the run is at or after `from` and before `until`; nothing else. The
     /// dates of [`Op::Pace`] move on by what was slept. A thread that does this before every request rests

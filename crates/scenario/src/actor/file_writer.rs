@@ -10,8 +10,8 @@ use crate::op::{FileId, Op};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size};
 
-/// A job that writes a file from its beginning to its end, as `dd` does, or reads one file and writes another, as
-/// `cp` or a backup does. A chunk is one request; the end of each pass is marked `written`.
+/// A job that writes a file from its beginning to its end, as `dd` does, or reads one file and writes
+/// another, as `cp` or a backup does. A chunk is one request; the end of each pass is marked `written`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FileWriter {
@@ -32,8 +32,8 @@ pub struct FileWriter {
     /// Bytes written per second, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bandwidth>,
-    /// The name of a file of the scenario that is read while writing, in proportion: all of it by the time all
-    /// of `size` is written.
+    /// The name of a file of the scenario that is read while writing, in proportion: all of it by the time
+    /// all of `size` is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
     /// Read a file of this size while writing, in proportion, that nobody else knows of. Not with `copy-of`.

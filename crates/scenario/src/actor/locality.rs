@@ -90,8 +90,8 @@ impl Chooser {
 
 /// A seeded permutation of the pages below `n`, computed instead of stored.
 ///
-/// A number is split into a low part of some bits and a high part below `parts`, 8 to 15, so that all numbers there
-/// are exceed `n` by at most an eighth. Each step changes one part by the other or in itself and can be
+/// A number is split into a low part of some bits and a high part below `parts`, 8 to 15, so that all numbers
+/// there are exceed `n` by at most an eighth. Each step changes one part by the other or in itself and can be
 /// undone. A result that is not below `n` goes through it again (cycle walking; Black and Rogaway, 2002).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scatter {

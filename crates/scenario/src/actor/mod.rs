@@ -1,8 +1,8 @@
 //! [`Actor`]: what loads a machine, by kind; parameters become threads with seeded streams of operations.
 //!
 //! A stream depends on the scenario's seed, the actor's name and the thread's number, and on nothing else:
-//! neither on time nor on what other threads do. What must happen in an order across threads (memory is mapped
-//! before it is touched) is ordered by [`Op::Signal`] and [`Op::Await`].
+//! neither on time nor on what other threads do. What must happen in an order across threads (memory is
+//! mapped before it is touched) is ordered by [`Op::Signal`] and [`Op::Await`].
 
 mod app_server;
 mod file;

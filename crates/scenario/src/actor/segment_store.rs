@@ -16,15 +16,15 @@ use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size, Time};
 
 /// A log-structured store, as graph and search engines have them: immutable segments, each a file that is
-/// mapped shared; readers that load pages of random segments; writers that fill new segments and put them in the
-/// place of old ones.
+/// mapped shared; readers that load pages of random segments; writers that fill new segments and put them in
+/// the place of old ones.
 ///
-/// The process has a table of `active` segments, and region k maps the segment in slot k. A thread `setup` reads
-/// through the garbage and maps the active segments, then marks `ready`, and the readers and writers begin. The
-/// slots are dealt out to the writers in turn; a writer replaces random ones of its own.
+/// The process has a table of `active` segments, and region k maps the segment in slot k. A thread `setup`
+/// reads through the garbage and maps the active segments, then marks `ready`, and the readers and writers
+/// begin. The slots are dealt out to the writers in turn; a writer replaces random ones of its own.
 ///
-/// After the store that LinkedIn's engineers simulated for "Optimizing Linux Memory Management for Low-latency /
-/// High-throughput Databases" (2013).
+/// After the store that LinkedIn's engineers simulated for "Optimizing Linux Memory Management for
+/// Low-latency / High-throughput Databases" (2013).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SegmentStore {

@@ -10,15 +10,15 @@ const WIDTH: u32 = 64;
 
 /// Draws a rank `k` of 1…n with probability proportional to `k^-s`, as a number from 0.
 ///
-/// The first 256 ranks have a cell each in an alias table (Walker 1977, Vose 1991); ranks beyond share cells in
-/// blocks that are 1/64 of their first rank wide. Within a block a rank is drawn uniformly and kept with the
-/// probability `(k/first)^-s`, which is exact; since it hardly varies within a block, one comparison with the
-/// block's least probability settles all but some `s/128` of the draws. The table takes 32 bytes for each of at
-/// most some 1,400 cells, whatever n is, and stays in the cache.
+/// The first 256 ranks have a cell each in an alias table (Walker 1977, Vose 1991); ranks beyond share cells
+/// in blocks that are 1/64 of their first rank wide. Within a block a rank is drawn uniformly and kept with
+/// the probability `(k/first)^-s`, which is exact; since it hardly varies within a block, one comparison with
+/// the block's least probability settles all but some `s/128` of the draws. The table takes 32 bytes for each
+/// of at most some 1,400 cells, whatever n is, and stays in the cache.
 ///
-/// A block's weight is the sum over its ranks by the midpoint rule with three correction terms, whose error is
-/// below 10⁻¹³ of it. Powers are those of `libm`, which is written in the basic operations of IEEE 754 alone:
-/// the same ranks come out on every machine.
+/// A block's weight is the sum over its ranks by the midpoint rule with three correction terms, whose error
+/// is below 10⁻¹³ of it. Powers are those of `libm`, which is written in the basic operations of IEEE 754
+/// alone: the same ranks come out on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
     exponent: f64,
