@@ -26,8 +26,11 @@ pub(super) fn over_sweep(comparison: &Comparison<'_>) -> Option<Picture> {
     let sweep = comparison.sweep.as_ref()?;
     let relative = comparison.views.iter().any(|view| view.relative().is_some());
     let point = |(at, index): &(f64, usize)| Some((*at, swept(comparison.views.get(*index)?, relative)?));
-    let lines: Vec<(&str, Vec<(f64, f64)>)> =
-        sweep.lines.iter().map(|(label, line)| (label.as_str(), line.iter().filter_map(point).collect())).collect();
+    let lines: Vec<(&str, Vec<(f64, f64)>)> = sweep
+        .lines
+        .iter()
+        .map(|(label, line)| (label.as_str(), line.iter().filter_map(point).collect()))
+        .collect();
     let all = || lines.iter().flat_map(|(_, line)| line.iter().copied());
     let most = all().map(|(_, value)| value).fold(0.0, f64::max);
     let last = all().map(|(at, _)| at).fold(f64::NEG_INFINITY, f64::max);
@@ -37,11 +40,14 @@ pub(super) fn over_sweep(comparison: &Comparison<'_>) -> Option<Picture> {
     }
     let message = sweep_message(&lines, sweep, relative);
     let free = free_before(comparison, sweep).filter(|at| *at > first && *at < last);
-    let high = if relative { chart::round_high(100.0 * most.max(1.0)) / 100.0 } else { chart::round_high(most) };
-    let plot = SweepPlot { sweep, lines: &lines, relative, first: if first > 0.0 && first < 0.3 * last { 0.0 } else { first }, last, high, free };
+    let high = if relative { most.max(1.0) * 1.05 } else { chart::round_high(most) };
+    // An axis that begins near zero begins at zero.
+    let first = if first > 0.0 && first < 0.3 * last { 0.0 } else { first };
+    let plot = SweepPlot { sweep, lines: &lines, relative, first, last, high, free };
     let mut caption = String::new();
     if free.is_some() {
-        caption = "The vertical line is the memory that was free in the undisturbed part of the first run.".to_owned();
+        caption = "The vertical line is the memory that was free in the undisturbed part of the first run."
+            .to_owned();
     }
     Some(Picture { wide: plot.draw(WIDE, &message), narrow: plot.draw(NARROW, &message), message, caption })
 }
@@ -77,7 +83,12 @@ fn free_before(comparison: &Comparison<'_>, sweep: &Sweep) -> Option<f64> {
     let unit: Bytes = match &sweep.unit {
         Some(unit) => format!("1 {unit}").parse().ok()?,
         // Without a unit sizes are in bytes; their labels say that they are sizes.
-        None => label.label.parse::<Bytes>().ok().filter(|size| size.0 > 0 && size.as_f64() == label.number).map(|_| Bytes(1))?,
+        None => label
+            .label
+            .parse::<Bytes>()
+            .ok()
+            .filter(|size| size.0 > 0 && size.as_f64() == label.number)
+            .map(|_| Bytes(1))?,
     };
     if unit.0 == 0 {
         return None;
@@ -107,13 +118,18 @@ impl SweepPlot<'_> {
         let x = Scale::new((self.first, self.last), (LEFT, width - right));
         let y = Scale::new((0.0, self.high), (TOP + height, TOP));
         let (start, end) = (LEFT, width - right);
-        let what = if self.relative { "throughput, as a share of the undisturbed" } else { "requests per second" };
+        let what =
+            if self.relative { "throughput, as a share of the undisturbed" } else { "requests per second" };
         picture.text("dim", Anchor::Start, 0.0, LINE - 3.0, what);
         let scale = if self.relative { 100.0 } else { 1.0 };
-        for tick in svg::count_ticks(self.high * scale, 5).into_iter().filter(|tick| *tick <= self.high * scale * 1.001) {
+        for tick in svg::count_ticks(self.high * scale, 5)
+            .into_iter()
+            .filter(|tick| *tick <= self.high * scale * 1.001)
+        {
             let at = y.at(tick / scale);
             picture.line("grid", (start, at), (end, at));
-            let label = if self.relative { format!("{} %", svg::tick_label(tick)) } else { chart::short_count(tick) };
+            let label =
+                if self.relative { format!("{} %", svg::tick_label(tick)) } else { chart::short_count(tick) };
             picture.text("dim", Anchor::End, start - 6.0, at + 4.5, &label);
         }
         if self.relative {
@@ -153,13 +169,15 @@ impl SweepPlot<'_> {
         let middle = f64::midpoint(start, end).clamp(half.min(width / 2.0), (width - half).max(width / 2.0));
         picture.text("dim", Anchor::Middle, middle, below, &axis);
         let lines: Vec<&str> = self.lines.iter().map(|(label, _)| *label).collect();
-        let description = format!("Throughput over {}, a line for each of {}", self.sweep.title, lines.join(", "));
+        let description =
+            format!("Throughput over {}, a line for each of {}", self.sweep.title, lines.join(", "));
         picture.finish(below + 8.0, &format!("sweep-{width:.0}"), message, &description)
     }
 
     /// The values of the sweep below the axis, as far as they fit.
     fn values(&self, picture: &mut Svg, x: &Scale, bottom: f64) {
-        let mut values: Vec<f64> = self.lines.iter().flat_map(|(_, line)| line.iter().map(|(at, _)| *at)).collect();
+        let mut values: Vec<f64> =
+            self.lines.iter().flat_map(|(_, line)| line.iter().map(|(at, _)| *at)).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
         let mut free_from = f64::NEG_INFINITY;
@@ -213,7 +231,12 @@ pub(super) fn latency(comparison: &Comparison<'_>) -> Option<Picture> {
     let draw = |width: f64| draw_latency(&rows, (low, high), width, &message);
     let caption = "The axis is logarithmic. From left to right: half of the requests, 99 in 100, 999 in 1000 and all of \
                    them took no longer.";
-    Some(Picture { wide: draw(WIDE), narrow: draw(NARROW), message: message.clone(), caption: caption.to_owned() })
+    Some(Picture {
+        wide: draw(WIDE),
+        narrow: draw(NARROW),
+        message: message.clone(),
+        caption: caption.to_owned(),
+    })
 }
 
 fn draw_latency(rows: &[(String, Latency)], (low, high): (f64, f64), width: f64, message: &str) -> String {
@@ -236,26 +259,34 @@ fn draw_latency(rows: &[(String, Latency)], (low, high): (f64, f64), width: f64,
     for (index, (label, latency)) in rows.iter().enumerate() {
         let top = index as f64 * ROW;
         let y = top + LINE + 10.0;
-        picture.text("strong", Anchor::Start, 0.0, top + LINE - 2.0, &cut(label, width / 1.15));
+        picture.text("strong head", Anchor::Start, 0.0, top + LINE - 2.0, &cut(label, width / 1.15));
         let all = percentiles(latency);
         picture.line("range", (at(all[0].1), y), (at(all[3].1), y));
-        let mut wishes = Vec::new();
-        for (step, (name, ns)) in all.into_iter().enumerate() {
+        for (step, (_, ns)) in all.into_iter().enumerate() {
             picture.circle(&format!("dot p-{step}"), (at(ns), y), 4.5);
-            let label = format!("{name} {}", nanoseconds(ns));
+        }
+        let mut wishes = Vec::new();
+        // Percentiles that read the same share a label.
+        for (step, same) in all.chunk_by(|a, b| nanoseconds(a.1) == nanoseconds(b.1)).enumerate() {
+            let (Some((first, ns)), Some((last, _))) = (same.first(), same.last()) else { continue };
+            let name = if first == last { (*first).to_owned() } else { format!("{first} to {last}") };
+            let label = format!("{name} {}", nanoseconds(*ns));
             // The tail is what is asked for; the median comes next.
-            let weight = [2.0, 4.0, 1.0, 3.0][step];
-            wishes.push(Wish { at: at(ns), size: text_width(&label) + 8.0, weight, what: (step, label) });
+            let weight = [2.0, 4.0, 1.0, 3.0].get(step).copied().unwrap_or(0.0);
+            wishes.push(Wish { at: at(*ns), size: text_width(&label) + 8.0, weight, what: label });
         }
         let (placed, _) = svg::place(wishes, (0.0, width), width / 5.0);
-        for (centre, (_, label)) in placed {
+        for (centre, label) in placed {
             picture.text("dim", Anchor::Middle, centre, y + LINE + 4.0, &label);
         }
     }
     let description: Vec<String> = rows
         .iter()
         .map(|(label, latency)| {
-            format!("{label}: {}", percentiles(latency).map(|(name, ns)| format!("{name} {}", nanoseconds(ns))).join(", "))
+            format!(
+                "{label}: {}",
+                percentiles(latency).map(|(name, ns)| format!("{name} {}", nanoseconds(ns))).join(", ")
+            )
         })
         .collect();
     picture.finish(bottom + LINE + 10.0, &format!("latency-{width:.0}"), message, &description.join("; "))
@@ -270,11 +301,13 @@ pub(super) const SPENT: [&str; 6] = ["t-user", "t-system", "t-reclaim", "t-throt
 pub(super) fn time_spent(comparison: &Comparison<'_>) -> Option<Picture> {
     let known: Vec<&View<'_>> =
         comparison.columns().filter(|view| busy(&view.work.spent) > 0.0).take(MOST_ROWS).collect();
-    let share = |view: &View<'_>, part: usize| spent(&view.work.spent)[part].1 as f64 / busy(&view.work.spent);
+    let share =
+        |view: &View<'_>, part: usize| spent(&view.work.spent)[part].1 as f64 / busy(&view.work.spent);
     // Time on a CPU in the program is what one hopes for; the greatest other part is the message.
-    let worst = known.iter().flat_map(|view| (1..6).map(move |part| (*view, part))).max_by(|a, b| {
-        share(a.0, a.1).total_cmp(&share(b.0, b.1))
-    })?;
+    let worst = known
+        .iter()
+        .flat_map(|view| (1..6).map(move |part| (*view, part)))
+        .max_by(|a, b| share(a.0, a.1).total_cmp(&share(b.0, b.1)))?;
     let (name, _) = spent(&worst.0.work.spent)[worst.1];
     let taken = match name {
         "system" => "the kernel takes",
@@ -301,7 +334,8 @@ fn draw_spent(views: &[&View<'_>], width: f64, message: &str) -> String {
     let mut y = LINE - 3.0;
     let mut x = 0.0;
     for (part, class) in SPENT.iter().enumerate() {
-        let longest = views.iter().map(|view| spent(&view.work.spent)[part].1 as f64 / busy(&view.work.spent));
+        let longest =
+            views.iter().map(|view| spent(&view.work.spent)[part].1 as f64 / busy(&view.work.spent));
         if longest.fold(0.0, f64::max) < 0.001 {
             continue;
         }
@@ -323,7 +357,13 @@ fn draw_spent(views: &[&View<'_>], width: f64, message: &str) -> String {
             0 => String::new(),
             n => format!("{} a request", nanoseconds(whole / n as f64)),
         };
-        picture.text("strong", Anchor::Start, 0.0, top + LINE - 2.0, &cut(&view.label, (width - text_width(&each)) / 1.2));
+        picture.text(
+            "strong",
+            Anchor::Start,
+            0.0,
+            top + LINE - 2.0,
+            &cut(&view.label, (width - text_width(&each)) / 1.2),
+        );
         picture.text("dim", Anchor::End, width, top + LINE - 2.0, &each);
         let y = top + LINE + 4.0;
         let mut start = 0.0;
@@ -338,7 +378,13 @@ fn draw_spent(views: &[&View<'_>], width: f64, message: &str) -> String {
                 said.push(title);
             }
             if wide > text_width(&label) + 8.0 {
-                picture.text(&format!("on-{class}"), Anchor::Middle, start + wide / 2.0, y + BAR / 2.0 + 4.5, &label);
+                picture.text(
+                    &format!("on-bar on-{class}"),
+                    Anchor::Middle,
+                    start + wide / 2.0,
+                    y + BAR / 2.0 + 4.5,
+                    &label,
+                );
             }
             start += wide;
         }

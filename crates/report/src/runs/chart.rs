@@ -5,6 +5,7 @@ use lotsfree_units::Bytes;
 
 use crate::plots::{NARROW, WIDE};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
+use crate::words::visible_line;
 
 /// What an axis counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,13 @@ struct Layout {
 }
 
 /// Draws blocks on a time axis of so many seconds. `id` is unique in the page.
-pub(super) fn over_time(blocks: &[Block], seconds: f64, id: &str, message: String, caption: String) -> Picture {
+pub(super) fn over_time(
+    blocks: &[Block],
+    seconds: f64,
+    id: &str,
+    message: String,
+    caption: String,
+) -> Picture {
     let columns = if blocks.len() > 1 { 2 } else { 1 };
     let wide = Layout { columns, width: (WIDE - GUTTER * (columns as f64 - 1.0)) / columns as f64 };
     let draw = |layout: &Layout, width: f64| draw(blocks, seconds, layout, width, id, &message);
@@ -109,10 +116,11 @@ fn draw(blocks: &[Block], seconds: f64, layout: &Layout, width: f64, id: &str, m
         }
         top = lowest + 2.0 * GAP;
     }
-    let names: Vec<String> = blocks.first().map_or(Vec::new(), |block| {
-        block.panels.iter().map(|panel| panel.name.clone()).collect()
-    });
-    let runs: Vec<&str> = blocks.iter().map(|block| block.title.as_str()).filter(|title| !title.is_empty()).collect();
+    let names: Vec<String> = blocks
+        .first()
+        .map_or(Vec::new(), |block| block.panels.iter().map(|panel| panel.name.clone()).collect());
+    let runs: Vec<&str> =
+        blocks.iter().map(|block| block.title.as_str()).filter(|title| !title.is_empty()).collect();
     let mut description = format!("Over time: {}", names.join("; "));
     if !runs.is_empty() {
         description += &format!(". A block for each of {}", runs.join(", "));
@@ -127,10 +135,11 @@ fn right_margin(blocks: &[Block], width: f64) -> f64 {
     (longest + 16.0).min(width / 3.0).max(14.0)
 }
 
-/// `text` cut so that it is at most so wide.
+/// `text` as a picture shows it, cut so that it is at most so wide.
 pub(super) fn cut(text: &str, width: f64) -> String {
-    if text_width(text) <= width {
-        return text.to_owned();
+    let text = visible_line(text);
+    if text_width(&text) <= width {
+        return text.into_owned();
     }
     let mut out = String::new();
     for c in text.chars() {
@@ -153,7 +162,13 @@ impl Layer {
 
 impl Block {
     /// Draws it below `top` and returns where it ends.
-    fn draw(&self, picture: &mut Svg, (left, top): (f64, f64), (width, right): (f64, f64), seconds: f64) -> f64 {
+    fn draw(
+        &self,
+        picture: &mut Svg,
+        (left, top): (f64, f64),
+        (width, right): (f64, f64),
+        seconds: f64,
+    ) -> f64 {
         let time = Scale::new((0.0, seconds), (left + LEFT, left + width - right));
         let mut y = top;
         if !self.title.is_empty() {
@@ -165,16 +180,17 @@ impl Block {
             y += LINE + 2.0;
         }
         let mut first = None;
+        let mut heads = Vec::new();
         let mut previous_bottom = y;
         for (index, panel) in self.panels.iter().enumerate() {
             if panel.mirrored && index > 0 {
                 // Hangs below the panel above, with its name between the two.
                 y = previous_bottom;
-                picture.text("dim", Anchor::Start, left + LEFT + 4.0, y + LINE - 2.0, &cut(&panel.name, width - LEFT));
-                y += LINE + 3.0;
+                heads.push((left + LEFT + 4.0, y + LINE - 1.0, cut(&panel.name, width - LEFT - right - 8.0)));
+                y += LINE + 6.0;
             } else {
                 y += if index > 0 { GAP } else { 0.0 } + LINE;
-                picture.text("dim", Anchor::Start, left, y - 3.0, &cut(&panel.name, width));
+                heads.push((left, y - 3.0, cut(&panel.name, width)));
                 y += 7.0;
             }
             first.get_or_insert(y);
@@ -192,11 +208,21 @@ impl Block {
             let label = format!("{} {unit}", svg::tick_label(at / scale));
             picture.text("dim", Anchor::Middle, x, y + LINE + 2.0, &label);
         }
+        // Names stand on the lines that would cross them.
+        for (x, y, name) in heads {
+            picture.text("dim head", Anchor::Start, x, y, &name);
+        }
         y + LINE + 8.0
     }
 
     /// Thin vertical lines at events, and the names of those that fit.
-    fn mark_events(&self, picture: &mut Svg, time: &Scale, (left, width): (f64, f64), (top, from, to): (f64, f64, f64)) {
+    fn mark_events(
+        &self,
+        picture: &mut Svg,
+        time: &Scale,
+        (left, width): (f64, f64),
+        (top, from, to): (f64, f64, f64),
+    ) {
         let mut wishes = Vec::new();
         for (index, (at, name)) in self.events.iter().enumerate() {
             let x = time.at(*at);
@@ -208,7 +234,8 @@ impl Block {
         let (placed, _) = svg::place(wishes, (left, left + width), width / 5.0);
         for (centre, (x, name)) in placed {
             picture.text("", Anchor::Middle, centre, top + LINE - 3.0, &name);
-            picture.polyline("mark", [(centre, top + LINE + 1.0), (x, top + LINE + 6.0), (x, from)].into_iter());
+            picture
+                .polyline("mark", [(centre, top + LINE + 1.0), (x, top + LINE + 6.0), (x, from)].into_iter());
         }
     }
 }
@@ -227,13 +254,20 @@ impl Panel {
         if self.axis == Axis::LogTime { scale.at(value.max(1.0).log10()) } else { scale.at(value) }
     }
 
-    fn draw(&self, picture: &mut Svg, time: &Scale, (left, width, right): (f64, f64, f64), (top, bottom): (f64, f64)) {
+    fn draw(
+        &self,
+        picture: &mut Svg,
+        time: &Scale,
+        (left, width, right): (f64, f64, f64),
+        (top, bottom): (f64, f64),
+    ) {
         let scale = self.scale((top, bottom));
         let (start, end) = (left + LEFT, left + width - right);
         let place = |points: &[Option<(f64, f64)>]| -> Vec<Vec<(f64, f64)>> {
-            runs(points, self.high).into_iter().map(|run| {
-                run.into_iter().map(|(at, value)| (time.at(at), self.at(&scale, value))).collect()
-            }).collect()
+            runs(points, self.high)
+                .into_iter()
+                .map(|run| run.into_iter().map(|(at, value)| (time.at(at), self.at(&scale, value))).collect())
+                .collect()
         };
         let base = self.at(&scale, self.low);
         let down = |picture: &mut Svg, class: &str, run: &[(f64, f64)]| {
@@ -265,15 +299,23 @@ impl Panel {
                     }
                 }
                 Layer::Under { class, points, .. } => {
-                    for run in place(points) {
+                    // Where the line is above the picture, the area reaches its top.
+                    let clamped = |(at, value): (f64, f64)| (at, value.min(self.high));
+                    let points: Points = points.iter().map(|point| point.map(clamped)).collect();
+                    for run in place(&points) {
                         down(picture, &format!("under {class}"), &run);
                     }
                 }
                 Layer::Line { .. } | Layer::Level { .. } => {}
             }
         }
+        let mut before = f64::INFINITY;
         for (value, label) in ticks(self.axis, self.low, self.high, self.height) {
             let y = self.at(&scale, value);
+            if (y - before).abs() < LINE {
+                continue;
+            }
+            before = y;
             picture.line("grid", (start, y), (end, y));
             picture.text("dim", Anchor::End, start - 6.0, y + 4.5, &label);
         }
@@ -284,8 +326,20 @@ impl Panel {
                     for run in &placed {
                         picture.polyline(&format!("line {class}"), run.iter().copied());
                     }
-                    if let (Some(label), Some(last)) = (label, placed.last().and_then(|run| run.last())) {
-                        wish(*last, 1000.0, class, label);
+                    let Some(label) = label else { continue };
+                    let end = points.iter().rev().flatten().next();
+                    match (placed.last().and_then(|run| run.last()), end) {
+                        // It ends above the picture.
+                        (_, Some((at, value))) if *value > self.high => {
+                            wish(
+                                (time.at(*at), self.at(&scale, self.high)),
+                                1000.0,
+                                class,
+                                &format!("{label} ↑"),
+                            );
+                        }
+                        (Some(last), _) => wish(*last, 1000.0, class, label),
+                        (None, _) => {}
                     }
                 }
                 Layer::Level { value, label } if *value >= self.low && *value <= self.high => {
@@ -346,13 +400,18 @@ fn runs(points: &[Option<(f64, f64)>], high: f64) -> Vec<Vec<(f64, f64)>> {
 /// A count in few letters: `950`, `12 k`, `3.4 M`.
 pub(super) fn short_count(value: f64) -> String {
     let (value, suffix) = match value.abs() {
+        v if v >= 1e15 => return format!("{value:.1e}"),
         v if v >= 1e12 => (value / 1e12, " T"),
         v if v >= 1e9 => (value / 1e9, " G"),
         v if v >= 1e6 => (value / 1e6, " M"),
         v if v >= 1e4 => (value / 1e3, " k"),
         _ => (value, ""),
     };
-    if value.abs() >= 100.0 { format!("{value:.0}{suffix}") } else { format!("{}{suffix}", svg::tick_label((value * 100.0).round() / 100.0)) }
+    if value.abs() >= 100.0 {
+        format!("{}{suffix}", svg::tick_label(value.round()))
+    } else {
+        format!("{}{suffix}", svg::tick_label((value * 100.0).round() / 100.0))
+    }
 }
 
 /// Ticks and their labels.
@@ -363,7 +422,11 @@ fn ticks(axis: Axis, low: f64, high: f64, height: f64) -> Vec<(f64, String)> {
             let ticks = svg::byte_ticks(Bytes(high as u64), most).into_iter();
             ticks.map(|bytes| (bytes.as_f64(), byte_label(bytes))).collect()
         }
-        Axis::Count => svg::count_ticks(high, most).into_iter().filter(|t| *t <= high * 1.001).map(|t| (t, short_count(t))).collect(),
+        Axis::Count => svg::count_ticks(high, most)
+            .into_iter()
+            .filter(|t| *t <= high * 1.001)
+            .map(|t| (t, short_count(t)))
+            .collect(),
         Axis::Share => svg::count_ticks(high * 100.0, most)
             .into_iter()
             .filter(|t| *t <= high * 100.1)
@@ -376,7 +439,7 @@ fn ticks(axis: Axis, low: f64, high: f64, height: f64) -> Vec<(f64, String)> {
 /// Whole multiples of a unit need no fraction on an axis.
 fn byte_label(bytes: Bytes) -> String {
     use lotsfree_units::{GIB, KIB, MIB, TIB};
-    let unit = [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
+    let unit = [(1 << 60, "EiB"), (1 << 50, "PiB"), (TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
     match unit.into_iter().find(|(size, _)| bytes.0 >= *size) {
         Some((size, name)) => format!("{} {name}", svg::tick_label(bytes.0 as f64 / size as f64)),
         None => bytes.0.to_string(),
@@ -397,7 +460,8 @@ pub(super) fn decades(low: f64, high: f64) -> Vec<f64> {
 /// The powers of ten around some values above zero; a decade at least.
 pub(super) fn decades_around(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let known = values.filter(|value| value.is_finite() && *value > 0.0);
-    let (low, high) = known.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) =
+        known.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     (high > 0.0).then(|| {
         let low = 10f64.powf(low.max(1.0).log10().floor());
         (low, 10f64.powf(high.max(1.0).log10().ceil()).max(low * 10.0))
@@ -407,6 +471,7 @@ pub(super) fn decades_around(values: impl Iterator<Item = f64>) -> Option<(f64, 
 /// `10 µs`.
 pub(super) fn decade_label(ns: f64) -> String {
     match ns {
+        n if n >= 1e15 => format!("{:.0e} s", n / 1e9),
         n if n >= 1e9 => format!("{:.0} s", n / 1e9),
         n if n >= 1e6 => format!("{:.0} ms", n / 1e6),
         n if n >= 1e3 => format!("{:.0} µs", n / 1e3),
@@ -451,7 +516,9 @@ pub(super) fn steps(rates: &[(f64, f64, Option<f64>)]) -> Points {
     for group in rates.chunks(group) {
         let rate = group.iter().filter_map(|(_, _, rate)| *rate).reduce(f64::max);
         match (rate, group.first(), group.last()) {
-            (Some(rate), Some(first), Some(last)) => points.extend([Some((first.0, rate)), Some((last.1, rate))]),
+            (Some(rate), Some(first), Some(last)) => {
+                points.extend([Some((first.0, rate)), Some((last.1, rate))])
+            }
             _ => points.push(None),
         }
     }
@@ -464,26 +531,38 @@ mod tests {
 
     #[test]
     fn a_line_leaves_the_picture_where_it_crosses_its_top() {
-        let points = [Some((0.0, 4.0)), Some((1.0, 0.0)), Some((2.0, 4.0)), None, Some((3.0, 1.0)), Some((4.0, f64::NAN))];
+        let points = [
+            Some((0.0, 4.0)),
+            Some((1.0, 0.0)),
+            Some((2.0, 4.0)),
+            None,
+            Some((3.0, 1.0)),
+            Some((4.0, f64::NAN)),
+        ];
         assert_eq!(runs(&points, 2.0), [vec![(0.5, 2.0), (1.0, 0.0), (1.5, 2.0)], vec![(3.0, 1.0)]]);
     }
 
     #[test]
     fn thinning_keeps_the_extremes_that_matter() {
-        let points: Points = (0..10_000).map(|i| Some((f64::from(i), if i == 777 { -5.0 } else { 1.0 }))).collect();
+        let points: Points =
+            (0..10_000).map(|i| Some((f64::from(i), if i == 777 { -5.0 } else { 1.0 }))).collect();
         let thin = thinned(points.clone(), Pick::Least);
         assert!(thin.len() <= POINTS && thin.iter().flatten().any(|(_, value)| *value == -5.0));
         assert!(thinned(points, Pick::Most).iter().flatten().all(|(_, value)| *value == 1.0));
-        let rates: Vec<_> = (0..10_000).map(|i| (f64::from(i), f64::from(i + 1), (i != 3).then_some(f64::from(i)))).collect();
+        let rates: Vec<_> =
+            (0..10_000).map(|i| (f64::from(i), f64::from(i + 1), (i != 3).then_some(f64::from(i)))).collect();
         let steps = steps(&rates);
         assert!(steps.len() <= POINTS && steps.last() == Some(&Some((10_000.0, 9999.0))));
     }
 
     #[test]
     fn counts_are_short() {
-        assert_eq!([0.0, 950.0, 12_000.0, 3_400_000.0, 2.5e9].map(short_count), ["0", "950", "12 k", "3.4 M", "2.5 G"]);
+        assert_eq!(
+            [0.0, 950.0, 12_000.0, 3_400_000.0, 2.5e9].map(short_count),
+            ["0", "950", "12 k", "3.4 M", "2.5 G"]
+        );
         assert_eq!(decades_around([0.0, 1500.0, 2e6].into_iter()), Some((1e3, 1e7)));
         assert_eq!(decades_around([0.0].into_iter()), None);
-        assert_eq!(cut("a long label", 50.0), "a long…");
+        assert_eq!(cut("a long label", 50.0), "a lon…");
     }
 }

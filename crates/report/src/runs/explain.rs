@@ -19,7 +19,6 @@ use lotsfree_run::{Latency, Moved, Run};
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
-use super::measure::nanoseconds;
 use super::view::{Comparison, View, Work, busy};
 
 /// See the module.
@@ -93,7 +92,8 @@ pub fn explain(run: &Run, baseline: &Run) -> Sentence {
         let comparison = Comparison::of(std::slice::from_ref(run));
         return comparison.views.first().map_or_else(unmeasured, |view| judge(&Account::of(view), None));
     }
-    let (run, baseline) = (Comparison::of(std::slice::from_ref(run)), Comparison::of(std::slice::from_ref(baseline)));
+    let (run, baseline) =
+        (Comparison::of(std::slice::from_ref(run)), Comparison::of(std::slice::from_ref(baseline)));
     match (run.views.first(), baseline.views.first()) {
         (Some(view), Some(base)) => judge(&Account::of(view), Some(&Account::of(base))),
         _ => unmeasured(),
@@ -294,7 +294,10 @@ fn alike(run: &Account, base: &Account) -> Option<Sentence> {
         differences.push(format!("p99 latency within {}", apart(a.p99 as f64, b.p99 as f64)));
     }
     differences.push(format!("scans, faults and swapping within {}", Percent(COUNT_NOISE)));
-    Some(said(Mechanism::Alike, format!("not distinguishable from {}: {}", base.label, differences.join(", "))))
+    Some(said(
+        Mechanism::Alike,
+        format!("not distinguishable from {}: {}", base.label, differences.join(", ")),
+    ))
 }
 
 fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>) -> Option<Sentence> {
@@ -310,7 +313,9 @@ fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>) -> Option<Sentence> {
         if kswapd == 0 { "none".to_owned() } else { Grouped(kswapd).to_string() }
     );
     match wait {
-        Some((Wait::Reclaim, share)) => text += &format!("; reclaim took {} of the requests' time", Percent(share)),
+        Some((Wait::Reclaim, share)) => {
+            text += &format!("; reclaim took {} of the requests' time", Percent(share))
+        }
         Some((Wait::Device, share)) if run.major_faults() >= FEW => {
             text += &format!(
                 "; pages in use went with it: {} took {} of the requests' time",
@@ -333,7 +338,9 @@ fn waited(run: &Account, wait: Wait, share: f64) -> Sentence {
     let direct = count(run.moved.direct_scan);
     match wait {
         // A page that is swapped in is a major fault unless readahead brought it: swap is the greater part.
-        Wait::Device if count(run.moved.swap_in) >= FEW && count(run.moved.swap_in) * 2 >= run.major_faults() => {
+        Wait::Device
+            if count(run.moved.swap_in) >= FEW && count(run.moved.swap_in) * 2 >= run.major_faults() =>
+        {
             swapped(run, Some(share))
         }
         Wait::Device if run.major_faults() >= FEW => read_again(run, Some(share)),
@@ -342,7 +349,9 @@ fn waited(run: &Account, wait: Wait, share: f64) -> Sentence {
             let written = Bytes::kib(count(run.moved.page_out));
             said(
                 Mechanism::Device,
-                format!("waits for devices {time}, with few page faults: {read} were read and {written} written meanwhile"),
+                format!(
+                    "waits for devices {time}, with few page faults: {read} were read and {written} written meanwhile"
+                ),
             )
         }
         Wait::Reclaim => said(
@@ -377,7 +386,11 @@ fn swapped(run: &Account, share: Option<f64>) -> Sentence {
     };
     let back = run.bytes(count(run.moved.swap_in));
     let cost = match share {
-        Some(share) => format!("bringing {back} back with {} took {} of the requests' time", faults(run.major_faults()), Percent(share)),
+        Some(share) => format!(
+            "bringing {back} back with {} took {} of the requests' time",
+            faults(run.major_faults()),
+            Percent(share)
+        ),
         None => format!("{back} had to come back, with {}", faults(run.major_faults())),
     };
     said(Mechanism::Swap, format!("{went}: {cost}"))
@@ -385,7 +398,9 @@ fn swapped(run: &Account, share: Option<f64>) -> Sentence {
 
 fn read_again(run: &Account, share: Option<f64>) -> Sentence {
     let cost = match share {
-        Some(share) => format!("{} took {} of the requests' time", faults(run.major_faults()), Percent(share)),
+        Some(share) => {
+            format!("{} took {} of the requests' time", faults(run.major_faults()), Percent(share))
+        }
         None => faults(run.major_faults()),
     };
     let refault = match count(run.moved.refault_file) {
@@ -393,7 +408,10 @@ fn read_again(run: &Account, share: Option<f64>) -> Sentence {
         _ => String::new(),
     };
     if run.freed() < FEW {
-        return said(Mechanism::FileReread, format!("file pages that were not in memory had to be read: {cost}"));
+        return said(
+            Mechanism::FileReread,
+            format!("file pages that were not in memory had to be read: {cost}"),
+        );
     }
     let text = format!("{} dropped file pages that were in use{refault}: {cost}", run.reclaimer());
     said(Mechanism::FileReread, text)
@@ -401,13 +419,8 @@ fn read_again(run: &Account, share: Option<f64>) -> Sentence {
 
 /// A run that is as fast as its undisturbed part.
 fn unharmed(run: &Account, baseline: Option<&Account>) -> Sentence {
-    let kept = match (run.relative(), Latency::of(&run.work.latency)) {
-        (Some(relative), _) => format!("; throughput is {} of the undisturbed", Percent(relative)),
-        (None, Some(latency)) => format!("; p99 latency is {}", nanoseconds(latency.p99 as f64)),
-        (None, None) => String::new(),
-    };
     if !run.sampled || run.moved.direct_scan.is_none() && run.moved.kswapd_scan.is_none() {
-        return said(Mechanism::Undisturbed, format!("no wait has grown, and reclaim was not counted{kept}"));
+        return said(Mechanism::Undisturbed, "no wait has grown, and reclaim was not counted".to_owned());
     }
     if run.scanned() < FEW {
         let by_direct = match run.direct.as_slice() {
@@ -418,18 +431,26 @@ fn unharmed(run: &Account, baseline: Option<&Account>) -> Sentence {
         return match baseline.filter(|base| base.scanned() >= FEW) {
             Some(base) => {
                 let was = format!("with {}, {} were", base.label, base.bytes(base.freed()));
-                said(Mechanism::NothingReclaimed, format!("{by_direct}nothing was reclaimed ({was}){kept}"))
+                said(Mechanism::NothingReclaimed, format!("{by_direct}nothing was reclaimed ({was})"))
             }
-            None => said(Mechanism::Undisturbed, format!("{by_direct}nothing was reclaimed{kept}")),
+            None => said(Mechanism::Undisturbed, format!("{by_direct}nothing was reclaimed")),
         };
     }
     let swapped = count(run.moved.swap_out);
     let freed = run.bytes(run.freed());
     if swapped >= FEW {
-        let text = format!("{} reclaimed {freed} and swapped out {}, unnoticed{kept}", run.reclaimer(), run.bytes(swapped));
+        let text = format!(
+            "{} reclaimed {freed} and swapped out {}, unnoticed by the requests",
+            run.reclaimer(),
+            run.bytes(swapped)
+        );
         return said(Mechanism::SwapUnnoticed, text);
     }
-    said(Mechanism::CacheOnly, format!("{} reclaimed {freed} of file cache and swapped out nothing that counts{kept}", run.reclaimer()))
+    let none = if swapped == 0 { "nothing" } else { "hardly anything" };
+    said(
+        Mechanism::CacheOnly,
+        format!("{} reclaimed {freed} of file cache; {none} was swapped out", run.reclaimer()),
+    )
 }
 
 #[cfg(test)]
@@ -445,7 +466,12 @@ mod tests {
         let operations = 1000 * seconds;
         let mut latency = Histogram::default();
         latency.record_many(80_000, operations);
-        let spent = Spent { user: 70_000 * operations, system: 10_000 * operations, idle: SECOND, ..Spent::default() };
+        let spent = Spent {
+            user: 70_000 * operations,
+            system: 10_000 * operations,
+            idle: SECOND,
+            ..Spent::default()
+        };
         Work { operations, seconds: seconds as f64, latency, spent, ..Work::default() }
     }
 
@@ -525,8 +551,7 @@ mod tests {
         direct.direct = vec!["copy".to_owned()];
         assert_eq!(
             judge(&direct, Some(&kswapd_swaps("base"))).text,
-            "the direct I/O of copy bypasses the cache: nothing was reclaimed (with base, 15.3 GiB were); throughput \
-             is 100 % of the undisturbed"
+            "the direct I/O of copy bypasses the cache: nothing was reclaimed (with base, 15.3 GiB were)"
         );
         assert_eq!(mechanism(&direct, Some(&kswapd_swaps("base"))), Mechanism::NothingReclaimed);
         assert_eq!(mechanism(&calm("small"), Some(&kswapd_swaps("base"))), Mechanism::NothingReclaimed);
@@ -563,7 +588,7 @@ mod tests {
         run.moved.refault_file = Some(262_144);
         assert_eq!(
             judge(&run, None).text,
-            "kswapd dropped file pages that were in use (1.00 GiB were read again soon after): 5,000 major faults took \
+            "kswapd dropped file pages that were in use (1 GiB were read again soon after): 5,000 major faults took \
              50 % of the requests' time"
         );
         run.moved.kswapd_steal = Some(0);
@@ -625,9 +650,10 @@ mod tests {
         (run.moved.kswapd_scan, run.moved.kswapd_steal) = (Some(600_000), Some(524_288));
         assert_eq!(
             judge(&run, Some(&kswapd_swaps("base"))).text,
-            "kswapd reclaimed 2.00 GiB of file cache and swapped out nothing that counts; throughput is 100 % of the \
-             undisturbed"
+            "kswapd reclaimed 2 GiB of file cache; nothing was swapped out"
         );
+        run.moved.swap_out = Some(FEW - 1);
+        assert!(judge(&run, None).text.ends_with("hardly anything was swapped out"));
         run.moved.swap_out = Some(FEW);
         assert_eq!(mechanism(&run, None), Mechanism::SwapUnnoticed);
     }
@@ -637,7 +663,8 @@ mod tests {
         assert_eq!(mechanism(&Account::default(), None), Mechanism::Unmeasured);
         let mut slow = calm("slow");
         slow.work.operations /= 2;
-        (slow.work.spent.user, slow.work.spent.system) = (slow.work.spent.user / 2, slow.work.spent.system / 2);
+        (slow.work.spent.user, slow.work.spent.system) =
+            (slow.work.spent.user / 2, slow.work.spent.system / 2);
         let sentence = judge(&slow, None);
         assert_eq!(sentence.mechanism, Mechanism::Unexplained);
         assert!(sentence.text.starts_with("throughput is 50 % of the undisturbed"), "{}", sentence.text);

@@ -150,7 +150,9 @@ pub(super) fn measures(comparison: &Comparison<'_>) -> Vec<Measure> {
         move |view: &View<'_>| view.figures().levels.get(counter).map(|level| level.mean * view.page())
     };
 
-    row("throughput_relative", "throughput, of the undisturbed", Unit::Share, Higher, false, &|view| view.relative());
+    row("throughput_relative", "throughput, of the undisturbed", Unit::Share, Higher, false, &|view| {
+        view.relative()
+    });
     row("throughput_per_second", "requests per second", Unit::PerSecond, Higher, false, &|view| {
         view.work.per_second().filter(|_| view.work.operations > 0 || !view.pace.is_empty())
     });
@@ -171,35 +173,119 @@ pub(super) fn measures(comparison: &Comparison<'_>) -> Vec<Measure> {
         let counted = view.figures().moved.major_faults.map(|faults| faults as f64);
         counted.or_else(|| (!view.pace.is_empty()).then_some(view.work.major_faults as f64))
     });
-    row("direct_scan_pages", "pages scanned by tasks", Unit::Count, Lower, false, &moved(&|f| f.moved.direct_scan));
-    row("kswapd_scan_pages", "pages scanned by kswapd", Unit::Count, Neither, false, &moved(&|f| f.moved.kswapd_scan));
-    row("direct_steal_pages", "pages freed by tasks", Unit::Count, Neither, false, &moved(&|f| f.moved.direct_steal));
-    row("kswapd_steal_pages", "pages freed by kswapd", Unit::Count, Neither, false, &moved(&|f| f.moved.kswapd_steal));
+    row(
+        "direct_scan_pages",
+        "pages scanned by tasks",
+        Unit::Count,
+        Lower,
+        false,
+        &moved(&|f| f.moved.direct_scan),
+    );
+    row(
+        "kswapd_scan_pages",
+        "pages scanned by kswapd",
+        Unit::Count,
+        Neither,
+        false,
+        &moved(&|f| f.moved.kswapd_scan),
+    );
+    row(
+        "direct_steal_pages",
+        "pages freed by tasks",
+        Unit::Count,
+        Neither,
+        false,
+        &moved(&|f| f.moved.direct_steal),
+    );
+    row(
+        "kswapd_steal_pages",
+        "pages freed by kswapd",
+        Unit::Count,
+        Neither,
+        false,
+        &moved(&|f| f.moved.kswapd_steal),
+    );
     row("efficiency", "freed of those scanned", Unit::Share, Higher, false, &|view| {
         let moved = &view.figures().moved;
         let scanned = moved.direct_scan?.saturating_add(moved.kswapd_scan?);
         let freed = moved.direct_steal?.saturating_add(moved.kswapd_steal?);
         (scanned > 0).then(|| freed as f64 / scanned as f64)
     });
-    row("allocstall", "entries into direct reclaim", Unit::Count, Lower, true, &moved(&|f| f.moved.allocstall));
-    row("zone_reclaim_failed", "zone reclaims that failed", Unit::Count, Lower, true, &moved(&|f| f.moved.zone_reclaim_failed));
+    row(
+        "allocstall",
+        "entries into direct reclaim",
+        Unit::Count,
+        Lower,
+        true,
+        &moved(&|f| f.moved.allocstall),
+    );
+    row(
+        "zone_reclaim_failed",
+        "zone reclaims that failed",
+        Unit::Count,
+        Lower,
+        true,
+        &moved(&|f| f.moved.zone_reclaim_failed),
+    );
     row("swap_in_bytes", "swapped in", Unit::Bytes, Lower, false, &pages(&|f| f.moved.swap_in));
     row("swap_out_bytes", "swapped out", Unit::Bytes, Lower, false, &pages(&|f| f.moved.swap_out));
     row("least_free_above_low_bytes", "least free above the low mark", Unit::Bytes, Higher, false, &|view| {
         let least = view.figures().zones.iter().map(|zone| zone.least_above_low).min();
         least.map(|pages| pages as f64 * view.page())
     });
-    row("active_anon_bytes", "active anonymous, mean", Unit::Bytes, Neither, false, &list("vmstat.nr_active_anon"));
-    row("inactive_anon_bytes", "inactive anonymous, mean", Unit::Bytes, Neither, false, &list("vmstat.nr_inactive_anon"));
-    row("active_file_bytes", "active file, mean", Unit::Bytes, Neither, false, &list("vmstat.nr_active_file"));
-    row("inactive_file_bytes", "inactive file, mean", Unit::Bytes, Neither, false, &list("vmstat.nr_inactive_file"));
+    row(
+        "active_anon_bytes",
+        "active anonymous, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_active_anon"),
+    );
+    row(
+        "inactive_anon_bytes",
+        "inactive anonymous, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_inactive_anon"),
+    );
+    row(
+        "active_file_bytes",
+        "active file, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_active_file"),
+    );
+    row(
+        "inactive_file_bytes",
+        "inactive file, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_inactive_file"),
+    );
     let kib = |read: &'static dyn Fn(&Figures) -> Option<u64>| {
         move |view: &View<'_>| read(view.figures()).map(|kib| kib as f64 * 1024.0)
     };
     row("page_in_bytes", "read from devices", Unit::Bytes, Neither, false, &kib(&|f| f.moved.page_in));
     row("page_out_bytes", "written to devices", Unit::Bytes, Neither, false, &kib(&|f| f.moved.page_out));
-    row("refault_file_pages", "file pages read again", Unit::Count, Lower, false, &moved(&|f| f.moved.refault_file));
-    row("refault_anon_pages", "anonymous pages read again", Unit::Count, Lower, false, &moved(&|f| f.moved.refault_anon));
+    row(
+        "refault_file_pages",
+        "file pages read again",
+        Unit::Count,
+        Lower,
+        false,
+        &moved(&|f| f.moved.refault_file),
+    );
+    row(
+        "refault_anon_pages",
+        "anonymous pages read again",
+        Unit::Count,
+        Lower,
+        false,
+        &moved(&|f| f.moved.refault_anon),
+    );
     row("thp_split", "huge pages split", Unit::Count, Lower, true, &moved(&|f| f.moved.thp_split));
     rows
 }

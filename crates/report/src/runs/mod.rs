@@ -22,5 +22,5 @@ mod view;
 
 pub use explain::{Mechanism, Sentence, explain};
 pub use json::runs_json;
-pub use page::runs_html;
+pub use page::{PicturePage, runs_html, runs_pictures};
 pub use text::runs_text;

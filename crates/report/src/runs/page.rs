@@ -1,6 +1,7 @@
 //! The page of runs: what made the difference, the measures, the pictures.
 
 use lotsfree_doctor::{Severity, Use};
+use lotsfree_units::{Bytes, Grouped, Percent};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::bars;
@@ -10,8 +11,10 @@ use super::measure::{Measure, gain_text, measures, nanoseconds};
 use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
 use super::view::{Comparison, View, busy, ended, spent};
 use crate::palette::{self, of_rate, of_run, of_severity, of_use};
-use lotsfree_run::{Event, Latency, Level, Run, Spent};
+use crate::plots::WIDE;
+use crate::svg::text_width;
 use crate::{sheet, words};
+use lotsfree_run::{Event, Latency, Level, Run, Spent};
 
 /// Columns that a table has at most: more than this nobody compares by eye, and `runs_json` has all.
 const MOST_COLUMNS: usize = 24;
@@ -38,6 +41,7 @@ pub fn runs_html(runs: &[Run]) -> String {
             body {
                 main {
                     (head(&comparison, &title))
+                    (over_sweep(&comparison))
                     (table(&comparison))
                     (plots(&comparison))
                     (about(&comparison))
@@ -47,6 +51,70 @@ pub fn runs_html(runs: &[Run]) -> String {
         }
     };
     words::visible(&page.into_string()).into_owned()
+}
+
+/// One picture as a page of its own, to be photographed.
+#[derive(Clone, Debug)]
+pub struct PicturePage {
+    /// `sweep`, `throughput`, `latency`, `p99`, `spent`, `free`, `lists` or `traffic`.
+    pub name: &'static str,
+    /// The page: the picture's message and the picture.
+    pub html: String,
+    /// Width of the page in CSS pixels.
+    pub width: u32,
+    /// Height of the page in CSS pixels.
+    pub height: u32,
+}
+
+/// Around a picture that is a page of its own.
+const FRAME: f64 = 20.0;
+
+/// The pictures of [`runs_html`], each as a page of its own, in the same order. Those that there is nothing to
+/// show in are left out.
+pub fn runs_pictures(runs: &[Run]) -> Vec<PicturePage> {
+    let comparison = Comparison::of(runs);
+    let all = [
+        ("sweep", bars::over_sweep(&comparison)),
+        ("throughput", pictures::throughput(&comparison)),
+        ("latency", bars::latency(&comparison)),
+        ("p99", pictures::p99(&comparison)),
+        ("spent", bars::time_spent(&comparison)),
+        ("free", pictures::free_and_scans(&comparison)),
+        ("lists", pictures::lists(&comparison)),
+        ("traffic", pictures::traffic(&comparison)),
+    ];
+    all.into_iter().filter_map(|(name, picture)| Some(alone(name, &picture?))).collect()
+}
+
+fn alone(name: &'static str, picture: &Picture) -> PicturePage {
+    // Of the heading: 18.4 px, bold, where labels have 13 px.
+    const LARGER: f64 = 1.5;
+    const LINE: f64 = 25.0;
+    let page = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(sheet::POLICY);
+                title { (picture.message) }
+                style {
+                    (PreEscaped(style()))
+                    (PreEscaped(format!("main{{padding:{FRAME}px}}h2{{margin:0 0 14px}}")))
+                }
+            }
+            body { main { h2 { (words::glued(&picture.message)) } (PreEscaped(&picture.wide)) } }
+        }
+    };
+    let lines = (LARGER * text_width(&picture.message) / WIDE).ceil().max(1.0);
+    let height = picture.wide.split("height=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let height: f64 = height.and_then(|height| height.parse().ok()).unwrap_or(WIDE);
+    PicturePage {
+        name,
+        html: words::visible(&page.into_string()).into_owned(),
+        width: (WIDE + 2.0 * FRAME) as u32,
+        height: (height + LINE * lines + 14.0 + 2.0 * FRAME) as u32,
+    }
 }
 
 /// The palette as far as pictures of runs use it.
@@ -98,11 +166,13 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
                 ul.sentences {
                     @for view in views.iter().take(MOST_COLUMNS) {
                         li {
-                            @if views.len() > 1 {
-                                b { (view.label) }
-                                @if let Some(relative) = view.relative() { span.dim { " (" (words::glued(&lotsfree_units::Percent(relative).to_string())) " of the undisturbed throughput)" } }
-                                ": "
+                            @if views.len() > 1 { b { (view.label) } }
+                            @if let Some(relative) = view.relative() {
+                                span.dim[views.len() > 1] {
+                                    @if views.len() > 1 { ", " } (words::glued(&Percent(relative).to_string())) " of the undisturbed throughput"
+                                }
                             }
+                            @if views.len() > 1 || view.relative().is_some() { ": " }
                             (words::glued(&explain::of_view(view, comparison).text)) "."
                         }
                     }
@@ -117,7 +187,8 @@ pub(super) fn facts(comparison: &Comparison<'_>) -> Option<String> {
     let first = comparison.views.first()?;
     let facts = first.run.facts();
     let mut parts = vec![words::plural(comparison.views.len(), "run")];
-    let same = |read: &dyn Fn(&View<'_>) -> String| comparison.views.iter().all(|view| read(view) == read(first));
+    let same =
+        |read: &dyn Fn(&View<'_>) -> String| comparison.views.iter().all(|view| read(view) == read(first));
     if same(&|view| view.machine()) {
         parts.push(first.machine());
     }
@@ -139,7 +210,9 @@ pub(super) fn shown_at(comparison: &Comparison<'_>) -> Option<String> {
     let sweep = comparison.sweep.as_ref()?;
     Some(match &sweep.shown {
         Some(label) => format!("Of the sweep over {}, these are the runs at {label}.", sweep.title),
-        None => format!("Of the sweep over {}, these are each variant's runs at its largest value.", sweep.title),
+        None => {
+            format!("Of the sweep over {}, these are each variant's runs at its largest value.", sweep.title)
+        }
     })
 }
 
@@ -203,13 +276,20 @@ pub(super) fn measured_part(views: &[&View<'_>]) -> Option<String> {
     let figures = first.figures();
     let asked = first.run.facts().measure.window.is_some();
     let measured = asked.then(|| format!("Measured from {}", window(figures.window.from, figures.window.to)));
-    let before = first.summary.baseline.as_ref().map(|figures| window(figures.window.from, figures.window.to));
+    let before =
+        first.summary.baseline.as_ref().map(|figures| window(figures.window.from, figures.window.to));
     match (measured, before) {
         (Some(measured), Some(before)) => Some(format!("{measured}; the undisturbed part is {before}.")),
         (Some(measured), None) => Some(format!("{measured}.")),
         (None, Some(before)) => Some(format!("All of the run counts; the undisturbed part is {before}.")),
         (None, None) => None,
     }
+}
+
+/// The picture of a sweep: what the runs were made for.
+fn over_sweep(comparison: &Comparison<'_>) -> Markup {
+    let picture = bars::over_sweep(comparison);
+    picture.map_or_else(Markup::default, |picture| section(&picture, None, sweep_numbers(comparison)))
 }
 
 fn plots(comparison: &Comparison<'_>) -> Markup {
@@ -222,7 +302,6 @@ fn plots(comparison: &Comparison<'_>) -> Markup {
         picture.map_or_else(none, |picture| section(&picture, None, numbers()))
     };
     markup! {
-        (whole(bars::over_sweep(comparison), &|| sweep_numbers(comparison)))
         (over_time(pictures::throughput(comparison), &|| pace_numbers(comparison)))
         (whole(bars::latency(comparison), &|| latency_numbers(comparison)))
         (over_time(pictures::p99(comparison), &none))
@@ -285,9 +364,10 @@ fn sweep_numbers(comparison: &Comparison<'_>) -> Markup {
     let mut heads = vec![sweep.title.clone()];
     heads.extend(sweep.lines.iter().map(|(label, _)| label.clone()));
     let cell = |line: &[(f64, usize)], at: f64| {
-        let view = line.iter().find(|(value, _)| *value == at).and_then(|(_, index)| comparison.views.get(*index));
+        let view =
+            line.iter().find(|(value, _)| *value == at).and_then(|(_, index)| comparison.views.get(*index));
         match view.and_then(|view| bars::swept(view, relative)) {
-            Some(value) if relative => lotsfree_units::Percent(value).to_string(),
+            Some(value) if relative => Percent(value).to_string(),
             Some(value) => format!("{value:.1}"),
             None => "–".to_owned(),
         }
@@ -299,7 +379,11 @@ fn sweep_numbers(comparison: &Comparison<'_>) -> Markup {
     figures(&heads, &rows)
 }
 
-fn each_view(comparison: &Comparison<'_>, heads: &[String], cells: impl Fn(&View<'_>) -> Vec<Vec<String>>) -> Markup {
+fn each_view(
+    comparison: &Comparison<'_>,
+    heads: &[String],
+    cells: impl Fn(&View<'_>) -> Vec<Vec<String>>,
+) -> Markup {
     let mut rows = Vec::new();
     for view in comparison.columns().take(MOST_COLUMNS) {
         for mut row in cells(view) {
@@ -318,14 +402,20 @@ fn pace_numbers(comparison: &Comparison<'_>) -> Markup {
         let all = || view.pace.iter().map(|pace| pace.per_second);
         let before = view.undisturbed.as_ref().and_then(super::view::Work::per_second);
         let mean = view.work.per_second();
-        vec![vec![String::new(), rate(before), rate(all().reduce(f64::min)), rate(mean), rate(all().reduce(f64::max))]]
+        vec![vec![
+            String::new(),
+            rate(before),
+            rate(all().reduce(f64::min)),
+            rate(mean),
+            rate(all().reduce(f64::max)),
+        ]]
     })
 }
 
 fn latency_numbers(comparison: &Comparison<'_>) -> Markup {
     let heads = heads(&["latency", "requests", "mean", "p50", "p99", "p99.9", "max"]);
     each_view(comparison, &heads, |view| {
-        let count = lotsfree_units::Grouped(view.work.latency.count()).to_string();
+        let count = Grouped(view.work.latency.count()).to_string();
         let mut cells = vec![String::new(), count];
         match Latency::of(&view.work.latency) {
             Some(Latency { mean, p50, p99, p999, max }) => {
@@ -347,7 +437,7 @@ fn spent_numbers(comparison: &Comparison<'_>) -> Markup {
         let requests = view.work.operations;
         let cell = |ns: u64| match requests {
             0 => "–".to_owned(),
-            n => format!("{} ({})", nanoseconds(ns as f64 / n as f64), lotsfree_units::Percent(ns as f64 / whole.max(1.0))),
+            n => format!("{} ({})", nanoseconds(ns as f64 / n as f64), Percent(ns as f64 / whole.max(1.0))),
         };
         let mut cells = vec![String::new()];
         cells.extend(spent(&view.work.spent).map(|(_, ns)| cell(ns)));
@@ -356,10 +446,19 @@ fn spent_numbers(comparison: &Comparison<'_>) -> Markup {
 }
 
 fn zone_numbers(comparison: &Comparison<'_>) -> Markup {
-    let heads =
-        heads(&["pages", "min", "low", "high", "least free", "mean free", "most free", "samples below low", "below min"]);
+    let heads = heads(&[
+        "pages",
+        "min",
+        "low",
+        "high",
+        "least free",
+        "mean free",
+        "most free",
+        "samples below low",
+        "below min",
+    ]);
     each_view(comparison, &heads, |view| {
-        let pages = |pages: u64| lotsfree_units::Grouped(pages).to_string();
+        let pages = |pages: u64| Grouped(pages).to_string();
         let zones = view.summary.whole.zones.iter().map(|zone| {
             let free = zone.free;
             vec![
@@ -370,8 +469,8 @@ fn zone_numbers(comparison: &Comparison<'_>) -> Markup {
                 pages(free.min),
                 pages(free.mean as u64),
                 pages(free.max),
-                lotsfree_units::Percent(zone.below_low).to_string(),
-                lotsfree_units::Percent(zone.below_min).to_string(),
+                Percent(zone.below_low).to_string(),
+                Percent(zone.below_min).to_string(),
             ]
         });
         zones.collect()
@@ -381,7 +480,7 @@ fn zone_numbers(comparison: &Comparison<'_>) -> Markup {
 fn list_numbers(comparison: &Comparison<'_>) -> Markup {
     let heads = heads(&["list", "first", "last", "least", "mean", "most"]);
     each_view(comparison, &heads, |view| {
-        let bytes = |pages: f64| lotsfree_units::Bytes((pages * view.page()) as u64).to_string();
+        let bytes = |pages: f64| Bytes((pages * view.page()) as u64).to_string();
         let row = |(counter, _, label): &(&str, &str, &str)| {
             let Level { first, last, min, mean, max } = *view.summary.whole.levels.get(*counter)?;
             let all = [first as f64, last as f64, min as f64, mean, max as f64];
@@ -402,7 +501,7 @@ fn traffic_numbers(comparison: &Comparison<'_>) -> Markup {
             let most = known().map(|(_, rate)| rate).reduce(f64::max)?;
             let text = |rate: f64| match counted {
                 pictures::Counted::Events => format!("{rate:.1}"),
-                _ => lotsfree_units::Bytes(rate as u64).to_string(),
+                _ => Bytes(rate as u64).to_string(),
             };
             Some(vec![name.trim_end_matches(" per second").to_owned(), text(mean), text(most)])
         };
@@ -466,7 +565,9 @@ fn settings(views: &[&View<'_>]) -> Vec<(String, Vec<String>)> {
         views.iter().flat_map(|view| view.run.facts().sysctls.keys()).collect();
     let mut rows = vec![("kernel".to_owned(), views.iter().map(|view| view.machine()).collect::<Vec<_>>())];
     rows.extend(names.into_iter().map(|name| {
-        let value = |view: &&View<'_>| view.run.facts().sysctls.get(name).map_or("–", |value| value.trim()).to_owned();
+        let value = |view: &&View<'_>| {
+            view.run.facts().sysctls.get(name).map_or("–", |value| value.trim()).to_owned()
+        };
         (name.clone(), views.iter().map(value).collect())
     }));
     rows.retain(|(_, values)| values.iter().any(|value| Some(value) != values.first()));

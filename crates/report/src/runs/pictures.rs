@@ -36,7 +36,10 @@ fn seconds(views: &[&View<'_>]) -> f64 {
 pub(super) fn events(view: &View<'_>) -> Vec<(f64, String)> {
     let mut marks: Vec<(f64, String)> = Vec::new();
     let weighty = |kind: EventKind| {
-        matches!(kind, EventKind::Mark | EventKind::OomKill | EventKind::Full | EventKind::Setting | EventKind::Note)
+        matches!(
+            kind,
+            EventKind::Mark | EventKind::OomKill | EventKind::Full | EventKind::Setting | EventKind::Note
+        )
     };
     let end = view.seconds();
     for first in [true, false] {
@@ -82,7 +85,11 @@ fn times(samples: &Samples) -> impl Iterator<Item = f64> + '_ {
 
 /// The rates of some counters between samples, times `unit`: from, to, per second. A counter that was absent
 /// or fell is not known.
-pub(super) fn rates(view: &View<'_>, counters: &[Counter<Vmstat>], unit: f64) -> Vec<(f64, f64, Option<f64>)> {
+pub(super) fn rates(
+    view: &View<'_>,
+    counters: &[Counter<Vmstat>],
+    unit: f64,
+) -> Vec<(f64, f64, Option<f64>)> {
     let samples = view.run.samples();
     let (at, values): (Vec<f64>, _) = (times(samples).collect(), vmstat(samples, counters));
     at.windows(2)
@@ -183,14 +190,23 @@ pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
                 }
             }
             let name = format!("free in zone {zone} of node {node}");
-            let panel = Panel { name, axis: Axis::Bytes, high, low: 0.0, height: 116.0, mirrored: false, layers };
+            let panel =
+                Panel { name, axis: Axis::Bytes, high, low: 0.0, height: 116.0, mirrored: false, layers };
             panels.push(panel);
         }
         if direct_most.max(kswapd_most) > 0.0 {
             // The larger is behind the smaller.
             let mut layers = vec![
-                Layer::Under { class: "q-kswapd".to_owned(), points: steps(kswapd), label: Some("by kswapd".to_owned()) },
-                Layer::Under { class: "q-direct".to_owned(), points: steps(direct), label: Some("by tasks".to_owned()) },
+                Layer::Under {
+                    class: "q-kswapd".to_owned(),
+                    points: steps(kswapd),
+                    label: Some("by kswapd".to_owned()),
+                },
+                Layer::Under {
+                    class: "q-direct".to_owned(),
+                    points: steps(direct),
+                    label: Some("by tasks".to_owned()),
+                },
             ];
             if highest(known(direct)) > highest(known(kswapd)) {
                 layers.reverse();
@@ -199,9 +215,9 @@ pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
                 Layer::Under { points, .. } => values(points).any(|rate| rate > 0.0),
                 _ => true,
             });
-            let none = if layers.is_empty() { ": none" } else { "" };
+            let none = if layers.is_empty() { ": none" } else { ", down" };
             panels.push(Panel {
-                name: format!("pages scanned per second, downwards{none}"),
+                name: format!("pages scanned/s{none}"),
                 axis: Axis::Count,
                 high: scans_high,
                 low: 0.0,
@@ -220,7 +236,10 @@ pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
         ));
     }
     if views.iter().any(|view| view.run.samples().len() > chart::POINTS) {
-        caption.push("There are more samples than points: free memory is the least of several, scans the most.".to_owned());
+        caption.push(
+            "There are more samples than points: free memory is the least of several, scans the most."
+                .to_owned(),
+        );
     }
     let message = scan_message(&views, &scans, &zones, (direct_most, kswapd_most));
     Some(chart::over_time(&blocks, seconds(&views), "free", message, caption.join(" ")))
@@ -235,7 +254,12 @@ fn scan_message(
 ) -> String {
     if direct_most.max(kswapd_most) == 0.0 {
         let counted = scans.iter().flatten().any(|rates| known(rates).next().is_some());
-        return if counted { "Nobody had to look for free pages" } else { "Free pages against the watermarks" }.to_owned();
+        return if counted {
+            "Nobody had to look for free pages"
+        } else {
+            "Free pages against the watermarks"
+        }
+        .to_owned();
     }
     // Of the intervals in which pages were scanned, those that begin or end below a high mark.
     let (mut near, mut all) = (0_u32, 0_u32);
@@ -244,7 +268,8 @@ fn scan_message(
         let below: Vec<bool> = (0..samples.len())
             .map(|row| {
                 zones.iter().any(|(node, zone)| {
-                    let get = |what: &str| samples.column(&format!("zoneinfo.{node}.{zone}.{what}"))?.get(row);
+                    let get =
+                        |what: &str| samples.column(&format!("zoneinfo.{node}.{zone}.{what}"))?.get(row);
                     get("free").zip(get("high")).is_some_and(|(free, high)| free <= high)
                 })
             })
@@ -257,15 +282,35 @@ fn scan_message(
             }
         }
     }
-    let who = match (direct_most > 0.0, kswapd_most > 0.0) {
-        (true, false) => "Tasks look for pages themselves",
-        (false, true) => "kswapd looks for pages",
-        _ => "Tasks and kswapd look for pages",
+    // Where some runs leave it to kswapd and others do not, that is the message.
+    let scanned = |rates: &[(f64, f64, Option<f64>)]| known(rates).map(|rate| rate.max(0.0)).sum::<f64>();
+    let mut by_tasks = Vec::new();
+    let mut by_kswapd = Vec::new();
+    for (view, [direct, kswapd]) in views.iter().zip(scans) {
+        match (scanned(direct), scanned(kswapd)) {
+            (direct, kswapd) if direct > kswapd => by_tasks.push(view.label.as_str()),
+            (direct, kswapd) if kswapd > 0.0 && direct < 0.1 * kswapd => by_kswapd.push(view.label.as_str()),
+            _ => {}
+        }
+    }
+    let who = match (by_tasks.as_slice(), by_kswapd.as_slice()) {
+        ([task, ..], [kswapd, ..]) => {
+            format!("Tasks look for pages themselves with {task}, kswapd does with {kswapd},")
+        }
+        _ if kswapd_most <= 0.0 => "Tasks look for pages themselves".to_owned(),
+        _ if direct_most <= 0.0 => "kswapd looks for pages".to_owned(),
+        _ => "Tasks and kswapd look for pages".to_owned(),
     };
     match f64::from(near) / f64::from(all.max(1)) {
         share if share >= 0.8 => format!("{who} where free pages meet the watermarks"),
-        share if share <= 0.2 => format!("{who} although free pages are above the watermarks in most samples"),
-        _ => format!("{who}: up to {} pages a second", short_count(direct_most.max(kswapd_most))),
+        share if share <= 0.2 => {
+            format!("{who} although free pages are above the watermarks in most samples")
+        }
+        _ => format!(
+            "{}: up to {} pages a second",
+            who.trim_end_matches(','),
+            short_count(direct_most.max(kswapd_most))
+        ),
     }
 }
 
@@ -289,7 +334,8 @@ pub(super) fn lists(comparison: &Comparison<'_>) -> Option<Picture> {
         let lists: Vec<Points> =
             LISTS.iter().map(|(name, ..)| thinned(column(view, name), Pick::Mean)).collect();
         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
-        let value = |list: usize, i: usize| lists.get(list).and_then(|points| points.get(i)).copied().flatten();
+        let value =
+            |list: usize, i: usize| lists.get(list).and_then(|points| points.get(i)).copied().flatten();
         let mut layers = Vec::new();
         for (index, (_, class, label)) in LISTS.iter().enumerate() {
             if lists[index].iter().flatten().next().is_none() {
@@ -304,7 +350,12 @@ pub(super) fn lists(comparison: &Comparison<'_>) -> Option<Picture> {
             let last = points.iter().rposition(Option::is_some);
             let own = last.and_then(|i| value(index, i)).map_or(0.0, |(_, bytes)| bytes);
             let down_to = last.and_then(|i| points[i]).map_or(0.0, |(_, top)| top - own);
-            layers.push(Layer::Area { class: (*class).to_owned(), points, label: (*label).to_owned(), down_to });
+            layers.push(Layer::Area {
+                class: (*class).to_owned(),
+                points,
+                label: (*label).to_owned(),
+                down_to,
+            });
         }
         layers.reverse();
         let panel = Panel {
@@ -339,7 +390,8 @@ fn list_message(views: &[&View<'_>]) -> String {
             let level = view.summary.whole.levels.get(name)?;
             Some((level.last.abs_diff(level.first), level.first as f64, level.last as f64))
         };
-        let most = lists.iter().filter_map(|(name, _, label)| Some((change(name)?, label))).max_by_key(|(c, _)| c.0);
+        let most =
+            lists.iter().filter_map(|(name, _, label)| Some((change(name)?, label))).max_by_key(|(c, _)| c.0);
         return match most {
             Some(((moved, first, last), label)) if moved > 0 => {
                 let verb = if last > first { "grows" } else { "shrinks" };
@@ -362,7 +414,13 @@ fn list_message(views: &[&View<'_>]) -> String {
     match widest {
         Some(((least, most), label)) if most.0 > least.0 * 1.02 => {
             let bytes = |bytes: f64| lotsfree_units::Bytes(bytes as u64);
-            format!("The list {label}: {} with {}, {} with {}", bytes(least.0), least.1, bytes(most.0), most.1)
+            format!(
+                "The list {label}: {} with {}, {} with {}",
+                bytes(least.0),
+                least.1,
+                bytes(most.0),
+                most.1
+            )
         }
         _ => "The lists are as large in every run".to_owned(),
     }
@@ -398,7 +456,8 @@ struct Lines {
 impl Lines {
     fn draw(self, views: &[&View<'_>], id: &str, message: String, caption: String) -> Picture {
         let panel = |layers: Vec<Layer>, height: f64| {
-            let levels = self.levels.iter().map(|(value, label)| Layer::Level { value: *value, label: label.clone() });
+            let levels =
+                self.levels.iter().map(|(value, label)| Layer::Level { value: *value, label: label.clone() });
             Panel {
                 name: self.name.clone(),
                 axis: self.axis,
@@ -409,19 +468,22 @@ impl Lines {
                 layers: levels.chain(layers).collect(),
             }
         };
-        let line = |index: usize, points: &Points, label: String| Layer::Line {
+        let line = |index: usize, points: &Points, label: Option<String>| Layer::Line {
             class: line_class(index),
             points: points.clone(),
-            label: Some(label),
+            label,
         };
         let blocks = if views.len() <= MOST_LINES {
-            let layers = views.iter().zip(&self.lines).enumerate().map(|(i, (view, points))| {
-                line(i, points, if views.len() > 1 { view.label.clone() } else { String::new() })
-            });
+            let layers =
+                views.iter().zip(&self.lines).enumerate().map(|(i, (view, points))| {
+                    line(i, points, (views.len() > 1).then(|| view.label.clone()))
+                });
             // An event is marked if all runs have it at the same time.
             let mut marks = views.first().map(|view| events(view)).unwrap_or_default();
             let near = |(at, name): &(f64, String), view: &View<'_>| {
-                events(view).iter().any(|(other, same)| same == name && (at - other).abs() <= 0.02 * seconds(views))
+                events(view)
+                    .iter()
+                    .any(|(other, same)| same == name && (at - other).abs() <= 0.02 * seconds(views))
             };
             marks.retain(|mark| views.iter().all(|view| near(mark, view)));
             vec![Block { title: String::new(), events: marks, panels: vec![panel(layers.collect(), 230.0)] }]
@@ -429,7 +491,7 @@ impl Lines {
             let blocks = views.iter().zip(&self.lines).map(|(view, points)| Block {
                 title: view.label.clone(),
                 events: events(view),
-                panels: vec![panel(vec![line(0, points, String::new())], 96.0)],
+                panels: vec![panel(vec![line(0, points, None)], 96.0)],
             });
             blocks.collect()
         };
@@ -447,18 +509,21 @@ pub(super) fn throughput(comparison: &Comparison<'_>) -> Option<Picture> {
         return None;
     }
     let message = if relative { relative_message(&views) } else { rate_message(&views) };
-    let without: Vec<&str> =
-        views.iter().filter(|view| relative && view.undisturbed.is_none()).map(|view| view.label.as_str()).collect();
+    let without: Vec<&str> = views
+        .iter()
+        .filter(|view| relative && view.undisturbed.is_none())
+        .map(|view| view.label.as_str())
+        .collect();
     let mut caption = String::new();
     if !without.is_empty() {
         caption = format!("Without a line, as they have no undisturbed part: {}.", without.join(", "));
     }
     let lines = if relative {
         Lines {
-            name: "throughput, as a share of the undisturbed part of the same run".to_owned(),
+            name: "throughput, of the undisturbed".to_owned(),
             axis: Axis::Share,
             low: 0.0,
-            high: chart::round_high(100.0 * most.max(1.0)) / 100.0,
+            high: most.max(1.0) * 1.05,
             levels: vec![(1.0, "undisturbed".to_owned())],
             lines,
         }
@@ -469,9 +534,14 @@ pub(super) fn throughput(comparison: &Comparison<'_>) -> Option<Picture> {
     Some(lines.draw(&views, "throughput", message, caption))
 }
 
-fn extremes<'v>(views: &[&'v View<'_>], read: impl Fn(&View<'_>) -> Option<f64>) -> Option<[(f64, &'v str); 2]> {
-    let mut all: Vec<(f64, &str)> =
-        views.iter().filter_map(|view| Some((read(view).filter(|n| n.is_finite())?, view.label.as_str()))).collect();
+fn extremes<'v>(
+    views: &[&'v View<'_>],
+    read: impl Fn(&View<'_>) -> Option<f64>,
+) -> Option<[(f64, &'v str); 2]> {
+    let mut all: Vec<(f64, &str)> = views
+        .iter()
+        .filter_map(|view| Some((read(view).filter(|n| n.is_finite())?, view.label.as_str())))
+        .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     Some([*all.first()?, *all.last()?])
 }
@@ -484,7 +554,10 @@ fn relative_message(views: &[&View<'_>]) -> String {
         1 if least.0 >= 0.97 => format!("Throughput stays at {} of the undisturbed", Percent(least.0)),
         1 => format!("Throughput falls to {} of the undisturbed", Percent(least.0)),
         _ if most.0 - least.0 < 0.03 => {
-            format!("Throughput is {} of the undisturbed in every run", Percent(f64::midpoint(least.0, most.0)))
+            format!(
+                "Throughput is {} of the undisturbed in every run",
+                Percent(f64::midpoint(least.0, most.0))
+            )
         }
         _ => format!(
             "Throughput is {} of the undisturbed with {}, {} with {}",
@@ -517,8 +590,11 @@ pub(super) fn p99(comparison: &Comparison<'_>) -> Option<Picture> {
     let lines: Vec<Points> = views.iter().map(of).collect();
     let (low, high) = chart::decades_around(lines.iter().flat_map(values))?;
     let worst = |points: &Points| values(points).reduce(f64::max);
-    let peaks: Vec<(f64, &str)> =
-        lines.iter().zip(&views).filter_map(|(line, view)| Some((worst(line)?, view.label.as_str()))).collect();
+    let peaks: Vec<(f64, &str)> = lines
+        .iter()
+        .zip(&views)
+        .filter_map(|(line, view)| Some((worst(line)?, view.label.as_str())))
+        .collect();
     let least = peaks.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let most = peaks.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     let message = if views.len() == 1 || most.0 < 1.1 * least.0 {
@@ -598,7 +674,15 @@ pub(super) fn traffic(comparison: &Comparison<'_>) -> Option<Picture> {
         for (block, rates) in blocks.iter_mut().zip(&each) {
             let layer = Layer::Under { class: class.to_owned(), points: steps(rates), label: None };
             let name = name.to_owned();
-            block.panels.push(Panel { name, axis, high, low: 0.0, height: 58.0, mirrored: false, layers: vec![layer] });
+            block.panels.push(Panel {
+                name,
+                axis,
+                high,
+                low: 0.0,
+                height: 58.0,
+                mirrored: false,
+                layers: vec![layer],
+            });
         }
     }
     if blocks.iter().all(|block| block.panels.is_empty()) {
@@ -609,7 +693,8 @@ pub(super) fn traffic(comparison: &Comparison<'_>) -> Option<Picture> {
         caption.push(format!("None in any run, or not counted: {}.", still.join(", ")));
     }
     if views.iter().any(|view| view.run.samples().len() > chart::POINTS / 2) {
-        caption.push("There are more samples than points: each step is the highest rate of several.".to_owned());
+        caption
+            .push("There are more samples than points: each step is the highest rate of several.".to_owned());
     }
     Some(chart::over_time(&blocks, seconds(&views), "traffic", traffic_message(&views), caption.join(" ")))
 }

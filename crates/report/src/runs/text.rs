@@ -51,7 +51,9 @@ pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
     page.blank();
     for view in comparison.columns() {
         let sentence = explain::of_view(view, &comparison);
-        page.wrapped(&format!("{}: {}.", view.label, sentence.text), "  ", PLAIN);
+        let relative =
+            view.relative().map(|relative| format!(" ({})", Percent(relative))).unwrap_or_default();
+        page.wrapped(&format!("{}{relative}: {}.", view.label, sentence.text), "  ", PLAIN);
     }
     page.out
 }
@@ -71,7 +73,11 @@ struct Cell {
 
 impl Page {
     fn painted(&self, style: Style, text: &str) -> String {
-        if self.color && style != PLAIN && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+        if self.color && style != PLAIN && !text.is_empty() {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
     }
 
     fn blank(&mut self) {
@@ -118,7 +124,10 @@ impl Page {
         if views.len() > 1 {
             let mut key = "* best".to_owned();
             if verbose {
-                key += &format!("; in brackets the change against {}: positive is always better", views[0].label);
+                key += &format!(
+                    "; in brackets the change against {}: positive is always better",
+                    views[0].label
+                );
             }
             self.wrapped(&format!("{key}."), "", DIM);
         }
@@ -140,7 +149,8 @@ impl Page {
         let names: Vec<String> = values.iter().map(|(_, label)| label.clone()).collect();
         let heads: Vec<String> = sweep.lines.iter().map(|(label, _)| label.clone()).collect();
         let cell = |line: &[(f64, usize)], at: f64| {
-            let view = line.iter().find(|(value, _)| *value == at).and_then(|(_, i)| comparison.views.get(*i));
+            let view =
+                line.iter().find(|(value, _)| *value == at).and_then(|(_, i)| comparison.views.get(*i));
             let text = match view.and_then(|view| bars::swept(view, relative)) {
                 Some(value) if relative => Percent(value).to_string(),
                 Some(value) => chart::short_count(value),
@@ -148,8 +158,11 @@ impl Page {
             };
             Cell { text, style: PLAIN }
         };
-        let columns: Vec<Vec<Cell>> =
-            sweep.lines.iter().map(|(_, line)| values.iter().map(|(at, _)| cell(line, *at)).collect()).collect();
+        let columns: Vec<Vec<Cell>> = sweep
+            .lines
+            .iter()
+            .map(|(_, line)| values.iter().map(|(at, _)| cell(line, *at)).collect())
+            .collect();
         self.columns(&names, &heads, &columns);
     }
 
@@ -205,14 +218,17 @@ fn column(rows: &[Measure], index: usize, verbose: bool) -> Vec<Cell> {
         let mut text = row.text(row.values.get(index).copied().flatten());
         // The mark stands in a column of its own, so that figures stay below each other.
         text.push(if best { '*' } else { ' ' });
-        if verbose {
-            if let Some(gain) = row.gains().get(index).copied().flatten() {
-                text += &format!(" ({})", gain_text(gain));
-            }
-        }
-        Cell { text, style: if best { BEST } else { PLAIN } }
+        let gain = row.gains().get(index).copied().flatten().filter(|_| verbose);
+        let gain = gain.map(|gain| format!(" ({})", gain_text(gain))).unwrap_or_default();
+        (text, gain, if best { BEST } else { PLAIN })
     };
-    rows.iter().map(cell).collect()
+    let cells: Vec<(String, String, Style)> = rows.iter().map(cell).collect();
+    let widest = cells.iter().map(|(_, gain, _)| gain.width()).max().unwrap_or(0);
+    let padded = |(text, gain, style): (String, String, Style)| {
+        let space = " ".repeat(widest.saturating_sub(gain.width()));
+        Cell { text: format!("{text}{gain}{space}"), style }
+    };
+    cells.into_iter().map(padded).collect()
 }
 
 /// `text` in one line without control characters, cut to so many columns.

@@ -104,7 +104,8 @@ impl<'r> View<'r> {
         });
         let direct = direct.map(|actor| actor.name.clone()).collect();
         let named = run.facts().variant.clone().filter(|name| !name.is_empty());
-        let label = named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
+        let label =
+            named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
         let point = case.and_then(|case| case.sweep);
         View { run, label, summary, point, work, undisturbed, pace, direct }
     }
@@ -204,7 +205,8 @@ impl Subject {
         for interval in run.intervals().iter() {
             let (from, to) = (interval.from as f64 / 1e9, interval.at as f64 / 1e9);
             let measured = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
-            if !(measured(&self.actor, &interval.actor) && measured(&self.role, &interval.role)) || to <= from {
+            if !(measured(&self.actor, &interval.actor) && measured(&self.role, &interval.role)) || to <= from
+            {
                 continue;
             }
             let windows = [(&mut work, Some(summary.measured.window)), (&mut undisturbed, baseline)];
@@ -274,8 +276,12 @@ impl<'r> Comparison<'r> {
     }
 
     fn name_shown(&mut self) {
-        let labels: BTreeSet<Option<&str>> =
-            self.shown.iter().filter_map(|i| self.views.get(*i)).map(|v| Some(v.point.as_ref()?.label.as_str())).collect();
+        let labels: BTreeSet<Option<&str>> = self
+            .shown
+            .iter()
+            .filter_map(|i| self.views.get(*i))
+            .map(|v| Some(v.point.as_ref()?.label.as_str()))
+            .collect();
         let only = if labels.len() == 1 { labels.into_iter().next().flatten() } else { None };
         let only = only.map(str::to_owned);
         if let Some(sweep) = &mut self.sweep {
@@ -302,8 +308,12 @@ impl<'r> Comparison<'r> {
 
     /// The title that all runs have, or what stands for several.
     pub(super) fn title(&self) -> String {
-        let titles: BTreeSet<&str> =
-            self.views.iter().map(|view| view.run.facts().title.as_str()).filter(|title| !title.is_empty()).collect();
+        let titles: BTreeSet<&str> = self
+            .views
+            .iter()
+            .map(|view| view.run.facts().title.as_str())
+            .filter(|title| !title.is_empty())
+            .collect();
         match (titles.len(), titles.first()) {
             (1, Some(title)) => (*title).to_owned(),
             (0, _) => "Runs".to_owned(),
@@ -378,7 +388,8 @@ impl Sweep {
 
     /// The view of each variant at the largest value that all have, else at its own largest.
     fn at_largest(&self) -> Vec<usize> {
-        let has = |line: &[(f64, usize)], at: f64| line.iter().find(|(value, _)| *value == at).map(|(_, i)| *i);
+        let has =
+            |line: &[(f64, usize)], at: f64| line.iter().find(|(value, _)| *value == at).map(|(_, i)| *i);
         let common = self.lines.first().and_then(|(_, first)| {
             let mut values = first.iter().rev().map(|(value, _)| *value);
             values.find(|at| self.lines.iter().all(|(_, line)| has(line, *at).is_some()))

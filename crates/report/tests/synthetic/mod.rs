@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use lotsfree_counters::{Counter, Family, Values, zoneinfo};
 use lotsfree_run::{
-    Event, EventKind, Facts, Histogram, Interval, Measure, NodeFacts, Run, Sample, Sink, Spent, State, Window, Writer,
+    Event, EventKind, Facts, Histogram, Interval, Measure, NodeFacts, Run, Sample, Sink, Spent, State,
+    Window, Writer,
 };
 use lotsfree_scenario::{Case, Scenario};
 use lotsfree_snapshot::file::zoneinfo::Zone;
@@ -43,7 +44,8 @@ pub(crate) fn scenario(variants: &[&str], sizes: &[&str]) -> Vec<Case> {
         variants[0]
     );
     for variant in &variants[1..] {
-        let set = if variant.contains("direct") { "actor.copy.how = \"direct\"" } else { "\"vm.swappiness\" = 0" };
+        let set =
+            if variant.contains("direct") { "actor.copy.how = \"direct\"" } else { "\"vm.swappiness\" = 0" };
         text += &format!("[[variant]]\nname = {variant:?}\n{set}\n");
     }
     text += "[measure]\nactor = \"server\"\nwindow = [\"40 s\", \"end\"]\nbaseline = [\"10 s\", \"40 s\"]\n";
@@ -118,7 +120,11 @@ pub(crate) fn write(
         if row == 80 && gib > 0.0 {
             event(EventKind::Start, "", "copy");
         }
-        let written = if (40.0..).contains(&second) { (130.0 * MIB as f64 * noise(0.2)).min(copied_most - copied) } else { 0.0 };
+        let written = if (40.0..).contains(&second) {
+            (130.0 * MIB as f64 * noise(0.2)).min(copied_most - copied)
+        } else {
+            0.0
+        };
         copied += written;
         if gib > 0.0 && !done && copied >= copied_most - 1.0 {
             event(EventKind::Mark, "written", "copy");
@@ -139,7 +145,9 @@ pub(crate) fn write(
             stolen_anon = if fate == Fate::Swaps { pressure * 0.12 } else { 0.0 };
             cache -= pressure - stolen_anon;
             match fate {
-                Fate::ZoneReclaim => (direct_scan, direct_steal) = (direct_scan + scans * 1.8, direct_steal + pressure),
+                Fate::ZoneReclaim => {
+                    (direct_scan, direct_steal) = (direct_scan + scans * 1.8, direct_steal + pressure)
+                }
                 _ => (kswapd_scan, kswapd_steal) = (kswapd_scan + scans, kswapd_steal + pressure),
             }
         }
@@ -248,7 +256,8 @@ pub(crate) fn write(
 
 /// A run that came to its end, read back from its directory.
 pub(crate) fn run(root: &Path, case: &Case, fate: Fate, gib: f64) -> Run {
-    let name = case.sweep.as_ref().map_or(case.variant.clone(), |point| format!("{}-{}", case.variant, point.label));
+    let name =
+        case.sweep.as_ref().map_or(case.variant.clone(), |point| format!("{}-{}", case.variant, point.label));
     let directory = root.join(name.replace(['/', ' '], "_"));
     let writer = write(&directory, facts(&case.variant, fate), &case.to_toml(), fate, gib, 240);
     writer.finish(State::Complete).unwrap();
