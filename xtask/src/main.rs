@@ -6,6 +6,7 @@
 mod capture;
 mod docs;
 mod fuzz;
+mod pictures;
 mod tidy;
 
 use std::process::ExitCode;
@@ -16,7 +17,8 @@ usage: cargo xtask COMMAND
   docs                       write the pages that are generated from code
   tidy                       look for what rustfmt and clippy do not see
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
-  fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)";
+  fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)
+  pictures RUN|NAME…         draw runs, directories of runs or scenarios into docs/pictures (needs Chromium)";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::command(),
         "capture" => capture::command(&rest),
         "fuzz" => fuzz::command(&rest),
+        "pictures" => pictures::command(&rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

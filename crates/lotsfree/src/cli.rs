@@ -14,7 +14,8 @@ use lotsfree_units::Bytes;
     version,
     about,
     long_about = "Tells why a Linux host is slow although memory is free: reads what the kernel shows of its memory \
-                  (live or saved), names each pathology with its evidence, what it costs and what to do about it.",
+                  (live or saved), names each pathology with its evidence, what it costs and what to do about it. Runs \
+                  workloads on a model of the kernel's memory management, once per setting, to say what a remedy does.",
     after_help = "Example: lotsfree doctor",
     max_term_width = 100
 )]
@@ -33,6 +34,10 @@ pub(crate) enum Command {
     Snapshot(SnapshotArgs),
     /// Compute what to set, with the arithmetic and the configuration lines
     Size(SizeArgs),
+    /// Run a scenario on the model of the kernel's memory management, once per variant
+    Sim(SimArgs),
+    /// Draw runs: what happened, as one page
+    Report(ReportArgs),
     /// Print a shell's completions
     Completions(CompletionsArgs),
     /// Write the man pages
@@ -45,13 +50,15 @@ pub(crate) enum Command {
                   lotsfree doctor --interval 0           this host, one instant\n  \
                   lotsfree doctor meminfo.txt            a saved file; - for standard input\n  \
                   lotsfree doctor sosreport-db1/         a tree, an archive, an OSWatcher directory, numbered snapshots\n  \
+                  lotsfree doctor runs/overnight/base    a run of lotsfree sim\n  \
                   lotsfree doctor --format html -o report.html\n\n\
                   Exit code: 0 no finding at or above --fail-on, 1 findings, 2 wrong usage or unusable input. With --format \
                   nagios: 0 ok, 1 warning, 2 critical, 3 unknown."
 )]
 pub(crate) struct DoctorArgs {
     /// What to judge: a directory that looks like /, an archive, a saved /proc file, an sos report, an
-    /// OSWatcher archive, a directory of numbered snapshots, or - for standard input [default: this host]
+    /// OSWatcher archive, a directory of numbered snapshots, a run, or - for standard input [default: this
+    /// host]
     #[arg(value_name = "SOURCE", conflicts_with = "root")]
     pub(crate) source: Option<PathBuf>,
 
@@ -103,6 +110,13 @@ pub(crate) struct PageArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) style: StyleArgs,
+}
+
+/// What text looks like.
+#[derive(Debug, Args)]
+pub(crate) struct StyleArgs {
     /// When to colour text
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub(crate) color: Color,
@@ -482,4 +496,105 @@ pub(crate) enum SnapshotFormat {
     Archive,
     /// One readable text
     Text,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  lotsfree sim --list                                      the scenarios that ship\n  \
+                  lotsfree sim quickstart                                  all its variants, side by side\n  \
+                  lotsfree sim quickstart --set vm.swappiness=0            another setting in all of them\n  \
+                  lotsfree sim quickstart --set actor.app.heap='500 MiB'   another workload\n  \
+                  lotsfree sim mine.toml --variant base --variant small    two of its variants\n  \
+                  lotsfree sim --show quickstart > mine.toml               one to start from\n\n\
+                  Then: lotsfree report runs/quickstart -o quickstart.html\n\n\
+                  Exit code: 0 all runs are complete, 2 wrong usage, a scenario with errors or output that cannot be \
+                  written, 130 interrupted with Ctrl-C (143 with SIGTERM); what was simulated until then is kept."
+)]
+pub(crate) struct SimArgs {
+    /// A scenario file, or the name of a scenario that ships
+    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    pub(crate) scenario: Option<String>,
+
+    /// Override a key in every variant; keys are those of the file, dotted; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+
+    /// Run this variant only; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) variant: Vec<String>,
+
+    /// Directory for the runs [default: runs/SCENARIO]
+    #[arg(long, short, value_name = "DIR", alias = "output")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Write no run directories, only the measures
+    #[arg(long, conflicts_with = "out")]
+    pub(crate) no_runs: bool,
+
+    /// Most runs at a time; fewer where memory does not suffice [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) threads: Option<u16>,
+
+    /// Name the scenarios that ship, and what they show
+    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "out", "no_runs", "threads", "show"])]
+    pub(crate) list: bool,
+
+    /// Print the text of a scenario that ships instead of running it
+    #[arg(long, conflicts_with_all = ["set", "variant", "out", "no_runs", "threads", "json"])]
+    pub(crate) show: bool,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Show how each measure differs from the first run's
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) style: StyleArgs,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE, such as vm.swappiness=0 or actor.app.heap='500 MiB'".to_owned()),
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  lotsfree report runs/quickstart -o quickstart.html         all runs below a directory\n  \
+                  lotsfree report runs/quickstart/base runs/other/base -o both.html\n  \
+                  lotsfree report runs/quickstart --format text                 the table that sim printed"
+)]
+pub(crate) struct ReportArgs {
+    /// Runs, or directories that are searched for runs
+    #[arg(value_name = "RUN", required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+
+    /// How to write it
+    #[arg(long, value_enum, default_value_t = RunFormat::Html)]
+    pub(crate) format: RunFormat,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+
+    /// Show how each measure differs from the first run's
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunFormat {
+    /// One self-contained page with plots
+    Html,
+    /// The measures side by side
+    Text,
+    /// The measures for programs
+    Json,
 }

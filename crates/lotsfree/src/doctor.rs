@@ -1,16 +1,18 @@
 //! `lotsfree doctor`.
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lotsfree_doctor::{Severity, diagnose_with, rules};
 use lotsfree_report::{Report, TextOptions};
-use lotsfree_snapshot::source::TreeSource;
+use lotsfree_run::{Instants, Machine, Run};
+use lotsfree_snapshot::source::{Input, TreeSource};
 use lotsfree_snapshot::{Observation, Options, collect};
 
 use crate::cli::{DoctorArgs, FailOn, Format};
-use crate::output;
+use crate::{output, runs};
 
 /// Judges the host or the saved data and prints the report.
 pub(crate) fn run(arguments: &DoctorArgs) -> anyhow::Result<u8> {
@@ -76,13 +78,40 @@ fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
     match &arguments.source {
         None => live(&options, arguments.interval),
         Some(path) => {
-            let input = lotsfree_snapshot::source::open(path)?;
+            let input = open(path)?;
             for note in &input.notes {
                 output::remark(note);
             }
             Ok(lotsfree_snapshot::observe(input, &options))
         }
     }
+}
+
+/// Saved data, or a run.
+fn open(path: &Path) -> anyhow::Result<Input> {
+    if lotsfree_run::is_run(path) {
+        let run = Run::open(path)?;
+        let input = run.input(Instants::default());
+        let mut input =
+            input.with_context(|| format!("{}: it ended before its first sample", path.display()))?;
+        if run.facts().machine == Machine::Model {
+            input.label += ", simulated";
+        }
+        return Ok(input);
+    }
+    lotsfree_snapshot::source::open(path).map_err(|error| {
+        // What sim writes is a directory of runs.
+        let runs = if path.is_dir() { runs::find(path).unwrap_or_default() } else { Vec::new() };
+        match runs.as_slice() {
+            [] => error.into(),
+            [first, ..] => anyhow::anyhow!(
+                "{} holds {} runs; judge one of them, such as {}",
+                path.display(),
+                runs.len(),
+                first.display()
+            ),
+        }
+    })
 }
 
 /// This host, twice if there is an interval.

@@ -4,7 +4,10 @@ mod cli;
 mod doctor;
 mod explain;
 mod output;
+mod report;
+mod runs;
 mod shell;
+mod sim;
 mod size;
 mod snapshot;
 
@@ -24,6 +27,8 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),
     };

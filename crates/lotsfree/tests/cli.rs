@@ -288,12 +288,21 @@ fn a_snapshot_is_judged_like_its_host() {
 #[test]
 fn completions_and_man_pages_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
-        says(&out(&run(&["completions", shell])), &["doctor", "snapshot", "fail-on"]);
+        says(
+            &out(&run(&["completions", shell])),
+            &["doctor", "snapshot", "fail-on", "sim", "variant", "report"],
+        );
     }
     let directory = tempfile::tempdir().unwrap();
     let output = command().arg("man").arg(directory.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    for page in ["lotsfree.1", "lotsfree-doctor.1", "lotsfree-size-hugepages.1", "lotsfree-snapshot.1"] {
+    for page in [
+        "lotsfree.1",
+        "lotsfree-doctor.1",
+        "lotsfree-size-hugepages.1",
+        "lotsfree-snapshot.1",
+        "lotsfree-sim.1",
+    ] {
         assert!(directory.path().join(page).is_file(), "{page}");
     }
 }

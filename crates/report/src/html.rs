@@ -1,19 +1,15 @@
 //! One self-contained page: no network, no script. It follows the reader's light or dark scheme, narrows to a
 //! phone and prints.
 
-use std::fmt::Write;
-
 use lotsfree_doctor::{Evidence, Finding, MemoryMap, Remedy, Severity, Use};
 use lotsfree_units::{Bytes, Percent};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use crate::palette::{Tone, of_rate, of_severity, of_use};
+use crate::palette::{of_rate, of_severity, of_use};
 use crate::plots::{self, Timeline};
-use crate::words;
 use crate::{Report, Series, Unread};
+use crate::{sheet, words};
 
-/// What the page may load: nothing but its own style sheet.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// More files than this are folded away.
 const MOST_NAMES: usize = 12;
 
@@ -30,7 +26,7 @@ pub fn html(report: &Report) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content=(sheet::POLICY);
                 title { "lotsfree: " (name) }
                 style { (PreEscaped(style(report))) }
             }
@@ -50,56 +46,22 @@ pub fn html(report: &Report) -> String {
     words::visible(&page.into_string()).into_owned()
 }
 
-/// The palette as custom properties in both schemes, the classes that use it, and the style sheet proper.
+/// The style sheet with the colours that the report's pictures use.
 fn style(report: &Report) -> String {
-    const SCHEMES: [(&str, &str); 7] = [
-        ("--ground", "#ffffff|#15181c"),
-        ("--raised", "#f7f8f9|#1c2025"),
-        ("--ink", "#1b1f24|#e4e7ea"),
-        ("--dim", "#596069|#a2aab3"),
-        ("--rule", "#dcdfe3|#343a41"),
-        ("--code", "#eceef1|#0e1013"),
-        ("--link", "#0b5cad|#7cb8f2"),
-    ];
-    let (mut light, mut dark, mut classes) = (String::new(), String::new(), String::new());
-    for (name, tones) in SCHEMES {
-        let (on_light, on_dark) = tones.split_once('|').unwrap_or((tones, tones));
-        let _ = (write!(light, "{name}:{on_light};"), write!(dark, "{name}:{on_dark};"));
-    }
-    let mut tone = |class: &str, Tone { light: on_light, dark: on_dark }: Tone, rules: &str| {
-        let _ = write!(light, "--{class}:{on_light};");
-        let _ = write!(dark, "--{class}:{on_dark};");
-        for rule in rules.split('|') {
-            let (selector, properties) = rule.split_once(' ').unwrap_or((rule, ""));
-            let _ = writeln!(classes, "{}", format!("{selector}{{{properties}}}").replace('@', class));
-        }
-    };
+    let mut tones = Vec::new();
     let in_series = report.series.iter().flat_map(|series| series.memory.iter().map(|(part, _)| *part));
     let in_memory = report.memory.iter().flat_map(|memory| memory.parts.iter().map(|(part, _)| *part));
     let uses: std::collections::BTreeSet<Use> = in_memory.chain(in_series).collect();
     for part in uses {
-        tone(
-            &plots::class(part),
-            of_use(part),
-            ".@ fill:var(--@);background:var(--@)|.lead.@ fill:none;stroke:var(--@);background:none",
-        );
+        tones.push((plots::class(part), of_use(part), sheet::AREA));
     }
     for (name, _) in report.series.iter().flat_map(|series| &series.rates) {
-        tone(
-            &plots::rate_class(name),
-            of_rate(name),
-            ".under.@ fill:var(--@)|.line.@ fill:none;stroke:var(--@)|svg text.end.@ fill:var(--ink)",
-        );
+        tones.push((plots::rate_class(name), of_rate(name), sheet::RATE));
     }
     for severity in [Severity::Critical, Severity::High, Severity::Warning, Severity::Info] {
-        let class = words::severity(severity);
-        tone(class, of_severity(severity), ".@ --mark:var(--@)");
+        tones.push((words::severity(severity).to_owned(), of_severity(severity), ".@ --mark:var(--@)"));
     }
-    format!(
-        "\n:root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n\
-         @media print{{:root{{color-scheme:light;{light}}}}}\n{}{classes}",
-        include_str!("page.css")
-    )
+    sheet::sheet(&tones)
 }
 
 fn head(report: &Report, name: &str) -> Markup {

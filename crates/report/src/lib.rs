@@ -1,7 +1,7 @@
-//! Findings as text, JSON, Markdown and HTML.
+//! Findings as text, JSON, Markdown and HTML, and runs side by side.
 //!
 //! [`Report`] is what is said, complete and versioned: its JSON form is the published schema, and the other
-//! forms are renderings of it. Nothing here judges.
+//! forms are renderings of it. Nothing here judges. [`runs`] does the same for what scenarios yielded.
 
 mod html;
 mod json;
@@ -10,6 +10,8 @@ mod nagios;
 mod palette;
 mod plots;
 mod report;
+pub mod runs;
+mod sheet;
 mod svg;
 mod text;
 mod words;

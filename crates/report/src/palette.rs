@@ -46,6 +46,35 @@ pub(crate) fn of_rate(name: &str) -> Tone {
     Tone { light, dark }
 }
 
+/// Quantities of a run's pictures that have no colour of their own elsewhere: class and colour. Lists have the
+/// hue of what is on them, the inactive one paler.
+pub(crate) const OF_RUNS: [(&str, Tone); 5] = [
+    ("q-inactive-anon", Tone { light: "#7fb8dc", dark: "#2a668f" }),
+    ("q-inactive-file", Tone { light: "#7fcfb4", dark: "#1f7257" }),
+    ("q-page-in", Tone { light: "#b8860b", dark: "#d9b451" }),
+    ("t-system", Tone { light: "#56b4e9", dark: "#7cc8f2" }),
+    ("t-runnable", Tone { light: "#999999", dark: "#8a8f95" }),
+];
+
+/// Colours of runs that share a picture.
+pub(crate) const RUNS: usize = 8;
+
+/// The colour of a run's line, by its place among the runs. The first, which the others are compared with, is
+/// as dark as text.
+pub(crate) fn of_run(index: usize) -> Tone {
+    let (light, dark) = match index % RUNS {
+        0 => ("#1b1f24", "#e4e7ea"),
+        1 => ("#d55e00", "#ff8a3d"),
+        2 => ("#0072b2", "#4ba3dd"),
+        3 => ("#009e73", "#3cc79c"),
+        4 => ("#cc79a7", "#e79cc6"),
+        5 => ("#e69f00", "#ffc04d"),
+        6 => ("#7a5195", "#b58fd0"),
+        _ => ("#56b4e9", "#7cc8f2"),
+    };
+    Tone { light, dark }
+}
+
 /// The colour of a severity.
 pub(crate) fn of_severity(severity: Severity) -> Tone {
     let (light, dark) = match severity {

@@ -63,6 +63,11 @@ impl Svg {
         );
     }
 
+    /// A filled circle.
+    pub(crate) fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
+        let _ = write!(self.body, r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{radius:.1}"/>"#);
+    }
+
     /// A straight line.
     pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);

@@ -17,6 +17,7 @@ pub mod quantity;
 mod read;
 mod reference;
 mod scenario;
+pub mod shipped;
 mod tuning;
 
 pub use actor::Actor;

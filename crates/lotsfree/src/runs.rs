@@ -1,0 +1,73 @@
+//! Runs on disk: which there are below a directory.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lotsfree_run::Run;
+
+/// Deepest directory that is searched, counted from where the search begins.
+const DEEPEST: usize = 8;
+
+/// The directories of runs at or below a path, sorted. Links are not followed, and nothing is looked for within
+/// a run.
+///
+/// # Errors
+/// Names the directory that cannot be read.
+pub(crate) fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    search(path, 0, &mut found)?;
+    Ok(found)
+}
+
+fn search(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if lotsfree_run::is_run(path) {
+        found.push(path.to_path_buf());
+        return Ok(());
+    }
+    let cannot = || format!("cannot read {}", path.display());
+    let mut below = Vec::new();
+    for entry in fs::read_dir(path).with_context(cannot)? {
+        let entry = entry.with_context(cannot)?;
+        // What a killed process left behind when it began, or another program's.
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !hidden && entry.file_type().with_context(cannot)?.is_dir() {
+            below.push(entry.path());
+        }
+    }
+    below.sort();
+    if depth < DEEPEST {
+        below.iter().try_for_each(|path| search(path, depth + 1, found))?;
+    }
+    Ok(())
+}
+
+/// Opens the runs that are named, and those below directories that are named. Each once; those below a directory
+/// in the order in which they began, which is that of their scenario's variants.
+///
+/// # Errors
+/// If there is none, or one cannot be read.
+pub(crate) fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<Run>> {
+    let mut seen = BTreeSet::new();
+    let mut runs = Vec::new();
+    for path in paths {
+        let found = match path.is_dir() {
+            true => find(path)?,
+            // The error of opening it says what is wrong.
+            false => vec![path.clone()],
+        };
+        anyhow::ensure!(!found.is_empty(), "{}: no run there, and none below it", path.display());
+        let mut below = Vec::new();
+        for place in found {
+            if seen.insert(fs::canonicalize(&place).unwrap_or_else(|_| place.clone())) {
+                below.push(Run::open(&place)?);
+            }
+        }
+        // Those that were killed do not know when they began.
+        let began = |run: &Run| run.timing().map_or(f64::MAX, |timing| timing.started);
+        below.sort_by(|a, b| began(a).total_cmp(&began(b)));
+        runs.append(&mut below);
+    }
+    Ok(runs)
+}

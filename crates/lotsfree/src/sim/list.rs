@@ -1,0 +1,43 @@
+//! `lotsfree sim --list`.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+use lotsfree_scenario::shipped::SHIPPED;
+use serde_json::json;
+
+use crate::cli::SimArgs;
+use crate::output;
+
+/// Prints the scenarios that ship, with their titles and what they show.
+pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
+    let mut entries = Vec::new();
+    let mut text = String::new();
+    let width = arguments.style.columns(true);
+    let style = if arguments.style.colored(true) { Style::new().bold() } else { Style::new() };
+    for shipped in SHIPPED {
+        let scenario = shipped.scenario()?;
+        let cases = scenario.cases(None)?.len();
+        let variants: Vec<&str> = scenario.variants().collect();
+        let _ = writeln!(text, "{}{style}{}{style:#}", if text.is_empty() { "" } else { "\n" }, shipped.name);
+        let runs = match cases {
+            1 => "One run.".to_owned(),
+            _ if cases == variants.len() => format!("{cases} runs: {}.", variants.join(", ")),
+            _ => {
+                format!("{cases} runs: {} at {} values.", variants.join(", "), cases / variants.len().max(1))
+            }
+        };
+        for part in [&scenario.title(), shipped.shows, &runs] {
+            let options = textwrap::Options::new(width).initial_indent("  ").subsequent_indent("  ");
+            let _ = writeln!(text, "{}", textwrap::fill(part, options.break_words(false)));
+        }
+        entries.push(json!({
+            "name": shipped.name, "title": scenario.title(), "shows": shipped.shows, "variants": variants, "runs": cases,
+        }));
+    }
+    match arguments.json {
+        true => output::print(&(serde_json::to_string_pretty(&entries)? + "\n"))?,
+        false => output::print(&text)?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,243 @@
+//! `lotsfree sim`.
+
+mod list;
+mod memory;
+mod places;
+mod pool;
+mod progress;
+mod signal;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::Context;
+use lotsfree_engine::SimulateError;
+use lotsfree_engine::machine::End;
+use lotsfree_report::TextOptions;
+use lotsfree_report::runs::{runs_json, runs_text};
+use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
+use lotsfree_scenario::shipped::{self, Shipped};
+use lotsfree_scenario::{Case, Scenario};
+use lotsfree_units::Bytes;
+
+use crate::cli::SimArgs;
+use crate::output;
+use pool::Limits;
+use progress::{Display, Progress};
+use signal::Signals;
+
+/// What is simulated, and where it goes.
+struct Job {
+    case: Case,
+    /// `None`: nowhere.
+    place: Option<PathBuf>,
+    /// What it takes of this host's memory.
+    bytes: u64,
+}
+
+/// Runs every case of a scenario on the model and prints the measures side by side.
+pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
+    let Some(named) = arguments.scenario.as_deref().filter(|_| !arguments.list) else {
+        return list::run(arguments);
+    };
+    if arguments.show {
+        let shipped = Shipped::named(named).with_context(|| unknown(named))?;
+        output::print(shipped.text)?;
+        return Ok(0);
+    }
+    let (name, scenario) = load(named)?;
+    let sets: Vec<(&str, &str)> =
+        arguments.set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let scenario = if sets.is_empty() { scenario } else { scenario.with(&sets)? };
+    let wanted = Some(arguments.variant.as_slice()).filter(|names| !names.is_empty());
+    let cases = scenario.cases(wanted)?;
+
+    let base = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(places::safe(&name)));
+    let jobs = jobs(cases, &base, arguments)?;
+    let signals = Signals::watch().context("cannot handle signals")?;
+    let done = simulate(&jobs, arguments, &signals);
+
+    let (mut runs, mut failed) = (Vec::new(), None);
+    for result in done.into_iter().flatten() {
+        match result {
+            Ok(run) => runs.push(run),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    let incomplete = runs.iter().filter(|run| run.state() != State::Complete).count();
+    let complete = runs.len() - incomplete;
+    if complete < jobs.len() {
+        output::remark(&format!(
+            "of {} runs {complete} are complete, {incomplete} incomplete, {} were not begun",
+            jobs.len(),
+            jobs.len() - runs.len() - usize::from(failed.is_some())
+        ));
+    }
+    show(&runs, arguments)?;
+    point_to(&base, &jobs, &runs, arguments);
+    match (failed, signals.code()) {
+        (Some(error), _) => Err(error),
+        (None, Some(code)) if complete < jobs.len() => Ok(code),
+        (None, _) => Ok(0),
+    }
+}
+
+/// The cases with their places, checked as far as can be before anything is written.
+fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Vec<Job>> {
+    let places = match arguments.no_runs {
+        true => vec![None; cases.len()],
+        false => places::below(base, &cases).into_iter().map(Some).collect(),
+    };
+    let (mut jobs, mut refused) = (Vec::new(), BTreeSet::new());
+    for (case, place) in cases.into_iter().zip(places) {
+        match lotsfree_engine::bytes(&case) {
+            Ok(bytes) => jobs.push(Job { case, place, bytes }),
+            Err(errors) => refused.extend(errors.to_string().lines().map(str::to_owned)),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(output::Located(refused.into_iter().collect()).into());
+    }
+    places::check(base, jobs.iter().filter_map(|job| job.place.as_deref()))?;
+    Ok(jobs)
+}
+
+/// The scenario of a path or a shipped name, and what its runs are filed under.
+fn load(named: &str) -> anyhow::Result<(String, Scenario)> {
+    if let Some(shipped) = Shipped::named(named) {
+        return Ok((shipped.name.to_owned(), shipped.scenario()?));
+    }
+    anyhow::ensure!(shipped::is_path(named), unknown(named));
+    let path = Path::new(named);
+    let scenario = Scenario::load(path)?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok((stem.into_owned(), scenario))
+}
+
+fn unknown(named: &str) -> String {
+    let close = Shipped::suggestion(named);
+    format!(
+        "there is no scenario {named:?}{close} (`lotsfree sim --list` names those that ship; a file is FILE.toml)"
+    )
+}
+
+/// Runs all cases, as many at a time as threads and memory allow.
+fn simulate(jobs: &[Job], arguments: &SimArgs, signals: &Signals) -> Vec<Option<anyhow::Result<Run>>> {
+    let cpus = || thread::available_parallelism().map_or(1, usize::from);
+    let limits =
+        Limits { threads: arguments.threads.map_or_else(cpus, usize::from), bytes: memory::available() };
+    if let Some(job) = jobs.iter().find(|job| job.bytes > limits.bytes) {
+        output::remark(&format!(
+            "a run of {} takes about {} and this host has {} to spare: it runs alone, and may swap",
+            job.case.variant,
+            Bytes(job.bytes),
+            Bytes(limits.bytes)
+        ));
+    }
+    let progress = Progress::new(jobs.iter().map(|job| job.case.duration.ns()));
+    let mut display = Display::new(arguments.json);
+    let failed = AtomicBool::new(false);
+    let stop = || signals.came() || failed.load(Ordering::Relaxed);
+    let done = pool::each(
+        jobs,
+        limits,
+        |job| job.bytes,
+        stop,
+        |_, job| {
+            progress.begin();
+            Output::begin(job)
+        },
+        |index, job, output| {
+            let run = output.and_then(|output| {
+                output.simulate(&job.case, &mut |now| {
+                    progress.at(index, now);
+                    if stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })
+            });
+            progress.end();
+            failed.fetch_or(run.is_err(), Ordering::Relaxed);
+            run
+        },
+        || display.show(&progress),
+    );
+    display.clear();
+    done
+}
+
+/// Where a run goes.
+enum Output {
+    Directory(Writer),
+    Nowhere(Memory, Facts),
+}
+
+impl Output {
+    fn begin(job: &Job) -> anyhow::Result<Output> {
+        let facts = lotsfree_engine::facts(&job.case)?;
+        Ok(match &job.place {
+            Some(place) => Output::Directory(Writer::create(place, facts, &job.case.to_toml())?),
+            None => Output::Nowhere(Memory::default(), facts),
+        })
+    }
+
+    fn simulate(
+        mut self,
+        case: &Case,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> anyhow::Result<Run> {
+        let sink: &mut dyn Sink = match &mut self {
+            Output::Directory(writer) => writer,
+            Output::Nowhere(memory, _) => memory,
+        };
+        let end = lotsfree_engine::simulate(case, sink, progress).map_err(plain)?;
+        let state = match end {
+            End::Complete => State::Complete,
+            End::Stopped(_) => State::Interrupted,
+        };
+        Ok(match self {
+            Output::Directory(writer) => writer.finish(state)?,
+            Output::Nowhere(memory, facts) => memory.finish(facts, case.to_toml(), state),
+        })
+    }
+}
+
+/// The scenario's errors as such, so that they are printed with their places.
+fn plain(error: SimulateError) -> anyhow::Error {
+    match error {
+        SimulateError::Scenario(errors) => errors.into(),
+        SimulateError::Write(error) => WriteError::into(error),
+    }
+}
+
+/// Prints the measures side by side.
+fn show(runs: &[Run], arguments: &SimArgs) -> anyhow::Result<()> {
+    let SimArgs { style, json, verbose, .. } = arguments;
+    if *json {
+        return output::print(&runs_json(runs)?);
+    }
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose: *verbose };
+    output::print(&runs_text(runs, options))
+}
+
+/// Says where the runs are and what can be done with them.
+fn point_to(base: &Path, jobs: &[Job], runs: &[Run], arguments: &SimArgs) {
+    if arguments.no_runs || arguments.json || runs.is_empty() {
+        return;
+    }
+    let number = match runs.len() {
+        1 => "one run".to_owned(),
+        number => format!("{number} runs"),
+    };
+    output::remark(&format!("{number} in {0}; plots: lotsfree report {0} -o report.html", base.display()));
+    let older = crate::runs::find(base).unwrap_or_default();
+    let older = older.iter().filter(|run| !jobs.iter().any(|job| job.place.as_ref() == Some(run))).count();
+    if older > 0 {
+        let are = if older == 1 { "one older is".to_owned() } else { format!("{older} older are") };
+        output::remark(&format!("{are} beside them: remove what should not be in the report"));
+    }
+}

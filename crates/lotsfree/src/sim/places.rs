@@ -1,0 +1,122 @@
+//! Where each case's run goes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lotsfree_scenario::Case;
+
+/// Longest name of a directory made of a name in the scenario, in characters.
+const LONGEST: usize = 60;
+
+/// The directory of each case below `base`: `VARIANT`, and with a sweep `VARIANT/VALUE`. No two are the same, also
+/// on file systems that take upper and lower case for the same.
+pub(crate) fn below(base: &Path, cases: &[Case]) -> Vec<PathBuf> {
+    let mut taken = BTreeSet::new();
+    let mut variants: Vec<(&str, String)> = Vec::new();
+    let mut places = Vec::new();
+    for case in cases {
+        let known = variants.iter().find(|(variant, _)| *variant == case.variant);
+        let variant = match known {
+            Some((_, name)) => name.clone(),
+            None => {
+                let name = unlike(&mut taken, "", &case.variant);
+                variants.push((&case.variant, name.clone()));
+                name
+            }
+        };
+        places.push(match &case.sweep {
+            Some(point) => {
+                let value = unlike(&mut taken, &format!("{variant}/"), &point.label);
+                base.join(variant).join(value)
+            }
+            None => base.join(variant),
+        });
+    }
+    places
+}
+
+/// A name for a file that no other below `parent` has.
+fn unlike(taken: &mut BTreeSet<String>, parent: &str, name: &str) -> String {
+    let safe = safe(name);
+    let mut candidate = safe.clone();
+    let mut number = 2;
+    while !taken.insert(format!("{parent}{}", candidate.to_lowercase())) {
+        candidate = format!("{safe}-{number}");
+        number += 1;
+    }
+    candidate
+}
+
+/// A name as file names go everywhere and shells take without quotes: letters, digits and `.+=-_%`, anything else
+/// is one `-`.
+pub(crate) fn safe(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.trim().chars() {
+        let keep = c.is_alphanumeric() || ".+=_%".contains(c);
+        match keep {
+            true => out.push(c),
+            false if out.ends_with('-') => {}
+            false => out.push('-'),
+        }
+    }
+    let trimmed = out.trim_start_matches(['.', '-']).trim_end_matches('-');
+    let short: String = trimmed.chars().take(LONGEST).collect();
+    if short.is_empty() { "run".to_owned() } else { short }
+}
+
+/// Refuses a place that lies within another run, before anything is written, and makes the directory for all.
+/// Without any place nothing is made.
+///
+/// # Errors
+/// Names the run, or the directory that cannot be made.
+pub(crate) fn check<'a>(base: &Path, places: impl Iterator<Item = &'a Path>) -> anyhow::Result<()> {
+    let mut places = places.peekable();
+    if places.peek().is_none() {
+        return Ok(());
+    }
+    for place in places {
+        let parents = place.ancestors().skip(1).take_while(|parent| parent.starts_with(base));
+        if let Some(run) =
+            parents.filter(|parent| !parent.as_os_str().is_empty()).find(|p| lotsfree_run::is_run(p))
+        {
+            anyhow::bail!(
+                "{} is itself a run; name another directory with --out, or remove it",
+                run.display()
+            );
+        }
+    }
+    std::fs::create_dir_all(base).with_context(|| format!("cannot write to {}", base.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_for_files() {
+        for (name, file) in [
+            ("as it is", "as-it-is"),
+            ("direct I/O", "direct-I-O"),
+            ("linux-6.12+mglru", "linux-6.12+mglru"),
+            ("../../etc", "etc"),
+            ("..", "run"),
+            ("-rf", "rf"),
+            ("\"1 GiB\"", "1-GiB"),
+            ("0.5", "0.5"),
+            ("größer", "größer"),
+            ("", "run"),
+        ] {
+            assert_eq!(safe(name), file, "{name:?}");
+        }
+        assert_eq!(safe(&"x".repeat(4000)).len(), LONGEST);
+    }
+
+    #[test]
+    fn no_two_names_are_the_same_file() {
+        let mut taken = BTreeSet::new();
+        let names = ["a b", "a-b", "A b", "a  b", "other"].map(|name| unlike(&mut taken, "", name));
+        assert_eq!(names, ["a-b", "a-b-2", "A-b-3", "a-b-4", "other"]);
+        assert_eq!(unlike(&mut taken, "other/", "a b"), "a-b");
+    }
+}

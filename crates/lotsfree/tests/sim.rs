@@ -1,0 +1,415 @@
+//! `lotsfree sim` and what is done with its runs, as users call them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A machine of 128 MiB whose application and reader do not fit; four runs.
+const TINY: &str = r#"
+title    = "Tiny"
+seed     = 7
+duration = "3 s"
+interval = "250 ms"
+base     = "as-it-is"
+
+[machine]
+generation = "linux-6.1"
+cpus  = 2
+nodes = ["128 MiB"]
+disk  = { bandwidth = "200 MiB/s" }
+swap  = { size = "64 MiB", on = "disk" }
+
+[[actor]]
+name = "app"
+kind = "app-server"
+heap = "72 MiB"
+think = "1 ms"
+locality = { hot-cold = { memory = 0.2, touches = 0.99 } }
+
+[[actor]]
+name = "reader"
+kind = "file-reader"
+start = "1 s"
+size = "64 MiB"
+repeat = 0
+
+[measure]
+actor = "app"
+window = ["1 s", "3 s"]
+baseline = ["500 ms", "1 s"]
+
+[[variant]]
+name = "direct reads"
+actor.reader.how = "direct"
+
+[sweep]
+key = "actor.reader.size"
+values = ["16 MiB", "64 MiB"]
+"#;
+
+/// A directory with a scenario in it, in which the program runs.
+struct Place(TempDir);
+
+impl Place {
+    fn new(scenario: &str) -> Self {
+        let place = Place(tempfile::tempdir().unwrap());
+        fs::write(place.at("tiny.toml"), scenario).unwrap();
+        place
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lotsfree"));
+        command.args(arguments).current_dir(self.0.path()).env_remove("NO_COLOR");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Simulates, which must succeed.
+    #[track_caller]
+    fn sim(&self, arguments: &[&str]) -> String {
+        let output = self.run(&[&["sim"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        out(&output)
+    }
+
+    fn spawn(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Every file below a directory with its contents, but for the one that says how long it took.
+    fn files(&self, below: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut directories = vec![self.at(below)];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    directories.push(path);
+                } else if path.file_name().unwrap() != "timing.json" {
+                    let name = path.strip_prefix(self.0.path()).unwrap().to_path_buf();
+                    files.insert(name, fs::read(path).unwrap());
+                }
+            }
+        }
+        files
+    }
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}:\n{text}"))
+}
+
+#[track_caller]
+fn says(text: &str, expected: &[&str]) {
+    for expected in expected {
+        assert!(text.contains(expected), "{expected:?} is missing in:\n{text}");
+    }
+}
+
+/// Waits for something that must come.
+#[track_caller]
+fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !there() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what} never came");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn one_thread_and_two_give_the_same_bytes() {
+    let (one, two) = (Place::new(TINY), Place::new(TINY));
+    let first = one.sim(&["tiny.toml", "--threads", "1"]);
+    assert_eq!(first, two.sim(&["tiny.toml", "--threads", "2"]));
+    let files = one.files("runs/tiny");
+    assert_eq!(files, two.files("runs/tiny"));
+    let runs: Vec<&Path> = (files.keys())
+        .filter(|path| path.file_name().unwrap() == "run.json")
+        .map(|path| path.parent().unwrap())
+        .collect();
+    let expected = ["as-it-is/16-MiB", "as-it-is/64-MiB", "direct-reads/16-MiB", "direct-reads/64-MiB"];
+    assert_eq!(runs, expected.map(|run| Path::new("runs/tiny").join(run)));
+    // What is printed follows from what is written.
+    let again = one.run(&["report", "runs/tiny", "--format", "text"]);
+    assert_eq!(out(&again), first);
+    // And a run in place of another is the same again.
+    one.sim(&["tiny.toml"]);
+    assert_eq!(one.files("runs/tiny"), files);
+}
+
+#[test]
+fn json_has_every_run_with_its_measures() {
+    let place = Place::new(TINY);
+    let document = json(&place.sim(&["tiny.toml", "--json", "--no-runs", "--variant", "direct reads"]));
+    assert_eq!(document["schema"], "lotsfree.runs/1");
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!((&run["label"], &run["state"]), (&"direct reads".into(), &"complete".into()));
+        assert_eq!(run["directory"], Value::Null);
+        assert!(run["summary"]["measured"]["actors"][0]["operations"].as_u64().unwrap() > 100);
+        assert!(!run["explanation"].as_str().unwrap().is_empty());
+    }
+    assert!(!document["measures"].as_array().unwrap().is_empty());
+    assert!(!place.at("runs").exists(), "--no-runs writes nothing");
+}
+
+#[test]
+fn overrides_count_in_every_variant() {
+    let place = Place::new(TINY);
+    let arguments = ["tiny.toml", "--json", "--set", "vm.swappiness=0", "--set", "sweep.values=['24 MiB']"];
+    let document = json(&place.sim(&[&arguments[..], &["-o", "elsewhere"]].concat()));
+    let directories: Vec<&str> =
+        document["runs"].as_array().unwrap().iter().map(|run| run["directory"].as_str().unwrap()).collect();
+    assert_eq!(directories.len(), 2);
+    for directory in directories {
+        says(directory, &["elsewhere/", "/24-MiB"]);
+        let head = json(&fs::read_to_string(place.0.path().join(directory).join("run.json")).unwrap());
+        assert_eq!(head["facts"]["sysctls"]["vm.swappiness"], "0");
+    }
+    assert!(!place.at("runs").exists());
+}
+
+#[test]
+fn an_interrupted_run_is_kept_and_can_be_read() {
+    let place = Place::new(TINY);
+    let endless = ["--set", "duration=2000000 s", "--set", "sweep.values=['64 MiB']", "--threads", "1"];
+    let mut child = place.spawn(&[&["sim", "tiny.toml"], &endless[..]].concat());
+    let journal = place.at("runs/tiny/as-it-is/64-MiB/journal");
+    until("a journal of a few samples", || fs::metadata(&journal).is_ok_and(|file| file.len() > 100_000));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    until("the end", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    says(&err(&output), &["of 2 runs 0 are complete, 1 incomplete, 1 were not begun", "runs/tiny"]);
+    says(&out(&output), &["as-it-is", "interrupted"]);
+    assert!(!place.at("runs/tiny/direct-reads").exists());
+
+    let run = "runs/tiny/as-it-is/64-MiB";
+    assert_eq!(json(&fs::read_to_string(place.at(run).join("run.json")).unwrap())["state"], "interrupted");
+    let doctor = place.run(&["doctor", run]);
+    assert!(matches!(doctor.status.code(), Some(0 | 1)), "{doctor:?}");
+    says(&out(&doctor), &["64-MiB, simulated", "rules asked"]);
+    says(&err(&doctor), &["the run was interrupted after"]);
+    let report = place.run(&["report", "runs", "-o", "page.html"]);
+    assert_eq!(report.status.code(), Some(0), "{report:?}");
+    says(&err(&report), &["the run was interrupted after"]);
+    says(&fs::read_to_string(place.at("page.html")).unwrap(), &["<!DOCTYPE html>", "as-it-is"]);
+}
+
+#[test]
+fn a_killed_run_can_be_read() {
+    let place = Place::new(TINY);
+    let mut child =
+        place.spawn(&["sim", "tiny.toml", "--set", "duration=2000000 s", "--variant", "as-it-is"]);
+    let journal = place.at("runs/tiny/as-it-is/64-MiB/journal");
+    until("a journal of a few samples", || fs::metadata(&journal).is_ok_and(|file| file.len() > 100_000));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for arguments in [&["doctor", "runs/tiny/as-it-is/64-MiB"][..], &["report", "--format", "text", "runs"]] {
+        let output = place.run(arguments);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+        says(&err(&output), &["the run is incomplete: whoever wrote it was killed"]);
+    }
+    // It does not stand in the way of the next.
+    place.sim(&["tiny.toml"]);
+}
+
+#[test]
+fn scenario_errors_are_a_line_each_with_their_places() {
+    let wrong = TINY.replace("cpus  = 2", "cpus  = 0").replace("think = ", "thunk = ");
+    let place = Place::new(&wrong);
+    let output = place.run(&["sim", "tiny.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = err(&output);
+    let at = |what: &str| {
+        let line = wrong.lines().position(|line| line.contains(what)).unwrap() + 1;
+        format!("tiny.toml:{line}:")
+    };
+    says(&text, &[&at("cpus  = 0"), &at("thunk"), "did you mean \"think\"?"]);
+    assert!(text.lines().all(|line| line.starts_with("tiny.toml:")), "{text}");
+    assert!(output.stdout.is_empty() && !place.at("runs").exists());
+}
+
+#[test]
+fn wrong_words_are_refused_with_what_would_be_accepted() {
+    let place = Place::new(TINY);
+    fs::write(place.at("file"), "").unwrap();
+    fs::create_dir_all(place.at("occupied/as-it-is")).unwrap();
+    fs::write(place.at("occupied/as-it-is/letter.txt"), "keep me").unwrap();
+    let plain = TINY.split("[sweep]").next().unwrap();
+    fs::write(place.at("plain.toml"), plain).unwrap();
+    for (arguments, expected) in [
+        (&["sim", "quikstart"][..], "did you mean \"quickstart\"?"),
+        (&["sim", "nothing-like-it"], "lotsfree sim --list"),
+        (&["sim", "missing.toml"], "missing.toml:1:1: No such file"),
+        (&["sim"], "<SCENARIO>"),
+        (&["sim", "tiny.toml", "--set", "vm.swapiness=0"], "did you mean \"vm.swappiness\""),
+        (&["sim", "tiny.toml", "--set", "actor.ap.heap=1 MiB"], "did you mean \"app\"?"),
+        (&["sim", "tiny.toml", "--set", "swappiness"], "expected KEY=VALUE"),
+        (&["sim", "tiny.toml", "--set", "machine.cpus=-1"], "--set machine.cpus=-1: machine.cpus: "),
+        (&["sim", "tiny.toml", "--variant", "direct-reads"], "did you mean \"direct reads\"?"),
+        (&["sim", "tiny.toml", "--threads", "0"], "--threads"),
+        (&["sim", "tiny.toml", "-o", "file/below"], "file/below"),
+        (&["sim", "plain.toml", "-o", "occupied"], "it holds letter.txt"),
+        (&["sim", "--show", "tiny.toml"], "there is no scenario"),
+        (&["sim", "tiny.toml", "--set", "calibration.no-such=1"], "--set calibration.no-such=1: "),
+        (&["report", "missing"], "missing: not a run"),
+        (&["report", "occupied"], "no run there, and none below it"),
+        (&["report"], "<RUN>"),
+    ] {
+        let output = place.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        says(&err(&output), &[expected]);
+        assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
+    }
+    assert_eq!(fs::read_to_string(place.at("occupied/as-it-is/letter.txt")).unwrap(), "keep me");
+}
+
+#[test]
+fn a_run_does_not_go_into_another() {
+    let place = Place::new(TINY.split("[sweep]").next().unwrap());
+    place.sim(&["tiny.toml", "--variant", "as-it-is"]);
+    fs::write(place.at("tiny.toml"), TINY).unwrap();
+    let output = place.run(&["sim", "tiny.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    says(&err(&output), &["runs/tiny/as-it-is is itself a run"]);
+}
+
+#[test]
+fn older_runs_beside_the_new_ones_are_named() {
+    let place = Place::new(TINY.split("[sweep]").next().unwrap());
+    let first = place.run(&["sim", "tiny.toml", "--variant", "as-it-is"]);
+    says(&err(&first), &["one run in runs/tiny; plots: lotsfree report runs/tiny -o report.html"]);
+    assert!(!err(&first).contains("older"));
+    let second = place.run(&["sim", "tiny.toml", "--variant", "direct reads"]);
+    says(&err(&second), &["one older is beside them"]);
+    // Each once, in the order in which they began.
+    let document = json(&out(&place.run(&["report", "--json", "runs", "runs/tiny/as-it-is"])));
+    let labels: Vec<&str> =
+        document["runs"].as_array().unwrap().iter().map(|run| run["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["as-it-is", "direct reads"]);
+}
+
+#[test]
+fn doctor_judges_a_run_and_not_a_directory_of_them() {
+    let place = Place::new(TINY);
+    place.sim(&["tiny.toml"]);
+    let output = place.run(&["doctor", "runs/tiny"]);
+    assert_eq!(output.status.code(), Some(2));
+    says(&err(&output), &["runs/tiny holds 4 runs; judge one of them, such as runs/tiny/as-it-is/16-MiB"]);
+    let judge = |run: &str| {
+        let output = place.run(&["doctor", "--json", run]);
+        let report = json(&out(&output));
+        assert_eq!(report["source"]["label"], format!("{run}, simulated"));
+        assert_eq!(report["source"]["live"], false);
+        let findings = report["findings"].as_array().unwrap().iter();
+        findings.map(|finding| finding["rule"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // Reads through the cache put the application into swap, direct reads do not.
+    let displaced = "pagecache-displaces-anon".to_owned();
+    let buffered = judge("runs/tiny/as-it-is/64-MiB");
+    assert!(buffered.contains(&displaced), "{buffered:?}");
+    let direct = judge("runs/tiny/direct-reads/64-MiB");
+    assert!(!direct.contains(&displaced), "{direct:?}");
+}
+
+#[test]
+fn the_list_names_what_ships_and_each_can_be_shown() {
+    let place = Place::new(TINY);
+    let entries = json(&place.sim(&["--list", "--json"]));
+    let text = place.sim(&["--list", "--width", "80"]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for entry in entries.as_array().unwrap() {
+        let name = entry["name"].as_str().unwrap();
+        says(&text, &[name]);
+        let shown = place.sim(&["--show", name]);
+        says(&shown, &[entry["title"].as_str().unwrap()]);
+        // What is shown is a scenario: only the override is wrong.
+        fs::write(place.at("shown.toml"), shown).unwrap();
+        let output = place.run(&["sim", "shown.toml", "--set", "vm.no_such=1"]);
+        assert!(err(&output).lines().all(|line| line.starts_with("--set vm.no_such")), "{output:?}");
+    }
+    assert_eq!(entries[0]["name"], "quickstart");
+}
+
+#[test]
+fn text_keeps_to_its_width_and_is_coloured_on_request_only() {
+    let place = Place::new(TINY);
+    let text = place.sim(&["tiny.toml", "--width", "80"]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    says(&text, &["as-it-is", "direct reads"]);
+    assert!(!text.contains('\u{1b}'), "standard output is a pipe");
+    let report = |color: &str| {
+        let mut command = place.command(&["report", "--format", "text", "runs", "--color", color]);
+        out(&command.env("NO_COLOR", "1").output().unwrap()).contains('\u{1b}')
+    };
+    assert!(!report("auto") && !report("never"));
+    assert!(report("always"));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error_and_keeps_the_runs() {
+    let place = Place::new(TINY);
+    let mut child = place.spawn(&["sim", "tiny.toml"]);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for run in ["as-it-is/16-MiB", "direct-reads/64-MiB"] {
+        let head = place.at("runs/tiny").join(run).join("run.json");
+        assert_eq!(json(&fs::read_to_string(head).unwrap())["state"], "complete");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_the_runs_are_kept() {
+    let place = Place::new(TINY);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = place.command(&["sim", "tiny.toml"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    says(&err(&output), &["No space left on device"]);
+    assert!(place.at("runs/tiny/direct-reads/64-MiB/run.json").is_file());
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_all_runs_and_leaves_what_is_there() {
+    let place = Place::new(TINY);
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 32; exec {} sim tiny.toml --threads 1 --set 'duration=2000000 s'",
+        env!("CARGO_BIN_EXE_lotsfree")
+    );
+    let output = Command::new("bash").args(["-c", &limited]).current_dir(place.0.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = err(&output);
+    says(
+        &said,
+        &["as-it-is/16-MiB/journal: File too large", "0 are complete, 0 incomplete, 3 were not begun"],
+    );
+    let doctor = place.run(&["doctor", "runs/tiny/as-it-is/16-MiB"]);
+    says(&err(&doctor), &["the run is incomplete"]);
+    says(&out(&doctor), &["rules asked"]);
+}

@@ -1,0 +1,121 @@
+//! Runs side by side as JSON.
+
+use lotsfree_run::{Run, State, Summary};
+use serde::Serialize;
+
+use super::explain::{self, Mechanism};
+use super::measure::{Better, Unit, measures};
+use super::view::{Comparison, View};
+
+/// The format's name; raised when a field changes its meaning or goes.
+const SCHEMA: &str = "lotsfree.runs/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    lotsfree: &'static str,
+    title: String,
+    /// The runs in the order given; the first is what the others are compared with.
+    runs: Vec<OneRun<'a>>,
+    /// One row per measure; values are those of the runs with `shown`, in their order.
+    measures: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct OneRun<'a> {
+    label: &'a str,
+    directory: Option<String>,
+    machine: lotsfree_run::Machine,
+    kernel: &'a str,
+    state: State,
+    remarks: Vec<String>,
+    sweep: Option<Point<'a>>,
+    /// Whether the run has a column in `measures`.
+    shown: bool,
+    throughput_relative: Option<f64>,
+    mechanism: Mechanism,
+    explanation: String,
+    summary: &'a Summary,
+}
+
+#[derive(Serialize)]
+struct Point<'a> {
+    key: &'a str,
+    label: &'a str,
+    value: f64,
+    unit: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    key: &'static str,
+    name: &'static str,
+    unit: &'static str,
+    /// `higher`, `lower`, or `null` where neither way is better.
+    better: Option<&'static str>,
+    values: Vec<Option<f64>>,
+    best: Vec<bool>,
+    /// Relative change against the first run, positive if it is better.
+    gain: Vec<Option<f64>>,
+}
+
+/// Runs side by side as JSON: each with its summary and the mechanism that made the difference, and the table
+/// of measures. Figures are in the unit that their key names.
+///
+/// # Errors
+/// As [`serde_json::to_string_pretty`]; no run that can be read brings one about.
+pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
+    let comparison = Comparison::of(runs);
+    let run = |(index, view)| one(&comparison, index, view);
+    let row = |measure: super::measure::Measure| Row {
+        key: measure.key,
+        name: measure.name,
+        unit: match measure.unit {
+            Unit::Share => "share",
+            Unit::PerSecond => "per second",
+            Unit::Nanoseconds => "nanoseconds",
+            Unit::Count => "count",
+            Unit::Bytes => "bytes",
+        },
+        better: match measure.better {
+            Better::Higher => Some("higher"),
+            Better::Lower => Some("lower"),
+            Better::Neither => None,
+        },
+        best: measure.best(),
+        gain: measure.gains(),
+        values: measure.values,
+    };
+    let document = Document {
+        schema: SCHEMA,
+        lotsfree: env!("CARGO_PKG_VERSION"),
+        title: comparison.title(),
+        runs: comparison.views.iter().enumerate().map(run).collect(),
+        measures: measures(&comparison).into_iter().map(row).collect(),
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+fn one<'a, 'r>(comparison: &'a Comparison<'r>, index: usize, view: &'a View<'r>) -> OneRun<'a> {
+    let sentence = explain::of_view(view, comparison);
+    let facts = view.run.facts();
+    OneRun {
+        label: &view.label,
+        directory: view.run.directory().map(|path| path.display().to_string()),
+        machine: facts.machine,
+        kernel: &facts.kernel,
+        state: view.run.state(),
+        remarks: view.remarks(),
+        sweep: view.point.as_ref().map(|point| Point {
+            key: &point.key,
+            label: &point.label,
+            value: point.number,
+            unit: point.unit.as_deref(),
+        }),
+        shown: comparison.shown.contains(&index),
+        throughput_relative: view.relative(),
+        mechanism: sentence.mechanism,
+        explanation: sentence.text,
+        summary: &view.summary,
+    }
+}

@@ -1,0 +1,331 @@
+//! The table of measures: what matters, run by run.
+
+use lotsfree_run::{Figures, Latency};
+use lotsfree_units::{Bytes, Grouped, Percent};
+
+use super::view::{Comparison, View};
+
+/// Which way a measure should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    Higher,
+    Lower,
+    /// It tells what happened, and neither way is better by itself.
+    Neither,
+}
+
+/// What a measure counts, which decides how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// 0 to 1.
+    Share,
+    PerSecond,
+    Nanoseconds,
+    Count,
+    Bytes,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(super) struct Measure {
+    /// Its name in JSON; the unit is part of it.
+    pub(super) key: &'static str,
+    pub(super) name: &'static str,
+    pub(super) unit: Unit,
+    pub(super) better: Better,
+    /// One value per run; `None` where it is not known.
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// Changes smaller than this are not worth a word.
+const SLIGHT: f64 = 0.005;
+
+impl Measure {
+    /// A value in words.
+    pub(super) fn text(&self, value: Option<f64>) -> String {
+        value.map_or_else(|| "–".to_owned(), |value| self.unit.text(value))
+    }
+
+    /// Which of the values are the best: those that read the same as the best one. None if all read the same
+    /// or the measure has no better side.
+    pub(super) fn best(&self) -> Vec<bool> {
+        let known = self.values.iter().flatten().copied();
+        let best = match self.better {
+            Better::Higher => known.reduce(f64::max),
+            Better::Lower => known.reduce(f64::min),
+            Better::Neither => None,
+        };
+        let best = best.map(|best| self.unit.text(best));
+        let is_best = |value: &Option<f64>| value.is_some() && best.as_ref() == Some(&self.text(*value));
+        let marked: Vec<bool> = self.values.iter().map(is_best).collect();
+        let known = self.values.iter().flatten().count();
+        let differ = marked.iter().filter(|best| **best).count() < known;
+        if differ { marked } else { vec![false; self.values.len()] }
+    }
+
+    /// How much better than the first run each is: positive is better. `None` for the first, where there is no
+    /// better side, and where the change is slight or no ratio can be given.
+    pub(super) fn gains(&self) -> Vec<Option<f64>> {
+        let base = self.values.first().copied().flatten().filter(|base| *base > 0.0);
+        let gain = |value: &Option<f64>| {
+            let (value, base) = ((*value)?, base?);
+            let gain = match self.better {
+                Better::Higher => value / base - 1.0,
+                Better::Lower => 1.0 - value / base,
+                Better::Neither => return None,
+            };
+            (gain.is_finite() && gain.abs() >= SLIGHT).then_some(gain)
+        };
+        let first = (!self.values.is_empty()).then_some(None);
+        first.into_iter().chain(self.values.iter().skip(1).map(gain)).collect()
+    }
+}
+
+/// A gain with its sign: `+12 %`, `−340 %`; `11 times worse` where percentages stop being readable.
+pub(super) fn gain_text(gain: f64) -> String {
+    match gain {
+        g if g <= -10.0 => format!("{} times worse", Grouped((1.0 - g).round() as u64)),
+        g if g >= 10.0 => format!("{} times better", Grouped((1.0 + g).round() as u64)),
+        g if g < 0.0 => format!("−{}", Percent(-g)),
+        g => format!("+{}", Percent(g)),
+    }
+}
+
+impl Unit {
+    /// A value in words.
+    pub(super) fn text(self, value: f64) -> String {
+        match self {
+            Unit::Share => Percent(value).to_string(),
+            Unit::PerSecond if value >= 10.0 || value == 0.0 => Grouped(value.round() as u64).to_string(),
+            Unit::PerSecond => format!("{value:.2}"),
+            Unit::Nanoseconds => nanoseconds(value),
+            Unit::Count => Grouped(value.max(0.0).round() as u64).to_string(),
+            Unit::Bytes if value < 0.0 => format!("−{}", Bytes((-value) as u64)),
+            Unit::Bytes => Bytes(value as u64).to_string(),
+        }
+    }
+}
+
+/// A time with three digits: `12.3 µs`.
+pub(super) fn nanoseconds(ns: f64) -> String {
+    let (value, unit) = match ns {
+        n if n >= 1e9 => (n / 1e9, "s"),
+        n if n >= 1e6 => (n / 1e6, "ms"),
+        n if n >= 1e3 => (n / 1e3, "µs"),
+        n => return format!("{n:.0} ns"),
+    };
+    let digits = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+type Read<'a> = &'a dyn Fn(&View<'_>) -> Option<f64>;
+
+/// The measures of the runs that are shown. What no run knows is left out, and so is a trouble that no run
+/// had (errors, OOM kills, failed zone reclaim).
+pub(super) fn measures(comparison: &Comparison<'_>) -> Vec<Measure> {
+    use Better::{Higher, Lower, Neither};
+    let mut rows = Vec::new();
+    let mut row = |key, name, unit, better, trouble: bool, read: Read<'_>| {
+        let finite = |view| read(view).filter(|value| value.is_finite());
+        let values: Vec<Option<f64>> = comparison.columns().map(finite).collect();
+        let any = values.iter().flatten().any(|value| !trouble || *value != 0.0);
+        if any {
+            rows.push(Measure { key, name, unit, better, values });
+        }
+    };
+    let latency = |read: &'static dyn Fn(&Latency) -> f64| {
+        move |view: &View<'_>| Latency::of(&view.work.latency).map(|latency| read(&latency))
+    };
+    let moved = |read: &'static dyn Fn(&Figures) -> Option<u64>| {
+        move |view: &View<'_>| read(view.figures()).map(|count| count as f64)
+    };
+    let pages = |read: &'static dyn Fn(&Figures) -> Option<u64>| {
+        move |view: &View<'_>| read(view.figures()).map(|count| count as f64 * view.page())
+    };
+    let list = |counter: &'static str| {
+        move |view: &View<'_>| view.figures().levels.get(counter).map(|level| level.mean * view.page())
+    };
+
+    row("throughput_relative", "throughput, of the undisturbed", Unit::Share, Higher, false, &|view| {
+        view.relative()
+    });
+    row("throughput_per_second", "requests per second", Unit::PerSecond, Higher, false, &|view| {
+        view.work.per_second().filter(|_| view.work.operations > 0 || !view.pace.is_empty())
+    });
+    row("errors", "operations that failed", Unit::Count, Lower, true, &|view| Some(view.work.errors as f64));
+    row("oom_kills", "OOM kills", Unit::Count, Lower, true, &|view| Some(view.summary.oom_kills as f64));
+    row("latency_p50_ns", "latency p50", Unit::Nanoseconds, Lower, false, &latency(&|l| l.p50 as f64));
+    row("latency_p99_ns", "latency p99", Unit::Nanoseconds, Lower, false, &latency(&|l| l.p99 as f64));
+    row("latency_p999_ns", "latency p99.9", Unit::Nanoseconds, Lower, false, &latency(&|l| l.p999 as f64));
+    row("latency_max_ns", "latency max", Unit::Nanoseconds, Lower, false, &latency(&|l| l.max as f64));
+    for (key, name, ns) in [
+        ("slower_than_1_ms", "requests over 1 ms", 1_000_000),
+        ("slower_than_10_ms", "requests over 10 ms", 10_000_000),
+        ("slower_than_100_ms", "requests over 100 ms", 100_000_000),
+    ] {
+        row(key, name, Unit::Share, Lower, true, &|view| view.work.slower_than(ns));
+    }
+    row("major_faults", "major faults", Unit::Count, Lower, false, &|view| {
+        let counted = view.figures().moved.major_faults.map(|faults| faults as f64);
+        counted.or_else(|| (!view.pace.is_empty()).then_some(view.work.major_faults as f64))
+    });
+    row(
+        "direct_scan_pages",
+        "pages scanned by tasks",
+        Unit::Count,
+        Lower,
+        false,
+        &moved(&|f| f.moved.direct_scan),
+    );
+    row(
+        "kswapd_scan_pages",
+        "pages scanned by kswapd",
+        Unit::Count,
+        Neither,
+        false,
+        &moved(&|f| f.moved.kswapd_scan),
+    );
+    row(
+        "direct_steal_pages",
+        "pages freed by tasks",
+        Unit::Count,
+        Neither,
+        false,
+        &moved(&|f| f.moved.direct_steal),
+    );
+    row(
+        "kswapd_steal_pages",
+        "pages freed by kswapd",
+        Unit::Count,
+        Neither,
+        false,
+        &moved(&|f| f.moved.kswapd_steal),
+    );
+    row("efficiency", "freed of those scanned", Unit::Share, Higher, false, &|view| {
+        let moved = &view.figures().moved;
+        let scanned = moved.direct_scan?.saturating_add(moved.kswapd_scan?);
+        let freed = moved.direct_steal?.saturating_add(moved.kswapd_steal?);
+        (scanned > 0).then(|| freed as f64 / scanned as f64)
+    });
+    row(
+        "allocstall",
+        "entries into direct reclaim",
+        Unit::Count,
+        Lower,
+        true,
+        &moved(&|f| f.moved.allocstall),
+    );
+    row(
+        "zone_reclaim_failed",
+        "zone reclaims that failed",
+        Unit::Count,
+        Lower,
+        true,
+        &moved(&|f| f.moved.zone_reclaim_failed),
+    );
+    row("swap_in_bytes", "swapped in", Unit::Bytes, Lower, false, &pages(&|f| f.moved.swap_in));
+    row("swap_out_bytes", "swapped out", Unit::Bytes, Lower, false, &pages(&|f| f.moved.swap_out));
+    row("least_free_above_low_bytes", "least free above the low mark", Unit::Bytes, Higher, false, &|view| {
+        let least = view.figures().zones.iter().map(|zone| zone.least_above_low).min();
+        least.map(|pages| pages as f64 * view.page())
+    });
+    row(
+        "active_anon_bytes",
+        "active anonymous, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_active_anon"),
+    );
+    row(
+        "inactive_anon_bytes",
+        "inactive anonymous, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_inactive_anon"),
+    );
+    row(
+        "active_file_bytes",
+        "active file, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_active_file"),
+    );
+    row(
+        "inactive_file_bytes",
+        "inactive file, mean",
+        Unit::Bytes,
+        Neither,
+        false,
+        &list("vmstat.nr_inactive_file"),
+    );
+    let kib = |read: &'static dyn Fn(&Figures) -> Option<u64>| {
+        move |view: &View<'_>| read(view.figures()).map(|kib| kib as f64 * 1024.0)
+    };
+    row("page_in_bytes", "read from devices", Unit::Bytes, Neither, false, &kib(&|f| f.moved.page_in));
+    row("page_out_bytes", "written to devices", Unit::Bytes, Neither, false, &kib(&|f| f.moved.page_out));
+    row(
+        "refault_file_pages",
+        "file pages read again",
+        Unit::Count,
+        Lower,
+        false,
+        &moved(&|f| f.moved.refault_file),
+    );
+    row(
+        "refault_anon_pages",
+        "anonymous pages read again",
+        Unit::Count,
+        Lower,
+        false,
+        &moved(&|f| f.moved.refault_anon),
+    );
+    row("thp_split", "huge pages split", Unit::Count, Lower, true, &moved(&|f| f.moved.thp_split));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measure(better: Better, values: &[f64]) -> Measure {
+        let values = values.iter().copied().map(Some).collect();
+        Measure { key: "m", name: "m", unit: Unit::Count, better, values }
+    }
+
+    #[test]
+    fn the_best_is_marked_only_where_it_is_one() {
+        assert_eq!(measure(Better::Lower, &[5.0, 3.0, 3.2, 4.0]).best(), [false, true, true, false]);
+        assert_eq!(measure(Better::Higher, &[5.0, 3.0]).best(), [true, false]);
+        assert_eq!(measure(Better::Neither, &[5.0, 3.0]).best(), [false, false]);
+        assert_eq!(measure(Better::Lower, &[5.0, 5.1]).best(), [false, false], "they read the same");
+        let mut with_gap = measure(Better::Lower, &[5.0, 3.0]);
+        with_gap.values.push(None);
+        assert_eq!(with_gap.best(), [false, true, false]);
+    }
+
+    #[test]
+    fn positive_is_better_whichever_way_the_measure_goes() {
+        let gains = |better, values: &[f64]| {
+            measure(better, values).gains().into_iter().map(|gain| gain.map(gain_text)).collect::<Vec<_>>()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(gains(Better::Lower, &[100.0, 50.0, 200.0]), [None, some("+50 %"), some("−100 %")]);
+        assert_eq!(gains(Better::Higher, &[100.0, 50.0, 101.0]), [None, some("−50 %"), some("+1.0 %")]);
+        assert_eq!(gains(Better::Lower, &[100.0, 100.2, 5000.0]), [None, None, some("50 times worse")]);
+        assert_eq!(gains(Better::Lower, &[0.0, 7.0]), [None, None], "no ratio to nothing");
+        assert_eq!(gains(Better::Neither, &[1.0, 7.0]), [None, None]);
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let texts = [0.0, 999.0, 1234.0, 56_700.0, 999_600.0, 12_345_678.0, 2e9].map(nanoseconds);
+        assert_eq!(texts, ["0 ns", "999 ns", "1.23 µs", "56.7 µs", "1000 µs", "12.3 ms", "2.00 s"]);
+    }
+}

@@ -1,0 +1,26 @@
+//! What scenarios yielded, run by run: one page with pictures, text, JSON, and a sentence that says which
+//! mechanism made the difference.
+//!
+//! ```text
+//! &[Run] ──▶ Comparison of Views ──▶ measures ─┐
+//!                               ├──▶ explain ──┼──▶ html · text · json
+//!                               └──▶ pictures ─┘
+//! ```
+//!
+//! The first run is what the others are compared with. Of a sweep, columns, sentences and pictures over time
+//! show each variant at one value; the picture over the sweep shows all.
+
+mod bars;
+mod chart;
+mod explain;
+mod json;
+mod measure;
+mod page;
+mod pictures;
+mod text;
+mod view;
+
+pub use explain::{Mechanism, Sentence, explain};
+pub use json::runs_json;
+pub use page::{PicturePage, runs_html, runs_pictures};
+pub use text::runs_text;

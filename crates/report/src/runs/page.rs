@@ -1,0 +1,575 @@
+//! The page of runs: what made the difference, the measures, the pictures.
+
+use lotsfree_doctor::{Severity, Use};
+use lotsfree_units::{Bytes, Grouped, Percent};
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+use super::bars;
+use super::chart::Picture;
+use super::explain;
+use super::measure::{Measure, gain_text, measures, nanoseconds};
+use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
+use super::view::{Comparison, View, busy, ended, spent};
+use crate::palette::{self, of_rate, of_run, of_severity, of_use};
+use crate::plots::WIDE;
+use crate::svg::text_width;
+use crate::{sheet, words};
+use lotsfree_run::{Event, Latency, Level, Run, Spent};
+
+/// Columns that a table has at most: more than this nobody compares by eye, and `runs_json` has all.
+const MOST_COLUMNS: usize = 24;
+/// Events that are listed for each run.
+const MOST_EVENTS: usize = 100;
+
+/// Runs side by side as one self-contained HTML page: no network, no script, light and dark, phone width and
+/// print. The first run is what the others are compared with. Names from scenarios and directories are
+/// escaped. A run that is incomplete, or no run at all, gives a page that says so.
+pub fn runs_html(runs: &[Run]) -> String {
+    let comparison = Comparison::of(runs);
+    let title = comparison.title();
+    let page = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(sheet::POLICY);
+                title { "lotsfree: " (title) }
+                style { (PreEscaped(style())) }
+            }
+            body {
+                main {
+                    (head(&comparison, &title))
+                    (over_sweep(&comparison))
+                    (table(&comparison))
+                    (plots(&comparison))
+                    (about(&comparison))
+                    footer { "Written by lotsfree " (env!("CARGO_PKG_VERSION")) "." }
+                }
+            }
+        }
+    };
+    words::visible(&page.into_string()).into_owned()
+}
+
+/// One picture as a page of its own, to be photographed.
+#[derive(Clone, Debug)]
+pub struct PicturePage {
+    /// `sweep`, `throughput`, `latency`, `p99`, `spent`, `free`, `lists` or `traffic`.
+    pub name: &'static str,
+    /// The page: the picture's message and the picture.
+    pub html: String,
+    /// Width of the page in CSS pixels.
+    pub width: u32,
+    /// Height of the page in CSS pixels.
+    pub height: u32,
+}
+
+/// Around a picture that is a page of its own.
+const FRAME: f64 = 20.0;
+
+/// The pictures of [`runs_html`], each as a page of its own, in the same order. Those that there is nothing to
+/// show in are left out.
+pub fn runs_pictures(runs: &[Run]) -> Vec<PicturePage> {
+    let comparison = Comparison::of(runs);
+    let all = [
+        ("sweep", bars::over_sweep(&comparison)),
+        ("throughput", pictures::throughput(&comparison)),
+        ("latency", bars::latency(&comparison)),
+        ("p99", pictures::p99(&comparison)),
+        ("spent", bars::time_spent(&comparison)),
+        ("free", pictures::free_and_scans(&comparison)),
+        ("lists", pictures::lists(&comparison)),
+        ("traffic", pictures::traffic(&comparison)),
+    ];
+    all.into_iter().filter_map(|(name, picture)| Some(alone(name, &picture?))).collect()
+}
+
+fn alone(name: &'static str, picture: &Picture) -> PicturePage {
+    // Of the heading: 18.4 px, bold, where labels have 13 px.
+    const LARGER: f64 = 1.5;
+    const LINE: f64 = 25.0;
+    let page = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(sheet::POLICY);
+                title { (picture.message) }
+                style {
+                    (PreEscaped(style()))
+                    (PreEscaped(format!("main{{padding:{FRAME}px}}h2{{margin:0 0 14px}}")))
+                }
+            }
+            body { main { h2 { (words::glued(&picture.message)) } (PreEscaped(&picture.wide)) } }
+        }
+    };
+    let lines = (LARGER * text_width(&picture.message) / WIDE).ceil().max(1.0);
+    let height = picture.wide.split("height=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let height: f64 = height.and_then(|height| height.parse().ok()).unwrap_or(WIDE);
+    PicturePage {
+        name,
+        html: words::visible(&page.into_string()).into_owned(),
+        width: (WIDE + 2.0 * FRAME) as u32,
+        height: (height + LINE * lines + 14.0 + 2.0 * FRAME) as u32,
+    }
+}
+
+/// The palette as far as pictures of runs use it.
+fn style() -> String {
+    const FILL: &str = ".@ fill:var(--@);background:var(--@)|.lead.@ fill:none;stroke:var(--@);background:none|\
+                        .under.@ fill:var(--@)|.line.@ fill:none;stroke:var(--@);background:none";
+    let mut tones = vec![
+        ("q-free".to_owned(), of_use(Use::Free), FILL),
+        ("q-active-anon".to_owned(), of_use(Use::Application), FILL),
+        ("q-active-file".to_owned(), of_use(Use::PageCache), FILL),
+        ("q-direct".to_owned(), of_rate("pages scanned by tasks"), FILL),
+        ("q-kswapd".to_owned(), of_rate("pages scanned by kswapd"), FILL),
+        ("q-major".to_owned(), of_rate("major faults"), FILL),
+        ("q-swap-in".to_owned(), of_rate("pages swapped in"), FILL),
+        ("q-swap-out".to_owned(), of_rate("pages swapped out"), FILL),
+        ("t-user".to_owned(), of_use(Use::Application), FILL),
+        ("t-reclaim".to_owned(), of_rate("pages scanned by tasks"), FILL),
+        ("t-throttled".to_owned(), of_use(Use::Slab), FILL),
+        ("t-io".to_owned(), of_rate("major faults"), FILL),
+        ("warning".to_owned(), of_severity(Severity::Warning), ".@ --mark:var(--@)"),
+    ];
+    tones.extend(palette::OF_RUNS.map(|(class, tone)| (class.to_owned(), tone, FILL)));
+    tones.extend((0..palette::RUNS).map(|index| (line_class(index), of_run(index), FILL)));
+    format!("{}{}", sheet::sheet(&tones), include_str!("runs.css"))
+}
+
+fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
+    let views: Vec<&View<'_>> = comparison.columns().collect();
+    let remarks: Vec<(&str, Vec<String>)> = (comparison.views.iter())
+        .map(|view| (view.label.as_str(), view.remarks()))
+        .filter(|(_, remarks)| !remarks.is_empty())
+        .collect();
+    markup! {
+        header {
+            h1 { (title) }
+            @if let Some(facts) = facts(comparison) { p.facts { (words::glued(&facts)) } }
+            @if comparison.views.is_empty() { p.verdict { "There is no run to show." } }
+            @if !remarks.is_empty() {
+                div.remarks {
+                    @for (label, remarks) in remarks.iter().take(MOST_COLUMNS) {
+                        p { @if views.len() > 1 { b { (label) } ": " } (remarks.join("; ")) "." }
+                    }
+                    @if remarks.len() > MOST_COLUMNS { p { "And " (remarks.len() - MOST_COLUMNS) " more runs." } }
+                }
+            }
+            @if !views.is_empty() {
+                h2 { @if views.len() > 1 { "What made the difference" } @else { "What happened" } }
+                @if let Some(at) = shown_at(comparison) { p.dim { (at) } }
+                ul.sentences {
+                    @for view in views.iter().take(MOST_COLUMNS) {
+                        li {
+                            @if views.len() > 1 { b { (view.label) } }
+                            @if let Some(relative) = view.relative() {
+                                span.dim[views.len() > 1] {
+                                    @if views.len() > 1 { ", " } (words::glued(&Percent(relative).to_string())) " of the undisturbed throughput"
+                                }
+                            }
+                            @if views.len() > 1 || view.relative().is_some() { ": " }
+                            (words::glued(&explain::of_view(view, comparison).text)) "."
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What all runs were made on, as far as it is the same.
+pub(super) fn facts(comparison: &Comparison<'_>) -> Option<String> {
+    let first = comparison.views.first()?;
+    let facts = first.run.facts();
+    let mut parts = vec![words::plural(comparison.views.len(), "run")];
+    let same =
+        |read: &dyn Fn(&View<'_>) -> String| comparison.views.iter().all(|view| read(view) == read(first));
+    if same(&|view| view.machine()) {
+        parts.push(first.machine());
+    }
+    if same(&|view| view.run.facts().cpus.to_string()) && facts.cpus > 0 {
+        parts.push(words::plural(facts.cpus as usize, "CPU"));
+    }
+    if same(&|view| view.run.facts().nodes.len().to_string()) && facts.nodes.len() > 1 {
+        parts.push(words::plural(facts.nodes.len(), "NUMA node"));
+    }
+    let seconds = first.seconds();
+    if same(&|view| format!("{:.0}", view.seconds())) && seconds > 0.0 {
+        parts.push(format!("{} each", words::duration(seconds)));
+    }
+    Some(parts.join(" · "))
+}
+
+/// At which value of the sweep the columns are.
+pub(super) fn shown_at(comparison: &Comparison<'_>) -> Option<String> {
+    let sweep = comparison.sweep.as_ref()?;
+    Some(match &sweep.shown {
+        Some(label) => format!("Of the sweep over {}, these are the runs at {label}.", sweep.title),
+        None => {
+            format!("Of the sweep over {}, these are each variant's runs at its largest value.", sweep.title)
+        }
+    })
+}
+
+/// What is left out of a picture or a table of at most so many runs.
+fn left_out(comparison: &Comparison<'_>, most: usize) -> Option<String> {
+    let n = comparison.shown.len();
+    (n > most).then(|| format!("Shown are the first {most} of {n} runs."))
+}
+
+fn table(comparison: &Comparison<'_>) -> Markup {
+    let rows = measures(comparison);
+    let views: Vec<&View<'_>> = comparison.columns().take(MOST_COLUMNS).collect();
+    if rows.is_empty() {
+        return markup! {
+            @if !views.is_empty() { section { h2 { "The measures" } p { "Nothing was measured." } } }
+        };
+    }
+    let several = views.len() > 1;
+    markup! {
+        section {
+            h2 { "The measures" }
+            div.scroll {
+                table.measures {
+                    thead { tr { th { "" } @for view in &views { th.number { (view.label) @if let Some(ended) = ended(view.run.state()) { small { (ended) } } } } } }
+                    tbody { @for row in &rows { (measure(row, views.len())) } }
+                }
+            }
+            @if several {
+                p.dim {
+                    "★ marks the best. Below a value is its change against " (views[0].label) ": positive is always better, whichever way the measure goes."
+                    " Measures without a star only say what happened."
+                }
+            }
+            @if let Some(note) = measured_part(&views) { p.dim { (note) } }
+            @if let Some(note) = left_out(comparison, MOST_COLUMNS) { p.dim { (note) } }
+        }
+    }
+}
+
+fn measure(row: &Measure, columns: usize) -> Markup {
+    let cells = row.values.iter().zip(row.best()).zip(row.gains()).take(columns);
+    markup! {
+        tr {
+            td { (row.name) }
+            @for ((value, best), gain) in cells {
+                td.number {
+                    @if best { span.best { (row.text(*value)) } } @else { (row.text(*value)) }
+                    @if let Some(gain) = gain { small { (gain_text(gain)) } }
+                }
+            }
+        }
+    }
+}
+
+/// Which part of the runs counts, if the scenario says.
+pub(super) fn measured_part(views: &[&View<'_>]) -> Option<String> {
+    let first = views.first()?;
+    let window = |from: u64, to: u64| {
+        format!("{} to {}", words::duration(from as f64 / 1e9), words::duration(to as f64 / 1e9))
+    };
+    let figures = first.figures();
+    let asked = first.run.facts().measure.window.is_some();
+    let measured = asked.then(|| format!("Measured from {}", window(figures.window.from, figures.window.to)));
+    let before =
+        first.summary.baseline.as_ref().map(|figures| window(figures.window.from, figures.window.to));
+    match (measured, before) {
+        (Some(measured), Some(before)) => Some(format!("{measured}; the undisturbed part is {before}.")),
+        (Some(measured), None) => Some(format!("{measured}.")),
+        (None, Some(before)) => Some(format!("All of the run counts; the undisturbed part is {before}.")),
+        (None, None) => None,
+    }
+}
+
+/// The picture of a sweep: what the runs were made for.
+fn over_sweep(comparison: &Comparison<'_>) -> Markup {
+    let picture = bars::over_sweep(comparison);
+    picture.map_or_else(Markup::default, |picture| section(&picture, None, sweep_numbers(comparison)))
+}
+
+fn plots(comparison: &Comparison<'_>) -> Markup {
+    let none = || Markup::default();
+    let blocks = left_out(comparison, MOST_BLOCKS);
+    let over_time = |picture: Option<Picture>, numbers: &dyn Fn() -> Markup| {
+        picture.map_or_else(none, |picture| section(&picture, blocks.as_deref(), numbers()))
+    };
+    let whole = |picture: Option<Picture>, numbers: &dyn Fn() -> Markup| {
+        picture.map_or_else(none, |picture| section(&picture, None, numbers()))
+    };
+    markup! {
+        (over_time(pictures::throughput(comparison), &|| pace_numbers(comparison)))
+        (whole(bars::latency(comparison), &|| latency_numbers(comparison)))
+        (over_time(pictures::p99(comparison), &none))
+        (whole(bars::time_spent(comparison), &|| spent_numbers(comparison)))
+        (over_time(pictures::free_and_scans(comparison), &|| zone_numbers(comparison)))
+        (over_time(pictures::lists(comparison), &|| list_numbers(comparison)))
+        (over_time(pictures::traffic(comparison), &|| traffic_numbers(comparison)))
+    }
+}
+
+fn section(picture: &Picture, note: Option<&str>, numbers: Markup) -> Markup {
+    let mut caption = picture.caption.clone();
+    if let Some(note) = note {
+        caption = format!("{caption} {note}").trim().to_owned();
+    }
+    let numbers = numbers.into_string();
+    markup! {
+        section {
+            h2 { (words::glued(&picture.message)) }
+            figure {
+                div.wide { (PreEscaped(&picture.wide)) }
+                div.narrow { (PreEscaped(&picture.narrow)) }
+                @if !caption.is_empty() { figcaption { (words::glued(&caption)) } }
+            }
+            @if !numbers.is_empty() {
+                details { summary.dim { "The figures" } div.scroll { (PreEscaped(numbers)) } }
+            }
+        }
+    }
+}
+
+/// A table of figures: heads, then rows whose first cells are names.
+fn figures(heads: &[String], rows: &[(String, Vec<String>)]) -> Markup {
+    markup! {
+        table.figures {
+            thead { tr { @for (i, head) in heads.iter().enumerate() { th.number[i > 0] { (head) } } } }
+            tbody {
+                @for (name, cells) in rows {
+                    tr { td { (name) } @for cell in cells { td.number { (cell) } } }
+                }
+            }
+        }
+    }
+}
+
+fn heads(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn sweep_numbers(comparison: &Comparison<'_>) -> Markup {
+    let Some(sweep) = &comparison.sweep else { return Markup::default() };
+    let relative = comparison.views.iter().any(|view| view.relative().is_some());
+    let mut values: Vec<(f64, String)> = comparison
+        .views
+        .iter()
+        .filter_map(|view| view.point.as_ref().map(|point| (point.number, point.label.clone())))
+        .collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    values.dedup_by(|a, b| a.0 == b.0);
+    let mut heads = vec![sweep.title.clone()];
+    heads.extend(sweep.lines.iter().map(|(label, _)| label.clone()));
+    let cell = |line: &[(f64, usize)], at: f64| {
+        let view =
+            line.iter().find(|(value, _)| *value == at).and_then(|(_, index)| comparison.views.get(*index));
+        match view.and_then(|view| bars::swept(view, relative)) {
+            Some(value) if relative => Percent(value).to_string(),
+            Some(value) => format!("{value:.1}"),
+            None => "–".to_owned(),
+        }
+    };
+    let rows: Vec<(String, Vec<String>)> = values
+        .into_iter()
+        .map(|(at, label)| (label, sweep.lines.iter().map(|(_, line)| cell(line, at)).collect()))
+        .collect();
+    figures(&heads, &rows)
+}
+
+fn each_view(
+    comparison: &Comparison<'_>,
+    heads: &[String],
+    cells: impl Fn(&View<'_>) -> Vec<Vec<String>>,
+) -> Markup {
+    let mut rows = Vec::new();
+    for view in comparison.columns().take(MOST_COLUMNS) {
+        for mut row in cells(view) {
+            let name = if row.is_empty() { String::new() } else { row.remove(0) };
+            let name = if name.is_empty() { view.label.clone() } else { format!("{}: {name}", view.label) };
+            rows.push((name, row));
+        }
+    }
+    figures(heads, &rows)
+}
+
+fn pace_numbers(comparison: &Comparison<'_>) -> Markup {
+    let heads = heads(&["requests per second", "undisturbed", "least", "mean", "most"]);
+    each_view(comparison, &heads, |view| {
+        let rate = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.1}"));
+        let all = || view.pace.iter().map(|pace| pace.per_second);
+        let before = view.undisturbed.as_ref().and_then(super::view::Work::per_second);
+        let mean = view.work.per_second();
+        vec![vec![
+            String::new(),
+            rate(before),
+            rate(all().reduce(f64::min)),
+            rate(mean),
+            rate(all().reduce(f64::max)),
+        ]]
+    })
+}
+
+fn latency_numbers(comparison: &Comparison<'_>) -> Markup {
+    let heads = heads(&["latency", "requests", "mean", "p50", "p99", "p99.9", "max"]);
+    each_view(comparison, &heads, |view| {
+        let count = Grouped(view.work.latency.count()).to_string();
+        let mut cells = vec![String::new(), count];
+        match Latency::of(&view.work.latency) {
+            Some(Latency { mean, p50, p99, p999, max }) => {
+                cells.push(nanoseconds(mean));
+                cells.extend([p50, p99, p999, max].map(|ns| nanoseconds(ns as f64)));
+            }
+            None => cells.extend(["–"; 5].map(str::to_owned)),
+        }
+        vec![cells]
+    })
+}
+
+fn spent_numbers(comparison: &Comparison<'_>) -> Markup {
+    let names = spent(&Spent::default()).map(|(name, _)| name);
+    let mut heads = vec!["time per request".to_owned()];
+    heads.extend(names.map(str::to_owned));
+    each_view(comparison, &heads, |view| {
+        let whole = busy(&view.work.spent);
+        let requests = view.work.operations;
+        let cell = |ns: u64| match requests {
+            0 => "–".to_owned(),
+            n => format!("{} ({})", nanoseconds(ns as f64 / n as f64), Percent(ns as f64 / whole.max(1.0))),
+        };
+        let mut cells = vec![String::new()];
+        cells.extend(spent(&view.work.spent).map(|(_, ns)| cell(ns)));
+        vec![cells]
+    })
+}
+
+fn zone_numbers(comparison: &Comparison<'_>) -> Markup {
+    let heads = heads(&[
+        "pages",
+        "min",
+        "low",
+        "high",
+        "least free",
+        "mean free",
+        "most free",
+        "samples below low",
+        "below min",
+    ]);
+    each_view(comparison, &heads, |view| {
+        let pages = |pages: u64| Grouped(pages).to_string();
+        let zones = view.summary.whole.zones.iter().map(|zone| {
+            let free = zone.free;
+            vec![
+                format!("node {}, {}", zone.node, zone.zone),
+                pages(zone.min),
+                pages(zone.low),
+                pages(zone.high),
+                pages(free.min),
+                pages(free.mean as u64),
+                pages(free.max),
+                Percent(zone.below_low).to_string(),
+                Percent(zone.below_min).to_string(),
+            ]
+        });
+        zones.collect()
+    })
+}
+
+fn list_numbers(comparison: &Comparison<'_>) -> Markup {
+    let heads = heads(&["list", "first", "last", "least", "mean", "most"]);
+    each_view(comparison, &heads, |view| {
+        let bytes = |pages: f64| Bytes((pages * view.page()) as u64).to_string();
+        let row = |(counter, _, label): &(&str, &str, &str)| {
+            let Level { first, last, min, mean, max } = *view.summary.whole.levels.get(*counter)?;
+            let all = [first as f64, last as f64, min as f64, mean, max as f64];
+            Some(std::iter::once((*label).to_owned()).chain(all.map(bytes)).collect())
+        };
+        LISTS.iter().filter_map(row).collect()
+    })
+}
+
+fn traffic_numbers(comparison: &Comparison<'_>) -> Markup {
+    let heads = heads(&["per second", "mean", "most"]);
+    each_view(comparison, &heads, |view| {
+        let row = |&(_, name, counter, counted): &(&str, &str, _, pictures::Counted)| {
+            let rates = pictures::rates(view, &[counter], counted.unit(view));
+            let known = || rates.iter().filter_map(|(from, to, rate)| Some((to - from, (*rate)?)));
+            let seconds: f64 = known().map(|(seconds, _)| seconds).sum();
+            let mean = known().map(|(seconds, rate)| seconds * rate).sum::<f64>() / seconds;
+            let most = known().map(|(_, rate)| rate).reduce(f64::max)?;
+            let text = |rate: f64| match counted {
+                pictures::Counted::Events => format!("{rate:.1}"),
+                _ => Bytes(rate as u64).to_string(),
+            };
+            Some(vec![name.trim_end_matches(" per second").to_owned(), text(mean), text(most)])
+        };
+        TRAFFIC.iter().filter_map(row).collect()
+    })
+}
+
+/// What the runs are: where, when, with which settings; and what happened in them.
+fn about(comparison: &Comparison<'_>) -> Markup {
+    let views: Vec<&View<'_>> = comparison.columns().take(MOST_COLUMNS).collect();
+    let different = settings(&views);
+    markup! {
+        @if !views.is_empty() {
+            section {
+                h2 { "The runs" }
+                @if !different.is_empty() {
+                    div.scroll {
+                        table {
+                            thead { tr { th { "setting that differs" } @for view in &views { th { (view.label) } } } }
+                            tbody {
+                                @for (name, values) in &different {
+                                    tr { td { code { (name) } } @for value in values { td { (value) } } }
+                                }
+                            }
+                        }
+                    }
+                }
+                @for view in &views {
+                    details {
+                        summary { b { (view.label) } ": " (view.machine()) @if let Some(ended) = ended(view.run.state()) { ", " (ended) } }
+                        @if let Some(directory) = view.run.directory() { p.dim { "Directory " code { (directory.display()) } } }
+                        p.dim {
+                            "lotsfree " (view.run.facts().lotsfree) ", " (words::plural(view.run.samples().len(), "sample"))
+                            ", " (words::duration(view.seconds()))
+                            @if let Some(calibration) = &view.run.facts().calibration { ", costs as of " (calibration.name) }
+                        }
+                        (event_list(view.run.events()))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn event_list(events: &[Event]) -> Markup {
+    markup! {
+        @if !events.is_empty() {
+            ul {
+                @for event in events.iter().take(MOST_EVENTS) {
+                    li { (format!("{:.1} s", event.at as f64 / 1e9)) " " (pictures::event_name(event)) }
+                }
+                @if events.len() > MOST_EVENTS { li { "and " (events.len() - MOST_EVENTS) " more" } }
+            }
+        }
+    }
+}
+
+/// Generation and settings that are not the same in all runs.
+fn settings(views: &[&View<'_>]) -> Vec<(String, Vec<String>)> {
+    let names: std::collections::BTreeSet<&String> =
+        views.iter().flat_map(|view| view.run.facts().sysctls.keys()).collect();
+    let mut rows = vec![("kernel".to_owned(), views.iter().map(|view| view.machine()).collect::<Vec<_>>())];
+    rows.extend(names.into_iter().map(|name| {
+        let value = |view: &&View<'_>| {
+            view.run.facts().sysctls.get(name).map_or("–", |value| value.trim()).to_owned()
+        };
+        (name.clone(), views.iter().map(value).collect())
+    }));
+    rows.retain(|(_, values)| values.iter().any(|value| Some(value) != values.first()));
+    rows
+}

@@ -1,0 +1,248 @@
+//! Runs side by side as terminal text.
+
+use anstyle::{AnsiColor, Color, Effects, Style};
+use lotsfree_run::Run;
+use lotsfree_units::Percent;
+use unicode_width::UnicodeWidthStr;
+
+use super::bars;
+use super::chart;
+use super::explain;
+use super::measure::{Measure, gain_text, measures};
+use super::page::{facts, measured_part, shown_at};
+use super::view::{Comparison, View, ended};
+use crate::TextOptions;
+use crate::words::{glued, visible_line};
+
+/// See [`TextOptions::width`].
+const WIDTHS: (usize, usize) = (40, 200);
+/// Between two columns.
+const GAP: usize = 2;
+/// A column's name is cut to so many columns of the terminal.
+const WIDEST_NAME: usize = 22;
+
+const PLAIN: Style = Style::new();
+const BOLD: Style = Style::new().effects(Effects::BOLD);
+const DIM: Style = Style::new().effects(Effects::DIMMED);
+const BEST: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).effects(Effects::BOLD);
+
+/// Runs side by side as text: the table of measures with the best marked, throughput over the sweep if there
+/// is one, and one sentence per run. No line is longer than the width (40 to 200 columns): what does not fit
+/// beside each other is written below. With `verbose`, the change of every measure against the first run too.
+pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
+    let comparison = Comparison::of(runs);
+    let width = options.width.clamp(WIDTHS.0, WIDTHS.1);
+    let mut page = Page { out: String::new(), width, color: options.color };
+    page.wrapped(&comparison.title(), "", BOLD);
+    if let Some(facts) = facts(&comparison) {
+        page.wrapped(&facts, "", DIM);
+    }
+    if runs.is_empty() {
+        page.wrapped("There is no run to show.", "", PLAIN);
+        return page.out;
+    }
+    for view in &comparison.views {
+        for remark in view.remarks() {
+            page.wrapped(&format!("{}: {remark}", view.label), "", PLAIN);
+        }
+    }
+    page.sweep(&comparison);
+    page.table(&comparison, options.verbose);
+    page.blank();
+    for view in comparison.columns() {
+        let sentence = explain::of_view(view, &comparison);
+        let relative =
+            view.relative().map(|relative| format!(" ({})", Percent(relative))).unwrap_or_default();
+        page.wrapped(&format!("{}{relative}: {}.", view.label, sentence.text), "  ", PLAIN);
+    }
+    page.out
+}
+
+struct Page {
+    out: String,
+    width: usize,
+    color: bool,
+}
+
+/// One cell: what it says, and how.
+#[derive(Clone, Debug)]
+struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Page {
+    fn painted(&self, style: Style, text: &str) -> String {
+        if self.color && style != PLAIN && !text.is_empty() {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// A paragraph; lines after the first are indented.
+    fn wrapped(&mut self, text: &str, indent: &str, style: Style) {
+        let text = visible_line(text);
+        let options = textwrap::Options::new(self.width)
+            .subsequent_indent(indent)
+            .break_words(true)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation);
+        for line in textwrap::wrap(&glued(&text), &options) {
+            let line = line.replace('\u{a0}', " ");
+            let line = self.painted(style, line.trim_end());
+            self.out.push_str(&line);
+            self.out.push('\n');
+        }
+    }
+
+    /// The measures, as many runs beside each other as fit.
+    fn table(&mut self, comparison: &Comparison<'_>, verbose: bool) {
+        let rows = measures(comparison);
+        let views: Vec<&View<'_>> = comparison.columns().collect();
+        self.blank();
+        if rows.is_empty() {
+            self.wrapped("Nothing was measured.", "", PLAIN);
+            return;
+        }
+        let names: Vec<String> = rows.iter().map(|row| row.name.to_owned()).collect();
+        let heads = views.iter().map(|view| match ended(view.run.state()) {
+            Some(ended) => format!("{} ({ended})", view.label),
+            None => view.label.clone(),
+        });
+        let columns: Vec<Vec<Cell>> = (0..views.len()).map(|index| column(&rows, index, verbose)).collect();
+        self.columns(&names, &heads.collect::<Vec<_>>(), &columns);
+        if let Some(at) = shown_at(comparison) {
+            self.wrapped(&at, "", DIM);
+        }
+        if let Some(part) = measured_part(&views) {
+            self.wrapped(&part, "", DIM);
+        }
+        if views.len() > 1 {
+            let mut key = "* best".to_owned();
+            if verbose {
+                key += &format!(
+                    "; in brackets the change against {}: positive is always better",
+                    views[0].label
+                );
+            }
+            self.wrapped(&format!("{key}."), "", DIM);
+        }
+    }
+
+    fn sweep(&mut self, comparison: &Comparison<'_>) {
+        let Some(sweep) = &comparison.sweep else { return };
+        let relative = comparison.views.iter().any(|view| view.relative().is_some());
+        let mut values: Vec<(f64, String)> = comparison
+            .views
+            .iter()
+            .filter_map(|view| view.point.as_ref().map(|point| (point.number, point.label.clone())))
+            .collect();
+        values.sort_by(|a, b| a.0.total_cmp(&b.0));
+        values.dedup_by(|a, b| a.0 == b.0);
+        self.blank();
+        let what = if relative { "Throughput, of the undisturbed, over" } else { "Requests per second over" };
+        self.wrapped(&format!("{what} {}", sweep.title), "", BOLD);
+        let names: Vec<String> = values.iter().map(|(_, label)| label.clone()).collect();
+        let heads: Vec<String> = sweep.lines.iter().map(|(label, _)| label.clone()).collect();
+        let cell = |line: &[(f64, usize)], at: f64| {
+            let view =
+                line.iter().find(|(value, _)| *value == at).and_then(|(_, i)| comparison.views.get(*i));
+            let text = match view.and_then(|view| bars::swept(view, relative)) {
+                Some(value) if relative => Percent(value).to_string(),
+                Some(value) => chart::short_count(value),
+                None => "–".to_owned(),
+            };
+            Cell { text, style: PLAIN }
+        };
+        let columns: Vec<Vec<Cell>> = sweep
+            .lines
+            .iter()
+            .map(|(_, line)| values.iter().map(|(at, _)| cell(line, *at)).collect())
+            .collect();
+        self.columns(&names, &heads, &columns);
+    }
+
+    /// Columns right-aligned after the rows' names, in as many parts as the width asks for.
+    fn columns(&mut self, names: &[String], heads: &[String], columns: &[Vec<Cell>]) {
+        let names: Vec<String> = names.iter().map(|name| shortened(name, self.width / 2)).collect();
+        let heads: Vec<String> = heads.iter().map(|head| shortened(head, WIDEST_NAME)).collect();
+        let margin = names.iter().map(|name| name.width()).max().unwrap_or(0);
+        let room = self.width.saturating_sub(margin + GAP);
+        let widths: Vec<usize> = columns
+            .iter()
+            .zip(&heads)
+            .map(|(cells, head)| {
+                let cells = cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0);
+                cells.max(head.width()).min(room)
+            })
+            .collect();
+        let mut first = 0;
+        while first < columns.len() {
+            let mut used = margin;
+            let fits = widths[first..].iter().take_while(|width| {
+                used += GAP + **width;
+                used <= self.width
+            });
+            let last = first + fits.count().max(1);
+            let mut line = |name: &str, cells: &mut dyn Iterator<Item = (Cell, usize)>| {
+                let mut text = format!("{name}{}", " ".repeat(margin.saturating_sub(name.width())));
+                for (cell, width) in cells {
+                    let cut = shortened(&cell.text, width);
+                    text += &" ".repeat(GAP + width.saturating_sub(cut.width()));
+                    text += &self.painted(cell.style, &cut);
+                }
+                self.out.push_str(text.trim_end());
+                self.out.push('\n');
+            };
+            let all = || (first..last).map(|index| (index, widths[index]));
+            line("", &mut all().map(|(i, width)| (Cell { text: heads[i].clone(), style: BOLD }, width)));
+            for (row, name) in names.iter().enumerate() {
+                line(name, &mut all().map(|(i, width)| (columns[i][row].clone(), width)));
+            }
+            first = last;
+            if first < columns.len() {
+                self.blank();
+            }
+        }
+    }
+}
+
+/// The cells of one run.
+fn column(rows: &[Measure], index: usize, verbose: bool) -> Vec<Cell> {
+    let cell = |row: &Measure| {
+        let best = row.best().get(index).copied().unwrap_or(false);
+        let mut text = row.text(row.values.get(index).copied().flatten());
+        // The mark stands in a column of its own, so that figures stay below each other.
+        text.push(if best { '*' } else { ' ' });
+        let gain = row.gains().get(index).copied().flatten().filter(|_| verbose);
+        let gain = gain.map(|gain| format!(" ({})", gain_text(gain))).unwrap_or_default();
+        (text, gain, if best { BEST } else { PLAIN })
+    };
+    let cells: Vec<(String, String, Style)> = rows.iter().map(cell).collect();
+    let widest = cells.iter().map(|(_, gain, _)| gain.width()).max().unwrap_or(0);
+    let padded = |(text, gain, style): (String, String, Style)| {
+        let space = " ".repeat(widest.saturating_sub(gain.width()));
+        Cell { text: format!("{text}{gain}{space}"), style }
+    };
+    cells.into_iter().map(padded).collect()
+}
+
+/// `text` in one line without control characters, cut to so many columns.
+fn shortened(text: &str, columns: usize) -> String {
+    let text = visible_line(text);
+    if text.width() <= columns {
+        return text.into_owned();
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        if out.width() + unicode_width::UnicodeWidthChar::width(c).unwrap_or(0) + 1 > columns {
+            break;
+        }
+        out.push(c);
+    }
+    out + "…"
+}

@@ -1,0 +1,426 @@
+//! [`View`]: what pictures, tables and sentences read of a run, and [`Comparison`]: several of them.
+
+use std::collections::BTreeSet;
+
+use lotsfree_counters::{Counter, Vmstat};
+use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
+use lotsfree_scenario::actor::{Access, Actor as Kind};
+use lotsfree_scenario::{Case, Scenario, SweepPoint};
+
+/// A run with everything that is derived from it.
+#[derive(Debug)]
+pub(super) struct View<'r> {
+    pub(super) run: &'r Run,
+    /// Its name among the runs that it is compared with.
+    pub(super) label: String,
+    pub(super) summary: Summary,
+    /// The value of the sweep, if the scenario has one.
+    pub(super) point: Option<SweepPoint>,
+    /// What the measured threads did in the part of the run that counts.
+    pub(super) work: Work,
+    /// What they did in the undisturbed part; `None` without one in which something was done.
+    pub(super) undisturbed: Option<Work>,
+    /// What they did from interval to interval.
+    pub(super) pace: Vec<Pace>,
+    /// Actors that read or write past the page cache.
+    pub(super) direct: Vec<String>,
+}
+
+/// What the measured threads did in a part of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    /// Requests that ended.
+    pub(super) operations: u64,
+    /// Operations that failed.
+    pub(super) errors: u64,
+    /// Length of the part.
+    pub(super) seconds: f64,
+    pub(super) latency: Histogram,
+    pub(super) spent: Spent,
+    /// Page faults that read from a device.
+    pub(super) major_faults: u64,
+}
+
+impl Work {
+    /// Requests per second; `None` if the part has no length.
+    pub(super) fn per_second(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds)
+    }
+
+    /// The share of requests that took longer than `ns`; `None` if none ended. Exact to the histogram's
+    /// bucket (1/32).
+    pub(super) fn slower_than(&self, ns: u64) -> Option<f64> {
+        let count = self.latency.count();
+        let slow: u64 = self.latency.buckets().filter(|(upper, _)| *upper > ns).map(|(_, n)| n).sum();
+        (count > 0).then(|| slow as f64 / count as f64)
+    }
+}
+
+/// What the measured threads did in one interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Seconds of the run.
+    pub(super) from: f64,
+    pub(super) to: f64,
+    /// Requests per second.
+    pub(super) per_second: f64,
+    /// Within so many nanoseconds 99 in 100 requests ended; `None` if none did.
+    pub(super) p99: Option<f64>,
+}
+
+/// Where time went, in the order of bars and tables.
+pub(super) fn spent(spent: &Spent) -> [(&'static str, u64); 6] {
+    let Spent { user, system, reclaim, io, throttled, runnable, idle: _ } = *spent;
+    [
+        ("user", user),
+        ("system", system),
+        ("reclaim", reclaim),
+        ("throttled", throttled),
+        ("waiting for a device", io),
+        ("waiting for a CPU", runnable),
+    ]
+}
+
+/// Nanoseconds of threads that were not asleep by their own wish.
+pub(super) fn busy(of: &Spent) -> f64 {
+    spent(of).iter().map(|(_, ns)| *ns as f64).sum()
+}
+
+impl<'r> View<'r> {
+    fn of(run: &'r Run) -> Self {
+        let summary = run.summary();
+        // What wrote the run checked its scenario; one that another version wrote may not read any more.
+        let case = Scenario::parse(run.scenario(), "scenario.toml").and_then(|all| all.cases(None)).ok();
+        let case = case.and_then(|cases| cases.into_iter().next());
+        let subject = Subject::of(case.as_ref(), run.intervals());
+        let Worked { work, undisturbed, pace } = subject.worked(run, &summary);
+        let direct = case.iter().flat_map(|case| &case.actors).filter(|actor| {
+            let how = match &actor.kind {
+                Kind::FileWriter(writer) => writer.how,
+                Kind::FileReader(reader) => reader.how,
+                _ => Access::Buffered,
+            };
+            how == Access::Direct
+        });
+        let direct = direct.map(|actor| actor.name.clone()).collect();
+        let named = run.facts().variant.clone().filter(|name| !name.is_empty());
+        let label =
+            named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
+        let point = case.and_then(|case| case.sweep);
+        View { run, label, summary, point, work, undisturbed, pace, direct }
+    }
+
+    /// Figures of the part that counts.
+    pub(super) fn figures(&self) -> &Figures {
+        &self.summary.measured
+    }
+
+    /// Throughput as a share of the undisturbed one.
+    pub(super) fn relative(&self) -> Option<f64> {
+        let before = self.undisturbed.as_ref()?.per_second().filter(|before| *before > 0.0)?;
+        Some(self.work.per_second()? / before)
+    }
+
+    /// Bytes of a page.
+    pub(super) fn page(&self) -> f64 {
+        match self.run.facts().page_size {
+            0 => 4096.0,
+            bytes => bytes as f64,
+        }
+    }
+
+    /// Seconds from the run's begin to its last row.
+    pub(super) fn seconds(&self) -> f64 {
+        let sampled = self.run.samples().times().last().map_or(0.0, |at| *at as f64 / 1e9);
+        self.pace.last().map_or(sampled, |pace| pace.to.max(sampled))
+    }
+
+    /// `vm.zone_reclaim_mode` is set.
+    pub(super) fn zone_reclaim(&self) -> bool {
+        let mode = self.run.facts().sysctls.get("vm.zone_reclaim_mode");
+        mode.is_some_and(|mode| mode.trim().parse::<u32>().is_ok_and(|mode| mode > 0))
+    }
+
+    /// What is not as a whole run is; empty if all is well.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.run.remarks().to_vec();
+        if self.run.samples().is_empty() && self.run.intervals().is_empty() {
+            remarks.push("it holds no sample and no interval".to_owned());
+        } else if self.run.samples().len() < 2 {
+            remarks.push("it holds fewer than two samples, so that no counter is seen to move".to_owned());
+        }
+        remarks
+    }
+
+    /// Model or kernel, and which.
+    pub(super) fn machine(&self) -> String {
+        let facts = self.run.facts();
+        let place = match facts.machine {
+            Machine::Model => "model",
+            Machine::Host => "host",
+            Machine::Cgroup => "control group",
+            Machine::Vm => "virtual machine",
+        };
+        if facts.kernel.is_empty() { place.to_owned() } else { format!("{} ({place})", facts.kernel) }
+    }
+}
+
+/// Whose requests are measured.
+struct Subject {
+    actor: Option<String>,
+    role: Option<String>,
+}
+
+/// What they did.
+struct Worked {
+    work: Work,
+    undisturbed: Option<Work>,
+    pace: Vec<Pace>,
+}
+
+impl Subject {
+    /// As the scenario says; where it cannot be read, the actor that comes first.
+    fn of(case: Option<&Case>, intervals: &Intervals) -> Self {
+        match case {
+            Some(case) => Subject { actor: case.measure.actor.clone(), role: case.measure.role.clone() },
+            None => {
+                let first = intervals.actors().first().map(|(actor, _)| actor.to_string());
+                Subject { actor: first, role: None }
+            }
+        }
+    }
+
+    fn worked(&self, run: &Run, summary: &Summary) -> Worked {
+        let baseline = run.facts().measure.baseline;
+        let (mut work, mut undisturbed) = (Work::default(), Work::default());
+        let mut pace: Vec<Pace> = Vec::new();
+        let mut now = Histogram::default();
+        let inside = |window: Window, from: u64, at: u64| from >= window.from && at <= window.to;
+        let close = |pace: &mut Vec<Pace>, latency: &mut Histogram| {
+            if let Some(last) = pace.last_mut() {
+                last.p99 = latency.quantile(0.99).map(|ns| ns as f64);
+            }
+            *latency = Histogram::default();
+        };
+        for interval in run.intervals().iter() {
+            let (from, to) = (interval.from as f64 / 1e9, interval.at as f64 / 1e9);
+            let measured = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
+            if !(measured(&self.actor, &interval.actor) && measured(&self.role, &interval.role)) || to <= from
+            {
+                continue;
+            }
+            let windows = [(&mut work, Some(summary.measured.window)), (&mut undisturbed, baseline)];
+            for (sum, window) in windows {
+                if window.is_some_and(|window| inside(window, interval.from, interval.at)) {
+                    sum.operations = sum.operations.saturating_add(interval.operations);
+                    sum.errors = sum.errors.saturating_add(interval.errors);
+                    sum.major_faults = sum.major_faults.saturating_add(interval.major_faults);
+                    sum.spent.add(&interval.spent);
+                    sum.latency.merge(&interval.latency);
+                }
+            }
+            // Rows of one instant stand together.
+            if pace.last().is_none_or(|last| last.to != to) {
+                close(&mut pace, &mut now);
+                pace.push(Pace { from, to, per_second: 0.0, p99: None });
+            }
+            if let Some(last) = pace.last_mut() {
+                last.per_second += interval.operations as f64 / (to - from);
+            }
+            now.merge(&interval.latency);
+        }
+        close(&mut pace, &mut now);
+        let length = |window: Window| window.to.saturating_sub(window.from) as f64 / 1e9;
+        work.seconds = length(summary.measured.window);
+        undisturbed.seconds = summary.baseline.as_ref().map_or(0.0, |figures| length(figures.window));
+        let undisturbed = (undisturbed.operations > 0 && undisturbed.seconds > 0.0).then_some(undisturbed);
+        Worked { work, undisturbed, pace }
+    }
+}
+
+/// Runs side by side, in the order in which they were given. The first is what the others are compared with.
+#[derive(Debug)]
+pub(super) struct Comparison<'r> {
+    pub(super) views: Vec<View<'r>>,
+    /// Those of which a column, a sentence and a picture over time are shown: one of each variant. Of a sweep
+    /// that is the run at the largest value that all variants have.
+    pub(super) shown: Vec<usize>,
+    pub(super) sweep: Option<Sweep>,
+}
+
+/// What differs from run to run of one variant.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    /// What the values are.
+    pub(super) title: String,
+    /// Their unit.
+    pub(super) unit: Option<String>,
+    /// Each variant's runs, by ascending value: the value and the index of the view.
+    pub(super) lines: Vec<(String, Vec<(f64, usize)>)>,
+    /// The value of the runs that are shown, as the scenario writes it; `None` if they differ.
+    pub(super) shown: Option<String>,
+}
+
+impl<'r> Comparison<'r> {
+    pub(super) fn of(runs: &'r [Run]) -> Self {
+        let mut views: Vec<View<'r>> = runs.iter().map(View::of).collect();
+        tell_apart(&mut views);
+        let sweep = Sweep::of(&views);
+        let shown = match &sweep {
+            Some(sweep) => sweep.at_largest(),
+            None => (0..views.len()).collect(),
+        };
+        let mut comparison = Comparison { views, shown, sweep };
+        comparison.name_shown();
+        comparison
+    }
+
+    fn name_shown(&mut self) {
+        let labels: BTreeSet<Option<&str>> = self
+            .shown
+            .iter()
+            .filter_map(|i| self.views.get(*i))
+            .map(|v| Some(v.point.as_ref()?.label.as_str()))
+            .collect();
+        let only = if labels.len() == 1 { labels.into_iter().next().flatten() } else { None };
+        let only = only.map(str::to_owned);
+        if let Some(sweep) = &mut self.sweep {
+            sweep.shown = only;
+        }
+    }
+
+    /// The runs that are shown, in order.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &View<'r>> + Clone + '_ {
+        self.shown.iter().filter_map(|index| self.views.get(*index))
+    }
+
+    /// What a view is compared with: the first run at the same value of the sweep; `None` for that run itself.
+    pub(super) fn baseline(&self, of: &View<'r>) -> Option<&View<'r>> {
+        let number = |view: &View<'_>| view.point.as_ref().map(|point| point.number);
+        let first = self.views.first()?;
+        let same = |view: &&View<'r>| view.label == first.label && number(view) == number(of);
+        let base = match &self.sweep {
+            Some(_) => self.views.iter().find(same)?,
+            None => first,
+        };
+        (!std::ptr::eq(base, of)).then_some(base)
+    }
+
+    /// The title that all runs have, or what stands for several.
+    pub(super) fn title(&self) -> String {
+        let titles: BTreeSet<&str> = self
+            .views
+            .iter()
+            .map(|view| view.run.facts().title.as_str())
+            .filter(|title| !title.is_empty())
+            .collect();
+        match (titles.len(), titles.first()) {
+            (1, Some(title)) => (*title).to_owned(),
+            (0, _) => "Runs".to_owned(),
+            (n, _) => format!("{n} scenarios"),
+        }
+    }
+}
+
+/// Gives runs that would have the same name what distinguishes them.
+fn tell_apart(views: &mut [View<'_>]) {
+    let directory = |view: &View<'_>| {
+        let name = view.run.directory().and_then(|path| path.file_name());
+        name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let suffixes: [&dyn Fn(&View<'_>) -> String; 3] =
+        [&|view| view.machine(), &|view| view.run.facts().title.clone(), &directory];
+    let key = |view: &View<'_>| (view.label.clone(), view.point.as_ref().map(|point| point.number.to_bits()));
+    for suffix in suffixes {
+        let keys: Vec<_> = views.iter().map(key).collect();
+        let mut groups: std::collections::BTreeMap<_, Vec<usize>> = std::collections::BTreeMap::new();
+        for (index, key) in keys.into_iter().enumerate() {
+            groups.entry(key).or_default().push(index);
+        }
+        for group in groups.values().filter(|group| group.len() > 1) {
+            let said: Vec<(usize, String)> =
+                group.iter().filter_map(|index| Some((*index, suffix(views.get(*index)?)))).collect();
+            let different: BTreeSet<&String> = said.iter().map(|(_, said)| said).collect();
+            if different.len() > 1 {
+                for (index, said) in &said {
+                    if let Some(view) = views.get_mut(*index).filter(|_| !said.is_empty()) {
+                        view.label = format!("{}, {said}", view.label);
+                    }
+                }
+            }
+        }
+    }
+    let mut seen: std::collections::BTreeMap<_, u32> = std::collections::BTreeMap::new();
+    for view in views {
+        let times = seen.entry(key(view)).or_insert(0);
+        *times += 1;
+        if *times > 1 {
+            view.label = format!("{} #{times}", view.label);
+        }
+    }
+}
+
+impl Sweep {
+    /// `None` unless some variant has runs at two values of one key.
+    fn of(views: &[View<'_>]) -> Option<Self> {
+        let mut points = views.iter().filter_map(|view| view.point.as_ref());
+        let first = points.next()?;
+        if points.any(|point| point.key != first.key || point.unit != first.unit) {
+            return None;
+        }
+        let mut lines: Vec<(String, Vec<(f64, usize)>)> = Vec::new();
+        for (index, view) in views.iter().enumerate() {
+            let at = view.point.as_ref()?.number;
+            match lines.iter_mut().find(|(label, _)| *label == view.label) {
+                Some((_, line)) => line.push((at, index)),
+                None => lines.push((view.label.clone(), vec![(at, index)])),
+            }
+        }
+        for (_, line) in &mut lines {
+            line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        if lines.iter().all(|(_, line)| line.len() < 2) {
+            return None;
+        }
+        let title = first.title.clone().unwrap_or_else(|| first.key.clone());
+        Some(Sweep { title, unit: first.unit.clone(), lines, shown: None })
+    }
+
+    /// The view of each variant at the largest value that all have, else at its own largest.
+    fn at_largest(&self) -> Vec<usize> {
+        let has =
+            |line: &[(f64, usize)], at: f64| line.iter().find(|(value, _)| *value == at).map(|(_, i)| *i);
+        let common = self.lines.first().and_then(|(_, first)| {
+            let mut values = first.iter().rev().map(|(value, _)| *value);
+            values.find(|at| self.lines.iter().all(|(_, line)| has(line, *at).is_some()))
+        });
+        let one = |line: &[(f64, usize)]| match common {
+            Some(at) => has(line, at),
+            None => line.last().map(|(_, index)| *index),
+        };
+        self.lines.iter().filter_map(|(_, line)| one(line)).collect()
+    }
+}
+
+/// The sum of some counters of `/proc/vmstat`, sample by sample; `None` where none of them is present.
+pub(super) fn vmstat(samples: &Samples, counters: &[Counter<Vmstat>]) -> Vec<Option<u64>> {
+    let mut sums: Vec<Option<u64>> = vec![None; samples.len()];
+    for counter in counters {
+        let Some(column) = samples.column(&format!("vmstat.{}", counter.name())) else { continue };
+        for (sum, value) in sums.iter_mut().zip(column.iter()) {
+            if let Some(value) = value {
+                *sum = Some(sum.unwrap_or(0).saturating_add(value));
+            }
+        }
+    }
+    sums
+}
+
+/// How a run ended, for a table; `None` for one that came to its end.
+pub(super) fn ended(state: State) -> Option<&'static str> {
+    match state {
+        State::Complete => None,
+        State::Interrupted => Some("interrupted"),
+        State::Running => Some("incomplete"),
+    }
+}

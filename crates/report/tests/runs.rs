@@ -1,0 +1,369 @@
+//! Runs side by side: every form holds every run, pictures are well-formed, names stay names, and what is
+//! missing is said. The pages are left in `target/tmp` to be looked at, and
+//! runs for `cargo xtask pictures target/tmp/five`.
+
+#![allow(clippy::unwrap_used)]
+
+mod synthetic;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use lotsfree_report::TextOptions;
+use lotsfree_report::runs::{Mechanism, explain, runs_html, runs_json, runs_pictures, runs_text};
+use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sample, Sink, State};
+use synthetic::{Fate, facts, run, scenario, write};
+use unicode_width::UnicodeWidthStr;
+
+const FATES: [(&str, Fate); 5] = [
+    ("base", Fate::Swaps),
+    ("swappiness 0", Fate::Caches),
+    ("direct", Fate::Direct),
+    ("zone reclaim", Fate::ZoneReclaim),
+    ("dirty limit", Fate::Throttled),
+];
+
+fn variants(root: &Path, n: usize) -> Vec<Run> {
+    let names: Vec<&str> = FATES.iter().map(|(name, _)| *name).take(n).collect();
+    let cases = scenario(&names, &[]);
+    cases.iter().zip(FATES).map(|(case, (_, fate))| run(root, case, fate, 8.0)).collect()
+}
+
+fn sweep(root: &Path) -> Vec<Run> {
+    let sizes = ["0 GiB", "2 GiB", "4 GiB", "8 GiB", "16 GiB"];
+    let cases = scenario(&["base", "swappiness 0", "direct"], &sizes);
+    let one = |case: &lotsfree_scenario::Case| {
+        let fate = FATES.iter().find(|(name, _)| *name == case.variant).unwrap().1;
+        run(root, case, fate, case.sweep.as_ref().unwrap().number)
+    };
+    cases.iter().map(one).collect()
+}
+
+fn pictures(page: &str) -> Vec<&str> {
+    let end = |at: usize| page[at..].find("</svg>").unwrap() + "</svg>".len();
+    page.match_indices("<svg ").map(|(at, _)| &page[at..at + end(at)]).collect()
+}
+
+fn plain(width: usize) -> TextOptions {
+    TextOptions { width, color: false, verbose: true }
+}
+
+/// Pictures are well-formed, name what they show, and hold no number that is none; no two texts overlap and
+/// none sticks out when a letter is at most 7.2 px wide. Returns how many there are.
+fn check_pictures(page: &str) -> usize {
+    let mut ids = BTreeSet::new();
+    for picture in pictures(page) {
+        for nonsense in ["NaN", "\"inf", " inf", "-inf", "Linf"] {
+            assert!(!picture.contains(nonsense), "{nonsense} in {picture}");
+        }
+        let document = roxmltree::Document::parse(picture).unwrap();
+        let root = document.root_element();
+        assert_eq!(root.attribute("role"), Some("img"));
+        for id in document.descendants().filter_map(|node| node.attribute("id")) {
+            assert!(ids.insert(id.to_owned()), "{id} twice");
+        }
+        let title = root.children().find(|child| child.has_tag_name("title")).unwrap();
+        assert!(title.text().is_some_and(|text| text.len() > 10));
+        let number =
+            |node: roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap().parse::<f64>().unwrap();
+        let width = number(root, "width");
+        let mut boxes: Vec<(f64, f64, f64, String)> = Vec::new();
+        for node in document.descendants().filter(|node| node.has_tag_name("text")) {
+            let text = node.text().unwrap_or_default().to_owned();
+            let (x, wide) = (number(node, "x"), text.width() as f64 * 7.2);
+            let start = match node.attribute("text-anchor") {
+                Some("middle") => x - wide / 2.0,
+                Some("end") => x - wide,
+                _ => x,
+            };
+            assert!(start >= -1.0 && start + wide <= width + 1.0, "{text} sticks out");
+            boxes.push((number(node, "y"), start, start + wide, text));
+        }
+        for (i, a) in boxes.iter().enumerate() {
+            for b in &boxes[i + 1..] {
+                let apart = (a.0 - b.0).abs() >= 12.0 || a.2 <= b.1 + 0.5 || b.2 <= a.1 + 0.5;
+                assert!(apart, "{a:?} and {b:?} overlap");
+            }
+        }
+    }
+    ids.len() / 2
+}
+
+/// What holds of every page.
+fn check_page(name: &str, runs: &[Run]) -> String {
+    let page = runs_html(runs);
+    std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.html")), &page).unwrap();
+    assert!(page.len() < 5_000_000, "{} bytes", page.len());
+    let tags: String = page.split('<').skip(1).filter_map(|tag| Some(tag.split_once('>')?.0)).collect();
+    assert!(!page.contains("<script") && !page.contains("<link") && !page.contains("<img"));
+    let css = page.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+    for reference in ["http:", "https:", "src=", "href=", "url(", "@import", "onload", "xmlns"] {
+        assert!(!tags.contains(reference) && !css.contains(reference), "{reference}");
+    }
+    for custom in css.split("var(").skip(1).map(|rest| rest.split([')', ',']).next().unwrap()) {
+        assert!(css.contains(&format!("{custom}:")), "{custom} has no value");
+    }
+    check_pictures(&page);
+    page
+}
+
+fn json(runs: &[Run]) -> serde_json::Value {
+    serde_json::from_str(&runs_json(runs).unwrap()).unwrap()
+}
+
+#[test]
+fn every_form_holds_every_run_and_its_mechanism() {
+    let runs = variants(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("five"), 5);
+    let page = check_page("five", &runs);
+    let (text, json) = (runs_text(&runs, plain(120)), json(&runs));
+    let expected = [
+        Mechanism::Swap,
+        Mechanism::CacheOnly,
+        Mechanism::NothingReclaimed,
+        Mechanism::ZoneReclaim,
+        Mechanism::DirtyLimit,
+    ];
+    for (index, (run, mechanism)) in runs.iter().zip(expected).enumerate() {
+        let sentence = explain(run, &runs[0]);
+        assert_eq!(sentence.mechanism, mechanism, "{}", sentence.text);
+        let label = FATES[index].0;
+        let unbroken: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(unbroken.contains(&sentence.text), "{label} in\n{text}");
+        assert!(page.replace('\u{a0}', " ").contains(&sentence.text), "{label}");
+        assert_eq!(json["runs"][index]["label"], label);
+        assert_eq!(json["runs"][index]["explanation"], sentence.text.as_str());
+        assert_eq!(json["runs"][index]["mechanism"], serde_json::to_value(mechanism).unwrap());
+    }
+    for row in json["measures"].as_array().unwrap() {
+        let name = row["name"].as_str().unwrap();
+        assert!(page.contains(name) && text.contains(name), "{name}");
+        assert_eq!(row["values"].as_array().unwrap().len(), 5);
+        if row["better"].is_null() {
+            assert!(row["best"].as_array().unwrap().iter().all(|best| best == false), "{name}");
+        }
+    }
+    // A picture in two widths for each of: throughput, latency, p99, time, free pages, lists, traffic.
+    assert_eq!(pictures(&page).len(), 14);
+    assert!(page.contains("copy starts") && page.contains("copy: written"), "events are marked");
+    let alone = runs_pictures(&runs);
+    assert_eq!(
+        alone.iter().map(|picture| picture.name).collect::<Vec<_>>(),
+        ["throughput", "latency", "p99", "spent", "free", "lists", "traffic"]
+    );
+    for picture in alone {
+        assert_eq!(check_pictures(&picture.html), 1);
+        let svg = pictures(&picture.html)[0];
+        assert!(page.contains(svg) && picture.width >= 920, "{}", picture.name);
+        let document = roxmltree::Document::parse(svg).unwrap();
+        let height: u32 = document.root_element().attribute("height").unwrap().parse().unwrap();
+        assert!(picture.height > height + 60, "{}", picture.name);
+    }
+}
+
+#[test]
+fn figures_are_those_of_the_summary() {
+    let root = tempfile::tempdir().unwrap();
+    let runs = variants(root.path(), 2);
+    let json = json(&runs);
+    for (index, run) in runs.iter().enumerate() {
+        let summary = run.summary();
+        let server = summary.measured.actors.iter().find(|actor| actor.actor == "server").unwrap();
+        let value = |key: &str| {
+            let rows = json["measures"].as_array().unwrap();
+            rows.iter().find(|row| row["key"] == key).unwrap()["values"][index].as_f64().unwrap()
+        };
+        assert_eq!(value("throughput_relative"), server.relative.unwrap());
+        assert_eq!(value("throughput_per_second"), server.per_second.unwrap());
+        assert_eq!(value("latency_p99_ns"), server.latency.unwrap().p99 as f64);
+        assert_eq!(value("kswapd_scan_pages"), summary.measured.moved.kswapd_scan.unwrap() as f64);
+        assert_eq!(value("swap_in_bytes"), summary.measured.moved.swap_in.unwrap() as f64 * 4096.0);
+    }
+}
+
+#[test]
+fn a_sweep_shows_every_value_once_and_details_at_the_largest() {
+    let root = tempfile::tempdir().unwrap();
+    let runs = sweep(root.path());
+    let page = check_page("sweep", &runs);
+    let drawn = pictures(&page);
+    let wide = drawn.iter().find(|picture| picture.contains("id=\"sweep-920")).unwrap();
+    assert_eq!(wide.matches("<circle ").count(), 15, "a dot for each run");
+    assert!(wide.contains("free memory"));
+    assert!(page.contains("base: below 90\u{a0}% of its throughput from 8\u{a0}GiB on"));
+    let text = runs_text(&runs, plain(100));
+    assert!(text.contains("these are the runs at 16 GiB"), "{text}");
+    let shown: Vec<bool> =
+        json(&runs)["runs"].as_array().unwrap().iter().map(|run| run["shown"] == true).collect();
+    assert_eq!(shown.iter().filter(|shown| **shown).count(), 3);
+    assert_eq!(runs_html(&runs), page, "the same runs give the same page");
+}
+
+#[test]
+fn one_run_is_a_page_of_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let page = check_page("one", &variants(root.path(), 1));
+    assert!(page.contains("What happened") && !page.contains("positive is always better"));
+    assert!(page.contains("kswapd swapped out"));
+    check_page("three", &variants(&root.path().join("three"), 3));
+}
+
+const NASTY: &str =
+    "<script>alert('x')</script> | a`b \" ]]> &lt; \u{1b}]0;f\u{7}\u{1b}[2J \u{202e}g\u{2028}h\r\ti\n# j";
+
+/// A run in memory whose every name is hostile, and whose figures are at the ends of what can be counted.
+fn hostile(label: &str) -> Run {
+    let mut memory = Memory::default();
+    let nasty = format!("{label}{NASTY}");
+    for row in 0..9_u64 {
+        let kind = if row == 3 { EventKind::OomKill } else { EventKind::Mark };
+        memory.event(&Event { at: row * 7, kind, what: nasty.clone(), actor: Some(nasty.clone()) }).unwrap();
+        let mut sample = Sample { at: row * 10, ..Sample::default() };
+        for (name, value) in [
+            ("nr_free_pages", u64::MAX >> row),
+            ("pgscan_direct", u64::MAX >> (9 - row)),
+            ("pswpin", 9 - row),
+        ] {
+            sample.vmstat.set(lotsfree_counters::Counter::named(name).unwrap(), value);
+        }
+        memory.sample(&sample).unwrap();
+        let mut latency = lotsfree_run::Histogram::default();
+        [0, 1, u64::MAX].iter().for_each(|ns| latency.record_many(*ns, row));
+        let interval = lotsfree_run::Interval {
+            from: (row * 10).saturating_sub(10),
+            at: row * 10,
+            actor: nasty.as_str().into(),
+            role: nasty.as_str().into(),
+            operations: u64::MAX >> row,
+            errors: u64::MAX,
+            latency,
+            spent: lotsfree_run::Spent { io: u64::MAX, reclaim: u64::MAX, ..Default::default() },
+            major_faults: u64::MAX,
+            minor_faults: 0,
+        };
+        memory.intervals(&[interval]).unwrap();
+    }
+    let facts = Facts {
+        title: nasty.clone(),
+        variant: Some(nasty.clone()),
+        kernel: nasty.clone(),
+        sysctls: [(nasty.clone(), nasty.clone())].into(),
+        ..Facts::default()
+    };
+    memory.finish(facts, nasty, State::Interrupted)
+}
+
+fn has_control(text: &str) -> bool {
+    text.contains(|c: char| {
+        c.is_control() && c != '\n'
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}')
+    })
+}
+
+#[test]
+fn no_name_becomes_markup_or_moves_the_cursor() {
+    for runs in [vec![hostile("a")], vec![hostile("a"), hostile("b")], (0..7).map(|_| hostile("a")).collect()]
+    {
+        let page = check_page("hostile", &runs);
+        assert!(!page.contains("<script") && !page.contains("]]><") && !has_control(&page));
+        assert!(page.contains("&lt;script&gt;"));
+        for width in [0, 40, 80, 200] {
+            assert!(!has_control(&runs_text(&runs, plain(width))));
+        }
+        assert_eq!(json(&runs)["runs"].as_array().unwrap().len(), runs.len());
+    }
+    let same: Vec<Run> = (0..3).map(|_| hostile("a")).collect();
+    let labels: BTreeSet<String> =
+        json(&same)["runs"].as_array().unwrap().iter().map(|run| run["label"].to_string()).collect();
+    assert_eq!(labels.len(), 3, "runs that are the same in all have names of their own");
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let nothing = check_page("nothing", &[]);
+    assert!(nothing.contains("There is no run to show."));
+    assert!(runs_text(&[], plain(80)).contains("There is no run to show."));
+    assert_eq!(json(&[])["runs"], serde_json::json!([]));
+
+    let empty = Memory::default().finish(facts("base", Fate::Swaps), "", State::Running);
+    let runs = [empty];
+    let page = check_page("empty", &runs);
+    assert!(page.contains("it holds no sample and no interval") && page.contains("nothing was measured"));
+    assert!(pictures(&page).is_empty());
+    assert!(runs_text(&runs, plain(80)).contains("it holds no sample and no interval"));
+    assert_eq!(json(&runs)["runs"][0]["mechanism"], "unmeasured");
+
+    // Killed in the middle: the journal is all there is.
+    let root = tempfile::tempdir().unwrap();
+    let case = &scenario(&["base"], &[])[0];
+    drop(write(&root.path().join("cut"), facts("base", Fate::Swaps), &case.to_toml(), Fate::Swaps, 8.0, 150));
+    let whole = run(root.path(), case, Fate::Swaps, 8.0);
+    let runs = [whole, Run::open(root.path().join("cut")).unwrap()];
+    let page = check_page("incomplete", &runs);
+    assert!(page.contains("the run is incomplete") && page.contains("<small>incomplete</small>"));
+    assert!(runs_text(&runs, plain(100)).contains("the run is incomplete"));
+    assert_eq!(json(&runs)["runs"][1]["state"], "running");
+}
+
+#[test]
+fn counters_without_actors_and_actors_without_counters() {
+    let whole = hostile("a");
+    let mut samples = Memory::default();
+    whole.samples().iter().for_each(|sample| samples.sample(&sample).unwrap());
+    let mut actors = Memory::default();
+    whole.intervals().iter().for_each(|interval| actors.intervals(&[interval]).unwrap());
+    let runs = [
+        samples.finish(Facts::default(), "", State::Complete),
+        actors.finish(Facts::default(), "", State::Complete),
+    ];
+    let page = check_page("halves", &runs);
+    assert!(pictures(&page).len() >= 6, "{}", pictures(&page).len());
+}
+
+#[test]
+fn many_runs_of_many_samples_stay_below_the_limit() {
+    let root = tempfile::tempdir().unwrap();
+    let case = &scenario(&["base"], &[])[0];
+    let long = |i: usize| {
+        let directory = root.path().join(format!("run-{i}"));
+        let writer = write(
+            &directory,
+            facts(&format!("variant {i}"), FATES[i % 5].1),
+            &case.to_toml(),
+            FATES[i % 5].1,
+            8.0,
+            500,
+        );
+        writer.finish(State::Complete).unwrap()
+    };
+    let runs: Vec<Run> = (0..26).map(long).collect();
+    let page = check_page("many", &runs);
+    assert!(
+        page.contains("Shown are the first 12 of 26 runs.")
+            && page.contains("Shown are the first 24 of 26 runs.")
+    );
+    assert!(page.contains("There are more samples than points"));
+}
+
+#[test]
+fn text_keeps_to_its_width_and_colour_changes_no_word() {
+    let root = tempfile::tempdir().unwrap();
+    for runs in [variants(&root.path().join("five"), 5), sweep(&root.path().join("sweep"))] {
+        for width in [40, 60, 80, 100, 160] {
+            let page = runs_text(&runs, plain(width));
+            for line in page.lines() {
+                assert!(line.width() <= width, "{} columns of {width}: {line}", line.width());
+                assert_eq!(line, line.trim_end());
+            }
+            let colored = runs_text(&runs, TextOptions { width, color: true, verbose: true });
+            assert!(colored.contains('\u{1b}'));
+            let mut plain = String::new();
+            let mut rest = colored.as_str();
+            while let Some((before, after)) = rest.split_once("\u{1b}[") {
+                plain.push_str(before);
+                rest = after.split_once('m').unwrap().1;
+            }
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(words(&(plain + rest)), words(&page));
+        }
+    }
+}

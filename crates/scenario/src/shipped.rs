@@ -1,0 +1,95 @@
+//! The scenarios that ship: `scenarios/*.toml` of the repository, built into the program.
+
+use std::path::Path;
+
+use crate::error::suggestion;
+use crate::{Errors, Scenario};
+
+/// A scenario that ships.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// Its name, which is that of its file without `.toml`.
+    pub name: &'static str,
+    /// What it shows, in one sentence.
+    pub shows: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal: $shows:literal,)*) => {
+        &[$(Shipped {
+            name: $name,
+            shows: $shows,
+            text: include_str!(concat!("../../../scenarios/", $name, ".toml")),
+        },)*]
+    };
+}
+
+/// All of them, in the order in which a newcomer should try them.
+pub const SHIPPED: &[Shipped] = shipped! {
+    "quickstart": "What a job that reads a file again and again does to an application beside it, and what \
+                   vm.swappiness = 0 and direct I/O change.",
+    "parallelio": "How much of its throughput an in-memory cache loses while files are written beside it, on one kernel \
+                   after another.",
+};
+
+impl Shipped {
+    /// The scenario of a name.
+    pub fn named(name: &str) -> Option<&'static Shipped> {
+        SHIPPED.iter().find(|shipped| shipped.name == name)
+    }
+
+    /// `; did you mean "overnight"?` when one has nearly this name, else nothing.
+    pub fn suggestion(name: &str) -> String {
+        suggestion(name, SHIPPED.iter().map(|shipped| shipped.name))
+    }
+
+    /// Reads it. Errors that overrides bring name its file.
+    ///
+    /// # Errors
+    /// None, as tests read all of them.
+    pub fn scenario(&self) -> Result<Scenario, Errors> {
+        Scenario::parse(self.text, &format!("{}.toml", self.name))
+    }
+}
+
+/// Whether a text on the command line is a path rather than the name of a scenario that ships.
+pub fn is_path(text: &str) -> bool {
+    Shipped::named(text).is_none()
+        && (text.contains('/') || Path::new(text).extension().is_some() || Path::new(text).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_files_are_listed_and_every_case_of_them_can_be_built() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let mut files: Vec<String> = (std::fs::read_dir(directory).unwrap())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+            .collect();
+        files.sort();
+        let mut names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+        names.sort_unstable();
+        assert_eq!(files, names);
+        for shipped in SHIPPED {
+            let scenario = shipped.scenario().unwrap_or_else(|errors| panic!("{errors}"));
+            assert!(!scenario.title().is_empty(), "{}", shipped.name);
+            for case in scenario.cases(None).unwrap() {
+                case.program().unwrap_or_else(|errors| panic!("{errors}"));
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_paths_are_told_apart() {
+        assert!(!is_path("quickstart"));
+        assert!(!is_path("quikstart"));
+        assert!(is_path("quickstart.toml") && is_path("./quickstart") && is_path("mine.toml"));
+        assert_eq!(Shipped::suggestion("quikstart"), "; did you mean \"quickstart\"?");
+        assert_eq!(Shipped::suggestion("nothing"), "");
+    }
+}
