@@ -248,6 +248,7 @@ fn app_server() -> impl Strategy<Value = Actor> {
     (size(2..3000), 1_u32..9, 0_u32..40, locality(), 0.0..=1.0, load, active).prop_map(
         |(heap, threads, touches, locality, write, (think, rate), active)| {
             let compute = Time(u64::from(touches % 2));
+            let object = Size::kib(if touches % 3 == 0 { 8 } else { 4 });
             let server =
                 AppServer { heap, threads, touches, object, locality, write, compute, think, rate, active };
             Actor::AppServer(server)
