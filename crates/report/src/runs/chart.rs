@@ -22,6 +22,9 @@ pub(super) enum Axis {
 /// Points of a line: seconds and value; `None` interrupts it.
 pub(super) type Points = Vec<Option<(f64, f64)>>;
 
+/// Rates: from, to, and the rate between the two; `None` where it is not known.
+pub(super) type Rates = Vec<(f64, f64, Option<f64>)>;
+
 /// What is drawn in a panel.
 #[derive(Clone, Debug)]
 pub(super) enum Layer {

@@ -4,7 +4,9 @@ use lotsfree_counters::{Counter, Vmstat, groups, vmstat as v};
 use lotsfree_run::{EventKind, Samples, ZoneFigures};
 use lotsfree_units::{Grouped, Percent};
 
-use super::chart::{self, Axis, Block, Layer, Panel, Pick, Picture, Points, short_count, steps, thinned};
+use super::chart::{
+    self, Axis, Block, Layer, Panel, Pick, Picture, Points, Rates, short_count, steps, thinned,
+};
 use super::measure::nanoseconds;
 use super::view::{Comparison, View, vmstat};
 
@@ -85,11 +87,7 @@ fn times(samples: &Samples) -> impl Iterator<Item = f64> + '_ {
 
 /// The rates of some counters between samples, times `unit`: from, to, per second. A counter that was absent
 /// or fell is not known.
-pub(super) fn rates(
-    view: &View<'_>,
-    counters: &[Counter<Vmstat>],
-    unit: f64,
-) -> Vec<(f64, f64, Option<f64>)> {
+pub(super) fn rates(view: &View<'_>, counters: &[Counter<Vmstat>], unit: f64) -> Rates {
     let samples = view.run.samples();
     let (at, values): (Vec<f64>, _) = (times(samples).collect(), vmstat(samples, counters));
     at.windows(2)
@@ -168,7 +166,7 @@ pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
     let (high_mark, most) = clip.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
     let clipped = most > 4.0 * high_mark;
     let high = if clipped { 4.0 * high_mark } else { most.max(1.25 * high_mark) };
-    let scans: Vec<[Vec<(f64, f64, Option<f64>)>; 2]> = views
+    let scans: Vec<[Rates; 2]> = views
         .iter()
         .map(|view| [rates(view, groups::DIRECT_SCAN, 1.0), rates(view, groups::KSWAPD_SCAN, 1.0)])
         .collect();
@@ -248,7 +246,7 @@ pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
 /// Who scanned, and whether free pages stood near the marks meanwhile.
 fn scan_message(
     views: &[&View<'_>],
-    scans: &[[Vec<(f64, f64, Option<f64>)>; 2]],
+    scans: &[[Rates; 2]],
     zones: &[(u32, String)],
     (direct_most, kswapd_most): (f64, f64),
 ) -> String {
@@ -646,7 +644,7 @@ impl Counted {
 /// Major faults, swapping and reads over time; `None` if none of them ever happened.
 pub(super) fn traffic(comparison: &Comparison<'_>) -> Option<Picture> {
     let views = drawn(comparison);
-    let all = |counter: Counter<Vmstat>, counted: Counted| -> Vec<Vec<(f64, f64, Option<f64>)>> {
+    let all = |counter: Counter<Vmstat>, counted: Counted| -> Vec<Rates> {
         views.iter().map(|view| rates(view, &[counter], counted.unit(view))).collect()
     };
     let mut blocks: Vec<Block> = views
