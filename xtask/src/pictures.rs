@@ -15,9 +15,9 @@ const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stab
 /// Pixels of the PNG per CSS pixel.
 const SCALE: u32 = 2;
 
-/// Draws runs into `docs/pictures`, one light and one dark PNG per picture. Each argument is a run directory, a
-/// directory of runs, or the name of a scenario in `scenarios/`, which is simulated first. Run directories that
-/// follow each other are one set.
+/// Draws runs into `docs/pictures`, one light and one dark PNG per picture. Each argument is a run directory,
+/// a directory of runs, or the name of a scenario in `scenarios/`, which is simulated first. Run directories
+/// that follow each other are one set.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     if arguments.is_empty() {
         return Err("name run directories, directories of runs, or scenarios".into());

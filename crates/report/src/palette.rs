@@ -46,8 +46,8 @@ pub(crate) fn of_rate(name: &str) -> Tone {
     Tone { light, dark }
 }
 
-/// Quantities of a run's pictures that have no colour of their own elsewhere: class and colour. Lists have the
-/// hue of what is on them, the inactive one paler.
+/// Quantities of a run's pictures that have no colour of their own elsewhere: class and colour. Lists have
+/// the hue of what is on them, the inactive one paler.
 pub(crate) const OF_RUNS: [(&str, Tone); 5] = [
     ("q-inactive-anon", Tone { light: "#7fb8dc", dark: "#2a668f" }),
     ("q-inactive-file", Tone { light: "#7fcfb4", dark: "#1f7257" }),

@@ -1,5 +1,5 @@
-//! Panels over time: one block per run, panels of a block one above the other on one time axis, blocks side by
-//! side with shared axes.
+//! Panels over time: one block per run, panels of a block one above the other on one time axis, blocks side
+//! by side with shared axes.
 
 use lotsfree_units::Bytes;
 

@@ -6,7 +6,7 @@
 //!
 //! | constant | says |
 //! |---|---|
-//! | [`RATE_NOISE`] | throughputs closer than this are the same; throughput above 1 minus this is undisturbed |
+//! | [`RATE_NOISE`] | throughputs closer than this are the same; above 1 minus this it is undisturbed |
 //! | [`LATENCY_NOISE`] | 99th percentiles closer than this are the same: three buckets of the histogram |
 //! | [`COUNT_NOISE`] | counts closer than this, or than [`FEW`], are the same |
 //! | [`FEW`] | fewer pages or faults than this are no cause of anything |
@@ -31,8 +31,9 @@ const COUNT_NOISE: f64 = 0.10;
 const FEW: u64 = 256;
 /// See the module.
 const CAUSE: f64 = 0.10;
-/// See the module. An entry into direct reclaim scans 32 pages of each list (`SWAP_CLUSTER_MAX`) and priority;
-/// zone reclaim is no such entry (`mm/vmscan.c:__zone_reclaim`, `__node_reclaim` count no `allocstall`).
+/// See the module. An entry into direct reclaim scans 32 pages of each list (`SWAP_CLUSTER_MAX`) and
+/// priority; zone reclaim is no such entry (`mm/vmscan.c:__zone_reclaim`, `__node_reclaim` count no
+/// `allocstall`).
 const PER_ENTRY: u64 = 10_000;
 
 /// What made the difference in a run.

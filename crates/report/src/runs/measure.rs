@@ -63,8 +63,8 @@ impl Measure {
         if differ { marked } else { vec![false; self.values.len()] }
     }
 
-    /// How much better than the first run each is: positive is better. `None` for the first, where there is no
-    /// better side, and where the change is slight or no ratio can be given.
+    /// How much better than the first run each is: positive is better. `None` for the first, where there is
+    /// no better side, and where the change is slight or no ratio can be given.
     pub(super) fn gains(&self) -> Vec<Option<f64>> {
         let base = self.values.first().copied().flatten().filter(|base| *base > 0.0);
         let gain = |value: &Option<f64>| {

@@ -69,8 +69,8 @@ pub struct PicturePage {
 /// Around a picture that is a page of its own.
 const FRAME: f64 = 20.0;
 
-/// The pictures of [`runs_html`], each as a page of its own, in the same order. Those that there is nothing to
-/// show in are left out.
+/// The pictures of [`runs_html`], each as a page of its own, in the same order. Those that there is nothing
+/// to show in are left out.
 pub fn runs_pictures(runs: &[Run]) -> Vec<PicturePage> {
     let comparison = Comparison::of(runs);
     let all = [

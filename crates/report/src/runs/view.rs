@@ -294,7 +294,8 @@ impl<'r> Comparison<'r> {
         self.shown.iter().filter_map(|index| self.views.get(*index))
     }
 
-    /// What a view is compared with: the first run at the same value of the sweep; `None` for that run itself.
+    /// What a view is compared with: the first run at the same value of the sweep; `None` for that run
+    /// itself.
     pub(super) fn baseline(&self, of: &View<'r>) -> Option<&View<'r>> {
         let number = |view: &View<'_>| view.point.as_ref().map(|point| point.number);
         let first = self.views.first()?;
