@@ -25,9 +25,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn std::error::Er
     let browser = browser()?;
     let out = root().join("docs/pictures");
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    for (name, directories) in sets(arguments)? {
-        let open = |path: &PathBuf| Run::open(path).map_err(|error| error.to_string());
-        let runs: Vec<Run> = directories.iter().map(open).collect::<Result<_, _>>()?;
+    for (name, runs) in sets(arguments)? {
         for picture in runs_pictures(&runs) {
             for dark in [false, true] {
                 let tone = if dark { "-dark" } else { "" };
@@ -41,24 +39,29 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn std::error::Er
 }
 
 /// A name and the runs of each set.
-fn sets(arguments: &[String]) -> Result<Vec<(String, Vec<PathBuf>)>, String> {
-    let mut sets: Vec<(String, Vec<PathBuf>)> = Vec::new();
+fn sets(arguments: &[String]) -> Result<Vec<(String, Vec<Run>)>, String> {
+    let mut sets: Vec<(String, Vec<Run>)> = Vec::new();
     let mut after_run = false;
     for argument in arguments {
         let path = Path::new(argument);
         let name =
             path.file_name().map_or_else(|| "runs".to_owned(), |name| name.to_string_lossy().into_owned());
         if is_run(path) {
+            let run = Run::open(path).map_err(|error| error.to_string())?;
             match sets.last_mut().filter(|_| after_run) {
-                Some((_, runs)) => runs.push(path.to_owned()),
-                None => sets.push((name, vec![path.to_owned()])),
+                Some((_, runs)) => runs.push(run),
+                None => sets.push((name, vec![run])),
             }
             after_run = true;
             continue;
         }
         after_run = false;
         let directory = if path.is_dir() { path.to_owned() } else { simulate(argument)? };
-        let runs = runs_in(&directory)?;
+        let mut runs = Vec::new();
+        open_below(&directory, &mut runs)?;
+        // The first to begin is the scenario as it stands, which the others are compared with.
+        let began = |run: &Run| run.timing().map_or(f64::MAX, |timing| timing.started);
+        runs.sort_by(|a, b| began(a).total_cmp(&began(b)));
         if runs.is_empty() {
             return Err(format!("{}: no run in it", directory.display()));
         }
@@ -67,18 +70,19 @@ fn sets(arguments: &[String]) -> Result<Vec<(String, Vec<PathBuf>)>, String> {
     Ok(sets)
 }
 
-/// The runs in a directory, by name.
-fn runs_in(directory: &Path) -> Result<Vec<PathBuf>, String> {
+/// Opens the runs below a directory: a sweep has a directory of runs for each variant.
+fn open_below(directory: &Path, runs: &mut Vec<Run>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
-    let mut runs = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+        let entry = entry.map_err(failed)?;
+        let path = entry.path();
         if is_run(&path) {
-            runs.push(path);
+            runs.push(Run::open(&path).map_err(|error| error.to_string())?);
+        } else if entry.file_type().map_err(failed)?.is_dir() {
+            open_below(&path, runs)?;
         }
     }
-    runs.sort();
-    Ok(runs)
+    Ok(())
 }
 
 /// Runs a scenario that ships; returns the directory of its runs.
