@@ -1,115 +1,316 @@
-//! tmp speed probe
-use lotsfree_engine::mm::*;
-use lotsfree_engine::*;
-use lotsfree_scenario::*;
+//! How fast the model of memory is, as ratios within one run: touches of resident pages against a bare loop,
+//! reclaim against random accesses to memory, cases side by side against one alone, and a host of 1 TiB.
+//!
+//! `cargo bench -p lotsfree-engine --bench reclaim [-- PART… [GENERATION]]`, where PART is one of `1m`, `10m`,
+//! `parallel`, `terabyte`; all of them if none is given. Rates are millions per second of CPU time, so that
+//! other load on the host matters less; every figure is the median of the repetitions.
+
+#![allow(clippy::print_stdout)]
+
+use std::hint::black_box;
 use std::time::Instant;
-fn zipf(n: usize, count: usize) -> Vec<u32> {
-    let mut cdf = Vec::with_capacity(n);
-    let mut s = 0.0;
-    for i in 0..n {
-        s += 1.0 / (i as f64 + 1.0);
-        cdf.push(s);
+
+use lotsfree_engine::mm::{Config, Cx, Event, Mm, Stop, Why};
+use lotsfree_engine::reference::{Reference, Replacement};
+use lotsfree_engine::{Calibration, Generation, Tuning};
+use lotsfree_scenario::{Advice, Policy, RegionId};
+
+const ACCESSES: usize = 20_000_000;
+const REPETITIONS: usize = 5;
+const REGION: RegionId = RegionId(0);
+/// What the loop over 160 MB reaches on the machine that the targets are stated for, in M/s.
+const WALL: f64 = 63.0;
+const SEED: u64 = 88_172_645_463_325_252;
+
+/// xorshift64
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
     }
-    let mut perm: Vec<u32> = (0..n as u32).collect();
-    let mut r = 88172645463325252u64;
-    let mut next = || {
-        r ^= r << 13;
-        r ^= r >> 7;
-        r ^= r << 17;
-        r
-    };
-    for i in (1..n).rev() {
-        perm.swap(i, (next() % (i as u64 + 1)) as usize);
+}
+
+/// Accesses to `pages` pages by Zipf's law with exponent 1, drawn from its exact distribution; which page is
+/// the how many most popular is random.
+fn zipf(pages: usize, accesses: usize) -> Vec<u32> {
+    let mut random = Random(SEED);
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=pages)
+        .map(|rank| {
+            sum += 1.0 / rank as f64;
+            sum
+        })
+        .collect();
+    // Where to begin to look for a share of the sum.
+    let mut at = 0;
+    let guide: Vec<usize> = (0..=pages)
+        .map(|step| {
+            while at < pages - 1 && sums[at] < sum * step as f64 / pages as f64 {
+                at += 1;
+            }
+            at
+        })
+        .collect();
+    let mut order: Vec<u32> = (0..pages as u32).collect();
+    for last in (1..pages).rev() {
+        order.swap(last, (random.next() % (last as u64 + 1)) as usize);
     }
-    (0..count)
+    (0..accesses)
         .map(|_| {
-            let u = (next() >> 11) as f64 / (1u64 << 53) as f64 * s;
-            perm[cdf.partition_point(|&c| c < u).min(n - 1)]
+            let share = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+            let mut rank = guide[(share * pages as f64) as usize].saturating_sub(1);
+            while rank < pages - 1 && sums[rank] < share * sum {
+                rank += 1;
+            }
+            order[rank]
         })
         .collect()
 }
-fn main() {
-    for n in [1_000_000usize, 10_000_000] {
-        let trace = zipf(n, 20_000_000);
-        // bare loops
-        let mut a = vec![0u32; n];
-        for _ in 0..3 {
-            let t = Instant::now();
-            for &p in &trace {
-                a[p as usize] |= 1 << 30;
-            }
-            println!("{n} bare {:.1} M/s {}", trace.len() as f64 / t.elapsed().as_secs_f64() / 1e6, a[5]);
+
+/// CPU time of this thread in seconds; elapsed time where the kernel does not say.
+struct Clock(Instant);
+
+impl Clock {
+    fn now(&self) -> f64 {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+        let ns = text.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        ns.map_or_else(|| self.0.elapsed().as_secs_f64(), |ns| ns as f64 / 1e9)
+    }
+    /// Millions of `count` things per second.
+    fn rate(count: usize, work: impl FnOnce()) -> f64 {
+        let clock = Clock(Instant::now());
+        let begin = clock.now();
+        work();
+        count as f64 / (clock.now() - begin) / 1e6
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Independent random reads, modifications and writes of records of 16 bytes, 160 MB of them.
+fn wall(records: &mut [[u64; 2]]) -> f64 {
+    let mut random = Random(SEED);
+    let count = records.len() as u64;
+    Clock::rate(ACCESSES, || {
+        for _ in 0..ACCESSES {
+            let record = &mut records[((u128::from(random.next()) * u128::from(count)) >> 64) as usize];
+            record[0] = record[0].wrapping_add(1);
+            record[1] ^= record[0];
         }
-        for share in [120usize, 10, 50] {
-            let pages = (n * share / 100) as u64;
-            let name =
-                std::env::args().nth(1).filter(|a| a.starts_with("linux")).unwrap_or("linux-6.1".into());
-            let config = Config {
-                generation: Generation::named(&name).unwrap(),
-                cpus: 1,
-                nodes: vec![pages + pages / 60 + 10000],
-                distance: vec![vec![10]],
-                tuning: Tuning { read_ahead_kb: 0, ..Tuning::default() },
-                swap_pages: 0,
-                swap_rotational: false,
-                kernel_pages: Some(0),
-                swap_on_disk: false,
-                instant_reads: true,
-                costs: Calibration::default(),
-            };
-            let mut mm = Mm::new(&config);
-            let process = mm.create_process(Policy::Local);
-            let task = mm.create_task();
-            let kt = mm.create_task();
-            let file = mm.declare_file(n as u32, true);
-            let mut cx = Cx::new(task, 0, process, 0);
-            mm.map_file(&mut cx, RegionId(0), file, n as u32, true).unwrap();
-            mm.madvise_random(0);
-            if share > 100 {
-                let all: Vec<u32> = (0..n as u32).collect();
-                run(&mut mm, &mut cx, kt, &all);
+        black_box(&records);
+    })
+}
+
+/// One load and one store per access.
+fn bare(array: &mut [u32], trace: &[u32]) -> f64 {
+    Clock::rate(trace.len(), || {
+        for &page in trace {
+            array[page as usize] |= 1 << 30;
+        }
+        black_box(&array);
+    })
+}
+
+/// A machine with one CPU and one file, mapped with `MADV_RANDOM`, reads of which take no time.
+struct Host {
+    mm: Mm,
+    cx: Cx,
+    kswapd: usize,
+    news: Vec<Event>,
+}
+
+impl Host {
+    /// `room`: about how many pages of the file fit into memory.
+    fn new(generation: &str, pages: u32, room: u64) -> Self {
+        let min = ((room * 64) as f64).sqrt() as u64 / 4;
+        let config = Config {
+            generation: Generation::named(generation).expect("a generation"),
+            cpus: 1,
+            nodes: vec![room * 64 / 63 + 2 * min],
+            distance: vec![vec![10]],
+            tuning: Tuning::default(),
+            swap_pages: 0,
+            swap_rotational: false,
+            swap_on_disk: false,
+            kernel_pages: Some(0),
+            instant_reads: true,
+            costs: Calibration::default(),
+        };
+        let mut mm = Mm::new(&config);
+        let process = mm.create_process(Policy::Local);
+        let (task, kswapd) = (mm.create_task(), mm.create_task());
+        let mut cx = Cx::new(task, 0, process, 0);
+        let file = mm.declare_file(pages, true);
+        mm.map_file(&mut cx, REGION, file, pages, true).expect("a mapping");
+        mm.madvise(&mut cx, REGION, Advice::Random).expect("advice");
+        Host { mm, cx, kswapd, news: Vec::new() }
+    }
+
+    fn run(&mut self, trace: &[u32]) {
+        let mut rest = trace;
+        loop {
+            let pages = rest.iter().map(|&page| (page, false));
+            rest = &rest[self.mm.touch_mapped(self.cx.process, REGION, pages)..];
+            let Some((&page, after)) = rest.split_first() else { break };
+            let done = self.mm.touch(&mut self.cx, REGION, page, false);
+            self.cx.start += std::mem::take(&mut self.cx.spent);
+            self.cx.again = done.is_err();
+            match done {
+                Ok(()) => rest = after,
+                Err(Stop::Wait(wait)) => self.cx.start = self.cx.start.max(wait.until.unwrap_or(0)),
+                Err(stop) => panic!("{stop:?}"),
             }
-            for _ in 0..2 {
-                let t = Instant::now();
-                let misses = run(&mut mm, &mut cx, kt, &trace);
-                println!(
-                    "{n} {share}% {:.1} M/s miss {:.4}",
-                    trace.len() as f64 / t.elapsed().as_secs_f64() / 1e6,
-                    misses as f64 / trace.len() as f64
-                );
+            if self.mm.has_news() {
+                self.serve();
+            }
+        }
+    }
+
+    /// kswapd has the CPU for as long as it wants it.
+    fn serve(&mut self) {
+        self.news.extend(self.mm.take_events());
+        for event in self.news.drain(..) {
+            if let Event::Kswapd(node) = event {
+                loop {
+                    let mut cx = Cx::new(self.kswapd, 0, usize::MAX, self.cx.start);
+                    let wait = self.mm.kswapd(&mut cx, node);
+                    self.cx.start += cx.spent;
+                    if wait.why != Why::Yield {
+                        break;
+                    }
+                }
             }
         }
     }
 }
-fn run(mm: &mut Mm, cx: &mut Cx, kt: usize, trace: &[u32]) -> u64 {
-    let mut misses = 0;
-    for &page in trace {
-        while let Err(stop) = mm.touch(cx, RegionId(0), page, false) {
-            misses += 1;
-            let ios: Vec<_> = mm.take_io().collect();
-            for io in ios {
-                mm.complete(io.id, 0);
-            }
-            let woken: Vec<_> = mm.take_events().collect();
-            for e in woken {
-                if let Event::Kswapd(n) = e {
-                    for _ in 0..1000 {
-                        let mut k = Cx::new(kt, 0, usize::MAX, cx.start);
-                        let w = mm.kswapd(&mut k, n);
-                        if w.why != Why::Yield {
-                            break;
-                        }
-                    }
-                }
-            }
-            cx.spent = 0;
-            cx.start += 1000;
-            if stop == Stop::OutOfMemory || stop == Stop::Bad {
-                panic!("{stop:?}");
-            }
-            cx.again = true;
-        }
-        cx.again = false;
+
+/// Touches, reclaim and the references with one size of file.
+fn sizes(generation: &str, pages: u32) {
+    let trace = zipf(pages as usize, ACCESSES);
+    let mut records = vec![[1, 2]; 10_000_000];
+    let mut array = vec![0; pages as usize];
+    let mut resident = Host::new(generation, pages, u64::from(pages) * 11 / 10);
+    resident.run(&(0..pages).collect::<Vec<_>>());
+    // A pass over everything before what is measured.
+    let (_, _) = (wall(&mut records), bare(&mut array, &trace));
+    let (mut walls, mut loops, mut touches, mut ratios) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..REPETITIONS {
+        walls.push(wall(&mut records));
+        let bare = bare(&mut array, &trace);
+        let touch = Clock::rate(trace.len(), || resident.run(&trace));
+        loops.push(bare);
+        touches.push(touch);
+        ratios.push(touch / bare);
     }
-    misses
+    let wall = median(walls);
+    println!("{pages} pages: 160 MB loop {wall:.1} M/s, bare loop {:.1} M/s", median(loops));
+    println!("  resident: {:.1} M/s, {:.2} of the bare loop (target 0.50)", median(touches), median(ratios));
+    drop((resident, array));
+    let target = if pages > 1_000_000 { 12.0 } else { 30.0 };
+    for percent in [10, 50] {
+        let room = u64::from(pages) * percent / 100;
+        let (mut rates, mut scaled) = (vec![], vec![]);
+        let (mut misses, mut resident) = (0, 0);
+        for _ in 0..REPETITIONS {
+            let own = self::wall(&mut records);
+            let mut host = Host::new(generation, pages, room);
+            let rate = Clock::rate(trace.len(), || host.run(&trace));
+            (misses, resident) = (host.cx.major, host.mm.rss(host.cx.process));
+            rates.push(rate);
+            scaled.push(rate * WALL / own);
+        }
+        let (rate, scaled) = (median(rates), median(scaled));
+        println!(
+            "  {percent} %: {rate:.1} M/s, scaled {scaled:.1} (target {target}); miss ratio {:.4}, {resident} \
+             pages resident",
+            f64::from(misses) / trace.len() as f64
+        );
+        for (name, replacement) in [("LRU", Replacement::Lru), ("CLOCK", Replacement::Clock)] {
+            let (mut rates, mut misses) = (vec![], 0);
+            for _ in 0..REPETITIONS {
+                let mut reference = Reference::new(replacement, pages, room as u32);
+                rates.push(Clock::rate(trace.len(), || {
+                    misses = trace.iter().filter(|&&page| reference.access(page) == Some(false)).count();
+                }));
+            }
+            let ratio = misses as f64 / trace.len() as f64;
+            println!("    reference {name}: {:.1} M/s, miss ratio {ratio:.4}", median(rates));
+        }
+    }
+}
+
+/// One case alone, then two at the same time, each on a thread of its own; here elapsed time counts.
+fn parallel(generation: &str) {
+    let pages = 1_000_000;
+    let trace = zipf(pages as usize, ACCESSES);
+    let case = || {
+        let begin = Instant::now();
+        let mut host = Host::new(generation, pages, u64::from(pages) / 10);
+        let cpu = Clock::rate(trace.len(), || host.run(&trace));
+        (cpu, trace.len() as f64 / begin.elapsed().as_secs_f64() / 1e6)
+    };
+    let (mut alone, mut both) = (vec![], vec![]);
+    for _ in 0..REPETITIONS {
+        alone.push(case());
+        std::thread::scope(|scope| {
+            let threads = [scope.spawn(case), scope.spawn(case)];
+            both.extend(threads.map(|thread| thread.join().expect("a case")));
+        });
+    }
+    for (what, which) in [("CPU time", 0), ("elapsed time", 1)] {
+        let rate = |cases: &[(f64, f64)]| {
+            median(cases.iter().map(|case| if which == 0 { case.0 } else { case.1 }).collect())
+        };
+        let (one, each) = (rate(&alone), rate(&both));
+        println!("parallel, {what}: one case {one:.1} M/s, each of two {each:.1} M/s, {:.2}", each / one);
+    }
+}
+
+/// A host of 1 TiB, 90 % of it touched.
+fn terabyte(generation: &str) {
+    let frames: u64 = 1 << 28;
+    let pages = (frames * 9 / 10) as u32;
+    let begin = Instant::now();
+    let mut host = Host::new(generation, pages, frames * 62 / 64);
+    let rate = Clock::rate(pages as usize, || {
+        for first in (0..pages).step_by(1 << 16) {
+            host.run(&(first..pages.min(first + (1 << 16))).collect::<Vec<_>>());
+        }
+    });
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or("?", str::trim);
+    println!(
+        "1 TiB, {} pages resident: {:.2} bytes a frame, {:.2} GiB in all, peak RSS {peak} (target 8 GiB); {:.0} s, \
+         {rate:.1} M pages/s",
+        host.mm.rss(host.cx.process),
+        host.mm.bytes() as f64 / frames as f64,
+        host.mm.bytes() as f64 / f64::from(1 << 30),
+        begin.elapsed().as_secs_f64(),
+    );
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let generation = args.iter().find(|arg| arg.starts_with("linux")).map_or("linux-6.1", String::as_str);
+    let parts: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with("linux")).collect();
+    let wants = |part: &str| parts.is_empty() || parts.contains(&part);
+    if wants("1m") {
+        sizes(generation, 1_000_000);
+    }
+    if wants("10m") {
+        sizes(generation, 10_000_000);
+    }
+    if wants("parallel") {
+        parallel(generation);
+    }
+    if wants("terabyte") {
+        terabyte(generation);
+    }
 }

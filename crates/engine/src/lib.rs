@@ -8,6 +8,7 @@ mod generation;
 pub mod machine;
 pub mod mm;
 mod model;
+pub mod reference;
 mod tuning;
 
 pub use calibration::Calibration;

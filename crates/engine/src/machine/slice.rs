@@ -71,6 +71,9 @@ impl Slice<'_> {
             };
             let after = match op {
                 Op::Touch { region, page, write } => {
+                    if self.touch_mapped(region, touch, touch_elapsed) {
+                        continue;
+                    }
                     self.cx.start = self.at;
                     let done = self.mm.touch(&mut self.cx, region, page, write);
                     if done.is_ok() {
@@ -142,6 +145,31 @@ impl Slice<'_> {
                 return after;
             }
         }
+    }
+
+    /// The touches of a region that come next, as many as fit into the slice and need nothing but the page
+    /// table; `false` if the first one already does not.
+    #[inline]
+    fn touch_mapped(&mut self, region: RegionId, cost: u64, elapsed: u64) -> bool {
+        let (horizon, mut at) = (self.horizon, self.at);
+        let ops = self.thread.ops.get(self.thread.cursor..).unwrap_or_default();
+        let touches = ops.iter().map_while(|&op| match op {
+            Op::Touch { region: same, page, write } if same == region && at < horizon => {
+                at += elapsed;
+                Some((page, write))
+            }
+            _ => None,
+        });
+        let touched = self.mm.touch_mapped(self.cx.process, region, touches) as u64;
+        if touched == 0 {
+            return false;
+        }
+        self.thread.cursor += touched as usize;
+        self.spent.user += touched * cost;
+        self.at += touched * elapsed;
+        // If the first was made again, it is done.
+        self.cx.again = false;
+        true
     }
 
     /// The stream's next operations; `false` if it has ended.

@@ -49,7 +49,7 @@ impl Mm {
             }
         }
         if hole {
-            return self.read_pages(cx, number, page, 1, 0, page);
+            return self.read_page(cx, number, page);
         }
         self.mmap_readahead(cx, id, number, page)?;
         self.events.pgmajfault += 1;
@@ -141,7 +141,7 @@ impl Mm {
                     let e = self.entries[slot as usize];
                     let on_disk = e != entry::EMPTY || !self.objects[number as usize].hole;
                     if on_disk && part < PAGE {
-                        self.read_pages(cx, number, page, 1, 0, page)?;
+                        self.read_page(cx, number, page)?;
                         continue;
                     }
                     let place = self.place(cx, Some(page), true);

@@ -8,7 +8,7 @@ use lotsfree_scenario::{Advice, Policy, RegionId};
 use super::frame::{NONE, entry, flag, list};
 use super::readahead::RaState;
 use super::vmstat::Stat;
-use super::{Cx, Done, Mm, Stop, Wait};
+use super::{Cx, Done, Mm, Stop, Wait, footprint};
 
 /// Slots are handed out in runs of a multiple of this many.
 const RUN: u32 = 64;
@@ -21,6 +21,13 @@ pub(crate) struct SlotSpace {
     free: BTreeMap<u32, Vec<u32>>,
     /// Object of each run of [`RUN`] slots.
     owner: Vec<u32>,
+}
+
+impl SlotSpace {
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        footprint::of(&self.owner) + self.free.values().map(footprint::of).sum::<usize>()
+    }
 }
 
 /// A file or a piece of anonymous memory: a run of entries.
@@ -454,6 +461,35 @@ impl Mm {
         }
     }
 
+    /// Touches pages of a region one after another for as long as each is in the page table and nothing but its
+    /// bits has to change: how many that were. A page is its place in the region and whether it is stored to.
+    ///
+    /// Such a touch is a load and a store in one array. The rest is for [`touch`](Self::touch).
+    #[inline]
+    pub fn touch_mapped(
+        &mut self,
+        process: usize,
+        id: RegionId,
+        pages: impl IntoIterator<Item = (u32, bool)>,
+    ) -> usize {
+        let Some(region) = self.processes.get(process).and_then(|process| process.region(id)) else {
+            return 0;
+        };
+        let (base, len) = (region.base as usize, region.pages as usize);
+        // A region without entries of its own begins beyond them.
+        let Some(table) = self.entries.get_mut(base..base + len) else { return 0 };
+        let mut touched = 0;
+        for (page, write) in pages {
+            let wanted = if write { entry::MAPPED | entry::DIRTY } else { entry::MAPPED };
+            match table.get_mut(page as usize) {
+                Some(e) if *e & wanted == wanted => *e |= entry::ACCESSED,
+                _ => break,
+            }
+            touched += 1;
+        }
+        touched
+    }
+
     /// Loads from or stores to a page. Nothing but two instructions if the page is mapped.
     #[inline]
     pub fn touch(&mut self, cx: &mut Cx, id: RegionId, page: u32, write: bool) -> Done {
@@ -658,17 +694,7 @@ impl Mm {
         }
         self.map_file_page(number, which, page, frame);
         if self.generation.fault_around && !write {
-            let first = page & !15;
-            let last = (first + 16).min(self.objects[number as usize].pages);
-            for near in first..last {
-                let e = self.entries[slot as usize - page as usize + near as usize];
-                if let Some(frame) = entry::frame(e)
-                    && near != page
-                    && !self.frames[frame as usize].has(flag::LOCKED | flag::READAHEAD)
-                {
-                    self.map_file_page(number, which, near, frame);
-                }
-            }
+            self.fault_around(number, which, page);
         }
         if write {
             self.set_page_dirty(cx, frame);
@@ -678,6 +704,24 @@ impl Mm {
             return self.balance_dirty_pages(cx);
         }
         Ok(())
+    }
+
+    /// Maps the cached pages of the 64 KiB around a page that was just mapped (`do_fault_around`).
+    fn fault_around(&mut self, number: u32, which: usize, page: u32) {
+        let Object { base, pages, .. } = self.objects[number as usize];
+        let first = page & !15;
+        for near in first..(first + 16).min(pages) {
+            let e = self.entries[(base + near) as usize];
+            // What is in the first page table already is seen without a look at its frame.
+            if near == page || (which == 0 && e & entry::MAPPED != 0) {
+                continue;
+            }
+            if let Some(frame) = entry::frame(e)
+                && !self.frames[frame as usize].has(flag::LOCKED | flag::READAHEAD)
+            {
+                self.map_file_page(number, which, near, frame);
+            }
+        }
     }
 
     /// Enters a cached page into a page table, accessed.

@@ -459,8 +459,33 @@ impl Mm {
 
     /// Moves a frame to the head or tail of a list, its own included.
     pub(crate) fn lru_move(&mut self, frame: u32, to: usize, tail: bool) {
+        let f = self.frames[frame as usize];
+        if f.list() == to {
+            let lruvec = self.lruvec_of(f.zone());
+            let list = &mut self.lruvecs[lruvec].lists[to];
+            list.remove(&mut self.frames, frame);
+            if tail {
+                list.push_tail(&mut self.frames, frame);
+            } else {
+                list.push_head(&mut self.frames, frame);
+            }
+            return;
+        }
         self.lru_remove(frame);
         self.lru_insert(frame, to, tail);
+    }
+
+    /// Loads the frames at the tail of a list and their entries, so that the caches have them when they are
+    /// looked at one by one: the loads overlap here, and do not there.
+    pub(crate) fn look_ahead(&self, lruvec: usize, which: usize, count: u64) {
+        let mut frame = self.lruvecs[lruvec].lists[which].tail;
+        let mut seen = 0;
+        for _ in 0..count {
+            let Some(f) = self.frames.get(frame as usize) else { break };
+            seen ^= self.entries[f.slot as usize];
+            frame = f.prev;
+        }
+        std::hint::black_box(seen);
     }
 
     /// Keeps the zone's own counts; which generations are active is decided when the counts are printed.

@@ -12,6 +12,7 @@
 
 pub(crate) mod fadvise;
 pub(crate) mod filemap;
+pub(crate) mod footprint;
 pub(crate) mod frame;
 pub(crate) mod memory;
 pub(crate) mod mglru;
@@ -336,28 +337,38 @@ impl Mm {
 
     /// The node of a CPU.
     pub fn node_of_cpu(&self, cpu: usize) -> usize {
-        (cpu * self.nodes.len() / self.cpus.max(1)).min(self.nodes.len() - 1)
+        match self.nodes.len() {
+            1 => 0,
+            count => (cpu * count / self.cpus.max(1)).min(count - 1),
+        }
     }
 
     pub(crate) fn submit(&mut self, cx: &mut Cx, io: IoRequest, frames: Vec<u32>) -> u64 {
         let id = self.flights.next();
-        cx.spend(self.costs.submit);
         let IoRequest { device, write, sync, start, pages, queued } = io;
         let io = Io { id, device, write, sync, start, pages };
+        let flight = Flight { io, queued, frames };
+        if self.instant_reads && !write {
+            self.read_at_once(cx, pages);
+            self.arrive(flight);
+            return 0;
+        }
+        cx.spend(self.costs.submit);
         let kib = u64::from(pages) * 4;
         if write {
             self.events.pgpgout += kib;
         } else {
             self.events.pgpgin += kib;
         }
-        let flight = Flight { io, queued, frames };
-        if self.instant_reads && !write {
-            self.arrive(flight);
-            return 0;
-        }
         self.flights.launch(flight);
         self.outbox.push(io);
         id
+    }
+
+    /// Accounts a read that takes no time.
+    pub(crate) fn read_at_once(&mut self, cx: &mut Cx, pages: u32) {
+        cx.spend(self.costs.submit);
+        self.events.pgpgin += u64::from(pages) * 4;
     }
 
     /// A request has completed.
@@ -395,21 +406,4 @@ pub(crate) struct IoRequest {
     pub(crate) pages: u32,
     /// Counts as a request in the device's queue of writes.
     pub(crate) queued: bool,
-}
-impl Mm {
-    #[allow(missing_docs)]
-    pub fn madvise_random(&mut self, process: usize) {
-        for r in self.processes[process].regions.iter_mut().flatten() {
-            r.advice = lotsfree_scenario::Advice::Random;
-        }
-    }
-    #[allow(missing_docs)]
-    pub fn debug_stat(&self) -> String {
-        format!(
-            "{:?} free {:?} lru {:?}",
-            self.events,
-            self.zones.iter().map(|z| z.free).collect::<Vec<_>>(),
-            self.zones.iter().map(|z| z.lru).collect::<Vec<_>>()
-        )
-    }
 }

@@ -76,7 +76,10 @@ impl Mm {
     pub(crate) fn alloc_page(&mut self, cx: &mut Cx, place: &Place) -> Result<u32, Stop> {
         cx.spend(self.costs.alloc);
         if let Some(frame) = self.get_page(cx, place, Mark::Low, true) {
-            self.tasks[cx.task].slow = Default::default();
+            let slow = &mut self.tasks[cx.task].slow;
+            if slow.is_begun() {
+                *slow = Default::default();
+            }
             return Ok(frame);
         }
         self.alloc_slow(cx, place)
@@ -270,7 +273,7 @@ impl Mm {
 
     /// A page from the CPU's list of a zone, refilled from the free list (`rmqueue_pcplist`).
     fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
-        let cpu = cx.cpu % self.cpus;
+        let cpu = self.list_of_cpu(cx.cpu);
         if self.zones[index].pcp[cpu].is_empty() {
             for _ in 0..self.zones[index].pcp_batch.max(1) {
                 let Some(frame) = self.take_free(index) else { break };
@@ -284,6 +287,10 @@ impl Mm {
         let f = &mut self.frames[frame as usize];
         f.flags = (index as u32) << flag::ZONE_SHIFT | flag::USED;
         Some(frame)
+    }
+
+    fn list_of_cpu(&self, cpu: usize) -> usize {
+        if cpu < self.cpus { cpu } else { cpu % self.cpus }
     }
 
     /// A frame off the free list of a zone.
@@ -311,7 +318,7 @@ impl Mm {
         let index = f.zone();
         f.flags &= flag::ZONE;
         self.events.pgfree += 1;
-        let cpu = cpu % self.cpus;
+        let cpu = self.list_of_cpu(cpu);
         let node = self.zones[index].node;
         let zone = &mut self.zones[index];
         zone.pages_scanned = 0;
@@ -324,10 +331,12 @@ impl Mm {
         if zone.pcp[cpu].len() as u64 >= limit.max(1) {
             let batch = (zone.pcp_batch.max(1) as usize).min(zone.pcp[cpu].len());
             // The oldest go back first.
-            let back: Vec<u32> = zone.pcp[cpu].drain(..batch).collect();
-            for frame in back {
-                self.put_free(index, frame);
+            for &frame in &zone.pcp[cpu][..batch] {
+                self.frames[frame as usize].next = zone.free_head;
+                zone.free_head = frame + 1;
             }
+            zone.free += batch as u64;
+            zone.pcp[cpu].drain(..batch);
         }
     }
 

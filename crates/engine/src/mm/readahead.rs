@@ -1,6 +1,7 @@
 //! Readahead windows (`mm/readahead.c`, `mm/filemap.c`; section 8.2).
 
 use super::frame::{entry, flag};
+use super::memory::Object;
 use super::{Cx, Device, IoRequest, Mm, Stop};
 use lotsfree_scenario::{Advice, RegionId};
 
@@ -146,16 +147,18 @@ impl Mm {
         let mut ra = region.ra;
         region.mmap_miss = (region.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
         let too_many = region.mmap_miss > MMAP_LOTSAMISS;
-        let max = self.ra_pages(if advice == Advice::Random { Advice::Random } else { Advice::Normal });
+        if advice == Advice::Random {
+            return self.read_page(cx, number, page);
+        }
+        let max = self.ra_pages(Advice::Normal);
         let result = match advice {
-            Advice::Random => self.read_pages(cx, number, page, 1, 0, page),
             Advice::Sequential => {
                 ra.advice = Advice::Sequential;
                 let result = self.sync_readahead(cx, number, &mut ra, page, 1);
                 ra.prev = page;
                 result
             }
-            _ if too_many || max == 0 => self.read_pages(cx, number, page, 1, 0, page),
+            _ if too_many || max == 0 => self.read_page(cx, number, page),
             _ => {
                 ra.start = page.saturating_sub(max / 2);
                 ra.size = max;
@@ -194,6 +197,37 @@ impl Mm {
         if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
             region.ra = ra;
         }
+    }
+
+    /// Brings one page into the cache, if it is not there: what [`read_pages`](Self::read_pages) does for a
+    /// window of one page that is wanted.
+    pub(crate) fn read_page(&mut self, cx: &mut Cx, number: u32, page: u32) -> Result<(), Stop> {
+        let Object { base, pages, hole, .. } = self.objects[number as usize];
+        if page >= pages {
+            return Ok(());
+        }
+        let slot = base + page;
+        let e = self.entries[slot as usize];
+        if entry::frame(e).is_some() {
+            return Ok(());
+        }
+        let place = self.place(cx, Some(page), false);
+        let frame = self.alloc_page(cx, &place)?;
+        self.add_to_page_cache(cx, frame, slot, false);
+        if hole && e == entry::EMPTY {
+            cx.spend(self.costs.zero);
+            return Ok(());
+        }
+        if self.instant_reads {
+            self.read_at_once(cx, 1);
+            self.reap_deleted(number);
+            return Ok(());
+        }
+        self.frames[frame as usize].flags |= flag::LOCKED;
+        let mut run = self.flights.frames();
+        run.push(frame);
+        self.submit_read(cx, slot, run);
+        Ok(())
     }
 
     /// Brings the pages of a window that are not there into the cache. The page `wanted` is allocated with

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::frame::{NONE, entry, flag, list};
 use super::vmstat::Stat;
-use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop};
+use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop, footprint};
 
 /// SWAPFILE_CLUSTER
 pub(crate) const CLUSTER: u32 = 256;
@@ -52,6 +52,15 @@ impl Swap {
             last_window: 0,
             last_slot: 0,
         }
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        footprint::of(&self.owner)
+            + footprint::of(&self.shadow)
+            + footprint::of(&self.cluster_free)
+            + footprint::of(&self.cursor)
+            + self.cache.capacity() * size_of::<(u32, u32)>()
     }
 
     /// Free slots.

@@ -33,6 +33,12 @@ pub(crate) struct Slow {
     direct: Option<Direct>,
 }
 
+impl Slow {
+    pub(crate) fn is_begun(&self) -> bool {
+        self.rounds_without_progress > 0 || self.direct.is_some()
+    }
+}
+
 /// Who reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
@@ -581,6 +587,7 @@ impl Mm {
         let anon = which == list::ACTIVE_ANON;
         let to = list::classic(anon, false);
         let (mut taken, mut referenced) = (0, 0);
+        self.look_ahead(lruvec, which, batch);
         for _ in 0..batch {
             let frame = self.lruvecs[lruvec].lists[which].tail;
             if frame == super::frame::NONE {
@@ -664,6 +671,7 @@ impl Mm {
         let anon = which == list::INACTIVE_ANON;
         let mut met = Met::default();
         let batch = batch.min(self.lruvecs[lruvec].lists[which].len);
+        self.look_ahead(lruvec, which, batch);
         for _ in 0..batch {
             let frame = self.lruvecs[lruvec].lists[which].tail;
             let zone = self.frames[frame as usize].zone();

@@ -1,0 +1,91 @@
+//! How much memory of the simulating host the state of a machine takes.
+
+use std::mem::size_of;
+
+use super::frame::Frame;
+use super::memory::{Mapping, Object, Region};
+use super::{Flight, Mm};
+
+/// Bytes that a vector has allocated.
+pub(crate) fn of<T>(vec: &Vec<T>) -> usize {
+    vec.capacity() * size_of::<T>()
+}
+
+impl Mm {
+    /// Bytes allocated for frames, entries (page tables, page cache and shadows at once), swap slots, objects
+    /// and requests. Frames that were never used count, although the host backs them only when they are.
+    pub fn bytes(&self) -> u64 {
+        let objects = (self.objects.iter())
+            .map(|object| {
+                let bits: usize = object.mappings.iter().map(|mapping| of(&mapping.bits)).sum();
+                let runs = object.dirty_runs.capacity() * size_of::<(u32, u32)>();
+                object.mappings.capacity() * size_of::<Mapping>() + bits + runs
+            })
+            .sum::<usize>()
+            + self.objects.capacity() * size_of::<Object>();
+        let regions: usize =
+            self.processes.iter().map(|p| p.regions.capacity() * size_of::<Option<Region>>()).sum();
+        let lists: usize = self.zones.iter().flat_map(|zone| &zone.pcp).map(of).sum();
+        let flights = self.flights.queue.capacity() * size_of::<Option<Flight>>()
+            + self.flights.spare.iter().map(of).sum::<usize>()
+            + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
+        let frames = self.frames.capacity() * size_of::<Frame>();
+        let all = frames + of(&self.entries) + self.space.bytes() + objects + regions + lists + flights;
+        (all + self.swap.bytes()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_scenario::{Policy, RegionId};
+
+    use crate::mm::{Config, Cx, MOST_FRAMES, Mm};
+    use crate::{Calibration, Generation, Tuning};
+
+    fn config(pages: u64) -> Config {
+        Config {
+            generation: Generation::named("linux-6.1").unwrap(),
+            cpus: 2,
+            nodes: vec![pages / 2; 2],
+            distance: vec![vec![10, 20], vec![20, 10]],
+            tuning: Tuning::default(),
+            swap_pages: 0,
+            swap_rotational: false,
+            swap_on_disk: false,
+            kernel_pages: None,
+            instant_reads: true,
+            costs: Calibration::default(),
+        }
+    }
+
+    #[test]
+    fn a_frame_takes_at_most_24_bytes_with_its_page_table_and_shadow() {
+        let frames = 1 << 19;
+        let mut mm = Mm::new(&config(frames));
+        let process = mm.create_process(Policy::Local);
+        let task = mm.create_task();
+        let mut cx = Cx::new(task, 0, process, 0);
+        let pages = (frames * 9 / 20) as u32;
+        let file = mm.declare_file(pages, true);
+        mm.map_file(&mut cx, RegionId(0), file, pages, true).unwrap();
+        mm.map_anon(&mut cx, RegionId(1), pages).unwrap();
+        for page in 0..pages {
+            for region in [RegionId(0), RegionId(1)] {
+                cx.spent = 0;
+                mm.touch(&mut cx, region, page, region.0 == 1).unwrap();
+            }
+        }
+        assert_eq!(mm.rss(process), u64::from(pages) * 2);
+        assert!(mm.bytes() <= frames * 24, "{} bytes a frame", mm.bytes() as f64 / frames as f64);
+        assert!(mm.bytes() >= frames * 20 * 9 / 10);
+    }
+
+    #[test]
+    fn a_terabyte_takes_less_than_8_gib() {
+        let frames = MOST_FRAMES / 2;
+        let mm = Mm::new(&config(frames));
+        let entries = frames * 9 / 10 * 4;
+        assert!(mm.bytes() + entries < 8 << 30);
+        assert!(mm.bytes() >= frames / 64 * 63 * 16);
+    }
+}
