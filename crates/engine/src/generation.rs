@@ -223,6 +223,11 @@ pub struct Generation {
     pub zone_reclaim_lock: bool,
     /// After zone reclaim had success the zone is tested at the min mark (RHEL 6).
     pub zone_reclaim_relaxed: bool,
+    /// An allocation waits for the devices between rounds whatever their state (RHEL 6, `congestion_wait`), else
+    /// only if the zone is flagged as congested (3.0 on, `wait_iff_congested`).
+    pub alloc_congestion_wait: bool,
+    /// Rotating disks have the CFQ scheduler (default through 4.20), else deadline.
+    pub cfq: bool,
     /// Zones take turns in batches (4.4).
     pub fair_zones: bool,
     /// Swap readahead.
@@ -328,6 +333,8 @@ impl Generation {
             isolate_unmapped: false,
             zone_reclaim_lock: false,
             zone_reclaim_relaxed: true,
+            alloc_congestion_wait: true,
+            cfq: true,
             fair_zones: false,
             swap_readahead: SwapReadahead::Block,
             fault_around: false,
@@ -354,6 +361,7 @@ impl Generation {
             file_write: FileWrite::Anyone,
             zone_reclaim_lock: true,
             zone_reclaim_relaxed: false,
+            alloc_congestion_wait: false,
             ..Self::rhel_6()
         }
     }
@@ -427,6 +435,7 @@ impl Generation {
             kswapd_failures: true,
             dirty_activates: true,
             reclaim_retries: true,
+            cfq: false,
             fair_zones: false,
             zone_counters: false,
             ..Self::linux_4_4()

@@ -1,16 +1,23 @@
 //! Devices: a request queue in front of something that moves one request's data at a time.
 //!
-//! The queue follows the deadline scheduler (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`):
-//! reads and writes each in the order of their place, in batches; reads first, but writes after at most
-//! [`WRITES_STARVED`] batches of reads; a batch begins with the oldest request if that has waited too long.
-//! Contiguous requests of one direction are merged while they wait.
+//! Contiguous requests of one direction are merged while they wait. Which is served next is up to a
+//! [`Scheduler`]:
+//!
+//! - Deadline (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`): reads and writes each in the
+//!   order of their place, in batches; reads first, but writes after at most [`WRITES_STARVED`] batches of
+//!   reads; a batch begins with the oldest request if that has waited too long.
+//! - CFQ (`block/cfq-iosched.c`, to 4.20), in its outlines: reads, writes that nobody waits for and writes that
+//!   somebody waits for take turns in slices of time. Within its slice a reader that has got its answer has
+//!   [`SLICE_IDLE`] to ask for the next, while the disk does nothing: one reader after the other's answer takes
+//!   most of the disk's time from the writers.
 //!
 //! A request occupies the device for the time that its data take at the device's bandwidth, and at least for
 //! one operation at the device's rate (or a seek) unless it goes on where the one before it ended. The latency
 //! comes on top and overlaps with the requests that follow.
 //!
 //! Not modelled: caches of the device, several hardware queues, the dependence of a seek on its distance,
-//! I/O priorities and control groups, CFQ's slices.
+//! I/O priorities and control groups; of CFQ, a queue for each process, the requests that expire, and slices
+//! that are made longer or shorter by the number of queues and by earlier overruns.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +28,15 @@ const WRITES_STARVED: u32 = 2;
 /// `fifo_batch`: requests of a batch.
 const FIFO_BATCH: u32 = 16;
 /// `read_expire` and `write_expire`, in nanoseconds: 500 ms and 5 s.
-const EXPIRE: [u64; 2] = [500_000_000, 5_000_000_000];
+const EXPIRE: [u64; 3] = [500_000_000, 5_000_000_000, 5_000_000_000];
+/// CFQ's `slice_sync` and `slice_async`, in nanoseconds: 100 ms for reads and for writes that somebody waits for,
+/// 40 ms for other writes; by class of request.
+const SLICE: [u64; 3] = [100_000_000, 40_000_000, 100_000_000];
+/// `slice_idle`, in nanoseconds: 8 ms.
+const SLICE_IDLE: u64 = 8_000_000;
+/// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: requests of a slice of writes that nobody
+/// waits for.
+const SLICE_ASYNC_REQUESTS: u32 = 16;
 /// `max_sectors_kb` is 512: no request is merged beyond it. In pages.
 const MOST_PAGES: u32 = 128;
 const SECOND: u128 = 1_000_000_000;
@@ -124,98 +139,197 @@ impl Direction {
     }
 }
 
+/// Who decides which request is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheduler {
+    Deadline,
+    Cfq,
+}
+
+/// Classes of requests: reads, writes, and with CFQ writes that somebody waits for.
+const READ: usize = 0;
+const WRITE: usize = 1;
+const SYNC_WRITE: usize = 2;
+
+/// State of CFQ: whose turn it is.
+#[derive(Debug, Default)]
+struct Turn {
+    class: usize,
+    /// End of the slice.
+    until: u64,
+    /// Requests served in it.
+    served: u32,
+    /// When the last read completed.
+    answered: u64,
+    /// The disk idles until then, which the machine has been told.
+    idle_until: Option<u64>,
+}
+
+/// What the disk does next.
+enum Next {
+    Serve(usize, (u64, u64)),
+    Idle(u64),
+    Nothing,
+}
+
 /// A device and the requests that wait for it.
 #[derive(Debug)]
 pub(super) struct Disk {
     spec: DeviceSpec,
-    /// Reads and writes.
-    waiting: [Direction; 2],
+    scheduler: Scheduler,
+    /// By class.
+    waiting: [Direction; 3],
     in_service: Option<Request>,
-    /// Direction of the batch, and requests that it may still have.
+    /// When that is done.
+    busy_until: u64,
+    /// Class of the batch, and requests that it may still have.
     batch: (usize, u32),
     starved: u32,
-    /// Where the last request ended, and its direction.
-    head: (u64, usize),
+    turn: Turn,
+    /// Where the last request ended, and whether it was a write.
+    head: (u64, bool),
     sequence: u64,
 }
 
 impl Disk {
-    pub(super) fn new(spec: DeviceSpec) -> Self {
+    pub(super) fn new(spec: DeviceSpec, scheduler: Scheduler) -> Self {
         Disk {
             spec,
+            scheduler,
             waiting: Default::default(),
             in_service: None,
-            batch: (0, 0),
+            busy_until: 0,
+            batch: (READ, 0),
             starved: 0,
-            head: (u64::MAX, 0),
+            turn: Turn::default(),
+            head: (u64::MAX, false),
             sequence: 0,
         }
     }
 
-    /// A request arrives. Returns when the device will have moved its data, if it begins with it at once.
+    /// A request arrives. Returns when to call [`Disk::served`], if that is not known yet.
     pub(super) fn submit(&mut self, io: &Io, now: u64) -> Option<u64> {
-        let direction = usize::from(io.write);
-        if self.in_service.is_some() && self.waiting[direction].merge(io) {
+        let class = match (io.write, self.scheduler) {
+            (false, _) => READ,
+            (true, Scheduler::Cfq) if io.sync => SYNC_WRITE,
+            (true, _) => WRITE,
+        };
+        if self.waiting[class].merge(io) {
             return None;
         }
         self.sequence += 1;
         let key = (io.start, self.sequence);
         let request = Request { sequence: self.sequence, pages: io.pages, id: io.id, merged: Vec::new() };
-        self.waiting[direction].sorted.insert(key, request);
-        self.waiting[direction].fifo.push_back((now.saturating_add(EXPIRE[direction]), key));
+        self.waiting[class].sorted.insert(key, request);
+        self.waiting[class].fifo.push_back((now.saturating_add(EXPIRE[class]), key));
         if self.in_service.is_some() { None } else { self.start(now) }
     }
 
-    /// The data of the request in service are moved. Gives each request that was merged into it, with the
-    /// time at which it completes, to `complete`. Returns when the next one will be done, if there is one.
+    /// The data of the request in service are moved, or the disk has idled long enough. Gives each request that
+    /// was merged into it, with the time at which it completes, to `complete`. Returns when to call again.
     pub(super) fn served(&mut self, now: u64, mut complete: impl FnMut(u64, u64)) -> Option<u64> {
+        if self.in_service.is_some() && now < self.busy_until {
+            // The end of an idle time that a request has ended before.
+            return None;
+        }
         if let Some(request) = self.in_service.take() {
             let at = now.saturating_add(self.spec.latency);
             complete(request.id, at);
             request.merged.iter().for_each(|&id| complete(id, at));
+            if !self.head.1 {
+                self.turn.answered = at;
+            }
         }
         self.start(now)
     }
 
     /// Begins with the next request.
     fn start(&mut self, now: u64) -> Option<u64> {
-        let (direction, key) = self.choose(now)?;
-        let request = self.waiting[direction].sorted.remove(&key)?;
+        let next = match self.scheduler {
+            Scheduler::Deadline => self.choose_deadline(now),
+            Scheduler::Cfq => self.choose_cfq(now),
+        };
+        let (class, key) = match next {
+            Next::Serve(class, key) => (class, key),
+            Next::Idle(until) if self.turn.idle_until == Some(until) => return None,
+            Next::Idle(until) => {
+                self.turn.idle_until = Some(until);
+                return Some(until);
+            }
+            Next::Nothing => return None,
+        };
+        let request = self.waiting[class].sorted.remove(&key)?;
         debug_assert_eq!(request.sequence, key.1);
-        let contiguous = self.head == (key.0, direction);
-        self.head = (key.0.saturating_add(u64::from(request.pages)), direction);
+        let write = class != READ;
+        let contiguous = self.head == (key.0, write);
+        self.head = (key.0.saturating_add(u64::from(request.pages)), write);
         let service = self.spec.service(request.pages, contiguous);
         self.in_service = Some(request);
-        Some(now.saturating_add(service))
+        self.busy_until = now.saturating_add(service);
+        Some(self.busy_until)
+    }
+
+    /// Where the search for the next request of a class begins.
+    fn place(&self, class: usize) -> u64 {
+        if self.head.1 == (class != READ) { self.head.0 } else { 0 }
     }
 
     /// Which request is next (`dd_dispatch_request`).
-    fn choose(&mut self, now: u64) -> Option<(usize, (u64, u64))> {
-        let (direction, left) = self.batch;
+    fn choose_deadline(&mut self, now: u64) -> Next {
+        let (class, left) = self.batch;
         if left > 0
-            && let Some(key) = self.waiting[direction].from(self.head.0)
+            && let Some(key) = self.waiting[class].from(self.head.0)
         {
             self.batch.1 -= 1;
-            return Some((direction, key));
+            return Next::Serve(class, key);
         }
-        let [reads, writes] = [0, 1].map(|direction: usize| !self.waiting[direction].sorted.is_empty());
-        let direction = match (reads, writes) {
-            (false, false) => return None,
-            (true, false) => 0,
+        let [reads, writes] = [READ, WRITE].map(|class| !self.waiting[class].sorted.is_empty());
+        let class = match (reads, writes) {
+            (false, false) => return Next::Nothing,
+            (true, false) => READ,
             (true, true) if self.starved < WRITES_STARVED => {
                 self.starved += 1;
-                0
+                READ
             }
             (_, true) => {
                 self.starved = 0;
-                1
+                WRITE
             }
         };
-        self.batch = (direction, FIFO_BATCH - 1);
-        let place = if self.head.1 == direction { self.head.0 } else { 0 };
-        let waiting = &mut self.waiting[direction];
-        let key = waiting.expired(now).or_else(|| waiting.from(place)).or_else(|| waiting.from(0))?;
-        Some((direction, key))
+        self.batch = (class, FIFO_BATCH - 1);
+        let place = self.place(class);
+        let waiting = &mut self.waiting[class];
+        match waiting.expired(now).or_else(|| waiting.from(place)).or_else(|| waiting.from(0)) {
+            Some(key) => Next::Serve(class, key),
+            None => Next::Nothing,
+        }
+    }
+
+    /// Which request is next (`cfq_select_queue`, `cfq_arm_slice_timer`).
+    fn choose_cfq(&mut self, now: u64) -> Next {
+        let Turn { class, until, served, answered, .. } = self.turn;
+        let next = |disk: &Self, class: usize| {
+            let waiting = &disk.waiting[class];
+            waiting.from(disk.place(class)).or_else(|| waiting.from(0))
+        };
+        if now < until && (class != WRITE || served < SLICE_ASYNC_REQUESTS) {
+            if let Some(key) = next(self, class) {
+                self.turn.served += 1;
+                return Next::Serve(class, key);
+            }
+            let idle_until = answered.saturating_add(SLICE_IDLE).min(until);
+            if class == READ && now < idle_until {
+                return Next::Idle(idle_until);
+            }
+        }
+        for class in [class + 1, class + 2, class].map(|class| class % SLICE.len()) {
+            if let Some(key) = next(self, class) {
+                let turn = &mut self.turn;
+                (turn.class, turn.until, turn.served) = (class, now.saturating_add(SLICE[class]), 1);
+                return Next::Serve(class, key);
+            }
+        }
+        Next::Nothing
     }
 }
 
@@ -233,7 +347,7 @@ mod tests {
 
     /// Gives a device everything at time 0; when each request completes, in that order.
     fn serve(spec: DeviceSpec, ios: &[Io]) -> Vec<(u64, u64)> {
-        let mut disk = Disk::new(spec);
+        let mut disk = Disk::new(spec, Scheduler::Deadline);
         let mut done = Vec::new();
         let mut next = None;
         for io in ios {
@@ -258,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_where_the_last_one_ended_needs_no_operation() {
-        let mut disk = Disk::new(SPEC);
+        let mut disk = Disk::new(SPEC, Scheduler::Deadline);
         assert_eq!(disk.submit(&io(1, true, 7, 3), 0), Some(MS));
         assert_eq!(disk.served(MS, |_, _| {}), None);
         assert_eq!(disk.submit(&io(2, true, 10, 5), 2 * MS), Some(2 * MS + 5000));
@@ -309,7 +423,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_served_when_it_has_waited_too_long() {
-        let mut disk = Disk::new(SPEC);
+        let mut disk = Disk::new(SPEC, Scheduler::Deadline);
         let mut next = disk.submit(&io(0, false, 500_000, 1), 0);
         disk.submit(&io(1, false, 3, 1), 1);
         // Ever new requests above the head: sorted order alone would never come back to page 3.

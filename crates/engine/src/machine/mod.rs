@@ -54,7 +54,7 @@ use lotsfree_units::PageSize;
 use crate::mm::{self, Device, Io, Mm};
 use cpus::Cpus;
 pub use device::DeviceSpec;
-use device::Disk;
+use device::{Disk, Scheduler};
 use files::Files;
 use measure::{Group, Log};
 use queue::{Happening, Queue};
@@ -145,9 +145,14 @@ impl Machine {
         let (nodes, cpus) = (memory.nodes.len(), memory.cpus);
         let mut mm = Mm::new(&memory);
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
-        let mut disks = vec![Disk::new(disk)];
+        let cfq = memory.generation.cfq;
+        // CFQ idles for the sake of heads that would have to move.
+        let scheduler = |spec: DeviceSpec| {
+            if cfq && spec.seek.is_some() { Scheduler::Cfq } else { Scheduler::Deadline }
+        };
+        let mut disks = vec![Disk::new(disk, scheduler(disk))];
         if let SwapDevice::Own(spec) = swap {
-            disks.push(Disk::new(spec));
+            disks.push(Disk::new(spec, scheduler(spec)));
         }
         let mut machine = Machine {
             cpus: Cpus::new(&mm, nodes, cpus),

@@ -119,7 +119,7 @@ impl Mm {
     fn write_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> Done {
         let mut at = first;
         while at < last {
-            if self.queue_full() {
+            if self.queue_full(cx) {
                 return Err(self.wait_for_room(cx, Why::Io).into());
             }
             at = self.write_run(cx, number, at, last);

@@ -768,7 +768,8 @@ impl Mm {
         }
         scanned += u64::from(self.try_to_inc_min_seq(lruvec, swappiness > 0));
         let out_of_cold = self.lruvecs[lruvec].mglru.count(usize::from(swappiness == 0)) == MIN_NR_GENS;
-        let stall = (met.pageout > 0 && self.queue_full()).then(|| self.wait_for_room(cx, Why::Io));
+        let full = met.pageout > 0 && self.queue_full(cx);
+        let stall = full.then(|| self.wait_for_room(cx, Why::Io));
         (if out_of_cold { 0 } else { scanned }, stall)
     }
 

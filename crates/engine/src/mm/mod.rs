@@ -96,8 +96,10 @@ pub enum Event {
     Pfmemalloc(usize),
     /// Pages were written, or pages were freed: reclaimers held in `reclaim_throttle` look again.
     Progress(usize),
-    /// A device has room for writes again: its queue is no longer congested.
+    /// A device's queue of writes is no longer congested.
     Room,
+    /// A device's queue takes a write request again.
+    Request,
 }
 
 /// What kind of waiting it is: the measures tell them apart.

@@ -120,8 +120,10 @@ impl Mm {
                 // The last attempt of __alloc_pages_may_oom, at the high mark.
                 return self.get_page(cx, place, Mark::High, false).ok_or(Stop::OutOfMemory);
             }
-            if !self.generation.reclaim_retries && freed > 0 {
-                // R6 and 3.x wait for the devices between rounds.
+            let preferred = self.lruvec_of(self.nodes[place.preferred].zonelist[0]);
+            let waits = self.generation.alloc_congestion_wait
+                || (self.lruvecs[preferred].flag_congested && self.is_congested());
+            if !self.generation.reclaim_retries && freed > 0 && waits {
                 return Err(Wait::until(cx.now() + super::TENTH / 5, Why::Reclaim).into());
             }
             if cx.spent >= cx.slice {

@@ -16,6 +16,12 @@ const NR_REQUESTS: u32 = 128;
 /// A queue is congested from 7/8 of that plus one on, until it falls below 13/16.
 const CONGESTION_ON: u32 = 113;
 const CONGESTION_OFF: u32 = 103;
+/// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): who has waited for a place in the queue may then send so many
+/// requests in that time although it is full, up to half more than it holds (`block/blk-core.c`: `get_request`;
+/// UNVERIFIED).
+const BATCH_REQUESTS: u32 = 32;
+const BATCH_TIME: u64 = 20 * MS;
+const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
 /// `max_sectors_kb` 512: pages of the largest request.
 pub(crate) const MOST_PAGES: usize = 128;
 /// MAX_WRITEBACK_PAGES: the flusher turns to the next file after this many.
@@ -151,13 +157,23 @@ impl Mm {
         false
     }
 
-    /// Whether a device takes no more write requests: who submits one has to wait.
-    pub(crate) fn queue_full(&self) -> bool {
-        self.writeback.requests.iter().any(|&requests| requests >= NR_REQUESTS)
+    /// Whether a device takes no more write requests of a task: it has to wait before it submits one.
+    pub(crate) fn queue_full(&mut self, cx: &Cx) -> bool {
+        let requests = self.writeback.requests[0].max(self.writeback.requests[1]);
+        let batch = &mut self.tasks[cx.task].batch;
+        if requests < NR_REQUESTS {
+            if std::mem::take(&mut batch.waited) {
+                (batch.left, batch.until) = (BATCH_REQUESTS, cx.now() + BATCH_TIME);
+            }
+            return false;
+        }
+        requests >= MOST_REQUESTS || batch.left == 0 || cx.now() >= batch.until
     }
 
-    pub(crate) fn wait_for_room(&self, cx: &Cx, why: Why) -> Wait {
-        Wait { event: Some(Event::Room), until: Some(cx.now() + TENTH), why }
+    pub(crate) fn wait_for_room(&mut self, cx: &Cx, why: Why) -> Wait {
+        let batch = &mut self.tasks[cx.task].batch;
+        (batch.waited, batch.left) = (true, 0);
+        Wait { event: Some(Event::Request), until: Some(cx.now() + TENTH), why }
     }
 
     /// Index of a device's queue.
@@ -180,6 +196,8 @@ impl Mm {
         w.youngest[device as usize] = Some((start + u64::from(pages), size + pages, first));
         if merged.is_none() {
             w.requests[which] += 1;
+            let batch = &mut self.tasks[cx.task].batch;
+            batch.left = batch.left.saturating_sub(1);
             if w.requests[which] >= CONGESTION_ON {
                 w.congested[which] = true;
             }
@@ -193,6 +211,9 @@ impl Mm {
         let which = self.queue_of(io.device);
         let w = &mut self.writeback;
         w.requests[which] -= u32::from(queued);
+        if queued && w.requests[which] < NR_REQUESTS {
+            self.woken.push(Event::Request);
+        }
         if w.requests[which] <= CONGESTION_OFF && std::mem::take(&mut w.congested[which]) {
             self.woken.push(Event::Room);
         }
@@ -435,13 +456,14 @@ impl Mm {
         }
         loop {
             let object = &self.objects[number as usize];
-            if object.dirty == 0 && object.under_writeback == 0 {
+            let dirty = object.dirty;
+            if dirty == 0 && object.under_writeback == 0 {
                 return Ok(());
             }
-            if self.queue_full() {
+            if self.queue_full(cx) {
                 return Err(self.wait_for_room(cx, Why::Io).into());
             }
-            if object.dirty > 0 && self.write_file(cx, number, CHUNK, true).0 > 0 {
+            if dirty > 0 && self.write_file(cx, number, CHUNK, true).0 > 0 {
                 continue;
             }
             let last = self.objects[number as usize].last_write;
@@ -502,7 +524,7 @@ impl Mm {
                 let until = (interval > 0).then_some(self.writeback.next_periodic);
                 return Wait { event: Some(Event::Flusher), until, why: Why::Idle };
             };
-            if self.queue_full() {
+            if self.queue_full(cx) {
                 return self.wait_for_room(cx, Why::Idle);
             }
             let (written, _) = self.write_file(cx, number, CHUNK, false);
@@ -557,7 +579,7 @@ impl Mm {
 
     /// Through 3.1: the writer writes, and sleeps if there was not enough to write.
     fn write_and_pause(&mut self, cx: &mut Cx, limits: DirtyLimits) -> Done {
-        if self.queue_full() {
+        if self.queue_full(cx) {
             return Err(self.wait_for_room(cx, Why::Dirty).into());
         }
         let rate = (limits.dirty / (self.cpus as u64 * 32)).clamp(16, 1024);

@@ -22,8 +22,17 @@ pub(crate) struct TaskState {
     pub(crate) poll_after: u64,
     /// R6: the pause doubles.
     pub(crate) dirty_pause: u64,
+    pub(crate) batch: Batch,
     /// When the last pause in `balance_dirty_pages` ended.
     pub(crate) paused_at: Option<u64>,
+}
+
+/// Requests that a task may send to a full queue since it has waited for a place in it (`ioc_batching`).
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) waited: bool,
+    pub(crate) left: u32,
+    pub(crate) until: u64,
 }
 
 /// State of an allocation that had to go the slow path.
@@ -736,7 +745,7 @@ impl Mm {
         if scan.who == Who::Limit {
             return None;
         }
-        if met.pageout > 0 && self.queue_full() {
+        if met.pageout > 0 && self.queue_full(cx) {
             return Some(self.wait_for_room(cx, Why::Io));
         }
         if !self.generation.reclaim_flags {
