@@ -94,6 +94,17 @@ pub enum SwapReadahead {
     Adaptive,
 }
 
+/// Which zones the zonelist cache takes for full after zone reclaim, so that they are skipped for a second
+/// (`get_page_from_freelist`, `zlc_mark_zone_full`; section 7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZonelistCache {
+    /// Zones that are still below the mark (2.6.32, 3.0).
+    BelowMark,
+    /// The same, but at the low mark only if nothing was freed (3.10; `get_page_from_freelist` of kernels
+    /// derived from it).
+    BelowMinOrNoProgress,
+}
+
 /// What differs between kernels with the multi-generational LRU (section 3.10; `mm/vmscan.c` of 6.1 and 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruGen {
@@ -223,6 +234,8 @@ pub struct Generation {
     pub zone_reclaim_lock: bool,
     /// After zone reclaim had success the zone is tested at the min mark (RHEL 6).
     pub zone_reclaim_relaxed: bool,
+    /// The zonelist cache (deleted in 4.4).
+    pub zonelist_cache: Option<ZonelistCache>,
     /// Zones take turns in batches (4.4).
     pub fair_zones: bool,
     /// Swap readahead.
@@ -328,6 +341,7 @@ impl Generation {
             isolate_unmapped: false,
             zone_reclaim_lock: false,
             zone_reclaim_relaxed: true,
+            zonelist_cache: Some(ZonelistCache::BelowMark),
             fair_zones: false,
             swap_readahead: SwapReadahead::Block,
             fault_around: false,
@@ -374,6 +388,7 @@ impl Generation {
             kswapd_congestion_wait: false,
             zone_reclaim_near: true,
             isolate_unmapped: true,
+            zonelist_cache: Some(ZonelistCache::BelowMinOrNoProgress),
             writers: WriterThrottle::Paused,
             dirty_spreading: true,
             ..Self::linux_3_0()
@@ -404,6 +419,7 @@ impl Generation {
             direct_stops: false,
             direct_wakes_flushers: false,
             zone_reclaim_auto: false,
+            zonelist_cache: None,
             fair_zones: true,
             swap_readahead: SwapReadahead::Adaptive,
             fault_around: true,

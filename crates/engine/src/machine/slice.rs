@@ -159,6 +159,7 @@ impl Slice<'_> {
         thread.cursor = 0;
         thread.ops.clear();
         thread.stream.fill(&mut thread.ops);
+        self.mm.look_ahead(self.cx.process, &thread.ops);
         !thread.ops.is_empty()
     }
 
