@@ -94,6 +94,17 @@ pub enum SwapReadahead {
     Adaptive,
 }
 
+/// Which zones the zonelist cache takes for full after zone reclaim, so that they are skipped for a second
+/// (`get_page_from_freelist`, `zlc_mark_zone_full`; section 7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZonelistCache {
+    /// Zones that are still below the mark (2.6.32, 3.0).
+    BelowMark,
+    /// The same, but at the low mark only if nothing was freed (3.10; `get_page_from_freelist` of kernels
+    /// derived from it).
+    BelowMinOrNoProgress,
+}
+
 /// What differs between kernels with the multi-generational LRU (section 3.10; `mm/vmscan.c` of 6.1 and 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruGen {
@@ -228,6 +239,8 @@ pub struct Generation {
     pub alloc_congestion_wait: bool,
     /// Rotating disks have the CFQ scheduler (default through 4.20), else deadline.
     pub cfq: bool,
+    /// The zonelist cache (deleted in 4.4).
+    pub zonelist_cache: Option<ZonelistCache>,
     /// Zones take turns in batches (4.4).
     pub fair_zones: bool,
     /// Swap readahead.
@@ -335,6 +348,7 @@ impl Generation {
             zone_reclaim_relaxed: true,
             alloc_congestion_wait: true,
             cfq: true,
+            zonelist_cache: Some(ZonelistCache::BelowMark),
             fair_zones: false,
             swap_readahead: SwapReadahead::Block,
             fault_around: false,
@@ -382,6 +396,7 @@ impl Generation {
             kswapd_congestion_wait: false,
             zone_reclaim_near: true,
             isolate_unmapped: true,
+            zonelist_cache: Some(ZonelistCache::BelowMinOrNoProgress),
             writers: WriterThrottle::Paused,
             dirty_spreading: true,
             ..Self::linux_3_0()
@@ -412,6 +427,7 @@ impl Generation {
             direct_stops: false,
             direct_wakes_flushers: false,
             zone_reclaim_auto: false,
+            zonelist_cache: None,
             fair_zones: true,
             swap_readahead: SwapReadahead::Adaptive,
             fault_around: true,

@@ -187,6 +187,7 @@ impl Slice<'_> {
         thread.cursor = 0;
         thread.ops.clear();
         thread.stream.fill(&mut thread.ops);
+        self.mm.look_ahead_at(self.cx.process, &thread.ops);
         !thread.ops.is_empty()
     }
 

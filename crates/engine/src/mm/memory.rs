@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lotsfree_scenario::{Advice, Policy, RegionId};
+use lotsfree_scenario::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
 use super::readahead::RaState;
@@ -488,6 +488,24 @@ impl Mm {
             touched += 1;
         }
         touched
+    }
+
+    /// Brings the entries that touches among the next operations will need into the processor's caches. Their
+    /// loads depend on nothing, so that the host's memory serves them together; one at a time, as the
+    /// operations come, each would be waited for.
+    pub fn look_ahead_at(&self, process: usize, ops: &[Op]) {
+        let Some(process) = self.processes.get(process) else { return };
+        let mut all = 0;
+        for op in ops {
+            if let Op::Touch { region, page, .. } = *op
+                && let Some(region) = process.region(region)
+                && page < region.pages
+                && region.base != NONE
+            {
+                all ^= self.entries[(region.base + page) as usize];
+            }
+        }
+        std::hint::black_box(all);
     }
 
     /// Loads from or stores to a page. Nothing but two instructions if the page is mapped.

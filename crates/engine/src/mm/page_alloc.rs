@@ -7,12 +7,13 @@ use super::mmzone::RECLAIM_DISTANCE;
 use super::node_reclaim::NodeReclaim;
 use super::vmstat::Stat;
 use super::{Cx, Event, Mm, Stop, Wait, Why};
+use crate::generation::ZonelistCache;
 
 /// MAX_RECLAIM_RETRIES
 pub(crate) const MAX_RECLAIM_RETRIES: u32 = 16;
 /// User memory and page cache may come from every zone; the reserves are those against ZONE_MOVABLE.
 pub(crate) const HIGHEST: usize = 3;
-/// For how long the zonelist cache skips a zone that was full (through 4.x).
+/// For how long the zonelist cache skips a zone that was full (through 4.3).
 const ZONELIST_CACHE: u64 = 1_000_000_000;
 
 /// Which mark an attempt has to respect.
@@ -167,7 +168,7 @@ impl Mm {
         let fair = fast && self.generation.fair_zones;
         if fair {
             let mut skipped = false;
-            if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped)) {
+            if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped), true) {
                 return Some(frame);
             }
             if skipped {
@@ -175,15 +176,21 @@ impl Mm {
                     let zone = &mut self.zones[zone];
                     zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
                 }
-                if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped)) {
+                if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped), true) {
                     return Some(frame);
                 }
             }
         }
-        self.walk_zonelist(cx, place, mark, fast, None)
+        let page = self.walk_zonelist(cx, place, mark, fast, None, true);
+        if page.is_none() && self.zone_reclaim_mode != 0 && self.generation.zonelist_cache.is_some() {
+            // What the cache left out is tried before the walk counts as failed.
+            return self.walk_zonelist(cx, place, mark, fast, None, false);
+        }
+        page
     }
 
-    /// One pass over the zonelist. With `fair` only local zones that have a share left take part.
+    /// One pass over the zonelist. With `fair` only local zones that have a share left take part; with `cached`
+    /// zone reclaim skips zones that were full a moment ago.
     fn walk_zonelist(
         &mut self,
         cx: &mut Cx,
@@ -191,6 +198,7 @@ impl Mm {
         mark: Mark,
         fast: bool,
         mut fair: Option<&mut bool>,
+        cached: bool,
     ) -> Option<u32> {
         let spread = fast && place.write_cache && self.generation.dirty_spreading;
         for pass in 0..2 {
@@ -224,7 +232,7 @@ impl Mm {
                     if self.zone_reclaim_mode == 0 || !self.reclaims_here(place.preferred, index) {
                         continue;
                     }
-                    if !self.generation.lru_per_node && zone.full_until[place.preferred] > cx.now() {
+                    if cached && zone.full_until[place.preferred] > cx.now() {
                         continue;
                     }
                     let outcome = self.node_reclaim(cx, index);
@@ -236,7 +244,14 @@ impl Mm {
                     let zone = &mut self.zones[index];
                     let value = if relaxed { zone.mark_min().min(value) } else { value };
                     if !zone.passes(value, HIGHEST) {
-                        zone.full_until[place.preferred] = cx.now() + ZONELIST_CACHE;
+                        let full = match self.generation.zonelist_cache {
+                            None => false,
+                            Some(ZonelistCache::BelowMark) => true,
+                            Some(ZonelistCache::BelowMinOrNoProgress) => mark == Mark::Min || !success,
+                        };
+                        if full {
+                            zone.full_until[place.preferred] = cx.now() + ZONELIST_CACHE;
+                        }
                         continue;
                     }
                 }

@@ -603,14 +603,13 @@ impl Mm {
                 break;
             }
             cx.spend(self.costs.scan);
+            let zone = &self.zones[self.frames[frame as usize].zone()];
+            self.events.pgrefill[zone.index()] += 1;
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
                 self.lru_move(frame, which, false);
                 continue;
             }
             taken += 1;
-            let f = self.frames[frame as usize];
-            let zone = &self.zones[f.zone()];
-            self.events.pgrefill[zone.index()] += 1;
             if self.test_clear_young(cx, frame) > 0 {
                 referenced += 1;
             }

@@ -1,0 +1,171 @@
+//! zone-reclaim.toml and segment-pool.toml against "Optimizing Linux Memory Management for Low-latency /
+//! High-throughput Databases" (2013), in runs of half the scenarios' length.
+
+use std::ops::ControlFlow;
+
+use lotsfree_counters::{groups, zoneinfo as z};
+use lotsfree_run::{Event, Figures, Interval, Memory, Sample, Sink, State, WriteError};
+use lotsfree_scenario::{Case, Op, Scenario};
+
+const ZONE_RECLAIM: &str = include_str!("../../../../scenarios/zone-reclaim.toml");
+const SEGMENT_POOL: &str = include_str!("../../../../scenarios/segment-pool.toml");
+const SECOND: u64 = 1_000_000_000;
+/// From here on it is measured.
+const FROM: u64 = 60 * SECOND;
+/// A read that took longer than this has waited for a device or for reclaim, in nanoseconds.
+const SLOW: u64 = 1_000_000;
+
+/// What a sample shows of free memory and of scans by tasks.
+struct Row {
+    scanned: u64,
+    /// Free pages above the low mark in each node's largest zone.
+    above_low: Vec<i64>,
+}
+
+#[derive(Default)]
+struct Watch {
+    memory: Memory,
+    rows: Vec<Row>,
+    slow: u64,
+}
+
+impl Sink for Watch {
+    fn sample(&mut self, sample: &Sample) -> Result<(), WriteError> {
+        let above_low = (0..sample.nodes.len() as u32).map(|node| {
+            let zones = sample.zones.iter().filter(|zone| zone.node == node);
+            let zone = zones.max_by_key(|zone| zone.marks.get(z::managed)).expect("a node has zones");
+            let [free, low] = [z::free, z::low].map(|mark| zone.marks.get(mark).expect("printed") as i64);
+            free - low
+        });
+        let above_low = above_low.collect();
+        let scanned = sample.vmstat.sum(groups::DIRECT_SCAN).expect("kernels count direct scans");
+        self.rows.push(Row { scanned, above_low });
+        self.memory.sample(sample)
+    }
+
+    fn intervals(&mut self, intervals: &[Interval]) -> Result<(), WriteError> {
+        for interval in intervals.iter().filter(|row| &*row.role == "reader" && row.from >= FROM) {
+            let slow = interval.latency.buckets().filter(|(most, _)| *most > SLOW);
+            self.slow += slow.map(|(_, count)| count).sum::<u64>();
+        }
+        self.memory.intervals(intervals)
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), WriteError> {
+        self.memory.event(event)
+    }
+}
+
+struct Outcome {
+    figures: Figures,
+    rows: Vec<Row>,
+    slow: u64,
+}
+
+impl Outcome {
+    fn level(&self, counter: &str) -> f64 {
+        self.figures.levels[&format!("vmstat.{counter}")].mean
+    }
+}
+
+fn case(text: &str, variant: &str) -> Case {
+    let scenario = Scenario::parse(text, "scenario.toml").expect("a scenario");
+    let shorter = [("duration", "150 s"), ("measure.window", "[\"60 s\", \"end\"]")];
+    let scenario = scenario.with(&shorter).expect("a shorter one");
+    scenario.cases(Some(&[variant.to_owned()])).expect("cases").remove(0)
+}
+
+fn run(case: &Case) -> Outcome {
+    let mut watch = Watch::default();
+    lotsfree_engine::simulate(case, &mut watch, &mut |_| ControlFlow::Continue(())).expect("a run");
+    let Watch { memory, rows, slow } = watch;
+    let facts = lotsfree_engine::facts(case).expect("facts");
+    let run = memory.finish(facts, case.to_toml(), State::Complete);
+    Outcome { figures: run.summary().measured, rows, slow }
+}
+
+/// Correlation of two series.
+fn correlation(pairs: &[(f64, f64)]) -> f64 {
+    let count = pairs.len() as f64;
+    let (x, y) = pairs.iter().fold((0.0, 0.0), |(x, y), pair| (x + pair.0 / count, y + pair.1 / count));
+    let sum = |of: &dyn Fn(f64, f64) -> f64| pairs.iter().map(|pair| of(pair.0 - x, pair.1 - y)).sum::<f64>();
+    sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt()
+}
+
+/// Zone reclaim on and off, with one kernel: what holds with every kernel.
+fn on_and_off(on: &str, off: &str) -> (Outcome, Outcome) {
+    let [on, off] = [on, off].map(|variant| run(&case(ZONE_RECLAIM, variant)));
+    let (with, without) = (&on.figures.moved, &off.figures.moved);
+    println!("{with:?} slow {} active {}", on.slow, on.level("nr_active_file"));
+    println!("{without:?} slow {} active {}", off.slow, off.level("nr_active_file"));
+    // Tasks scan, at the low mark, before kswapd is woken; without it kswapd does it all.
+    assert!(with.direct_scan > with.kswapd_scan && with.allocstall == Some(0));
+    assert!(without.direct_scan == Some(0) && without.kswapd_scan > Some(10_000));
+    // Tasks scan only when a node has come down to its low mark: free pages and scans are mirror images.
+    let low = on.rows.iter().position(|row| row.above_low.iter().any(|above| *above < 64));
+    let low = low.expect("a node comes down to its low mark");
+    assert!(low > 0 && on.rows[low - 1].scanned == 0);
+    let pairs: Vec<(f64, f64)> = on.rows[..low * 2]
+        .windows(2)
+        .map(|rows| {
+            let least = rows[1].above_low.iter().min().expect("nodes");
+            (*least as f64, ((rows[1].scanned - rows[0].scanned) as f64 + 1.0).ln())
+        })
+        .collect();
+    println!("mirror {}", correlation(&pairs));
+    assert!(correlation(&pairs) < -0.8);
+    (on, off)
+}
+
+#[test]
+fn zone_reclaim_of_rhel_6_takes_the_active_set() {
+    let (on, off) = on_and_off("2.6.32-rhel6", "2.6.32-rhel6 off");
+    let (with, without) = (&on.figures.moved, &off.figures.moved);
+    assert!(on.level("nr_active_file") < 0.9 * off.level("nr_active_file"));
+    assert!(with.page_in > without.page_in.map(|kib| 4 * kib));
+    assert!(with.major_faults > without.major_faults.map(|faults| 2 * faults));
+    assert!(on.slow > 2 * off.slow);
+}
+
+#[test]
+fn zone_reclaim_of_6_1_costs_scans_and_page_ins() {
+    let (on, off) = on_and_off("on", "off");
+    let (with, without) = (&on.figures.moved, &off.figures.moved);
+    assert!(on.level("nr_active_file") < 0.9 * off.level("nr_active_file"));
+    assert!(with.page_in > without.page_in.map(|kib| 2 * kib));
+    assert!(on.slow > 2 * off.slow);
+}
+
+/// How many files the writers create, and how many segments they replace, in so many operations.
+fn creations(case: &Case) -> (usize, usize) {
+    let program = case.program().expect("a program");
+    let (mut created, mut mapped) = (0, 0);
+    for thread in program.processes.into_iter().flat_map(|process| process.threads) {
+        let mut stream = thread.stream;
+        let mut ops = Vec::new();
+        while thread.role == "writer" && ops.len() < 500_000 {
+            stream.fill(&mut ops);
+        }
+        created += ops.iter().filter(|op| matches!(op, Op::Create { .. })).count();
+        mapped += ops.iter().filter(|op| matches!(op, Op::Unmap { .. })).count();
+    }
+    (created, mapped)
+}
+
+#[test]
+fn a_pool_of_segments_makes_no_garbage() {
+    for (plain, pool) in [("new files", "pool"), ("2.6.32-rhel6", "2.6.32-rhel6 pool")] {
+        let [plain, pool] = [plain, pool].map(|variant| case(SEGMENT_POOL, variant));
+        let (new, recycled) = (creations(&plain), creations(&pool));
+        assert!(new.0 >= 100 && new.0 >= new.1, "{new:?}");
+        assert!(recycled.0 == 1 && recycled.1 >= 100, "{recycled:?}");
+        let [plain, pool] = [run(&plain), run(&pool)];
+        let (new, recycled) = (&plain.figures.moved, &pool.figures.moved);
+        println!("{new:?} slow {}\n{recycled:?} slow {}", plain.slow, pool.slow);
+        let scanned = |moved: &lotsfree_run::Moved| moved.direct_scan.max(Some(0)).zip(moved.kswapd_scan);
+        let scanned = |moved| scanned(moved).map_or(0, |(direct, kswapd)| direct + kswapd);
+        assert!(scanned(recycled) * 10 < scanned(new));
+        assert!(recycled.major_faults.map(|faults| faults * 10) < new.major_faults);
+        assert!(pool.slow * 10 < plain.slow);
+    }
+}
