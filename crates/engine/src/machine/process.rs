@@ -30,6 +30,7 @@ impl Machine {
                 ops: Vec::new(),
                 cursor: 0,
                 filled_at: 0,
+                timeless: 0,
                 begun: None,
                 date: None,
                 left: None,

@@ -12,9 +12,11 @@ use crate::mm::{Cx, Done, Mm, Stop, Wait};
 
 /// Regions are an index: numbers beyond are errors of the stream.
 const MOST_REGIONS: u32 = 1 << 20;
-/// What an operation is charged when a whole batch of the stream took no time, in nanoseconds: else a stream
-/// of nothing but marks would never let time pass.
+/// What an operation is charged when [`PATIENCE`] operations in a row took no time, in nanoseconds: else a
+/// stream of nothing but marks would never let time pass.
 const TIMELESS: u64 = 100;
+/// More operations than any actor needs between two that take time.
+const PATIENCE: u64 = 4096;
 const PAGE: u64 = 4096;
 
 /// Why a slice ended.
@@ -176,7 +178,8 @@ impl Slice<'_> {
     fn refill(&mut self) -> bool {
         let thread = &mut *self.thread;
         let passed = thread.ops.len() as u64;
-        if passed > 0 && thread.filled_at == self.at {
+        thread.timeless = if thread.filled_at == self.at { thread.timeless + passed } else { 0 };
+        if thread.timeless >= PATIENCE {
             let charge = passed.saturating_mul(TIMELESS);
             self.spent.user += charge;
             self.at += self.stretch.elapsed(charge);

@@ -78,6 +78,8 @@ pub(super) struct Thread {
     pub(super) cursor: usize,
     /// The thread's time when it asked for them.
     pub(super) filled_at: u64,
+    /// Operations since then that took no time.
+    pub(super) timeless: u64,
     /// When its request began.
     pub(super) begun: Option<u64>,
     /// The date of its last `Pace`.
