@@ -198,12 +198,9 @@ mod tests {
     #[test]
     fn a_page_beyond_the_file_is_no_access() {
         let mut reference = Reference::new(Replacement::Lru, 2, 1);
-        assert_eq!([1, 1, 0, 1, 2].map(|page| reference.access(page)), [
-            Some(false),
-            Some(true),
-            Some(false),
-            Some(false),
-            None
-        ]);
+        assert_eq!(
+            [1, 1, 0, 1, 2].map(|page| reference.access(page)),
+            [Some(false), Some(true), Some(false), Some(false), None]
+        );
     }
 }
