@@ -118,6 +118,11 @@ pub(crate) mod entry {
         }
     }
 
+    /// In memory, but not in the first page table.
+    pub(crate) fn is_unmapped(entry: u32) -> bool {
+        entry & (MAPPED | KIND) == RESIDENT
+    }
+
     /// The frame, if the page is in memory.
     pub(crate) fn frame(entry: u32) -> Option<u32> {
         (entry & MAPPED != 0 || entry & KIND == RESIDENT).then_some(entry & VALUE)

@@ -693,6 +693,11 @@ impl Mm {
             }
             return if write { self.balance_dirty_pages(cx) } else { Ok(()) };
         }
+        if self.generation.fault_around {
+            // Neighbours are looked at in the end: the wait for them begins here.
+            let ends = [slot & !15, slot | 15].map(|near| self.entries.get(near as usize).copied());
+            std::hint::black_box(ends);
+        }
         match entry::frame(e) {
             Some(frame) => {
                 self.count_fault(cx, false);
@@ -728,9 +733,15 @@ impl Mm {
     fn fault_around(&mut self, number: u32, which: usize, page: u32) {
         let Object { base, pages, .. } = self.objects[number as usize];
         let first = page & !15;
-        for near in first..(first + 16).min(pages) {
+        let last = (first + 16).min(pages);
+        // Usually there is nothing to do: all of them are absent or in the page table already. To see that
+        // takes no branch per page and no look at a frame.
+        let around = &self.entries[(base + first) as usize..(base + last) as usize];
+        if which == 0 && !around.iter().fold(false, |any, &e| any | entry::is_unmapped(e)) {
+            return;
+        }
+        for near in first..last {
             let e = self.entries[(base + near) as usize];
-            // What is in the first page table already is seen without a look at its frame.
             if near == page || (which == 0 && e & entry::MAPPED != 0) {
                 continue;
             }

@@ -476,7 +476,7 @@ impl Mm {
     }
 
     /// Loads the frames at the tail of a list and their entries, so that the caches have them when they are
-    /// looked at one by one: the loads overlap here, and do not there.
+    /// looked at one by one: the waits for the entries overlap here, and would not there.
     pub(crate) fn look_ahead(&self, lruvec: usize, which: usize, count: u64) {
         let mut frame = self.lruvecs[lruvec].lists[which].tail;
         let mut seen = 0;
