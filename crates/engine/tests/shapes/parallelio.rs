@@ -31,7 +31,8 @@ fn run(variant: &str, size: &str) -> Outcome {
     let window = ["window", "measured"].iter().find_map(|key| summary.get(key)).unwrap();
     let actors = window["actors"].as_array().unwrap();
     let server = actors.iter().find(|actor| actor["actor"] == "memcached").unwrap();
-    let moved = |name: &str| window["moved"][name].as_u64().unwrap_or_else(|| panic!("{name}: {:?}", Value::Null));
+    let moved =
+        |name: &str| window["moved"][name].as_u64().unwrap_or_else(|| panic!("{name}: {:?}", Value::Null));
     Outcome {
         per_second: server["per_second"].as_f64().unwrap(),
         swap_in: moved("swap_in"),
