@@ -442,4 +442,56 @@ mod tests {
         let at = served_at.unwrap();
         assert!((500 * MS..520 * MS).contains(&at), "{at}");
     }
+
+    /// A reader that asks again a while after each answer, beside writes that are all there: reads and writes
+    /// served by the time of the last of so many answers.
+    fn read_beside_writes(scheduler: Scheduler, think: u64, answers: u64) -> (u64, usize) {
+        let mut disk = Disk::new(DeviceSpec { seek: Some(8 * MS), ..SPEC }, scheduler);
+        let mut events = std::collections::BinaryHeap::new();
+        let push = |events: &mut std::collections::BinaryHeap<_>, at| {
+            if let Some(at) = at {
+                events.push(std::cmp::Reverse((at, false)));
+            }
+        };
+        for n in 0..5000 {
+            let next = disk.submit(&io(1000 + n, true, n * 1000, 1), 0);
+            push(&mut events, next);
+        }
+        events.push(std::cmp::Reverse((0, true)));
+        let (mut read, mut written) = (0, 0);
+        while let Some(std::cmp::Reverse((now, asks))) = events.pop() {
+            let next = if asks {
+                disk.submit(&io(read, false, 900_000_000 + read * 10_000, 1), now)
+            } else {
+                let mut answered = None;
+                let next = disk.served(now, |id, at| match id {
+                    0..1000 => answered = Some(at),
+                    _ => written += 1,
+                });
+                if let Some(at) = answered {
+                    read += 1;
+                    events.push(std::cmp::Reverse((at + think, true)));
+                    if read == answers {
+                        return (now, written);
+                    }
+                }
+                next
+            };
+            push(&mut events, next);
+        }
+        panic!("{read} answers");
+    }
+
+    #[test]
+    fn cfq_idles_for_a_reader_that_asks_again_soon() {
+        // With deadline every answer is followed by a batch of 16 writes; CFQ serves 16 in 40 ms at most, that
+        // is five of 8 ms, and then reads for 100 ms.
+        let (took, written) = read_beside_writes(Scheduler::Deadline, MS, 100);
+        assert!(written >= 1500 && took > 12_000 * MS, "{written} {took}");
+        let (took, written) = read_beside_writes(Scheduler::Cfq, MS, 100);
+        assert!((40..70).contains(&written) && took < 1_600 * MS, "{written} {took}");
+        // One that thinks for longer than the disk idles gets no slice for itself.
+        let (_, written) = read_beside_writes(Scheduler::Cfq, 20 * MS, 100);
+        assert!((300..600).contains(&written), "{written}");
+    }
 }
