@@ -1,5 +1,6 @@
 //! The scenarios that ship show what was published.
 
 mod shapes {
+    mod memory_hogs;
     mod zone_reclaim;
 }
