@@ -815,7 +815,8 @@ impl Mm {
         }
         let writeback = f.has(flag::WRITEBACK);
         let dirty = f.has(flag::DIRTY) && !(anon && !f.has(flag::SWAPCACHE));
-        if dirty || writeback {
+        // Who looks at flags leaves anonymous pages out: no flusher writes them (`page_check_dirty_writeback`, 3.11).
+        if (dirty || writeback) && !(anon && self.generation.reclaim_flags) {
             met.dirty += 1;
             met.unqueued_dirty += u64::from(!writeback);
             met.congested += u64::from(self.is_congested() || (writeback && f.has(flag::RECLAIM)));

@@ -1,0 +1,99 @@
+//! memory-hogs.toml and overnight.toml against "Memory Hogs" (ADMIN 20/2014), in runs of half the scenarios' length.
+
+use std::ops::ControlFlow;
+
+use lotsfree_run::{ActorFigures, Figures, Memory, State};
+use lotsfree_scenario::Scenario;
+
+const MEMORY_HOGS: &str = include_str!("../../../../scenarios/memory-hogs.toml");
+const OVERNIGHT: &str = include_str!("../../../../scenarios/overnight.toml");
+
+fn run(text: &str, variant: &str, label: Option<&str>, set: &[(&str, &str)]) -> Figures {
+    let scenario = Scenario::parse(text, "scenario.toml").expect("a scenario").with(set).expect("its changes");
+    let cases = scenario.cases(Some(&[variant.to_owned()])).expect("cases");
+    let case = cases
+        .iter()
+        .find(|case| case.sweep.as_ref().map(|sweep| sweep.label.as_str()) == label)
+        .expect("a case");
+    let mut memory = Memory::default();
+    lotsfree_engine::simulate(case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
+    let facts = lotsfree_engine::facts(case).expect("facts");
+    memory.finish(facts, case.to_toml(), State::Complete).summary().measured
+}
+
+fn server(figures: &Figures) -> &ActorFigures {
+    figures.actors.iter().find(|actor| actor.actor == "server").expect("the server")
+}
+
+/// Throughput beside a file of this size, relative to the time before.
+fn relative(variant: &str, size: &str, set: &[(&str, &str)]) -> f64 {
+    let set: Vec<(&str, &str)> = [("duration", "60 s")].iter().chain(set).copied().collect();
+    let relative = server(&run(MEMORY_HOGS, variant, Some(size), &set)).relative.expect("a baseline");
+    println!("{variant} {size} {set:?}: {relative:.2}");
+    relative
+}
+
+/// Larger than what is free, and smaller.
+const LARGE: &str = "3200 MiB";
+const SMALL: &str = "1600 MiB";
+
+#[test]
+fn a_file_larger_than_free_memory_throws_the_server_out_until_3_10() {
+    assert!(relative("3.10", SMALL, &[]) > 0.98);
+    assert!(relative("3.10", LARGE, &[]) < 0.7);
+}
+
+#[test]
+fn no_cliff_from_3_11_on() {
+    for variant in ["3.11", "3.11, swappiness 0", "6.1", "6.12", "6.12+mglru"] {
+        let least = if variant.starts_with("3.11") { 0.8 } else { 0.98 };
+        assert!(relative(variant, LARGE, &[]) > least, "{variant}");
+    }
+}
+
+#[test]
+fn swappiness_above_0_makes_no_difference_before_3_11() {
+    let all = ["10", "30", "60"].map(|value| relative("3.10", LARGE, &[("vm.swappiness", value)]));
+    assert!(all.iter().all(|one| (one - all[0]).abs() < 0.1), "{all:?}");
+}
+
+#[test]
+fn a_writer_that_leaves_the_cache_alone_harms_nobody() {
+    for variant in ["3.10, direct", "3.10, dontneed"] {
+        assert!(relative(variant, LARGE, &[]) > 0.98, "{variant}");
+    }
+}
+
+#[test]
+fn the_size_of_the_file_alone_is_not_the_trigger() {
+    let fast = [("machine.disk", "{ latency = \"100 us\", bandwidth = \"4 GiB/s\", size = \"200 GiB\" }")];
+    let roomy = [("actor.server.heap", "2 GiB")];
+    for variant in ["2.6.32-rhel6", "3.0", "3.10", "3.11"] {
+        assert!(relative(variant, LARGE, &fast) > 0.85, "{variant}, a disk faster than the writer");
+        assert!(relative(variant, LARGE, &roomy) > 0.98, "{variant}, room for all");
+    }
+}
+
+/// The first half minute of a morning after a copy of 6 GiB.
+fn morning(variant: &str) -> Figures {
+    let set = [
+        ("duration", "330 s"),
+        ("actor.copy.size", "6 GiB"),
+        ("actor.copy.source-size", "6 GiB"),
+        ("actor.server.active", "[[\"0 s\", \"60 s\"], [\"300 s\", \"end\"]]"),
+        ("measure.window", "[\"300 s\", \"end\"]"),
+    ];
+    let figures = run(OVERNIGHT, variant, None, &set);
+    let server = server(&figures);
+    println!("{variant}: {:?} major faults, {:?}", server.major_faults, server.latency);
+    figures
+}
+
+#[test]
+fn the_application_does_not_find_its_pages_in_the_morning_after_3_10() {
+    let before = morning("3.10");
+    assert!(server(&before).major_faults > 500);
+    for variant in ["6.12", "6.12+mglru", "3.10, direct", "3.10, dontneed"] {
+        assert_eq!(server(&morning(variant)).major_faults, 0, "{variant}");
+    }
+}
