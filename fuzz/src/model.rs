@@ -144,7 +144,7 @@ pub(crate) fn operations(data: &[u8]) {
             retry += 1;
             flying.extend(mm.take_io().map(|io| io.id));
             for id in flying.drain(..) {
-                mm.complete(id, now);
+                mm.complete(id);
             }
             for node in 0..nodes {
                 let mut cx = Cx::new(tasks[3], 0, usize::MAX, now);
@@ -160,7 +160,7 @@ pub(crate) fn operations(data: &[u8]) {
         flying.extend(mm.take_io().map(|io| io.id));
         if what & 64 != 0 {
             for id in flying.drain(..) {
-                mm.complete(id, now);
+                mm.complete(id);
             }
         }
         if steps % 16 == 0 {

@@ -1,9 +1,9 @@
 //! How fast the model of memory is, as ratios within one run: touches of resident pages against a bare loop,
 //! reclaim against random accesses to memory, cases side by side against one alone, and a host of 1 TiB.
 //!
-//! `cargo bench -p lotsfree-engine --bench reclaim [-- PART… [GENERATION]]`, where PART is one of `1m`, `10m`,
-//! `parallel`, `terabyte`; all of them if none is given. Rates are millions per second of CPU time, so that
-//! other load on the host matters less; every figure is the median of the repetitions.
+//! `cargo bench -p lotsfree-engine --bench reclaim [-- PART… [GENERATION]]`, where PART is one of `1m`,
+//! `10m`, `parallel`, `terabyte`; all of them if none is given. Rates are millions per second of CPU time, so
+//! that other load on the host matters less; every figure is the median of the repetitions.
 
 #![allow(clippy::print_stdout)]
 

@@ -10,8 +10,9 @@ pub struct Calibration {
     pub touch: u64,
     /// Entry to and exit from the kernel (estimate).
     pub syscall: u64,
-    /// A minor fault without allocation, zeroing and copying. With 250 ns for a zeroed page and 150 ns for its
-    /// allocation the sum is the 1.0 µs that is the published median of Linux 6.6 on an 11th generation i7.
+    /// A minor fault without allocation, zeroing and copying. With 250 ns for a zeroed page and 150 ns for
+    /// its allocation the sum is the 1.0 µs that is the published median of Linux 6.6 on an 11th generation
+    /// i7.
     pub fault: u64,
     /// Allocation of one page from a CPU's list (estimate).
     pub alloc: u64,
@@ -21,7 +22,8 @@ pub struct Calibration {
     pub copy: u64,
     /// Taking one page off an LRU list, looking at it and putting it back (estimate; section 13.4).
     pub scan: u64,
-    /// Finding out through the reverse mapping whether a mapped page was accessed, or unmapping it (estimate).
+    /// Finding out through the reverse mapping whether a mapped page was accessed, or unmapping it
+    /// (estimate).
     pub rmap: u64,
     /// Freeing a page.
     pub free: u64,

@@ -1,4 +1,5 @@
-//! [`Generation`]: what differs between kernels, as a record of switches. Rules test a switch, never a version.
+//! [`Generation`]: what differs between kernels, as a record of switches. Rules test a switch, never a
+//! version.
 //!
 //! The closed forms have their own record, [`Rules`], which a generation contains. Sections are of the
 //! project's digest of kernel rules; a switch says which tree was read for it.
@@ -48,7 +49,8 @@ pub enum FileOnly {
 pub enum AnonOnly {
     /// File pages and free pages of the lruvec together do not exceed the high mark (through 4.4).
     Tiny,
-    /// The same for the node, if inactive anonymous pages are not low and there are enough to scan (4.19, 5.4).
+    /// The same for the node, if inactive anonymous pages are not low and there are enough to scan (4.19,
+    /// 5.4).
     TinyUnlessLow,
     /// `file_is_tiny`: as before, if anonymous pages need not be deactivated (5.15 on).
     FileIsTiny,
@@ -105,20 +107,21 @@ pub enum ZonelistCache {
     BelowMinOrNoProgress,
 }
 
-/// What differs between kernels with the multi-generational LRU (section 3.10; `mm/vmscan.c` of 6.1 and 6.12).
+/// What differs between kernels with the multi-generational LRU (section 3.10; `mm/vmscan.c` of 6.1 and
+/// 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruGen {
     /// kswapd ages before it evicts and not in between, and direct reclaim that has aged goes on to evict
     /// (6.1). Else who ages ends its pass with that (6.12).
     pub kswapd_ages_first: bool,
-    /// A pass ends when the target is reclaimed, and that of kswapd also when all zones are 64 pages above high
-    /// (6.12). Else only at a priority of 10 and below, when the zones are above their marks, or, in direct
-    /// reclaim, after swapping or when others have aged meanwhile (6.1).
+    /// A pass ends when the target is reclaimed, and that of kswapd also when all zones are 64 pages above
+    /// high (6.12). Else only at a priority of 10 and below, when the zones are above their marks, or, in
+    /// direct reclaim, after swapping or when others have aged meanwhile (6.1).
     pub stops_at_target: bool,
     /// kswapd starts at the priority that suits its target (6.12), else at 12.
     pub initial_priority: bool,
-    /// Reclaim that may not unmap or not write leaves the lists alone, and what may not swap takes no anonymous
-    /// page (6.12). Else such pages are skipped, and anonymous pages come last.
+    /// Reclaim that may not unmap or not write leaves the lists alone, and what may not swap takes no
+    /// anonymous page (6.12). Else such pages are skipped, and anonymous pages come last.
     pub all_or_nothing: bool,
     /// The flushers are woken when all file pages that a pass met were dirty (6.12).
     pub wakes_flushers: bool,
@@ -211,8 +214,8 @@ pub struct Generation {
     pub reclaim_flags: bool,
     /// Only kswapd and zone reclaim write to a congested device (through 5.4; `may_write_to_queue`).
     pub spares_congested: bool,
-    /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (5.4 on; first
-    /// release 4.11, UNVERIFIED), else they stay inactive.
+    /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (5.4 on;
+    /// first release 4.11, UNVERIFIED), else they stay inactive.
     pub dirty_activates: bool,
     /// `reclaim_throttle` took the place of `congestion_wait` (6.1 on).
     pub reclaim_throttle: bool,
@@ -234,8 +237,8 @@ pub struct Generation {
     pub zone_reclaim_lock: bool,
     /// After zone reclaim had success the zone is tested at the min mark (RHEL 6).
     pub zone_reclaim_relaxed: bool,
-    /// An allocation waits for the devices between rounds whatever their state (RHEL 6, `congestion_wait`), else
-    /// only if the zone is flagged as congested (3.0 on, `wait_iff_congested`).
+    /// An allocation waits for the devices between rounds whatever their state (RHEL 6, `congestion_wait`),
+    /// else only if the zone is flagged as congested (3.0 on, `wait_iff_congested`).
     pub alloc_congestion_wait: bool,
     /// Rotating disks have the CFQ scheduler (default through 4.20), else deadline.
     pub cfq: bool,

@@ -239,7 +239,7 @@ impl Machine {
                 for index in which {
                     if !self.under_way.is_empty() {
                         let id = self.under_way.swap_remove(index.index(self.under_way.len()));
-                        self.mm.complete(id, self.now);
+                        self.mm.complete(id);
                     }
                 }
             }
@@ -322,7 +322,7 @@ impl Machine {
         }
         self.news();
         while let Some(id) = self.under_way.pop() {
-            self.mm.complete(id, self.now);
+            self.mm.complete(id);
             self.news();
         }
     }

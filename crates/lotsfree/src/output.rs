@@ -100,8 +100,8 @@ impl fmt::Display for Located {
 
 impl std::error::Error for Located {}
 
-/// Says what went wrong, with its causes, on standard error. Errors of a scenario are a line each, which begins
-/// with the place, as editors read it.
+/// Says what went wrong, with its causes, on standard error. Errors of a scenario are a line each, which
+/// begins with the place, as editors read it.
 pub(crate) fn complain(error: &anyhow::Error) {
     // If standard error is gone too there is nobody left to tell.
     let _ = match error.is::<Errors>() || error.is::<Located>() {

@@ -10,8 +10,8 @@ use lotsfree_run::Run;
 /// Deepest directory that is searched, counted from where the search begins.
 const DEEPEST: usize = 8;
 
-/// The directories of runs at or below a path, sorted. Links are not followed, and nothing is looked for within
-/// a run.
+/// The directories of runs at or below a path, sorted. Links are not followed, and nothing is looked for
+/// within a run.
 ///
 /// # Errors
 /// Names the directory that cannot be read.
@@ -43,8 +43,8 @@ fn search(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result
     Ok(())
 }
 
-/// Opens the runs that are named, and those below directories that are named. Each once; those below a directory
-/// in the order in which they began, which is that of their scenario's variants.
+/// Opens the runs that are named, and those below directories that are named. Each once; those below a
+/// directory in the order in which they began, which is that of their scenario's variants.
 ///
 /// # Errors
 /// If there is none, or one cannot be read.

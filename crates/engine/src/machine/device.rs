@@ -3,17 +3,17 @@
 //! Contiguous requests of one direction are merged while they wait. Which is served next is up to a
 //! [`Scheduler`]:
 //!
-//! - Deadline (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`): reads and writes each in the
-//!   order of their place, in batches; reads first, but writes after at most [`WRITES_STARVED`] batches of
-//!   reads; a batch begins with the oldest request if that has waited too long.
-//! - CFQ (`block/cfq-iosched.c`, to 4.20), in its outlines: reads, writes that nobody waits for and writes that
-//!   somebody waits for take turns in slices of time. Within its slice a reader that has got its answer has
-//!   [`SLICE_IDLE`] to ask for the next, while the disk does nothing: one reader after the other's answer takes
-//!   most of the disk's time from the writers.
+//! - Deadline (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`): reads and writes each in
+//!   the order of their place, in batches; reads first, but writes after at most [`WRITES_STARVED`] batches
+//!   of reads; a batch begins with the oldest request if that has waited too long.
+//! - CFQ (`block/cfq-iosched.c`, to 4.20), in its outlines: reads, writes that nobody waits for and writes
+//!   that somebody waits for take turns in slices of time. Within its slice a reader that has got its answer
+//!   has [`SLICE_IDLE`] to ask for the next, while the disk does nothing: one reader after the other's answer
+//!   takes most of the disk's time from the writers.
 //!
 //! A request occupies the device for the time that its data take at the device's bandwidth, and at least for
-//! one operation at the device's rate (or a seek) unless it goes on where the one before it ended. The latency
-//! comes on top and overlaps with the requests that follow.
+//! one operation at the device's rate (or a seek) unless it goes on where the one before it ended. The
+//! latency comes on top and overlaps with the requests that follow.
 //!
 //! Not modelled: caches of the device, several hardware queues, the dependence of a seek on its distance,
 //! I/O priorities and control groups; of CFQ, a queue for each process, the requests that expire, and slices
@@ -29,13 +29,13 @@ const WRITES_STARVED: u32 = 2;
 const FIFO_BATCH: u32 = 16;
 /// `read_expire` and `write_expire`, in nanoseconds: 500 ms and 5 s.
 const EXPIRE: [u64; 3] = [500_000_000, 5_000_000_000, 5_000_000_000];
-/// CFQ's `slice_sync` and `slice_async`, in nanoseconds: 100 ms for reads and for writes that somebody waits for,
-/// 40 ms for other writes; by class of request.
+/// CFQ's `slice_sync` and `slice_async`, in nanoseconds: 100 ms for reads and for writes that somebody waits
+/// for, 40 ms for other writes; by class of request.
 const SLICE: [u64; 3] = [100_000_000, 40_000_000, 100_000_000];
 /// `slice_idle`, in nanoseconds: 8 ms.
 const SLICE_IDLE: u64 = 8_000_000;
-/// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: requests of a slice of writes that nobody
-/// waits for.
+/// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: requests of a slice of writes that
+/// nobody waits for.
 const SLICE_ASYNC_REQUESTS: u32 = 16;
 /// `max_sectors_kb` is 512: no request is merged beyond it. In pages.
 const MOST_PAGES: u32 = 128;
@@ -225,8 +225,9 @@ impl Disk {
         if self.in_service.is_some() { None } else { self.start(now) }
     }
 
-    /// The data of the request in service are moved, or the disk has idled long enough. Gives each request that
-    /// was merged into it, with the time at which it completes, to `complete`. Returns when to call again.
+    /// The data of the request in service are moved, or the disk has idled long enough. Gives each request
+    /// that was merged into it, with the time at which it completes, to `complete`. Returns when to call
+    /// again.
     pub(super) fn served(&mut self, now: u64, mut complete: impl FnMut(u64, u64)) -> Option<u64> {
         if self.in_service.is_some() && now < self.busy_until {
             // The end of an idle time that a request has ended before.
@@ -484,8 +485,8 @@ mod tests {
 
     #[test]
     fn cfq_idles_for_a_reader_that_asks_again_soon() {
-        // With deadline every answer is followed by a batch of 16 writes; CFQ serves 16 in 40 ms at most, that
-        // is five of 8 ms, and then reads for 100 ms.
+        // With deadline every answer is followed by a batch of 16 writes; CFQ serves 16 in 40 ms at most,
+        // that is five of 8 ms, and then reads for 100 ms.
         let (took, written) = read_beside_writes(Scheduler::Deadline, MS, 100);
         assert!(written >= 1500 && took > 12_000 * MS, "{written} {took}");
         let (took, written) = read_beside_writes(Scheduler::Cfq, MS, 100);

@@ -131,8 +131,8 @@ pub(super) fn add(to: &mut Spent, from: &Spent) {
     to.idle += idle;
 }
 
-/// Events that were not given to the sink yet. Threads run ahead of each other, so that they are entered out of
-/// order.
+/// Events that were not given to the sink yet. Threads run ahead of each other, so that they are entered out
+/// of order.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     events: Vec<Event>,

@@ -9,15 +9,15 @@
 //!
 //! # What is modelled
 //!
-//! - **Time** advances from one entry of a queue to the next; entries of the same time keep the order in which
-//!   they were entered. There is no other source of order and no chance: the same configuration and program
-//!   yield the same run, byte for byte.
+//! - **Time** advances from one entry of a queue to the next; entries of the same time keep the order in
+//!   which they were entered. There is no other source of order and no chance: the same configuration and
+//!   program yield the same run, byte for byte.
 //! - **Tasks** (threads of the program, one kswapd per node, one flusher) run in slices: a task executes
 //!   operation after operation in its own time, until it blocks or passes the next entry of the queue by more
-//!   than a lookahead of [`CALM`], or of [`TENSE`] while a kswapd is awake or somebody waits for reclaim. That
-//!   is how far the order of two tasks' accesses to memory can differ from the order of their times. A call
-//!   that has something to tell others (a request for a device, a kswapd to wake) ends the slice, so that what
-//!   follows from it happens at its time.
+//!   than a lookahead of [`CALM`], or of [`TENSE`] while a kswapd is awake or somebody waits for reclaim.
+//!   That is how far the order of two tasks' accesses to memory can differ from the order of their times. A
+//!   call that has something to tell others (a request for a device, a kswapd to wake) ends the slice, so
+//!   that what follows from it happens at its time.
 //! - **CPUs** are shared equally when there are fewer than tasks that want one (`cpus`).
 //! - **Devices** have a queue with merging and a scheduler, a bandwidth, a rate or a seek time, and a latency
 //!   (`device`). Swap has a device of its own or shares the disk.
@@ -27,10 +27,10 @@
 //!
 //! # What is not
 //!
-//! No scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no migration, no
-//! run queues per CPU. No contention for caches, memory bandwidth or locks; no interrupts: what a completion
-//! costs is part of the wake-up. Remote memory is not slower than local memory. A thread that is ended
-//! leaves its call where it is.
+//! No scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no migration,
+//! no run queues per CPU. No contention for caches, memory bandwidth or locks; no interrupts: what a
+//! completion costs is part of the wake-up. Remote memory is not slower than local memory. A thread that is
+//! ended leaves its call where it is.
 
 mod cpus;
 mod device;
@@ -184,10 +184,11 @@ impl Machine {
         machine
     }
 
-    /// Lets time pass up to `until`, in nanoseconds since the begin. Called again with a later time it goes on.
+    /// Lets time pass up to `until`, in nanoseconds since the begin. Called again with a later time it goes
+    /// on.
     ///
-    /// The sink gets a sample at time 0, after every interval, and at the end; and with each but the first the
-    /// intervals since the sample before. `progress` is told the time, at each sample and now and then in
+    /// The sink gets a sample at time 0, after every interval, and at the end; and with each but the first
+    /// the intervals since the sample before. `progress` is told the time, at each sample and now and then in
     /// between, and says whether to go on; a run that stops is sampled where it is.
     ///
     /// # Errors
@@ -257,7 +258,7 @@ impl Machine {
                 }
             }
             Happening::Complete(id) => {
-                self.mm.complete(id, now);
+                self.mm.complete(id);
                 self.tell(now);
             }
             Happening::Wake(event) => {

@@ -177,7 +177,8 @@ impl Machine {
         }
     }
 
-    /// What a task waited for has happened now, or before the task's own time: it runs after a wake-up's time.
+    /// What a task waited for has happened now, or before the task's own time: it runs after a wake-up's
+    /// time.
     pub(super) fn wake(&mut self, task: usize) {
         let State::Asleep { event, .. } = self.tasks[task].state else { return };
         if let Some(event) = event {

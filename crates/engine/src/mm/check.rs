@@ -39,8 +39,9 @@ impl Mm {
     ///
     /// # Errors
     /// Says what does not fit, with numbers: a frame on no list or on two, a list whose links or length are
-    /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or a
-    /// file's count of dirty pages that differs from a recount, a mapping that names a page that is not there.
+    /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or
+    /// a file's count of dirty pages that differs from a recount, a mapping that names a page that is not
+    /// there.
     pub fn check(&self) -> Result<(), String> {
         let mut places = vec![Place::Nowhere; self.frames.len()];
         for zone in 0..self.zones.len() {

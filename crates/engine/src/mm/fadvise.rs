@@ -1,5 +1,5 @@
-//! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`; section
-//! 8.6).
+//! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`;
+//! section 8.6).
 
 use lotsfree_scenario::{Advice, RegionId};
 
@@ -13,8 +13,8 @@ const PAGE: u64 = 4096;
 const CHUNK: u32 = 512;
 
 impl Mm {
-    /// `posix_fadvise` on `len` bytes from `offset` on; 0 means to the end. `ra` is the readahead state of the
-    /// open file.
+    /// `posix_fadvise` on `len` bytes from `offset` on; 0 means to the end. `ra` is the readahead state of
+    /// the open file.
     ///
     /// # Errors
     /// [`Stop::Bad`] without such a file; a wait while the device takes no more writes.
@@ -115,7 +115,8 @@ impl Mm {
         }
     }
 
-    /// Starts to write the dirty pages of a range (`__filemap_fdatawrite_range` without waiting for the data).
+    /// Starts to write the dirty pages of a range (`__filemap_fdatawrite_range` without waiting for the
+    /// data).
     fn write_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> Done {
         let mut at = first;
         while at < last {

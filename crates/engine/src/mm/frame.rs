@@ -1,8 +1,8 @@
 //! Page frames, page-table entries and the lists that frames are on.
 //!
-//! A frame takes 16 bytes and the entry of the page that it holds 4. The entry is page table and page cache at
-//! once: the accessed and dirty bits of a resident page are in it, so that touching the page is one load and
-//! one store; when the page is gone it holds the swap slot or the shadow.
+//! A frame takes 16 bytes and the entry of the page that it holds 4. The entry is page table and page cache
+//! at once: the accessed and dirty bits of a resident page are in it, so that touching the page is one load
+//! and one store; when the page is gone it holds the swap slot or the shadow.
 
 use bytemuck::Zeroable;
 

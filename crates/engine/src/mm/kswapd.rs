@@ -188,8 +188,8 @@ impl Mm {
             if run.at.is_none() && !self.begin_pass(cx, node, run) {
                 return Ok(());
             }
-            // Looking at the zones takes time even where nothing can be scanned: through 3.10 kswapd may go on for
-            // ever, and has to let others run.
+            // Looking at the zones takes time even where nothing can be scanned: through 3.10 kswapd may go
+            // on for ever, and has to let others run.
             cx.spend(self.costs.scan * self.nodes[node].zones.len() as u64);
             self.shrink_zones(cx, node, run)?;
             run.at = None;

@@ -43,7 +43,8 @@ pub(crate) struct Object {
     pub(crate) deleted: bool,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
     pub(crate) mappings: Vec<Mapping>,
-    /// Pages that became dirty, as runs in the order in which they did; may name pages that were cleaned since.
+    /// Pages that became dirty, as runs in the order in which they did; may name pages that were cleaned
+    /// since.
     pub(crate) dirty_runs: VecDeque<(u32, u32)>,
     pub(crate) dirty: u64,
     pub(crate) under_writeback: u64,
@@ -461,8 +462,9 @@ impl Mm {
         }
     }
 
-    /// Touches pages of a region one after another for as long as each is in the page table and nothing but its
-    /// bits has to change: how many that were. A page is its place in the region and whether it is stored to.
+    /// Touches pages of a region one after another for as long as each is in the page table and nothing but
+    /// its bits has to change: how many that were. A page is its place in the region and whether it is stored
+    /// to.
     ///
     /// Such a touch is a load and a store in one array. The rest is for [`touch`](Self::touch).
     #[inline]

@@ -1,17 +1,18 @@
 //! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1 and 6.12;
 //! section 3.10).
 //!
-//! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and moves what
-//! was accessed to the generation that was the youngest so far. Eviction takes pages off the oldest. Accesses by
-//! system calls move nothing; they count, the count gives a tier, and tiers whose pages come back after eviction
-//! more often than those of the lowest are spared.
+//! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and moves
+//! what was accessed to the generation that was the youngest so far. Eviction takes pages off the oldest.
+//! Accesses by system calls move nothing; they count, the count gives a tier, and tiers whose pages come back
+//! after eviction more often than those of the lowest are spared.
 //!
 //! Where the model differs from the kernel:
 //!
-//! - A walk moves a page to its new generation at once. The kernel writes the number down and moves the page when
-//!   eviction meets it. The pages and `pgrefill` come out the same; the kernel counts such meetings against the
-//!   pages that a pass may scan, the model does not.
-//! - One list per generation and type, not one per zone: reclaim on behalf of user memory may take all of them.
+//! - A walk moves a page to its new generation at once. The kernel writes the number down and moves the page
+//!   when eviction meets it. The pages and `pgrefill` come out the same; the kernel counts such meetings
+//!   against the pages that a pass may scan, the model does not.
+//! - One list per generation and type, not one per zone: reclaim on behalf of user memory may take all of
+//!   them.
 //! - The filter that says which page tables are worth a walk is exact, the kernel's is a Bloom filter; a page
 //!   table is an aligned run of 512 entries.
 //! - Tasks that age at once share one walk, entry by entry; the kernel's share it process by process.
@@ -39,7 +40,8 @@ const MAX_LRU_BATCH: u64 = 64 * MIN_LRU_BATCH;
 const TABLE: u32 = 512;
 /// Slots that belong to one object at least.
 const RUN: u32 = 64;
-/// A page table is worth a walk when one entry in so many was accessed (`suitable_to_scan`: one per cache line).
+/// A page table is worth a walk when one entry in so many was accessed (`suitable_to_scan`: one per cache
+/// line).
 const PER_CACHE_LINE: u32 = 8;
 /// `lru_gen` flags that go when a page changes its generation (LRU_REFS_MASK, LRU_REFS_FLAGS).
 const REFS_FLAGS: u32 = flag::REFS | flag::REFERENCED | flag::WORKINGSET;
@@ -143,7 +145,8 @@ pub(crate) struct Generations {
 }
 
 impl Default for Generations {
-    /// `lru_gen_init_lruvec`. Sequences begin at 4, not 0, so that no shadow is 0; only their remainders matter.
+    /// `lru_gen_init_lruvec`. Sequences begin at 4, not 0, so that no shadow is 0; only their remainders
+    /// matter.
     fn default() -> Self {
         Generations {
             max_seq: MAX_NR_GENS + MIN_NR_GENS + 1,
@@ -186,8 +189,8 @@ impl Generations {
         list_of(self.max_seq, kind)
     }
 
-    /// Where a page goes that is on no list (`lru_gen_add_folio`). `hot`: a fault brought it in, or reclaim met
-    /// it in use.
+    /// Where a page goes that is on no list (`lru_gen_add_folio`). `hot`: a fault brought it in, or reclaim
+    /// met it in use.
     pub(crate) fn list_for(&self, frame: &Frame, hot: bool) -> usize {
         let kind = kind_of(frame);
         let min = self.min_seq[kind];
@@ -313,8 +316,8 @@ struct Ages {
 }
 
 impl Mm {
-    /// Judges a refault (`lru_gen_refault`): whether it is recent. A page that was used much, or comes back by a
-    /// fault, is marked as such. Nothing is counted if it comes back on another node.
+    /// Judges a refault (`lru_gen_refault`): whether it is recent. A page that was used much, or comes back
+    /// by a fault, is marked as such. Nothing is counted if it comes back on another node.
     pub(crate) fn lru_gen_refault(
         &mut self,
         frame: u32,
@@ -457,8 +460,8 @@ impl Mm {
         Ok(())
     }
 
-    /// `get_swappiness`: 0 without room for a batch in swap. 6.1 does not forbid to swap what only the caller's
-    /// flags forbid: it is avoided.
+    /// `get_swappiness`: 0 without room for a batch in swap. 6.1 does not forbid to swap what only the
+    /// caller's flags forbid: it is avoided.
     fn lru_gen_swappiness(&self, scan: &Scan) -> u64 {
         if self.swap.free() < MIN_LRU_BATCH || (!scan.may_swap && self.generation.lru_gen.all_or_nothing) {
             return 0;
@@ -532,8 +535,9 @@ impl Mm {
         safe
     }
 
-    /// What kswapd does before each pass (`lru_gen_age_node`). Where min_ttl_ms is set and the oldest generation
-    /// is younger, or there is too little to be of help, the kernel invokes the OOM killer; that is counted.
+    /// What kswapd does before each pass (`lru_gen_age_node`). Where min_ttl_ms is set and the oldest
+    /// generation is younger, or there is too little to be of help, the kernel invokes the OOM killer; that
+    /// is counted.
     fn lru_gen_age_node(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) -> Result<(), Wait> {
         let ages_first = self.generation.lru_gen.kswapd_ages_first;
         if ages_first && !scan.lru_gen.need_aging {
@@ -583,8 +587,8 @@ impl Mm {
         Ages { needed: oldest + MIN_NR_GENS == max_seq && uneven, total }
     }
 
-    /// Walks page tables and begins a new generation (`try_to_inc_max_seq`); goes on with the walk that is under
-    /// way, if one is.
+    /// Walks page tables and begins a new generation (`try_to_inc_max_seq`); goes on with the walk that is
+    /// under way, if one is.
     fn try_to_inc_max_seq(&mut self, cx: &mut Cx, lruvec: usize, can_swap: bool) -> Result<(), Wait> {
         let mut at = match self.lruvecs[lruvec].mglru.walk {
             Some(at) => at,
@@ -616,8 +620,8 @@ impl Mm {
         first..end
     }
 
-    /// Whether a mapping of the object tells of its pages' use: none that was advised to be read at random or in
-    /// sequence does.
+    /// Whether a mapping of the object tells of its pages' use: none that was advised to be read at random or
+    /// in sequence does.
     fn has_recency(&self, number: u32) -> bool {
         self.objects[number as usize].mappings.iter().any(|mapping| {
             let regions = self.processes.get(mapping.process).map(|process| &process.regions);
@@ -626,8 +630,8 @@ impl Mm {
         })
     }
 
-    /// Looks at one page table (`walk_pte_range`): accessed bits of the lruvec's pages are cleared, the pages go
-    /// to the youngest generation.
+    /// Looks at one page table (`walk_pte_range`): accessed bits of the lruvec's pages are cleared, the pages
+    /// go to the youngest generation.
     fn walk_table(&mut self, cx: &mut Cx, lruvec: usize, first: u32, can_swap: bool, young: &mut Vec<u32>) {
         let frames = self.lruvec_frames(lruvec);
         young.clear();
@@ -690,8 +694,8 @@ impl Mm {
         true
     }
 
-    /// A new generation begins (`inc_max_seq`). A type that has four gives its oldest up: pages go to the next
-    /// one, or, if they are anonymous and cannot be swapped, become the youngest as they are.
+    /// A new generation begins (`inc_max_seq`). A type that has four gives its oldest up: pages go to the
+    /// next one, or, if they are anonymous and cannot be swapped, become the youngest as they are.
     fn inc_max_seq(&mut self, cx: &mut Cx, lruvec: usize, can_swap: bool) {
         for kind in [FILE, ANON] {
             if self.lruvecs[lruvec].mglru.count(kind) < MAX_NR_GENS {
@@ -720,8 +724,8 @@ impl Mm {
         generations.filter.now = Some(std::mem::take(&mut generations.filter.next));
     }
 
-    /// Gives up generations that have become empty (`try_to_inc_min_seq`); whether there was one. While there is
-    /// swap, that of file pages does not run ahead of that of anonymous pages.
+    /// Gives up generations that have become empty (`try_to_inc_min_seq`); whether there was one. While there
+    /// is swap, that of file pages does not run ahead of that of anonymous pages.
     fn try_to_inc_min_seq(&mut self, lruvec: usize, can_swap: bool) -> bool {
         let l = &mut self.lruvecs[lruvec];
         let max_seq = l.mglru.max_seq;
@@ -745,8 +749,8 @@ impl Mm {
         min != before
     }
 
-    /// Takes a batch off the oldest generation (`evict_folios`): how many pages were looked at, and whether the
-    /// caller has to wait for the device.
+    /// Takes a batch off the oldest generation (`evict_folios`): how many pages were looked at, and whether
+    /// the caller has to wait for the device.
     fn evict_generation(
         &mut self,
         cx: &mut Cx,
@@ -773,8 +777,8 @@ impl Mm {
         (if out_of_cold { 0 } else { scanned }, stall)
     }
 
-    /// A batch of one type (`scan_folios`, and `shrink_folio_list` for what it isolates): at most 64 pages that
-    /// may go, 4096 in all.
+    /// A batch of one type (`scan_folios`, and `shrink_folio_list` for what it isolates): at most 64 pages
+    /// that may go, 4096 in all.
     fn evict_type(
         &mut self,
         cx: &mut Cx,
@@ -1027,7 +1031,7 @@ mod tests {
                                 }
                                 let ios: Vec<_> = self.mm.take_io().collect();
                                 for io in ios {
-                                    self.mm.complete(io.id, start);
+                                    self.mm.complete(io.id);
                                 }
                                 (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);
                             }
@@ -1338,8 +1342,8 @@ mod tests {
         }
     }
 
-    /// A file of 2000 pages read round and round, each page `times` in a row, beside a stream read once: how many
-    /// of its pages are resident in the mean.
+    /// A file of 2000 pages read round and round, each page `times` in a row, beside a stream read once: how
+    /// many of its pages are resident in the mean.
     fn kept(kernel: &str, times: u32) -> usize {
         let mut m = Machine::new(kernel, 6400, 0, 60);
         let (again, stream) = (m.mm.declare_file(2000, true), m.mm.declare_file(120_000, true));

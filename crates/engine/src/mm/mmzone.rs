@@ -160,8 +160,8 @@ fn plan(config: &Config) -> Vec<Plan> {
     zones
 }
 
-/// Default of the kernel's own memory: 24 MiB for its image and boot allocations, and 1/256 of memory for slab,
-/// stacks and page tables of the kernel's own (estimate).
+/// Default of the kernel's own memory: 24 MiB for its image and boot allocations, and 1/256 of memory for
+/// slab, stacks and page tables of the kernel's own (estimate).
 fn kernel_pages(config: &Config) -> u64 {
     config.kernel_pages.unwrap_or_else(|| (24 << 8) + config.nodes.iter().sum::<u64>() / 256)
 }

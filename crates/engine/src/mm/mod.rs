@@ -6,9 +6,9 @@
 //!                       └── readahead, swap, page_writeback ──▶ Io (outbox) ◀─────────┘
 //! ```
 //!
-//! Every call is made by a task that hands in its [`Cx`]: what the call cost in CPU time is added there. A call
-//! that would sleep returns a [`Wait`]; the caller sleeps and makes the same call again, which goes on where
-//! it stopped. Requests for devices are put into an outbox, and so are the events that wake sleepers.
+//! Every call is made by a task that hands in its [`Cx`]: what the call cost in CPU time is added there. A
+//! call that would sleep returns a [`Wait`]; the caller sleeps and makes the same call again, which goes on
+//! where it stopped. Requests for devices are put into an outbox, and so are the events that wake sleepers.
 
 pub(crate) mod fadvise;
 pub(crate) mod filemap;
@@ -374,7 +374,7 @@ impl Mm {
     }
 
     /// A request has completed.
-    pub fn complete(&mut self, id: u64, now: u64) {
+    pub fn complete(&mut self, id: u64) {
         let Some(flight) = self.flights.land(id) else { return };
         let (io, queued) = (flight.io, flight.queued);
         self.arrive(flight);

@@ -1,8 +1,8 @@
 //! Reclaim by an allocation in a zone that it finds short, before it goes to another node (`mm/vmscan.c`:
 //! `zone_reclaim`, from 4.8 on `node_reclaim`; section 7).
 //!
-//! It scans the file and anonymous lists of the zone, from 4.8 on of the node. Slab is not modelled: where the
-//! kernel would shrink slab alone, nothing is freed.
+//! It scans the file and anonymous lists of the zone, from 4.8 on of the node. Slab is not modelled: where
+//! the kernel would shrink slab alone, nothing is freed.
 //!
 //! The kernel lets one task at a time into a zone's reclaim (not in RHEL 6); others go on to the next zone. A
 //! call is atomic here and never sleeps, so no other task can be inside, and the lock has nothing to decide.
@@ -33,8 +33,8 @@ pub(crate) enum NodeReclaim {
 }
 
 impl Mm {
-    /// Reclaims in `zone`, or from 4.8 on in its node, for one page (sections 7.3 and 7.4). The caller tests the
-    /// zone's mark again.
+    /// Reclaims in `zone`, or from 4.8 on in its node, for one page (sections 7.3 and 7.4). The caller tests
+    /// the zone's mark again.
     pub(crate) fn node_reclaim(&mut self, cx: &mut Cx, zone: usize) -> NodeReclaim {
         let lruvec = self.lruvec_of(zone);
         let min_unmapped = self.lruvec_sum(lruvec, |zone| zone.min_unmapped);
@@ -54,7 +54,8 @@ impl Mm {
         scan.may_unmap = self.zone_reclaim_mode & UNMAP != 0;
         if cache > min_unmapped {
             for priority in (0..=PRIORITY).rev() {
-                // Without the lock several tasks may be at it: RHEL 6 stops when less is left than one aims at.
+                // Without the lock several tasks may be at it: RHEL 6 stops when less is left than one aims
+                // at.
                 if !self.generation.zone_reclaim_lock && self.reclaimable_cache(lruvec) < scan.to_reclaim {
                     break;
                 }

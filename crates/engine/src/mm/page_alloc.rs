@@ -189,8 +189,8 @@ impl Mm {
         page
     }
 
-    /// One pass over the zonelist. With `fair` only local zones that have a share left take part; with `cached`
-    /// zone reclaim skips zones that were full a moment ago.
+    /// One pass over the zonelist. With `fair` only local zones that have a share left take part; with
+    /// `cached` zone reclaim skips zones that were full a moment ago.
     fn walk_zonelist(
         &mut self,
         cx: &mut Cx,
@@ -268,7 +268,8 @@ impl Mm {
         None
     }
 
-    /// Whether zone reclaim of `zone` is worth it for an allocation that prefers `node` (`zone_allows_reclaim`).
+    /// Whether zone reclaim of `zone` is worth it for an allocation that prefers `node`
+    /// (`zone_allows_reclaim`).
     fn reclaims_here(&self, node: usize, zone: usize) -> bool {
         let distance = self.nodes[node].distance[self.zones[zone].node];
         !self.generation.zone_reclaim_near || distance <= RECLAIM_DISTANCE

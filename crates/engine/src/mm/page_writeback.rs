@@ -16,9 +16,9 @@ const NR_REQUESTS: u32 = 128;
 /// A queue is congested from 7/8 of that plus one on, until it falls below 13/16.
 const CONGESTION_ON: u32 = 113;
 const CONGESTION_OFF: u32 = 103;
-/// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): who has waited for a place in the queue may then send so many
-/// requests in that time although it is full, up to half more than it holds (`block/blk-core.c`: `get_request`;
-/// UNVERIFIED).
+/// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): who has waited for a place in the queue may then send so
+/// many requests in that time although it is full, up to half more than it holds (`block/blk-core.c`:
+/// `get_request`; UNVERIFIED).
 const BATCH_REQUESTS: u32 = 32;
 const BATCH_TIME: u64 = 20 * MS;
 const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
@@ -42,7 +42,8 @@ pub(crate) struct Writeback {
     files: VecDeque<u32>,
     /// Write requests under way, to the disk and to swap; one entry serves both if swap is on the disk.
     requests: [u32; 2],
-    /// The youngest request of each device: where it ends, and its pages. What goes on there is merged with it.
+    /// The youngest request of each device: where it ends, and its pages. What goes on there is merged with
+    /// it.
     youngest: [Option<(u64, u32, u64)>; 2],
     congested: [bool; 2],
     /// Pages that reclaim wants to write, in the order in which it met them.
@@ -411,8 +412,8 @@ impl Mm {
         (written, last)
     }
 
-    /// Starts to write the first run of dirty pages in a range of a file, as one request; the page after it, or
-    /// `last` if there is none.
+    /// Starts to write the first run of dirty pages in a range of a file, as one request; the page after it,
+    /// or `last` if there is none.
     pub(crate) fn write_run(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> u32 {
         let base = self.objects[number as usize].base;
         let mut frames = self.flights.frames();

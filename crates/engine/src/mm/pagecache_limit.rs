@@ -51,8 +51,8 @@ impl Mm {
         self.pagecache_limit(cx);
     }
 
-    /// Three passes over all lruvecs, each from the highest priority to 0: inactive pages alone, then twice with
-    /// the active ones. Never unmaps and never swaps, and writes only where dirty pages count as cache.
+    /// Three passes over all lruvecs, each from the highest priority to 0: inactive pages alone, then twice
+    /// with the active ones. Never unmaps and never swaps, and writes only where dirty pages count as cache.
     fn shrink_page_cache(&mut self, cx: &mut Cx, over: u64) {
         let target = (over / 4).max(LEAST);
         let mut scan = Scan::new(Who::Limit, DEF_PRIORITY, target);
@@ -75,8 +75,8 @@ impl Mm {
     /// A part of the file lists of one lruvec, as the priority says.
     fn shrink_file_lists(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize, active: bool) {
         if self.generation.mglru {
-            // SUSE's kernels have no MGLRU: its own aging decides here. A wait is for the caller, who does not
-            // sleep.
+            // SUSE's kernels have no MGLRU: its own aging decides here. A wait is for the caller, who does
+            // not sleep.
             let _ = self.shrink_lruvec(cx, scan, lruvec);
             return;
         }

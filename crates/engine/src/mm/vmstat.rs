@@ -1,4 +1,5 @@
-//! Counters under the kernel's names, and what `/proc` would show of them (`mm/vmstat.c`, `fs/proc/meminfo.c`).
+//! Counters under the kernel's names, and what `/proc` would show of them (`mm/vmstat.c`,
+//! `fs/proc/meminfo.c`).
 //!
 //! A line is printed if the table of counters says that the generation's release has it. Lines about what the
 //! model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it happens;
@@ -526,7 +527,8 @@ impl Mm {
         lines.put(meminfo::Cached, 4 * sums.get(Stat::FilePages));
         lines.put(meminfo::SwapTotal, 4 * u64::from(self.swap.total));
         lines.put(meminfo::SwapFree, 4 * self.swap.free());
-        // The ratio is the same rule on every kernel; where its function was not read the predecessor's counts.
+        // The ratio is the same rule on every kernel; where its function was not read the predecessor's
+        // counts.
         if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
             let setting = LimitSetting::Ratio(OVERCOMMIT_RATIO);
             let swap = u64::from(self.swap.total);
@@ -613,8 +615,8 @@ impl Mm {
         computed.last().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0, promo: None })
     }
 
-    /// `/proc/zoneinfo`. From 4.12 on zones without memory are shown too, and there is a zone for devices; per
-    /// node statistics stand in the first zone with memory.
+    /// `/proc/zoneinfo`. From 4.12 on zones without memory are shown too, and there is a zone for devices;
+    /// per node statistics stand in the first zone with memory.
     pub fn zoneinfo(&self) -> Vec<ZoneText> {
         let release = self.release();
         let empty_too = release >= (4, 12, 0);

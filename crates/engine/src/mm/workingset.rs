@@ -1,8 +1,8 @@
 //! Refault distance (`mm/workingset.c`; section 3.8).
 //!
-//! A shadow has 29 bits: whether the page had been active, the lruvec it was evicted from, and the low bits of
-//! that lruvec's clock. With MGLRU the clock is the sequence number of the oldest generation and the page's
-//! tier.
+//! A shadow has 29 bits: whether the page had been active, the lruvec it was evicted from, and the low bits
+//! of that lruvec's clock. With MGLRU the clock is the sequence number of the oldest generation and the
+//! page's tier.
 
 use lotsfree_formulas::lists::{Lists, Refault, refault_activates};
 

@@ -1,4 +1,5 @@
-//! memory-hogs.toml and overnight.toml against "Memory Hogs" (ADMIN 20/2014), in runs of half the scenarios' length.
+//! memory-hogs.toml and overnight.toml against "Memory Hogs" (ADMIN 20/2014), in runs of half the scenarios'
+//! length.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +10,8 @@ const MEMORY_HOGS: &str = include_str!("../../../../scenarios/memory-hogs.toml")
 const OVERNIGHT: &str = include_str!("../../../../scenarios/overnight.toml");
 
 fn run(text: &str, variant: &str, label: Option<&str>, set: &[(&str, &str)]) -> Figures {
-    let scenario = Scenario::parse(text, "scenario.toml").expect("a scenario").with(set).expect("its changes");
+    let scenario =
+        Scenario::parse(text, "scenario.toml").expect("a scenario").with(set).expect("its changes");
     let cases = scenario.cases(Some(&[variant.to_owned()])).expect("cases");
     let case = cases
         .iter()

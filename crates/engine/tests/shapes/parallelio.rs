@@ -1,5 +1,5 @@
-//! mmtests' parallelio, against the tables of "Reduce system disruption due to kswapd" (section 5.6): operations
-//! relative to those without a write.
+//! mmtests' parallelio, against the tables of "Reduce system disruption due to kswapd" (section 5.6):
+//! operations relative to those without a write.
 
 use std::ops::ControlFlow;
 

@@ -126,8 +126,8 @@ fn zone_reclaim_takes_the_active_set() {
     }
 }
 
-/// With 6.1 the mapped pages stay, and what is spent is time: millions of pages a second are scanned, and next to
-/// none is freed.
+/// With 6.1 the mapped pages stay, and what is spent is time: millions of pages a second are scanned, and
+/// next to none is freed.
 #[test]
 fn zone_reclaim_of_6_1_scans_in_vain() {
     let (on, off) = on_and_off("on", "off", "80 s");

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use lotsfree_counters::{Meminfo, Values, meminfo};
 
-/// The share of what is available that is taken: the rest is for run directories in the page cache, for tables
-/// while they are written, and for errors of the estimate.
+/// The share of what is available that is taken: the rest is for run directories in the page cache, for
+/// tables while they are written, and for errors of the estimate.
 const SHARE: f64 = 0.8;
 
-/// Bytes that simulations may take: of `MemAvailable`, and of what the limits of this process's control groups
-/// leave (`memory.max`, version 2). No bound where nothing says how much there is.
+/// Bytes that simulations may take: of `MemAvailable`, and of what the limits of this process's control
+/// groups leave (`memory.max`, version 2). No bound where nothing says how much there is.
 pub(crate) fn available() -> u64 {
     let host = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_host(&text));
     let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| of_groups(&text));

@@ -9,8 +9,8 @@ use lotsfree_scenario::Case;
 /// Longest name of a directory made of a name in the scenario, in characters.
 const LONGEST: usize = 60;
 
-/// The directory of each case below `base`: `VARIANT`, and with a sweep `VARIANT/VALUE`. No two are the same, also
-/// on file systems that take upper and lower case for the same.
+/// The directory of each case below `base`: `VARIANT`, and with a sweep `VARIANT/VALUE`. No two are the same,
+/// also on file systems that take upper and lower case for the same.
 pub(crate) fn below(base: &Path, cases: &[Case]) -> Vec<PathBuf> {
     let mut taken = BTreeSet::new();
     let mut variants: Vec<(&str, String)> = Vec::new();
@@ -48,8 +48,8 @@ fn unlike(taken: &mut BTreeSet<String>, parent: &str, name: &str) -> String {
     candidate
 }
 
-/// A name as file names go everywhere and shells take without quotes: letters, digits and `.+=-_%`, anything else
-/// is one `-`.
+/// A name as file names go everywhere and shells take without quotes: letters, digits and `.+=-_%`, anything
+/// else is one `-`.
 pub(crate) fn safe(name: &str) -> String {
     let mut out = String::new();
     for c in name.trim().chars() {

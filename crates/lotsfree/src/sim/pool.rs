@@ -26,8 +26,8 @@ struct State {
     workers: usize,
 }
 
-/// Does each job once: `begin` in the order of the jobs, never two at a time, then `work` beside others. No job
-/// begins once `stop` says so. `watch` is called in this thread now and then until all is done.
+/// Does each job once: `begin` in the order of the jobs, never two at a time, then `work` beside others. No
+/// job begins once `stop` says so. `watch` is called in this thread now and then until all is done.
 ///
 /// The results are in the order of the jobs; `None` for those that did not begin.
 pub(crate) fn each<J: Sync, B, T: Send>(

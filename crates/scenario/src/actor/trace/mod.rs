@@ -20,9 +20,9 @@ use crate::quantity::Time;
 pub use oracle::OracleRecord;
 use read::{Reader, Settings};
 
-/// Replays recorded accesses, one after the other: to pages, or to objects that lie side by side in the order of
-/// their first appearance. The file is read twice, once for the objects and once to replay it; memory is needed
-/// for the objects, not for the records. A file that zstd compressed is read as it is.
+/// Replays recorded accesses, one after the other: to pages, or to objects that lie side by side in the order
+/// of their first appearance. The file is read twice, once for the objects and once to replay it; memory is
+/// needed for the objects, not for the records. A file that zstd compressed is read as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Trace {
@@ -43,16 +43,16 @@ pub struct Trace {
     /// What the pages are.
     #[serde(default, rename = "as")]
     pub backing: Backing,
-    /// An object takes as many pages as the largest size that is recorded of it, and an access touches as many as
-    /// the size that is recorded with it. Else every object is a page.
+    /// An object takes as many pages as the largest size that is recorded of it, and an access touches as
+    /// many as the size that is recorded with it. Else every object is a page.
     #[serde(default = "yes")]
     pub sizes: bool,
-    /// The share of accesses that store, when the trace does not say which do. Default: 0 with `as = "file"`; 1
-    /// with `as = "anon"`, where a page that was never stored to has no memory.
+    /// The share of accesses that store, when the trace does not say which do. Default: 0 with `as = "file"`;
+    /// 1 with `as = "anon"`, where a page that was never stored to has no memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<f64>,
-    /// Keep the trace's times, counted from its first record; a request that comes late because the one before
-    /// took long counts from when it was due. Else one access follows the other.
+    /// Keep the trace's times, counted from its first record; a request that comes late because the one
+    /// before took long counts from when it was due. Else one access follows the other.
     #[serde(default)]
     pub timed: bool,
     /// How long one unit of the recorded times is. oracleGeneral records seconds.
@@ -73,8 +73,8 @@ pub struct Trace {
 pub enum Format {
     /// Lines of columns; lines that begin with `#` are not read.
     Csv,
-    /// libCacheSim's binary `oracleGeneral`: 24 bytes a record, little-endian: time (u32), object (u64), size (u32),
-    /// next access (i64, not used).
+    /// libCacheSim's binary `oracleGeneral`: 24 bytes a record, little-endian: time (u32), object (u64), size
+    /// (u32), next access (i64, not used).
     OracleGeneral,
 }
 
@@ -130,8 +130,8 @@ fn one() -> u32 {
 /// The trace's memory is the process's only region.
 const MEMORY: RegionId = RegionId(0);
 
-/// Pages that one access may touch: 4 GiB, the largest size that oracleGeneral records. What one access asks for is
-/// made at a time.
+/// Pages that one access may touch: 4 GiB, the largest size that oracleGeneral records. What one access asks
+/// for is made at a time.
 const ACCESS_MOST: u32 = 1 << 20;
 
 /// One access.

@@ -1,3 +1,5 @@
+//! Traces of both formats against a plain model of what they mean, and every way in which they can be bad.
+
 use std::path::Path;
 
 use proptest::{prop_assert, prop_assert_eq, proptest};
