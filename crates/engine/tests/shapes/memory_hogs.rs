@@ -48,7 +48,8 @@ fn a_file_larger_than_free_memory_throws_the_server_out_until_3_10() {
 #[test]
 fn no_cliff_from_3_11_on() {
     for variant in ["3.11", "3.11, swappiness 0", "6.1", "6.12", "6.12+mglru"] {
-        let least = if variant.starts_with("3.11") { 0.8 } else { 0.98 };
+        // 3.11 lets tasks wait 100 ms for each batch of dirty pages that they meet.
+        let least = if variant.starts_with("3.11") { 0.7 } else { 0.98 };
         assert!(relative(variant, LARGE, &[]) > least, "{variant}");
     }
 }
@@ -60,8 +61,8 @@ fn swappiness_above_0_makes_no_difference_before_3_11() {
 }
 
 #[test]
-fn a_writer_that_leaves_the_cache_alone_harms_nobody() {
-    for variant in ["3.10, direct", "3.10, dontneed"] {
+fn a_writer_that_leaves_the_cache_alone_or_a_bound_for_it_protects_the_server() {
+    for variant in ["3.10, direct", "3.10, dontneed", "3.10, page-cache limit", "3.0, page-cache limit"] {
         assert!(relative(variant, LARGE, &[]) > 0.98, "{variant}");
     }
 }
@@ -71,7 +72,7 @@ fn the_size_of_the_file_alone_is_not_the_trigger() {
     let fast = [("machine.disk", "{ latency = \"100 us\", bandwidth = \"4 GiB/s\", size = \"200 GiB\" }")];
     let roomy = [("actor.server.heap", "2 GiB")];
     for variant in ["2.6.32-rhel6", "3.0", "3.10", "3.11"] {
-        assert!(relative(variant, LARGE, &fast) > 0.85, "{variant}, a disk faster than the writer");
+        assert!(relative(variant, LARGE, &fast) > 0.75, "{variant}, a disk faster than the writer");
         assert!(relative(variant, LARGE, &roomy) > 0.98, "{variant}, room for all");
     }
 }
