@@ -185,7 +185,7 @@ mod tests {
         for (seed, pages, frames) in
             [(1, 1000, 1), (2, 1000, 2), (3, 1000, 100), (4, 10_000, 1000), (5, 10_000, 5000), (6, 100, 200)]
         {
-            let trace = zipf(pages, 100_000, 0x9e37_79b9_7f4a_7c15 * seed);
+            let trace = zipf(pages, 100_000, 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
             let case = format!("{frames} frames for {pages} pages");
             let lru = misses(Replacement::Lru, &trace, pages, frames);
             assert_eq!(lru, lru_misses(&trace, frames as usize), "LRU, {case}");

@@ -268,7 +268,7 @@ impl Mm {
     /// Every entry points at what points back.
     fn check_entries(&self) -> Result<(), String> {
         let (_, owners, _, _) = self.swap.recount();
-        for (slot, &e) in (0u32..).zip(&self.entries) {
+        for (slot, &e) in (0u32..).zip(self.entries.iter()) {
             let number = self.object_of(slot);
             let object = if number == NONE { None } else { self.objects.get(number as usize) };
             let inside = object.filter(|object| object.live && slot - object.base < object.pages);

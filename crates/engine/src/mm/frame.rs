@@ -4,7 +4,9 @@
 //! at once: the accessed and dirty bits of a resident page are in it, so that touching the page is one load
 //! and one store; when the page is gone it holds the swap slot or the shadow.
 
-use bytemuck::Zeroable;
+use std::ops::{Deref, DerefMut};
+
+use bytemuck::{Pod, Zeroable};
 
 /// "No frame" at the end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -126,6 +128,42 @@ pub(crate) mod entry {
     /// The frame, if the page is in memory.
     pub(crate) fn frame(entry: u32) -> Option<u32> {
         (entry & MAPPED != 0 || entry & KIND == RESIDENT).then_some(entry & VALUE)
+    }
+}
+
+/// Entries of 64 KiB of an object: what a fault looks around at is in one line of the caches.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C, align(64))]
+struct Around([u32; 16]);
+
+/// The entries of all objects, by slot.
+#[derive(Debug, Default)]
+pub(crate) struct Entries(Vec<Around>);
+
+impl Entries {
+    /// Adds `count` empty ones, a multiple of 16.
+    pub(crate) fn grow(&mut self, count: usize) {
+        debug_assert_eq!((count % 16, entry::EMPTY), (0, 0));
+        self.0.resize(self.0.len() + count / 16, Around::zeroed());
+    }
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Around>()
+    }
+}
+
+impl Deref for Entries {
+    type Target = [u32];
+    #[inline]
+    fn deref(&self) -> &[u32] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+impl DerefMut for Entries {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u32] {
+        bytemuck::cast_slice_mut(&mut self.0)
     }
 }
 

@@ -108,7 +108,7 @@ impl Mm {
             Some(base) => base,
             None => {
                 let base = self.entries.len() as u32;
-                self.entries.resize(self.entries.len() + length as usize, entry::EMPTY);
+                self.entries.grow(length as usize);
                 self.space.owner.resize(self.entries.len() / RUN as usize, NONE);
                 base
             }
@@ -694,11 +694,6 @@ impl Mm {
                 self.entries[slot as usize] |= entry::DIRTY;
             }
             return if write { self.balance_dirty_pages(cx) } else { Ok(()) };
-        }
-        if self.generation.fault_around {
-            // Neighbours are looked at in the end: the wait for them begins here.
-            let ends = [slot & !15, slot | 15].map(|near| self.entries.get(near as usize).copied());
-            std::hint::black_box(ends);
         }
         match entry::frame(e) {
             Some(frame) => {

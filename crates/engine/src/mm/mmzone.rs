@@ -261,7 +261,7 @@ impl Mm {
             costs: config.costs,
             cpus: config.cpus.max(1) as usize,
             frames: zeroed_vec(start as usize),
-            entries: Vec::new(),
+            entries: Default::default(),
             zones,
             nodes,
             lruvecs,

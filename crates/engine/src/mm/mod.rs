@@ -229,7 +229,7 @@ pub struct Mm {
     pub(crate) costs: Calibration,
     pub(crate) cpus: usize,
     pub(crate) frames: Vec<Frame>,
-    pub(crate) entries: Vec<u32>,
+    pub(crate) entries: frame::Entries,
     pub(crate) zones: Vec<Zone>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) lruvecs: Vec<Lruvec>,
