@@ -345,9 +345,8 @@ impl Mm {
         for zone in &mut self.zones {
             zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, PageSize::X86);
             zone.pcp_high = pcp::high(&self.generation.pcp, zone.marks.low, cpus_of_node, zone.pcp_batch);
-            let fraction = self.tuning.percpu_pagelist_high_fraction;
-            if fraction > 0 {
-                zone.pcp_high = (zone.managed / fraction / cpus_of_node).max(4 * zone.pcp_batch);
+            if let Some(share) = zone.managed.checked_div(self.tuning.percpu_pagelist_high_fraction) {
+                zone.pcp_high = (share / cpus_of_node).max(4 * zone.pcp_batch);
             }
             zone.min_unmapped = zone.managed * self.tuning.min_unmapped_ratio / 100;
             zone.min_slab = zone.managed * self.tuning.min_slab_ratio / 100;

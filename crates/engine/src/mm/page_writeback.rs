@@ -681,7 +681,7 @@ impl Mm {
             (current.saturating_sub(goal), false)
         };
         let shift = (current / (8 * step + 1)).min(63);
-        let step = ((step >> shift) + 7) / 8;
+        let step = (step >> shift).div_ceil(8);
         w.dirty_rate_limit = if up { current + step } else { current.saturating_sub(step) }.max(1);
     }
 }

@@ -94,9 +94,9 @@ impl Swap {
         let which = cpu % self.cursor.len();
         let mut at = self.cursor[which];
         let usable = |swap: &Self, at: u32| at < swap.total && swap.owner[at as usize] == NONE;
-        if at == NONE || at % CLUSTER == 0 || !usable(self, at) {
+        if at == NONE || at.is_multiple_of(CLUSTER) || !usable(self, at) {
             // The rest of the cluster, then an empty cluster, then whatever is free.
-            let rest = (at != NONE && at % CLUSTER != 0)
+            let rest = (at != NONE && !at.is_multiple_of(CLUSTER))
                 .then(|| (at..(at / CLUSTER + 1) * CLUSTER).find(|&slot| usable(self, slot)))
                 .flatten();
             at = match rest {

@@ -814,7 +814,7 @@ impl Mm {
             return Fate::Keep;
         }
         let writeback = f.has(flag::WRITEBACK);
-        let dirty = f.has(flag::DIRTY) && !(anon && !f.has(flag::SWAPCACHE));
+        let dirty = f.has(flag::DIRTY) && (!anon || f.has(flag::SWAPCACHE));
         // Who looks at flags leaves anonymous pages out: no flusher writes them
         // (`page_check_dirty_writeback`, 3.11).
         if (dirty || writeback) && !(anon && self.generation.reclaim_flags) {
