@@ -1,7 +1,32 @@
 //! The scenarios that ship show what was published.
 
+use std::ops::ControlFlow;
+
+use lotsfree_run::{ActorFigures, Figures, Memory, State};
+use lotsfree_scenario::Scenario;
+
 mod shapes {
     mod memory_hogs;
     mod parallelio;
     mod zone_reclaim;
+}
+
+/// What was measured of one case of a scenario: a variant, at one value of the sweep, with changes.
+fn figures(text: &str, variant: &str, label: Option<&str>, set: &[(&str, &str)]) -> Figures {
+    let scenario =
+        Scenario::parse(text, "scenario.toml").expect("a scenario").with(set).expect("its changes");
+    let cases = scenario.cases(Some(&[variant.to_owned()])).expect("cases");
+    let case = cases
+        .iter()
+        .find(|case| case.sweep.as_ref().map(|sweep| sweep.label.as_str()) == label)
+        .expect("a case");
+    let mut memory = Memory::default();
+    lotsfree_engine::simulate(case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
+    let facts = lotsfree_engine::facts(case).expect("facts");
+    memory.finish(facts, case.to_toml(), State::Complete).summary().measured
+}
+
+/// One actor's figures.
+fn of<'a>(figures: &'a Figures, actor: &str) -> &'a ActorFigures {
+    figures.actors.iter().find(|figures| figures.actor == actor).expect("an actor")
 }

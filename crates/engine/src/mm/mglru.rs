@@ -1016,7 +1016,7 @@ mod tests {
                     break;
                 }
                 for io in ios {
-                    self.mm.complete(io.id, self.cx.now());
+                    self.mm.complete(io.id);
                 }
                 let start = self.cx.now();
                 for event in woken {

@@ -1,38 +1,21 @@
 //! memory-hogs.toml and overnight.toml against "Memory Hogs" (ADMIN 20/2014), in runs of half the scenarios'
 //! length.
 
-use std::ops::ControlFlow;
+use lotsfree_run::{ActorFigures, Figures};
 
-use lotsfree_run::{ActorFigures, Figures, Memory, State};
-use lotsfree_scenario::Scenario;
+use crate::{figures, of};
 
 const MEMORY_HOGS: &str = include_str!("../../../../scenarios/memory-hogs.toml");
 const OVERNIGHT: &str = include_str!("../../../../scenarios/overnight.toml");
 
-fn run(text: &str, variant: &str, label: Option<&str>, set: &[(&str, &str)]) -> Figures {
-    let scenario =
-        Scenario::parse(text, "scenario.toml").expect("a scenario").with(set).expect("its changes");
-    let cases = scenario.cases(Some(&[variant.to_owned()])).expect("cases");
-    let case = cases
-        .iter()
-        .find(|case| case.sweep.as_ref().map(|sweep| sweep.label.as_str()) == label)
-        .expect("a case");
-    let mut memory = Memory::default();
-    lotsfree_engine::simulate(case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
-    let facts = lotsfree_engine::facts(case).expect("facts");
-    memory.finish(facts, case.to_toml(), State::Complete).summary().measured
-}
-
 fn server(figures: &Figures) -> &ActorFigures {
-    figures.actors.iter().find(|actor| actor.actor == "server").expect("the server")
+    of(figures, "server")
 }
 
 /// Throughput beside a file of this size, relative to the time before.
 fn relative(variant: &str, size: &str, set: &[(&str, &str)]) -> f64 {
     let set: Vec<(&str, &str)> = [("duration", "60 s")].iter().chain(set).copied().collect();
-    let relative = server(&run(MEMORY_HOGS, variant, Some(size), &set)).relative.expect("a baseline");
-    println!("{variant} {size} {set:?}: {relative:.2}");
-    relative
+    server(&figures(MEMORY_HOGS, variant, Some(size), &set)).relative.expect("a baseline")
 }
 
 /// Larger than what is free, and smaller.
@@ -86,10 +69,7 @@ fn morning(variant: &str) -> Figures {
         ("actor.server.active", "[[\"0 s\", \"60 s\"], [\"300 s\", \"end\"]]"),
         ("measure.window", "[\"300 s\", \"end\"]"),
     ];
-    let figures = run(OVERNIGHT, variant, None, &set);
-    let server = server(&figures);
-    println!("{variant}: {:?} major faults, {:?}", server.major_faults, server.latency);
-    figures
+    figures(OVERNIGHT, variant, None, &set)
 }
 
 #[test]

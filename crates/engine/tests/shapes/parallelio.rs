@@ -1,11 +1,7 @@
 //! mmtests' parallelio, against the tables of "Reduce system disruption due to kswapd" (section 5.6):
 //! operations relative to those without a write.
 
-use std::ops::ControlFlow;
-
-use lotsfree_run::{Memory, State};
-use lotsfree_scenario::Scenario;
-use serde_json::Value;
+use crate::{figures, of};
 
 const TEXT: &str = include_str!("../../../../scenarios/parallelio.toml");
 
@@ -17,26 +13,12 @@ struct Outcome {
 }
 
 fn run(variant: &str, size: &str) -> Outcome {
-    let scenario = Scenario::parse(TEXT, "parallelio.toml").unwrap();
-    let case = (scenario.cases(None).unwrap().into_iter())
-        .find(|case| {
-            let label = case.sweep.as_ref().map(|sweep| sweep.label.as_str());
-            case.variant == variant && label == Some(size)
-        })
-        .unwrap();
-    let mut sink = Memory::default();
-    lotsfree_engine::simulate(&case, &mut sink, &mut |_| ControlFlow::Continue(())).unwrap();
-    let run = sink.finish(lotsfree_engine::facts(&case).unwrap(), case.to_toml(), State::Complete);
-    let summary = serde_json::to_value(run.summary()).unwrap();
-    let window = ["window", "measured"].iter().find_map(|key| summary.get(key)).unwrap();
-    let actors = window["actors"].as_array().unwrap();
-    let server = actors.iter().find(|actor| actor["actor"] == "memcached").unwrap();
-    let moved =
-        |name: &str| window["moved"][name].as_u64().unwrap_or_else(|| panic!("{name}: {:?}", Value::Null));
+    let figures = figures(TEXT, variant, Some(size), &[]);
+    let moved = |pages: Option<u64>| pages.expect("kernels count pages to and from swap");
     Outcome {
-        per_second: server["per_second"].as_f64().unwrap(),
-        swap_in: moved("swap_in"),
-        swap_out: moved("swap_out"),
+        per_second: of(&figures, "memcached").per_second.expect("operations"),
+        swap_in: moved(figures.moved.swap_in),
+        swap_out: moved(figures.moved.swap_out),
     }
 }
 
