@@ -29,7 +29,7 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
         nodes: nodes.to_vec(),
         distance: (0..count).map(|a| (0..count).map(|b| if a == b { 10 } else { 20 }).collect()).collect(),
         tuning: Tuning::default(),
-        swap_pages: 4000,
+        swap_pages: 12_000,
         swap_rotational: false,
         kernel_pages: Some(300),
         swap_on_disk: false,

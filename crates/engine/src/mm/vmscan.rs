@@ -217,7 +217,9 @@ impl Mm {
                 // VMSCAN_THROTTLE_NOPROGRESS
                 (scan.priority == 1 && scan.reclaimed == 0).then_some(TENTH / 25)
             } else {
-                None
+                // 2.6.32 naps for the devices; later kernels only for a zone that is flagged.
+                let low = direct.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
+                (self.generation.alloc_congestion_wait && low).then_some(TENTH)
             };
             if scan.priority == 0 {
                 break;
@@ -240,7 +242,11 @@ impl Mm {
                 return self.direct_reclaim_from(cx, place, direct);
             }
         }
-        Ok(scan.reclaimed)
+        // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six times
+        // over (`all_unreclaimable`).
+        let hopeful =
+            !self.generation.reclaim_retries && !lruvecs.iter().all(|&which| self.is_unreclaimable(which));
+        Ok(scan.reclaimed.max(u64::from(hopeful)))
     }
 
     /// The lruvecs of a zonelist, each once, in its order.
