@@ -25,23 +25,25 @@ fn run(variant: &str, size: &str) -> Outcome {
 #[test]
 fn before_3_11_a_write_beside_a_server_takes_its_memory() {
     let alone = run("3.10", "0 MiB");
-    assert!(alone.swap_out == 0 && alone.swap_in < 2000, "{} {}", alone.swap_out, alone.swap_in);
-    // Published: 0.18 and 0.16 of the undisturbed rate, 148,031 and 135,109 pages swapped in.
-    for (size, share, swap_in) in [("2385 MiB", 0.18, 148_031), ("4055 MiB", 0.16, 135_109)] {
-        let beside = run("3.10", size);
-        let relative = beside.per_second / alone.per_second;
-        assert!((relative - share).abs() < 0.15, "{size}: {relative}");
-        assert!((swap_in / 2..swap_in * 2).contains(&beside.swap_in), "{size}: {}", beside.swap_in);
-        assert!(beside.swap_out > 100_000, "{size}: {}", beside.swap_out);
-    }
+    assert_eq!((alone.swap_in, alone.swap_out), (0, 0));
+    let small = run("3.10", "715 MiB");
+    assert!(small.per_second > 0.88 * alone.per_second, "{}", small.per_second);
+    // Published: 0.18 of the undisturbed rate and 148,031 pages swapped in; SPECIFICATION.md says what the
+    // model lacks.
+    let large = run("3.10", "2385 MiB");
+    let relative = large.per_second / alone.per_second;
+    assert!(relative < 0.6, "{relative}");
+    assert!(large.swap_in > 60_000 && large.swap_out > 80_000, "{} {}", large.swap_in, large.swap_out);
 }
 
 #[test]
 fn from_3_11_on_it_hardly_does() {
-    let beside = run("3.11", "2385 MiB");
     let alone = run("3.11", "0 MiB");
-    // Published: 1.06; SPECIFICATION.md says what the model lacks.
-    let relative = beside.per_second / alone.per_second;
-    assert!(relative > 0.8, "{relative}");
-    assert!(beside.swap_in < 20_000 && beside.swap_out < 20_000, "{} {}", beside.swap_in, beside.swap_out);
+    // Published: 1.06.
+    for (variant, least) in [("3.11", 0.8), ("6.12", 0.99), ("6.12+mglru", 0.99)] {
+        let beside = run(variant, "2385 MiB");
+        let relative = beside.per_second / alone.per_second;
+        assert!(relative > least, "{variant}: {relative}");
+        assert!(beside.swap_out < 20_000, "{variant}: {}", beside.swap_out);
+    }
 }
