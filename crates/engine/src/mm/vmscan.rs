@@ -242,8 +242,8 @@ impl Mm {
                 return self.direct_reclaim_from(cx, place, direct);
             }
         }
-        // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six times
-        // over (`all_unreclaimable`).
+        // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six
+        // times over (`all_unreclaimable`).
         let hopeful =
             !self.generation.reclaim_retries && !lruvecs.iter().all(|&which| self.is_unreclaimable(which));
         Ok(scan.reclaimed.max(u64::from(hopeful)))
