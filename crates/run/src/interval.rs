@@ -38,11 +38,11 @@ pub struct Spent {
     pub user: u64,
     /// On a CPU, in the kernel, reclaim left out.
     pub system: u64,
-    /// Reclaiming pages for its own allocation (direct reclaim and node reclaim), on a CPU or not.
+    /// Reclaiming pages for its own allocation (direct reclaim and node reclaim), on a CPU or held back.
     pub reclaim: u64,
     /// Waiting for a device: pages read, swapped in, or synced.
     pub io: u64,
-    /// Held back by the kernel: dirty throttling (`balance_dirty_pages`) and reclaim throttling.
+    /// Held back by the dirty limit (`balance_dirty_pages`).
     pub throttled: u64,
     /// Ready, waiting for a CPU.
     pub runnable: u64,

@@ -104,7 +104,7 @@ impl Machine {
         };
         let after = slice.run();
         let (at, mut spent, again) = (slice.at, slice.spent, slice.cx.again);
-        spent.runnable = (at - now) - spent.user - spent.system - spent.idle;
+        spent.runnable = (at - now) - spent.user - spent.system - spent.reclaim - spent.idle;
         self.tasks[task].at = at;
         self.tasks[task].again = again;
         self.spend(task, |all| super::measure::add(all, &spent));

@@ -250,7 +250,9 @@ impl Slice<'_> {
             self.cx.spent = self.mm.costs.syscall.max(1);
         }
         let cpu = std::mem::take(&mut self.cx.spent);
-        self.spent.system += cpu;
+        let reclaim = std::mem::take(&mut self.cx.reclaim).min(cpu);
+        self.spent.system += cpu - reclaim;
+        self.spent.reclaim += reclaim;
         self.at += self.stretch.elapsed(cpu);
         self.group.minor_faults += u64::from(std::mem::take(&mut self.cx.minor));
         self.group.major_faults += u64::from(std::mem::take(&mut self.cx.major));

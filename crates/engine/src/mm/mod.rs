@@ -191,6 +191,8 @@ pub struct Cx {
     pub start: u64,
     /// CPU time that the call took.
     pub spent: u64,
+    /// The part of it that went into direct reclaim and node reclaim.
+    pub reclaim: u64,
     /// The calling task: an index into the machine's tasks.
     pub task: usize,
     /// The CPU it runs on.
@@ -210,7 +212,7 @@ pub struct Cx {
 impl Cx {
     /// A caller at a time.
     pub fn new(task: usize, cpu: usize, process: usize, start: u64) -> Self {
-        Cx { start, spent: 0, task, cpu, process, again: false, slice: MS, minor: 0, major: 0 }
+        Cx { start, spent: 0, reclaim: 0, task, cpu, process, again: false, slice: MS, minor: 0, major: 0 }
     }
     /// The caller's time.
     pub fn now(&self) -> u64 {

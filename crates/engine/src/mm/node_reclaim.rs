@@ -52,6 +52,7 @@ impl Mm {
         let mut scan = Scan::new(Who::Zone, PRIORITY, SWAP_CLUSTER_MAX);
         scan.may_writepage = self.zone_reclaim_mode & WRITE != 0;
         scan.may_unmap = self.zone_reclaim_mode & UNMAP != 0;
+        let before = cx.spent;
         if cache > min_unmapped {
             for priority in (0..=PRIORITY).rev() {
                 // Without the lock several tasks may be at it: RHEL 6 stops when less is left than one aims
@@ -66,6 +67,7 @@ impl Mm {
                 }
             }
         }
+        cx.reclaim += cx.spent - before;
         if scan.reclaimed > 0 {
             self.events.zone_reclaim_success += 1;
             NodeReclaim::Success

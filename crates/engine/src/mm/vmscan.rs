@@ -174,7 +174,10 @@ impl Mm {
                 retried: false,
             },
         };
-        match self.direct_reclaim_from(cx, place, &mut direct) {
+        let before = cx.spent;
+        let outcome = self.direct_reclaim_from(cx, place, &mut direct);
+        cx.reclaim += cx.spent - before;
+        match outcome {
             Ok(freed) => Ok(freed),
             Err(wait) => {
                 self.tasks[cx.task].slow.direct = Some(direct);
