@@ -215,8 +215,8 @@ impl Mm {
         if queued && w.requests[which] < NR_REQUESTS {
             self.woken.push(Event::Request);
         }
-        // clear_bdi_congested wakes who sleeps in congestion_wait at every request that completes while the queue
-        // is not congested, whether or not it had been.
+        // clear_bdi_congested wakes who sleeps in congestion_wait at every request that completes while the
+        // queue is not congested, whether or not it had been.
         if queued && w.requests[which] <= CONGESTION_OFF {
             w.congested[which] = false;
             self.woken.push(Event::Room);
