@@ -218,7 +218,8 @@ fn grown(work: &Work, undisturbed: Option<&Work>) -> Option<(Wait, f64)> {
     let growth = now.into_iter().enumerate().map(|(i, (wait, ns))| {
         let was = match &before {
             Some(before) => before.get(i).map_or(0.0, |(_, ns)| *ns),
-            None if wait == Wait::System => ns,
+            // Work of the kernel and waking up are part of every request; only their growth says something.
+            None if matches!(wait, Wait::System | Wait::Cpu) => ns,
             None => 0.0,
         };
         (wait, (ns - was) / whole, ns / whole)
