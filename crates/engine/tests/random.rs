@@ -329,7 +329,7 @@ impl Machine {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 3000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_state_holds_together_after_every_step(plan in plan()) {

@@ -247,8 +247,10 @@ impl Mm {
         }
         // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six
         // times over (`all_unreclaimable`).
-        let hopeful =
-            !self.generation.reclaim_retries && !lruvecs.iter().all(|&which| self.is_unreclaimable(which));
+        // One that had nothing to scan is none.
+        let hopeful = direct.total_scanned > 0
+            && !self.generation.reclaim_retries
+            && !lruvecs.iter().all(|&which| self.is_unreclaimable(which));
         Ok(scan.reclaimed.max(u64::from(hopeful)))
     }
 
