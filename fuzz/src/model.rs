@@ -2,7 +2,7 @@
 
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
-use lotsfree_scenario::{Advice, How, Policy, RegionId, Scenario};
+use lotsfree_scenario::{Advice, Filesystem, How, Policy, RegionId, Scenario};
 
 use crate::seeds::Fixture;
 
@@ -82,6 +82,7 @@ pub(crate) fn operations(data: &[u8]) {
         swap_pages: u64::from(bytes.next()) * 8,
         swap_rotational: bytes.next() % 2 == 0,
         swap_on_disk: bytes.next() % 2 == 0,
+        filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(200),
         instant_reads: bytes.next() % 2 == 0,
         costs: Calibration::default(),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use lotsfree_engine::machine::{DeviceSpec, Machine, MachineConfig, SwapDevice};
 use lotsfree_engine::{Calibration, Generation, Tuning, mm};
 use lotsfree_run::{Event, Interval, Sample, Sink, WriteError};
-use lotsfree_scenario::{Op, Policy, Process, Program, RegionId, Stream, Thread};
+use lotsfree_scenario::{Filesystem, Op, Policy, Process, Program, RegionId, Stream, Thread};
 
 const S: u64 = 1_000_000_000;
 const SECONDS: u64 = 60;
@@ -81,6 +81,7 @@ fn main() {
                 swap_rotational: false,
                 kernel_pages: None,
                 swap_on_disk: false,
+                filesystem: Filesystem::Ext4,
                 instant_reads: false,
                 costs: Calibration::default(),
             },

@@ -13,7 +13,7 @@ use std::time::Instant;
 use lotsfree_engine::mm::{Config, Cx, Event, Mm, Stop, Why};
 use lotsfree_engine::reference::{Reference, Replacement};
 use lotsfree_engine::{Calibration, Generation, Tuning};
-use lotsfree_scenario::{Advice, Policy, RegionId};
+use lotsfree_scenario::{Advice, Filesystem, Policy, RegionId};
 
 const ACCESSES: usize = 20_000_000;
 const REPETITIONS: usize = 5;
@@ -139,6 +139,7 @@ impl Host {
             swap_pages: 0,
             swap_rotational: false,
             swap_on_disk: false,
+            filesystem: Filesystem::Ext4,
             kernel_pages: Some(0),
             instant_reads: true,
             costs: Calibration::default(),

@@ -7,6 +7,7 @@
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::dirty::DirtyRules;
 use lotsfree_formulas::pcp::PcpRules;
+use lotsfree_scenario::Filesystem;
 use lotsfree_units::Bytes;
 
 /// How an accessed bit found on the inactive list counts (`page_check_references`; section 3.4).
@@ -208,8 +209,14 @@ pub struct Generation {
     /// Sixteen fruitless runs put kswapd to sleep (4.19 on); else a zone is given up after six times its
     /// reclaimable pages were scanned in vain.
     pub kswapd_failures: bool,
+    /// kswapd marks a zone that was scanned in vain, until a page of it is freed (through 3.11;
+    /// `zone->all_unreclaimable`), else whoever wants to know computes it.
+    pub unreclaimable_mark: bool,
     /// Dirty file pages.
     pub file_write: FileWrite,
+    /// File systems that reclaim does not ask to write pages: they have no `->writepage` (XFS from 6.0 on, all
+    /// from 6.3 on; UNVERIFIED).
+    pub without_writepage: &'static [Filesystem],
     /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
     pub reclaim_flags: bool,
     /// Only kswapd and zone reclaim write to a congested device (through 5.4; `may_write_to_queue`).
@@ -336,6 +343,8 @@ impl Generation {
             balance_gap: true,
             kswapd_failures: false,
             file_write: FileWrite::KswapdInNeed,
+            unreclaimable_mark: true,
+            without_writepage: &[],
             reclaim_flags: false,
             spares_congested: true,
             dirty_activates: false,
@@ -425,6 +434,7 @@ impl Generation {
     pub const fn linux_4_4() -> Self {
         Generation {
             name: "linux-4.4",
+            unreclaimable_mark: false,
             rules: Rules::linux_4_4(),
             dirty: known_dirty(&Rules::linux_4_4()),
             direct_stops: false,
@@ -465,6 +475,7 @@ impl Generation {
     pub const fn linux_6_1() -> Self {
         Generation {
             name: "linux-6.1",
+            without_writepage: &[Filesystem::Xfs],
             rules: Rules::linux_6_1(),
             pcp: match Rules::linux_6_1().pcp {
                 Some(pcp) => pcp,
@@ -488,6 +499,7 @@ impl Generation {
     pub const fn linux_6_12() -> Self {
         Generation {
             name: "linux-6.12",
+            without_writepage: &Filesystem::ALL,
             rules: Rules::linux_6_12(),
             dirty: known_dirty(&Rules::linux_6_12()),
             balance: Balance::WeightedCost,

@@ -95,6 +95,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
             kernel_pages: machine.kernel.map(|size| size.pages()),
             swap_on_disk: machine.swap.on == SwapOn::Disk,
+            filesystem: disk.filesystem,
             instant_reads: false,
             costs,
         },

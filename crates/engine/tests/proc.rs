@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lotsfree_counters::{Family, Meminfo, Values, Vmstat, meminfo as m, vmstat as v, zoneinfo as z};
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
-use lotsfree_scenario::{How, Policy, RegionId};
+use lotsfree_scenario::{Filesystem, How, Policy, RegionId};
 use lotsfree_snapshot::file::zoneinfo::Zone;
 use lotsfree_snapshot::{File, Log};
 
@@ -33,6 +33,7 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
         swap_rotational: false,
         kernel_pages: Some(300),
         swap_on_disk: false,
+        filesystem: Filesystem::Ext4,
         instant_reads: true,
         costs: Calibration::default(),
     });

@@ -2,7 +2,7 @@
 
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
-use lotsfree_scenario::{Advice, How, Policy, RegionId};
+use lotsfree_scenario::{Advice, Filesystem, How, Policy, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -48,6 +48,7 @@ struct Plan {
     distance: u32,
     swap: u64,
     rotational: bool,
+    filesystem: Filesystem,
     instant: bool,
     sysctls: Vec<(&'static str, String)>,
     policies: Vec<Policy>,
@@ -132,14 +133,28 @@ fn plan() -> impl Strategy<Value = Plan> {
         select(vec![20u32, 40]),
         prop_oneof![Just(0), 1..300u64, 300..3000u64],
         any::<bool>(),
+        select(Filesystem::ALL.to_vec()),
         prop::bool::weighted(0.2),
         sysctls(),
     );
     let file = (prop_oneof![1..100u32, 100..2000u32], any::<bool>());
     let work = (vec(policy, 2), vec(file, FILES), vec(step(), 1..60));
     (machine, work).prop_map(|(machine, (policies, files, steps))| {
-        let (generation, nodes, cpus, distance, swap, rotational, instant, sysctls) = machine;
-        Plan { generation, nodes, cpus, distance, swap, rotational, instant, sysctls, policies, files, steps }
+        let (generation, nodes, cpus, distance, swap, rotational, filesystem, instant, sysctls) = machine;
+        Plan {
+            generation,
+            nodes,
+            cpus,
+            distance,
+            swap,
+            rotational,
+            filesystem,
+            instant,
+            sysctls,
+            policies,
+            files,
+            steps,
+        }
     })
 }
 
@@ -184,6 +199,7 @@ impl Machine {
             swap_rotational: plan.rotational,
             kernel_pages: Some(50),
             swap_on_disk: false,
+            filesystem: plan.filesystem,
             instant_reads: plan.instant,
             costs: Calibration::default(),
         };

@@ -24,7 +24,7 @@ pub use actor::Actor;
 pub use case::{Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint};
 pub use error::{Error, Errors};
 pub use generation::{Generation, Kernel, UnknownGeneration};
-pub use machine::{Cpus, Disk, Distance, Machine, Swap, SwapOn};
+pub use machine::{Cpus, Disk, Distance, Filesystem, Machine, Swap, SwapOn};
 pub use op::{Advice, FileId, How, Op, RegionId};
 pub use program::{FileSpec, Policy, Process, Program, Stream, Thread};
 pub use reference::{document, schema};

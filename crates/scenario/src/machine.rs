@@ -72,6 +72,30 @@ pub struct Disk {
     /// Whether it turns (`/sys/block/*/queue/rotational`): it moves a head, and the kernel places and reads
     /// ahead accordingly.
     pub rotational: bool,
+    /// What the files are on: who writes a dirty page that reclaim meets depends on it.
+    pub filesystem: Filesystem,
+}
+
+/// A file system, as far as reclaim can tell it from another: whether it writes a dirty page when reclaim
+/// asks it to, or leaves that to the flusher (`->writepage`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filesystem {
+    /// Writes every page.
+    Ext3,
+    /// Writes pages that have a place on disk; that of new ones is chosen when the flusher writes them. Since
+    /// 6.3 it is not asked.
+    #[default]
+    Ext4,
+    /// Writes for kswapd, not for tasks in direct reclaim. Since 6.0 it is not asked.
+    Xfs,
+    /// Never writes for reclaim.
+    Btrfs,
+}
+
+impl Filesystem {
+    /// Every one.
+    pub const ALL: [Filesystem; 4] = [Filesystem::Ext3, Filesystem::Ext4, Filesystem::Xfs, Filesystem::Btrfs];
 }
 
 impl Default for Disk {
@@ -83,6 +107,7 @@ impl Default for Disk {
             iops: None,
             size: None,
             rotational: false,
+            filesystem: Filesystem::Ext4,
         }
     }
 }

@@ -52,6 +52,7 @@ mod tests {
             swap_pages: 0,
             swap_rotational: false,
             swap_on_disk: false,
+            filesystem: lotsfree_scenario::Filesystem::Ext4,
             kernel_pages: None,
             instant_reads: true,
             costs: Calibration::default(),

@@ -1,5 +1,6 @@
 //! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`; section 5).
 
+use super::mmzone::Zone;
 use super::page_alloc::{HIGHEST, MAX_RECLAIM_RETRIES};
 use super::vmscan::{Scan, Who};
 use super::{Cx, DEF_PRIORITY, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
@@ -57,7 +58,7 @@ impl Mm {
     /// `wakeup_kswapd`
     pub(crate) fn wakeup_kswapd(&mut self, node: usize) {
         let awake = self.nodes[node].kswapd.state == State::Balancing;
-        if awake || self.nodes[node].kswapd.gave_up() || self.is_balanced(node) {
+        if awake || self.nodes[node].kswapd.gave_up() || !self.is_wanted(node) {
             return;
         }
         let kswapd = &mut self.nodes[node].kswapd;
@@ -72,19 +73,32 @@ impl Mm {
         self.nodes.iter().any(|node| node.kswapd.state == State::Balancing || node.kswapd.woken)
     }
 
-    fn zone_balanced(&self, zone: usize, gap: u64) -> bool {
+    /// Whether a zone is so far above its high mark for requests that may use zones up to `class`
+    /// (`zone_balanced`).
+    fn zone_balanced(&self, zone: usize, gap: u64, class: usize) -> bool {
         let zone = &self.zones[zone];
-        zone.managed == 0 || zone.passes(zone.mark_high() + gap, HIGHEST)
+        zone.managed == 0 || zone.passes(zone.mark_high() + gap, class)
+    }
+
+    /// Whether there is work for a sleeping kswapd: through 4.7 in a zone that is low for requests of its own
+    /// class, without what it reserves for requests that could have gone to a higher zone.
+    fn is_wanted(&self, node: usize) -> bool {
+        if self.generation.lru_per_node {
+            return !self.is_balanced(node);
+        }
+        let low = |zone: &Zone| zone.managed > 0 && !zone.passes(zone.mark_low(), 0);
+        self.nodes[node].zones.iter().any(|&zone| low(&self.zones[zone]))
     }
 
     /// `pgdat_balanced` (section 5.2).
     fn is_balanced(&self, node: usize) -> bool {
         let zones = &self.nodes[node].zones;
         if self.generation.balanced_by_one {
-            zones.iter().any(|&zone| self.zone_balanced(zone, 0))
+            zones.iter().any(|&zone| self.zone_balanced(zone, 0, HIGHEST))
         } else {
-            // A zone that was scanned in vain is left out (`zone_reclaimable`).
-            zones.iter().all(|&zone| self.zone_balanced(zone, 0) || self.is_unreclaimable(zone))
+            // Each zone for requests of its own class; one that was scanned in vain is left out
+            // (`zone_reclaimable`).
+            zones.iter().all(|&zone| self.zone_balanced(zone, 0, 0) || self.is_unreclaimable(zone))
         }
     }
 
@@ -206,8 +220,13 @@ impl Mm {
                 && run.total_scanned > 0
                 && run.scan.priority < DEF_PRIORITY - 2
             {
-                let zones = &self.nodes[node].zones;
-                if zones.iter().any(|&zone| self.zones[zone].free < self.zones[zone].mark_min()) {
+                let zones = &self.nodes[node].zones[..=run.end_zone];
+                let class = self.zones[zones[run.end_zone]].index();
+                let under_min = |&zone: &usize| {
+                    let mark = self.zones[zone].mark_min();
+                    !self.zones[zone].passes(mark, class) && !self.is_unreclaimable(zone)
+                };
+                if zones.iter().any(under_min) {
                     self.events.kswapd_skip_congestion_wait += 1;
                 } else {
                     return Err(self.congestion_wait(cx, TENTH));
@@ -234,7 +253,8 @@ impl Mm {
                 continue;
             }
             self.age_active_anon(cx, &run.scan, self.lruvec_of(zone));
-            if !self.zone_balanced(zone, 0) {
+            let class = if self.generation.lru_per_node { HIGHEST } else { 0 };
+            if !self.zone_balanced(zone, 0, class) {
                 end = Some(index);
                 break;
             }
@@ -280,6 +300,9 @@ impl Mm {
                 run.freed += freed;
                 run.freed_in_pass += freed;
                 result?;
+                if self.generation.unreclaimable_mark && self.was_scanned_in_vain(which) {
+                    self.zones[which].all_unreclaimable = true;
+                }
                 let met = if self.generation.lru_per_node {
                     run.scan.scanned.max(run.scan.reclaimed)
                 } else {
@@ -305,7 +328,8 @@ impl Mm {
         let zone = &self.zones[which];
         let gap =
             if self.generation.balance_gap { zone.marks.low.min(zone.managed.div_ceil(100)) } else { 0 };
-        !self.zone_balanced(which, gap)
+        let class = self.zones[self.nodes[node].zones[run.end_zone]].index();
+        !self.zone_balanced(which, gap, class)
     }
 
     fn kswapd_target(&self, node: usize, which: usize) -> u64 {

@@ -39,6 +39,8 @@ pub(crate) struct Object {
     pub(crate) file: bool,
     /// Pages never written are holes, not on disk.
     pub(crate) hole: bool,
+    /// Pages from its beginning up to the last one that was written to disk, and so has its place there.
+    pub(crate) allocated: u32,
     /// Unlinked: goes when nobody maps it.
     pub(crate) deleted: bool,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.

@@ -997,6 +997,7 @@ mod tests {
                 swap_rotational: false,
                 kernel_pages: Some(0),
                 swap_on_disk: false,
+                filesystem: lotsfree_scenario::Filesystem::Ext4,
                 instant_reads: false,
                 costs: Calibration::default(),
             };

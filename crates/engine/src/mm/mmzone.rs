@@ -54,6 +54,8 @@ pub(crate) struct Zone {
     pub(crate) numa: [u64; 6],
     /// Pages scanned since the zone last had a page freed (through 4.7).
     pub(crate) pages_scanned: u64,
+    /// kswapd found nothing to reclaim; through 3.11.
+    pub(crate) all_unreclaimable: bool,
     /// The fair share left (3.12 to 4.7).
     pub(crate) alloc_batch: i64,
     /// Zonelist cache of each node: until when the zone counts as full in it.
@@ -222,6 +224,7 @@ impl Mm {
                 stat: [0; STATS],
                 numa: [0; 6],
                 pages_scanned: 0,
+                all_unreclaimable: false,
                 alloc_batch: 0,
                 full_until: vec![0; config.nodes.len()],
                 min_unmapped: 0,
@@ -278,6 +281,7 @@ impl Mm {
             events: Events::default(),
             instant_reads: config.instant_reads,
             swap_on_disk: config.swap_on_disk,
+            filesystem: config.filesystem,
             flights: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),

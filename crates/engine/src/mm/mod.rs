@@ -32,7 +32,7 @@ mod kswapd;
 
 use std::collections::VecDeque;
 
-use lotsfree_scenario::Policy;
+use lotsfree_scenario::{Filesystem, Policy};
 
 use crate::calibration::Calibration;
 use crate::generation::Generation;
@@ -73,6 +73,8 @@ pub struct Config {
     pub swap_pages: u64,
     /// Whether the swap device has to seek: readahead is by slots then, by addresses else.
     pub swap_rotational: bool,
+    /// What files are on.
+    pub filesystem: Filesystem,
     /// Swap shares the queue of the disk that files are on.
     pub swap_on_disk: bool,
     /// Memory of the kernel itself beyond the page frames' descriptors, in pages; `None` for the default.
@@ -248,6 +250,7 @@ pub struct Mm {
     pub(crate) events: Events,
     pub(crate) instant_reads: bool,
     pub(crate) swap_on_disk: bool,
+    pub(crate) filesystem: Filesystem,
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<Event>,

@@ -339,7 +339,6 @@ impl Mm {
         let cpu = self.list_of_cpu(cpu);
         let node = self.zones[index].node;
         let zone = &mut self.zones[index];
-        zone.pages_scanned = 0;
         zone.pcp[cpu].push(frame);
         let limit = if self.generation.pcp.high_from_mark && self.nodes[node].kswapd.is_active() {
             zone.pcp_high.min(4 * zone.pcp_batch)
@@ -354,6 +353,8 @@ impl Mm {
                 zone.free_head = frame + 1;
             }
             zone.free += batch as u64;
+            zone.pages_scanned = 0;
+            zone.all_unreclaimable = false;
             zone.pcp[cpu].drain(..batch);
         }
     }
@@ -363,6 +364,8 @@ impl Mm {
         self.frames[frame as usize].next = zone.free_head;
         zone.free_head = frame + 1;
         zone.free += 1;
+        zone.pages_scanned = 0;
+        zone.all_unreclaimable = false;
     }
 
     /// `drain_all_pages`

@@ -42,6 +42,8 @@ pub(crate) struct Writeback {
     files: VecDeque<u32>,
     /// Write requests under way, to the disk and to swap; one entry serves both if swap is on the disk.
     requests: [u32; 2],
+    /// Requests that took a place in a queue since the beginning.
+    taken: u64,
     /// The youngest request of each device: where it ends, and its pages. What goes on there is merged with
     /// it.
     youngest: [Option<(u64, u32, u64)>; 2],
@@ -70,6 +72,7 @@ impl Default for Writeback {
         Writeback {
             files: VecDeque::new(),
             requests: [0; 2],
+            taken: 0,
             youngest: [None; 2],
             congested: [false; 2],
             pageout: Vec::new(),
@@ -162,10 +165,10 @@ impl Mm {
     pub(crate) fn queue_full(&mut self, cx: &Cx) -> bool {
         let requests = self.writeback.requests[0].max(self.writeback.requests[1]);
         let batch = &mut self.tasks[cx.task].batch;
+        if std::mem::take(&mut batch.waited) {
+            (batch.left, batch.until) = (BATCH_REQUESTS, cx.now() + BATCH_TIME);
+        }
         if requests < NR_REQUESTS {
-            if std::mem::take(&mut batch.waited) {
-                (batch.left, batch.until) = (BATCH_REQUESTS, cx.now() + BATCH_TIME);
-            }
             return false;
         }
         requests >= MOST_REQUESTS || batch.left == 0 || cx.now() >= batch.until
@@ -174,7 +177,7 @@ impl Mm {
     pub(crate) fn wait_for_room(&mut self, cx: &Cx, why: Why) -> Wait {
         let batch = &mut self.tasks[cx.task].batch;
         (batch.waited, batch.left) = (true, 0);
-        Wait { event: Some(Event::Request), until: Some(cx.now() + TENTH), why }
+        Wait { event: Some(Event::Request), until: None, why }
     }
 
     /// Index of a device's queue.
@@ -197,6 +200,7 @@ impl Mm {
         w.youngest[device as usize] = Some((start + u64::from(pages), size + pages, first));
         if merged.is_none() {
             w.requests[which] += 1;
+            w.taken += 1;
             let batch = &mut self.tasks[cx.task].batch;
             batch.left = batch.left.saturating_sub(1);
             if w.requests[which] >= CONGESTION_ON {
@@ -274,6 +278,13 @@ impl Mm {
         }
     }
 
+    /// Whether a dirty page of a file has no place on disk yet: that is chosen when the flusher writes it
+    /// (`ext4_bh_delay_or_unwritten`).
+    pub(crate) fn is_delayed(&self, slot: u32) -> bool {
+        let object = &self.objects[self.object_of(slot) as usize];
+        object.hole && slot - object.base >= object.allocated
+    }
+
     /// From dirty to under writeback (`clear_page_dirty_for_io`, `set_page_writeback`).
     fn start_writeback(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
@@ -288,7 +299,9 @@ impl Mm {
             }
             self.stat_sub(frame, Stat::Dirty);
             let number = self.object_of(slot);
-            self.objects[number as usize].under_writeback += 1;
+            let object = &mut self.objects[number as usize];
+            object.under_writeback += 1;
+            object.allocated = object.allocated.max(slot - object.base + 1);
             self.file_is_cleaner(slot);
         }
     }
@@ -345,11 +358,12 @@ impl Mm {
         self.writeback.pageout.push((target.0, target.1, frame));
     }
 
-    /// Sends what reclaim wants to write, neighbours in one request.
-    pub(crate) fn flush_pageout(&mut self, cx: &mut Cx) {
+    /// Sends what reclaim wants to write, neighbours in one request; whether that took a place in the queue.
+    pub(crate) fn flush_pageout(&mut self, cx: &mut Cx) -> bool {
         if self.writeback.pageout.is_empty() {
-            return;
+            return false;
         }
+        let before = self.writeback.taken;
         let mut pages = std::mem::take(&mut self.writeback.pageout);
         pages.sort_unstable();
         for run in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
@@ -363,6 +377,7 @@ impl Mm {
         }
         pages.clear();
         self.writeback.pageout = pages;
+        self.writeback.taken != before
     }
 
     /// Writes up to `most` dirty pages of a file; how many, and the last request.

@@ -10,6 +10,8 @@ use super::frame::{Frame, entry, flag, list};
 use super::page_alloc::Place;
 use super::vmstat::Stat;
 use super::{Cx, DEF_PRIORITY, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
+use lotsfree_scenario::Filesystem;
+
 use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, Reference};
 
 /// What a task keeps between calls.
@@ -139,6 +141,8 @@ pub(crate) struct Met {
     writeback: u64,
     immediate: u64,
     pub(crate) pageout: u64,
+    /// What was written took a place in the device's queue, rather than joining a request there.
+    queued: bool,
     activated: u64,
     /// Dirty pages that were kept since the device is congested.
     spared: u64,
@@ -159,6 +163,17 @@ enum References {
     ReclaimClean,
     Keep,
     Activate,
+}
+
+/// What a file system does with a page that reclaim wants to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WritePage {
+    /// It writes it.
+    Writes,
+    /// It leaves that to the flusher: the page stays dirty.
+    Redirties,
+    /// It is not asked; the page is activated.
+    IsMissing,
 }
 
 impl Mm {
@@ -220,9 +235,12 @@ impl Mm {
                 // VMSCAN_THROTTLE_NOPROGRESS
                 (scan.priority == 1 && scan.reclaimed == 0).then_some(TENTH / 25)
             } else {
-                // 2.6.32 naps for the devices; later kernels only for a zone that is flagged.
+                // 2.6.32 naps for the devices; 3.0 to 3.10 do only if the preferred zone is flagged.
                 let low = direct.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
-                (self.generation.alloc_congestion_wait && low).then_some(TENTH)
+                let flagged = !self.generation.reclaim_flags
+                    && self.lruvecs[lruvecs[0]].flag_congested
+                    && self.is_congested();
+                (low && (self.generation.alloc_congestion_wait || flagged)).then_some(TENTH)
             };
             if scan.priority == 0 {
                 break;
@@ -301,8 +319,16 @@ impl Mm {
         Wait { event: Some(Event::Room), until: Some(cx.now() + ns), why: Why::Reclaim }
     }
 
-    /// Whether a zone was scanned six times over in vain (`zone_reclaimable`, through 4.7).
+    /// Whether a zone counts as one of which nothing can be reclaimed (through 4.7).
     pub(crate) fn is_unreclaimable(&self, lruvec: usize) -> bool {
+        if self.generation.unreclaimable_mark {
+            return self.zones[lruvec].all_unreclaimable;
+        }
+        self.was_scanned_in_vain(lruvec)
+    }
+
+    /// Whether a zone was scanned six times over since a page of it was freed (`zone_reclaimable`).
+    pub(crate) fn was_scanned_in_vain(&self, lruvec: usize) -> bool {
         let swap = self.swap.free() > 0;
         let lists = &self.lruvecs[lruvec];
         let reclaimable = lists.file() + if swap { lists.anon() } else { 0 };
@@ -733,7 +759,7 @@ impl Mm {
                 }
             }
         }
-        self.flush_pageout(cx);
+        met.queued = self.flush_pageout(cx);
         let kind = usize::from(!anon);
         self.events.pgscan_type[kind] += batch;
         self.events.pgsteal_type[kind] += met.reclaimed;
@@ -755,7 +781,7 @@ impl Mm {
         if scan.who == Who::Limit {
             return None;
         }
-        if met.pageout > 0 && self.queue_full(cx) {
+        if met.queued && self.queue_full(cx) {
             return Some(self.wait_for_room(cx, Why::Io));
         }
         if !self.generation.reclaim_flags {
@@ -763,7 +789,9 @@ impl Mm {
             // wait_iff_congested waits only for a zone that is flagged as congested, which takes a batch of
             // swap-backed pages that direct reclaim left for the device's sake.
             l.flag_congested |= met.spared > 0 && met.spared == met.dirty;
-            let waits = l.flag_congested && met.writeback > 0 && self.is_congested();
+            // The lower the priority, the fewer pages of the batch have to be under writeback (3.2 to 3.10).
+            let enough = met.writeback > 0 && met.writeback >= met.taken >> (DEF_PRIORITY - scan.priority);
+            let waits = l.flag_congested && enough && self.is_congested();
             return waits.then(|| self.congestion_wait(cx, TENTH));
         }
         let l = &mut self.lruvecs[lruvec];
@@ -826,9 +854,8 @@ impl Mm {
         }
         let writeback = f.has(flag::WRITEBACK);
         let dirty = f.has(flag::DIRTY) && (!anon || f.has(flag::SWAPCACHE));
-        // Who looks at flags leaves anonymous pages out: no flusher writes them
-        // (`page_check_dirty_writeback`, 3.11).
-        if (dirty || writeback) && !(anon && self.generation.reclaim_flags) {
+        // Anonymous pages are left out: no flusher writes them (`page_check_dirty_writeback`, 3.11).
+        if (dirty || writeback) && !anon && self.generation.reclaim_flags {
             met.dirty += 1;
             met.unqueued_dirty += u64::from(!writeback);
             met.congested += u64::from(self.is_congested() || (writeback && f.has(flag::RECLAIM)));
@@ -860,6 +887,8 @@ impl Mm {
             self.unmap_page(frame);
         }
         if self.frames[frame as usize].has(flag::DIRTY) {
+            // Through 3.10 the pages count that could go but for this.
+            met.dirty += u64::from(!self.generation.reclaim_flags);
             if !anon && !self.may_write_file(scan, lruvec, frame) {
                 self.stat_add(frame, Stat::VmscanImmediate);
                 self.frames[frame as usize].flags |= flag::RECLAIM;
@@ -873,8 +902,14 @@ impl Mm {
                 met.spared += 1;
                 return Fate::Keep;
             }
-            self.pageout(frame);
-            met.pageout += 1;
+            match if anon { WritePage::Writes } else { self.writepage(scan, frame) } {
+                WritePage::Writes => {
+                    self.pageout(frame);
+                    met.pageout += 1;
+                }
+                WritePage::Redirties => self.stat_add(frame, Stat::VmscanWrite),
+                WritePage::IsMissing => return Fate::Activate,
+            }
             return Fate::Keep;
         }
         self.evict(cx, frame);
@@ -917,6 +952,20 @@ impl Mm {
                     && self.frames[frame as usize].has(flag::RECLAIM)
             }
         }
+    }
+
+    /// What the file system does when reclaim asks it to write a page (`->writepage`).
+    fn writepage(&self, scan: &Scan, frame: u32) -> WritePage {
+        if self.generation.without_writepage.contains(&self.filesystem) {
+            return WritePage::IsMissing;
+        }
+        let refuses = match self.filesystem {
+            Filesystem::Ext3 => false,
+            Filesystem::Ext4 => self.is_delayed(self.frames[frame as usize].slot),
+            Filesystem::Xfs => !scan.is_kswapd(),
+            Filesystem::Btrfs => true,
+        };
+        if refuses { WritePage::Redirties } else { WritePage::Writes }
     }
 
     /// Frees a clean page that is in no page table; its entry keeps what is needed to find it again.

@@ -6,7 +6,7 @@ mod random;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, WriteError};
-use lotsfree_scenario::{FileSpec, Op, Policy, Process, Program, Stream, Thread};
+use lotsfree_scenario::{FileSpec, Filesystem, Op, Policy, Process, Program, Stream, Thread};
 
 use super::measure::{add, total};
 use super::task::{Kind, State};
@@ -64,6 +64,7 @@ fn config() -> MachineConfig {
             kernel_pages: None,
             costs: Calibration::default(),
             swap_on_disk: false,
+            filesystem: Filesystem::Ext4,
             instant_reads: false,
         },
         disk,
