@@ -214,8 +214,8 @@ pub struct Generation {
     pub unreclaimable_mark: bool,
     /// Dirty file pages.
     pub file_write: FileWrite,
-    /// File systems that reclaim does not ask to write pages: they have no `->writepage` (XFS from 6.0 on, all
-    /// from 6.3 on; UNVERIFIED).
+    /// File systems that reclaim does not ask to write pages: they have no `->writepage` (XFS from 6.0 on,
+    /// all from 6.3 on; UNVERIFIED).
     pub without_writepage: &'static [Filesystem],
     /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
     pub reclaim_flags: bool,

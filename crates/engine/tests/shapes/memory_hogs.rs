@@ -1,5 +1,5 @@
-//! memory-hogs.toml and overnight.toml against "Memory Hogs" (ADMIN 20/2014), in runs of two thirds of the scenarios'
-//! length.
+//! memory-hogs.toml and overnight.toml against "Memory Hogs" (ADMIN 20/2014), in runs of two thirds of the
+//! scenarios' length or less.
 
 use lotsfree_run::{ActorFigures, Figures};
 
