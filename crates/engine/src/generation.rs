@@ -215,7 +215,7 @@ pub struct Generation {
     /// Dirty file pages.
     pub file_write: FileWrite,
     /// File systems that reclaim does not ask to write pages: they have no `->writepage` (XFS from 6.0 on,
-    /// all from 6.3 on; UNVERIFIED).
+    /// ext3 and ext4 from 6.2 on).
     pub without_writepage: &'static [Filesystem],
     /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
     pub reclaim_flags: bool,

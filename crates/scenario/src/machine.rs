@@ -84,7 +84,7 @@ pub enum Filesystem {
     /// Writes every page.
     Ext3,
     /// Writes pages that have a place on disk; that of new ones is chosen when the flusher writes them. Since
-    /// 6.3 it is not asked.
+    /// 6.2 it is not asked.
     #[default]
     Ext4,
     /// Writes for kswapd, not for tasks in direct reclaim. Since 6.0 it is not asked.

@@ -18,7 +18,7 @@ const CONGESTION_ON: u32 = 113;
 const CONGESTION_OFF: u32 = 103;
 /// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): who has waited for a place in the queue may then send so
 /// many requests in that time although it is full, up to half more than it holds (`block/blk-core.c`:
-/// `get_request`; UNVERIFIED).
+/// `get_request`; through 4.20, and used for all).
 const BATCH_REQUESTS: u32 = 32;
 const BATCH_TIME: u64 = 20 * MS;
 const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
