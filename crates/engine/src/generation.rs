@@ -251,6 +251,8 @@ pub struct Generation {
     pub cfq: bool,
     /// The zonelist cache (deleted in 4.4).
     pub zonelist_cache: Option<ZonelistCache>,
+    /// Zonelists are in zone order where little memory is low (through 3.17).
+    pub zonelist_order: bool,
     /// Zones take turns in batches (4.4).
     pub fair_zones: bool,
     /// Swap readahead.
@@ -361,6 +363,7 @@ impl Generation {
             alloc_congestion_wait: true,
             cfq: true,
             zonelist_cache: Some(ZonelistCache::BelowMark),
+            zonelist_order: true,
             fair_zones: false,
             swap_readahead: SwapReadahead::Block,
             fault_around: false,
@@ -441,6 +444,7 @@ impl Generation {
             direct_wakes_flushers: false,
             zone_reclaim_auto: false,
             zonelist_cache: None,
+            zonelist_order: false,
             fair_zones: true,
             swap_readahead: SwapReadahead::Adaptive,
             fault_around: true,

@@ -357,13 +357,30 @@ impl Mm {
         }
     }
 
-    /// Each node's zonelist in node order: its own zones from high to low, then the next best node's.
-    ///
-    /// Zone order, which kernels through 4.14 choose on some machines with little DMA32 memory, is not
-    /// modelled: on x86-64 hosts the rule of [`build_zonelists`](Self::build_zonelists) gives node order
-    /// unless DMA32 is more than half of memory (section 1.2).
+    /// Whether zonelists are in zone order: the Normal zones of all nodes come before any DMA32 zone
+    /// (`default_zonelist_order`; section 1.2).
+    fn has_zone_order(&self) -> bool {
+        let size = |zones: &[usize]| {
+            let present = |&zone: &usize| self.zones[zone].present;
+            let low = |zone: &&usize| matches!(self.zones[**zone].kind, ZoneKind::Dma | ZoneKind::Dma32);
+            (zones.iter().filter(low).map(present).sum::<u64>(), zones.iter().map(present).sum::<u64>())
+        };
+        let nodes: Vec<(u64, u64)> = self.nodes.iter().map(|node| size(&node.zones)).collect();
+        let (low, all) = nodes.iter().fold((0, 0), |sum, node| (sum.0 + node.0, sum.1 + node.1));
+        let average = all / (nodes.len() as u64 + 1);
+        let no_normal = |&(low, all): &(u64, u64)| low == all;
+        let mostly_low = |&(low, all): &(u64, u64)| all > average && low * 10 > all * 7;
+        self.generation.zonelist_order
+            && low > 0
+            && low <= all / 2
+            && !nodes.iter().any(|node| no_normal(node) || mostly_low(node))
+    }
+
+    /// Each node's zonelist: its own zones from high to low, then the next best node's; in zone order the
+    /// zones of one kind before those of the next.
     fn build_zonelists(&mut self) {
         let count = self.nodes.len();
+        let zone_order = self.has_zone_order();
         let mut load = vec![0u64; count];
         for own in 0..count {
             let mut order = vec![own];
@@ -384,8 +401,12 @@ impl Mm {
                 }
                 order.push(best);
             }
-            self.nodes[own].zonelist =
-                order.iter().flat_map(|&node| self.nodes[node].zones.iter().rev().copied()).collect();
+            let zones = order.iter().flat_map(|&node| self.nodes[node].zones.iter().rev().copied());
+            let mut zonelist: Vec<usize> = zones.collect();
+            if zone_order {
+                zonelist.sort_by_key(|&zone| std::cmp::Reverse(self.zones[zone].index()));
+            }
+            self.nodes[own].zonelist = zonelist;
         }
     }
 
@@ -502,5 +523,45 @@ impl Mm {
         };
         let count = &mut self.zones[zone].lru[classic];
         *count = if add { *count + 1 } else { *count - 1 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Calibration, Generation, Tuning};
+
+    /// Names of the zones in the zonelist of a node, on two nodes of so many GiB.
+    fn zonelist(generation: &str, gib: u64, node: usize) -> Vec<String> {
+        let mm = Mm::new(&Config {
+            generation: Generation::named(generation).unwrap(),
+            cpus: 2,
+            nodes: vec![gib << 18; 2],
+            distance: vec![vec![10, 21], vec![21, 10]],
+            tuning: Tuning::default(),
+            swap_pages: 0,
+            swap_rotational: false,
+            swap_on_disk: false,
+            filesystem: lotsfree_scenario::Filesystem::Ext4,
+            kernel_pages: None,
+            instant_reads: true,
+            costs: Calibration::default(),
+        });
+        let name = |&zone: &usize| format!("{:?} {}", mm.zones[zone].kind, mm.zones[zone].node);
+        mm.nodes[node].zonelist.iter().map(name).collect()
+    }
+
+    #[test]
+    fn old_kernels_spare_low_memory_where_there_is_little_of_it() {
+        let zone_order = ["Normal 0", "Normal 1", "Dma32 0", "Dma 0"];
+        let node_order = ["Normal 0", "Dma32 0", "Dma 0", "Normal 1"];
+        assert_eq!(zonelist("linux-3.10", 8, 0), zone_order);
+        assert_eq!(zonelist("linux-3.10", 8, 1), ["Normal 1", "Normal 0", "Dma32 0", "Dma 0"]);
+        assert_eq!(zonelist("linux-4.4", 8, 0), node_order);
+        // DMA and DMA32 are more than seven tenths of the first node.
+        assert_eq!(zonelist("linux-3.10", 4, 0), node_order);
+        // A node lacks a Normal zone.
+        assert_eq!(zonelist("linux-3.10", 3, 1), ["Normal 1", "Dma32 0", "Dma 0"]);
+        assert_eq!(zonelist("linux-3.10", 1, 0), ["Dma32 0", "Dma 0", "Dma32 1"]);
     }
 }
