@@ -42,8 +42,8 @@ fn before_3_11_a_write_beside_a_server_takes_its_memory() {
         let beside = run("3.10", size);
         let relative = beside.per_second / alone.per_second;
         assert!((relative - published).abs() < 0.15, "{size}: {relative}, published {published}");
-        // What was swapped out beside the smallest write came back without being read; in the model that write
-        // fits into free memory.
+        // What was swapped out beside the smallest write came back without being read. In the model that
+        // write fits into free memory.
         let within_2 = |model: u64, published: u64| 2 * model > published && model < 2 * published;
         let close = within_2(beside.swap_in, swap_in) && within_2(beside.swap_out, swap_out);
         assert!(close || size == "715 MiB", "{size}: {} {}", beside.swap_in, beside.swap_out);
