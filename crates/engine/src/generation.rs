@@ -219,7 +219,8 @@ pub struct Generation {
     pub without_writepage: &'static [Filesystem],
     /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
     pub reclaim_flags: bool,
-    /// Only kswapd and zone reclaim write to a congested device (through 5.4; `may_write_to_queue`).
+    /// Only kswapd and zone reclaim write file pages to a congested device (through 5.4;
+    /// `may_write_to_queue`).
     pub spares_congested: bool,
     /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (5.4 on;
     /// first release 4.11, UNVERIFIED), else they stay inactive.

@@ -787,7 +787,7 @@ impl Mm {
         if !self.generation.reclaim_flags {
             let l = &mut self.lruvecs[lruvec];
             // wait_iff_congested waits only for a zone that is flagged as congested, which takes a batch of
-            // swap-backed pages that direct reclaim left for the device's sake.
+            // file pages that direct reclaim left for the device's sake: 3.0.
             l.flag_congested |= met.spared > 0 && met.spared == met.dirty;
             // The lower the priority, the fewer pages of the batch have to be under writeback (3.2 to 3.10).
             let enough = met.writeback > 0 && met.writeback >= met.taken >> (DEF_PRIORITY - scan.priority);
@@ -897,7 +897,8 @@ impl Mm {
             if references == References::ReclaimClean || !scan.may_writepage {
                 return Fate::Keep;
             }
-            let pushes = matches!(scan.who, Who::Kswapd | Who::Zone);
+            // Swap never counts as congested: its address space has no device of its own.
+            let pushes = anon || matches!(scan.who, Who::Kswapd | Who::Zone);
             if self.generation.spares_congested && !pushes && self.is_congested() {
                 met.spared += 1;
                 return Fate::Keep;
@@ -944,7 +945,7 @@ impl Mm {
     /// Whether this reclaimer may write this dirty file page (section 5.3).
     fn may_write_file(&self, scan: &Scan, lruvec: usize, frame: u32) -> bool {
         match self.generation.file_write {
-            FileWrite::Anyone => scan.is_kswapd() || !self.is_congested(),
+            FileWrite::Anyone => true,
             FileWrite::KswapdInNeed => scan.is_kswapd() && scan.priority < DEF_PRIORITY - 2,
             FileWrite::KswapdDirtyTail => {
                 scan.is_kswapd()
