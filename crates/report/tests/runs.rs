@@ -209,8 +209,8 @@ fn one_run_is_a_page_of_its_own() {
     check_page("three", &variants(&root.path().join("three"), 3));
 }
 
-/// A run in memory of three intervals of a second with ten requests each, which spent so much together and took
-/// so many nanoseconds each. The first interval is not measured.
+/// A run in memory of three intervals of a second with ten requests each, which spent so much together and
+/// took so many nanoseconds each. The first interval is not measured.
 fn brief(label: &str, spent: lotsfree_run::Spent, latencies: [u64; 3]) -> Run {
     let mut memory = Memory::default();
     let second = 1_000_000_000;

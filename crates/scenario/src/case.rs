@@ -261,8 +261,8 @@ impl Case {
         }
     }
 
-    /// Every key that a variant can change, dotted as there, with its value as TOML: `actor.copy.how`, `"direct"`.
-    /// Settings come without `tuning.`.
+    /// Every key that a variant can change, dotted as there, with its value as TOML: `actor.copy.how`,
+    /// `"direct"`. Settings come without `tuning.`.
     pub fn keys(&self) -> BTreeMap<String, String> {
         let mut keys = BTreeMap::new();
         for (section, value) in self.to_toml().parse::<toml::Table>().unwrap_or_default() {

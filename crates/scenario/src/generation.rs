@@ -148,8 +148,8 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 /// The newest generation with two lists that is no newer than a kernel.
 fn newest_until(kernel: (u32, u32)) -> Option<&'static str> {
-    let plain = GENERATIONS.iter().map(|(name, ..)| *name).filter(|name| !name.contains('+'));
-    plain.filter(|name| version(name).is_some_and(|version| version <= kernel)).last()
+    let mut plain = GENERATIONS.iter().map(|(name, ..)| *name).filter(|name| !name.contains('+'));
+    plain.rfind(|name| version(name).is_some_and(|version| version <= kernel))
 }
 
 impl Serialize for Generation {

@@ -307,7 +307,8 @@ pub(super) fn time_spent(comparison: &Comparison<'_>) -> Option<Picture> {
         comparison.columns().filter(|view| busy(&view.work.spent) > 0.0).take(MOST_ROWS).collect();
     let share =
         |view: &View<'_>, part: usize| spent(&view.work.spent)[part].1 as f64 / busy(&view.work.spent);
-    // Waking up is part of every request: of the wait for a CPU counts what the run with the least does not have.
+    // Waking up is part of every request: of the wait for a CPU counts what the run with the least does not
+    // have.
     let each = |view: &View<'_>, part: usize| {
         spent(&view.work.spent)[part].1 as f64 / view.work.operations.max(1) as f64
     };

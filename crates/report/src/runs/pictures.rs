@@ -576,7 +576,7 @@ fn relative_message(views: &[&View<'_>]) -> String {
         }
         _ => {
             let worst = format!("{} of the undisturbed", Percent(least.0));
-            format!("Throughput is {}", with_each((worst, &least.1), (Percent(most.0), &most.1)))
+            format!("Throughput is {}", with_each((worst, least.1), (Percent(most.0), most.1)))
         }
     }
 }
@@ -589,7 +589,7 @@ fn rate_message(views: &[&View<'_>]) -> String {
     if views.len() == 1 || most.0 - least.0 <= 0.03 * most.0 {
         return format!("{} requests a second", rate(most.0));
     }
-    with_each((format!("{} requests a second", rate(least.0)), &least.1), (rate(most.0), &most.1))
+    with_each((format!("{} requests a second", rate(least.0)), least.1), (rate(most.0), most.1))
 }
 
 /// The 99th percentile over time; `None` if no request ended.
@@ -725,7 +725,7 @@ fn traffic_message(views: &[&View<'_>]) -> String {
             }
             _ => {
                 let worst = format!("{} page faults had to read from a device", number(most.0));
-                with_each((worst, &most.1), (number(least.0), &least.1))
+                with_each((worst, most.1), (number(least.0), least.1))
             }
         },
         Some(_) => "No page fault had to read from a device".to_owned(),

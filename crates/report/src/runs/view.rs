@@ -278,7 +278,8 @@ impl Sweep {
     }
 }
 
-/// `30 % with base, 100 % with direct`: what two runs have. A name with a comma needs more than a comma behind it.
+/// `30 % with base, 100 % with direct`: what two runs have. A name with a comma is followed by a
+/// semicolon.
 pub(super) fn with_each(first: (impl Display, &str), second: (impl Display, &str)) -> String {
     let between = if first.1.contains(',') || second.1.contains(',') { ';' } else { ',' };
     format!("{} with {}{between} {} with {}", first.0, first.1, second.0, second.1)
