@@ -565,8 +565,8 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  lotsfree report runs/quickstart -o quickstart.html         all runs below a directory\n  \
-                  lotsfree report runs/quickstart/base runs/other/base -o both.html\n  \
-                  lotsfree report runs/quickstart --format text                 the table that sim printed"
+                  lotsfree report runs/quickstart/as-it-is runs/quickstart/direct -o both.html\n  \
+                  lotsfree report runs/quickstart --format text              the table that sim printed"
 )]
 pub(crate) struct ReportArgs {
     /// Runs, or directories that are searched for runs

@@ -266,7 +266,7 @@ fn wrong_words_are_refused_with_what_would_be_accepted() {
     for (arguments, expected) in [
         (&["sim", "quikstart"][..], "did you mean \"quickstart\"?"),
         (&["sim", "nothing-like-it"], "lotsfree sim --list"),
-        (&["sim", "missing.toml"], "missing.toml:1:1: No such file"),
+        (&["sim", "missing.toml"], "missing.toml: No such file"),
         (&["sim"], "<SCENARIO>"),
         (&["sim", "tiny.toml", "--set", "vm.swapiness=0"], "did you mean \"vm.swappiness\""),
         (&["sim", "tiny.toml", "--set", "actor.ap.heap=1 MiB"], "did you mean \"app\"?"),
@@ -355,6 +355,8 @@ fn the_list_names_what_ships_and_each_can_be_shown() {
         assert!(err(&output).lines().all(|line| line.starts_with("--set vm.no_such")), "{output:?}");
     }
     assert_eq!(entries[0]["name"], "quickstart");
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    says(&joined, &["3.0, swappiness 0; 3.0, swappiness 10;", "as-it-is, swappiness-0, direct."]);
 }
 
 #[test]

@@ -145,6 +145,8 @@ fn every_form_holds_every_run_and_its_mechanism() {
     // A picture in two widths for each of: throughput, latency, p99, time, free pages, lists, traffic.
     assert_eq!(pictures(&page).len(), 14);
     assert!(page.contains("copy starts") && page.contains("copy: written"), "events are marked");
+    let row = |key: &str| page.split(key).nth(1).and_then(|rest| rest.split("</tr>").next()).unwrap_or("");
+    assert!(row("actor.copy.how").contains("direct"), "what a variant changes is listed");
     let alone = runs_pictures(&runs);
     assert_eq!(
         alone.iter().map(|picture| picture.name).collect::<Vec<_>>(),
@@ -205,6 +207,61 @@ fn one_run_is_a_page_of_its_own() {
     assert!(page.contains("What happened") && !page.contains("positive is always better"));
     assert!(page.contains("kswapd swapped out"));
     check_page("three", &variants(&root.path().join("three"), 3));
+}
+
+/// A run in memory of three intervals of a second with ten requests each, which spent so much together and
+/// took so many nanoseconds each. The first interval is not measured.
+fn brief(label: &str, spent: lotsfree_run::Spent, latencies: [u64; 3]) -> Run {
+    let mut memory = Memory::default();
+    let second = 1_000_000_000;
+    for (at, ns) in (1..).zip(latencies) {
+        let mark = Event {
+            at: at * second,
+            kind: EventKind::Mark,
+            what: "written".into(),
+            actor: Some("copy".into()),
+        };
+        memory.event(&mark).unwrap();
+        let mut latency = lotsfree_run::Histogram::default();
+        latency.record_many(ns, 10);
+        let interval = lotsfree_run::Interval {
+            from: (at - 1) * second,
+            at: at * second,
+            actor: "server".into(),
+            role: "server".into(),
+            operations: 10,
+            errors: 0,
+            latency,
+            spent,
+            major_faults: 0,
+            minor_faults: 0,
+        };
+        memory.intervals(&[interval]).unwrap();
+    }
+    let measure = lotsfree_run::Measure {
+        window: Some(lotsfree_run::Window { from: second, to: 3 * second }),
+        ..Default::default()
+    };
+    let facts = Facts { variant: Some(label.to_owned()), measure, ..Facts::default() };
+    memory.finish(facts, String::new(), State::Complete)
+}
+
+#[test]
+fn titles_tell_what_differs_in_the_measured_part() {
+    let spent = |io| lotsfree_run::Spent { user: 1000, runnable: 8000, io, ..Default::default() };
+    let runs = [
+        brief("off", spent(0), [9_000_000_000, 1000, 1000]),
+        brief("on, direct", spent(1000), [9_000_000_000, 5_000_000, 2_000_000]),
+    ];
+    let page = check_page("brief", &runs).replace('\u{a0}', " ");
+    // Both wait as long for a CPU with every request.
+    for title in [
+        "With on, direct, waiting for devices takes 10 % of the requests' time",
+        "The slowest 1 % of requests takes up to 5.00 ms with on, direct; 1.00 µs with off",
+        "copy: written (first)",
+    ] {
+        assert!(page.contains(title), "{title}");
+    }
 }
 
 const NASTY: &str =

@@ -184,7 +184,7 @@ impl Run {
     /// `after 12.5 s`, for remarks.
     fn end(&self) -> String {
         match self.samples.times().last() {
-            Some(at) => format!("after {} s", *at as f64 / 1e9),
+            Some(at) => format!("after {} s", (*at as f64 / 1e8).round() / 10.0),
             None => "before its first sample".to_owned(),
         }
     }

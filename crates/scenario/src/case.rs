@@ -261,6 +261,35 @@ impl Case {
         }
     }
 
+    /// Every key that a variant can change, dotted as there, with its value as TOML: `actor.copy.how`,
+    /// `"direct"`. Settings come without `tuning.`.
+    pub fn keys(&self) -> BTreeMap<String, String> {
+        let mut keys = BTreeMap::new();
+        for (section, value) in self.to_toml().parse::<toml::Table>().unwrap_or_default() {
+            match (section.as_str(), value) {
+                ("machine", value) => flatten("machine".to_owned(), value, &mut keys),
+                ("tuning" | "calibration", toml::Value::Table(table)) => {
+                    let prefix = if section == "tuning" { "" } else { "calibration." };
+                    keys.extend(
+                        table.into_iter().map(|(key, value)| (format!("{prefix}{key}"), value.to_string())),
+                    );
+                }
+                ("actor" | "file", toml::Value::Array(list)) => {
+                    for one in list {
+                        let name =
+                            one.get("name").and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+                        flatten(format!("{section}.{name}"), one, &mut keys);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(generation) = keys.remove("machine.generation") {
+            keys.insert("generation".to_owned(), generation);
+        }
+        keys
+    }
+
     /// The case as a scenario of its own: every default written out, no variants, the sweep with one value.
     /// Reading it gives this case again.
     pub fn to_toml(&self) -> String {
@@ -415,6 +444,20 @@ impl JsonSchema for Placement {
             "type": "string",
             "pattern": r"^\s*(local|preferred\s+[0-9]+|bind\s+[0-9]+(\s*,\s*[0-9]+)*|interleave(\s+[0-9]+(\s*,\s*[0-9]+)*)?)\s*$",
         })
+    }
+}
+
+/// Adds a value, and those of a table under their own keys.
+fn flatten(key: String, value: toml::Value, keys: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (part, value) in table {
+                flatten(format!("{key}.{part}"), value, keys);
+            }
+        }
+        value => {
+            keys.insert(key, value.to_string());
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Errors {
 }
 
 /// One thing that is wrong, printed as `FILE:LINE:COLUMN: KEY: MESSAGE`; `--set KEY=VALUE: KEY: MESSAGE` for
-/// one that an override brought.
+/// one that an override brought, `FILE: MESSAGE` if the file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     place: Place,
@@ -43,9 +43,11 @@ impl Error {
         &self.message
     }
 
-    /// Line and column in the file, from 1, the column in characters; `None` for an override.
+    /// Line and column in the file, from 1, the column in characters; `None` for an override and
+    /// for the file as a whole.
     pub fn position(&self) -> Option<(usize, usize)> {
         match self.origin {
+            Origin::File { line: 0, .. } => None,
             Origin::File { line, column, .. } => Some((line, column)),
             Origin::Set { .. } => None,
         }
@@ -55,6 +57,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
+            // The whole file is meant.
+            Origin::File { name, line: 0, .. } => write!(f, "{name}: ")?,
             Origin::File { name, line, column } => write!(f, "{name}:{line}:{column}: ")?,
             Origin::Set { text } => write!(f, "--set {text}: ")?,
         }
@@ -74,7 +78,7 @@ impl std::error::Error for Error {}
 impl Errors {
     /// An error about a file that could not be read as text at all.
     pub(crate) fn unreadable(file: &str, message: String) -> Errors {
-        let origin = Origin::File { name: file.into(), line: 1, column: 1 };
+        let origin = Origin::File { name: file.into(), line: 0, column: 0 };
         let error = Error { place: Place::default(), origin, key: String::new(), message, case: None };
         Errors { list: vec![error], more: 0 }
     }

@@ -109,7 +109,7 @@ pub(crate) struct SweepTable {
 pub(crate) struct MeasureTable {
     /// The actor whose throughput and latency count.
     pub(crate) actor: Option<String>,
-    /// Which of its threads, by their role (the kinds below name their roles).
+    /// Which of its threads, by their role (the kinds of actors name their roles).
     pub(crate) role: Option<String>,
     /// From when to when: two times, `"end"` for the end of the run.
     pub(crate) window: Option<[Instant; 2]>,

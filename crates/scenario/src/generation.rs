@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::error::quoted;
 use crate::read::unknown_name;
 
 /// A kernel, as one set of rules in the model and one image in the lab; ordered by age.
@@ -116,9 +117,39 @@ impl FromStr for Generation {
         let found = GENERATIONS.iter().find(|(name, ..)| *name == text);
         found.map(|(_, generation, _)| *generation).ok_or_else(|| {
             let names: Vec<&str> = GENERATIONS.iter().map(|(name, ..)| *name).collect();
-            UnknownGeneration(unknown_name(text, &names))
+            UnknownGeneration(match version(text).and_then(newest_until) {
+                Some(near) if version(near) == version(text) => {
+                    format!("{} is not known; did you mean {near:?}? {}", quoted(text), accepted(&names))
+                }
+                Some(near) => {
+                    format!(
+                        "{} is not known; {near:?} is the newest before it. {}",
+                        quoted(text),
+                        accepted(&names)
+                    )
+                }
+                None => unknown_name(text, &names),
+            })
         })
     }
+}
+
+fn accepted(names: &[&str]) -> String {
+    format!("Accepted: {}", names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
+}
+
+/// The first two numbers of a kernel's version: 5 and 15 of `5.15`, `linux-5.15` and `5.15.0-91-generic`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let text = text.strip_prefix("linux-").unwrap_or(text);
+    let (major, rest) = text.split_once('.')?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The newest generation with two lists that is no newer than a kernel.
+fn newest_until(kernel: (u32, u32)) -> Option<&'static str> {
+    let mut plain = GENERATIONS.iter().map(|(name, ..)| *name).filter(|name| !name.contains('+'));
+    plain.rfind(|name| version(name).is_some_and(|version| version <= kernel))
 }
 
 impl Serialize for Generation {
@@ -154,11 +185,22 @@ mod tests {
             assert_eq!(generation.name().parse(), Ok(generation));
             assert!(!generation.about().is_empty());
         }
-        assert_eq!(
-            "linux-6.2".parse::<Generation>().unwrap_err().to_string(),
-            "\"linux-6.2\" is not known; did you mean \"linux-6.1\"? Accepted: \"linux-2.6.32-rhel6\", \
-             \"linux-3.0\", \"linux-3.10\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-6.1\", \
-             \"linux-6.1+mglru\", \"linux-6.12\", \"linux-6.12+mglru\""
-        );
+        let said = |text: &str| text.parse::<Generation>().unwrap_err().to_string();
+        let accepted = "Accepted: \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.10\", \"linux-3.11\", \
+                        \"linux-4.4\", \"linux-5.4\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
+                        \"linux-6.12+mglru\"";
+        assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
+        for (text, near) in [
+            ("linux-6.2", "linux-6.1"),
+            ("linux-5.15", "linux-5.4"),
+            ("5.15.0-91-generic", "linux-5.4"),
+            ("linux-6.18", "linux-6.12"),
+            ("3.2", "linux-3.0"),
+        ] {
+            let expected = format!("{text:?} is not known; {near:?} is the newest before it. {accepted}");
+            assert_eq!(said(text), expected);
+        }
+        assert!(said("2.4").starts_with("\"2.4\" is not known; accepted: "));
+        assert!(said("linux-6.l").contains("did you mean \"linux-6.1\"?"));
     }
 }

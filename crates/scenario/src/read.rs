@@ -13,6 +13,7 @@ use serde::de::{self, DeserializeOwned, IntoDeserializer, Unexpected};
 use crate::document::{Node, Place, Table, Value, below};
 use crate::error::{Collector, listed, quoted, suggestion};
 use crate::format::schema_of;
+use crate::tuning;
 
 /// Reads a `T`. `path` is the node's key, for errors.
 pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
@@ -139,6 +140,11 @@ pub(crate) fn unknown_name(written: &str, known: &[&str]) -> String {
 
 /// An error about a key that a table does not have.
 pub(crate) fn unknown_key(written: &str, known: &[&str]) -> String {
+    // Settings have dots, the keys of other tables have none.
+    let setting = tuning::is_setting(written) || ["vm", "kernel", "block"].contains(&written);
+    if setting && !known.iter().any(|key| tuning::is_setting(key)) {
+        return "unknown key; settings of the kernel belong below [tuning]".to_owned();
+    }
     match suggestion(written, known.iter().copied()) {
         close if !close.is_empty() => format!("unknown key{close}"),
         _ => format!("unknown key; known here: {}", listed(known.iter().copied())),
@@ -270,7 +276,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Fault> {
         let known = variants.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
         match &self.node.value {
-            Value::Text(text) => visitor.visit_enum(text.as_str().into_deserializer()),
+            Value::Text(text) => visitor.visit_enum(Bare(text)),
             Value::Table(table) => match table.0.as_slice() {
                 [entry] => visitor.visit_enum(Choice { entry, masked: self.masked }),
                 _ => Err(Fault::new(format!("this is a table; write one of {known}"))),
@@ -358,6 +364,49 @@ impl<'de> de::MapAccess<'de> for Map<'_> {
 }
 
 /// A table with one key, the name of an enum's variant.
+/// A variant that is named without a value.
+#[derive(Clone, Copy)]
+struct Bare<'a>(&'a str);
+
+impl Bare<'_> {
+    fn lacks_value<T>(self) -> Result<T, Fault> {
+        Err(Fault::new(format!("{} needs a value; write {{ {} = … }}", quoted(self.0), self.0)))
+    }
+}
+
+impl<'de> de::EnumAccess<'de> for Bare<'_> {
+    type Error = Fault;
+    type Variant = Self;
+
+    fn variant_seed<V: de::DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
+        Ok((seed.deserialize(self.0.into_deserializer())?, self))
+    }
+}
+
+impl<'de> de::VariantAccess<'de> for Bare<'_> {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: de::DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Fault> {
+        self.lacks_value()
+    }
+
+    fn tuple_variant<V: de::Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Fault> {
+        self.lacks_value()
+    }
+
+    fn struct_variant<V: de::Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Fault> {
+        self.lacks_value()
+    }
+}
+
 struct Choice<'a> {
     entry: &'a crate::document::Entry,
     masked: &'a RefCell<BTreeSet<Place>>,

@@ -123,7 +123,7 @@ Only 0 needs no unit: `\"0\"`.
     text += &table_of::<Header>();
     text += "\n## `[machine]`\n\n";
     text += &table_of::<Machine>();
-    text += "\n### Generations\n\nA generation is a set of rules in the model and a kernel in the lab.\n\n";
+    text += "\n### Generations\n\nA generation is a set of rules in the model and a kernel in the lab. For another kernel take the newest one before it:\n`\"linux-5.4\"` for 5.15.\n\n";
     text += "| generation | is |\n|---|---|\n";
     for generation in Generation::all() {
         text += &format!("| `\"{generation}\"` | {} |\n", generation.about());

@@ -343,7 +343,7 @@ fn path(root: &Table, key: &str) -> Result<Vec<String>, String> {
         }
         _ => {
             let close = similar(key, &["seed", "duration", "interval", "title", "source", "base"]);
-            Err(format!("not a key that can be overridden{close}; write {KEYS}"))
+            Err(format!("not a key that can be overridden{close}{KEYS}"))
         }
     }
 }
@@ -353,7 +353,7 @@ const KEYS: &str = "machine.KEY, actor.NAME.KEY, file.NAME.KEY, calibration.COST
                     as vm.swappiness";
 
 /// What a key that cannot be overridden may have been meant to be: a setting, with or without its first part,
-/// or one of these.
+/// or one of these; then the words before what is accepted.
 fn similar(key: &str, others: &[&'static str]) -> String {
     let whole = suggestion(key, tuning::names().chain(others.iter().copied()).chain(["generation"]));
     let tail = |name: &'static str| name.split_once('.').map_or(name, |(_, tail)| tail);
@@ -363,7 +363,7 @@ fn similar(key: &str, others: &[&'static str]) -> String {
         name.map_or(String::new(), |name| format!("; did you mean {name:?}?"))
     };
     let close = if whole.is_empty() { by_tail() } else { whole };
-    close.replace('?', "")
+    if close.is_empty() { "; write ".to_owned() } else { format!("{close} Write ") }
 }
 
 /// The tables of a list whose tables have names.
@@ -497,7 +497,7 @@ fn variants(root: &Table, base: &str, errors: &mut Collector) -> Vec<Variant> {
             let known = ["machine", "actor", "file", "tuning", "calibration", "generation"].contains(&head);
             if !known && !tuning::is_setting(&key) {
                 let close = similar(&key, &["name"]);
-                let message = format!("not a key that a variant can override{close}; write {KEYS}");
+                let message = format!("not a key that a variant can override{close}{KEYS}");
                 errors.add(entry.key_at, format!("variant.{key}"), message);
                 continue;
             }
@@ -555,8 +555,7 @@ fn check_sweep(
     if !["machine", "actor", "file", "tuning", "calibration", "generation"].contains(&head)
         && !tuning::is_setting(key)
     {
-        let message =
-            format!("{} is not a key that can be swept{}; write {KEYS}", quoted(key), similar(key, &[]));
+        let message = format!("{} is not a key that can be swept{}{KEYS}", quoted(key), similar(key, &[]));
         errors.add(sweep.key_at, "sweep.key", message);
     } else if let Err(message) = path(top, key) {
         errors.add(sweep.key_at, "sweep.key", message);

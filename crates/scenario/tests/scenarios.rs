@@ -196,3 +196,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_keys_of_a_case_are_those_that_a_variant_writes() {
+    let text = "title = 't'\nduration = '9 s'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\nnodes = ['1 GiB']\n\
+                [tuning]\n'vm.swappiness' = 10\n[[file]]\nname = 'data'\nsize = '1 GiB'\n\
+                [[actor]]\nname = 'app'\nkind = 'app-server'\nheap = '1 MiB'\nlocality = { zipf = 0.5 }\n\
+                [[variant]]\nname = 'v'\n'vm.swappiness' = 20\nactor.app.heap = '2 MiB'\n";
+    let cases = Scenario::parse(text, "s.toml").unwrap().cases(None).unwrap();
+    let keys = [cases[0].keys(), cases[1].keys()];
+    for (key, value) in [
+        ("generation", "\"linux-6.1\""),
+        ("machine.nodes", "[\"1 GiB\"]"),
+        ("file.data.size", "\"1 GiB\""),
+        ("actor.app.locality.zipf", "0.5"),
+    ] {
+        assert_eq!(keys[0].get(key).map(String::as_str), Some(value), "{key}");
+    }
+    let different: Vec<&str> = keys[0]
+        .iter()
+        .filter(|(key, value)| keys[1].get(*key) != Some(value))
+        .map(|(key, _)| key.as_str())
+        .collect();
+    assert_eq!(different, ["actor.app.heap", "vm.swappiness"]);
+}

@@ -20,12 +20,12 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         let cases = scenario.cases(None)?.len();
         let variants: Vec<&str> = scenario.variants().collect();
         let _ = writeln!(text, "{}{style}{}{style:#}", if text.is_empty() { "" } else { "\n" }, shipped.name);
+        // A name may have a comma in it.
+        let names = variants.join(if variants.iter().any(|name| name.contains(',')) { "; " } else { ", " });
         let runs = match cases {
             1 => "One run.".to_owned(),
-            _ if cases == variants.len() => format!("{cases} runs: {}.", variants.join(", ")),
-            _ => {
-                format!("{cases} runs: {} at {} values.", variants.join(", "), cases / variants.len().max(1))
-            }
+            _ if cases == variants.len() => format!("{cases} runs: {names}."),
+            _ => format!("{cases} runs, at {} values each: {names}.", cases / variants.len().max(1)),
         };
         for part in [&scenario.title(), shipped.shows, &runs] {
             let options = textwrap::Options::new(width).initial_indent("  ").subsequent_indent("  ");

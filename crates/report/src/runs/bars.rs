@@ -6,7 +6,7 @@ use lotsfree_units::{Bytes, Percent};
 use super::chart::{self, Picture, cut};
 use super::measure::nanoseconds;
 use super::pictures::line_class;
-use super::view::{Comparison, Sweep, View, busy, spent};
+use super::view::{Comparison, Sweep, View, busy, spent, with_each};
 use crate::plots::{NARROW, WIDE};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
 
@@ -56,13 +56,13 @@ pub(super) fn over_sweep(comparison: &Comparison<'_>) -> Option<Picture> {
 fn sweep_message(lines: &[(&str, Vec<(f64, f64)>)], sweep: &Sweep, relative: bool) -> String {
     let unit = sweep.unit.as_deref().map(|unit| format!(" {unit}")).unwrap_or_default();
     if !relative {
-        return format!("Requests per second over {}", sweep.title);
+        return format!("Requests per second over {}", sweep.said());
     }
     let least = |line: &[(f64, f64)]| line.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let known = || lines.iter().filter(|(_, line)| !line.is_empty());
     let worst = known().min_by(|a, b| least(&a.1).total_cmp(&least(&b.1)));
     let best = known().max_by(|a, b| least(&a.1).total_cmp(&least(&b.1)));
-    let (Some(worst), Some(best)) = (worst, best) else { return format!("Throughput over {}", sweep.title) };
+    let (Some(worst), Some(best)) = (worst, best) else { return format!("Throughput over {}", sweep.said()) };
     if least(&worst.1) >= 0.9 {
         return format!("No run falls below {} of its undisturbed throughput", Percent(least(&worst.1)));
     }
@@ -220,13 +220,9 @@ pub(super) fn latency(comparison: &Comparison<'_>) -> Option<Picture> {
     let message = if rows.len() == 1 || most.1.p99 as f64 <= 1.1 * least.1.p99 as f64 {
         format!("99 in 100 requests take at most {}", nanoseconds(most.1.p99 as f64))
     } else {
-        format!(
-            "99 in 100 requests take at most {} with {}, {} with {}",
-            nanoseconds(least.1.p99 as f64),
-            least.0,
-            nanoseconds(most.1.p99 as f64),
-            most.0
-        )
+        let pair =
+            with_each((nanoseconds(least.1.p99 as f64), &least.0), (nanoseconds(most.1.p99 as f64), &most.0));
+        format!("99 in 100 requests take at most {pair}")
     };
     let draw = |width: f64| draw_latency(&rows, (low, high), width, &message);
     let caption = "The axis is logarithmic. From left to right: half of the requests, 99 in 100, 999 in 1000 and all of \
@@ -242,6 +238,8 @@ pub(super) fn latency(comparison: &Comparison<'_>) -> Option<Picture> {
 fn draw_latency(rows: &[(String, Latency)], (low, high): (f64, f64), width: f64, message: &str) -> String {
     const ROW: f64 = 56.0;
     const MARGIN: f64 = 34.0;
+    /// How much the label of each percentile is wanted where there is no room for all.
+    const WEIGHTS: [f64; 4] = [2.0, 4.0, 1.0, 3.0];
     let mut picture = Svg::new(width);
     let x = Scale::new((low.log10(), high.log10()), (MARGIN, width - MARGIN));
     let at = |ns: f64| x.at(ns.max(1.0).log10());
@@ -266,14 +264,17 @@ fn draw_latency(rows: &[(String, Latency)], (low, high): (f64, f64), width: f64,
             picture.circle(&format!("dot p-{step}"), (at(ns), y), 4.5);
         }
         let mut wishes = Vec::new();
+        let mut step = 0;
         // Percentiles that read the same share a label.
-        for (step, same) in all.chunk_by(|a, b| nanoseconds(a.1) == nanoseconds(b.1)).enumerate() {
+        for same in all.chunk_by(|a, b| nanoseconds(a.1) == nanoseconds(b.1)) {
             let (Some((first, ns)), Some((last, _))) = (same.first(), same.last()) else { continue };
             let name = if first == last { (*first).to_owned() } else { format!("{first} to {last}") };
             let label = format!("{name} {}", nanoseconds(*ns));
             // The tail is what is asked for; the median comes next.
-            let weight = [2.0, 4.0, 1.0, 3.0].get(step).copied().unwrap_or(0.0);
-            wishes.push(Wish { at: at(*ns), size: text_width(&label) + 8.0, weight, what: label });
+            let weights = WEIGHTS.get(step..step + same.len()).unwrap_or_default();
+            step += same.len();
+            let weight = weights.iter().copied().fold(0.0, f64::max);
+            wishes.push(Wish { at: at(*ns), size: text_width(&label) + 16.0, weight, what: label });
         }
         let (placed, _) = svg::place(wishes, (0.0, width), width / 5.0);
         for (centre, label) in placed {
@@ -297,17 +298,32 @@ fn draw_latency(rows: &[(String, Latency)], (low, high): (f64, f64), width: f64,
 /// Classes of the parts of a request's time, in the order of [`spent`].
 pub(super) const SPENT: [&str; 6] = ["t-user", "t-system", "t-reclaim", "t-throttled", "t-io", "t-runnable"];
 
+/// The wait for a CPU among them.
+const CPU_WAIT: usize = 5;
+
 /// Where the time of requests went, a bar per run; `None` if it is not known of any.
 pub(super) fn time_spent(comparison: &Comparison<'_>) -> Option<Picture> {
     let known: Vec<&View<'_>> =
         comparison.columns().filter(|view| busy(&view.work.spent) > 0.0).take(MOST_ROWS).collect();
     let share =
         |view: &View<'_>, part: usize| spent(&view.work.spent)[part].1 as f64 / busy(&view.work.spent);
+    // Waking up is part of every request: of the wait for a CPU counts what the run with the least does not
+    // have.
+    let each = |view: &View<'_>, part: usize| {
+        spent(&view.work.spent)[part].1 as f64 / view.work.operations.max(1) as f64
+    };
+    let least = known.iter().map(|view| each(view, CPU_WAIT)).fold(f64::INFINITY, f64::min);
+    let weight = |view: &View<'_>, part: usize| match part {
+        CPU_WAIT if known.len() > 1 => {
+            share(view, part) * (1.0 - least / each(view, part).max(f64::MIN_POSITIVE))
+        }
+        _ => share(view, part),
+    };
     // Time on a CPU in the program is what one hopes for; the greatest other part is the message.
     let worst = known
         .iter()
         .flat_map(|view| (1..6).map(move |part| (*view, part)))
-        .max_by(|a, b| share(a.0, a.1).total_cmp(&share(b.0, b.1)))?;
+        .max_by(|a, b| weight(a.0, a.1).total_cmp(&weight(b.0, b.1)))?;
     let (name, _) = spent(&worst.0.work.spent)[worst.1];
     let taken = match name {
         "system" => "the kernel takes",

@@ -353,8 +353,10 @@ impl Panel {
                 Layer::Level { .. } | Layer::Area { .. } => {}
             }
         }
+        /// So far from its line a label may stand: five lines that end in one point all have theirs.
+        const MOST_SLIP: f64 = 4.0 * LINE;
         let edge = end;
-        let (placed, _) = svg::place(labels, (top - LINE / 2.0, bottom + LINE / 2.0), 2.5 * LINE);
+        let (placed, _) = svg::place(labels, (top - LINE / 2.0, bottom + LINE / 2.0), MOST_SLIP);
         for (y, (x, at, class, label)) in placed {
             let points = [(x.min(edge), at), (edge + 2.0, at), (edge + 6.0, y), (edge + 9.0, y)];
             // A line that ends before the edge is not continued by its lead.

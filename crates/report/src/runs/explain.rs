@@ -287,13 +287,17 @@ fn alike(run: &Account, base: &Account) -> Option<Sentence> {
     if !same {
         return None;
     }
-    let apart = |a: f64, b: f64| Percent((a - b).abs() / a.abs().max(b.abs()).max(f64::MIN_POSITIVE));
+    let apart = |what: &str, a: f64, b: f64| {
+        let by = (a - b).abs() / a.abs().max(b.abs()).max(f64::MIN_POSITIVE);
+        // Percentages have at least a hundredth.
+        if by < 0.00005 { format!("equal {what}") } else { format!("{what} within {}", Percent(by)) }
+    };
     let mut differences = Vec::new();
     if let Some((a, b)) = rates {
-        differences.push(format!("throughput within {}", apart(a, b)));
+        differences.push(apart("throughput", a, b));
     }
     if let Some((a, b)) = p99 {
-        differences.push(format!("p99 latency within {}", apart(a.p99 as f64, b.p99 as f64)));
+        differences.push(apart("p99 latency", a.p99 as f64, b.p99 as f64));
     }
     differences.push(format!("scans, faults and swapping within {}", Percent(COUNT_NOISE)));
     Some(said(
@@ -632,7 +636,7 @@ mod tests {
         run.moved.kswapd_scan = Some(9_300_000);
         assert_eq!(
             judge(&run, Some(&base)).text,
-            "not distinguishable from swappiness 60: throughput within 1.0 %, p99 latency within 0 %, scans, faults and \
+            "not distinguishable from swappiness 60: throughput within 1.0 %, equal p99 latency, scans, faults and \
              swapping within 10 %"
         );
         let mut faster = run.clone();

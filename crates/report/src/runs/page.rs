@@ -209,9 +209,9 @@ pub(super) fn facts(comparison: &Comparison<'_>) -> Option<String> {
 pub(super) fn shown_at(comparison: &Comparison<'_>) -> Option<String> {
     let sweep = comparison.sweep.as_ref()?;
     Some(match &sweep.shown {
-        Some(label) => format!("Of the sweep over {}, these are the runs at {label}.", sweep.title),
+        Some(label) => format!("Of the sweep over {}, these are the runs at {label}.", sweep.said()),
         None => {
-            format!("Of the sweep over {}, these are each variant's runs at its largest value.", sweep.title)
+            format!("Of the sweep over {}, these are each variant's runs at its largest value.", sweep.said())
         }
     })
 }
@@ -569,6 +569,19 @@ fn settings(views: &[&View<'_>]) -> Vec<(String, Vec<String>)> {
             view.run.facts().sysctls.get(name).map_or("–", |value| value.trim()).to_owned()
         };
         (name.clone(), views.iter().map(value).collect())
+    }));
+    // Settings and the kernel are there already, as the machine had them.
+    let keys: std::collections::BTreeSet<&String> = views.iter().flat_map(|view| view.keys.keys()).collect();
+    let keys = keys.into_iter().filter(|key| {
+        ["actor.", "machine.", "file.", "calibration."].iter().any(|head| key.starts_with(head))
+            && !key.ends_with(".name")
+    });
+    rows.extend(keys.map(|key| {
+        let value = |view: &&View<'_>| match view.keys.get(key) {
+            Some(value) => value.trim_matches('"').to_owned(),
+            None => "–".to_owned(),
+        };
+        (key.clone(), views.iter().map(value).collect())
     }));
     rows.retain(|(_, values)| values.iter().any(|value| Some(value) != values.first()));
     rows

@@ -8,7 +8,7 @@ use super::chart::{
     self, Axis, Block, Layer, Panel, Pick, Picture, Points, Rates, short_count, steps, thinned,
 };
 use super::measure::nanoseconds;
-use super::view::{Comparison, View, vmstat};
+use super::view::{Comparison, View, vmstat, with_each};
 
 /// Runs that pictures with one block per run show; the tables have all.
 pub(super) const MOST_BLOCKS: usize = 12;
@@ -34,9 +34,14 @@ fn seconds(views: &[&View<'_>]) -> f64 {
     views.iter().map(|view| view.seconds()).fold(0.0, f64::max)
 }
 
-/// What happened in a run: marks and troubles, then begin and end of actors, each only once.
+/// Follows the name of an event that happens again.
+const FIRST: &str = " (first)";
+
+/// What happened in a run: marks and troubles, then begin and end of actors,
+/// each only once.
 pub(super) fn events(view: &View<'_>) -> Vec<(f64, String)> {
     let mut marks: Vec<(f64, String)> = Vec::new();
+    let mut times: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
     let weighty = |kind: EventKind| {
         matches!(
             kind,
@@ -52,10 +57,16 @@ pub(super) fn events(view: &View<'_>) -> Vec<(f64, String)> {
                 continue;
             }
             let name = event_name(event);
-            let twice = marks.iter().any(|(_, known)| *known == name);
-            if !twice && marks.len() < MOST_EVENTS {
+            let times = times.entry(name.clone()).or_default();
+            *times += 1;
+            if *times == 1 && marks.len() < MOST_EVENTS {
                 marks.push((at, name));
             }
+        }
+    }
+    for (_, name) in &mut marks {
+        if times.get(name).is_some_and(|times| *times > 1) {
+            *name += FIRST;
         }
     }
     marks.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -379,6 +390,15 @@ pub(super) fn lists(comparison: &Comparison<'_>) -> Option<Picture> {
     Some(chart::over_time(&blocks, seconds(&views), "lists", list_message(&views), caption))
 }
 
+/// `Active anonymous pages` for `active anon`.
+fn pages_of(label: &str) -> String {
+    let mut text = format!("{} pages", label.replace("anon", "anonymous"));
+    if let Some(first) = text.get(..1).map(str::to_uppercase) {
+        text.replace_range(..1, &first);
+    }
+    text
+}
+
 /// The list in which the runs differ most, or that has changed most in the only run.
 fn list_message(views: &[&View<'_>]) -> String {
     let lists = &LISTS[..4];
@@ -392,8 +412,9 @@ fn list_message(views: &[&View<'_>]) -> String {
             lists.iter().filter_map(|(name, _, label)| Some((change(name)?, label))).max_by_key(|(c, _)| c.0);
         return match most {
             Some(((moved, first, last), label)) if moved > 0 => {
-                let verb = if last > first { "grows" } else { "shrinks" };
-                format!("The list {label} {verb} from {} to {}", bytes(first, view), bytes(last, view))
+                let verb = if last > first { "grow" } else { "shrink" };
+                let (from, to) = (bytes(first, view), bytes(last, view));
+                format!("{} {verb} from {from} to {to}", pages_of(label))
             }
             _ => "The lists keep their sizes".to_owned(),
         };
@@ -412,13 +433,8 @@ fn list_message(views: &[&View<'_>]) -> String {
     match widest {
         Some(((least, most), label)) if most.0 > least.0 * 1.02 => {
             let bytes = |bytes: f64| lotsfree_units::Bytes(bytes as u64);
-            format!(
-                "The list {label}: {} with {}, {} with {}",
-                bytes(least.0),
-                least.1,
-                bytes(most.0),
-                most.1
-            )
+            let pair = with_each((bytes(least.0), &least.1), (bytes(most.0), &most.1));
+            format!("{}: {pair}", pages_of(label))
         }
         _ => "The lists are as large in every run".to_owned(),
     }
@@ -478,10 +494,11 @@ impl Lines {
                 });
             // An event is marked if all runs have it at the same time.
             let mut marks = views.first().map(|view| events(view)).unwrap_or_default();
+            let plain = |name: &str| name.trim_end_matches(FIRST).to_owned();
             let near = |(at, name): &(f64, String), view: &View<'_>| {
-                events(view)
-                    .iter()
-                    .any(|(other, same)| same == name && (at - other).abs() <= 0.02 * seconds(views))
+                events(view).iter().any(|(other, same)| {
+                    plain(same) == plain(name) && (at - other).abs() <= 0.02 * seconds(views)
+                })
             };
             marks.retain(|mark| views.iter().all(|view| near(mark, view)));
             vec![Block { title: String::new(), events: marks, panels: vec![panel(layers.collect(), 230.0)] }]
@@ -557,13 +574,10 @@ fn relative_message(views: &[&View<'_>]) -> String {
                 Percent(f64::midpoint(least.0, most.0))
             )
         }
-        _ => format!(
-            "Throughput is {} of the undisturbed with {}, {} with {}",
-            Percent(least.0),
-            least.1,
-            Percent(most.0),
-            most.1
-        ),
+        _ => {
+            let worst = format!("{} of the undisturbed", Percent(least.0));
+            format!("Throughput is {}", with_each((worst, least.1), (Percent(most.0), most.1)))
+        }
     }
 }
 
@@ -575,7 +589,7 @@ fn rate_message(views: &[&View<'_>]) -> String {
     if views.len() == 1 || most.0 - least.0 <= 0.03 * most.0 {
         return format!("{} requests a second", rate(most.0));
     }
-    format!("{} requests a second with {}, {} with {}", rate(least.0), least.1, rate(most.0), most.1)
+    with_each((format!("{} requests a second", rate(least.0)), least.1), (rate(most.0), most.1))
 }
 
 /// The 99th percentile over time; `None` if no request ended.
@@ -587,24 +601,27 @@ pub(super) fn p99(comparison: &Comparison<'_>) -> Option<Picture> {
     };
     let lines: Vec<Points> = views.iter().map(of).collect();
     let (low, high) = chart::decades_around(lines.iter().flat_map(values))?;
-    let worst = |points: &Points| values(points).reduce(f64::max);
+    // What is measured counts; the start of a run seldom is.
+    let worst = |points: &Points, view: &View<'_>| {
+        let window = view.figures().window;
+        let (from, to) = (window.from as f64 / 1e9, window.to as f64 / 1e9);
+        let measured = points.iter().flatten().filter(|(at, _)| (from..=to).contains(at));
+        measured.map(|(_, value)| *value).reduce(f64::max)
+    };
     let peaks: Vec<(f64, &str)> = lines
         .iter()
         .zip(&views)
-        .filter_map(|(line, view)| Some((worst(line)?, view.label.as_str())))
+        .filter_map(|(line, view)| Some((worst(line, view)?, view.label.as_str())))
         .collect();
-    let least = peaks.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let most = peaks.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let message = if views.len() == 1 || most.0 < 1.1 * least.0 {
-        format!("The slowest 1 % of requests takes up to {}", nanoseconds(most.0))
-    } else {
-        format!(
-            "The slowest 1 % of requests takes up to {} with {}, {} with {}",
-            nanoseconds(most.0),
-            most.1,
-            nanoseconds(least.0),
-            least.1
-        )
+    let least = peaks.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+    let most = peaks.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    let message = match least.zip(most) {
+        Some((least, most)) if peaks.len() > 1 && most.0 >= 1.1 * least.0 => {
+            let pair = with_each((nanoseconds(most.0), most.1), (nanoseconds(least.0), least.1));
+            format!("The slowest 1 % of requests takes up to {pair}")
+        }
+        Some((_, most)) => format!("The slowest 1 % of requests takes up to {}", nanoseconds(most.0)),
+        None => "Latency over time".to_owned(),
     };
     let name = "p99 latency of each interval".to_owned();
     let lines = Lines { name, axis: Axis::LogTime, low, high, levels: Vec::new(), lines };
@@ -706,13 +723,10 @@ fn traffic_message(views: &[&View<'_>]) -> String {
             _ if most.0 - least.0 <= 0.1 * most.0 => {
                 format!("About {} page faults had to read from a device in every run", number(most.0))
             }
-            _ => format!(
-                "{} page faults had to read from a device with {}, {} with {}",
-                number(most.0),
-                most.1,
-                number(least.0),
-                least.1
-            ),
+            _ => {
+                let worst = format!("{} page faults had to read from a device", number(most.0));
+                with_each((worst, most.1), (number(least.0), least.1))
+            }
         },
         Some(_) => "No page fault had to read from a device".to_owned(),
         None => "What was read and swapped".to_owned(),

@@ -145,7 +145,7 @@ impl Page {
         values.dedup_by(|a, b| a.0 == b.0);
         self.blank();
         let what = if relative { "Throughput, of the undisturbed, over" } else { "Requests per second over" };
-        self.wrapped(&format!("{what} {}", sweep.title), "", BOLD);
+        self.wrapped(&format!("{what} {}", sweep.said()), "", BOLD);
         let names: Vec<String> = values.iter().map(|(_, label)| label.clone()).collect();
         let heads: Vec<String> = sweep.lines.iter().map(|(label, _)| label.clone()).collect();
         let cell = |line: &[(f64, usize)], at: f64| {

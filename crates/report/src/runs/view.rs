@@ -1,6 +1,7 @@
 //! [`View`]: what pictures, tables and sentences read of a run, and [`Comparison`]: several of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use lotsfree_counters::{Counter, Vmstat};
 use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
@@ -14,6 +15,8 @@ pub(super) struct View<'r> {
     /// Its name among the runs that it is compared with.
     pub(super) label: String,
     pub(super) summary: Summary,
+    /// The keys of its scenario that a variant can change, with their values.
+    pub(super) keys: BTreeMap<String, String>,
     /// The value of the sweep, if the scenario has one.
     pub(super) point: Option<SweepPoint>,
     /// What the measured threads did in the part of the run that counts.
@@ -106,8 +109,9 @@ impl<'r> View<'r> {
         let named = run.facts().variant.clone().filter(|name| !name.is_empty());
         let label =
             named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
+        let keys = case.as_ref().map(Case::keys).unwrap_or_default();
         let point = case.and_then(|case| case.sweep);
-        View { run, label, summary, point, work, undisturbed, pace, direct }
+        View { run, label, summary, keys, point, work, undisturbed, pace, direct }
     }
 
     /// Figures of the part that counts.
@@ -259,6 +263,26 @@ pub(super) struct Sweep {
     pub(super) lines: Vec<(String, Vec<(f64, usize)>)>,
     /// The value of the runs that are shown, as the scenario writes it; `None` if they differ.
     pub(super) shown: Option<String>,
+}
+
+impl Sweep {
+    /// What the values are, within a sentence: a capital letter at the begin is none there.
+    pub(super) fn said(&self) -> String {
+        let mut letters = self.title.chars();
+        match (letters.next(), letters.clone().next()) {
+            (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
+                first.to_lowercase().chain(letters).collect()
+            }
+            _ => self.title.clone(),
+        }
+    }
+}
+
+/// `30 % with base, 100 % with direct`: what two runs have. A name with a comma is followed by a
+/// semicolon.
+pub(super) fn with_each(first: (impl Display, &str), second: (impl Display, &str)) -> String {
+    let between = if first.1.contains(',') || second.1.contains(',') { ';' } else { ',' };
+    format!("{} with {}{between} {} with {}", first.0, first.1, second.0, second.1)
 }
 
 impl<'r> Comparison<'r> {
@@ -423,5 +447,27 @@ pub(super) fn ended(state: State) -> Option<&'static str> {
         State::Complete => None,
         State::Interrupted => Some("interrupted"),
         State::Running => Some("incomplete"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_title_of_a_sweep_begins_small_within_a_sentence() {
+        let said = |title: &str| {
+            Sweep { title: title.to_owned(), unit: None, lines: Vec::new(), shown: None }.said()
+        };
+        assert_eq!(said("Size of the file"), "size of the file");
+        assert_eq!(said("RAM"), "RAM");
+        assert_eq!(said("actor.dd.size"), "actor.dd.size");
+        assert_eq!(said(""), "");
+    }
+
+    #[test]
+    fn a_name_with_a_comma_is_told_apart_from_what_follows() {
+        assert_eq!(with_each(("3 %", "on"), (4, "off")), "3 % with on, 4 with off");
+        assert_eq!(with_each(("3 %", "3.0, direct"), ("4 %", "off")), "3 % with 3.0, direct; 4 % with off");
     }
 }

@@ -123,7 +123,9 @@ pub(super) fn existing(site: &Site<'_>, key: &'static str, name: &str) -> Result
     match site.files.find(name) {
         Some((id, file)) if file.exists && file.pages > 0 => Ok((id, file.pages)),
         Some(_) => Err(Refusal::new(key, format!("the file {name:?} has no contents when the run begins"))),
-        None => Err(Refusal::new(key, format!("the scenario has no file {name:?}"))),
+        None => {
+            Err(Refusal::new(key, format!("the scenario has no file {name:?}; declare it as a [[file]]")))
+        }
     }
 }
 

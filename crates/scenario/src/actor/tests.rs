@@ -802,7 +802,10 @@ fn impossible_parameters_are_refused() {
             "behind: is 0; it must be at least 1 B with how = \"dontneed\"",
         ),
         ("kind = 'file-writer'\nsize = '1 G'\nrate = '0'", "rate: is 0; leave it out for no limit"),
-        ("kind = 'file-writer'\nsize = '1 G'\ncopy-of = 'x'", "copy-of: the scenario has no file \"x\""),
+        (
+            "kind = 'file-writer'\nsize = '1 G'\ncopy-of = 'x'",
+            "copy-of: the scenario has no file \"x\"; declare it as a [[file]]",
+        ),
         (
             "kind = 'file-writer'\nsize = '1 G'\ncopy-of = 'later'",
             "copy-of: the file \"later\" has no contents when the run begins",
