@@ -237,7 +237,6 @@ impl Mm {
     /// A read has completed: the page may be used.
     pub(crate) fn end_read(&mut self, frame: u32) {
         self.frames[frame as usize].flags &= !flag::LOCKED;
-        let number = self.object_of(self.frames[frame as usize].slot);
-        self.reap_deleted(number);
+        self.reap_deleted(frame);
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Object {
     pub(crate) allocated: u32,
     /// Unlinked: goes when nobody maps it.
     pub(crate) deleted: bool,
+    /// Pages that a device had when the object was to go.
+    pub(crate) busy: u32,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
     pub(crate) mappings: Vec<Mapping>,
     /// Pages that became dirty, as runs in the order in which they did; may name pages that were cleaned
@@ -392,10 +394,12 @@ impl Mm {
     /// Frees everything an object has, and the object (`truncate_inode_pages`, or exit of its last user).
     fn drop_object(&mut self, cx: &mut Cx, number: u32) {
         let (base, pages) = (self.objects[number as usize].base, self.objects[number as usize].pages);
-        let mut busy = false;
+        let mut busy = 0;
         for slot in base..base + pages {
             match entry::is(self.entries[slot as usize]) {
-                entry::Is::Mapped(frame) | entry::Is::Resident(frame) => busy |= !self.drop_page(cx, frame),
+                entry::Is::Mapped(frame) | entry::Is::Resident(frame) => {
+                    busy += u32::from(!self.drop_page(cx, frame));
+                }
                 entry::Is::Swap(swap) => {
                     self.swap.release(swap);
                     self.entries[slot as usize] = entry::EMPTY;
@@ -403,9 +407,10 @@ impl Mm {
                 _ => {}
             }
         }
-        if busy {
+        if busy > 0 {
             // Pages on their way to or from a device go when they arrive.
             let object = &mut self.objects[number as usize];
+            object.busy = busy;
             object.deleted = true;
             object.hole = true;
         } else {
@@ -455,12 +460,19 @@ impl Mm {
         }
     }
 
-    /// After I/O ended on a page of an object that went meanwhile.
-    pub(crate) fn reap_deleted(&mut self, number: u32) {
-        let object = &self.objects[number as usize];
-        if object.live && object.mappings.is_empty() && (object.deleted) {
+    /// After I/O ended on a page: it goes if its object went meanwhile, and with the last such page the
+    /// object.
+    pub(crate) fn reap_deleted(&mut self, frame: u32) {
+        let number = self.object_of(self.frames[frame as usize].slot);
+        let object = &mut self.objects[number as usize];
+        if object.live && object.mappings.is_empty() && object.deleted {
             let mut cx = Cx::new(0, 0, usize::MAX, 0);
-            self.drop_object(&mut cx, number);
+            object.busy = object.busy.saturating_sub(1);
+            if object.busy > 0 {
+                self.drop_page(&mut cx, frame);
+            } else {
+                self.drop_object(&mut cx, number);
+            }
         }
     }
 

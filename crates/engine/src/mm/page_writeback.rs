@@ -314,15 +314,15 @@ impl Mm {
         let f = *f;
         self.stat_sub(frame, Stat::Writeback);
         self.stat_add(frame, Stat::Written);
-        let number = self.object_of(f.slot);
         if !f.has(flag::ANON) {
+            let number = self.object_of(f.slot);
             self.objects[number as usize].under_writeback -= 1;
             self.writeback.written += 1;
         }
         if reclaim && !f.has(flag::DIRTY) {
             self.rotate_reclaimable(frame);
         }
-        self.reap_deleted(number);
+        self.reap_deleted(frame);
     }
 
     /// `rotate_reclaimable_page`: what reclaim had wanted goes next.

@@ -220,7 +220,7 @@ impl Mm {
         }
         if self.instant_reads {
             self.read_at_once(cx, 1);
-            self.reap_deleted(number);
+            self.reap_deleted(frame);
             return Ok(());
         }
         self.frames[frame as usize].flags |= flag::LOCKED;
