@@ -299,6 +299,12 @@ impl List {
     #[cold]
     fn resize(&mut self, frames: &mut [Frame]) {
         let room = self.len + self.len / 2 + SPARE / 2;
+        if self.tail == 0 && u64::from(self.end) == self.len && room as usize > self.places.len() {
+            // They are in good order, and stay where they are.
+            self.places.reserve_exact(room as usize - self.places.len());
+            self.places.resize(room as usize, NONE);
+            return;
+        }
         let mut places = Vec::with_capacity(room as usize);
         places.extend(self.iter());
         for (at, &frame) in (0..).zip(&places) {
