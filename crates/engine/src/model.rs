@@ -204,7 +204,7 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     let memory: u64 = config.mm.nodes.iter().sum();
     let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
     let swap = config.mm.swap_pages;
-    // 16 bytes for a frame, 4 for an entry of what is in memory, of a file and of what is swapped out, 8 for
-    // a slot.
-    Ok(memory * (16 + 4) + files * 4 + swap * (4 + 8) + (64 << 20))
+    // 12 bytes for a frame, at most 8 for its place on a list, 4 for an entry of what is in memory, of a file
+    // and of what is swapped out, 8 for a slot.
+    Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8) + (64 << 20))
 }

@@ -52,7 +52,7 @@ impl Reference {
             Replacement::Clock => *e |= entry::ACCESSED,
             Replacement::Lru => {
                 let frame = *e & entry::VALUE;
-                if self.list.head != frame {
+                if self.list.newest() != frame {
                     self.list.remove(&mut self.frames, frame);
                     self.list.push_head(&mut self.frames, frame);
                 }
@@ -76,7 +76,7 @@ impl Reference {
     /// Empties a frame; it is on no list then.
     fn evict(&mut self) -> u32 {
         loop {
-            let frame = self.list.tail;
+            let frame = self.list.oldest();
             self.list.remove(&mut self.frames, frame);
             let e = &mut self.entries[self.frames[frame as usize].slot as usize];
             if *e & entry::ACCESSED == 0 {

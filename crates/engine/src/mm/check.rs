@@ -98,7 +98,7 @@ impl Mm {
         while next != 0 {
             self.settle(places, next - 1, index, Place::Free)?;
             free += 1;
-            next = self.frames[next as usize - 1].next;
+            next = self.frames[next as usize - 1].at;
         }
         let end = zone.start + zone.managed as u32;
         for frame in zone.fresh..end {
@@ -119,18 +119,14 @@ impl Mm {
         recounts: &mut [Recount],
     ) -> Result<(), String> {
         for (which, lru) in self.lruvecs[index].lists.iter().enumerate() {
-            let (mut previous, mut at, mut len) = (NONE, lru.head, 0);
-            while at != NONE {
+            let mut len = 0;
+            for at in lru.iter() {
                 let Some(f) = self.frames.get(at as usize) else {
                     return Err(format!("list {which} of lruvec {index} names frame {at}"));
                 };
                 let zone = f.zone();
                 self.settle(places, at, zone, Place::Lru)?;
-                ensure!(
-                    f.prev == previous,
-                    "frame {at} follows {previous} on list {which} and names {}",
-                    f.prev
-                );
+                ensure!(lru.is_at(at, f), "frame {at} is not at place {} of list {which}", f.at);
                 ensure!(f.list() == which, "frame {at} is on list {which} and names {}", f.list());
                 ensure!(f.has(flag::USED), "frame {at} is on list {which} and not in use");
                 ensure!(
@@ -155,16 +151,9 @@ impl Mm {
                     "frame {at} on list {which} has flags {:#x}",
                     f.flags
                 );
-                previous = at;
-                at = f.next;
                 len += 1;
             }
-            ensure!(
-                lru.tail == previous && lru.len == len,
-                "list {which} of lruvec {index} has {len} frames up to {previous}, and names {} up to {}",
-                lru.len,
-                lru.tail
-            );
+            ensure!(lru.len == len, "list {which} of lruvec {index} counts {} frames and has {len}", lru.len);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use super::frame::Frame;
+use super::frame::{Frame, List};
 use super::memory::{Mapping, Object, Region};
 use super::{Flight, Mm};
 
@@ -12,8 +12,9 @@ pub(crate) fn of<T>(vec: &Vec<T>) -> usize {
 }
 
 impl Mm {
-    /// Bytes allocated for frames, entries (page tables, page cache and shadows at once), swap slots, objects
-    /// and requests. Frames that were never used count, although the host backs them only when they are.
+    /// Bytes allocated for frames, lists, entries (page tables, page cache and shadows at once), swap slots,
+    /// objects and requests. Frames that were never used count, although the host backs them only when they
+    /// are.
     pub fn bytes(&self) -> u64 {
         let objects = (self.objects.iter())
             .map(|object| {
@@ -25,7 +26,8 @@ impl Mm {
             + self.objects.capacity() * size_of::<Object>();
         let regions: usize =
             self.processes.iter().map(|p| p.regions.capacity() * size_of::<Option<Region>>()).sum();
-        let lists: usize = self.zones.iter().flat_map(|zone| &zone.pcp).map(of).sum();
+        let lists = self.zones.iter().flat_map(|zone| &zone.pcp).map(of).sum::<usize>()
+            + self.lruvecs.iter().flat_map(|lruvec| &lruvec.lists).map(List::bytes).sum::<usize>();
         let flights = self.flights.queue.capacity() * size_of::<Option<Flight>>()
             + self.flights.spare.iter().map(of).sum::<usize>()
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
@@ -85,8 +87,8 @@ mod tests {
     fn a_terabyte_takes_less_than_8_gib() {
         let frames = MOST_FRAMES / 2;
         let mm = Mm::new(&config(frames));
-        let entries = frames * 9 / 10 * 4;
-        assert!(mm.bytes() + entries < 8 << 30);
-        assert!(mm.bytes() >= frames / 64 * 62 * 16);
+        let entries_and_places = frames * 9 / 10 * (4 + 4);
+        assert!(mm.bytes() + entries_and_places < 8 << 30);
+        assert!(mm.bytes() >= frames / 64 * 62 * 12);
     }
 }

@@ -1,24 +1,22 @@
 //! Page frames, page-table entries and the lists that frames are on.
 //!
-//! A frame takes 16 bytes and the entry of the page that it holds 4. The entry is page table and page cache
-//! at once: the accessed and dirty bits of a resident page are in it, so that touching the page is one load
-//! and one store; when the page is gone it holds the swap slot or the shadow.
+//! A frame takes 12 bytes, its place on a list 4 to 8 and the entry of the page that it holds 4. The entry is
+//! page table and page cache at once: the accessed and dirty bits of a resident page are in it, so that
+//! touching the page is one load and one store; when the page is gone it holds the swap slot or the shadow.
 
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, Zeroable};
 
-/// "No frame" at the end of a list.
+/// "No frame".
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// One page frame (`struct page`).
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
 #[repr(C)]
 pub(crate) struct Frame {
-    /// Towards the tail of its list; for a free frame the next free one plus 1.
-    pub(crate) next: u32,
-    /// Towards the head of its list.
-    pub(crate) prev: u32,
+    /// Its place on its list; for a free frame the next free one plus 1.
+    pub(crate) at: u32,
     /// Which entry holds it: the page's identity.
     pub(crate) slot: u32,
     /// [`flag`]s, list and zone.
@@ -141,6 +139,11 @@ struct Around([u32; 16]);
 pub(crate) struct Entries(Vec<Around>);
 
 impl Entries {
+    /// The entries of the 64 KiB that a slot is in.
+    #[inline]
+    pub(crate) fn around(&self, slot: u32) -> &[u32; 16] {
+        &self.0[slot as usize / 16].0
+    }
     /// Adds `count` empty ones, a multiple of 16.
     pub(crate) fn grow(&mut self, count: usize) {
         debug_assert_eq!((count % 16, entry::EMPTY), (0, 0));
@@ -193,61 +196,132 @@ pub(crate) mod list {
     }
 }
 
-/// A doubly linked list of frames: pages enter at the head and are reclaimed from the tail.
-#[derive(Clone, Copy, Debug)]
+/// A list of frames: pages enter at the head and are reclaimed from the tail.
+///
+/// The kernel links its lists through `struct page`. Here a list is a ring of places that frames are written
+/// to, so that what is near the tail is known without a look at any frame, and the waits for several of them
+/// overlap. A frame knows its place. One that leaves from within leaves it empty.
+#[derive(Debug, Default)]
 pub(crate) struct List {
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
     pub(crate) len: u64,
+    /// [`NONE`] where no frame is: at least at `end`.
+    places: Vec<u32>,
+    /// Where the tail is.
+    tail: u32,
+    /// Where the next head goes.
+    end: u32,
 }
 
-impl Default for List {
-    fn default() -> Self {
-        List { head: NONE, tail: NONE, len: 0 }
-    }
-}
+/// Places that a list may have without a frame, besides as many as it has frames.
+const SPARE: u64 = 256;
 
 impl List {
+    fn after(&self, at: u32) -> u32 {
+        if at as usize + 1 >= self.places.len() { 0 } else { at + 1 }
+    }
+
+    fn before(&self, at: u32) -> u32 {
+        if at == 0 { (self.places.len() as u32).saturating_sub(1) } else { at - 1 }
+    }
+
+    /// The frame at the tail, or [`NONE`].
+    #[inline]
+    pub(crate) fn oldest(&self) -> u32 {
+        if self.len == 0 { NONE } else { self.places[self.tail as usize] }
+    }
+
+    /// The frame at the head, or [`NONE`].
+    #[inline]
+    pub(crate) fn newest(&self) -> u32 {
+        if self.len == 0 { NONE } else { self.places[self.before(self.end) as usize] }
+    }
+
+    /// The frames from the tail to the head, with [`NONE`] where one has left.
+    #[inline]
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+        let (tail, end) = (self.tail as usize, self.end as usize);
+        let (first, second) = if tail <= end { (tail..end, 0..0) } else { (tail..self.places.len(), 0..end) };
+        self.places[first].iter().chain(&self.places[second]).copied()
+    }
+
+    /// The frames from the tail to the head.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.places().filter(|&frame| frame != NONE)
+    }
+
+    #[inline]
     pub(crate) fn push_head(&mut self, frames: &mut [Frame], frame: u32) {
-        let head = self.head;
-        let f = &mut frames[frame as usize];
-        f.next = head;
-        f.prev = NONE;
-        if head == NONE {
-            self.tail = frame;
-        } else {
-            frames[head as usize].prev = frame;
+        if self.after(self.end) == self.tail {
+            self.resize(frames);
         }
-        self.head = frame;
-        self.len += 1;
+        let at = self.end;
+        self.end = self.after(at);
+        self.put(frames, frame, at);
     }
 
     pub(crate) fn push_tail(&mut self, frames: &mut [Frame], frame: u32) {
-        let tail = self.tail;
-        let f = &mut frames[frame as usize];
-        f.prev = tail;
-        f.next = NONE;
-        if tail == NONE {
-            self.head = frame;
-        } else {
-            frames[tail as usize].next = frame;
+        if self.before(self.tail) == self.end {
+            self.resize(frames);
         }
-        self.tail = frame;
+        self.tail = self.before(self.tail);
+        self.put(frames, frame, self.tail);
+    }
+
+    #[inline]
+    fn put(&mut self, frames: &mut [Frame], frame: u32, at: u32) {
+        self.places[at as usize] = frame;
+        frames[frame as usize].at = at;
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, frames: &mut [Frame], frame: u32) {
-        let Frame { next, prev, .. } = frames[frame as usize];
-        if prev == NONE {
-            self.head = next;
-        } else {
-            frames[prev as usize].next = next;
-        }
-        if next == NONE {
-            self.tail = prev;
-        } else {
-            frames[next as usize].prev = prev;
-        }
+        let at = frames[frame as usize].at;
+        self.places[at as usize] = NONE;
         self.len -= 1;
+        if at == self.tail {
+            self.tail = self.after(at);
+            while self.tail != self.end && self.places[self.tail as usize] == NONE {
+                self.tail = self.after(self.tail);
+            }
+        } else if self.after(at) == self.end {
+            self.end = at;
+            while self.places[self.before(self.end) as usize] == NONE {
+                self.end = self.before(self.end);
+            }
+        }
+        if self.places.len() as u64 > 2 * self.len + SPARE {
+            self.resize(frames);
+        }
+    }
+
+    /// Gives the frames new places, without empty ones between them, and some in reserve.
+    #[cold]
+    fn resize(&mut self, frames: &mut [Frame]) {
+        let room = self.len + self.len / 2 + SPARE / 2;
+        if self.tail == 0 && u64::from(self.end) == self.len && room as usize > self.places.len() {
+            // They are in good order, and stay where they are.
+            self.places.reserve_exact(room as usize - self.places.len());
+            self.places.resize(room as usize, NONE);
+            return;
+        }
+        let mut places = Vec::with_capacity(room as usize);
+        places.extend(self.iter());
+        for (at, &frame) in (0..).zip(&places) {
+            frames[frame as usize].at = at;
+        }
+        (self.tail, self.end) = (0, places.len() as u32);
+        places.resize(room as usize, NONE);
+        self.places = places;
+    }
+
+    /// Whether a frame is where it says it is.
+    pub(crate) fn is_at(&self, frame: u32, f: &Frame) -> bool {
+        self.places.get(f.at as usize) == Some(&frame)
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<u32>()
     }
 }

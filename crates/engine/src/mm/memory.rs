@@ -381,11 +381,13 @@ impl Mm {
     }
 
     /// Whether any page table has the page.
+    #[inline]
     pub(crate) fn is_mapped(&self, frame: u32) -> bool {
         let slot = self.frames[frame as usize].slot;
-        if self.entries[slot as usize] & entry::MAPPED != 0 {
-            return true;
-        }
+        self.entries[slot as usize] & entry::MAPPED != 0 || self.is_mapped_elsewhere(slot)
+    }
+
+    fn is_mapped_elsewhere(&self, slot: u32) -> bool {
         let number = self.object_of(slot);
         let object = &self.objects[number as usize];
         object.mappings.len() > 1 && self.mapped_elsewhere(number, slot - object.base)
@@ -747,7 +749,7 @@ impl Mm {
         let last = (first + 16).min(pages);
         // Usually there is nothing to do: all of them are absent or in the page table already. To see that
         // takes no branch per page and no look at a frame.
-        let around = &self.entries[(base + first) as usize..(base + last) as usize];
+        let around = self.entries.around(base + first);
         if which == 0 && !around.iter().fold(false, |any, &e| any | entry::is_unmapped(e)) {
             return;
         }

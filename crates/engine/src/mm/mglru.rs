@@ -704,7 +704,7 @@ impl Mm {
             let min = self.lruvecs[lruvec].mglru.min_seq[kind];
             if kind == FILE || can_swap {
                 loop {
-                    let frame = self.lruvecs[lruvec].lists[list_of(min, kind)].tail;
+                    let frame = self.lruvecs[lruvec].lists[list_of(min, kind)].oldest();
                     if frame == NONE {
                         break;
                     }
@@ -796,7 +796,7 @@ impl Mm {
         let from = generations.oldest_list(kind);
         let (mut scanned, mut isolated, mut skipped) = (0, 0, 0);
         while scanned < MAX_LRU_BATCH && isolated < MIN_LRU_BATCH && skipped < MIN_LRU_BATCH {
-            let frame = self.lruvecs[lruvec].lists[from].tail;
+            let frame = self.lruvecs[lruvec].lists[from].oldest();
             if frame == NONE || skipped == self.lruvecs[lruvec].lists[from].len {
                 break;
             }
@@ -1109,14 +1109,14 @@ mod tests {
                     assert_eq!(l.len(classic), 0, "with generations nothing is on the classic lists");
                 }
                 for number in list::FIRST_GENERATION..list::COUNT {
-                    let (mut at, mut len) = (l.lists[number].head, 0);
-                    while at != NONE {
+                    let mut len = 0;
+                    for at in l.lists[number].iter() {
                         let f = &self.mm.frames[at as usize];
                         assert_eq!((f.list(), kind_of(f)), (number, number % 2));
                         assert_eq!(self.mm.lruvec_of(f.zone()), which);
                         assert_eq!(entry::frame(self.mm.entries[f.slot as usize]), Some(at));
                         zones[f.zone()][number - list::FIRST_GENERATION] += 1;
-                        (at, len) = (f.next, len + 1);
+                        len += 1;
                     }
                     assert_eq!(l.len(number), len);
                 }

@@ -6,12 +6,12 @@ use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages
 use lotsfree_formulas::watermarks::{self as marks, Watermarks, ZoneKind};
 use lotsfree_units::{Bytes, PageSize};
 
-use super::frame::{List, flag, list};
+use super::frame::{List, NONE, flag, list};
 use super::memory::SlotSpace;
 use super::page_writeback::Writeback;
 use super::swap::Swap;
 use super::vmstat::{Events, STATS};
-use super::{Config, Mm};
+use super::{Config, Mm, SWAP_CLUSTER_MAX};
 
 /// End of ZONE_DMA, in pages.
 const DMA_END: u64 = 4096;
@@ -190,6 +190,19 @@ impl Zone {
     }
     pub(crate) fn mark_high(&self) -> u64 {
         self.marks.high + self.boost
+    }
+    /// Counts a frame that enters or leaves a list. Which generations are active is decided when the counts
+    /// are printed.
+    #[inline]
+    fn lru_count(&mut self, which: usize, anon: bool, add: bool) {
+        let mut classic = which;
+        if which >= list::FIRST_GENERATION {
+            let count = &mut self.generations[which - list::FIRST_GENERATION];
+            *count = if add { *count + 1 } else { *count - 1 };
+            classic = list::classic(anon, false);
+        }
+        let count = &mut self.lru[classic];
+        *count = if add { *count + 1 } else { *count - 1 };
     }
     /// Whether an order-0 request for user memory may take a page at this mark.
     pub(crate) fn passes(&self, mark: u64, highest: usize) -> bool {
@@ -449,80 +462,70 @@ impl Mm {
     }
 
     /// Puts a frame on a list, at the head.
+    #[inline]
     pub(crate) fn lru_add(&mut self, frame: u32, to: usize) {
-        self.lru_insert(frame, to, false);
-    }
-
-    fn lru_insert(&mut self, frame: u32, to: usize, tail: bool) {
-        let f = &mut self.frames[frame as usize];
-        debug_assert_eq!(f.list(), list::NONE);
-        let zone = f.zone();
-        f.flags = (f.flags & !flag::LIST) | to as u32;
-        let lruvec = self.lruvec_of(zone);
-        let lists = &mut self.lruvecs[lruvec].lists[to];
-        if tail {
-            lists.push_tail(&mut self.frames, frame);
-        } else {
-            lists.push_head(&mut self.frames, frame);
-        }
-        self.lru_count(zone, to, frame, true);
+        debug_assert_eq!(self.frames[frame as usize].list(), list::NONE);
+        self.lru_move(frame, to, false);
     }
 
     /// Takes a frame off its list.
+    #[inline]
     pub(crate) fn lru_remove(&mut self, frame: u32) {
-        let f = self.frames[frame as usize];
-        let (zone, from) = (f.zone(), f.list());
+        let f = &mut self.frames[frame as usize];
+        let (zone, from, anon) = (f.zone(), f.list(), f.has(flag::ANON));
         if from == list::NONE {
             return;
         }
+        f.flags &= !flag::LIST;
         let lruvec = self.lruvec_of(zone);
         self.lruvecs[lruvec].lists[from].remove(&mut self.frames, frame);
-        self.lru_count(zone, from, frame, false);
-        self.frames[frame as usize].flags &= !flag::LIST;
+        self.zones[zone].lru_count(from, anon, false);
     }
 
     /// Moves a frame to the head or tail of a list, its own included.
+    #[inline]
     pub(crate) fn lru_move(&mut self, frame: u32, to: usize, tail: bool) {
-        let f = self.frames[frame as usize];
-        if f.list() == to {
-            let lruvec = self.lruvec_of(f.zone());
-            let list = &mut self.lruvecs[lruvec].lists[to];
-            list.remove(&mut self.frames, frame);
-            if tail {
-                list.push_tail(&mut self.frames, frame);
-            } else {
-                list.push_head(&mut self.frames, frame);
-            }
+        let f = &mut self.frames[frame as usize];
+        let (zone, from, anon) = (f.zone(), f.list(), f.has(flag::ANON));
+        f.flags = (f.flags & !flag::LIST) | to as u32;
+        let lruvec = self.lruvec_of(zone);
+        let lists = &mut self.lruvecs[lruvec].lists;
+        if from != list::NONE {
+            lists[from].remove(&mut self.frames, frame);
+        }
+        if tail {
+            lists[to].push_tail(&mut self.frames, frame);
+        } else {
+            lists[to].push_head(&mut self.frames, frame);
+        }
+        if from == to {
             return;
         }
-        self.lru_remove(frame);
-        self.lru_insert(frame, to, tail);
+        let zone = &mut self.zones[zone];
+        if from != list::NONE {
+            zone.lru_count(from, anon, false);
+        }
+        zone.lru_count(to, anon, true);
     }
 
-    /// Loads the frames at the tail of a list and their entries, so that the caches have them when they are
-    /// looked at one by one: the waits for the entries overlap here, and would not there.
-    pub(crate) fn look_ahead(&self, lruvec: usize, which: usize, count: u64) {
-        let mut frame = self.lruvecs[lruvec].lists[which].tail;
+    /// Loads the entries of the batch of frames at the tail of a list, and the frames of the next batch: the
+    /// caches have them then when they are looked at one by one. The waits overlap here, and would not there.
+    pub(crate) fn look_ahead(&self, lruvec: usize, which: usize) {
+        let mut near = [NONE; 2 * SWAP_CLUSTER_MAX as usize];
+        for (to, frame) in near.iter_mut().zip(self.lruvecs[lruvec].lists[which].places()) {
+            *to = frame;
+        }
+        let (batch, next) = near.split_at(SWAP_CLUSTER_MAX as usize);
         let mut seen = 0;
-        for _ in 0..count {
-            let Some(f) = self.frames.get(frame as usize) else { break };
-            seen ^= self.entries[f.slot as usize];
-            frame = f.prev;
+        for (&frame, &later) in batch.iter().zip(next) {
+            if let Some(f) = self.frames.get(frame as usize) {
+                seen ^= self.entries[f.slot as usize];
+            }
+            if let Some(f) = self.frames.get(later as usize) {
+                seen ^= f.slot;
+            }
         }
         std::hint::black_box(seen);
-    }
-
-    /// Keeps the zone's own counts; which generations are active is decided when the counts are printed.
-    fn lru_count(&mut self, zone: usize, which: usize, frame: u32, add: bool) {
-        let classic = if which >= list::FIRST_GENERATION {
-            let count = &mut self.zones[zone].generations[which - list::FIRST_GENERATION];
-            *count = if add { *count + 1 } else { *count - 1 };
-            list::classic(self.frames[frame as usize].has(flag::ANON), false)
-        } else {
-            which
-        };
-        let count = &mut self.zones[zone].lru[classic];
-        *count = if add { *count + 1 } else { *count - 1 };
     }
 }
 

@@ -228,32 +228,8 @@ impl Mm {
                     Mark::Low => zone.mark_low(),
                     Mark::High => zone.mark_high(),
                 };
-                if !zone.passes(value, HIGHEST) {
-                    if self.zone_reclaim_mode == 0 || !self.reclaims_here(place.preferred, index) {
-                        continue;
-                    }
-                    if cached && zone.full_until[place.preferred] > cx.now() {
-                        continue;
-                    }
-                    let outcome = self.node_reclaim(cx, index);
-                    if outcome == NodeReclaim::NoScan {
-                        continue;
-                    }
-                    let success = outcome == NodeReclaim::Success;
-                    let relaxed = success && self.generation.zone_reclaim_relaxed;
-                    let zone = &mut self.zones[index];
-                    let value = if relaxed { zone.mark_min().min(value) } else { value };
-                    if !zone.passes(value, HIGHEST) {
-                        let full = match self.generation.zonelist_cache {
-                            None => false,
-                            Some(ZonelistCache::BelowMark) => true,
-                            Some(ZonelistCache::BelowMinOrNoProgress) => mark == Mark::Min || !success,
-                        };
-                        if full {
-                            zone.full_until[place.preferred] = cx.now() + ZONELIST_CACHE;
-                        }
-                        continue;
-                    }
+                if !zone.passes(value, HIGHEST) && !self.makes_room(cx, place, index, (mark, value), cached) {
+                    continue;
                 }
                 if let Some(frame) = self.take_page(cx, index) {
                     self.count_numa(cx, place, index);
@@ -266,6 +242,44 @@ impl Mm {
             }
         }
         None
+    }
+
+    /// Zone reclaim of a zone that is below a mark: whether it passes then.
+    #[cold]
+    fn makes_room(
+        &mut self,
+        cx: &mut Cx,
+        place: &Place,
+        index: usize,
+        (mark, value): (Mark, u64),
+        cached: bool,
+    ) -> bool {
+        if self.zone_reclaim_mode == 0 || !self.reclaims_here(place.preferred, index) {
+            return false;
+        }
+        if cached && self.zones[index].full_until[place.preferred] > cx.now() {
+            return false;
+        }
+        let outcome = self.node_reclaim(cx, index);
+        if outcome == NodeReclaim::NoScan {
+            return false;
+        }
+        let success = outcome == NodeReclaim::Success;
+        let relaxed = success && self.generation.zone_reclaim_relaxed;
+        let zone = &mut self.zones[index];
+        let value = if relaxed { zone.mark_min().min(value) } else { value };
+        if zone.passes(value, HIGHEST) {
+            return true;
+        }
+        let full = match self.generation.zonelist_cache {
+            None => false,
+            Some(ZonelistCache::BelowMark) => true,
+            Some(ZonelistCache::BelowMinOrNoProgress) => mark == Mark::Min || !success,
+        };
+        if full {
+            zone.full_until[place.preferred] = cx.now() + ZONELIST_CACHE;
+        }
+        false
     }
 
     /// Whether zone reclaim of `zone` is worth it for an allocation that prefers `node`
@@ -293,18 +307,24 @@ impl Mm {
     fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
         let cpu = self.list_of_cpu(cx.cpu);
         if self.zones[index].pcp[cpu].is_empty() {
-            for _ in 0..self.zones[index].pcp_batch.max(1) {
-                let Some(frame) = self.take_free(index) else { break };
-                self.zones[index].pcp[cpu].push(frame);
-            }
+            self.refill(index, cpu);
         }
-        let frame = self.zones[index].pcp[cpu].pop()?;
         let zone = &mut self.zones[index];
+        let frame = zone.pcp[cpu].pop()?;
         zone.alloc_batch -= 1;
         self.events.pgalloc[zone.index()] += 1;
         let f = &mut self.frames[frame as usize];
         f.flags = (index as u32) << flag::ZONE_SHIFT | flag::USED;
         Some(frame)
+    }
+
+    /// `rmqueue_bulk`
+    #[cold]
+    fn refill(&mut self, index: usize, cpu: usize) {
+        for _ in 0..self.zones[index].pcp_batch.max(1) {
+            let Some(frame) = self.take_free(index) else { break };
+            self.zones[index].pcp[cpu].push(frame);
+        }
     }
 
     fn list_of_cpu(&self, cpu: usize) -> usize {
@@ -316,7 +336,7 @@ impl Mm {
         let zone = &mut self.zones[index];
         let frame = if zone.free_head != 0 {
             let frame = zone.free_head - 1;
-            zone.free_head = self.frames[frame as usize].next;
+            zone.free_head = self.frames[frame as usize].at;
             frame
         } else if u64::from(zone.fresh - zone.start) < zone.managed {
             zone.fresh += 1;
@@ -346,22 +366,29 @@ impl Mm {
             zone.pcp_high
         };
         if zone.pcp[cpu].len() as u64 >= limit.max(1) {
-            let batch = (zone.pcp_batch.max(1) as usize).min(zone.pcp[cpu].len());
-            // The oldest go back first.
-            for &frame in &zone.pcp[cpu][..batch] {
-                self.frames[frame as usize].next = zone.free_head;
-                zone.free_head = frame + 1;
-            }
-            zone.free += batch as u64;
-            zone.pages_scanned = 0;
-            zone.all_unreclaimable = false;
-            zone.pcp[cpu].drain(..batch);
+            self.give_back(index, cpu);
         }
+    }
+
+    /// `free_pcppages_bulk`
+    #[cold]
+    fn give_back(&mut self, index: usize, cpu: usize) {
+        let zone = &mut self.zones[index];
+        let batch = (zone.pcp_batch.max(1) as usize).min(zone.pcp[cpu].len());
+        // The oldest go back first.
+        for &frame in &zone.pcp[cpu][..batch] {
+            self.frames[frame as usize].at = zone.free_head;
+            zone.free_head = frame + 1;
+        }
+        zone.free += batch as u64;
+        zone.pages_scanned = 0;
+        zone.all_unreclaimable = false;
+        zone.pcp[cpu].drain(..batch);
     }
 
     fn put_free(&mut self, index: usize, frame: u32) {
         let zone = &mut self.zones[index];
-        self.frames[frame as usize].next = zone.free_head;
+        self.frames[frame as usize].at = zone.free_head;
         zone.free_head = frame + 1;
         zone.free += 1;
         zone.pages_scanned = 0;

@@ -633,9 +633,9 @@ impl Mm {
         let anon = which == list::ACTIVE_ANON;
         let to = list::classic(anon, false);
         let (mut taken, mut referenced) = (0, 0);
-        self.look_ahead(lruvec, which, batch);
+        self.look_ahead(lruvec, which);
         for _ in 0..batch {
-            let frame = self.lruvecs[lruvec].lists[which].tail;
+            let frame = self.lruvecs[lruvec].lists[which].oldest();
             if frame == super::frame::NONE {
                 break;
             }
@@ -716,9 +716,9 @@ impl Mm {
         let anon = which == list::INACTIVE_ANON;
         let mut met = Met::default();
         let batch = batch.min(self.lruvecs[lruvec].lists[which].len);
-        self.look_ahead(lruvec, which, batch);
+        self.look_ahead(lruvec, which);
         for _ in 0..batch {
-            let frame = self.lruvecs[lruvec].lists[which].tail;
+            let frame = self.lruvecs[lruvec].lists[which].oldest();
             let zone = self.frames[frame as usize].zone();
             self.zones[zone].pages_scanned += 1;
             let index = self.zones[zone].index();
