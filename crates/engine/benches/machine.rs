@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use lotsfree_engine::machine::{DeviceSpec, Machine, MachineConfig, SwapDevice};
-use lotsfree_engine::{Calibration, Generation, Tuning, mm};
+use lotsfree_engine::{Generation, mm};
 use lotsfree_run::{Event, Interval, Sample, Sink, WriteError};
-use lotsfree_scenario::{Filesystem, Op, Policy, Process, Program, RegionId, Stream, Thread};
+use lotsfree_scenario::{Op, Policy, Process, Program, RegionId, Stream, Thread};
 
 const S: u64 = 1_000_000_000;
 const SECONDS: u64 = 60;
@@ -71,20 +71,7 @@ fn main() {
         let disk = DeviceSpec { latency: 100_000, bandwidth: 200 << 20, iops: 2000, seek: None };
         let Some(generation) = Generation::named("linux-6.1") else { return };
         let config = MachineConfig {
-            mm: mm::Config {
-                generation,
-                cpus: 8,
-                nodes: vec![u64::from(PAGES) * 5 / 4],
-                distance: vec![vec![10]],
-                tuning: Tuning::default(),
-                swap_pages: 0,
-                swap_rotational: false,
-                kernel_pages: None,
-                swap_on_disk: false,
-                filesystem: Filesystem::Ext4,
-                instant_reads: false,
-                costs: Calibration::default(),
-            },
+            mm: mm::Config { cpus: 8, ..mm::Config::new(generation, vec![u64::from(PAGES) * 5 / 4]) },
             disk,
             disk_pages: 1 << 20,
             swap: SwapDevice::Disk,

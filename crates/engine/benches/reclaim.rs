@@ -10,10 +10,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use lotsfree_engine::Generation;
 use lotsfree_engine::mm::{Config, Cx, Event, Mm, Stop, Why};
 use lotsfree_engine::reference::{Reference, Replacement};
-use lotsfree_engine::{Calibration, Generation, Tuning};
-use lotsfree_scenario::{Advice, Filesystem, Policy, RegionId};
+use lotsfree_scenario::{Advice, Policy, RegionId};
 
 const ACCESSES: usize = 20_000_000;
 const REPETITIONS: usize = 5;
@@ -130,19 +130,11 @@ impl Host {
     /// `room`: about how many pages of the file fit into memory.
     fn new(generation: &str, pages: u32, room: u64) -> Self {
         let min = ((room * 64) as f64).sqrt() as u64 / 4;
+        let generation = Generation::named(generation).expect("a generation");
         let config = Config {
-            generation: Generation::named(generation).expect("a generation"),
-            cpus: 1,
-            nodes: vec![room * 64 / 63 + 2 * min],
-            distance: vec![vec![10]],
-            tuning: Tuning::default(),
-            swap_pages: 0,
-            swap_rotational: false,
-            swap_on_disk: false,
-            filesystem: Filesystem::Ext4,
             kernel_pages: Some(0),
             instant_reads: true,
-            costs: Calibration::default(),
+            ..Config::new(generation, vec![room * 64 / 63 + 2 * min])
         };
         let mut mm = Mm::new(&config);
         let process = mm.create_process(Policy::Local);

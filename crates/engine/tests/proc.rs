@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use lotsfree_counters::{Family, Meminfo, Values, Vmstat, meminfo as m, vmstat as v, zoneinfo as z};
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
-use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
-use lotsfree_scenario::{Filesystem, How, Policy, RegionId};
+use lotsfree_engine::{Generation, NAMES};
+use lotsfree_scenario::{How, Policy, RegionId};
 use lotsfree_snapshot::file::zoneinfo::Zone;
 use lotsfree_snapshot::{File, Log};
 
@@ -22,20 +22,12 @@ fn section<'a>(host: &'a str, path: &str) -> &'a str {
 
 /// Memory in use: a heap larger than memory leaves room for, half of it written to swap, and a file.
 fn busy(generation: &str, nodes: &[u64]) -> Mm {
-    let count = nodes.len();
     let mut mm = Mm::new(&Config {
-        generation: Generation::named(generation).expect("a generation"),
         cpus: 2,
-        nodes: nodes.to_vec(),
-        distance: (0..count).map(|a| (0..count).map(|b| if a == b { 10 } else { 20 }).collect()).collect(),
-        tuning: Tuning::default(),
         swap_pages: 12_000,
-        swap_rotational: false,
         kernel_pages: Some(300),
-        swap_on_disk: false,
-        filesystem: Filesystem::Ext4,
         instant_reads: true,
-        costs: Calibration::default(),
+        ..Config::new(Generation::named(generation).expect("a generation"), nodes.to_vec())
     });
     let task = mm.create_task();
     let process = mm.create_process(Policy::Local);

@@ -41,24 +41,12 @@ impl Mm {
 mod tests {
     use lotsfree_scenario::{Policy, RegionId};
 
+    use crate::Generation;
     use crate::mm::{Config, Cx, MOST_FRAMES, Mm};
-    use crate::{Calibration, Generation, Tuning};
 
     fn config(pages: u64) -> Config {
-        Config {
-            generation: Generation::named("linux-6.1").unwrap(),
-            cpus: 2,
-            nodes: vec![pages / 2; 2],
-            distance: vec![vec![10, 20], vec![20, 10]],
-            tuning: Tuning::default(),
-            swap_pages: 0,
-            swap_rotational: false,
-            swap_on_disk: false,
-            filesystem: lotsfree_scenario::Filesystem::Ext4,
-            kernel_pages: None,
-            instant_reads: true,
-            costs: Calibration::default(),
-        }
+        let generation = Generation::named("linux-6.1").unwrap();
+        Config { cpus: 2, instant_reads: true, ..Config::new(generation, vec![pages / 2; 2]) }
     }
 
     #[test]

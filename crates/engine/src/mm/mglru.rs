@@ -965,7 +965,6 @@ mod tests {
     use super::super::readahead::RaState;
     use super::super::{Config, Done, Event, Stop};
     use super::*;
-    use crate::calibration::Calibration;
     use crate::generation::Generation;
     use crate::tuning::Tuning;
 
@@ -984,22 +983,11 @@ mod tests {
         }
 
         fn with(generation: &str, nodes: &[u64], swap_pages: u64, tuning: Tuning) -> Self {
-            let count = nodes.len();
             let config = Config {
-                generation: Generation::named(generation).unwrap(),
-                cpus: 1,
-                nodes: nodes.to_vec(),
-                distance: (0..count)
-                    .map(|a| (0..count).map(|b| if a == b { 10 } else { 20 }).collect())
-                    .collect(),
                 tuning: Tuning { transparent_hugepage: false, read_ahead_kb: 0, page_cluster: 0, ..tuning },
                 swap_pages,
-                swap_rotational: false,
                 kernel_pages: Some(0),
-                swap_on_disk: false,
-                filesystem: lotsfree_scenario::Filesystem::Ext4,
-                instant_reads: false,
-                costs: Calibration::default(),
+                ..Config::new(Generation::named(generation).unwrap(), nodes.to_vec())
             };
             let mut mm = Mm::new(&config);
             let process = mm.create_process(Policy::Local);

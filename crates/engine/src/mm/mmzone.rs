@@ -532,24 +532,11 @@ impl Mm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Calibration, Generation, Tuning};
+    use crate::Generation;
 
     /// Names of the zones in the zonelist of a node, on two nodes of so many GiB.
     fn zonelist(generation: &str, gib: u64, node: usize) -> Vec<String> {
-        let mm = Mm::new(&Config {
-            generation: Generation::named(generation).unwrap(),
-            cpus: 2,
-            nodes: vec![gib << 18; 2],
-            distance: vec![vec![10, 21], vec![21, 10]],
-            tuning: Tuning::default(),
-            swap_pages: 0,
-            swap_rotational: false,
-            swap_on_disk: false,
-            filesystem: lotsfree_scenario::Filesystem::Ext4,
-            kernel_pages: None,
-            instant_reads: true,
-            costs: Calibration::default(),
-        });
+        let mm = Mm::new(&Config::new(Generation::named(generation).unwrap(), vec![gib << 18; 2]));
         let name = |&zone: &usize| format!("{:?} {}", mm.zones[zone].kind, mm.zones[zone].node);
         mm.nodes[node].zonelist.iter().map(name).collect()
     }

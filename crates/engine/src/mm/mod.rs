@@ -85,6 +85,29 @@ pub struct Config {
     pub costs: Calibration,
 }
 
+impl Config {
+    /// A machine with so many pages on each node, 20 apart, with one CPU, no swap, ext4 and a kernel that has
+    /// its default settings.
+    pub fn new(generation: Generation, nodes: Vec<u64>) -> Self {
+        let count = nodes.len();
+        let distance = |from: usize| (0..count).map(|to| if from == to { 10 } else { 20 }).collect();
+        Config {
+            generation,
+            cpus: 1,
+            distance: (0..count).map(distance).collect(),
+            nodes,
+            tuning: Tuning::default(),
+            swap_pages: 0,
+            swap_rotational: false,
+            swap_on_disk: false,
+            filesystem: Filesystem::Ext4,
+            kernel_pages: None,
+            instant_reads: false,
+            costs: Calibration::default(),
+        }
+    }
+}
+
 /// What a task waits for, if not for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {

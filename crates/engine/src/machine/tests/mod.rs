@@ -6,12 +6,12 @@ mod random;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, WriteError};
-use lotsfree_scenario::{FileSpec, Filesystem, Op, Policy, Process, Program, Stream, Thread};
+use lotsfree_scenario::{FileSpec, Op, Policy, Process, Program, Stream, Thread};
 
 use super::measure::{add, total};
 use super::task::{Kind, State};
 use super::{DeviceSpec, Machine, MachineConfig, SwapDevice};
-use crate::{Calibration, Generation, Tuning, mm};
+use crate::{Generation, mm};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -53,20 +53,7 @@ fn program(files: &[(u32, bool)], processes: Vec<Process>) -> Program {
 fn config() -> MachineConfig {
     let disk = DeviceSpec { latency: 100_000, bandwidth: 100 << 20, iops: 1000, seek: None };
     MachineConfig {
-        mm: mm::Config {
-            generation: Generation::named("linux-6.1").unwrap(),
-            cpus: 2,
-            nodes: vec![16384],
-            distance: vec![vec![10]],
-            tuning: Tuning::default(),
-            swap_pages: 0,
-            swap_rotational: false,
-            kernel_pages: None,
-            costs: Calibration::default(),
-            swap_on_disk: false,
-            filesystem: Filesystem::Ext4,
-            instant_reads: false,
-        },
+        mm: mm::Config { cpus: 2, ..mm::Config::new(Generation::named("linux-6.1").unwrap(), vec![16384]) },
         disk,
         disk_pages: 1 << 20,
         swap: SwapDevice::Disk,
