@@ -42,8 +42,6 @@ pub(crate) struct Writeback {
     files: VecDeque<u32>,
     /// Write requests under way, to the disk and to swap; one entry serves both if swap is on the disk.
     requests: [u32; 2],
-    /// Requests that took a place in a queue since the beginning.
-    taken: u64,
     /// The youngest request of each device: where it ends, and its pages. What goes on there is merged with
     /// it.
     youngest: [Option<(u64, u32, u64)>; 2],
@@ -72,7 +70,6 @@ impl Default for Writeback {
         Writeback {
             files: VecDeque::new(),
             requests: [0; 2],
-            taken: 0,
             youngest: [None; 2],
             congested: [false; 2],
             pageout: Vec::new(),
@@ -200,7 +197,6 @@ impl Mm {
         w.youngest[device as usize] = Some((start + u64::from(pages), size + pages, first));
         if merged.is_none() {
             w.requests[which] += 1;
-            w.taken += 1;
             let batch = &mut self.tasks[cx.task].batch;
             batch.left = batch.left.saturating_sub(1);
             if w.requests[which] >= CONGESTION_ON {
@@ -363,7 +359,7 @@ impl Mm {
         if self.writeback.pageout.is_empty() {
             return false;
         }
-        let before = self.writeback.taken;
+        let before = self.writeback.pending();
         let mut pages = std::mem::take(&mut self.writeback.pageout);
         pages.sort_unstable();
         for run in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
@@ -377,7 +373,7 @@ impl Mm {
         }
         pages.clear();
         self.writeback.pageout = pages;
-        self.writeback.taken != before
+        self.writeback.pending() != before
     }
 
     /// Writes up to `most` dirty pages of a file; how many, and the last request.
