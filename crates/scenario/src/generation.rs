@@ -7,8 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::error::quoted;
-use crate::read::unknown_name;
+use crate::read::{not_known, unknown_name};
 
 /// A kernel, as one set of rules in the model and one image in the lab; ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,23 +118,13 @@ impl FromStr for Generation {
             let names: Vec<&str> = GENERATIONS.iter().map(|(name, ..)| *name).collect();
             UnknownGeneration(match version(text).and_then(newest_until) {
                 Some(near) if version(near) == version(text) => {
-                    format!("{} is not known; did you mean {near:?}? {}", quoted(text), accepted(&names))
+                    not_known(text, &format!("; did you mean {near:?}?"), &names)
                 }
-                Some(near) => {
-                    format!(
-                        "{} is not known; {near:?} is the newest before it. {}",
-                        quoted(text),
-                        accepted(&names)
-                    )
-                }
+                Some(near) => not_known(text, &format!("; {near:?} is the newest before it."), &names),
                 None => unknown_name(text, &names),
             })
         })
     }
-}
-
-fn accepted(names: &[&str]) -> String {
-    format!("Accepted: {}", names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
 }
 
 /// The first two numbers of a kernel's version: 5 and 15 of `5.15`, `linux-5.15` and `5.15.0-91-generic`.

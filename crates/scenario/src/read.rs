@@ -131,11 +131,14 @@ impl de::Error for Fault {
 
 /// An error about a text that is none of a few names.
 pub(crate) fn unknown_name(written: &str, known: &[&str]) -> String {
+    not_known(written, &suggestion(written, known.iter().copied()), known)
+}
+
+/// The same with a hint of one's own: empty, or a clause with its full stop, such as `; did you mean "a"?`.
+pub(crate) fn not_known(written: &str, hint: &str, known: &[&str]) -> String {
     let names = known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
-    match suggestion(written, known.iter().copied()) {
-        close if close.is_empty() => format!("{} is not known; accepted: {names}", quoted(written)),
-        close => format!("{} is not known{close} Accepted: {names}", quoted(written)),
-    }
+    let accepted = if hint.is_empty() { "; accepted" } else { " Accepted" };
+    format!("{} is not known{hint}{accepted}: {names}", quoted(written))
 }
 
 /// An error about a key that a table does not have.
