@@ -156,6 +156,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
                 .map(|(name, ns)| (format!("{name}_ns"), ns as f64))
                 .collect(),
         }),
+        remarks: Vec::new(),
         uptime: 0.0,
         interval: case.interval.ns(),
         duration: case.duration.ns(),

@@ -38,6 +38,10 @@ pub struct Facts {
     /// What operations cost on the model; `None` on a kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// What else a reader should know of the machine: how it is emulated, in what it differs from the
+    /// scenario's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// Seconds since the machine's boot when the run began.
     pub uptime: f64,
     /// Nanoseconds between samples.

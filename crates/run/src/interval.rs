@@ -83,6 +83,8 @@ pub enum EventKind {
     Error,
     /// A setting changed.
     Setting,
+    /// A request took long.
+    Slow,
     /// Anything else that a reader of the run should know.
     Note,
 }

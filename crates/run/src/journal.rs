@@ -10,6 +10,7 @@
 //!         | 2 · bitmap · change…     a sample: which columns it has, and how they changed since they were last there
 //!         | 3 · row…                 intervals
 //!         | 4 · JSON                 an event
+//!         | 5 · text                 between processes only (`wire`)
 //! ```
 //! Numbers are LEB128, changes zigzag; a sample mostly takes one or two bytes a counter.
 
@@ -24,6 +25,7 @@ const COLUMNS: u8 = 1;
 const SAMPLE: u8 = 2;
 const INTERVALS: u8 = 3;
 const EVENT: u8 = 4;
+const TEXT: u8 = 5;
 
 /// Makes records. It remembers the columns and their last values.
 #[derive(Debug, Default)]
@@ -81,6 +83,14 @@ impl Encoder {
         });
     }
 
+    /// The record of a text.
+    pub(crate) fn text(text: &str, out: &mut Vec<u8>) {
+        record(out, |out| {
+            out.push(TEXT);
+            out.extend_from_slice(text.as_bytes());
+        });
+    }
+
     /// The record of an event.
     pub(crate) fn event(event: &Event, out: &mut Vec<u8>) {
         record(out, |out| {
@@ -132,15 +142,21 @@ pub(crate) fn read(journal: &[u8]) -> Option<Contents> {
 }
 
 /// The first record, if it is whole, and what follows it.
-fn next(from: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn next(from: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, from) = from.split_first_chunk()?;
     let (check, from) = from.split_first_chunk()?;
     let (payload, rest) = from.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     (Fnv::of(payload) as u32 == u32::from_le_bytes(*check)).then_some((payload, rest))
 }
 
+/// What a record of [`Encoder::text`] holds, or that it is not UTF-8; `None` for any other record.
+pub(crate) fn as_text(payload: &[u8]) -> Option<Option<&str>> {
+    let text = payload.strip_prefix(&[TEXT])?;
+    Some(str::from_utf8(text).ok())
+}
+
 impl Contents {
-    fn add(&mut self, payload: &[u8], last: &mut Vec<u64>) -> Option<()> {
+    pub(crate) fn add(&mut self, payload: &[u8], last: &mut Vec<u64>) -> Option<()> {
         let (kind, mut from) = payload.split_first()?;
         match *kind {
             COLUMNS => {

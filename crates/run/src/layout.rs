@@ -60,6 +60,7 @@ pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(&str, u64)) {
             cell(&name, value);
         }
     }
+    values(&sample.group, "cgroup.", &mut name, cell);
 }
 
 /// A negative priority as 64 bits, so that it is the same number in a signed column.
@@ -110,6 +111,7 @@ enum Target {
     NodeMeminfo(usize, Name<lotsfree_counters::Meminfo>),
     Numastat(usize, Name<lotsfree_counters::Numastat>),
     Swap(usize, SwapPart),
+    Group(Name<lotsfree_counters::MemoryStat>),
     /// Written by something else.
     Foreign,
 }
@@ -168,6 +170,7 @@ impl Layout {
         Some(match file {
             "meminfo" => Target::Meminfo(Name::of(rest)),
             "vmstat" => Target::Vmstat(Name::of(rest)),
+            "cgroup" => Target::Group(Name::of(rest)),
             "zoneinfo" => {
                 let (node, rest) = rest.split_once('.')?;
                 let (zone, rest) = rest.split_once('.')?;
@@ -264,6 +267,7 @@ impl Layout {
                         SwapPart::Priority => area.priority = value.cast_signed() as i32,
                     }
                 }
+                Target::Group(name) => name.put(&mut sample.group, value),
                 Target::Foreign => {}
             }
         }

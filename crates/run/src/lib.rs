@@ -41,6 +41,7 @@ mod source;
 mod store;
 mod summary;
 mod table;
+pub mod wire;
 mod writer;
 
 pub use facts::{Calibration, Facts, Machine, Measure, NodeFacts, Timing, Window};

@@ -1,6 +1,6 @@
 //! [`Sample`]: the kernel's counters at one instant.
 
-use lotsfree_counters::{Meminfo, Numastat, Values, Vmstat};
+use lotsfree_counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat};
 use lotsfree_snapshot::file::swaps::SwapArea;
 use lotsfree_snapshot::file::zoneinfo::Zone;
 
@@ -22,6 +22,8 @@ pub struct Sample {
     pub nodes: Vec<NodeSample>,
     /// `/proc/swaps`, in file order; empty where there is no swap.
     pub swaps: Vec<SwapArea>,
+    /// `memory.stat` of the control group that the actors are in; empty where they are in none of their own.
+    pub group: Values<MemoryStat>,
 }
 
 /// One directory `/sys/devices/system/node/node*`. What does not change during a run (CPUs, distances) is in

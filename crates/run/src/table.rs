@@ -20,6 +20,7 @@ use crate::layout::{self, Layout};
 /// | `node.0.nr_inactive_file` | its `per-node stats` of node 0 |
 /// | `node.0.meminfo.MemFree`, `node.0.numastat.numa_hit` | `/sys/devices/system/node/node0` |
 /// | `swap.partition./dev/vdb.used` | `/proc/swaps`: `size`, `used` in bytes, `priority` |
+/// | `cgroup.workingset_refault_file` | `memory.stat` of the actors' control group |
 ///
 /// A counter that a sample did not have is absent from its row, never zero. Columns stand in the order in
 /// which they were first seen.
@@ -150,6 +151,12 @@ impl Samples {
         for column in &mut self.columns {
             column.resize(self.rows);
         }
+    }
+
+    /// Forgets the rows; the columns stay.
+    pub(crate) fn clear(&mut self) {
+        self.rows = 0;
+        self.columns.iter_mut().for_each(|column| column.resize(0));
     }
 
     /// A table of whole columns; `None` unless they are equally long and have different names.

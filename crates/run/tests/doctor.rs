@@ -34,6 +34,7 @@ fn sample(snapshot: &Snapshot, at: u64) -> Sample {
         zones: snapshot.zones.clone().unwrap(),
         nodes: nodes.collect(),
         swaps: snapshot.swaps.clone().unwrap(),
+        group: lotsfree_counters::Values::default(),
     }
 }
 

@@ -334,6 +334,7 @@ impl Machine {
             zones: self.mm.zoneinfo(),
             nodes: (0..self.nodes).map(node).collect(),
             swaps: swap.into_iter().collect(),
+            group: lotsfree_counters::Values::default(),
         }
     }
 }

@@ -171,6 +171,7 @@ fn sample() -> impl Strategy<Value = Sample> {
                 zones,
                 nodes: nodes.collect(),
                 swaps: swaps.into_iter().collect(),
+                group: Values::default(),
             }
         })
 }

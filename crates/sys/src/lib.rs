@@ -1,0 +1,23 @@
+//! The system calls that a real kernel is loaded with, as safe functions.
+//!
+//! The only crate with unsafe code: what has no safe form elsewhere is wrapped here, so small that each block
+//! can be checked by eye. Nothing here knows scenarios or runs.
+
+mod buffer;
+mod numa;
+mod region;
+mod segment;
+mod swap;
+mod usage;
+
+pub use buffer::Buffer;
+pub use numa::{Policy, set_policy};
+pub use region::{Hint, Region, lock_all};
+pub use segment::SharedMemory;
+pub use swap::{swap_off, swap_on};
+pub use usage::{Usage, thread_cpu_time};
+
+/// Bytes of a base page.
+pub fn page_size() -> usize {
+    rustix::param::page_size()
+}

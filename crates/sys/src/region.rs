@@ -1,0 +1,227 @@
+//! [`Region`]: a mapping of this process.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::mm::{Advice, MapFlags, MlockAllFlags, ProtFlags};
+
+use crate::SharedMemory;
+
+/// Memory mapped into this process, unmapped when dropped.
+///
+/// Nothing borrows from it and every access is a single relaxed atomic byte, so that threads may load and
+/// store at will while other processes change the same pages.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<c_void>,
+    bytes: usize,
+    end: End,
+}
+
+/// How a region goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Unmap,
+    /// `shmdt`
+    Detach,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is only accessed through atomics.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// What can be advised for a region (`madvise`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// `MADV_NORMAL`
+    Normal,
+    /// `MADV_SEQUENTIAL`
+    Sequential,
+    /// `MADV_RANDOM`
+    Random,
+    /// `MADV_WILLNEED`
+    WillNeed,
+    /// `MADV_DONTNEED`: anonymous contents are lost.
+    DontNeed,
+    /// `MADV_HUGEPAGE`
+    HugePage,
+    /// `MADV_NOHUGEPAGE`
+    NoHugePage,
+}
+
+impl Region {
+    /// Private anonymous memory.
+    ///
+    /// # Errors
+    /// The kernel's, above all `ENOMEM`.
+    pub fn anonymous(bytes: usize) -> io::Result<Self> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: the kernel chooses the address, so that no existing mapping is touched.
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, protection, flags)? };
+        Region::owned(start, bytes, End::Unmap)
+    }
+
+    /// A file from its beginning, shared or private. Stores to a shared mapping need a file opened for
+    /// reading and writing. Accesses beyond the end of the file raise `SIGBUS`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn file(file: &File, bytes: usize, shared: bool) -> io::Result<Self> {
+        let flags = if shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the address, so that no existing mapping is touched.
+        let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, protection, flags, file, 0)? };
+        Region::owned(start, bytes, End::Unmap)
+    }
+
+    /// A segment of System V shared memory.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn segment(segment: SharedMemory, bytes: usize) -> io::Result<Self> {
+        // SAFETY: the kernel chooses the address, so that no existing mapping is touched.
+        let start = unsafe { libc::shmat(segment.0, ptr::null(), 0) };
+        if start.addr() == usize::MAX {
+            return Err(io::Error::last_os_error());
+        }
+        Region::owned(start, bytes, End::Detach)
+    }
+
+    /// Files one behind the other, each of `granule` bytes and mapped shared on its own.
+    ///
+    /// # Errors
+    /// The kernel's; a granule that is no multiple of a page.
+    pub fn granules(files: &[File], granule: usize) -> io::Result<Self> {
+        let bytes = files.len().checked_mul(granule).ok_or(io::ErrorKind::InvalidInput)?;
+        let whole = {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: the kernel chooses the address, so that no existing mapping is touched.
+            let start =
+                unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), flags)? };
+            Region::owned(start, bytes, End::Unmap)?
+        };
+        for (index, file) in files.iter().enumerate() {
+            let (flags, protection) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+            let at = whole.start.as_ptr().wrapping_byte_add(index * granule);
+            // SAFETY: replaces a part of the reservation above, which nothing else knows of.
+            unsafe { rustix::mm::mmap(at, granule, protection, flags, file, 0)? };
+        }
+        Ok(whole)
+    }
+
+    fn owned(start: *mut c_void, bytes: usize, end: End) -> io::Result<Self> {
+        let start = NonNull::new(start).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Region { start, bytes, end })
+    }
+
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.start.as_ptr().cast()
+    }
+
+    /// Its length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Loads from, or stores to, one base page; false if it is beyond the end.
+    #[inline]
+    pub fn touch(&self, page: usize, write: bool) -> bool {
+        let Some(offset) = page.checked_mul(4096).filter(|offset| *offset < self.bytes) else { return false };
+        // SAFETY: within the mapping, which lives as long as `self`; all accesses are atomic, and any value
+        // is a valid byte.
+        let byte = unsafe { AtomicU8::from_ptr(self.start.as_ptr().byte_add(offset).cast()) };
+        if write {
+            byte.store(page as u8 | 1, Ordering::Relaxed);
+        } else {
+            std::hint::black_box(byte.load(Ordering::Relaxed));
+        }
+        true
+    }
+
+    /// `madvise` on all of it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn advise(&self, hint: Hint) -> io::Result<()> {
+        let advice = match hint {
+            Hint::Normal => Advice::Normal,
+            Hint::Sequential => Advice::Sequential,
+            Hint::Random => Advice::Random,
+            Hint::WillNeed => Advice::WillNeed,
+            Hint::DontNeed => Advice::LinuxDontNeed,
+            Hint::HugePage => Advice::LinuxHugepage,
+            Hint::NoHugePage => Advice::LinuxNoHugepage,
+        };
+        // SAFETY: the whole of a mapping of ours, to which nobody holds a reference; its contents may change.
+        Ok(unsafe { rustix::mm::madvise(self.start.as_ptr(), self.bytes, advice)? })
+    }
+
+    /// `mlock` on all of it: faults in every page.
+    ///
+    /// # Errors
+    /// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.
+    pub fn lock(&self) -> io::Result<()> {
+        // SAFETY: a mapping of ours.
+        Ok(unsafe { rustix::mm::mlock(self.start.as_ptr(), self.bytes)? })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: a mapping of ours, and no reference into it outlives `self`.
+        unsafe {
+            match self.end {
+                End::Unmap => drop(rustix::mm::munmap(self.start.as_ptr(), self.bytes)),
+                End::Detach => drop(libc::shmdt(self.start.as_ptr())),
+            }
+        }
+    }
+}
+
+/// Locks all memory that this process has and will have (`mlockall`).
+///
+/// # Errors
+/// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.
+pub fn lock_all() -> io::Result<()> {
+    Ok(rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page_size;
+
+    #[test]
+    fn a_page_beyond_the_end_is_refused() {
+        let region = Region::anonymous(2 * page_size()).unwrap();
+        assert!(region.touch(0, true) && region.touch(1, false));
+        assert!(!region.touch(2, true) && !region.touch(usize::MAX, false));
+    }
+
+    #[test]
+    fn a_shared_file_is_written_to() {
+        let path = std::env::temp_dir().join(format!("lotsfree-sys-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        file.set_len(8192).unwrap();
+        assert!(Region::file(&file, 8192, true).unwrap().touch(1, true));
+        assert_eq!(std::fs::read(&path).unwrap()[4096], 1);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn granules_lie_behind_each_other() {
+        let name = |i: u32| std::env::temp_dir().join(format!("lotsfree-sys-{}-{i}", std::process::id()));
+        let open = |i| File::options().read(true).write(true).create(true).truncate(true).open(name(i));
+        let files = [open(0).unwrap(), open(1).unwrap()];
+        files.iter().for_each(|file| file.set_len(8192).unwrap());
+        let region = Region::granules(&files, 8192).unwrap();
+        assert!(region.touch(3, true));
+        assert!(!region.touch(4, true));
+        assert_eq!(std::fs::read(name(1)).unwrap()[4096], 3);
+        [name(0), name(1)].iter().for_each(|name| std::fs::remove_file(name).unwrap());
+    }
+}

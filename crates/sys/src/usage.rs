@@ -1,0 +1,68 @@
+//! What a thread has used.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// What the calling thread has used since it began (`getrusage` with `RUSAGE_THREAD`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in the program. The kernel splits an exact sum in the proportion of ticks.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// Page faults without a device.
+    pub minor_faults: u64,
+    /// Page faults that waited for a device.
+    pub major_faults: u64,
+}
+
+impl Usage {
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// None on Linux since 2.6.26.
+    pub fn of_thread() -> io::Result<Self> {
+        // SAFETY: all-zero is a valid `rusage`, and the kernel fills it.
+        let (result, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            (libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), usage)
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let time = |time: libc::timeval| {
+            Duration::from_secs(time.tv_sec.cast_unsigned())
+                + Duration::from_micros(time.tv_usec.cast_unsigned())
+        };
+        Ok(Usage {
+            user: time(usage.ru_utime),
+            system: time(usage.ru_stime),
+            minor_faults: usage.ru_minflt.cast_unsigned(),
+            major_faults: usage.ru_majflt.cast_unsigned(),
+        })
+    }
+}
+
+/// CPU time of the calling thread, to the nanosecond.
+pub fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_counted() {
+        let region = crate::Region::anonymous(64 * 4096).unwrap();
+        region.advise(crate::Hint::NoHugePage).unwrap();
+        let before = Usage::of_thread().unwrap();
+        (0..64).for_each(|page| assert!(region.touch(page, true)));
+        let after = Usage::of_thread().unwrap();
+        assert!(after.minor_faults - before.minor_faults >= 64);
+        assert!(thread_cpu_time() > Duration::ZERO);
+    }
+}
