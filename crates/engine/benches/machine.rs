@@ -79,6 +79,7 @@ fn main() {
         };
         let process = |random: u64| Process {
             name: "reader".to_owned(),
+            instance: 0,
             policy: Policy::Local,
             node: None,
             start: 0,
@@ -89,7 +90,11 @@ fn main() {
                 stream: Box::new(Reader { next: 0, touches, random }),
             }],
         };
-        let program = Program { files: Vec::new(), processes: (1..=THREADS).map(process).collect() };
+        let program = Program {
+            files: Vec::new(),
+            segments: Vec::new(),
+            processes: (1..=THREADS).map(process).collect(),
+        };
         let mut machine = Machine::new(config, program);
         let mut count = Count::default();
         let begin = Instant::now();

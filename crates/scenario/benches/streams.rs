@@ -10,6 +10,7 @@ use std::path::Path;
 
 use lotsfree_scenario::Op;
 use lotsfree_scenario::actor::{Actor, Files, OracleRecord, Site};
+use lotsfree_scenario::quantity::Time;
 
 /// Operations of one run.
 const OPS: usize = 50_000_000;
@@ -56,9 +57,12 @@ const TRACE: &str = "kind = 'trace'\nformat = 'oracle-general'\npath = 'uniform.
 /// Millions of operations and of requests a second that the first thread of a role makes.
 fn measure(actor: &Actor, role: &str, directory: &Path) -> (f64, f64) {
     let mut files = Files::default();
-    let mut site = Site { actor: "bench", seed: 1, directory, files: &mut files };
-    let threads = actor.build(&mut site).unwrap();
-    let mut stream = threads.into_iter().find(|thread| thread.role == role).unwrap().stream;
+    let mut segments = Vec::new();
+    let life = Time::s(1);
+    let mut site =
+        Site { actor: "bench", seed: 1, directory, life, files: &mut files, segments: &mut segments };
+    let threads = actor.build(&mut site).unwrap().into_iter().flat_map(|instance| instance.threads);
+    let mut stream = { threads }.find(|thread| thread.role == role).unwrap().stream;
     let mut ops: Vec<Op> = Vec::new();
     // Past the start, where there is one.
     loop {

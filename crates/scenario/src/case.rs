@@ -169,7 +169,7 @@ impl Case {
     /// size does not hold the files, or if what is measured does not exist.
     pub fn program(&self) -> Result<Program, Errors> {
         let mut errors = Collector::default();
-        let mut program = Program { files: Vec::new(), processes: Vec::new() };
+        let mut program = Program { files: Vec::new(), segments: Vec::new(), processes: Vec::new() };
         let specs = self.files.iter().map(|file| FileSpec {
             name: file.name.clone(),
             pages: u32::try_from(file.size.pages()).unwrap_or(u32::MAX),
@@ -183,19 +183,24 @@ impl Case {
                 actor: &actor.name,
                 seed: self.seed,
                 directory: self.overrides.directory(),
+                life: Time(actor.stop.unwrap_or(self.duration).ns().saturating_sub(actor.start.ns())),
                 files: &mut files,
+                segments: &mut program.segments,
             };
             match actor.kind.build(&mut site) {
-                Ok(built) => {
-                    threads = threads.saturating_add(built.len());
-                    program.processes.push(Process {
-                        name: actor.name.clone(),
-                        policy: actor.policy.policy(self.machine.nodes.len()),
-                        node: actor.node,
-                        start: actor.start.ns(),
-                        stop: actor.stop.map(Time::ns),
-                        threads: built,
-                    });
+                Ok(instances) => {
+                    for (number, instance) in (0..).zip(instances) {
+                        threads = threads.saturating_add(instance.threads.len());
+                        program.processes.push(Process {
+                            name: actor.name.clone(),
+                            instance: number,
+                            policy: actor.policy.policy(self.machine.nodes.len()),
+                            node: actor.node,
+                            start: actor.start.ns().saturating_add(instance.delay),
+                            stop: actor.stop.map(Time::ns),
+                            threads: instance.threads,
+                        });
+                    }
                 }
                 Err(refusal) => {
                     let key = format!("{key}.{}", refusal.key);

@@ -25,8 +25,8 @@ pub use case::{Calibration, Case, Measure, NamedFile, Placement, ScheduledActor,
 pub use error::{Error, Errors};
 pub use generation::{Generation, Kernel, UnknownGeneration};
 pub use machine::{Cpus, Disk, Distance, Filesystem, Machine, Swap, SwapOn};
-pub use op::{Advice, FileId, How, Op, RegionId};
-pub use program::{FileSpec, Policy, Process, Program, Stream, Thread};
+pub use op::{Advice, FileId, How, Op, RegionId, SegmentId};
+pub use program::{FileSpec, Policy, Process, Program, SegmentBacking, SegmentSpec, Stream, Thread};
 pub use reference::{document, schema};
 pub use scenario::Scenario;
 pub use tuning::{Setting, Tuning};

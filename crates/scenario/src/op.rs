@@ -10,6 +10,11 @@ pub struct FileId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u32);
 
+/// A shared segment, by its number in the [`Program`](crate::Program): every process that attaches it has the
+/// same memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(pub u32);
+
 /// How a file is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
@@ -32,6 +37,10 @@ pub enum Advice {
     WillNeed,
     /// `POSIX_FADV_DONTNEED`: start to write what is dirty, drop what is clean.
     DontNeed,
+    /// `MADV_HUGEPAGE`: transparent huge pages are wanted. For regions only.
+    HugePage,
+    /// `MADV_NOHUGEPAGE`: base pages only. For regions only.
+    NoHugePage,
 }
 
 /// One operation of a thread.
@@ -62,6 +71,14 @@ pub enum Op {
         pages: u32,
         /// `MAP_SHARED`; else `MAP_PRIVATE`, and writes copy.
         shared: bool,
+    },
+    /// Attach a shared segment in its whole length (`shmat`; `mmap` of each file of
+    /// [`Tmpfs`](crate::SegmentBacking::Tmpfs)); a region that exists under that number is unmapped first.
+    Attach {
+        /// The new region.
+        region: RegionId,
+        /// What is attached.
+        segment: SegmentId,
     },
     /// Unmap a region.
     Unmap {
@@ -135,6 +152,13 @@ pub enum Op {
         /// What is advised.
         advice: Advice,
     },
+    /// `mlock` of a whole region: every page is brought into memory and stays there.
+    Lock {
+        /// The region.
+        region: RegionId,
+    },
+    /// `mlockall(MCL_CURRENT | MCL_FUTURE)`: the same for all that the process has mapped and will map.
+    LockAll,
     /// Use a CPU for so many nanoseconds.
     Compute {
         /// Nanoseconds of one CPU.

@@ -18,6 +18,9 @@ pub struct Program {
     /// Files that have a name in the scenario; a [`FileId`](crate::FileId) below their number means one of
     /// them.
     pub files: Vec<FileSpec>,
+    /// Shared segments that processes attach, by the number in [`SegmentId`](crate::SegmentId). They exist
+    /// when the run begins, hold nothing but zeros, and take no memory before they are touched.
+    pub segments: Vec<SegmentSpec>,
     /// The actors.
     pub processes: Vec<Process>,
 }
@@ -31,6 +34,32 @@ pub struct FileSpec {
     pub pages: u32,
     /// Whether it is there, with contents on disk and nothing in memory, when the run begins.
     pub exists: bool,
+}
+
+/// Memory that several processes attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentSpec {
+    /// Its name.
+    pub name: String,
+    /// Its size in base pages.
+    pub pages: u32,
+    /// What kind of memory it is.
+    pub backing: SegmentBacking,
+}
+
+/// What a shared segment consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentBacking {
+    /// `shmget`: base pages.
+    Shm,
+    /// `shmget` with `SHM_HUGETLB`: huge pages of the kernel's default size, from the pool that
+    /// `vm.nr_hugepages` reserves. The kernel rounds the size up to whole huge pages.
+    ShmHuge,
+    /// Files on tmpfs, mapped one behind the other.
+    Tmpfs {
+        /// Base pages of each file; the last one has what remains.
+        granule_pages: u32,
+    },
 }
 
 /// The memory policy of a process (`set_mempolicy`).
@@ -47,11 +76,13 @@ pub enum Policy {
     Interleave(Vec<u32>),
 }
 
-/// One actor: an address space and its threads.
+/// An address space and its threads: one actor, or one of several processes of an actor.
 #[derive(Debug)]
 pub struct Process {
-    /// The actor's name in the scenario.
+    /// The actor's name in the scenario; its processes are measured together.
     pub name: String,
+    /// Which of the actor's processes it is, from 0.
+    pub instance: u32,
     /// Its memory policy.
     pub policy: Policy,
     /// The node whose CPUs run it; `None`: threads are spread over all nodes in turn.

@@ -14,7 +14,7 @@ use super::task::{Death, Kind, Process, Stages, State, Thread};
 impl Machine {
     /// Enters an actor; it starts when its time comes.
     pub(super) fn add_process(&mut self, actor: scenario::Process) {
-        let scenario::Process { name, policy, node, start, stop, threads } = actor;
+        let scenario::Process { name, instance: _, policy, node, start, stop, threads } = actor;
         let index = self.processes.len();
         let number = self.mm.create_process(policy);
         let first = self.threads.len();

@@ -321,7 +321,7 @@ impl Slice<'_> {
             }
             Op::Advise { file, offset, len, advice } => self.advise(file, offset, len, advice),
             Op::AdviseRegion { region, advice } => self.mm.madvise(cx, region, advice),
-            // The others are no calls.
+            // The others are no calls, or need page tables.
             _ => Err(Stop::Bad),
         }
     }

@@ -56,6 +56,7 @@ impl Mm {
                 let (first, last) = (offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
                 self.invalidate_range(cx, number, first, last);
             }
+            Advice::HugePage | Advice::NoHugePage => return Err(Stop::Bad),
         }
         Ok(())
     }
@@ -63,7 +64,8 @@ impl Mm {
     /// `madvise` on a whole region.
     ///
     /// # Errors
-    /// [`Stop::Bad`] without such a region.
+    /// [`Stop::Bad`] without such a region, and for advice about huge pages, which a kernel without them
+    /// refuses too.
     pub fn madvise(&mut self, cx: &mut Cx, id: RegionId, advice: Advice) -> Done {
         let regions = self.processes.get_mut(cx.process).map(|process| &mut process.regions);
         let Some(Some(region)) = regions.and_then(|regions| regions.get_mut(id.0 as usize)) else {
@@ -86,6 +88,7 @@ impl Mm {
                     self.zap_anon_pages(cx, anon);
                 }
             }
+            Advice::HugePage | Advice::NoHugePage => return Err(Stop::Bad),
         }
         Ok(())
     }

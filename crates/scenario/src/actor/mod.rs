@@ -21,8 +21,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::op::{FileId, Op};
-use crate::program::{FileSpec, Stream, Thread};
-use crate::quantity::Size;
+use crate::program::{FileSpec, SegmentSpec, Stream, Thread};
+use crate::quantity::{Size, Time};
 
 pub use app_server::{AppServer, Phase, Until};
 pub use file::{Access, Hint};
@@ -70,20 +70,30 @@ impl Actor {
         }
     }
 
-    /// The actor's threads. Files of its own are declared in `site`.
+    /// The actor's processes. Files and segments of its own are declared in `site`.
     ///
     /// # Errors
     ///
     /// A parameter, or two together, that cannot be, or a trace that cannot be read.
-    pub fn build(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
-        match self {
+    pub fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        let threads = match self {
             Actor::AppServer(actor) => actor.build(site),
             Actor::FileWriter(actor) => actor.build(site),
             Actor::FileReader(actor) => actor.build(site),
             Actor::SegmentStore(actor) => actor.build(site),
             Actor::Trace(actor) => actor.build(site),
-        }
+        };
+        Ok(vec![Instance { delay: 0, threads: threads? }])
     }
+}
+
+/// One process of an actor.
+#[derive(Debug)]
+pub struct Instance {
+    /// Nanoseconds after the actor's start at which it starts.
+    pub delay: u64,
+    /// Its threads.
+    pub threads: Vec<Thread>,
 }
 
 /// Where an actor is built: what it takes from the scenario around it.
@@ -95,8 +105,12 @@ pub struct Site<'a> {
     pub seed: u64,
     /// The directory that relative paths of traces start from: the scenario file's.
     pub directory: &'a Path,
+    /// From the actor's start to its end, or to the end of the run.
+    pub life: Time,
     /// The files of the program so far.
     pub files: &'a mut Files,
+    /// The segments of the program so far.
+    pub segments: &'a mut Vec<SegmentSpec>,
 }
 
 /// The files of a program: those that the scenario names, then those of the actors.

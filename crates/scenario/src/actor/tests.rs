@@ -8,24 +8,38 @@ use proptest::{prop_assert_eq, prop_oneof, proptest};
 
 use super::*;
 use crate::op::{Advice, How, RegionId};
-use crate::quantity::{Bandwidth, Time};
+use crate::quantity::Bandwidth;
 
-/// The threads of an actor in the TOML of a scenario, and the files that the program then has.
-fn build_in(
+/// The processes of an actor in the TOML of a scenario, and the files and segments that the program then has.
+fn instances_in(
     directory: &Path,
     seed: u64,
     name: &str,
     text: &str,
-) -> Result<(Vec<Thread>, Vec<FileSpec>), String> {
+) -> Result<(Vec<Instance>, Vec<FileSpec>, Vec<SegmentSpec>), String> {
     let actor: Actor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     let named = vec![
         FileSpec { name: "data".to_owned(), pages: 1000, exists: true },
         FileSpec { name: "later".to_owned(), pages: 10, exists: false },
     ];
     let mut files = Files::new(named);
-    let mut site = Site { actor: name, seed, directory, files: &mut files };
-    let threads = actor.build(&mut site).map_err(|refusal| refusal.to_string())?;
-    Ok((threads, files.into_specs()))
+    let mut segments = Vec::new();
+    let life = Time::s(100);
+    let mut site = Site { actor: name, seed, directory, life, files: &mut files, segments: &mut segments };
+    let instances = actor.build(&mut site).map_err(|refusal| refusal.to_string())?;
+    Ok((instances, files.into_specs(), segments))
+}
+
+/// The threads of an actor that is one process.
+fn build_in(
+    directory: &Path,
+    seed: u64,
+    name: &str,
+    text: &str,
+) -> Result<(Vec<Thread>, Vec<FileSpec>), String> {
+    let (mut instances, files, _) = instances_in(directory, seed, name, text)?;
+    assert!(instances.len() == 1 && instances[0].delay == 0);
+    Ok((instances.remove(0).threads, files))
 }
 
 fn build(text: &str) -> (Vec<Thread>, Vec<FileSpec>) {

@@ -37,7 +37,15 @@ fn thread(role: &'static str, ops: &[Op], times: u32) -> Thread {
 }
 
 fn process(name: &str, threads: Vec<Thread>) -> Process {
-    Process { name: name.to_owned(), policy: Policy::Local, node: None, start: 0, stop: None, threads }
+    Process {
+        name: name.to_owned(),
+        instance: 0,
+        policy: Policy::Local,
+        node: None,
+        start: 0,
+        stop: None,
+        threads,
+    }
 }
 
 fn program(files: &[(u32, bool)], processes: Vec<Process>) -> Program {
@@ -46,7 +54,7 @@ fn program(files: &[(u32, bool)], processes: Vec<Process>) -> Program {
         pages,
         exists,
     };
-    Program { files: files.iter().enumerate().map(spec).collect(), processes }
+    Program { files: files.iter().enumerate().map(spec).collect(), segments: Vec::new(), processes }
 }
 
 /// 64 MiB, two CPUs, a disk of 100 MiB/s, 1,000 requests per second, 100 µs.

@@ -82,6 +82,7 @@ fn actor() -> impl Strategy<Value = Actor> {
 fn build(actors: &[Actor]) -> Program {
     let processes = actors.iter().enumerate().map(|(index, (place, start, stop, threads))| Process {
         name: format!("actor {}", index / 2),
+        instance: index as u32 % 2,
         policy: match place {
             2 => Policy::Preferred(1),
             3 => Policy::Bind(vec![0]),

@@ -7,7 +7,12 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 use super::*;
 use crate::actor::{Actor, Files};
 use crate::op::{FileId, Op, RegionId};
-use crate::program::FileSpec;
+use crate::program::{FileSpec, SegmentSpec};
+use crate::quantity::Time;
+
+fn site<'a>(directory: &'a Path, files: &'a mut Files, segments: &'a mut Vec<SegmentSpec>) -> Site<'a> {
+    Site { actor: "a", seed: 1, directory, life: Time::s(1), files, segments }
+}
 
 /// What a trace of these bytes replays, and the files of the program.
 fn replay(bytes: &[u8], text: &str) -> Result<(Vec<Op>, Vec<FileSpec>), String> {
@@ -15,14 +20,15 @@ fn replay(bytes: &[u8], text: &str) -> Result<(Vec<Op>, Vec<FileSpec>), String> 
     std::fs::write(directory.path().join("t"), bytes).unwrap();
     let actor: Actor = toml::from_str(&format!("kind = 'trace'\npath = 't'\n{text}")).unwrap();
     let mut files = Files::default();
-    let mut site = Site { actor: "a", seed: 1, directory: directory.path(), files: &mut files };
+    let mut segments = Vec::new();
+    let mut site = site(directory.path(), &mut files, &mut segments);
     let built = actor.build(&mut site);
-    let mut threads = built
+    let mut instances = built
         .map_err(|refusal| refusal.to_string().replace(&format!("{}/", directory.path().display()), ""))?;
     let mut ops = Vec::new();
     loop {
         let before = ops.len();
-        threads[0].stream.fill(&mut ops);
+        instances[0].threads[0].stream.fill(&mut ops);
         if ops.len() == before {
             return Ok((ops, files.into_specs()));
         }
@@ -223,7 +229,8 @@ fn bad_traces_are_refused_with_file_and_record() {
 fn missing() -> String {
     let actor: Actor = toml::from_str("kind = 'trace'\npath = 'no'\nformat = 'csv'").unwrap();
     let mut files = Files::default();
-    let mut site = Site { actor: "a", seed: 1, directory: Path::new(""), files: &mut files };
+    let mut segments = Vec::new();
+    let mut site = site(Path::new(""), &mut files, &mut segments);
     actor.build(&mut site).unwrap_err().to_string()
 }
 
