@@ -138,7 +138,7 @@ Only 0 needs no unit: `\"0\"`.
     text += "\n## `[[file]]`\n\nFiles that are on the disk when the run begins, with nothing of them in memory, for actors that name one. \
              Other\nfiles need no declaration.\n\n";
     text += &table_of::<NamedFile>();
-    text += "\n## `[[actor]]`\n\nEach is a process. These keys belong to every kind:\n\n";
+    text += "\n## `[[actor]]`\n\nEach is a process, or several if its kind says so. These keys belong to every kind:\n\n";
     text += &table_of::<ActorTable>();
     for (kind, schema) in kind_schemas() {
         let schema = schema.to_value();
@@ -354,6 +354,9 @@ mod tests {
             ("file-writer", "size = \"1 MiB\""),
             ("file-reader", "size = \"1 MiB\""),
             ("segment-store", "active = 2"),
+            ("sessions", "processes = 2\nsegment = \"1 MiB\""),
+            ("page-toucher", "size = \"1 MiB\""),
+            ("allocator", "size = \"1 MiB\""),
         ] {
             let scenario = Scenario::parse(&format!("{head}kind = \"{kind}\"\n{keys}"), "s.toml").unwrap();
             let program = scenario.cases(None).unwrap().remove(0).program().unwrap();

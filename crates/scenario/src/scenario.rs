@@ -776,7 +776,9 @@ fn threads(kind: &Kind) -> u64 {
     match kind {
         Kind::AppServer(server) => server.threads.into(),
         Kind::SegmentStore(store) => u64::from(store.readers) + u64::from(store.writers) + 1,
-        Kind::FileWriter(_) | Kind::FileReader(_) | Kind::Trace(_) => 1,
+        Kind::Sessions(sessions) => sessions.processes.into(),
+        Kind::PageToucher(toucher) => toucher.threads.into(),
+        Kind::FileWriter(_) | Kind::FileReader(_) | Kind::Allocator(_) | Kind::Trace(_) => 1,
     }
 }
 
@@ -792,7 +794,11 @@ fn on_disk(kind: &Kind) -> Vec<(&'static str, Size)> {
             let segments = u64::from(store.active).saturating_add(store.garbage.into());
             vec![("active", Size(store.segment.0.times(segments)))]
         }
-        Kind::AppServer(_) | Kind::Trace(_) => Vec::new(),
+        Kind::AppServer(_)
+        | Kind::Sessions(_)
+        | Kind::PageToucher(_)
+        | Kind::Allocator(_)
+        | Kind::Trace(_) => Vec::new(),
     }
 }
 
@@ -970,6 +976,9 @@ pub(crate) fn kind_roles(kind: &str) -> &'static [&'static str] {
         "file-writer" => &["writer"],
         "file-reader" => &["reader"],
         "segment-store" => &["reader", "setup", "writer"],
+        "sessions" => &["session"],
+        "page-toucher" => &["toucher"],
+        "allocator" => &["allocator"],
         "trace" => &["replay"],
         _ => &[],
     }
@@ -1005,5 +1014,8 @@ kinds! {
     "file-writer" => FileWriter(crate::actor::FileWriter),
     "file-reader" => FileReader(crate::actor::FileReader),
     "segment-store" => SegmentStore(crate::actor::SegmentStore),
+    "sessions" => Sessions(crate::actor::Sessions),
+    "page-toucher" => PageToucher(crate::actor::PageToucher),
+    "allocator" => Allocator(crate::actor::Allocator),
     "trace" => Trace(crate::actor::Trace),
 }

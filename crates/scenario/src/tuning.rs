@@ -214,6 +214,60 @@ const ROWS: &[Row] = &[
         Accepts::Range(0, INT),
         "how often the flusher looks, in 1/100 s; 0: never",
     ),
+    row(
+        "vm.overcommit_memory",
+        Accepts::Range(0, 2),
+        "which requests for memory are refused: 0 what could never be there, 1 none, 2 what is above the commit limit",
+    ),
+    row(
+        "vm.overcommit_ratio",
+        Accepts::Range(0, INT),
+        "RAM that counts towards the commit limit, in percent; swap comes on top",
+    ),
+    between(
+        Some(Kernel::V4_4),
+        None,
+        row(
+            "vm.overcommit_kbytes",
+            Accepts::Range(0, i64::MAX as u64),
+            "the same in KiB; replaces vm.overcommit_ratio unless 0",
+        ),
+    ),
+    between(
+        Some(Kernel::V3_10),
+        None,
+        row(
+            "vm.admin_reserve_kbytes",
+            Accepts::Range(0, i64::MAX as u64),
+            "part of the commit limit that only root may use, in KiB",
+        ),
+    ),
+    between(
+        Some(Kernel::V3_10),
+        None,
+        row(
+            "vm.user_reserve_kbytes",
+            Accepts::Range(0, i64::MAX as u64),
+            "part of the commit limit that no single process may use, in KiB",
+        ),
+    ),
+    row("vm.nr_hugepages", Accepts::Range(0, INT), "huge pages of the default size that are reserved"),
+    row(
+        "vm.nr_overcommit_hugepages",
+        Accepts::Range(0, INT),
+        "huge pages that may be had beyond those, from memory that is free",
+    ),
+    between(
+        Some(Kernel::V6_1),
+        None,
+        row(
+            "vm.compaction_proactiveness",
+            Accepts::Range(0, 100),
+            "how eagerly kcompactd makes large pages before they are wanted; 0: not at all",
+        ),
+    ),
+    row("kernel.shmmax", Accepts::Range(0, i64::MAX as u64), "largest System V segment, in bytes"),
+    row("kernel.shmall", Accepts::Range(0, i64::MAX as u64), "all System V segments together, in pages"),
     row("vm.laptop_mode", Accepts::Range(0, INT), "delay of writeback while the disk is idle, in s; 0: off"),
     row("vm.page-cluster", Accepts::Range(0, 31), "pages that a swap-in reads at once, as a power of 2"),
     row(
@@ -388,9 +442,11 @@ pub(crate) fn read(table: &Table, generation: Generation, errors: &mut Collector
             Err(message) => errors.add(entry.node.at, key, message),
         }
     }
-    for (bytes, ratio) in
-        [("vm.dirty_bytes", "vm.dirty_ratio"), ("vm.dirty_background_bytes", "vm.dirty_background_ratio")]
-    {
+    for (bytes, ratio) in [
+        ("vm.dirty_bytes", "vm.dirty_ratio"),
+        ("vm.dirty_background_bytes", "vm.dirty_background_ratio"),
+        ("vm.overcommit_kbytes", "vm.overcommit_ratio"),
+    ] {
         if tuning.get(bytes).is_some() && tuning.get(ratio).is_some() {
             let at = flatten(table).find(|(name, _)| name == bytes).map(|(_, entry)| entry.key_at);
             let message = format!("the kernel keeps one of {bytes} and {ratio}; write one");

@@ -7,7 +7,7 @@ use super::file::{Access, Hint, Side, behind, chunk};
 use super::file_writer::existing;
 use super::pace::Pacer;
 use super::rng::Rng;
-use super::{BATCH, PAGE, Refusal, Site, pages, thread};
+use super::{BATCH, PAGE, Refusal, Site, mebibyte, pages, thread};
 use crate::op::Op;
 use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size, Time};
@@ -59,10 +59,6 @@ pub enum Order {
     Sequential,
     /// Each time a chunk drawn from all of them.
     Random,
-}
-
-fn mebibyte() -> Size {
-    Size::mib(1)
 }
 
 fn eight_mebibytes() -> Size {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{Access, Hint, Side, behind, chunk, whole_pages};
 use super::pace::Pacer;
-use super::{BATCH, Nothing, Refusal, Site, pages, thread, within};
+use super::{BATCH, Nothing, Refusal, Site, mebibyte, pages, thread, within};
 use crate::op::{FileId, Op};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size};
@@ -50,10 +50,6 @@ pub struct FileWriter {
 
 /// A job may read so many times what it writes: what one chunk asks for is made at a time.
 const SOURCE_MOST: u64 = 1000;
-
-fn mebibyte() -> Size {
-    Size::mib(1)
-}
 
 fn eight_mebibytes() -> Size {
     Size::mib(8)

@@ -4,14 +4,18 @@
 //! neither on time nor on what other threads do. What must happen in an order across threads (memory is
 //! mapped before it is touched) is ordered by [`Op::Signal`] and [`Op::Await`].
 
+mod allocator;
 mod app_server;
 mod file;
 mod file_reader;
 mod file_writer;
+mod hold;
 mod locality;
 mod pace;
+mod page_toucher;
 mod rng;
 mod segment_store;
+mod sessions;
 mod trace;
 mod zipf;
 
@@ -20,16 +24,20 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::hold::Hold;
 use crate::op::{FileId, Op};
 use crate::program::{FileSpec, SegmentSpec, Stream, Thread};
 use crate::quantity::{Size, Time};
 
+pub use allocator::{Allocator, Touching};
 pub use app_server::{AppServer, Phase, Until};
 pub use file::{Access, Hint};
 pub use file_reader::{FileReader, Order};
 pub use file_writer::FileWriter;
 pub use locality::{HotCold, Locality};
+pub use page_toucher::{HugePages, Locked, PageToucher};
 pub use segment_store::{Fill, SegmentStore};
+pub use sessions::{Sessions, Sharing};
 pub use trace::{Backing, Column, Format, OracleRecord, Trace};
 
 /// Bytes of a base page.
@@ -50,14 +58,28 @@ pub enum Actor {
     FileReader(FileReader),
     /// A log-structured store of mapped segments.
     SegmentStore(SegmentStore),
+    /// Processes that attach one shared segment.
+    Sessions(Sessions),
+    /// A process that touches every page of its memory.
+    PageToucher(PageToucher),
+    /// A process that asks for memory, as much as it is told.
+    Allocator(Allocator),
     /// Recorded accesses, replayed.
     Trace(Trace),
 }
 
 impl Actor {
     /// The kinds, as a scenario writes them.
-    pub const KINDS: [&'static str; 5] =
-        ["app-server", "file-writer", "file-reader", "segment-store", "trace"];
+    pub const KINDS: [&'static str; 8] = [
+        "app-server",
+        "file-writer",
+        "file-reader",
+        "segment-store",
+        "sessions",
+        "page-toucher",
+        "allocator",
+        "trace",
+    ];
 
     /// The kind, as a scenario writes it.
     pub fn kind(&self) -> &'static str {
@@ -66,6 +88,9 @@ impl Actor {
             Actor::FileWriter(_) => "file-writer",
             Actor::FileReader(_) => "file-reader",
             Actor::SegmentStore(_) => "segment-store",
+            Actor::Sessions(_) => "sessions",
+            Actor::PageToucher(_) => "page-toucher",
+            Actor::Allocator(_) => "allocator",
             Actor::Trace(_) => "trace",
         }
     }
@@ -81,6 +106,9 @@ impl Actor {
             Actor::FileWriter(actor) => actor.build(site),
             Actor::FileReader(actor) => actor.build(site),
             Actor::SegmentStore(actor) => actor.build(site),
+            Actor::Sessions(actor) => return actor.build(site),
+            Actor::PageToucher(actor) => actor.build(site),
+            Actor::Allocator(actor) => actor.build(site),
             Actor::Trace(actor) => actor.build(site),
         };
         Ok(vec![Instance { delay: 0, threads: threads? }])
@@ -193,6 +221,10 @@ fn share(key: &'static str, value: f64) -> Result<f64, Refusal> {
     } else {
         Err(Refusal::new(key, format!("is {value}; it may be 0 to 1")))
     }
+}
+
+fn mebibyte() -> Size {
+    Size::mib(1)
 }
 
 /// Threads that an actor may have of one role.

@@ -10,7 +10,7 @@ use super::file::{Access, Hint, Side, chunk};
 use super::locality::{Chooser, Locality};
 use super::pace::Pacer;
 use super::rng::Rng;
-use super::{BATCH, PAGE, Refusal, Site, THREADS, pages, thread, within};
+use super::{BATCH, PAGE, Refusal, Site, THREADS, mebibyte, pages, thread, within};
 use crate::op::{FileId, Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size, Time};
@@ -103,10 +103,6 @@ pub enum Fill {
 
 fn ten_mebibytes() -> Size {
     Size::mib(10)
-}
-
-fn mebibyte() -> Size {
-    Size::mib(1)
 }
 
 fn one() -> u32 {

@@ -6,8 +6,10 @@ use std::path::Path;
 use proptest::prelude::{Just, Strategy, any};
 use proptest::{prop_assert_eq, prop_oneof, proptest};
 
+use super::sessions::MARKS;
 use super::*;
-use crate::op::{Advice, How, RegionId};
+use crate::op::{Advice, How, RegionId, SegmentId};
+use crate::program::SegmentBacking;
 use crate::quantity::Bandwidth;
 
 /// The processes of an actor in the TOML of a scenario, and the files and segments that the program then has.
@@ -70,14 +72,16 @@ struct Machine {
     files: BTreeMap<FileId, u32>,
     /// Pages and file of what is mapped.
     regions: BTreeMap<RegionId, (u32, Option<FileId>)>,
+    segments: Vec<SegmentSpec>,
     signals: BTreeMap<u32, u32>,
 }
 
 impl Machine {
-    fn new(files: &[FileSpec]) -> Machine {
+    fn new(files: &[FileSpec], segments: &[SegmentSpec]) -> Machine {
         let existing = files.iter().enumerate().filter(|(_, file)| file.exists);
         Machine {
             files: existing.map(|(i, file)| (FileId(i as u32), file.pages)).collect(),
+            segments: segments.to_vec(),
             ..Machine::default()
         }
     }
@@ -105,7 +109,11 @@ impl Machine {
                     return wrong("nothing is mapped");
                 }
             }
-            Op::AdviseRegion { region, .. } if !self.regions.contains_key(&region) => {
+            Op::Attach { region, segment } => match self.segments.get(segment.0 as usize) {
+                Some(spec) => drop(self.regions.insert(region, (spec.pages, None))),
+                None => return wrong("the program knows of no such segment"),
+            },
+            Op::AdviseRegion { region, .. } | Op::Lock { region } if !self.regions.contains_key(&region) => {
                 return wrong("nothing is mapped");
             }
             Op::Touch { region, page, write } => match self.regions.get(&region) {
@@ -188,8 +196,14 @@ impl Requests {
 }
 
 /// Runs the threads in an order that `choices` decides, for about `steps` operations.
-fn run(threads: Vec<Thread>, specs: &[FileSpec], choices: u64, steps: usize) -> Result<(), String> {
-    let mut machine = Machine::new(specs);
+fn run(
+    threads: Vec<Thread>,
+    specs: &[FileSpec],
+    segments: &[SegmentSpec],
+    choices: u64,
+    steps: usize,
+) -> Result<(), String> {
+    let mut machine = Machine::new(specs, segments);
     let mut rng = rng::Rng::new(choices, "order", 0);
     let mut running: Vec<_> =
         threads.into_iter().map(|thread| (thread, VecDeque::<Op>::new(), Requests::default())).collect();
@@ -350,35 +364,103 @@ fn segment_store() -> impl Strategy<Value = Actor> {
         })
 }
 
+fn hold() -> impl Strategy<Value = Option<Time>> {
+    proptest::option::of((0_u64..3000).prop_map(Time::ms))
+}
+
+fn sessions() -> impl Strategy<Value = Actor> {
+    let backing = prop_oneof![
+        Just((Sharing::Shm, None)),
+        Just((Sharing::ShmHuge, None)),
+        proptest::option::of(size(1..5000)).prop_map(|granule| (Sharing::Tmpfs, granule))
+    ];
+    let rate = proptest::option::of(0.1..1e4);
+    (
+        (1_u32..6, size(1..3000), backing, 0.0..=1.0, size(1..600)),
+        (0.0..=1.0, size(1..600), 0_u64..100, hold(), rate),
+    )
+        .prop_map(|((processes, segment, (backing, granule), touch, stride), more)| {
+            let (write, chunk, ramp, hold, rate) = more;
+            let rate = rate.filter(|_| touch > 0.0);
+            Actor::Sessions(Sessions {
+                processes,
+                segment,
+                backing,
+                granule,
+                touch,
+                stride,
+                write,
+                chunk,
+                ramp: Time::s(ramp),
+                hold,
+                rate,
+            })
+        })
+}
+
+fn page_toucher() -> impl Strategy<Value = Actor> {
+    let locked = prop_oneof![Just(Locked::No), Just(Locked::Before), Just(Locked::Region)];
+    let huge_pages = prop_oneof![Just(HugePages::Default), Just(HugePages::Never), Just(HugePages::Always)];
+    (size(9..3000), locked, huge_pages, 1_u32..9, size(1..600), 0_u32..5, hold()).prop_map(
+        |(size, locked, huge_pages, threads, chunk, repeat, hold)| {
+            Actor::PageToucher(PageToucher { size, locked, huge_pages, threads, chunk, repeat, hold })
+        },
+    )
+}
+
+fn allocator() -> impl Strategy<Value = Actor> {
+    let touching = prop_oneof![Just(Touching::AsItGoes), Just(Touching::AtTheEnd)];
+    (size(1..3000), size(1..600), 0.0..=1.0, touching, 0_u64..3, hold()).prop_map(
+        |(size, chunk, touch, touching, pause, hold)| {
+            Actor::Allocator(Allocator { size, chunk, touch, touching, pause: Time(pause), hold })
+        },
+    )
+}
+
+fn any_kind() -> impl Strategy<Value = Actor> {
+    prop_oneof![
+        app_server(),
+        file_writer(),
+        file_reader(),
+        segment_store(),
+        sessions(),
+        page_toucher(),
+        allocator()
+    ]
+}
+
 proptest! {
     #[test]
     fn no_stream_does_what_cannot_be(
-        actor in prop_oneof![app_server(), file_writer(), file_reader(), segment_store()],
+        actor in any_kind(),
         seed: u64,
         choices: u64,
     ) {
         let text = toml::to_string(&actor).unwrap();
-        let (threads, specs) = build_in(Path::new("."), seed, "actor", &text).unwrap();
-        prop_assert_eq!(run(threads, &specs, choices, 300), Ok(()), "{}", text);
+        let (instances, specs, segments) = instances_in(Path::new("."), seed, "actor", &text).unwrap();
+        for Instance { threads, .. } in instances {
+            prop_assert_eq!(run(threads, &specs, &segments, choices, 300), Ok(()), "{}", text);
+        }
     }
 
     #[test]
     fn what_is_written_reads_back(
-        actor in prop_oneof![app_server(), file_writer(), file_reader(), segment_store()],
+        actor in any_kind(),
     ) {
         prop_assert_eq!(&toml::from_str::<Actor>(&toml::to_string(&actor).unwrap()).unwrap(), &actor);
     }
 
     #[test]
     fn streams_come_from_the_seed_alone(
-        actor in prop_oneof![app_server(), file_writer(), file_reader(), segment_store()],
+        actor in any_kind(),
         seed: u64,
     ) {
         let text = toml::to_string(&actor).unwrap();
         let made = || {
-            let (threads, specs) = build_in(Path::new("."), seed, "actor", &text).unwrap();
-            let streams: Vec<Vec<Op>> = threads.into_iter().map(|mut thread| ops(&mut thread, 5000)).collect();
-            (streams, specs)
+            let (instances, specs, segments) = instances_in(Path::new("."), seed, "actor", &text).unwrap();
+            let threads = instances.into_iter().flat_map(|instance| instance.threads);
+            let streams: Vec<Vec<Op>> = threads.map(|mut thread| ops(&mut thread, 5000)).collect();
+            (streams, specs, segments)
         };
         prop_assert_eq!(made(), made());
     }
@@ -787,6 +869,156 @@ fn reads_are_spread_as_their_locality_says() {
     assert_eq!(starts, (0..14).collect::<BTreeSet<u32>>());
 }
 
+/// Pages that a stream touches, in its order.
+fn touched(ops: &[Op]) -> Vec<u32> {
+    ops.iter().filter_map(page).collect()
+}
+
+#[test]
+fn sessions_attach_one_segment_one_after_the_other() {
+    let (instances, _, segments) = instances_in(
+        Path::new("."),
+        1,
+        "db",
+        "kind = 'sessions'\nprocesses = 4\nsegment = '40 KiB'\nbacking = 'tmpfs'\ngranule = '16 KiB'\n\
+         touch = 0.75\nchunk = '12 KiB'\nramp = '10 s'\nhold = '3 s'",
+    )
+    .unwrap();
+    let backing = SegmentBacking::Tmpfs { granule_pages: 4 };
+    assert_eq!(segments, [SegmentSpec { name: "db/segment".to_owned(), pages: 10, backing }]);
+    let delays: Vec<u64> = instances.iter().map(|instance| instance.delay / 1_000_000).collect();
+    assert_eq!(delays, [0, 2500, 5000, 7500]);
+    for mut instance in instances {
+        let [thread] = &mut instance.threads[..] else { panic!("{instance:?}") };
+        assert_eq!((thread.role, &thread.marks[..]), ("session", &MARKS.map(str::to_owned)[..]));
+        let ops = ops(thread, 1000);
+        let region = RegionId(0);
+        let touch = |page| Op::Touch { region, page, write: true };
+        assert_eq!(ops[..2], [Op::Attach { region, segment: SegmentId(0) }, Op::Mark { mark: 0 }]);
+        assert_eq!(ops[2..7], [Op::Begin, touch(0), touch(1), touch(2), Op::Done]);
+        assert_eq!(touched(&ops), (0..8).collect::<Vec<u32>>());
+        let end = [Op::Done, Op::Mark { mark: 1 }, Op::Sleep { ns: 3_000_000_000 }, Op::Mark { mark: 2 }];
+        assert_eq!(ops[ops.len() - 4..], end);
+    }
+}
+
+#[test]
+fn sessions_touch_at_strides_and_while_they_stay() {
+    let (mut instances, _, segments) = instances_in(
+        Path::new("."),
+        1,
+        "db",
+        "kind = 'sessions'\nprocesses = 1\nsegment = '9 MiB'\nbacking = 'shm-huge'\nstride = '2 MiB'\n\
+         write = 0.0\nhold = '10 s'\nrate = 100.0",
+    )
+    .unwrap();
+    assert_eq!(segments[0].backing, SegmentBacking::ShmHuge);
+    let ops = ops(&mut instances[0].threads[0], 100_000);
+    assert!(!ops.iter().any(|op| matches!(op, Op::Touch { write: true, .. })));
+    let all = touched(&ops);
+    assert_eq!(all[..5], [0, 512, 1024, 1536, 2048]);
+    // Ten seconds hold 1000 dates; the last one is the end.
+    assert_eq!(all.len(), 5 + 1000);
+    assert!(all.iter().all(|page| page % 512 == 0 && *page <= 2048));
+    let paced: u64 = ops.iter().map(|op| if let Op::Pace { ns } = op { *ns } else { 0 }).sum();
+    assert_eq!(paced, 10_000_000_000);
+    assert_eq!(ops.iter().filter(|op| **op == Op::Done).count(), 5);
+    assert_eq!(ops[ops.len() - 1], Op::Mark { mark: 2 });
+}
+
+#[test]
+fn pages_are_touched_once_by_all_threads_together() {
+    let mut touches = vec![0; 2560];
+    let (threads, _) = build("kind = 'page-toucher'\nsize = '10 MiB'\nthreads = 3\nrepeat = 2\nhold = '1 s'");
+    for (index, mut thread) in threads.into_iter().enumerate() {
+        let ops = ops(&mut thread, 10_000);
+        for page in touched(&ops) {
+            touches[page as usize] += 1;
+        }
+        let passes: Vec<u32> = ops
+            .iter()
+            .filter_map(|op| match op {
+                Op::Await { stage: 1, times } => Some(*times),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(passes, [3, 6]);
+        let marks = ops.iter().filter(|op| matches!(op, Op::Mark { .. })).count();
+        assert_eq!((marks, thread.marks.len()), if index == 0 { (3, 2) } else { (0, 0) });
+        assert_eq!(ops[ops.len() - 1], Op::Sleep { ns: 1_000_000_000 });
+    }
+    assert!(touches.iter().all(|count| *count == 2));
+}
+
+#[test]
+fn memory_is_locked_and_advised_before_it_is_touched() {
+    let region = RegionId(0);
+    let map = Op::MapAnon { region, pages: 2 };
+    let advise = |advice| Op::AdviseRegion { region, advice };
+    let start = |more: &str| {
+        let (mut threads, _) = build(&format!("kind = 'page-toucher'\nsize = '8 KiB'\n{more}"));
+        let ops = ops(&mut threads[0], 100);
+        let mapped = ops.iter().position(|op| *op == Op::Mark { mark: 0 }).unwrap();
+        let touch = |page| Op::Touch { region, page, write: true };
+        let rest = [
+            Op::Mark { mark: 0 },
+            Op::Signal { stage: 0 },
+            Op::Begin,
+            touch(0),
+            touch(1),
+            Op::Done,
+            Op::Mark { mark: 1 },
+            Op::Rest { from: 0, until: u64::MAX },
+        ];
+        assert_eq!(ops[mapped..], rest);
+        ops[..mapped].to_vec()
+    };
+    assert_eq!(start(""), [map, advise(Advice::NoHugePage)]);
+    assert_eq!(start("huge-pages = 'default'"), [map]);
+    assert_eq!(
+        start("huge-pages = 'always'\nlocked = 'before'"),
+        [Op::LockAll, map, advise(Advice::HugePage)]
+    );
+    assert_eq!(start("locked = 'region'"), [map, advise(Advice::NoHugePage), Op::Lock { region }]);
+}
+
+#[test]
+fn an_allocator_asks_for_all_and_touches_a_share() {
+    let made = |more: &str| {
+        let (mut threads, _) =
+            build(&format!("kind = 'allocator'\nsize = '36 KiB'\nchunk = '16 KiB'\nhold = '0'\n{more}"));
+        ops(&mut threads[0], 100)
+    };
+    let map = |region, pages| [Op::Begin, Op::MapAnon { region: RegionId(region), pages }, Op::Done];
+    let touch = |region, page| Op::Touch { region: RegionId(region), page, write: true };
+    let sleep = Op::Sleep { ns: 1000 };
+    let [a, b, c] = [map(0, 4), map(1, 4), map(2, 1)];
+    assert_eq!(made(""), [&a[..], &b, &c, &[Op::Mark { mark: 0 }]].concat());
+    assert_eq!(
+        made("touch = 0.5\npause = '1 us'"),
+        [
+            &a[..],
+            &[touch(0, 0), touch(0, 1), sleep],
+            &b,
+            &[touch(1, 0), touch(1, 1), sleep],
+            &c,
+            &[touch(2, 0), sleep, Op::Mark { mark: 0 }, Op::Mark { mark: 1 }],
+        ]
+        .concat()
+    );
+    assert_eq!(
+        made("touch = 0.5\ntouching = 'at-the-end'"),
+        [
+            &a[..],
+            &b,
+            &c,
+            &[Op::Mark { mark: 0 }, touch(0, 0), touch(0, 1), touch(1, 0), touch(1, 1), touch(2, 0)],
+            &[Op::Mark { mark: 1 }],
+        ]
+        .concat()
+    );
+}
+
 #[test]
 fn impossible_parameters_are_refused() {
     for (text, error) in [
@@ -852,6 +1084,28 @@ fn impossible_parameters_are_refused() {
         (
             "kind = 'segment-store'\nactive = 1\nsegment = '4 KiB'\npages-per-read = 2",
             "pages-per-read: is 2; it may be 1 to 1",
+        ),
+        ("kind = 'sessions'\nprocesses = 0\nsegment = '1 G'", "processes: is 0; it may be 1 to 4096"),
+        (
+            "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\ngranule = '4 MiB'",
+            "granule: has a meaning with backing = \"tmpfs\" only",
+        ),
+        (
+            "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\nramp = '101 s'",
+            "ramp: is 101 s, but the actor has 100 s from its start to its end",
+        ),
+        (
+            "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\ntouch = 0.0\nrate = 1.0",
+            "rate: has no meaning with touch = 0",
+        ),
+        (
+            "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\nstride = '0'",
+            "stride: is 0; it must be at least one page of 4 KiB",
+        ),
+        ("kind = 'page-toucher'\nsize = '8 KiB'\nthreads = 3", "threads: is 3; it may be 1 to 2"),
+        (
+            "kind = 'allocator'\nsize = '1 TiB'",
+            "chunk: is 1 MiB, of which `size` has 1048576; it may have 65000",
         ),
         (
             "kind = 'segment-store'\nactive = 3\nsegment = '8 TiB'\nlocality = { zipf = 1.0 }",
