@@ -21,6 +21,7 @@ mod zipf;
 
 use std::path::Path;
 
+use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,24 @@ impl Actor {
             Actor::Trace(actor) => actor.build(site),
         };
         Ok(vec![Instance { delay: 0, threads: threads? }])
+    }
+}
+
+impl Actor {
+    /// Memory that the actor occupies at most and that nothing but swap can take from it: heaps, shared
+    /// segments, page tables of many processes. Page cache does not count, nor what a trace maps.
+    pub fn demand(&self) -> Bytes {
+        let share = |size: Size, share: f64| Bytes((size.bytes() as f64 * share.clamp(0.0, 1.0)) as u64);
+        match self {
+            Actor::AppServer(actor) => actor.heap.0,
+            Actor::FileWriter(_) | Actor::FileReader(_) | Actor::SegmentStore(_) | Actor::Trace(_) => Bytes::ZERO,
+            Actor::Sessions(actor) => {
+                let entries = Bytes(actor.segment.bytes() / 512 * u64::from(actor.processes));
+                actor.segment.0 + if actor.backing == Sharing::ShmHuge { Bytes::ZERO } else { entries }
+            }
+            Actor::PageToucher(actor) => actor.size.0,
+            Actor::Allocator(actor) => share(actor.size, actor.touch),
+        }
     }
 }
 

@@ -1,0 +1,356 @@
+//! [`Process`]: what the threads of an actor share, and the reports about them.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use lotsfree_run::wire::Sender;
+use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent};
+use lotsfree_scenario as scenario;
+use lotsfree_scenario::{Case, RegionId};
+use lotsfree_sys::{Policy, Region, SharedMemory};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::clock::Clock;
+use super::files::Versions;
+use super::tally::{Account, Tally};
+use super::thread::Worker;
+use super::{AgentError, Order, Segment, kernel};
+
+/// Regions are an index: numbers beyond are errors of the stream.
+const MOST_REGIONS: usize = 1 << 20;
+/// With this setting a scenario says whether there are transparent huge pages.
+const THP: &str = "kernel.mm.transparent_hugepage.enabled";
+/// Dates are kept to so many nanoseconds, instead of the default of fifty thousand.
+const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
+/// Stacks of threads that execute operations: they need little.
+const STACK: usize = 128 << 10;
+
+/// What all threads of a process share.
+pub(super) struct Shared {
+    pub(super) name: String,
+    pub(super) files: PathBuf,
+    pub(super) versions: Versions,
+    pub(super) regions: Regions,
+    pub(super) stages: Stages,
+    pub(super) segments: Vec<Attachable>,
+    /// Requests that take at least so long are slow, in nanoseconds.
+    pub(super) slow: u64,
+    /// Anonymous regions are of base pages, as the model's are: the scenario says nothing of transparent huge
+    /// pages.
+    pub(super) base_pages: bool,
+}
+
+/// The mappings of a process, by the numbers of its streams.
+#[derive(Default)]
+pub(super) struct Regions {
+    table: RwLock<Vec<Option<Arc<Region>>>>,
+    /// Counts removals, so that a thread knows when what it has looked up is no longer true.
+    epoch: AtomicU64,
+}
+
+impl Regions {
+    #[inline]
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(super) fn get(&self, region: RegionId) -> Option<Arc<Region>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(region.0 as usize)?.clone()
+    }
+
+    pub(super) fn put(&self, region: RegionId, mapped: Region) {
+        let place = region.0 as usize;
+        if place >= MOST_REGIONS {
+            return;
+        }
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if table.len() <= place {
+            table.resize(place + 1, None);
+        }
+        if let Some(entry) = table.get_mut(place) {
+            *entry = Some(Arc::new(mapped));
+        }
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes a region away; it is unmapped once no thread uses it. Whether there was one.
+    pub(super) fn remove(&self, region: RegionId) -> bool {
+        let taken = {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            table.get_mut(region.0 as usize).and_then(Option::take)
+        };
+        self.epoch.fetch_add(1, Ordering::Release);
+        taken.is_some()
+    }
+}
+
+/// The stages that threads of the process signal and await.
+#[derive(Default)]
+pub(super) struct Stages {
+    counts: Mutex<Vec<u32>>,
+    changed: Condvar,
+}
+
+impl Stages {
+    fn counts(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn signal(&self, stage: u32) {
+        let mut counts = self.counts();
+        let place = stage as usize;
+        if place >= MOST_REGIONS {
+            return;
+        }
+        if counts.len() <= place {
+            counts.resize(place + 1, 0);
+        }
+        if let Some(count) = counts.get_mut(place) {
+            *count += 1;
+        }
+        self.changed.notify_all();
+    }
+
+    pub(super) fn wait(&self, stage: u32, times: u32) {
+        let reached = |counts: &Vec<u32>| counts.get(stage as usize).copied().unwrap_or(0) >= times;
+        let mut counts = self.counts();
+        while !reached(&counts) {
+            counts = self.changed.wait(counts).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A shared segment that can be attached.
+pub(super) enum Attachable {
+    SharedMemory(SharedMemory, usize),
+    Files(Vec<File>, usize),
+}
+
+impl Attachable {
+    fn new(segment: &Segment, bytes: usize) -> Result<Self, AgentError> {
+        Ok(match segment {
+            Segment::SharedMemory(id) => Attachable::SharedMemory(SharedMemory(*id), bytes),
+            Segment::Files { paths, granule } => {
+                let open = |path: &PathBuf| {
+                    let file = File::options().read(true).write(true).open(path);
+                    file.map_err(|error| kernel(path.display().to_string(), error))
+                };
+                let files = paths.iter().map(open).collect::<Result<_, _>>()?;
+                Attachable::Files(files, usize::try_from(*granule).unwrap_or(usize::MAX))
+            }
+        })
+    }
+
+    pub(super) fn attach(&self) -> io::Result<Region> {
+        match self {
+            Attachable::SharedMemory(segment, bytes) => Region::segment(*segment, *bytes),
+            Attachable::Files(files, granule) => Region::granules(files, *granule),
+        }
+    }
+}
+
+/// A thread that runs, and what is known of it.
+struct Running {
+    role: &'static str,
+    tally: Arc<Mutex<Tally>>,
+    tid: i32,
+    handle: JoinHandle<()>,
+    /// At the last report.
+    before: Account,
+}
+
+/// One process of a program, ready to begin.
+pub(super) struct Process {
+    shared: Arc<Shared>,
+    threads: Vec<scenario::Thread>,
+    /// The CPUs of each thread; empty: any.
+    cpus: Vec<Vec<u32>>,
+    start: u64,
+    stop: u64,
+    interval: u64,
+}
+
+impl Process {
+    pub(super) fn new(case: &Case, order: Order) -> Result<Self, AgentError> {
+        let program = case.program().map_err(|errors| AgentError::Case(errors.to_string()))?;
+        let scenario::Program { processes, segments, .. } = program;
+        let number = processes.len();
+        let process = processes.into_iter().nth(order.process);
+        let missing = || AgentError::Case(format!("it has {number} processes, and none {}", order.process));
+        let scenario::Process { name, policy, node, start, stop, threads, .. } =
+            process.ok_or_else(missing)?;
+        lotsfree_sys::set_policy(&kernel_policy(policy)).map_err(|error| kernel("set_mempolicy", error))?;
+        let segments = (segments.iter().zip(&order.segments))
+            .map(|(spec, segment)| Attachable::new(segment, spec.pages as usize * 4096))
+            .collect::<Result<_, _>>()?;
+        let nodes = order.cpus.len();
+        let cpus_of = |thread: usize| {
+            let node = node.map_or_else(|| (order.threads_before + thread) % nodes.max(1), |node| node as usize);
+            order.cpus.get(node).cloned().unwrap_or_default()
+        };
+        let shared = Shared {
+            name,
+            files: order.files,
+            versions: Versions::default(),
+            regions: Regions::default(),
+            stages: Stages::default(),
+            segments,
+            slow: order.slow,
+            base_pages: case.tuning.get(THP).is_none(),
+        };
+        Ok(Process {
+            shared: Arc::new(shared),
+            cpus: (0..threads.len()).map(cpus_of).collect(),
+            threads,
+            start,
+            stop: stop.unwrap_or(u64::MAX).min(case.duration.ns()),
+            interval: case.interval.ns().max(1),
+        })
+    }
+
+    /// Runs the threads and reports at each multiple of the interval, until all have ended or time is over.
+    pub(super) fn run(self, clock: Clock, mut sender: Sender<File>) -> Result<(), AgentError> {
+        let Process { shared, threads, cpus, start, stop, interval } = self;
+        clock.sleep_until(start);
+        event(&mut sender, clock.now(), EventKind::Start, "started", &shared.name);
+        let mut running = Vec::new();
+        for (thread, cpus) in threads.into_iter().zip(cpus) {
+            running.push(begin(&shared, clock, thread, cpus)?);
+        }
+        let mut at = start;
+        loop {
+            let from = at;
+            at = (at / interval + 1).saturating_mul(interval).min(stop);
+            wait_for(&running, clock, at);
+            let ended = running.iter().all(|thread| thread.handle.is_finished());
+            let now = clock.now();
+            report(&shared, &mut running, from, at.min(now), now, &mut sender);
+            if ended || at >= stop {
+                let what = if ended { "ended" } else { "its time was over" };
+                event(&mut sender, now.min(stop), EventKind::Exit, what, &shared.name);
+                // Threads that are in a call are not waited for.
+                std::process::exit(0);
+            }
+        }
+    }
+}
+
+/// Sleeps until a time of the run, or until all threads have ended.
+fn wait_for(running: &[Running], clock: Clock, at: u64) {
+    const LOOK: u64 = 20_000_000;
+    loop {
+        let now = clock.now();
+        if now >= at || running.iter().all(|thread| thread.handle.is_finished()) {
+            return;
+        }
+        clock.sleep_until(at.min(now + LOOK.max((at - now) / 2)));
+    }
+}
+
+fn event(sender: &mut Sender<File>, at: u64, kind: EventKind, what: &str, actor: &str) {
+    // Nobody listens any more: the parent's end takes this process with it.
+    let _ = sender.event(&Event { at, kind, what: what.to_owned(), actor: Some(actor.to_owned()) });
+}
+
+fn begin(
+    shared: &Arc<Shared>,
+    clock: Clock,
+    thread: scenario::Thread,
+    cpus: Vec<u32>,
+) -> Result<Running, AgentError> {
+    let scenario::Thread { role, marks, stream } = thread;
+    let tally = Arc::new(Mutex::new(Tally::default()));
+    let worker = Worker::new(Arc::clone(shared), Arc::clone(&tally), clock, marks);
+    let (tell, told) = std::sync::mpsc::channel();
+    let work = move || {
+        bind(&cpus);
+        let _ = rustix::thread::set_current_timer_slack(SLACK);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let _ = tell.send((tid, Account::of(tid).unwrap_or_default()));
+        worker.run(stream);
+    };
+    let handle = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    let handle = handle.map_err(|error| kernel("start of a thread", error))?;
+    let (tid, before) = told.recv().unwrap_or_default();
+    Ok(Running { role, tally, tid, handle, before })
+}
+
+/// Keeps this thread on some CPUs. Where the kernel refuses, the thread runs where it likes.
+fn bind(cpus: &[u32]) {
+    let mut set = CpuSet::new();
+    cpus.iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+    if set.count() > 0 {
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
+/// One row per role of what the threads did since the last report.
+fn report(
+    shared: &Shared,
+    running: &mut [Running],
+    from: u64,
+    at: u64,
+    now: u64,
+    sender: &mut Sender<File>,
+) {
+    let mut rows: Vec<Interval> = Vec::new();
+    let mut events = Vec::new();
+    for thread in running {
+        let mut tally = thread.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = tally.last.or_else(|| Account::of(thread.tid)).unwrap_or(thread.before);
+        let alive = tally.last.is_none();
+        let moved = account.since(&thread.before);
+        thread.before = account;
+        let idle = tally.take_idle(now);
+        let Account { user, system, runnable, minor_faults, major_faults } = moved;
+        // What the kernel does not tell apart: waiting for a device, in reclaim, at the dirty limit.
+        let life = if alive { now.saturating_sub(from) } else { 0 };
+        let io = life.saturating_sub(user + system + runnable + idle);
+        let spent = Spent { user, system, reclaim: 0, io, throttled: 0, runnable, idle };
+        let (operations, errors) = (std::mem::take(&mut tally.operations), std::mem::take(&mut tally.errors));
+        let latency: Histogram = std::mem::take(&mut tally.latency);
+        events.append(&mut tally.events);
+        events.extend(tally.take_slow().iter().map(|slow| slow.event(&shared.name, thread.role)));
+        drop(tally);
+        if let Some(row) = rows.iter_mut().find(|row| *row.role == *thread.role) {
+            row.operations += operations;
+            row.errors += errors;
+            row.latency.merge(&latency);
+            row.spent.add(&spent);
+            row.major_faults += major_faults;
+            row.minor_faults += minor_faults;
+        } else {
+            rows.push(Interval {
+                from,
+                at,
+                actor: shared.name.as_str().into(),
+                role: thread.role.into(),
+                operations,
+                errors,
+                latency,
+                spent,
+                major_faults,
+                minor_faults,
+            });
+        }
+    }
+    events.sort_by_key(|event| event.at);
+    // Nobody listens any more: the parent's end takes this process with it.
+    let sent = events.iter().try_for_each(|event| sender.event(event)).and_then(|()| sender.intervals(&rows));
+    drop(sent);
+}
+
+fn kernel_policy(policy: scenario::Policy) -> Policy {
+    match policy {
+        scenario::Policy::Local => Policy::Default,
+        scenario::Policy::Preferred(node) => Policy::Preferred(node),
+        scenario::Policy::Bind(nodes) => Policy::Bind(nodes),
+        scenario::Policy::Interleave(nodes) => Policy::Interleave(nodes),
+    }
+}

@@ -1,0 +1,203 @@
+//! [`Tally`]: what one thread has done since the last sample, and what the kernel knows of it.
+
+use std::collections::HashSet;
+use std::fs;
+
+use lotsfree_run::{Event, EventKind, Histogram};
+
+/// So many slow requests of a thread are kept per interval, the slowest.
+const SLOWEST: usize = 3;
+/// So many events of a thread wait for the next report at most.
+const EVENTS: usize = 1000;
+
+/// What a thread has done since the last report.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) operations: u64,
+    pub(super) errors: u64,
+    pub(super) latency: Histogram,
+    /// Nanoseconds asleep by its own wish, what [`sleeping`](Self::sleeping) says left out.
+    idle: u64,
+    /// Since when it sleeps by its own wish.
+    sleeping: Option<u64>,
+    pub(super) events: Vec<Event>,
+    slow: Vec<Slow>,
+    /// Kinds of errors that were reported already.
+    seen: HashSet<(&'static str, i32)>,
+    /// What the kernel knew of the thread when it ended.
+    pub(super) last: Option<Account>,
+}
+
+/// A request that took long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slow {
+    pub(super) at: u64,
+    pub(super) elapsed: u64,
+    pub(super) user: u64,
+    pub(super) system: u64,
+    pub(super) major_faults: u64,
+}
+
+impl Slow {
+    /// As the simulator of "Optimizing Linux Memory Management for Low-latency / High-throughput Databases"
+    /// prints it: where the time of a slow request went.
+    pub(super) fn event(&self, actor: &str, role: &str) -> Event {
+        let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
+        let faults = match self.major_faults {
+            0 => String::new(),
+            1 => ", 1 major fault".to_owned(),
+            number => format!(", {number} major faults"),
+        };
+        let what = format!(
+            "a request of {role} took {}: user {}, system {}{faults}",
+            ms(self.elapsed),
+            ms(self.user),
+            ms(self.system)
+        );
+        Event { at: self.at, kind: EventKind::Slow, what, actor: Some(actor.to_owned()) }
+    }
+}
+
+impl Tally {
+    pub(super) fn begin_sleep(&mut self, now: u64) {
+        self.sleeping = Some(now);
+    }
+
+    pub(super) fn end_sleep(&mut self, now: u64) {
+        if let Some(since) = self.sleeping.take() {
+            self.idle += now.saturating_sub(since);
+        }
+    }
+
+    /// Nanoseconds asleep by its own wish since the last call.
+    pub(super) fn take_idle(&mut self, now: u64) -> u64 {
+        if let Some(since) = &mut self.sleeping {
+            self.idle += now.saturating_sub(*since);
+            *since = now.max(*since);
+        }
+        std::mem::take(&mut self.idle)
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        if self.events.len() < EVENTS {
+            self.events.push(event);
+        }
+    }
+
+    pub(super) fn slow(&mut self, slow: Slow) {
+        self.slow.push(slow);
+        if self.slow.len() > SLOWEST {
+            self.slow.sort_by_key(|slow| std::cmp::Reverse(slow.elapsed));
+            self.slow.truncate(SLOWEST);
+        }
+    }
+
+    pub(super) fn take_slow(&mut self) -> Vec<Slow> {
+        std::mem::take(&mut self.slow)
+    }
+
+    /// Counts an operation that failed; true the first time in this way.
+    pub(super) fn fail(&mut self, what: &'static str, errno: i32) -> bool {
+        self.errors += 1;
+        self.seen.insert((what, errno))
+    }
+}
+
+/// What the kernel knows of a thread since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Account {
+    /// Nanoseconds.
+    pub(super) user: u64,
+    /// Nanoseconds.
+    pub(super) system: u64,
+    /// Nanoseconds ready, without a CPU.
+    pub(super) runnable: u64,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+}
+
+impl Account {
+    /// Of a thread of this process, from `/proc`. `schedstat` has the CPU time to the nanosecond, which is
+    /// split as `stat` splits it into ticks (`fs/proc/array.c:do_task_stat`, `fs/proc/base.c:proc_pid_schedstat`).
+    pub(super) fn of(tid: i32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/self/task/{tid}/stat")).ok()?;
+        let schedstat = fs::read(format!("/proc/self/task/{tid}/schedstat")).unwrap_or_default();
+        Self::parse(&stat, &schedstat)
+    }
+
+    fn parse(stat: &[u8], schedstat: &[u8]) -> Option<Self> {
+        // The name may have blanks and brackets; what follows the last bracket are numbers.
+        let close = stat.iter().rposition(|byte| *byte == b')')?;
+        let text = str::from_utf8(stat.get(close + 1..)?).ok()?;
+        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        // The first is field 3 of proc(5).
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let (user_ticks, system_ticks) = (field(14)?, field(15)?);
+        let mut times = str::from_utf8(schedstat).ok()?.split_ascii_whitespace().map(str::parse::<u64>);
+        let (user, system, runnable) = match (times.next(), times.next()) {
+            (Some(Ok(cpu)), Some(Ok(runnable))) => {
+                let ticks = u128::from(user_ticks + system_ticks).max(1);
+                let user = (u128::from(cpu) * u128::from(user_ticks) / ticks) as u64;
+                (user, cpu - user, runnable)
+            }
+            // Without CONFIG_SCHED_INFO; a tick of USER_HZ is 10 ms.
+            _ => (user_ticks * 10_000_000, system_ticks * 10_000_000, 0),
+        };
+        Some(Account { user, system, runnable, minor_faults: field(10)?, major_faults: field(12)? })
+    }
+
+    /// What came since an earlier look.
+    pub(super) fn since(&self, before: &Account) -> Account {
+        Account {
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
+            runnable: self.runnable.saturating_sub(before.runnable),
+            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_read_whatever_its_name() {
+        let stat = b"7 (a) b (c) R 1 7 7 0 -1 4194304 120 0 3 0 30 10 0 0 20 0 1 0 900 1 2\n";
+        let account = Account::parse(stat, b"4000000000 77 12\n").unwrap();
+        assert_eq!(
+            account,
+            Account {
+                user: 3_000_000_000,
+                system: 1_000_000_000,
+                runnable: 77,
+                minor_faults: 120,
+                major_faults: 3
+            }
+        );
+        assert_eq!(Account::parse(stat, b"").unwrap().user, 300_000_000);
+        assert_eq!(Account::parse(b"7 (a) R 1", b""), None);
+        assert!(Account::of(rustix::thread::gettid().as_raw_nonzero().get()).is_some());
+    }
+
+    #[test]
+    fn sleep_is_counted_up_to_each_look() {
+        let mut tally = Tally::default();
+        tally.begin_sleep(10);
+        assert_eq!(tally.take_idle(30), 20);
+        tally.end_sleep(45);
+        assert_eq!(tally.take_idle(50), 15);
+        assert_eq!(tally.take_idle(60), 0);
+    }
+
+    #[test]
+    fn the_slowest_requests_are_kept() {
+        let mut tally = Tally::default();
+        for elapsed in [5, 9, 1, 7, 8] {
+            tally.slow(Slow { at: 0, elapsed, user: 0, system: 0, major_faults: 0 });
+        }
+        let kept: Vec<u64> = tally.take_slow().iter().map(|slow| slow.elapsed).collect();
+        assert_eq!(kept, [9, 8, 7]);
+    }
+}

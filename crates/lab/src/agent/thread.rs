@@ -1,0 +1,409 @@
+//! [`Worker`]: one thread, operation by operation.
+
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lotsfree_run::{Event, EventKind};
+use lotsfree_scenario::{Advice, FileId, How, Op, RegionId, SegmentId, Stream};
+use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
+use rustix::fs::Advice as FileAdvice;
+
+use super::clock::Clock;
+use super::files::{self, Open};
+use super::process::Shared;
+use super::tally::{Account, Slow, Tally};
+
+const PAGE: u64 = 4096;
+/// A date that is nearer than this is not slept for, in nanoseconds: to sleep and wake takes about as long.
+const GRAIN: u64 = 50_000;
+/// How long a spin looks at the clock only, in nanoseconds, before it looks at the CPU time it used.
+const SPIN: u64 = 20_000;
+/// `ENOENT`, `EINVAL`: what the operations of a stream can be wrong in.
+const NO_SUCH: i32 = 2;
+const INVALID: i32 = 22;
+
+/// One thread of an actor.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) tally: Arc<Mutex<Tally>>,
+    pub(super) clock: Clock,
+    pub(super) marks: Vec<String>,
+    /// Regions of the process that this thread has looked up, as they were at `epoch`.
+    regions: Vec<Option<Arc<Region>>>,
+    epoch: u64,
+    open: Open,
+    buffer: Option<Buffer>,
+    begun: Option<u64>,
+    failed: bool,
+    date: Option<u64>,
+    used: Usage,
+}
+
+type Done = Result<(), Failure>;
+
+/// A call that failed.
+struct Failure {
+    what: &'static str,
+    error: io::Error,
+}
+
+/// Names the call that failed.
+fn at<T>(what: &'static str) -> impl FnOnce(io::Error) -> Result<T, Failure> {
+    move |error| Err(Failure { what, error })
+}
+
+fn errno(what: &'static str, errno: i32) -> Failure {
+    Failure { what, error: io::Error::from_raw_os_error(errno) }
+}
+
+impl Worker {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        tally: Arc<Mutex<Tally>>,
+        clock: Clock,
+        marks: Vec<String>,
+    ) -> Self {
+        Worker {
+            shared,
+            tally,
+            clock,
+            marks,
+            regions: Vec::new(),
+            epoch: 0,
+            open: Open::default(),
+            buffer: None,
+            begun: None,
+            failed: false,
+            date: None,
+            used: Usage::default(),
+        }
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Executes a stream to its end.
+    pub(super) fn run(mut self, mut stream: Box<dyn Stream>) {
+        let mut ops = Vec::new();
+        self.used = Usage::of_thread().unwrap_or_default();
+        loop {
+            ops.clear();
+            stream.fill(&mut ops);
+            if ops.is_empty() {
+                break;
+            }
+            for &op in &ops {
+                if let Err(failure) = self.execute(op) {
+                    self.fail(&failure);
+                }
+            }
+        }
+        self.regions.clear();
+        let account = Account::of(rustix::thread::gettid().as_raw_nonzero().get());
+        self.tally().last = account;
+    }
+
+    #[inline]
+    fn execute(&mut self, op: Op) -> Done {
+        match op {
+            Op::Touch { region, page, write } => return self.touch(region, page, write),
+            Op::Begin => self.begun = Some(self.clock.now()),
+            Op::Arrive => {
+                let now = self.clock.now();
+                self.begun = Some(self.date.unwrap_or(now).min(now));
+            }
+            Op::Done => return self.done(),
+            Op::Compute { ns } => self.compute(ns),
+            Op::Sleep { ns } => self.sleep_until(self.clock.now().saturating_add(ns)),
+            Op::SleepUntil { at } => self.sleep_until(at),
+            Op::Pace { ns } => {
+                let date = self.date.unwrap_or_else(|| self.clock.now()).saturating_add(ns);
+                self.date = Some(date);
+                if date > self.clock.now().saturating_add(GRAIN) {
+                    self.sleep_until(date);
+                }
+            }
+            Op::Rest { from, until } => {
+                let now = self.clock.now();
+                if (from..until).contains(&now) {
+                    self.date = self.date.map(|date| date.saturating_add(until - now));
+                    self.sleep_until(until);
+                }
+            }
+            Op::Signal { stage } => self.shared.stages.signal(stage),
+            Op::Await { stage, times } => self.wait(stage, times),
+            Op::Mark { mark } => self.mark(mark),
+            other => return self.call(other),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn touch(&mut self, region: RegionId, page: u32, write: bool) -> Done {
+        let epoch = self.shared.regions.epoch();
+        if epoch != self.epoch {
+            self.regions.clear();
+            self.epoch = epoch;
+        }
+        let place = region.0 as usize;
+        let touched = match self.regions.get(place) {
+            Some(Some(mapped)) => mapped.touch(page as usize, write),
+            _ => self.find(region)?.touch(page as usize, write),
+        };
+        if touched { Ok(()) } else { Err(errno("access beyond the end of a region", INVALID)) }
+    }
+
+    /// Looks a region up, and remembers it.
+    #[cold]
+    fn find(&mut self, region: RegionId) -> Result<Arc<Region>, Failure> {
+        let found = self.shared.regions.get(region).ok_or_else(|| errno("access to a region", NO_SUCH))?;
+        let place = region.0 as usize;
+        if self.regions.len() <= place {
+            self.regions.resize(place + 1, None);
+        }
+        if let Some(entry) = self.regions.get_mut(place) {
+            *entry = Some(Arc::clone(&found));
+        }
+        Ok(found)
+    }
+
+    /// A request ends. One of whose operations failed counts as an error only.
+    fn done(&mut self) -> Done {
+        let now = self.clock.now();
+        let failed = std::mem::take(&mut self.failed);
+        let Some(begun) = self.begun.take() else {
+            return Err(errno("a request ended that had not begun", INVALID));
+        };
+        let used = Usage::of_thread().unwrap_or(self.used);
+        let before = std::mem::replace(&mut self.used, used);
+        if failed {
+            return Ok(());
+        }
+        let elapsed = now.saturating_sub(begun);
+        let slow = (elapsed >= self.shared.slow).then(|| Slow {
+            at: now,
+            elapsed,
+            user: ns(used.user.saturating_sub(before.user)),
+            system: ns(used.system.saturating_sub(before.system)),
+            major_faults: used.major_faults - before.major_faults,
+        });
+        let mut tally = self.tally();
+        tally.operations += 1;
+        tally.latency.record(elapsed);
+        if let Some(slow) = slow {
+            tally.slow(slow);
+        }
+        Ok(())
+    }
+
+    /// Uses a CPU, not only time: what is taken away meanwhile is made up for.
+    fn compute(&self, ns: u64) {
+        let begin = thread_cpu_time();
+        let wanted = Duration::from_nanos(ns);
+        loop {
+            let used = thread_cpu_time().saturating_sub(begin);
+            let Some(left) = wanted.checked_sub(used).filter(|left| !left.is_zero()) else { return };
+            let until = Clock::monotonic() + (left.as_nanos() as u64).min(SPIN.max(ns / 4));
+            while Clock::monotonic() < until {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn sleep_until(&mut self, at: u64) {
+        let now = self.clock.now();
+        if at <= now {
+            return;
+        }
+        self.release();
+        self.tally().begin_sleep(now);
+        self.clock.sleep_until(at);
+        let now = self.clock.now();
+        self.tally().end_sleep(now);
+    }
+
+    fn wait(&mut self, stage: u32, times: u32) {
+        self.release();
+        self.tally().begin_sleep(self.clock.now());
+        self.shared.stages.wait(stage, times);
+        let now = self.clock.now();
+        self.tally().end_sleep(now);
+    }
+
+    /// Forgets the regions: one that another thread unmaps shall be gone, not kept by one that sleeps.
+    fn release(&mut self) {
+        self.regions.clear();
+    }
+
+    fn mark(&self, mark: u32) {
+        let name = self.marks.get(mark as usize).cloned().unwrap_or_default();
+        let actor = Some(self.shared.name.clone());
+        self.tally().event(Event { at: self.clock.now(), kind: EventKind::Mark, what: name, actor });
+    }
+
+    #[cold]
+    fn fail(&mut self, failure: &Failure) {
+        self.failed = true;
+        let Failure { what, error } = failure;
+        let at = self.clock.now();
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull => EventKind::Full,
+            _ => EventKind::Error,
+        };
+        let actor = Some(self.shared.name.clone());
+        let what_then = format!("{what}: {error}");
+        let mut tally = self.tally();
+        if tally.fail(what, error.raw_os_error().unwrap_or(0)) {
+            tally.event(Event { at, kind, what: what_then, actor });
+        }
+    }
+
+    /// Everything that is a system call of its own.
+    fn call(&mut self, op: Op) -> Done {
+        match op {
+            Op::MapAnon { region, pages } => {
+                self.shared.regions.remove(region);
+                let mapped = Region::anonymous(bytes(pages)).or_else(at("mmap"))?;
+                if self.shared.base_pages {
+                    // A kernel without huge pages refuses the advice, and needs none.
+                    let _ = mapped.advise(Hint::NoHugePage);
+                }
+                self.shared.regions.put(region, mapped);
+            }
+            Op::MapFile { region, file, pages, shared } => {
+                self.shared.regions.remove(region);
+                let file = self.file("open", file, How::Buffered)?;
+                let mapped = Region::file(file, bytes(pages), shared).or_else(at("mmap of a file"))?;
+                self.shared.regions.put(region, mapped);
+            }
+            Op::Attach { region, segment } => self.attach(region, segment)?,
+            Op::Unmap { region } => {
+                if !self.shared.regions.remove(region) {
+                    return Err(errno("munmap", NO_SUCH));
+                }
+            }
+            Op::Lock { region } => self.find(region)?.lock().or_else(at("mlock"))?,
+            Op::LockAll => lotsfree_sys::lock_all().or_else(at("mlockall"))?,
+            Op::AdviseRegion { region, advice } => {
+                self.find(region)?.advise(hint(advice)).or_else(at("madvise"))?;
+            }
+            Op::Create { file, pages } => self.create(file, pages)?,
+            Op::Delete { file } => {
+                self.open.close(file);
+                self.shared.versions.replaced(file);
+                std::fs::remove_file(files::path(&self.shared.files, file)).or_else(at("unlink"))?;
+            }
+            Op::Read { file, offset, len, how } => {
+                let mut buffer = self.buffer(len)?;
+                let read = self.transfer("read", file, how, len, |file, from, to| {
+                    let part = buffer.as_mut().get_mut(from..to).unwrap_or_default();
+                    file.read_at(part, offset + from as u64)
+                });
+                self.buffer = Some(buffer);
+                read?;
+            }
+            Op::Write { file, offset, len, how } => {
+                let buffer = self.buffer(len)?;
+                let written = self.transfer("write", file, how, len, |file, from, to| {
+                    let part = buffer.as_ref().get(from..to).unwrap_or_default();
+                    file.write_at(part, offset + from as u64)
+                });
+                self.buffer = Some(buffer);
+                written?;
+            }
+            Op::Sync { file } => {
+                self.file("open", file, How::Buffered)?.sync_data().or_else(at("fdatasync"))?;
+            }
+            Op::Advise { file, offset, len, advice } => {
+                let advice = match advice {
+                    Advice::Normal => FileAdvice::Normal,
+                    Advice::Sequential => FileAdvice::Sequential,
+                    Advice::Random => FileAdvice::Random,
+                    Advice::WillNeed => FileAdvice::WillNeed,
+                    Advice::DontNeed => FileAdvice::DontNeed,
+                    Advice::HugePage | Advice::NoHugePage => return Err(errno("fadvise", INVALID)),
+                };
+                let file = self.file("open", file, How::Buffered)?;
+                let len = std::num::NonZeroU64::new(u64::from(len));
+                rustix::fs::fadvise(file, offset, len, advice)
+                    .map_err(io::Error::from)
+                    .or_else(at("fadvise"))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn attach(&self, region: RegionId, segment: SegmentId) -> Done {
+        self.shared.regions.remove(region);
+        let found = self.shared.segments.get(segment.0 as usize);
+        let segment = found.ok_or_else(|| errno("attach to a segment", NO_SUCH))?;
+        let mapped = segment.attach().or_else(at("shmat"))?;
+        self.shared.regions.put(region, mapped);
+        Ok(())
+    }
+
+    fn create(&mut self, file: FileId, pages: u32) -> Done {
+        let path = files::path(&self.shared.files, file);
+        let created = std::fs::File::create(path).or_else(at("open with O_CREAT and O_TRUNC"))?;
+        created.set_len(u64::from(pages) * PAGE).or_else(at("ftruncate"))
+    }
+
+    fn file(&mut self, what: &'static str, file: FileId, how: How) -> Result<&std::fs::File, Failure> {
+        let Worker { open, shared, .. } = self;
+        open.get(&shared.files, &shared.versions, file, how).map_err(|error| Failure { what, error })
+    }
+
+    /// A buffer of at least so many bytes, taken out of the worker.
+    fn buffer(&mut self, len: u32) -> Result<Buffer, Failure> {
+        match self.buffer.take().filter(|buffer| buffer.as_ref().len() >= len as usize) {
+            Some(buffer) => Ok(buffer),
+            None => Buffer::new(len as usize).or_else(at("mmap of a buffer")),
+        }
+    }
+
+    /// Reads or writes until all is done, or the file ends.
+    fn transfer(
+        &mut self,
+        what: &'static str,
+        file: FileId,
+        how: How,
+        len: u32,
+        mut call: impl FnMut(&std::fs::File, usize, usize) -> io::Result<usize>,
+    ) -> Done {
+        let file = self.file(what, file, how)?;
+        let (mut from, to) = (0, len as usize);
+        while from < to {
+            match call(file, from, to) {
+                Ok(0) => return Ok(()),
+                Ok(count) => from += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure { what, error }),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bytes(pages: u32) -> usize {
+    pages as usize * PAGE as usize
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn hint(advice: Advice) -> Hint {
+    match advice {
+        Advice::Normal => Hint::Normal,
+        Advice::Sequential => Hint::Sequential,
+        Advice::Random => Hint::Random,
+        Advice::WillNeed => Hint::WillNeed,
+        Advice::DontNeed => Hint::DontNeed,
+        Advice::HugePage => Hint::HugePage,
+        Advice::NoHugePage => Hint::NoHugePage,
+    }
+}

@@ -1,0 +1,447 @@
+//! Conducting a run: agents are started, counters sampled, reports collected.
+//!
+//! Every interval the counters are read, then what the agents report of the interval is waited for, for a
+//! moment; what comes later counts in the next interval, so that nothing is lost and nobody is held up.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use lotsfree_run::wire::{self, Message};
+use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, State};
+use lotsfree_scenario::Case;
+
+use crate::agent::{self, Clock, FAILED, Order, READY, Segment};
+use crate::error::{LabError, at, calling};
+use crate::sampler::Sampler;
+
+/// Before an actor's time comes its process is started so much earlier.
+const LEAD: u64 = 2_000_000_000;
+/// An agent that is not ready after this is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// From when all are ready to when the run begins.
+const BREATH: u64 = 200_000_000;
+/// Agents that have not ended so long after the end of the run are killed.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Where a case is executed.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The program that is an agent when it is called with [`arguments`](Self::arguments).
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The case, as a file.
+    pub case: PathBuf,
+    /// Where files are.
+    pub files: PathBuf,
+    /// The directory of the control group that the actors go into.
+    pub group: Option<PathBuf>,
+    /// The nodes' CPUs, if threads are to stay on their nodes.
+    pub cpus: Vec<Vec<u32>>,
+    /// The numbers of the NUMA nodes.
+    pub nodes: Vec<u32>,
+    /// `oom_score_adj` of the actors.
+    pub oom_score_adj: i32,
+    /// Requests that take at least this are reported one by one, in nanoseconds.
+    pub slow: u64,
+}
+
+/// One agent.
+struct Agent {
+    actor: String,
+    /// The number of the actor's first process.
+    first: usize,
+    order: Order,
+    /// When its process begins and ends at the latest, in the time of the run.
+    start: u64,
+    stop: u64,
+    state: Life,
+    /// Up to when it has reported.
+    reported: u64,
+}
+
+enum Life {
+    New,
+    /// Started; `true`: ready, and told when to begin.
+    Running(Child, ChildStdin, bool),
+    Ended,
+}
+
+/// What an agent's output turned into.
+enum News {
+    Message(usize, Message),
+    /// The end of its output, and why if that is no ordinary end.
+    End(usize, Option<String>),
+}
+
+/// Executes a case. `watch` is told the time of the run, in nanoseconds, and says whether to go on.
+///
+/// # Errors
+/// If an agent cannot begin, a counter cannot be read or the sink fails. All agents are gone then.
+pub fn conduct(
+    case: &Case,
+    segments: &[Segment],
+    place: &Place,
+    sink: &mut dyn Sink,
+    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<State, LabError> {
+    let sampler = Sampler::new(&place.nodes, place.group.as_deref())?;
+    let (tell, news) = channel();
+    let mut agents = Vec::new();
+    let mut threads_before = 0;
+    for (number, process) in case.program()?.processes.into_iter().enumerate() {
+        let order = Order {
+            case: place.case.clone(),
+            process: number,
+            files: place.files.clone(),
+            segments: segments.to_vec(),
+            cpus: place.cpus.clone(),
+            threads_before,
+            slow: place.slow,
+        };
+        threads_before += process.threads.len();
+        let stop = process.stop.unwrap_or(u64::MAX).min(case.duration.ns());
+        let known = agents.iter().position(|agent: &Agent| agent.actor == process.name);
+        agents.push(Agent {
+            actor: process.name,
+            first: known.unwrap_or(number),
+            order,
+            start: process.start,
+            stop,
+            state: Life::New,
+            reported: 0,
+        });
+    }
+    let mut conductor = Conductor {
+        place,
+        sampler,
+        agents,
+        tell,
+        news,
+        begin: None,
+        rows: BTreeMap::new(),
+        events: Vec::new(),
+        oom_kills: 0,
+    };
+    conductor.run(case, sink, watch)
+}
+
+struct Conductor<'a> {
+    place: &'a Place,
+    sampler: Sampler,
+    agents: Vec<Agent>,
+    tell: Sender<News>,
+    news: Receiver<News>,
+    /// `CLOCK_MONOTONIC` of the begin.
+    begin: Option<u64>,
+    /// What was reported since the last sample, by actor and role in the order of the program.
+    rows: BTreeMap<(usize, String), Interval>,
+    events: Vec<Event>,
+    oom_kills: u64,
+}
+
+impl Conductor<'_> {
+    fn run(
+        &mut self,
+        case: &Case,
+        sink: &mut dyn Sink,
+        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<State, LabError> {
+        for number in 0..self.agents.len() {
+            if self.agents.get(number).is_some_and(|agent| agent.start <= LEAD) {
+                self.start(number)?;
+            }
+        }
+        if let ControlFlow::Break(()) = self.all_ready(watch)? {
+            return Ok(State::Interrupted);
+        }
+        let begin = Clock::monotonic() + BREATH;
+        self.begin = Some(begin);
+        let clock = Clock::default().beginning(begin);
+        for agent in &mut self.agents {
+            agent.tell_begin(begin)?;
+        }
+        clock.sleep_until(0);
+        self.oom_kills = self.sampler.oom_kills();
+        sink.sample(&self.sampler.sample(0)?)?;
+        let (interval, duration) = (case.interval.ns().max(1), case.duration.ns());
+        let mut last = 0;
+        while last < duration {
+            // A host that was held up leaves out the samples that it missed.
+            let next = (last.max(clock.now().saturating_sub(interval)) / interval + 1) * interval;
+            let next = next.min(duration);
+            let go_on = self.until(clock, next, watch)?;
+            let now = if go_on.is_break() { clock.now().min(next) } else { next };
+            let sample = self.sampler.sample(now)?;
+            if next == duration || go_on.is_break() {
+                self.reports(clock, now, GRACE)?;
+            } else {
+                self.reports(clock, now, Duration::from_nanos((interval / 4).min(100_000_000)))?;
+            }
+            self.write(last, sample, sink)?;
+            last = now;
+            if go_on.is_break() {
+                return Ok(State::Interrupted);
+            }
+        }
+        Ok(State::Complete)
+    }
+
+    /// Starts an agent and gives it its order.
+    fn start(&mut self, number: usize) -> Result<(), LabError> {
+        let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
+        let mut child = Command::new(&self.place.program)
+            .args(&self.place.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(at(&self.place.program))?;
+        let input = child.stdin.take();
+        let output = child.stdout.take();
+        let id = child.id();
+        let (Some(mut input), Some(output)) = (input, output) else {
+            return Err(LabError::Refused("an agent without pipes".to_owned()));
+        };
+        // Before the order, so that all that it allocates is charged to the group.
+        let placed = join(id, self.place);
+        let given = agent::give(&agent.order, &mut input).map_err(calling("the agent's input"));
+        let tell = self.tell.clone();
+        std::thread::spawn(move || listen(number, output, &tell));
+        agent.state = Life::Running(child, input, false);
+        placed.and(given)
+    }
+
+    /// Waits until all agents that were started are ready.
+    fn all_ready(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<ControlFlow<()>, LabError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let waiting = self.agents.iter().find(|agent| matches!(agent.state, Life::Running(_, _, false)));
+            let Some(agent) = waiting else { return Ok(ControlFlow::Continue(())) };
+            if Instant::now() > deadline {
+                let why = format!("not ready after {} s", PATIENCE.as_secs());
+                return Err(LabError::Agent { actor: agent.actor.clone(), why });
+            }
+            if watch(0).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.hear(Duration::from_millis(100))?;
+        }
+    }
+
+    /// Goes on to a time of the run: starts agents whose time comes, collects what the others say.
+    fn until(
+        &mut self,
+        clock: Clock,
+        time: u64,
+        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, LabError> {
+        loop {
+            let now = clock.now();
+            if watch(now).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if now >= time {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let due = |agent: &Agent| matches!(agent.state, Life::New) && agent.start <= now + LEAD;
+            if let Some(number) = self.agents.iter().position(due) {
+                self.start(number)?;
+                continue;
+            }
+            self.hear(Duration::from_nanos((time - now).min(100_000_000)))?;
+        }
+    }
+
+    /// Waits for what agents report up to a time of the run.
+    fn reports(&mut self, clock: Clock, time: u64, patience: Duration) -> Result<(), LabError> {
+        let deadline = Instant::now() + patience;
+        let missing = |agent: &Agent| {
+            matches!(agent.state, Life::Running(..))
+                && agent.start < time
+                && agent.reported < time.min(agent.stop)
+        };
+        while self.agents.iter().any(missing) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.hear(left.min(Duration::from_millis(20)))?;
+            // Interrupted in the middle of an interval: the agents report at its end only.
+            if clock.now() < time {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what agents say, for so long at most if they say nothing.
+    fn hear(&mut self, patience: Duration) -> Result<(), LabError> {
+        let mut news = match self.news.recv_timeout(patience) {
+            Ok(news) => Some(news),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        };
+        while let Some(one) = news {
+            match one {
+                News::Message(number, message) => self.message(number, message)?,
+                News::End(number, why) => self.ended(number, why)?,
+            }
+            news = self.news.try_recv().ok();
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, number: usize, message: Message) -> Result<(), LabError> {
+        let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
+        match message {
+            Message::Text(text) if text == READY => {
+                if let Life::Running(_, _, ready) = &mut agent.state {
+                    *ready = true;
+                }
+                if let Some(begin) = self.begin {
+                    agent.tell_begin(begin)?;
+                }
+            }
+            Message::Text(text) => {
+                let why = text.strip_prefix(FAILED).unwrap_or(&text).to_owned();
+                return Err(LabError::Agent { actor: agent.actor.clone(), why });
+            }
+            Message::Event(event) => self.events.push(event),
+            Message::Intervals(rows) => {
+                for row in rows {
+                    agent.reported = agent.reported.max(row.at);
+                    match self.rows.get_mut(&(agent.first, row.role.to_string())) {
+                        Some(known) => add(known, &row),
+                        None => drop(self.rows.insert((agent.first, row.role.to_string()), row)),
+                    }
+                }
+            }
+            Message::Sample(_) => {}
+        }
+        Ok(())
+    }
+
+    /// An agent's output has ended.
+    fn ended(&mut self, number: usize, why: Option<String>) -> Result<(), LabError> {
+        let kills = self.sampler.oom_kills();
+        let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
+        let state = std::mem::replace(&mut agent.state, Life::Ended);
+        let Life::Running(mut child, _, ready) = state else { return Ok(()) };
+        let status = child.wait().map_err(calling("wait"))?;
+        let actor = agent.actor.clone();
+        if !ready {
+            let why = why.unwrap_or_else(|| format!("it ended before it began: {status}"));
+            return Err(LabError::Agent { actor, why });
+        }
+        let now = self.begin.map_or(0, |begin| Clock::default().beginning(begin).now());
+        let mut say = |kind, what| self.events.push(Event { at: now, kind, what, actor: Some(actor.clone()) });
+        match status.signal() {
+            Some(9) if kills > self.oom_kills => {
+                say(EventKind::OomKill, "killed by the OOM killer".to_owned());
+                say(EventKind::Exit, "killed".to_owned());
+                self.oom_kills += 1;
+            }
+            Some(signal) => say(EventKind::Exit, format!("ended by signal {signal}")),
+            None if !status.success() => say(EventKind::Exit, format!("failed: {status}")),
+            None => {
+                if let Some(why) = why {
+                    say(EventKind::Error, why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what belongs to the time up to a sample.
+    fn write(&mut self, from: u64, sample: Sample, sink: &mut dyn Sink) -> Result<(), LabError> {
+        let at = sample.at;
+        self.events.sort_by_key(|event| event.at);
+        let later = self.events.partition_point(|event| event.at <= at);
+        let rest = self.events.split_off(later);
+        for event in std::mem::replace(&mut self.events, rest) {
+            sink.event(&event)?;
+        }
+        sink.sample(&sample)?;
+        let rows: Vec<Interval> = std::mem::take(&mut self.rows)
+            .into_values()
+            .map(|row| Interval { from, at, ..row })
+            .collect();
+        Ok(sink.intervals(&rows)?)
+    }
+}
+
+impl Agent {
+    /// Tells an agent that is ready when the run begins.
+    fn tell_begin(&mut self, begin: u64) -> Result<(), LabError> {
+        if let Life::Running(_, input, true) = &mut self.state {
+            let told = input.write_all(format!("{begin}\n").as_bytes()).and_then(|()| input.flush());
+            // One that is gone is seen where its output ends.
+            if told.as_ref().is_err_and(|error| error.kind() != std::io::ErrorKind::BrokenPipe) {
+                return told.map_err(calling("the agent's input"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Life::Running(child, ..) = &mut self.state {
+            // Fails only when it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Adds a row of the same actor and role.
+fn add(to: &mut Interval, row: &Interval) {
+    to.operations += row.operations;
+    to.errors += row.errors;
+    to.latency.merge(&row.latency);
+    to.spent.add(&row.spent);
+    to.major_faults += row.major_faults;
+    to.minor_faults += row.minor_faults;
+}
+
+/// Puts an agent into its control group, and tells the OOM killer what to think of it.
+fn join(id: u32, place: &Place) -> Result<(), LabError> {
+    if let Some(group) = &place.group {
+        let procs = group.join("cgroup.procs");
+        fs::write(&procs, id.to_string()).map_err(at(&procs))?;
+    }
+    let score = PathBuf::from(format!("/proc/{id}/oom_score_adj"));
+    fs::write(&score, place.oom_score_adj.to_string()).map_err(at(&score))
+}
+
+/// Passes on what an agent says, until it says no more.
+fn listen(number: usize, mut output: impl std::io::Read, tell: &Sender<News>) {
+    let mut receiver = wire::Receiver::default();
+    let mut buffer = vec![0; 1 << 16];
+    let why = loop {
+        match output.read(&mut buffer) {
+            Ok(0) if receiver.is_torn() => break Some("its last report is cut off".to_owned()),
+            Ok(0) => break None,
+            Ok(count) => match receiver.feed(buffer.get(..count).unwrap_or_default()) {
+                Ok(messages) => {
+                    for message in messages {
+                        // Nobody listens any more.
+                        if tell.send(News::Message(number, message)).is_err() {
+                            return;
+                        }
+                    }
+                }
+                Err(damaged) => break Some(format!("its report: {damaged}")),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    let _ = tell.send(News::End(number, why));
+}

@@ -1,0 +1,213 @@
+//! The first program of a virtual machine: makes it ready, executes the case, powers it off.
+//!
+//! It is process 1 of an initramfs that holds nothing else but the kernel modules and the case. What it
+//! yields goes out through a serial line as [`lotsfree_run::wire`].
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lotsfree_run::wire::Sender;
+use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
+use lotsfree_scenario::{Case, SwapOn};
+use rustix::mount::MountFlags;
+use rustix::system::RebootCommand;
+
+use crate::agent::read_case;
+use crate::conduct::Place;
+use crate::error::{LabError, at, calling};
+use crate::facts;
+use crate::here::{self, Output, Stage};
+use crate::settings::Settings;
+
+/// The kernel parameter that names the serial line.
+pub(crate) const DATA: &str = "lotsfree.data=";
+/// How texts begin that the guest sends.
+pub(crate) const FACTS: &str = "facts ";
+pub(crate) const END: &str = "end ";
+pub(crate) const FAILED: &str = "failed ";
+/// What the host sends to end a run early.
+pub(crate) const STOP: u8 = b's';
+
+/// Requests that take at least this are reported one by one, in nanoseconds.
+const SLOW: u64 = 50_000_000;
+
+/// Runs as process 1. Does not return: the machine is powered off.
+pub fn init() -> ! {
+    let said = mounts().and_then(|()| modules()).and_then(|()| serial());
+    match said {
+        Ok(line) => {
+            let outcome = execute(&line);
+            let mut sender = Sender::new(&line);
+            let text = match outcome {
+                Ok(State::Complete) => format!("{END}complete"),
+                Ok(_) => format!("{END}interrupted"),
+                Err(error) => format!("{FAILED}{error}"),
+            };
+            // If the line does not take it, nothing does.
+            let _ = sender.text(&text);
+            let _ = rustix::termios::tcdrain(&line);
+        }
+        Err(error) => console(&format!("lotsfree: {error}\n")),
+    }
+    rustix::fs::sync();
+    let _ = rustix::system::reboot(RebootCommand::PowerOff);
+    // A machine without power management.
+    let _ = rustix::system::reboot(RebootCommand::Restart);
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The last resort: what cannot be told otherwise.
+fn console(text: &str) {
+    let _ = fs::write("/dev/console", text);
+}
+
+fn mounts() -> Result<(), LabError> {
+    for (kind, place) in
+        [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("cgroup2", "/sys/fs/cgroup")]
+    {
+        let mounted = rustix::mount::mount(kind, place, kind, MountFlags::empty(), None);
+        mounted.map_err(|error| calling(format!("mount {place}"))(error.into()))?;
+    }
+    Ok(())
+}
+
+/// Loads the modules in the order of `/modules/order`, and gives back their memory.
+fn modules() -> Result<(), LabError> {
+    let directory = Path::new("/modules");
+    let order = directory.join("order");
+    for name in fs::read_to_string(&order).map_err(at(&order))?.lines() {
+        let path = directory.join(name);
+        let file = File::open(&path).map_err(at(&path))?;
+        let loaded = rustix::system::finit_module(&file, c"", 0);
+        loaded.map_err(|error| calling(format!("module {name}"))(error.into()))?;
+    }
+    fs::remove_dir_all(directory).map_err(at(directory))
+}
+
+/// Opens the serial line that the kernel parameters name, without any translation of bytes.
+fn serial() -> Result<File, LabError> {
+    let path = Path::new("/proc/cmdline");
+    let parameters = fs::read_to_string(path).map_err(at(path))?;
+    let device = parameters.split_ascii_whitespace().find_map(|word| word.strip_prefix(DATA));
+    let device = Path::new(device.ok_or_else(|| LabError::Refused(format!("no parameter {DATA}")))?);
+    let line = File::options().read(true).write(true).open(device).map_err(at(device))?;
+    if let Ok(mut attributes) = rustix::termios::tcgetattr(&line) {
+        attributes.make_raw();
+        let set = rustix::termios::tcsetattr(&line, rustix::termios::OptionalActions::Now, &attributes);
+        set.map_err(|error| at(device)(error.into()))?;
+    }
+    Ok(line)
+}
+
+/// Sends a run.
+struct Line<'a>(Sender<&'a File>);
+
+impl Output for Line<'_> {
+    fn begin(&mut self, facts: Facts) -> Result<&mut dyn Sink, WriteError> {
+        let text = serde_json::to_string(&facts).unwrap_or_default();
+        self.0.text(&format!("{FACTS}{text}"))?;
+        Ok(&mut self.0)
+    }
+}
+
+fn execute(line: &File) -> Result<State, LabError> {
+    let text = PathBuf::from("/case.toml");
+    let case = read_case(&text).map_err(|error| LabError::Refused(error.to_string()))?;
+    // Its own memory stays where it is, whatever the actors do; it is not to be killed for them either.
+    let _ = lotsfree_sys::lock_all();
+    let _ = fs::write("/proc/self/oom_score_adj", "-1000");
+    let mut settings = Settings::forgotten();
+    settle(&mut settings)?;
+    let files = disks(&case)?;
+    here::tune(&here::wanted(&case)?, &mut settings)?;
+    let nodes = facts::nodes();
+    let place = Place {
+        program: PathBuf::from("/init"),
+        arguments: vec!["agent".to_owned()],
+        case: text,
+        files,
+        group: None,
+        cpus: if nodes.len() > 1 { nodes.iter().map(|node| node.cpus.clone()).collect() } else { Vec::new() },
+        nodes: nodes.iter().map(|node| node.id).collect(),
+        oom_score_adj: 0,
+        slow: SLOW,
+    };
+    let stop = watch_for_stop(line)?;
+    let watch = &mut |_: Stage| {
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let done = here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(line)), watch);
+    // The machine is gone with all of it.
+    std::mem::forget(settings);
+    done
+}
+
+/// Notes when the host asks for an end.
+fn watch_for_stop(line: &File) -> Result<Arc<AtomicBool>, LabError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut line = line.try_clone().map_err(calling("dup"))?;
+    let told = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        let mut byte = [0];
+        while let Ok(1) = line.read(&mut byte) {
+            if byte == [STOP] {
+                told.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    });
+    Ok(stop)
+}
+
+/// The kernel computed its watermarks and reserves while it booted, before it gave back the memory of its own
+/// start. Makes it derive them from what its zones manage now, under the settings that it has: a change of
+/// THP derives `min_free_kbytes` (`mm/khugepaged.c:set_recommended_min_free_kbytes`), which depends on the
+/// marks before it; the third time it no longer does.
+fn settle(settings: &mut Settings) -> Result<(), LabError> {
+    let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    if thp.exists() {
+        let chosen = crate::settings::current(thp)?;
+        for _ in 0..3 {
+            fs::write(thp, "never").map_err(at(thp))?;
+            fs::write(thp, "madvise").map_err(at(thp))?;
+        }
+        settings.write(thp, &chosen)?;
+    }
+    let reserve = Path::new("/proc/sys/vm/lowmem_reserve_ratio");
+    let ratios = fs::read_to_string(reserve).map_err(at(reserve))?;
+    fs::write(reserve, ratios).map_err(at(reserve))
+}
+
+/// Mounts the disk and swaps to its other part, or to the second disk. Returns where files go.
+fn disks(case: &Case) -> Result<PathBuf, LabError> {
+    let machine = &case.machine;
+    let swaps = machine.swap.size.0 > lotsfree_units::Bytes::ZERO;
+    let shared = swaps && machine.swap.on == SwapOn::Disk;
+    let rotational = Path::new("/sys/block/vda/queue/rotational");
+    if rotational.exists() {
+        fs::write(rotational, if machine.disk.rotational { "1" } else { "0" }).map_err(at(rotational))?;
+    }
+    let device = if shared { "/dev/vda1" } else { "/dev/vda" };
+    let kind = match machine.disk.filesystem {
+        lotsfree_scenario::Filesystem::Ext3 => "ext3",
+        lotsfree_scenario::Filesystem::Ext4 => "ext4",
+        lotsfree_scenario::Filesystem::Xfs => "xfs",
+        lotsfree_scenario::Filesystem::Btrfs => "btrfs",
+    };
+    let place = "/mnt";
+    rustix::mount::mount(device, place, kind, MountFlags::NOATIME, None)
+        .map_err(|error| calling(format!("mount {device} as {kind}"))(error.into()))?;
+    if swaps {
+        let area = Path::new(if shared { "/dev/vda2" } else { "/dev/vdb" });
+        lotsfree_sys::swap_on(area).map_err(calling(format!("swapon {}", area.display())))?;
+    }
+    let files = Path::new(place).join("files");
+    fs::create_dir(&files).map_err(at(&files))?;
+    Ok(files)
+}

@@ -1,0 +1,25 @@
+//! Scenarios on a real kernel: this host, a control group of it, a virtual machine.
+//!
+//! ```text
+//! host, cgroup ── Settings ──┐
+//! vm ── QEMU ── agent init ──┴──▶ conduct ── agents (one process per actor) ──▶ Sink
+//!                                    └────── Sampler (/proc, /sys) ──────────────▲
+//! ```
+
+pub mod agent;
+mod conduct;
+mod error;
+mod facts;
+pub mod guest;
+mod here;
+mod local;
+mod prepare;
+mod sampler;
+mod settings;
+mod swap;
+
+pub use conduct::{Place, conduct};
+pub use error::LabError;
+pub use here::{Output, Stage, Watch};
+pub use local::{Local, Plan};
+pub use settings::{Settings, journal_path};

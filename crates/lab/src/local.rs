@@ -1,0 +1,289 @@
+//! A case on this host, or in a control group of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lotsfree_counters::{Meminfo, Values, meminfo};
+use lotsfree_run::{Machine, State};
+use lotsfree_scenario::Case;
+use lotsfree_units::Bytes;
+
+use crate::conduct::Place;
+use crate::error::{LabError, at, calling};
+use crate::here::{self, Output, Watch};
+use crate::settings::{Settings, current, journal_path};
+use crate::facts;
+
+/// The share of `MemTotal` that must be available on a host that nobody else uses.
+const IDLE: f64 = 1.0 / 3.0;
+/// The share of `MemAvailable` that a case may pin.
+const SHARE: f64 = 0.8;
+/// The share of a file system's free space that a case may fill.
+const DISK_SHARE: f64 = 0.9;
+/// `statfs` types of file systems that keep files in memory.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+const V1: &str = "/sys/fs/cgroup/memory";
+const V2: &str = "/sys/fs/cgroup";
+
+/// Executes cases on the kernel of this host.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// In a control group of the scenario's size, instead of with all of the host's memory.
+    pub group: bool,
+    /// A directory to make, for files and swap; it is removed afterwards.
+    pub directory: PathBuf,
+    /// The program that is an agent, with its arguments.
+    pub agent: (PathBuf, Vec<String>),
+    /// Also if that endangers what else runs here.
+    pub risky: bool,
+    /// Requests that take at least this are reported one by one, in nanoseconds.
+    pub slow: u64,
+}
+
+/// What a case would change on this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Changes, in the order in which they are made; undone in reverse.
+    pub changes: Vec<String>,
+    /// In what the run differs from what the scenario describes.
+    pub remarks: Vec<String>,
+    /// Why it would be refused.
+    pub refusals: Vec<String>,
+}
+
+/// Which control groups hold memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Local {
+    /// What a case would change, and why it would be refused.
+    ///
+    /// # Errors
+    /// If the scenario asks for what this host does not have.
+    pub fn plan(&self, case: &Case) -> Result<Plan, LabError> {
+        let mut plan = Plan::default();
+        let memory = read_meminfo()?;
+        self.check(case, &memory, &mut plan)?;
+        self.compare(case, &memory, &mut plan);
+        plan.changes.push(format!("make {} for files", self.directory.display()));
+        let swap = case.machine.swap.size;
+        if swap.0 > Bytes::ZERO {
+            plan.changes.push(format!("swap to a file of {swap} in it"));
+        }
+        let group = if self.group { Some(version()?) } else { None };
+        for (path, value) in self.settings(case)? {
+            let before = current(&path)?;
+            if before != value {
+                plan.changes.push(format!("{}: {before} to {value}", path.display()));
+            }
+        }
+        if let Some(group) = group {
+            plan.changes.push(format!("make the control group {}", self.group_path(group).display()));
+            let limits = limits(case, group).into_iter();
+            plan.changes.extend(limits.map(|(file, value)| format!("{file} of the group: {value}")));
+        }
+        Ok(plan)
+    }
+
+    /// The settings of the whole host: what a group has of its own is left out.
+    fn settings(&self, case: &Case) -> Result<Vec<(PathBuf, String)>, LabError> {
+        let mut wanted = here::wanted(case)?;
+        if self.group && version()? == Version::One {
+            let swappiness = here::setting_path(SWAPPINESS);
+            wanted.retain(|(path, _)| *path != swappiness);
+        }
+        Ok(wanted)
+    }
+
+    fn group_path(&self, version: Version) -> PathBuf {
+        let root = match version {
+            Version::One => V1,
+            Version::Two => V2,
+        };
+        Path::new(root).join(format!("lotsfree-lab-{}", std::process::id()))
+    }
+
+    fn check(&self, case: &Case, memory: &Values<Meminfo>, plan: &mut Plan) -> Result<(), LabError> {
+        if !rustix::process::geteuid().is_root() {
+            plan.refusals.push("changing a host needs root".to_owned());
+        }
+        let kib = |counter| memory.get(counter).unwrap_or(0);
+        let (total, available) = (kib(meminfo::MemTotal), kib(meminfo::MemAvailable));
+        if !self.risky {
+            if (available as f64) < total as f64 * IDLE {
+                plan.refusals.push(format!(
+                    "this host is in use: {} of {} are available, less than a third (--yes-really to run all the same)",
+                    Bytes::kib(available),
+                    Bytes::kib(total)
+                ));
+            }
+            let demand: Bytes = case.actors.iter().map(|actor| actor.kind.demand()).sum();
+            let bound = if self.group { demand.min(case.machine.memory()) } else { demand };
+            let limit = Bytes((available as f64 * 1024.0 * SHARE) as u64);
+            if bound > limit {
+                plan.refusals.push(format!(
+                    "the actors need {bound} of memory; {limit} can be given without endangering this host \
+                     (--yes-really to run all the same)"
+                ));
+            }
+        }
+        let parent = self.directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+        let status = rustix::fs::statfs(parent).map_err(|error| at(parent)(error.into()))?;
+        if IN_MEMORY.contains(&status.f_type) {
+            let why = "keeps files in memory; name a directory on a disk with --dir";
+            plan.refusals.push(format!("{}: {why}", parent.display()));
+        }
+        let free = Bytes(status.f_bavail.saturating_mul(u64::try_from(status.f_bsize).unwrap_or(4096)));
+        let files: u64 = case.program()?.files.iter().map(|file| u64::from(file.pages)).sum();
+        let needed = Bytes(files.saturating_mul(4096)) + case.machine.swap.size.0;
+        if needed.0 as f64 > free.0 as f64 * DISK_SHARE {
+            plan.refusals.push(format!(
+                "{}: files and swap need up to {needed}, {free} are free; name another directory with --dir",
+                parent.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// In what this host differs from the scenario's machine.
+    fn compare(&self, case: &Case, memory: &Values<Meminfo>, plan: &mut Plan) {
+        let mut remark = |text: String| plan.remarks.push(text);
+        let total = Bytes::kib(memory.get(meminfo::MemTotal).unwrap_or(0));
+        let (nodes, asked) = (facts::nodes().len(), case.machine.nodes.len());
+        if self.group {
+            remark(format!("a control group of {} on a host of {total}", case.machine.memory()));
+        } else {
+            remark(format!("the scenario's machine has {}, this host {total}", case.machine.memory()));
+        }
+        if nodes != asked {
+            remark(format!("the scenario's machine has {asked} nodes, this host {nodes}"));
+        }
+        remark(format!("the disk is that of {}, not the scenario's", self.directory.display()));
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        remark(format!("the kernel is {}, the scenario's {}", release.trim(), case.machine.generation));
+        let swap = memory.get(meminfo::SwapTotal).unwrap_or(0);
+        if swap > 0 {
+            remark(format!("this host swaps to {} of its own, which stay", Bytes::kib(swap)));
+        }
+    }
+
+    /// Executes a case. `report` is told what an earlier lab left behind and is undone.
+    ///
+    /// # Errors
+    /// If it is refused, if a setting cannot be made, or as the agents and the output fail. Whatever happens,
+    /// the host is put back as it was.
+    pub fn execute(
+        &self,
+        case: &Case,
+        output: &mut dyn Output,
+        report: &mut dyn FnMut(&str),
+        watch: Watch<'_>,
+    ) -> Result<State, LabError> {
+        let mut settings = Settings::journaled(&journal_path(), report)?;
+        let plan = self.plan(case)?;
+        if !plan.refusals.is_empty() {
+            return Err(LabError::Refused(plan.refusals.join("\n")));
+        }
+        let group = if self.group { Some(version()?) } else { None };
+        settings.directory(&self.directory)?;
+        let swap = case.machine.swap.size.0;
+        if swap > Bytes::ZERO {
+            settings.swap(&self.directory.join("swap"), swap.0)?;
+        }
+        here::tune(&self.settings(case)?, &mut settings)?;
+        let group = match group {
+            Some(version) => Some(self.make_group(case, version, &mut settings)?),
+            None => None,
+        };
+        let text = self.directory.join("case.toml");
+        fs::write(&text, case.to_toml()).map_err(at(&text))?;
+        let files = self.directory.join("files");
+        fs::create_dir(&files).map_err(at(&files))?;
+        let nodes = facts::nodes();
+        let place = Place {
+            program: self.agent.0.clone(),
+            arguments: self.agent.1.clone(),
+            case: text,
+            files,
+            group,
+            cpus: if nodes.len() > 1 { nodes.iter().map(|node| node.cpus.clone()).collect() } else { Vec::new() },
+            nodes: nodes.iter().map(|node| node.id).collect(),
+            oom_score_adj: 1000,
+            slow: self.slow,
+        };
+        let machine = if self.group { Machine::Cgroup } else { Machine::Host };
+        let done = here::execute(case, &place, machine, plan.remarks, output, watch);
+        let undone = settings.undo();
+        done.and_then(|state| undone.map(|()| state))
+    }
+
+    fn make_group(&self, case: &Case, version: Version, settings: &mut Settings) -> Result<PathBuf, LabError> {
+        if version == Version::Two {
+            let control = Path::new(V2).join("cgroup.subtree_control");
+            let enabled = fs::read_to_string(&control).map_err(at(&control))?;
+            if !enabled.split_ascii_whitespace().any(|word| word == "memory") {
+                fs::write(&control, "+memory").map_err(at(&control))?;
+            }
+        }
+        let path = self.group_path(version);
+        settings.group(&path)?;
+        for (file, value) in limits(case, version) {
+            let file = path.join(file);
+            // Without CONFIG_MEMCG_SWAP, or with swapaccount=0, a group cannot be told from swap.
+            if !file.exists() {
+                let why = "this kernel does not limit the swap of a group (swapaccount=1)";
+                return Err(calling(file.display().to_string())(std::io::Error::other(why)));
+            }
+            fs::write(&file, value).map_err(at(&file))?;
+        }
+        Ok(path)
+    }
+}
+
+const SWAPPINESS: &str = "vm.swappiness";
+
+/// What makes a control group as large as the scenario's machine.
+fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
+    let (memory, swap) = (case.machine.memory().0, case.machine.swap.size.0.0);
+    match version {
+        Version::One => {
+            // In this order: the sum may not be below the memory.
+            let mut limits = vec![
+                ("memory.limit_in_bytes", memory.to_string()),
+                ("memory.memsw.limit_in_bytes", (memory + swap).to_string()),
+            ];
+            limits.extend(
+                case.tuning.number(SWAPPINESS).map(|swappiness| ("memory.swappiness", swappiness.to_string())),
+            );
+            limits
+        }
+        Version::Two => {
+            vec![("memory.max", memory.to_string()), ("memory.swap.max", swap.to_string())]
+        }
+    }
+}
+
+fn version() -> Result<Version, LabError> {
+    let has = |root: &str, file: &str| Path::new(root).join(file).exists();
+    let two = || {
+        let controllers = fs::read_to_string(Path::new(V2).join("cgroup.controllers")).unwrap_or_default();
+        controllers.split_ascii_whitespace().any(|word| word == "memory")
+    };
+    if has(V1, "memory.limit_in_bytes") {
+        Ok(Version::One)
+    } else if two() {
+        Ok(Version::Two)
+    } else {
+        let why = format!("no memory control groups: neither {V1} nor the memory controller in {V2}");
+        Err(LabError::Refused(why))
+    }
+}
+
+fn read_meminfo() -> Result<Values<Meminfo>, LabError> {
+    let path = Path::new("/proc/meminfo");
+    Ok(Values::<Meminfo>::parse(&fs::read(path).map_err(at(path))?, |_| ()))
+}

@@ -1,0 +1,78 @@
+//! Swap files.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+const PAGE: u64 = 4096;
+
+/// The first page of a swap area of so many bytes (`include/linux/swap.h:union swap_header`): version 1, the
+/// number of the last page, no bad pages, and the signature at the page's end.
+pub(crate) fn header(bytes: u64) -> io::Result<[u8; PAGE as usize]> {
+    let last = (bytes / PAGE).checked_sub(1).filter(|last| *last >= 9);
+    let last = last.and_then(|last| u32::try_from(last).ok());
+    let last = last.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "a swap area has 10 to 4,294,967,296 pages of 4 KiB")
+    })?;
+    let mut page = [0; PAGE as usize];
+    page[1024..1028].copy_from_slice(&1_u32.to_le_bytes());
+    page[1028..1032].copy_from_slice(&last.to_le_bytes());
+    page[4086..].copy_from_slice(b"SWAPSPACE2");
+    Ok(page)
+}
+
+/// Makes a file that can be swapped to: without holes, readable by its owner only.
+///
+/// # Errors
+/// The system's, above all that the disk is full. The file may be there then.
+pub(crate) fn make_file(path: &Path, bytes: u64) -> io::Result<()> {
+    let header = header(bytes)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::OPNOTSUPP) => fill(&file, bytes)?,
+        Err(error) => return Err(error.into()),
+    }
+    file.write_all_at(&header, 0)?;
+    file.sync_all()
+}
+
+fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(zeros.len() as u64);
+        file.write_all(zeros.get(..now as usize).unwrap_or_default())?;
+        left -= now;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_says_how_long_the_area_is() {
+        let header = header(1 << 20).unwrap();
+        assert_eq!(&header[1024..1036], [1, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&header[4086..], b"SWAPSPACE2");
+        assert!(super::header(9 * 4096).is_err());
+        assert!(super::header(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_file_has_no_holes() {
+        use std::os::unix::fs::MetadataExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("swap");
+        make_file(&path, 1 << 20).unwrap();
+        let data = std::fs::metadata(&path).unwrap();
+        assert_eq!((data.len(), data.mode() & 0o777), (1 << 20, 0o600));
+        assert!(data.blocks() * 512 >= 1 << 20);
+        assert!(make_file(&path, 1 << 20).is_err());
+    }
+}
