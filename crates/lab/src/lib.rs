@@ -1,0 +1,3 @@
+//! Scenarios on a real kernel.
+
+pub mod vm;
