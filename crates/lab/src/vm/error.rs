@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use lotsfree_scenario::Errors;
+
 /// Why there is no virtual machine, or no result of it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,6 +45,34 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
+    /// There is no such kernel.
+    #[error("no kernel {name}: {why}")]
+    NoKernel {
+        /// What was asked for.
+        name: String,
+        /// Where it was looked for, and how to get one.
+        why: String,
+    },
+    /// The scenario asks for what a virtual machine does not have, or is wrong.
+    #[error(transparent)]
+    Case(#[from] Errors),
+    /// Virtual time has one CPU.
+    #[error("{cpus} CPUs: virtual time (icount) works with 1 only; a second one hangs when it comes up")]
+    OneCpu {
+        /// What the machine has.
+        cpus: u32,
+    },
+    /// The guest did not end as it should.
+    #[error("the virtual machine: {why}; the last lines of its console:\n{console}")]
+    Guest {
+        /// What happened.
+        why: String,
+        /// The last lines of its console, and what QEMU said.
+        console: String,
+    },
+    /// The guest was ended.
+    #[error("the virtual machine was ended")]
+    Stopped,
     /// The archive of packages does not have it.
     #[error(
         "no package {prefix}*-amd64 in the package lists of this machine: run `apt-get update`, and on an \

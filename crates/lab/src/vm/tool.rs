@@ -27,6 +27,18 @@ pub fn output_bytes(command: &mut Command) -> Result<Vec<u8>, Error> {
     Ok(output.stdout)
 }
 
+/// A program that is for the administrator, and which others have, but not in their `PATH`.
+pub(crate) fn administrative(program: &str) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut path: Vec<_> = std::env::split_paths(&path).collect();
+    path.extend(["/usr/sbin".into(), "/sbin".into()]);
+    let mut command = Command::new(program);
+    if let Ok(path) = std::env::join_paths(path) {
+        command.env("PATH", path);
+    }
+    command
+}
+
 /// The error of a program that could not be started, with the package to install.
 pub fn not_started(program: &str, error: io::Error) -> Error {
     let package = match program {
