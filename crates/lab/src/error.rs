@@ -26,6 +26,9 @@ pub enum LabError {
     /// Something that the lab needs is not there, or would be dangerous.
     #[error("{0}")]
     Refused(String),
+    /// A virtual machine could not be made, or did not end well.
+    #[error(transparent)]
+    Vm(#[from] crate::vm::Error),
     /// An agent could not do its part.
     #[error("the agent of {actor}: {why}")]
     Agent {

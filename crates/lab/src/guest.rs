@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
-use lotsfree_scenario::{Case, SwapOn};
+use lotsfree_scenario::Case;
 use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 
@@ -23,8 +23,11 @@ use crate::facts;
 use crate::here::{self, Output, Stage};
 use crate::settings::Settings;
 
-/// The kernel parameter that names the serial line.
-pub(crate) const DATA: &str = "lotsfree.data=";
+/// The kernel parameters that name the serial line, the disk, its file system and the swap area.
+const DATA: &str = "lotsfree.data=";
+const DISK: &str = "lotsfree.disk=";
+const FILE_SYSTEM: &str = "lotsfree.fs=";
+const SWAP: &str = "lotsfree.swap=";
 /// How texts begin that the guest sends.
 pub(crate) const FACTS: &str = "facts ";
 pub(crate) const END: &str = "end ";
@@ -90,10 +93,15 @@ fn modules() -> Result<(), LabError> {
     fs::remove_dir_all(directory).map_err(at(directory))
 }
 
+/// The kernel's command line.
+fn parameters() -> Result<String, LabError> {
+    let path = Path::new("/proc/cmdline");
+    fs::read_to_string(path).map_err(at(path))
+}
+
 /// Opens the serial line that the kernel parameters name, without any translation of bytes.
 fn serial() -> Result<File, LabError> {
-    let path = Path::new("/proc/cmdline");
-    let parameters = fs::read_to_string(path).map_err(at(path))?;
+    let parameters = parameters()?;
     let device = parameters.split_ascii_whitespace().find_map(|word| word.strip_prefix(DATA));
     let device = Path::new(device.ok_or_else(|| LabError::Refused(format!("no parameter {DATA}")))?);
     let line = File::options().read(true).write(true).open(device).map_err(at(device))?;
@@ -109,10 +117,13 @@ fn serial() -> Result<File, LabError> {
 struct Line<'a>(Sender<&'a File>);
 
 impl Output for Line<'_> {
-    fn begin(&mut self, facts: Facts) -> Result<&mut dyn Sink, WriteError> {
+    fn begin(&mut self, facts: Facts) -> Result<(), WriteError> {
         let text = serde_json::to_string(&facts).unwrap_or_default();
-        self.0.text(&format!("{FACTS}{text}"))?;
-        Ok(&mut self.0)
+        self.0.text(&format!("{FACTS}{text}"))
+    }
+
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.0
     }
 }
 
@@ -187,24 +198,21 @@ fn settle(settings: &mut Settings) -> Result<(), LabError> {
 /// Mounts the disk and swaps to its other part, or to the second disk. Returns where files go.
 fn disks(case: &Case) -> Result<PathBuf, LabError> {
     let machine = &case.machine;
-    let swaps = machine.swap.size.0 > lotsfree_units::Bytes::ZERO;
-    let shared = swaps && machine.swap.on == SwapOn::Disk;
     let rotational = Path::new("/sys/block/vda/queue/rotational");
     if rotational.exists() {
         fs::write(rotational, if machine.disk.rotational { "1" } else { "0" }).map_err(at(rotational))?;
     }
-    let device = if shared { "/dev/vda1" } else { "/dev/vda" };
-    let kind = match machine.disk.filesystem {
-        lotsfree_scenario::Filesystem::Ext3 => "ext3",
-        lotsfree_scenario::Filesystem::Ext4 => "ext4",
-        lotsfree_scenario::Filesystem::Xfs => "xfs",
-        lotsfree_scenario::Filesystem::Btrfs => "btrfs",
+    let parameters = parameters()?;
+    let named = |name: &str| {
+        let found = parameters.split_ascii_whitespace().find_map(|word| word.strip_prefix(name));
+        found.ok_or_else(|| LabError::Refused(format!("no kernel parameter {name}")))
     };
+    let (device, kind) = (named(DISK)?, named(FILE_SYSTEM)?);
     let place = "/mnt";
     rustix::mount::mount(device, place, kind, MountFlags::NOATIME, None)
         .map_err(|error| calling(format!("mount {device} as {kind}"))(error.into()))?;
-    if swaps {
-        let area = Path::new(if shared { "/dev/vda2" } else { "/dev/vdb" });
+    if machine.swap.size.0 > lotsfree_units::Bytes::ZERO {
+        let area = Path::new(named(SWAP)?);
         lotsfree_sys::swap_on(area).map_err(calling(format!("swapon {}", area.display())))?;
     }
     let files = Path::new(place).join("files");

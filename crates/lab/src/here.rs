@@ -18,7 +18,10 @@ pub trait Output {
     ///
     /// # Errors
     /// If it cannot be written.
-    fn begin(&mut self, facts: Facts) -> Result<&mut dyn Sink, WriteError>;
+    fn begin(&mut self, facts: Facts) -> Result<(), WriteError>;
+
+    /// Where its rows go, once it has begun.
+    fn sink(&mut self) -> &mut dyn Sink;
 }
 
 /// Says how far a case is, and hears whether to go on.
@@ -92,8 +95,8 @@ pub(crate) fn execute(
     }
     let segments = Segments::new(&program.segments)?;
     drop(program);
-    let sink = output.begin(facts::facts(case, machine, remarks))?;
-    conduct(case, &segments.names, place, sink, &mut |at| watch(Stage::At(at)))
+    output.begin(facts::facts(case, machine, remarks))?;
+    conduct(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
 }
 
 /// Makes the settings of a case.

@@ -1,9 +1,9 @@
 //! Scenarios on a real kernel: this host, a control group of it, a virtual machine.
 //!
 //! ```text
-//! host, cgroup ── Settings ──┐
-//! vm ── QEMU ── agent init ──┴──▶ conduct ── agents (one process per actor) ──▶ Sink
-//!                                    └────── Sampler (/proc, /sys) ──────────────▲
+//! Local: Settings ─────────────────────┐
+//! VirtualMachine: QEMU ── guest::init ─┴─▶ conduct ── agents (one process per actor) ──▶ Output
+//!                                             └────── Sampler (/proc, /sys) ──────────────▲
 //! ```
 
 pub mod agent;
@@ -17,9 +17,12 @@ mod prepare;
 mod sampler;
 mod settings;
 mod swap;
+mod virtual_machine;
+pub mod vm;
 
 pub use conduct::{Place, conduct};
 pub use error::LabError;
 pub use here::{Output, Stage, Watch};
 pub use local::{Local, Plan};
 pub use settings::{Settings, journal_path};
+pub use virtual_machine::VirtualMachine;

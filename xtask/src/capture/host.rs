@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lotsfree_lab::vm::tool;
 use lotsfree_snapshot::source::text::TextArchive;
 
 use super::samples::{self, Files};
-use super::{Result, missing, month};
+use super::{Result, month};
 
 /// The script that names the files to capture, the same as in the virtual machine.
 pub(super) const PATHS: &str = include_str!("guest/paths.sh");
@@ -101,7 +102,7 @@ impl Process {
             .current_dir("/")
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| missing("sh", &error))?;
+            .map_err(|error| tool::not_started("sh", error))?;
         Ok(Self(child))
     }
 }
@@ -148,7 +149,7 @@ fn paths(which: &str, ids: &[String]) -> Result<Vec<String>> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| missing("sh", &error))?;
+        .map_err(|error| tool::not_started("sh", error))?;
     if let Some(mut input) = shell.stdin.take() {
         input.write_all(PATHS.as_bytes())?;
     }

@@ -14,12 +14,10 @@
 //! `host` is the one name without a virtual machine: it captures this machine, see [`host`].
 
 mod host;
-mod initramfs;
-mod modules;
-mod packages;
 mod samples;
 mod scenarios;
 mod shows;
+mod user_space;
 mod vm;
 
 use std::fs;
@@ -27,6 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use lotsfree_lab::vm::packages::KernelPackage;
+use lotsfree_lab::vm::tool::output;
+use lotsfree_lab::vm::{Packages, qemu};
 use lotsfree_snapshot::source::text::TextArchive;
 use scenarios::{SCENARIOS, Scenario, Subject};
 
@@ -96,9 +97,10 @@ impl Directories {
 
 /// Boots the scenario, and returns what was captured if it shows what the scenario promises.
 fn in_vm(scenario: &Scenario, cache: &Path) -> Result<TextArchive> {
-    let qemu = vm::version()?;
-    let kernel = packages::kernel(scenario.kernel, cache)?;
-    let user_space = packages::user_space(cache)?;
+    let qemu = qemu::version()?;
+    let packages = Packages::new(cache, |package| eprintln!("downloading {package}"));
+    let kernel = packages.kernel(scenario.kernel)?;
+    let user_space = user_space::user_space(&packages)?;
     let work = cache.join("work").join(scenario.name);
     let run = vm::run(scenario, &kernel, &user_space, &work)?;
     let comment = provenance(scenario, &kernel, &qemu, &run.command)?;
@@ -108,7 +110,7 @@ fn in_vm(scenario: &Scenario, cache: &Path) -> Result<TextArchive> {
     Ok(archive)
 }
 
-fn provenance(scenario: &Scenario, kernel: &packages::Kernel, qemu: &str, command: &str) -> Result<String> {
+fn provenance(scenario: &Scenario, kernel: &KernelPackage, qemu: &str, command: &str) -> Result<String> {
     Ok(format!(
         "# {title}\n\
          # Written by `cargo xtask capture {name}` in {month}; do not edit.\n\
@@ -153,35 +155,6 @@ fn keep(archive: &TextArchive, directory: &Path, name: &str) -> Result<usize> {
     fs::write(&unfinished, &text)?;
     fs::rename(&unfinished, directory.join(format!("{name}.txt")))?;
     Ok(text.len())
-}
-
-/// Runs a program and returns its standard output. A program that is missing or fails is an error that names
-/// it.
-fn output(command: &mut Command) -> Result<String> {
-    let bytes = output_bytes(command)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn output_bytes(command: &mut Command) -> Result<Vec<u8>> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| missing(&name, &error))?;
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{name}: {}: {}", output.status, message.trim()).into());
-    }
-    Ok(output.stdout)
-}
-
-/// The error of a program that could not be started, with the package to install.
-fn missing(program: &str, error: &std::io::Error) -> Error {
-    let package = match program {
-        "qemu-system-x86_64" => "qemu-system-x86",
-        "xz" => "xz-utils",
-        "apt-get" | "apt-cache" => "apt; captures need Debian's package archive",
-        "dpkg" | "dpkg-deb" => "dpkg",
-        other => other,
-    };
-    format!("{program} did not start ({error}): install {package}").into()
 }
 
 #[cfg(test)]

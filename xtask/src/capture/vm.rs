@@ -3,17 +3,16 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
-use super::initramfs::Initramfs;
-use super::modules;
-use super::packages::Kernel;
+use lotsfree_lab::vm::packages::KernelPackage;
+use lotsfree_lab::vm::qemu::{self, quoted, tail};
+use lotsfree_lab::vm::{Initramfs, Qemu, modules};
+
 use super::samples::Files;
 use super::scenarios::Scenario;
-use super::{Error, Result, missing, output};
-
-const QEMU: &str = "qemu-system-x86_64";
+use super::{Error, Result};
 
 /// A capture takes about 25 s on an idle machine; software emulation on a busy one several times that.
 const TIME_LIMIT: Duration = Duration::from_secs(150);
@@ -35,12 +34,6 @@ pub(super) struct Run {
     pub samples: Vec<Files>,
 }
 
-/// First line of `qemu-system-x86_64 --version`.
-pub(super) fn version() -> Result<String> {
-    let text = output(Command::new(QEMU).arg("--version"))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
 /// Boots the scenario in an empty directory `work` and returns what it wrote when it has powered itself off.
 ///
 /// # Errors
@@ -49,7 +42,7 @@ pub(super) fn version() -> Result<String> {
 /// last lines of the guest's console.
 pub(super) fn run(
     scenario: &Scenario,
-    kernel: &Kernel,
+    kernel: &KernelPackage,
     user_space: &[(String, PathBuf)],
     work: &Path,
 ) -> Result<Run> {
@@ -63,22 +56,15 @@ pub(super) fn run(
         fs::File::create(work.join(name))?.set_len(*size)?;
     }
 
-    let arguments = arguments(scenario, &disks);
-    let child = Command::new(QEMU)
-        .arg("-kernel")
-        .arg(&kernel.image)
-        .args(&arguments)
-        .current_dir(work)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(fs::File::create(work.join("qemu.log"))?)
-        .spawn()
-        .map_err(|error| missing(QEMU, &error))?;
-    let ended = Guest(child).wait();
+    let mut arguments = arguments(scenario, &disks);
+    arguments.splice(0..0, ["-kernel".to_owned(), kernel.image.to_string_lossy().into_owned()]);
+    let ended = Qemu::start(&arguments, work, Stdio::null())?.wait(TIME_LIMIT);
     let console = String::from_utf8_lossy(&fs::read(work.join("console")).unwrap_or_default()).into_owned();
     let complete = console.lines().any(|line| line.trim() == "capture: done");
-    if let Err(error) = ended.and_then(|()| if complete { Ok(()) } else { Err("no capture".into()) }) {
-        let qemu = fs::read_to_string(work.join("qemu.log")).unwrap_or_default();
+    if let Err(error) =
+        ended.map_err(Error::from).and_then(|()| if complete { Ok(()) } else { Err("no capture".into()) })
+    {
+        let qemu = fs::read_to_string(work.join(qemu::LOG)).unwrap_or_default();
         return Err(format!("{error}\n{}{qemu}", tail(&console)).into());
     }
 
@@ -88,35 +74,9 @@ pub(super) fn run(
     if samples.len() != scenario.samples() {
         return Err(format!("{} samples instead of {}", samples.len(), scenario.samples()).into());
     }
-    let image = kernel.image.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Run { command: format!("{QEMU} -kernel {image} {}", quoted(&arguments)), samples })
-}
-
-/// A running QEMU, which does not outlive this value. Should this process be killed, the guest still powers
-/// itself off at the end of its script, or when its kernel panics.
-struct Guest(Child);
-
-impl Guest {
-    fn wait(mut self) -> Result<()> {
-        let started = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait()? {
-                return if status.success() { Ok(()) } else { Err(format!("{QEMU}: {status}").into()) };
-            }
-            if started.elapsed() > TIME_LIMIT {
-                return Err(format!("not finished after {} s", TIME_LIMIT.as_secs()).into());
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // Fails only when it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    let image = kernel.image.file_name().unwrap_or_default();
+    arguments[1] = image.to_string_lossy().into_owned();
+    Ok(Run { command: format!("{} {}", qemu::PROGRAM, quoted(&arguments)), samples })
 }
 
 /// Disk images in the order of their names in the guest (vda, vdb, …), with their sizes in bytes.
@@ -158,19 +118,13 @@ fn arguments(scenario: &Scenario, disks: &[(&str, u64)]) -> Vec<String> {
     arguments
 }
 
-fn quoted(arguments: &[String]) -> String {
-    let quote = |argument: &String| {
-        if argument.contains(' ') { format!("'{argument}'") } else { argument.clone() }
-    };
-    arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
-}
-
-fn initramfs(scenario: &Scenario, kernel: &Kernel, user_space: &[(String, PathBuf)]) -> Result<Vec<u8>> {
+fn initramfs(
+    scenario: &Scenario,
+    kernel: &KernelPackage,
+    user_space: &[(String, PathBuf)],
+) -> Result<Vec<u8>> {
     let mut initramfs = Initramfs::default();
-    for directory in ["dev", "bin", "lib", "lib/x86_64-linux-gnu", "lib64", "guest", "modules"] {
-        initramfs.directory(directory)?;
-    }
-    initramfs.character_device("dev/console", (5, 1))?;
+    initramfs.character_device("dev/console", (5, 1));
     for (path, here) in user_space {
         initramfs.file(path, &fs::read(here).map_err(|error| format!("{}: {error}", here.display()))?)?;
     }
@@ -187,7 +141,7 @@ fn initramfs(scenario: &Scenario, kernel: &Kernel, user_space: &[(String, PathBu
     initramfs.file("guest/dump.pl", include_bytes!("guest/dump.pl"))?;
     initramfs.file("guest/hold.pl", include_bytes!("guest/hold.pl"))?;
     initramfs.file("guest/scenario.sh", scenario.script.as_bytes())?;
-    initramfs.finish()
+    Ok(initramfs.finish())
 }
 
 /// What `guest/dump.pl` writes: `F PATH`, lines behind a bar, `E` at the end.
@@ -205,12 +159,6 @@ fn parse(bytes: &[u8]) -> Result<Files> {
         }
     }
     Err(Error::from("a sample is incomplete"))
-}
-
-/// The last lines of a console.
-fn tail(console: &str) -> String {
-    let lines: Vec<&str> = console.lines().collect();
-    lines[lines.len().saturating_sub(15)..].iter().map(|line| format!("  {line}\n")).collect()
 }
 
 #[cfg(test)]

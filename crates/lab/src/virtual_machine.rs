@@ -1,0 +1,186 @@
+//! A case in a virtual machine: boots it, and passes on what its first program sends.
+
+use std::io::{Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use lotsfree_run::wire::{Message, Receiver};
+use lotsfree_run::{Facts, State};
+use lotsfree_scenario::Case;
+
+use crate::error::{LabError, calling};
+use crate::guest::{END, FACTS, FAILED, STOP};
+use crate::here::{Output, Stage, Watch};
+use crate::vm::{Accelerator, Guest, Kernel, Running};
+
+/// Between two looks at whether to go on.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a guest may take to boot, and to write the files that exist when the run begins, beside what the
+/// disk takes: software emulation on a busy host.
+const BOOT: Duration = Duration::from_secs(240);
+/// How long a guest that was asked to end may take.
+const END_GRACE: Duration = Duration::from_secs(30);
+
+/// Executes cases in virtual machines.
+#[derive(Clone, Debug, Default)]
+pub struct VirtualMachine {
+    /// The kernel: a name for [`Kernel::find`]; `None`: that of the scenario's generation.
+    pub kernel: Option<String>,
+    /// The program that is the guest's first, linked statically.
+    pub init: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// How instructions are executed; `None`: the fastest way that works.
+    pub accelerator: Option<Accelerator>,
+    /// Where disk images are made; `None`: `$TMPDIR`, or `/var/tmp`.
+    pub scratch: Option<PathBuf>,
+}
+
+impl VirtualMachine {
+    /// The kernel that a case boots.
+    ///
+    /// # Errors
+    /// If there is none; the error says how to get one.
+    pub fn kernel(&self, case: &Case) -> Result<Kernel, LabError> {
+        let name = self.kernel.as_deref().unwrap_or(case.machine.generation.name());
+        Ok(Kernel::find(name)?)
+    }
+
+    /// The machine of a case.
+    ///
+    /// # Errors
+    /// If there is no such kernel, or QEMU has no such machine.
+    pub fn guest(&self, case: &Case) -> Result<Guest, LabError> {
+        let mut guest = Guest::new(case, self.kernel(case)?, self.init.clone())?;
+        guest.arguments.clone_from(&self.arguments);
+        guest.accelerator = self.accelerator;
+        guest.scratch.clone_from(&self.scratch);
+        Ok(guest)
+    }
+
+    /// Executes a case. The machine is gone when this returns, whatever happened.
+    ///
+    /// # Errors
+    /// If the machine cannot be started, ends before its time or takes too long, and as the output fails. What
+    /// had arrived until then is in the output.
+    pub fn execute(&self, case: &Case, output: &mut dyn Output, watch: Watch<'_>) -> Result<State, LabError> {
+        if watch(Stage::Preparing).is_break() {
+            return Ok(State::Interrupted);
+        }
+        let guest = self.guest(case)?;
+        let running = guest.start(limit(case))?;
+        let facts = running.facts().clone();
+        let mut passing = Passing { facts, output, at: None, said: None };
+        let heard = listen(&running, &mut passing, watch);
+        let said = passing.said.take();
+        match (heard, said) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(Said::End(state))) => {
+                // It has told everything; how it powers itself off is of no interest.
+                let _ = running.wait();
+                Ok(state)
+            }
+            (Ok(()), Some(Said::Failed(why))) => Err(LabError::Refused(format!("in the virtual machine: {why}"))),
+            (Ok(()), None) => match running.wait() {
+                Err(error) => Err(error.into()),
+                Ok(ended) => {
+                    let last = ended.console.lines().rev().find(|line| !line.trim().is_empty());
+                    let why = format!("the virtual machine went off; its console ends with {:?}", last.unwrap_or(""));
+                    Err(LabError::Refused(why))
+                }
+            },
+        }
+    }
+}
+
+/// Real time that a case may take in all: its own, as much again for what is held up, and to boot and to
+/// write the files.
+fn limit(case: &Case) -> Duration {
+    let files: u64 = case.files.iter().map(|file| file.size.bytes()).sum();
+    let disk = case.machine.disk.bandwidth.0.0.max(1);
+    Duration::from_nanos(case.duration.ns()) * 2 + BOOT + Duration::from_secs(4 * files / disk)
+}
+
+/// What the guest said last.
+enum Said {
+    End(State),
+    Failed(String),
+}
+
+/// Passes on what a guest sends.
+struct Passing<'a> {
+    facts: crate::vm::Facts,
+    output: &'a mut dyn Output,
+    /// The time of the last sample.
+    at: Option<u64>,
+    said: Option<Said>,
+}
+
+impl Passing<'_> {
+    fn pass(&mut self, message: Message) -> Result<(), LabError> {
+        if let Message::Sample(sample) = &message {
+            self.at = Some(sample.at);
+        }
+        if !matches!(message, Message::Text(_)) {
+            message.pass(self.output.sink())?;
+            return Ok(());
+        }
+        let Message::Text(text) = message else { return Ok(()) };
+        if let Some(facts) = text.strip_prefix(FACTS) {
+            let mut facts: Facts = serde_json::from_str(facts)
+                .map_err(|error| LabError::Refused(format!("the guest's facts: {error}")))?;
+            let vm = &self.facts;
+            facts.remarks.push(format!("{} ({})", vm.qemu, vm.accelerator));
+            facts.remarks.push(vm.command.clone());
+            self.output.begin(facts)?;
+        } else if let Some(state) = text.strip_prefix(END) {
+            let state = if state == "complete" { State::Complete } else { State::Interrupted };
+            self.said = Some(Said::End(state));
+        } else if let Some(why) = text.strip_prefix(FAILED) {
+            self.said = Some(Said::Failed(why.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn stage(&self) -> Stage {
+        self.at.map_or(Stage::Preparing, Stage::At)
+    }
+}
+
+/// Reads what a guest sends until it has said its last word or is gone.
+fn listen(running: &Running, passing: &mut Passing<'_>, watch: Watch<'_>) -> Result<(), LabError> {
+    let mut data = running.data();
+    data.set_read_timeout(Some(LOOK)).map_err(calling("the guest's data"))?;
+    let mut receiver = Receiver::default();
+    let mut buffer = vec![0; 1 << 16];
+    let mut asked: Option<Instant> = None;
+    while passing.said.is_none() {
+        match data.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                let messages = receiver.feed(buffer.get(..count).unwrap_or_default());
+                let messages = messages
+                    .map_err(|damaged| LabError::Refused(format!("what the guest sends: {damaged}")))?;
+                messages.into_iter().try_for_each(|message| passing.pass(message))?;
+            }
+            Err(error) if is_pause(&error) => {}
+            // It is gone: `Running::wait` knows why.
+            Err(_) => return Ok(()),
+        }
+        if asked.is_none() && watch(passing.stage()) == ControlFlow::Break(()) {
+            asked = Some(Instant::now());
+            // One that is gone is seen above.
+            let _ = data.write_all(&[STOP]);
+        }
+        if asked.is_some_and(|asked| asked.elapsed() > END_GRACE) {
+            passing.said = Some(Said::End(State::Interrupted));
+        }
+    }
+    Ok(())
+}
+
+fn is_pause(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}

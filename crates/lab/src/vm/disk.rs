@@ -1,0 +1,162 @@
+//! [`Disk`]: the disks of a guest, as a scenario's machine has them.
+
+use lotsfree_scenario::{Filesystem, Machine, SwapOn};
+use lotsfree_units::Bytes;
+
+/// Size of a disk that the scenario leaves without bound. Its image takes only what is written.
+const UNBOUND: Bytes = Bytes::gib(64);
+/// A file system has this much room beside the files that are there at the beginning.
+const ROOM: Bytes = Bytes::gib(1);
+/// `mkfs.xfs` makes nothing smaller, and `mkfs.btrfs` little.
+const LEAST: Bytes = Bytes::mib(512);
+
+/// A disk of a guest: what is on it, and how fast it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Name of its image, in the scratch directory.
+    pub name: &'static str,
+    /// A file system of this kind and size.
+    pub files: Option<(Filesystem, Bytes)>,
+    /// A swap area of this size. With a file system on the same disk, both are partitions.
+    pub swap: Option<Bytes>,
+    /// How fast it is.
+    pub throttle: Throttle,
+}
+
+/// What a disk does at most, together in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// Bytes per second.
+    pub bandwidth: Bytes,
+    /// Requests per second; `None`: as many as the host does.
+    pub iops: Option<u64>,
+}
+
+impl Throttle {
+    /// QEMU's throttle for a scenario's figures.
+    ///
+    /// It knows no latency. That of a disk that turns is the time of its heads, during which it does nothing
+    /// else, so it bounds the requests per second. Unlike such a disk, QEMU counts requests that go on where
+    /// the last one ended, too: how fast such a disk streams depends on the size of its requests. The latency
+    /// of other disks overlaps with the requests that follow and is left out: it is what the host takes.
+    fn new(latency: Option<u64>, bandwidth: Bytes, iops: Option<u64>, rotational: bool) -> Throttle {
+        let heads = latency.filter(|latency| rotational && *latency > 0);
+        let heads = heads.map(|latency| (1_000_000_000 / latency).max(1));
+        let iops = [iops, heads].into_iter().flatten().min();
+        Throttle { bandwidth, iops }
+    }
+
+    /// As options of `-drive`, each after a comma.
+    pub(crate) fn options(&self) -> String {
+        let mut options = format!(",throttling.bps-total={}", self.bandwidth.0);
+        if let Some(iops) = self.iops {
+            options += &format!(",throttling.iops-total={iops}");
+        }
+        options
+    }
+}
+
+/// The disks of a machine that has so many bytes of files when it boots, in the order of their names in the
+/// guest: vda, vdb.
+pub(crate) fn disks(machine: &Machine, files: Bytes) -> Vec<Disk> {
+    let disk = &machine.disk;
+    let swap = Some(machine.swap.size.0).filter(|size| *size > Bytes::ZERO);
+    let (own, shared) = match machine.swap.on {
+        SwapOn::Own => (swap, None),
+        SwapOn::Disk => (None, swap),
+    };
+    // A file system has overhead, so that it needs more than the files.
+    let needed = files.scale(1.1) + ROOM;
+    let size = disk.size.map_or(UNBOUND.max(needed), |size| size.0).max(LEAST);
+    let mut disks = vec![Disk {
+        name: "disk",
+        files: Some((disk.filesystem, size)),
+        swap: shared,
+        throttle: Throttle::new(Some(disk.latency.ns()), disk.bandwidth.0, disk.iops, disk.rotational),
+    }];
+    if let Some(size) = own {
+        let bandwidth = machine.swap.bandwidth.unwrap_or(disk.bandwidth);
+        disks.push(Disk {
+            name: "swap",
+            files: None,
+            swap: Some(size),
+            throttle: Throttle::new(None, bandwidth.0, machine.swap.iops, false),
+        });
+    }
+    disks
+}
+
+/// Where the guest finds the file system and the swap area.
+pub(crate) fn devices(disks: &[Disk]) -> (Option<String>, Option<String>) {
+    let mut found = (None, None);
+    for (disk, letter) in disks.iter().zip('a'..='z') {
+        let parts = disk.files.is_some() && disk.swap.is_some();
+        let device = |part: u32| {
+            if parts { format!("/dev/vd{letter}{part}") } else { format!("/dev/vd{letter}") }
+        };
+        if disk.files.is_some() {
+            found.0 = Some(device(1));
+        }
+        if disk.swap.is_some() {
+            found.1 = Some(device(2));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_scenario::Disk as Figures;
+    use lotsfree_scenario::quantity::{Bandwidth, Size, Time};
+    use lotsfree_scenario::{Cpus, Distance, Generation, Swap};
+
+    use super::*;
+
+    fn machine(disk: Figures, swap: Swap) -> Machine {
+        Machine {
+            generation: "linux-6.1".parse::<Generation>().expect("known"),
+            cpus: Cpus::Total(1),
+            nodes: vec![Size::mib(512)],
+            distance: Distance::default(),
+            kernel: None,
+            disk,
+            swap,
+        }
+    }
+
+    #[test]
+    fn a_disk_that_turns_is_bounded_by_its_heads() {
+        let slow = Figures { latency: Time::ms(8), rotational: true, ..Figures::default() };
+        let disk = disks(&machine(slow.clone(), Swap::default()), Bytes::ZERO).remove(0);
+        assert_eq!(disk.throttle, Throttle { bandwidth: Bytes::mib(500), iops: Some(125) });
+        assert_eq!(disk.throttle.options(), ",throttling.bps-total=524288000,throttling.iops-total=125");
+        assert_eq!(disk.files, Some((Filesystem::Ext4, Bytes::gib(64))));
+        let fewer = Figures { iops: Some(100), ..slow };
+        let disk = disks(&machine(fewer, Swap::default()), Bytes::ZERO).remove(0);
+        assert_eq!(disk.throttle.iops, Some(100));
+        let flash = disks(&machine(Figures::default(), Swap::default()), Bytes::gib(100)).remove(0);
+        assert_eq!(flash.throttle.options(), ",throttling.bps-total=524288000");
+        assert_eq!(flash.files, Some((Filesystem::Ext4, Bytes::gib(111))));
+    }
+
+    #[test]
+    fn swap_is_a_disk_or_a_part_of_one() {
+        let figures = Figures { size: Some(Size::gib(10)), ..Figures::default() };
+        let swap = Swap { size: Size::gib(1), on: SwapOn::Disk, ..Swap::default() };
+        let shared = disks(&machine(figures.clone(), swap.clone()), Bytes::ZERO);
+        assert_eq!(shared.len(), 1);
+        assert_eq!(shared[0].swap, Some(Bytes::gib(1)));
+        assert_eq!(shared[0].files, Some((Filesystem::Ext4, Bytes::gib(10))));
+        assert_eq!(devices(&shared), (Some("/dev/vda1".to_owned()), Some("/dev/vda2".to_owned())));
+
+        let bandwidth = Some(Bandwidth::mib(100));
+        let swap = Swap { on: SwapOn::Own, bandwidth, latency: Some(Time::us(1)), iops: Some(9), ..swap };
+        let own = disks(&machine(figures.clone(), swap), Bytes::ZERO);
+        assert_eq!(own[0].swap, None);
+        assert_eq!(own[1].swap, Some(Bytes::gib(1)));
+        assert_eq!(own[1].throttle, Throttle { bandwidth: Bytes::mib(100), iops: Some(9) });
+        assert_eq!(devices(&own), (Some("/dev/vda".to_owned()), Some("/dev/vdb".to_owned())));
+        let none = disks(&machine(figures, Swap::default()), Bytes::ZERO);
+        assert_eq!(devices(&none), (Some("/dev/vda".to_owned()), None));
+    }
+}

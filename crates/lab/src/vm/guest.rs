@@ -1,0 +1,229 @@
+//! [`Guest`]: what boots.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lotsfree_scenario::{Case, Filesystem, Machine};
+use lotsfree_units::{Bytes, PageSize};
+
+use super::disk::{self, Disk};
+use super::modules::Loader;
+use super::running::Facts;
+use super::{Accelerator, Error, Initramfs, Kernel, Running, command, elf, image, qemu};
+
+/// What disk images need beside the files and the swap area: a journal, and what actors write.
+const ROOM: Bytes = Bytes::mib(512);
+
+/// A virtual machine with the nodes, CPUs, distances and disks of a scenario's machine, and a program that is
+/// its only process when it boots.
+///
+/// The guest is an initramfs that stays the root, as ramfs. It has
+///
+/// | path | what |
+/// |---|---|
+/// | `/init` | the program |
+/// | `/case.toml` | the case, every default written out |
+/// | `/modules/*.ko`, `/modules/order` | modules for disks and file system, and the order to load them in |
+/// | `/dev/console` | the console, on which the program's standard streams are when it begins |
+/// | `/proc /sys /dev /tmp /run /mnt` | empty; nothing is mounted |
+///
+/// and the kernel's parameters (`/proc/cmdline`) say where things are once the modules are loaded and
+/// devtmpfs is mounted: `lotsfree.data=` the data channel, `lotsfree.disk=` the file system, `lotsfree.fs=`
+/// its type for `mount`, `lotsfree.swap=` the swap area if there is one. The channel may be a terminal, which
+/// wants to be made raw. The program ends the run by powering the machine off.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The program, linked statically.
+    pub init: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// More kernel parameters.
+    pub parameters: Vec<String>,
+    /// More files of the initramfs: path there (without `/` at its beginning), path here.
+    pub files: Vec<(String, PathBuf)>,
+    /// How it is executed; `None`: by KVM if the kernel boots with it, else by software emulation.
+    pub accelerator: Option<Accelerator>,
+    /// The directory in which one for the disk images is made; `None`: `$TMPDIR`, or `/var/tmp`.
+    pub scratch: Option<PathBuf>,
+    machine: Machine,
+    case: String,
+    contents: Bytes,
+    disks: Vec<Disk>,
+}
+
+impl Guest {
+    /// The machine of a case, with a kernel and a program.
+    ///
+    /// # Errors
+    /// If QEMU has no such machine, or the case's actors cannot be made.
+    pub fn new(case: &Case, kernel: Kernel, init: PathBuf) -> Result<Guest, Error> {
+        command::check(case)?;
+        let pages =
+            case.program()?.files.iter().filter(|file| file.exists).map(|file| u64::from(file.pages)).sum();
+        let contents = PageSize::X86.of(pages);
+        Ok(Guest {
+            kernel,
+            init,
+            arguments: Vec::new(),
+            parameters: Vec::new(),
+            files: Vec::new(),
+            accelerator: None,
+            scratch: None,
+            machine: case.machine.clone(),
+            case: case.to_toml(),
+            contents,
+            disks: disk::disks(&case.machine, contents),
+        })
+    }
+
+    /// Memory of the machine.
+    pub fn memory(&self) -> Bytes {
+        self.machine.memory()
+    }
+
+    /// Its disks, in the order of their names in the guest: vda, vdb.
+    pub fn disks(&self) -> &[Disk] {
+        &self.disks
+    }
+
+    /// Boots it. After `limit` it is ended.
+    ///
+    /// # Errors
+    /// If the program is not linked statically, or a program of the host, a module of the kernel or room for
+    /// the disk images is missing.
+    pub fn start(&self, limit: Duration) -> Result<Running, Error> {
+        let accelerator = match self.accelerator {
+            Some(accelerator) => accelerator,
+            None => Accelerator::of(&self.kernel)?,
+        };
+        let arguments = command::arguments(&self.machine, &self.disks, accelerator)?;
+        let parent = self.scratch.clone().unwrap_or_else(default_scratch);
+        self.check_room(&parent)?;
+        let scratch = tempfile::Builder::new().prefix("lotsfree-lab-").tempdir_in(&parent);
+        let scratch = scratch.map_err(Error::io(&parent))?;
+        let initramfs = scratch.path().join(command::INITRAMFS);
+        fs::write(&initramfs, self.initramfs()?).map_err(Error::io(initramfs))?;
+        for disk in &self.disks {
+            image::create(disk, scratch.path())?;
+        }
+
+        let last = ["-append".to_owned(), self.parameters()];
+        let image = |image: String| vec!["-kernel".to_owned(), image];
+        let shown = self.kernel.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let shown = [image(shown), arguments.clone(), last.to_vec()].concat();
+        let facts = Facts {
+            accelerator,
+            qemu: qemu::version()?,
+            kernel: self.kernel.release.clone(),
+            command: format!("{} {}", qemu::PROGRAM, qemu::quoted(&shown)),
+        };
+        let path = self.kernel.image.to_string_lossy().into_owned();
+        let arguments = [image(path), arguments, last.to_vec()].concat();
+        Running::start(arguments, scratch, facts, limit)
+    }
+
+    /// Images are sparse, but what is in files and what is swapped takes room.
+    fn check_room(&self, scratch: &Path) -> Result<(), Error> {
+        let swap: Bytes = self.disks.iter().filter_map(|disk| disk.swap).sum();
+        let needed = [self.contents, swap, ROOM].into_iter().sum::<Bytes>();
+        let there = rustix::fs::statvfs(scratch).map_err(|error| Error::io(scratch)(error.into()))?;
+        let free = Bytes(there.f_bavail.saturating_mul(there.f_frsize));
+        if free >= needed {
+            return Ok(());
+        }
+        let why = format!(
+            "{free} free, and the disks of this scenario may need {needed}; name a larger place with TMPDIR"
+        );
+        Err(Error::unusable(scratch, why))
+    }
+
+    fn initramfs(&self) -> Result<Vec<u8>, Error> {
+        let mut initramfs = Initramfs::default();
+        for directory in ["proc", "sys", "dev", "tmp", "run", "mnt"] {
+            initramfs.directory(directory);
+        }
+        initramfs.character_device("dev/console", (5, 1));
+        initramfs.file("init", &elf::read_static(&self.init)?)?;
+        initramfs.file("case.toml", self.case.as_bytes())?;
+        let mut order = String::new();
+        if let Some(directory) = &self.kernel.modules {
+            let mut loader = Loader::new(directory)?;
+            for name in modules(self.machine.disk.filesystem) {
+                loader.add(name)?;
+            }
+            // What file systems ask the crypto layer for by its name, which no dependency says. Later
+            // kernels have it in a library.
+            for name in ["crc32c_generic", "crc32c"] {
+                if loader.has(name) {
+                    loader.add(name)?;
+                }
+            }
+            for module in loader.into_order() {
+                order += &format!("{}\n", module.file);
+                initramfs.file(&format!("modules/{}", module.file), &module.object)?;
+            }
+        }
+        initramfs.file("modules/order", order.as_bytes())?;
+        for (path, here) in &self.files {
+            initramfs.file(path, &fs::read(here).map_err(Error::io(here))?)?;
+        }
+        Ok(initramfs.finish())
+    }
+
+    /// The kernel's command line.
+    fn parameters(&self) -> String {
+        let mut words = vec![
+            // Not tmpfs: pages of ramfs are on no list that reclaim looks at.
+            "console=ttyS0 quiet loglevel=4 panic=-1 rootfstype=ramfs".to_owned(),
+            format!("lotsfree.data={}", command::DATA),
+        ];
+        let (files, swap) = disk::devices(&self.disks);
+        if let Some(device) = files {
+            words.push(format!(
+                "lotsfree.disk={device} lotsfree.fs={}",
+                mount_type(self.machine.disk.filesystem)
+            ));
+        }
+        words.extend(swap.map(|device| format!("lotsfree.swap={device}")));
+        words.extend(self.parameters.iter().cloned());
+        if !self.arguments.is_empty() {
+            words.push("--".to_owned());
+            words.extend(self.arguments.iter().cloned());
+        }
+        words.join(" ")
+    }
+}
+
+/// `/tmp` may be in memory, `/var/tmp` is for what is large
+/// ([file-hierarchy](https://man7.org/linux/man-pages/man7/file-hierarchy.7.html)).
+fn default_scratch() -> PathBuf {
+    std::env::var_os("TMPDIR")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| "/var/tmp".into(), PathBuf::from)
+}
+
+/// Drivers and the file system.
+fn modules(files: Filesystem) -> [&'static str; 3] {
+    ["virtio_pci", "virtio_blk", module(files)]
+}
+
+/// ext4's module is that of ext3, too, since 2.6.33 if it is so configured.
+fn module(files: Filesystem) -> &'static str {
+    match files {
+        Filesystem::Ext3 | Filesystem::Ext4 => "ext4",
+        Filesystem::Xfs => "xfs",
+        Filesystem::Btrfs => "btrfs",
+    }
+}
+
+fn mount_type(files: Filesystem) -> &'static str {
+    match files {
+        Filesystem::Ext3 => "ext3",
+        Filesystem::Ext4 => "ext4",
+        Filesystem::Xfs => "xfs",
+        Filesystem::Btrfs => "btrfs",
+    }
+}

@@ -1,0 +1,229 @@
+//! [`Kernel`]: which one boots, and where it is.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use super::packages::by_number;
+
+/// Where kernels are kept, instead of the user's cache directory.
+const CACHE: &str = "LOTSFREE_LAB_KERNELS";
+
+/// A kernel that can be booted, with its modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The bootable image.
+    pub image: PathBuf,
+    /// What `uname -r` prints in the guest.
+    pub release: String,
+    /// `lib/modules/RELEASE`; `None`: everything is built in.
+    pub modules: Option<PathBuf>,
+}
+
+impl Kernel {
+    /// The kernel of that name:
+    ///
+    /// - the name of a generation (`linux-6.1`, `linux-6.1+mglru`), a series (`6.1`) or a release
+    ///   (`6.1.0-56-amd64`): the newest such kernel in the [cache],
+    /// - `host`: the one that runs here,
+    /// - a path (with a `/`): an image, or a directory that holds one and its `lib/modules/RELEASE`.
+    ///
+    /// # Errors
+    /// If there is none; the error says how to get one.
+    pub fn find(name: &str) -> Result<Kernel, Error> {
+        match name {
+            "host" => Kernel::host(&rustix::system::uname().release().to_string_lossy(), Path::new("/")),
+            path if path.contains('/') => Kernel::at(Path::new(path)),
+            name => Kernel::cached(name, &cache()),
+        }
+    }
+
+    /// An image, or a directory that holds one.
+    ///
+    /// # Errors
+    /// If it does not, or is no kernel for a PC.
+    pub fn at(path: &Path) -> Result<Kernel, Error> {
+        let image = if path.is_dir() { image_in(path)? } else { path.to_owned() };
+        let image = fs::canonicalize(&image).map_err(Error::io(&image))?;
+        let release = release(&image)?;
+        let modules = modules_near(&image, &release);
+        Ok(Kernel { image, release, modules })
+    }
+
+    fn host(release: &str, root: &Path) -> Result<Kernel, Error> {
+        let places = [
+            root.join("boot").join(format!("vmlinuz-{release}")),
+            root.join("lib/modules").join(release).join("vmlinuz"),
+        ];
+        match places.iter().find(|path| path.exists()) {
+            Some(path) => Kernel::at(path),
+            None => Err(Error::NoKernel {
+                name: "host".to_owned(),
+                why: format!(
+                    "this host has neither {} nor {}; take a generation's kernel, or name an image or a \
+                     directory with --kernel PATH",
+                    places[0].display(),
+                    places[1].display()
+                ),
+            }),
+        }
+    }
+
+    fn cached(name: &str, cache: &Path) -> Result<Kernel, Error> {
+        let wanted = name.strip_prefix("linux-").unwrap_or(name);
+        let wanted = wanted.strip_suffix("+mglru").unwrap_or(wanted);
+        let of_series = |release: &str| {
+            let rest = release.strip_prefix(wanted);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+        };
+        let names = fs::read_dir(cache).into_iter().flatten().flatten();
+        let releases = names.filter_map(|entry| entry.file_name().into_string().ok());
+        match releases.filter(|release| of_series(release)).max_by(|a, b| by_number(a, b)) {
+            Some(release) => Kernel::at(&cache.join(release)),
+            None => Err(Error::NoKernel {
+                name: name.to_owned(),
+                why: format!(
+                    "there is none in {}; `cargo xtask lab-kernel {wanted}` puts Debian's there (it packages \
+                     6.1 and 6.12), or make a directory RELEASE with vmlinuz and lib/modules/RELEASE, or \
+                     name one with --kernel PATH",
+                    cache.display()
+                ),
+            }),
+        }
+    }
+}
+
+/// Where kernels are kept: `$LOTSFREE_LAB_KERNELS`, else `lotsfree/kernels` in the user's cache directory
+/// ([`XDG_CACHE_HOME`](https://specifications.freedesktop.org/basedir-spec/latest/)). It has a directory for
+/// each release, with `vmlinuz` and `lib/modules/RELEASE`.
+pub fn cache() -> PathBuf {
+    let named = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
+    if let Some(directory) = named(CACHE) {
+        return directory.into();
+    }
+    let user = named("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = user.or_else(|| Some(Path::new(&named("HOME")?).join(".cache")));
+    user.unwrap_or_else(|| PathBuf::from("/var/cache")).join("lotsfree/kernels")
+}
+
+/// The newest image of a directory: itself, or its `boot`.
+fn image_in(directory: &Path) -> Result<PathBuf, Error> {
+    let mut images = Vec::new();
+    for place in [directory.to_owned(), directory.join("boot")] {
+        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("vmlinuz") || name == "bzImage" {
+                images.push((name, entry.path()));
+            }
+        }
+    }
+    let newest = images.into_iter().max_by(|(a, _), (b, _)| by_number(a, b));
+    let (_, path) = newest.ok_or_else(|| {
+        Error::unusable(directory, "no kernel: neither vmlinuz, vmlinuz-RELEASE nor bzImage")
+    })?;
+    Ok(path)
+}
+
+/// `lib/modules/RELEASE` beside an image, in the tree that it is in, or of this host.
+fn modules_near(image: &Path, release: &str) -> Option<PathBuf> {
+    let beside = image.parent()?;
+    let below = |root: &Path| {
+        ["lib/modules", "usr/lib/modules"].map(|modules| root.join(modules).join(release)).into_iter()
+    };
+    let mut places = below(beside).chain(beside.parent().into_iter().flat_map(below));
+    let found = places.find(|path| path.is_dir());
+    // Fedora has the image among its modules.
+    found.or_else(|| beside.join("modules.builtin").exists().then(|| beside.to_owned()))
+}
+
+/// The release in the header of a bzImage, which `Documentation/arch/x86/boot.rst` of the kernel describes:
+/// `HdrS` at 0x202, and at 0x20e where the version's text is, less 0x200.
+fn release(image: &Path) -> Result<String, Error> {
+    let mut head = Vec::new();
+    let file = fs::File::open(image).map_err(Error::io(image))?;
+    file.take(1 << 17).read_to_end(&mut head).map_err(Error::io(image))?;
+    release_in(&head).ok_or_else(|| Error::unusable(image, "not a kernel image for a PC (bzImage)"))
+}
+
+fn release_in(head: &[u8]) -> Option<String> {
+    if head.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    let at = usize::from(u16::from_le_bytes([*head.get(0x20e)?, *head.get(0x20f)?])) + 0x200;
+    let text = head.get(at..)?.split(|&byte| byte == 0 || byte == b' ').next()?;
+    let release = std::str::from_utf8(text).ok()?;
+    (!release.is_empty() && !release.contains('/')).then(|| release.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(release: &str) -> Vec<u8> {
+        let mut bytes = vec![0; 0x400];
+        bytes[0x202..0x206].copy_from_slice(b"HdrS");
+        bytes[0x20e..0x210].copy_from_slice(&0x80_u16.to_le_bytes());
+        bytes.splice(0x280..0x280, format!("{release} (somebody@somewhere) #1 SMP\0").bytes());
+        bytes
+    }
+
+    fn put(cache: &Path, directory: &str, release: &str) {
+        let directory = cache.join(directory);
+        fs::create_dir_all(directory.join("lib/modules").join(release)).expect("made");
+        fs::write(directory.join("vmlinuz"), image(release)).expect("written");
+    }
+
+    #[test]
+    fn the_release_is_read_from_the_image() {
+        assert_eq!(release_in(&image("6.1.0-56-amd64")).as_deref(), Some("6.1.0-56-amd64"));
+        assert_eq!(release_in(&image("")), None);
+        assert_eq!(release_in(&image("../..")), None);
+        assert_eq!(release_in(b"\x7fELF"), None);
+        assert_eq!(release_in(&[0; 0x400]), None);
+    }
+
+    #[test]
+    fn a_generation_means_the_newest_of_its_series() {
+        let cache = tempfile::tempdir().expect("a directory");
+        let cache = cache.path();
+        for release in ["6.1.0-9-amd64", "6.1.0-56-amd64", "6.12.117+deb12-amd64", "6.10.1"] {
+            put(cache, release, release);
+        }
+        let found = |name: &str| Kernel::cached(name, cache).map(|kernel| kernel.release);
+        for name in ["linux-6.1", "linux-6.1+mglru", "6.1", "6.1.0", "6.1.0-56-amd64"] {
+            assert_eq!(found(name).expect(name), "6.1.0-56-amd64");
+        }
+        assert_eq!(found("6.1.0-9-amd64").expect("there"), "6.1.0-9-amd64");
+        let newer = Kernel::cached("linux-6.12", cache).expect("there");
+        assert_eq!(newer.release, "6.12.117+deb12-amd64");
+        assert!(newer.modules.expect("there").ends_with("lib/modules/6.12.117+deb12-amd64"));
+        let error = found("linux-3.10").unwrap_err().to_string();
+        assert!(error.starts_with("no kernel linux-3.10: there is none in "), "{error}");
+        assert!(error.contains("cargo xtask lab-kernel 3.10"), "{error}");
+    }
+
+    #[test]
+    fn an_image_is_found_by_its_path_or_directory() {
+        let root = tempfile::tempdir().expect("a directory");
+        let root = root.path();
+        fs::create_dir_all(root.join("boot")).expect("made");
+        fs::write(root.join("boot/vmlinuz-6.1.9"), image("6.1.9")).expect("written");
+        fs::write(root.join("boot/vmlinuz-6.1.56"), image("6.1.56")).expect("written");
+        fs::create_dir_all(root.join("usr/lib/modules/6.1.56")).expect("made");
+        let newest = Kernel::at(root).expect("there");
+        assert_eq!(newest.release, "6.1.56");
+        assert!(newest.modules.as_ref().is_some_and(|path| path.ends_with("usr/lib/modules/6.1.56")));
+        assert_eq!(Kernel::at(&root.join("boot/vmlinuz-6.1.56")).expect("there"), newest);
+        assert_eq!(Kernel::at(&root.join("boot/vmlinuz-6.1.9")).expect("there").modules, None);
+        assert_eq!(Kernel::host("6.1.56", root).expect("there"), newest);
+
+        fs::write(root.join("text"), "no kernel").expect("written");
+        let error = Kernel::at(&root.join("text")).unwrap_err().to_string();
+        assert!(error.ends_with("text: not a kernel image for a PC (bzImage)"), "{error}");
+        let error = Kernel::at(&root.join("usr")).unwrap_err().to_string();
+        assert!(error.ends_with("usr: no kernel: neither vmlinuz, vmlinuz-RELEASE nor bzImage"), "{error}");
+        let error = Kernel::host("5.5.5", root).unwrap_err().to_string();
+        assert!(error.starts_with("no kernel host: this host has neither "), "{error}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Which kernel modules to load, and in which order, from the modules themselves.
+//!
+//! A kernel package has no `modules.dep`; `depmod` makes it at installation. Each module names the ones it
+//! needs in its `.modinfo` section (`depends=a,b`), which is all that is wanted here.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Error, tool};
+
+/// A module, ready for `insmod`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// File name, `virtio_blk.ko`.
+    pub file: String,
+    /// The ELF object, not compressed.
+    pub object: Vec<u8>,
+}
+
+/// The modules among `wanted` that this kernel does not have built in, with what they depend on, each after
+/// its own dependencies. `directory` is `lib/modules/RELEASE`.
+///
+/// # Errors
+/// A name that is neither a module nor built in, or a module that cannot be read.
+pub fn in_order(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, Error> {
+    let mut loader = Loader::new(directory)?;
+    for name in wanted {
+        loader.add(name)?;
+    }
+    Ok(loader.order)
+}
+
+/// The modules of a kernel, and those among them that are to be loaded.
+#[derive(Debug)]
+pub struct Loader {
+    directory: PathBuf,
+    built_in: Vec<String>,
+    available: HashMap<String, PathBuf>,
+    seen: Vec<String>,
+    order: Vec<Module>,
+}
+
+impl Loader {
+    /// Looks at what is in `lib/modules/RELEASE`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn new(directory: &Path) -> Result<Loader, Error> {
+        let list = directory.join("modules.builtin");
+        let built_in = fs::read_to_string(&list).map_err(Error::io(list))?;
+        let built_in = built_in.lines().map(|line| name_of(Path::new(line))).collect();
+        let mut available = HashMap::new();
+        find(&directory.join("kernel"), &mut available)?;
+        let directory = directory.to_owned();
+        Ok(Loader { directory, built_in, available, seen: Vec::new(), order: Vec::new() })
+    }
+
+    /// Whether the kernel has it, as a module or built in.
+    pub fn has(&self, name: &str) -> bool {
+        let name = name.replace('-', "_");
+        self.built_in.contains(&name) || self.available.contains_key(&name)
+    }
+
+    /// Adds a module and what it depends on, unless they are built in or added already.
+    ///
+    /// # Errors
+    /// If the kernel does not have one of them, or it cannot be read.
+    pub fn add(&mut self, name: &str) -> Result<(), Error> {
+        let name = name.replace('-', "_");
+        if self.built_in.contains(&name) || self.seen.contains(&name) {
+            return Ok(());
+        }
+        let Some(path) = self.available.get(&name) else {
+            return Err(Error::NoModule { directory: self.directory.clone(), name });
+        };
+        let object = read(path)?;
+        self.seen.push(name.clone());
+        for dependency in depends(&object) {
+            self.add(&dependency)?;
+        }
+        self.order.push(Module { file: format!("{name}.ko"), object });
+        Ok(())
+    }
+
+    /// What was added, each module after those that it depends on.
+    pub fn into_order(self) -> Vec<Module> {
+        self.order
+    }
+}
+
+/// Every module below a directory, by its name.
+fn find(directory: &Path, available: &mut HashMap<String, PathBuf>) -> Result<(), Error> {
+    for entry in fs::read_dir(directory).map_err(Error::io(directory))? {
+        let entry = entry.map_err(Error::io(directory))?;
+        let path = entry.path();
+        if entry.file_type().map_err(Error::io(&path))?.is_dir() {
+            find(&path, available)?;
+        } else if entry.file_name().to_string_lossy().contains(".ko") {
+            available.insert(name_of(&path), path);
+        }
+    }
+    Ok(())
+}
+
+/// `crc32c_generic` of `kernel/crypto/crc32c-generic.ko.xz`. The kernel takes `-` and `_` for the same.
+fn name_of(path: &Path) -> String {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    file.split(".ko").next().unwrap_or_default().replace('-', "_")
+}
+
+/// The object, decompressed as its name says.
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("ko") => fs::read(path).map_err(Error::io(path)),
+        Some("xz") => tool::output_bytes(Command::new("xz").args(["--decompress", "--stdout"]).arg(path)),
+        Some("zst") => {
+            let file = fs::File::open(path).map_err(Error::io(path))?;
+            zstd::stream::decode_all(file).map_err(Error::io(path))
+        }
+        _ => Err(Error::unusable(path, "neither .ko nor .ko.xz nor .ko.zst")),
+    }
+}
+
+/// The names in the module's `depends=` tag. Tags of `.modinfo` are separated by NUL bytes.
+fn depends(object: &[u8]) -> Vec<String> {
+    let tag = object.split(|&byte| byte == 0).find_map(|tag| tag.strip_prefix(b"depends="));
+    let names = String::from_utf8_lossy(tag.unwrap_or_default());
+    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depends_is_found_between_nul_bytes() {
+        assert_eq!(
+            depends(b"\x7fELF\0license=GPL\0depends=mbcache,jbd2\0retpoline=Y\0"),
+            ["mbcache", "jbd2"]
+        );
+        assert!(depends(b"\x7fELF\0depends=\0intree=Y\0").is_empty());
+        assert!(depends(b"\x7fELF\0xdepends=a\0").is_empty());
+    }
+
+    #[test]
+    fn a_module_has_one_name() {
+        assert_eq!(name_of(Path::new("kernel/arch/x86/crypto/crc32c-intel.ko.xz")), "crc32c_intel");
+        assert_eq!(name_of(Path::new("kernel/fs/ext4/ext4.ko")), "ext4");
+    }
+
+    #[test]
+    fn dependencies_come_first_and_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory.path();
+        fs::create_dir_all(directory.join("kernel/fs")).expect("a directory");
+        fs::write(directory.join("modules.builtin"), "kernel/drivers/virtio/virtio.ko\n").expect("written");
+        for (name, depends) in
+            [("ext4", "jbd2,virtio,mbcache"), ("jbd2", "mbcache"), ("mbcache", ""), ("unused", "")]
+        {
+            let object = format!("\0depends={depends}\0");
+            fs::write(directory.join(format!("kernel/fs/{name}.ko")), object).expect("written");
+        }
+        let order = in_order(directory, &["mbcache", "ext4", "virtio"]).expect("an order");
+        let files: Vec<String> = order.into_iter().map(|module| module.file).collect();
+        assert_eq!(files, ["mbcache.ko", "jbd2.ko", "ext4.ko"]);
+        let missing = in_order(directory, &["ext5"]).unwrap_err().to_string();
+        assert_eq!(missing, format!("{}: no kernel module ext5", directory.display()));
+        let loader = Loader::new(directory).expect("readable");
+        assert!(loader.has("virtio") && loader.has("ext4") && !loader.has("ext5"));
+    }
+
+    #[test]
+    fn modules_are_decompressed_as_their_names_say() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("a.ko"), "object").expect("written");
+        fs::write(path("a.ko.zst"), zstd::encode_all(&b"object"[..], 1).expect("short")).expect("written");
+        assert_eq!(read(&path("a.ko")).expect("read"), b"object");
+        assert_eq!(read(&path("a.ko.zst")).expect("read"), b"object");
+        if let Ok(xz) = tool::output_bytes(Command::new("xz").arg("--stdout").arg(path("a.ko"))) {
+            fs::write(path("a.ko.xz"), xz).expect("written");
+            assert_eq!(read(&path("a.ko.xz")).expect("read"), b"object");
+        }
+        fs::write(path("a.ko.lz"), "").expect("written");
+        let error = read(&path("a.ko.lz")).unwrap_err().to_string();
+        assert!(error.ends_with("a.ko.lz: neither .ko nor .ko.xz nor .ko.zst"), "{error}");
+    }
+}

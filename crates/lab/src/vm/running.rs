@@ -1,0 +1,179 @@
+//! [`Running`]: a guest that has been started.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{Accelerator, Error, Qemu, qemu};
+
+/// The guest's console, in the scratch directory.
+pub(crate) const CONSOLE: &str = "console";
+
+/// Between two looks at the guest.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Lines of a console after which nothing more will come.
+const ENDS: &[&str] = &["Kernel panic - not syncing", "Out of memory and no killable processes"];
+
+/// What a guest runs on, for a run's facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// How its instructions are executed.
+    pub accelerator: Accelerator,
+    /// First line of `qemu-system-x86_64 --version`.
+    pub qemu: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// QEMU's command line, without directories.
+    pub command: String,
+}
+
+/// A guest that has been started. It ends with this value, and with this process.
+#[derive(Debug)]
+pub struct Running {
+    data: UnixStream,
+    facts: Facts,
+    stop: Option<Sender<()>>,
+    keeper: Option<JoinHandle<Result<Ended, Error>>>,
+}
+
+/// How a guest ended that powered itself off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// From its start to its end.
+    pub elapsed: Duration,
+    /// What it wrote to its console.
+    pub console: String,
+}
+
+impl Running {
+    /// Starts QEMU in a directory that is removed when it has ended.
+    pub(crate) fn start(
+        arguments: Vec<String>,
+        scratch: TempDir,
+        facts: Facts,
+        limit: Duration,
+    ) -> Result<Running, Error> {
+        let (data, guest) = UnixStream::pair().map_err(Error::io("socket"))?;
+        let (stop, stopped) = channel();
+        let (report, started) = channel();
+        // Of QEMU's parent, the thread counts: it has to be there as long as QEMU.
+        let keep = move || {
+            let started = Instant::now();
+            let qemu =
+                Qemu::start(&arguments, scratch.path(), Stdio::from(std::os::fd::OwnedFd::from(guest)));
+            let qemu = match qemu {
+                Ok(qemu) => qemu,
+                Err(error) => {
+                    let _ = report.send(false);
+                    return Err(error);
+                }
+            };
+            let _ = report.send(true);
+            let ended = watch(qemu, scratch.path(), &stopped, limit);
+            let console = console(scratch.path());
+            match ended {
+                Ok(()) => Ok(Ended { elapsed: started.elapsed(), console }),
+                Err(why) => {
+                    let log = fs::read_to_string(scratch.path().join(qemu::LOG)).unwrap_or_default();
+                    Err(Error::Guest { why, console: format!("{}{log}", qemu::tail(&console)) })
+                }
+            }
+        };
+        let keeper = std::thread::Builder::new().name("qemu".to_owned()).spawn(keep);
+        let keeper = keeper.map_err(Error::io("thread"))?;
+        let running = Running { data, facts, stop: Some(stop), keeper: Some(keeper) };
+        if started.recv() == Ok(true) {
+            Ok(running)
+        } else {
+            Err(running.wait().err().unwrap_or(Error::Stopped))
+        }
+    }
+
+    /// The data channel: what the guest writes is read here, and the other way round. It ends when the
+    /// guest does, for whatever reason: [`wait`](Running::wait) says why.
+    pub fn data(&self) -> &UnixStream {
+        &self.data
+    }
+
+    /// What it runs on.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Waits until it has powered itself off. Whoever reads the data channel does so before, or in another
+    /// thread (`data().try_clone()`): a guest whose data nobody takes goes no further.
+    ///
+    /// # Errors
+    /// If QEMU failed, the kernel panicked, or the time was over; the error ends with the last lines of the
+    /// console.
+    pub fn wait(mut self) -> Result<Ended, Error> {
+        match self.keeper.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            Some(Err(_)) | None => Err(Error::Stopped),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The keeper sees that the sender is gone, and ends QEMU.
+        self.stop = None;
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// Waits for the end, and says what was wrong with it.
+fn watch(mut qemu: Qemu, scratch: &Path, stopped: &Receiver<()>, limit: Duration) -> Result<(), String> {
+    let started = Instant::now();
+    loop {
+        let ended = qemu.ended().map_err(|error| error.to_string())?;
+        if let Some(line) = last_words(&console(scratch)) {
+            return Err(line);
+        }
+        match ended {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("{}: {status}", qemu::PROGRAM)),
+            None if started.elapsed() > limit => {
+                return Err(format!("not finished after {} s", limit.as_secs_f64()));
+            }
+            None => {}
+        }
+        if stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Disconnected) {
+            return Err("stopped".to_owned());
+        }
+    }
+}
+
+/// The line with which a guest's console says that it is lost.
+fn last_words(console: &str) -> Option<String> {
+    let line = console.lines().find(|line| ENDS.iter().any(|end| line.contains(end)))?;
+    Some(line.trim().to_owned())
+}
+
+fn console(scratch: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(scratch.join(CONSOLE)).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_guest_is_known_by_its_console() {
+        let console =
+            "[    1.0] systemd\r\n[    2.0] Kernel panic - not syncing: VFS: no root\r\n[    2.1] CPU: 0\r\n";
+        let line = "[    2.0] Kernel panic - not syncing: VFS: no root";
+        assert_eq!(last_words(console).as_deref(), Some(line));
+        assert!(last_words("Out of memory and no killable processes...\n").is_some());
+        assert_eq!(last_words("Out of memory: Killed process 7 (graphdb)\n"), None);
+    }
+}
