@@ -1,0 +1,33 @@
+//! `cargo xtask lab-kernel SERIES…`: Debian's kernels into the cache from which the lab boots.
+
+use std::error::Error;
+use std::fs;
+
+use lotsfree_lab::vm::{Kernel, Packages, kernel};
+
+/// For each series (`6.1`, `6.12`), downloads and unpacks the newest package, installs nothing, and leaves
+/// `RELEASE/vmlinuz` and `RELEASE/lib/modules/RELEASE` in the cache.
+pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
+    if series.is_empty() {
+        return Err("name a series: 6.1 or 6.12".into());
+    }
+    let cache = kernel::cache();
+    fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
+    for series in series {
+        // Beside the result, so that the files can be moved.
+        let download = tempfile::Builder::new().prefix(".download-").tempdir_in(&cache)?;
+        let packages = Packages::new(download.path(), |package| eprintln!("downloading {package}"));
+        let package = packages.kernel(series)?;
+        let directory = cache.join(&package.release);
+        if !directory.exists() {
+            let unfinished = download.path().join("kernel");
+            fs::create_dir_all(unfinished.join("lib/modules"))?;
+            fs::rename(&package.image, unfinished.join("vmlinuz"))?;
+            fs::rename(&package.modules, unfinished.join("lib/modules").join(&package.release))?;
+            fs::rename(&unfinished, &directory)?;
+        }
+        let kernel = Kernel::at(&directory)?;
+        eprintln!("{} ({} {}): {}", kernel.release, package.package, package.version, directory.display());
+    }
+    Ok(())
+}
