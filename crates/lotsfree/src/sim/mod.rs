@@ -2,10 +2,8 @@
 
 mod list;
 mod memory;
-mod places;
 mod pool;
 mod progress;
-mod signal;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -19,15 +17,15 @@ use lotsfree_engine::machine::End;
 use lotsfree_report::TextOptions;
 use lotsfree_report::runs::{runs_json, runs_text};
 use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
-use lotsfree_scenario::shipped::{self, Shipped};
-use lotsfree_scenario::{Case, Scenario};
+use lotsfree_scenario::Case;
 use lotsfree_units::Bytes;
 
 use crate::cli::SimArgs;
-use crate::output;
+use crate::signals::Signals;
+use crate::{output, places, scenarios};
 use pool::Limits;
 use progress::{Display, Progress};
-use signal::Signals;
+
 
 /// What is simulated, and where it goes.
 struct Job {
@@ -44,16 +42,11 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         return list::run(arguments);
     };
     if arguments.show {
-        let shipped = Shipped::named(named).with_context(|| unknown(named))?;
-        output::print(shipped.text)?;
+        output::print(scenarios::text(named)?)?;
         return Ok(0);
     }
-    let (name, scenario) = load(named)?;
-    let sets: Vec<(&str, &str)> =
-        arguments.set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    let scenario = if sets.is_empty() { scenario } else { scenario.with(&sets)? };
-    let wanted = Some(arguments.variant.as_slice()).filter(|names| !names.is_empty());
-    let cases = scenario.cases(wanted)?;
+    let (name, scenario) = scenarios::load(named)?;
+    let cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
 
     let base = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(places::safe(&name)));
     let jobs = jobs(cases, &base, arguments)?;
@@ -103,25 +96,6 @@ fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Ve
     }
     places::check(base, jobs.iter().filter_map(|job| job.place.as_deref()))?;
     Ok(jobs)
-}
-
-/// The scenario of a path or a shipped name, and what its runs are filed under.
-fn load(named: &str) -> anyhow::Result<(String, Scenario)> {
-    if let Some(shipped) = Shipped::named(named) {
-        return Ok((shipped.name.to_owned(), shipped.scenario()?));
-    }
-    anyhow::ensure!(shipped::is_path(named), unknown(named));
-    let path = Path::new(named);
-    let scenario = Scenario::load(path)?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ok((stem.into_owned(), scenario))
-}
-
-fn unknown(named: &str) -> String {
-    let close = Shipped::suggestion(named);
-    format!(
-        "there is no scenario {named:?}{close} (`lotsfree sim --list` names those that ship; a file is FILE.toml)"
-    )
 }
 
 /// Runs all cases, as many at a time as threads and memory allow.

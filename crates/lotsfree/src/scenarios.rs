@@ -1,0 +1,54 @@
+//! Scenarios by name or path, and their cases.
+
+use std::path::Path;
+
+use anyhow::Context;
+use lotsfree_scenario::shipped::{self, Shipped};
+use lotsfree_scenario::{Case, Scenario};
+
+/// The scenario of a path or a shipped name, and what its runs are filed under.
+///
+/// # Errors
+/// If there is none, or if it has errors.
+pub(crate) fn load(named: &str) -> anyhow::Result<(String, Scenario)> {
+    if let Some(shipped) = Shipped::named(named) {
+        return Ok((shipped.name.to_owned(), shipped.scenario()?));
+    }
+    anyhow::ensure!(shipped::is_path(named), unknown(named));
+    let path = Path::new(named);
+    let scenario = Scenario::load(path)?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok((stem.into_owned(), scenario))
+}
+
+/// The text of a scenario that ships.
+///
+/// # Errors
+/// If there is none of that name.
+pub(crate) fn text(named: &str) -> anyhow::Result<&'static str> {
+    Ok(Shipped::named(named).with_context(|| unknown(named))?.text)
+}
+
+fn unknown(named: &str) -> String {
+    let close = Shipped::suggestion(named);
+    format!(
+        "there is no scenario {named:?}{close} (`lotsfree sim --list` names those that ship; a file is FILE.toml)"
+    )
+}
+
+/// The cases of a scenario with overrides, of these variants; of all without any.
+///
+/// # Errors
+/// If the scenario cannot be with them, or has no such variant.
+pub(crate) fn cases(
+    scenario: &Scenario,
+    set: &[(String, String)],
+    variants: &[String],
+) -> anyhow::Result<Vec<Case>> {
+    let sets: Vec<(&str, &str)> = set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let wanted = Some(variants).filter(|names| !names.is_empty());
+    Ok(match sets.is_empty() {
+        true => scenario.cases(wanted)?,
+        false => scenario.with(&sets)?.cases(wanted)?,
+    })
+}
