@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
-use lotsfree_scenario::{Case, Errors, Setting, SwapOn};
+use lotsfree_scenario::{Actor, Case, Errors, Setting, SwapOn};
 use thiserror::Error;
 
 use crate::calibration::Calibration;
@@ -43,8 +43,17 @@ pub fn simulate(
 /// What a case's machine is made of.
 ///
 /// # Errors
-/// If the model does not know a setting or a cost.
+/// If the model does not know a setting or a cost, or does not execute the kind of an actor.
 pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
+    for actor in &case.actors {
+        if let Some(lacks) = lacks(&actor.kind) {
+            let kind = actor.kind.kind();
+            let why = format!(
+                "the model does not execute `{kind}` yet: it has no {lacks}; `lotsfree lab` executes it on a kernel"
+            );
+            return Err(case.refuse(&format!("actor.{}.kind", actor.name), why));
+        }
+    }
     let name = case.machine.generation.to_string();
     let generation = Generation::named(&name)
         .ok_or_else(|| case.refuse("machine.generation", format!("the model has no rules for {name}")))?;
@@ -104,6 +113,20 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         swap,
         interval: case.interval.ns(),
     })
+}
+
+/// What the model would need for a kind of actor and does not have.
+fn lacks(kind: &Actor) -> Option<&'static str> {
+    match kind {
+        Actor::Sessions(_) => Some("page tables"),
+        Actor::PageToucher(_) => Some("locked memory and no page tables"),
+        Actor::Allocator(_) => Some("commit limits"),
+        Actor::AppServer(_)
+        | Actor::FileWriter(_)
+        | Actor::FileReader(_)
+        | Actor::SegmentStore(_)
+        | Actor::Trace(_) => None,
+    }
 }
 
 /// What is known of a case's machine before it runs.
@@ -208,4 +231,63 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     // 12 bytes for a frame, at most 8 for its place on a list, 4 for an entry of what is in memory, of a file
     // and of what is swapped out, 8 for a slot.
     Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8) + (64 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_run::Memory;
+    use lotsfree_scenario::Scenario;
+
+    use super::*;
+
+    fn case(more: &str) -> Case {
+        let text = format!(
+            "title = 't'\nduration = '1 s'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\nnodes = ['1 GiB']\n{more}"
+        );
+        let scenario = Scenario::parse(&text, "s.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        scenario.cases(None).unwrap().remove(0)
+    }
+
+    #[test]
+    fn kinds_that_the_model_lacks_are_refused_by_name_and_place() {
+        for (kind, keys, lacks) in [
+            ("sessions", "processes = 2\nsegment = '1 MiB'", "page tables"),
+            ("page-toucher", "size = '1 MiB'", "locked memory and no page tables"),
+            ("allocator", "size = '1 MiB'", "commit limits"),
+        ] {
+            let case = case(&format!("[[actor]]\nname = 'a'\nkind = '{kind}'\n{keys}"));
+            let expected = format!(
+                "s.toml:9:8: actor.a.kind: the model does not execute `{kind}` yet: it has no {lacks}; `lotsfree lab` \
+                 executes it on a kernel"
+            );
+            let says = |text: String| assert!(text.starts_with(&expected), "{text}");
+            says(config(&case).unwrap_err().to_string());
+            says(bytes(&case).unwrap_err().to_string());
+            says(facts(&case).unwrap_err().to_string());
+            says(
+                simulate(&case, &mut Memory::default(), &mut |_| ControlFlow::Continue(()))
+                    .unwrap_err()
+                    .to_string(),
+            );
+        }
+    }
+
+    #[test]
+    fn settings_that_the_model_lacks_are_refused_by_name() {
+        for setting in [
+            "vm.overcommit_memory",
+            "vm.overcommit_ratio",
+            "vm.overcommit_kbytes",
+            "vm.admin_reserve_kbytes",
+            "vm.user_reserve_kbytes",
+            "vm.nr_hugepages",
+            "vm.nr_overcommit_hugepages",
+            "vm.compaction_proactiveness",
+            "kernel.shmmax",
+            "kernel.shmall",
+        ] {
+            let error = config(&case(&format!("[tuning]\n'{setting}' = 1"))).unwrap_err().to_string();
+            assert!(error.contains(&format!("the model does not know {setting}")), "{error}");
+        }
+    }
 }

@@ -266,6 +266,8 @@ fn wrong_words_are_refused_with_what_would_be_accepted() {
     for (arguments, expected) in [
         (&["sim", "quikstart"][..], "did you mean \"quickstart\"?"),
         (&["sim", "nothing-like-it"], "lotsfree sim --list"),
+        (&["sim", "page-faults"], "actor.toucher.kind: the model does not execute `page-toucher` yet"),
+        (&["sim", "tiny.toml", "--set", "vm.nr_hugepages=1"], "the model does not know vm.nr_hugepages"),
         (&["sim", "missing.toml"], "missing.toml: No such file"),
         (&["sim"], "<SCENARIO>"),
         (&["sim", "tiny.toml", "--set", "vm.swapiness=0"], "did you mean \"vm.swappiness\""),
@@ -355,8 +357,16 @@ fn the_list_names_what_ships_and_each_can_be_shown() {
         assert!(err(&output).lines().all(|line| line.starts_with("--set vm.no_such")), "{output:?}");
     }
     assert_eq!(entries[0]["name"], "quickstart");
+    assert!(entries[0]["refused"].is_null(), "{}", entries[0]);
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    says(&joined, &["3.0, swappiness 0; 3.0, swappiness 10;", "as-it-is, swappiness-0, direct."]);
+    says(
+        &joined,
+        &[
+            "3.0, swappiness 0; 3.0, swappiness 10;",
+            "as-it-is, swappiness-0, direct.",
+            "Not on the model: the model does not execute `sessions` yet",
+        ],
+    );
 }
 
 #[test]

@@ -40,6 +40,11 @@ pub const SHIPPED: &[Shipped] = shipped! {
                      and when.",
     "zone-reclaim-full": "The same at the size of the article: 48 GiB, 25 GB in use, 100,000 reads a second.",
     "segment-pool": "What it saves to write retired segments again instead of creating new files.",
+    "oracle-sessions": "What the page tables of 100 database sessions take, with pages of 4 KiB, huge pages, and files on \
+                        tmpfs.",
+    "page-faults": "How many faults a million pages take when they are touched first, and what locking them changes.",
+    "commit-limits": "Which requests for memory the kernel refuses in the modes of vm.overcommit_memory, and what happens \
+                      when it keeps no promise.",
 };
 
 impl Shipped {

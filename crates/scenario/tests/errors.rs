@@ -50,7 +50,8 @@ fn each_says_where_what_and_what_would_be_accepted() {
                        \"linux-5.4\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \"linux-6.12+mglru\"";
     let sizes = "write a number with B, KiB, MiB, GiB or TiB in quotes, such as \"10 MiB\"";
     let times = "write a number with ns, us, ms, s, min, h or d in quotes, such as \"200 ms\"";
-    let kinds = "\"app-server\", \"file-writer\", \"file-reader\", \"segment-store\", \"trace\"";
+    let kinds = "\"app-server\", \"file-writer\", \"file-reader\", \"segment-store\", \"sessions\", \"page-toucher\", \
+                 \"allocator\", \"trace\"";
     let policies = "write \"local\", \"preferred 0\", \"bind 0,1\", \"interleave\" or \"interleave 0,1\"";
     let keys = "write machine.KEY, actor.NAME.KEY, file.NAME.KEY, calibration.COST, generation or a setting such as \
                 vm.swappiness";
@@ -145,6 +146,11 @@ fn each_says_where_what_and_what_would_be_accepted() {
             "9:1: tuning.\"vm.dirty_bytes\": the kernel keeps one of vm.dirty_bytes and vm.dirty_ratio; write one".to_owned()),
         ("\"vm.swappiness\" = 60", "\"vm.swappiness\" = 60\nvm.swappiness = 1",
             "10:4: tuning.\"vm.swappiness\": given twice; write it once".to_owned()),
+        ("\"vm.swappiness\" = 60", "\"vm.overcommit_kbytes\" = 1\n\"vm.overcommit_ratio\" = 5",
+            "9:1: tuning.\"vm.overcommit_kbytes\": the kernel keeps one of vm.overcommit_kbytes and vm.overcommit_ratio; \
+             write one".to_owned()),
+        ("\"vm.swappiness\" = 60", "\"vm.overcommit_memory\" = 3",
+            "9:26: tuning.\"vm.overcommit_memory\": 3 is not accepted by linux-6.1; write a whole number from 0 to 2".to_owned()),
         // Files.
         ("name = \"data\"", "name = \"da ta\"",
             "11:8: file[0].name: \"da ta\" is not a name; write 1 to 60 letters, digits, '-' and '_'".to_owned()),
@@ -159,6 +165,12 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("kind = \"app-server\"", "kind = 0", "15:8: actor.server.kind: 0 is a number; write a text in quotes".to_owned()),
         ("kind = \"app-server\"", "", "13:1: actor.server.kind: missing; it has no default".to_owned()),
         ("heap = \"512 MiB\"", "", "13:1: actor.server.heap: missing; it has no default".to_owned()),
+        ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"sessions\"\nprocesses = 5000\nsegment = \"1 GiB\"",
+            "13:1: actor.server: more than 4096 threads in all; a scenario has at most 4096".to_owned()),
+        ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"sessions\"\nprocesses = 5\nsegment = \"1 GiB\"\nbacking = \"huge\"",
+            "18:11: actor.server.backing: \"huge\" is not known; accepted: \"shm\", \"shm-huge\", \"tmpfs\"".to_owned()),
+        ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"page-toucher\"\nsize = \"1 GiB\"\nlocked = true",
+            "17:10: actor.server.locked: this is true or false; write one of \"no\", \"before\", \"region\"".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nstrat = \"1 s\"",
             "17:1: actor.server.strat: unknown key; did you mean \"start\"?".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nlocality = \"zipf\"",

@@ -124,6 +124,42 @@ fn a_file_by_name_is_the_actors_file() {
     );
 }
 
+#[test]
+fn scenarios_that_ship_read_back_resolved() {
+    for shipped in lotsfree_scenario::shipped::SHIPPED {
+        for case in shipped.scenario().unwrap().cases(None).unwrap() {
+            let text = case.to_toml();
+            let again = cases(&text).remove(0);
+            assert_eq!(again.to_toml(), text, "{}", shipped.name);
+            for (again, actor) in again.actors.iter().zip(&case.actors) {
+                assert_eq!(again.kind, actor.kind, "{}", shipped.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn sessions_are_processes_of_one_name() {
+    let text = "title = \"t\"\nduration = \"30 s\"\n[machine]\ngeneration = \"linux-6.12\"\ncpus = 1\nnodes = [\"1 GiB\"]\n\
+                [[actor]]\nname = \"a\"\nkind = \"sessions\"\nprocesses = 2\nsegment = \"8 MiB\"\nstart = \"1 s\"\nstop = \"9 s\"\n\
+                ramp = \"4 s\"\n[[actor]]\nname = \"b\"\nkind = \"sessions\"\nprocesses = 1\nsegment = \"4 MiB\"\n";
+    let program = cases(text)[0].program().unwrap();
+    let processes: Vec<_> = (program.processes.iter())
+        .map(|process| (process.name.as_str(), process.instance, process.start / 1_000_000, process.stop))
+        .collect();
+    let stop = Some(9_000_000_000);
+    assert_eq!(processes, [("a", 0, 1000, stop), ("a", 1, 3000, stop), ("b", 0, 0, None)]);
+    let segments: Vec<_> =
+        program.segments.iter().map(|segment| (segment.name.as_str(), segment.pages)).collect();
+    assert_eq!(segments, [("a/segment", 2048), ("b/segment", 1024)]);
+    // The ramp must fit into the actor's time, and the error says where it is.
+    let errors = cases(&text.replace("ramp = \"4 s\"", "ramp = \"9 s\""))[0].program().unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "s.toml:14:8: actor.a.ramp: is 9 s, but the actor has 8 s from its start to its end"
+    );
+}
+
 /// Values that a key may or may not have.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![

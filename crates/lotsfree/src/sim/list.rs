@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use lotsfree_scenario::shipped::SHIPPED;
+use lotsfree_scenario::{Case, Errors};
 use serde_json::json;
 
 use crate::cli::SimArgs;
@@ -17,7 +18,9 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     let style = if arguments.style.colored(true) { Style::new().bold() } else { Style::new() };
     for shipped in SHIPPED {
         let scenario = shipped.scenario()?;
-        let cases = scenario.cases(None)?.len();
+        let all = scenario.cases(None)?;
+        let refused = refused(&all);
+        let cases = all.len();
         let variants: Vec<&str> = scenario.variants().collect();
         let _ = writeln!(text, "{}{style}{}{style:#}", if text.is_empty() { "" } else { "\n" }, shipped.name);
         // A name may have a comma in it.
@@ -27,12 +30,14 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
             _ if cases == variants.len() => format!("{cases} runs: {names}."),
             _ => format!("{cases} runs, at {} values each: {names}.", cases / variants.len().max(1)),
         };
-        for part in [&scenario.title(), shipped.shows, &runs] {
+        let not_here = refused.as_ref().map(|why| format!("Not on the model: {why}."));
+        for part in [&scenario.title(), shipped.shows, &runs].into_iter().chain(not_here.as_deref()) {
             let options = textwrap::Options::new(width).initial_indent("  ").subsequent_indent("  ");
             let _ = writeln!(text, "{}", textwrap::fill(part, options.break_words(false)));
         }
         entries.push(json!({
             "name": shipped.name, "title": scenario.title(), "shows": shipped.shows, "variants": variants, "runs": cases,
+            "refused": refused,
         }));
     }
     match arguments.json {
@@ -40,4 +45,14 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         false => output::print(&text)?,
     }
     Ok(0)
+}
+
+/// Which of these cases the model does not run, and why not the first of them.
+fn refused(cases: &[Case]) -> Option<String> {
+    let errors: Vec<Errors> = cases.iter().filter_map(|case| lotsfree_engine::config(case).err()).collect();
+    let why = errors.first()?.iter().next()?.message();
+    match errors.len() {
+        all if all == cases.len() => Some(why.to_owned()),
+        some => Some(format!("{some} of the runs: {why}")),
+    }
 }

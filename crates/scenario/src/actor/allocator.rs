@@ -10,10 +10,10 @@ use crate::quantity::{Size, Time};
 
 /// A process that asks for memory, chunk by chunk, as much as it is told, whatever the kernel says.
 ///
-/// Asking for a chunk is one request. One that the kernel refuses is an error, and the process goes on with the
-/// next; touching a page of a chunk that was refused is an error as well. `reserved` is marked when it has
-/// asked for all, `touched` when it has touched what it is to touch. Nothing happens when memory that was
-/// promised is not there until it is touched; then the kernel kills a process.
+/// Asking for a chunk is one request. One that the kernel refuses is an error, and the process goes on with
+/// the next; touching a page of a chunk that was refused is an error as well. `reserved` is marked when it
+/// has asked for all, `touched` when it has touched what it is to touch. Nothing happens when memory that
+/// was promised is not there until it is touched; then the kernel kills a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Allocator {

@@ -8,12 +8,13 @@ use crate::op::{Advice, Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
 
-/// A process that maps anonymous memory and stores to every page of it once: what a page costs when it is first touched.
+/// A process that maps anonymous memory and stores to every page of it once: what a page costs when it is
+/// first touched.
 ///
-/// It maps the memory, locks it if told so, and marks `mapped`. Then each thread touches its part, and
-/// when all are done the process marks `touched`. Touching a chunk is one request. A page that is not there is
-/// a minor fault; of memory that is locked all pages are there before the first is touched, and the time up to
-/// `mapped` is what that took.
+/// It maps the memory, locks it if told so, and marks `mapped`. Then each thread touches its part, and when
+/// all are done the process marks `touched`. Touching a chunk is one request. A page that is not there is a
+/// minor fault; of memory that is locked all pages are there before the first is touched, and the time up
+/// to `mapped` is what that took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PageToucher {

@@ -10,12 +10,13 @@ use crate::op::{Op, RegionId, SegmentId};
 use crate::program::{SegmentBacking, SegmentSpec, Stream};
 use crate::quantity::{Size, Time};
 
-/// Processes that attach one shared segment, as the sessions of a database attach the buffer cache of its instance.
+/// Processes that attach one shared segment, as the sessions of a database attach the buffer cache of its
+/// instance.
 ///
 /// They start one after the other, evenly over `ramp`. Each attaches the segment, marks `attached`, touches
-/// its share of the pages in their order, marks `touched`, stays for `hold`, marks `left` and exits. Touching a
-/// chunk is one request. Nobody fills the segment before: its memory is zeroed when the first process touches
-/// it, and the processes that come later find it in memory and only map it.
+/// its share of the pages in their order, marks `touched`, stays for `hold`, marks `left` and exits.
+/// Touching a chunk is one request. Nobody fills the segment before: its memory is zeroed when the first
+/// process touches it, and the processes that come later find it in memory and only map it.
 ///
 /// Base pages cost every process an entry of 8 bytes for each page that it has touched, about 2 MiB of page
 /// tables for each GiB; a huge page costs an entry for 2 MiB.

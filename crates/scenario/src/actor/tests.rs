@@ -12,13 +12,11 @@ use crate::op::{Advice, How, RegionId, SegmentId};
 use crate::program::SegmentBacking;
 use crate::quantity::Bandwidth;
 
+/// What an actor becomes: processes, and the files and segments of the program.
+type Built = (Vec<Instance>, Vec<FileSpec>, Vec<SegmentSpec>);
+
 /// The processes of an actor in the TOML of a scenario, and the files and segments that the program then has.
-fn instances_in(
-    directory: &Path,
-    seed: u64,
-    name: &str,
-    text: &str,
-) -> Result<(Vec<Instance>, Vec<FileSpec>, Vec<SegmentSpec>), String> {
+fn instances_in(directory: &Path, seed: u64, name: &str, text: &str) -> Result<Built, String> {
     let actor: Actor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     let named = vec![
         FileSpec { name: "data".to_owned(), pages: 1000, exists: true },
