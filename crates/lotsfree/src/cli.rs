@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use lotsfree_lab::vm::Accelerator;
 use lotsfree_size::Jvm;
 use lotsfree_units::Bytes;
 
@@ -36,6 +37,11 @@ pub(crate) enum Command {
     Size(SizeArgs),
     /// Run a scenario on the model of the kernel's memory management, once per variant
     Sim(SimArgs),
+    /// Run a scenario on a real kernel: in a virtual machine, in a control group, or on this host
+    Lab(LabArgs),
+    /// Execute the operations of an actor, as `lotsfree lab` orders
+    #[command(hide = true)]
+    Agent(AgentArgs),
     /// Draw runs: what happened, as one page
     Report(ReportArgs),
     /// Print a shell's completions
@@ -553,6 +559,135 @@ pub(crate) struct SimArgs {
 
     #[command(flatten)]
     pub(crate) style: StyleArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// As the first program of a virtual machine
+    #[arg(long)]
+    pub(crate) init: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  lotsfree lab zone-reclaim                                in virtual machines, one after the other\n  \
+                  lotsfree lab zone-reclaim --variant on --variant off     two of its variants\n  \
+                  lotsfree lab quickstart --on cgroup                      in a control group of the scenario's size\n  \
+                  lotsfree lab segment-pool --on host --dry-run            what would be changed on this host\n  \
+                  lotsfree lab quickstart --repeat 2                       twice, to see how far runs differ\n  \
+                  lotsfree lab restore                                     undo what a killed lab left behind\n\n\
+                  Then: lotsfree compare lab/runs/DATE-vm/zone-reclaim runs/zone-reclaim\n\n\
+                  Everything that is changed on this host is put back, also after Ctrl-C; after a kill, by the next lab or by \
+                  lotsfree lab restore.\n\n\
+                  Exit code: 0 all runs are complete, 2 wrong usage, or what was asked for cannot be done, 130 interrupted \
+                  with Ctrl-C (143 with SIGTERM); what was measured until then is kept."
+)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LabCommand>,
+
+    #[command(flatten)]
+    pub(crate) run: LabRunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Undo what a lab that was killed left changed on this host
+    Restore,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabRunArgs {
+    /// A scenario file, or the name of a scenario that ships
+    #[arg(value_name = "SCENARIO", required = true)]
+    pub(crate) scenario: Option<String>,
+
+    /// Which kernel: one in a virtual machine as the scenario describes it, that of this host in a control
+    /// group of the scenario's size, or that of this host with all of its memory
+    #[arg(long, value_enum, default_value_t = On::Vm)]
+    pub(crate) on: On,
+
+    /// Kernel of the virtual machine: a series such as 6.1, a release, host, or the path of an image or of a
+    /// directory with one [default: the scenario's generation]
+    #[arg(long, value_name = "KERNEL")]
+    pub(crate) kernel: Option<String>,
+
+    /// How the virtual machine's instructions are executed [default: kvm if it works, else tcg]
+    #[arg(long, value_enum)]
+    pub(crate) accel: Option<Accel>,
+
+    /// Override a key in every variant; keys are those of the file, dotted; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+
+    /// Run this variant only; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) variant: Vec<String>,
+
+    /// Make every run so often
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) repeat: u16,
+
+    /// Directory for the runs [default: lab/runs/DATE-MACHINE/SCENARIO]
+    #[arg(long, short, value_name = "DIR", alias = "output")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Directory in which one for files, swap and disk images is made [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Say what would be changed, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Also on a host that is in use, or with more memory than it can spare
+    #[arg(long)]
+    pub(crate) yes_really: bool,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Show how each measure differs from the first run's
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) style: StyleArgs,
+}
+
+/// What a scenario is executed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum On {
+    /// This host, with all of its memory
+    Host,
+    /// A control group of this host
+    Cgroup,
+    /// A virtual machine
+    Vm,
+}
+
+/// How a virtual machine's instructions are executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Accel {
+    /// By the processor
+    Kvm,
+    /// By software emulation
+    Tcg,
+    /// By software emulation in virtual time; one CPU only
+    Icount,
+}
+
+impl From<Accel> for Accelerator {
+    fn from(accel: Accel) -> Self {
+        match accel {
+            Accel::Kvm => Accelerator::Kvm,
+            Accel::Tcg => Accelerator::Tcg,
+            Accel::Icount => Accelerator::Icount,
+        }
+    }
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

@@ -3,6 +3,7 @@
 mod cli;
 mod doctor;
 mod explain;
+mod lab;
 mod output;
 mod report;
 mod places;
@@ -31,6 +32,8 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
+        Command::Agent(arguments) => lab::agent(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

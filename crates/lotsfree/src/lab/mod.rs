@@ -1,0 +1,312 @@
+//! `lotsfree lab`.
+
+mod agent;
+mod date;
+mod progress;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lotsfree_lab::vm::Kernel;
+use lotsfree_lab::{LabError, Local, Output, Settings, Stage, VirtualMachine, journal_path};
+use lotsfree_report::TextOptions;
+use lotsfree_report::runs::{runs_json, runs_text};
+use lotsfree_run::{Facts, Run, Sink, State, WriteError, Writer};
+use lotsfree_scenario::Case;
+
+use crate::cli::{LabArgs, LabCommand, LabRunArgs, On};
+use crate::signals::Signals;
+use crate::{output, places, scenarios};
+use progress::Progress;
+
+pub(crate) use agent::run as agent;
+
+/// Requests that take longer than this are reported one by one, in nanoseconds.
+const SLOW: u64 = 50_000_000;
+
+/// One run to make.
+struct Job {
+    case: Case,
+    place: PathBuf,
+}
+
+/// What executes the cases.
+enum Machine {
+    Local(Local),
+    Virtual(VirtualMachine),
+}
+
+/// Executes scenarios on a real kernel, or what else `lab` is asked for.
+pub(crate) fn run(arguments: &LabArgs) -> anyhow::Result<u8> {
+    match (&arguments.command, &arguments.run) {
+        (Some(LabCommand::Restore), _) => restore(),
+        (None, run) => execute(run),
+    }
+}
+
+/// Undoes what a lab that was killed left behind.
+fn restore() -> anyhow::Result<u8> {
+    let mut undone = 0;
+    let settings = Settings::journaled(&journal_path(), &mut |what| {
+        undone += 1;
+        output::remark(&format!("undone: {what}"));
+    })?;
+    settings.undo()?;
+    if undone == 0 {
+        output::remark("nothing was left behind");
+    }
+    Ok(0)
+}
+
+fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
+    let named = arguments.scenario.as_deref().context("name a scenario (`lotsfree sim --list`)")?;
+    let (name, scenario) = scenarios::load(named)?;
+    let cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
+    let base_generation = scenario.cases(None)?.first().map(|case| case.machine.generation);
+    let machine = Machine::new(arguments)?;
+    let named_variants = !arguments.variant.is_empty();
+    let cases = machine.able(cases, base_generation, named_variants)?;
+    let base = match &arguments.out {
+        Some(out) => out.clone(),
+        None => default_base(arguments.on).join(places::safe(&name)),
+    };
+    let jobs = jobs(cases, &base, arguments.repeat);
+    if arguments.dry_run {
+        return machine.explain(&jobs);
+    }
+    places::check(&base, jobs.iter().map(|job| job.place.as_path()))?;
+    let signals = Signals::watch().context("cannot handle signals")?;
+    let (mut runs, mut failed) = (Vec::new(), None);
+    let mut progress = Progress::new(jobs.iter().map(|job| job.case.duration.ns()).collect(), arguments.json);
+    for (number, job) in jobs.iter().enumerate() {
+        if signals.came() {
+            break;
+        }
+        match machine.run(job, &signals, &mut |stage| progress.show(number, stage)) {
+            Ok(run) => runs.push(run),
+            Err((run, error)) => {
+                runs.extend(run);
+                failed = Some(error.context(format!("{}", job.place.display())));
+                break;
+            }
+        }
+    }
+    progress.clear();
+    let complete = runs.iter().filter(|run| run.state() == State::Complete).count();
+    if complete < jobs.len() {
+        let incomplete = runs.len() - complete;
+        output::remark(&format!(
+            "of {} runs {complete} are complete, {incomplete} incomplete, {} were not begun",
+            jobs.len(),
+            jobs.len() - runs.len()
+        ));
+    }
+    show(&runs, arguments)?;
+    if !runs.is_empty() && !arguments.json {
+        output::remark(&format!("runs in {0}; plots: lotsfree report {0} -o report.html", base.display()));
+    }
+    match (failed, signals.code()) {
+        (Some(error), _) => Err(error),
+        (None, Some(code)) if complete < jobs.len() => Ok(code),
+        (None, _) => Ok(0),
+    }
+}
+
+/// `lab/runs/2026-11-22-vm`
+fn default_base(on: On) -> PathBuf {
+    let on = match on {
+        On::Host => "host",
+        On::Cgroup => "cgroup",
+        On::Vm => "vm",
+    };
+    Path::new("lab/runs").join(format!("{}-{on}", date::today()))
+}
+
+/// The cases with their places; each as often as it shall be repeated.
+fn jobs(cases: Vec<Case>, base: &Path, repeat: u16) -> Vec<Job> {
+    let places = places::below(base, &cases);
+    let mut jobs = Vec::new();
+    // All cases once, then again: what changes over time changes all of them alike.
+    for number in 1..=repeat {
+        for (case, place) in cases.iter().zip(&places) {
+            let place = if repeat > 1 { place.join(number.to_string()) } else { place.clone() };
+            jobs.push(Job { case: case.clone(), place });
+        }
+    }
+    jobs
+}
+
+impl Machine {
+    fn new(arguments: &LabRunArgs) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let own = |used: bool, name: &str| {
+            anyhow::ensure!(!used, "{name} is for --on vm");
+            Ok(())
+        };
+        if arguments.on != On::Vm {
+            own(arguments.kernel.is_some(), "--kernel")?;
+            own(arguments.accel.is_some(), "--accel")?;
+        }
+        Ok(match arguments.on {
+            On::Vm => Machine::Virtual(VirtualMachine {
+                kernel: arguments.kernel.clone(),
+                init: program,
+                arguments: vec!["agent".to_owned(), "--init".to_owned()],
+                accelerator: arguments.accel.map(Into::into),
+                scratch: arguments.dir.clone(),
+            }),
+            on => {
+                let parent = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("/var/tmp"));
+                Machine::Local(Local {
+                    group: on == On::Cgroup,
+                    directory: parent.join(format!("lotsfree-lab-{}", std::process::id())),
+                    agent: (program, vec!["agent".to_owned()]),
+                    risky: arguments.yes_really,
+                    slow: SLOW,
+                })
+            }
+        })
+    }
+
+    /// The cases whose kernel this machine has. The others are named; those that were asked for by name are an
+    /// error.
+    fn able(
+        &self,
+        cases: Vec<Case>,
+        base: Option<lotsfree_scenario::Generation>,
+        named: bool,
+    ) -> anyhow::Result<Vec<Case>> {
+        let (mut able, mut unable) = (Vec::new(), Vec::new());
+        for case in cases {
+            let generation = case.machine.generation;
+            let why = match self {
+                Machine::Local(_) if Some(generation) == base || named => None,
+                Machine::Local(_) => Some("another kernel than the scenario's base has".to_owned()),
+                Machine::Virtual(vm) => vm.kernel(&case).err().map(|error| error.to_string()),
+            };
+            match why {
+                None => able.push(case),
+                Some(why) => unable.push((case.variant.clone(), generation, why)),
+            }
+        }
+        unable.dedup_by(|a, b| a.0 == b.0);
+        if able.is_empty() || (named && !unable.is_empty()) {
+            let (variant, generation, why) = unable.first().context("the scenario has no case")?;
+            anyhow::bail!("{variant} ({generation}): {why}");
+        }
+        if !unable.is_empty() {
+            let names: Vec<String> =
+                unable.iter().map(|(variant, generation, _)| format!("{variant} ({generation})")).collect();
+            output::remark(&format!("left out, as their kernel is not here: {}", names.join("; ")));
+        }
+        Ok(able)
+    }
+
+    /// Says what would be changed, and does nothing.
+    fn explain(&self, jobs: &[Job]) -> anyhow::Result<u8> {
+        let mut text = String::new();
+        let mut refused = false;
+        for job in jobs {
+            text += &format!("{} → {}\n", job.case.variant, job.place.display());
+            match self {
+                Machine::Local(local) => {
+                    let plan = local.plan(&job.case)?;
+                    refused |= !plan.refusals.is_empty();
+                    for (title, lines) in [
+                        ("would change, and put back afterwards", &plan.changes),
+                        ("differs from the scenario", &plan.remarks),
+                        ("would be refused", &plan.refusals),
+                    ] {
+                        if !lines.is_empty() {
+                            text += &format!("  {title}:\n");
+                            lines.iter().for_each(|line| text += &format!("    {line}\n"));
+                        }
+                    }
+                }
+                Machine::Virtual(vm) => {
+                    let guest = vm.guest(&job.case)?;
+                    let Kernel { release, image, .. } = &guest.kernel;
+                    text += &format!("  boots {release} ({})\n", image.display());
+                    text += &format!(
+                        "  takes {} of this host's memory, and changes nothing of it\n",
+                        guest.memory()
+                    );
+                }
+            }
+        }
+        output::print(&text)?;
+        Ok(if refused { 2 } else { 0 })
+    }
+
+    /// Makes a run. With an error comes what there is of it.
+    fn run(
+        &self,
+        job: &Job,
+        signals: &Signals,
+        show: &mut dyn FnMut(Stage),
+    ) -> Result<Run, (Option<Run>, anyhow::Error)> {
+        let mut output = Directory { job, writer: None };
+        let watch = &mut |stage| {
+            show(stage);
+            if signals.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let report = &mut |what: &str| output::remark(&format!("an earlier lab left this behind; undone: {what}"));
+        let done = match self {
+            Machine::Local(local) => local.execute(&job.case, &mut output, report, watch),
+            Machine::Virtual(vm) => vm.execute(&job.case, &mut output, watch),
+        };
+        let state = match &done {
+            Ok(state) => *state,
+            Err(_) => State::Interrupted,
+        };
+        let run = output.writer.map(|writer| writer.finish(state)).transpose();
+        match (done, run) {
+            (Ok(_), Ok(Some(run))) => Ok(run),
+            (Ok(_), Ok(None)) => Err((None, anyhow::anyhow!("interrupted before it began"))),
+            (Err(error), Ok(run)) => Err((run, plain(error))),
+            (_, Err(error)) => Err((None, error.into())),
+        }
+    }
+}
+
+/// A run's directory, made when it is known on what the run is made.
+struct Directory<'a> {
+    job: &'a Job,
+    writer: Option<Writer>,
+}
+
+impl Output for Directory<'_> {
+    fn begin(&mut self, facts: Facts) -> Result<(), WriteError> {
+        self.writer = Some(Writer::create(&self.job.place, facts, &self.job.case.to_toml())?);
+        Ok(())
+    }
+
+    fn sink(&mut self) -> &mut dyn Sink {
+        match &mut self.writer {
+            Some(writer) => writer,
+            None => Box::leak(Box::default()) as &mut lotsfree_run::Memory,
+        }
+    }
+}
+
+/// The scenario's errors as such, so that they are printed with their places.
+fn plain(error: LabError) -> anyhow::Error {
+    match error {
+        LabError::Scenario(errors) => errors.into(),
+        other => other.into(),
+    }
+}
+
+/// Prints the measures side by side.
+fn show(runs: &[Run], arguments: &LabRunArgs) -> anyhow::Result<()> {
+    let LabRunArgs { style, json, verbose, .. } = arguments;
+    if *json {
+        return output::print(&runs_json(runs)?);
+    }
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose: *verbose };
+    output::print(&runs_text(runs, options))
+}
