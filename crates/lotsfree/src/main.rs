@@ -1,6 +1,7 @@
 //! `lotsfree`: why is the host slow although memory is free?
 
 mod cli;
+mod compare;
 mod doctor;
 mod explain;
 mod output;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),
