@@ -24,7 +24,8 @@ pub(super) const WIDEST_NAME: usize = 22;
 pub(super) const PLAIN: Style = Style::new();
 pub(super) const BOLD: Style = Style::new().effects(Effects::BOLD);
 pub(super) const DIM: Style = Style::new().effects(Effects::DIMMED);
-pub(super) const BEST: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).effects(Effects::BOLD);
+pub(super) const BEST: Style =
+    Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).effects(Effects::BOLD);
 
 /// Runs side by side as text: the table of measures with the best marked, throughput over the sweep if there
 /// is one, and one sentence per run. No line is longer than the width (40 to 200 columns): what does not fit
@@ -153,8 +154,7 @@ impl Page {
         let what = if relative { "Throughput, of the undisturbed, over" } else { "Requests per second over" };
         self.wrapped(&format!("{what} {}", sweep.said()), "", BOLD);
         let names: Vec<String> = values.iter().map(|(_, label)| label.clone()).collect();
-        let heads: Vec<String> =
-            sweep.lines.iter().map(|(label, _)| shortened(label, WIDEST_NAME)).collect();
+        let heads: Vec<String> = sweep.lines.iter().map(|(label, _)| shortened(label, WIDEST_NAME)).collect();
         let cell = |line: &[(f64, usize)], at: f64| {
             let view =
                 line.iter().find(|(value, _)| *value == at).and_then(|(_, i)| comparison.views.get(*i));

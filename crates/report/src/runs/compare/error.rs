@@ -128,7 +128,8 @@ impl Deviation {
         let error = change.abs();
         let gain = match better {
             Better::Higher => Some(change),
-            Better::Lower => Some(-change),
+            // Not −0.
+            Better::Lower => Some(0.0 - change),
             Better::Neither => None,
         };
         let (a, b) = (reference.value.abs(), other.value.abs());
@@ -145,7 +146,8 @@ impl Deviation {
         } else {
             Verdict::Off
         };
-        let smaller = b >= floor && b < a && reference.value.is_sign_positive() == other.value.is_sign_positive();
+        let smaller =
+            b >= floor && b < a && reference.value.is_sign_positive() == other.value.is_sign_positive();
         let turned = if smaller { a / b - 1.0 } else { 0.0 };
         Deviation { error, change, gain, verdict, turned }
     }

@@ -10,6 +10,9 @@ use super::{Compared, Deviation, Orders, Row, Span, Table, Tally, Verdict};
 use crate::markdown;
 use crate::words::{enumeration, plural};
 
+/// Of more orders than this that are not preserved only the measures are named.
+const MOST_EXPLAINED: usize = 3;
+
 /// Which measures come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
@@ -208,7 +211,14 @@ impl Orders {
             .filter(|order| !order.is_preserved())
             .map(|order| {
                 let how = [pairs(&order.reversed, "are reversed"), pairs(&order.tied, "tie")];
-                format!("{} ({})", order.name, how.into_iter().flatten().collect::<Vec<_>>().join("; "))
+                match preserved + MOST_EXPLAINED < self.measures.len() {
+                    true => order.name.clone(),
+                    false => format!(
+                        "{} ({})",
+                        order.name,
+                        how.into_iter().flatten().collect::<Vec<_>>().join("; ")
+                    ),
+                }
             })
             .collect();
         if !lost.is_empty() {
@@ -273,6 +283,5 @@ pub(super) const KEY: &str = "An error is a share of the reference's figure, or 
      better, worse: for those whom the machine serves; more, less: neither way is better; in kind: next to nothing \
      in one, much in the other.";
 /// The same of repeats.
-pub(super) const REPEATS: &str =
-    "Of repeats the median is shown, and how far the largest is from the smallest; within spread: repeats are as \
+pub(super) const REPEATS: &str = "Of repeats the median is shown, and how far the largest is from the smallest; within spread: repeats are as \
      far apart.";

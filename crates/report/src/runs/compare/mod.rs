@@ -9,6 +9,7 @@
 //! The arithmetic is in [`error`]. [`Compared`] is complete: its JSON form is the published schema, and text
 //! and Markdown are renderings of it.
 
+mod columns;
 pub mod error;
 mod grid;
 mod markdown;
@@ -24,22 +25,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::measure::{Better, Unit};
-use super::view::{View, ended, place};
-use crate::words::{duration, enumeration, plural};
+use super::view::View;
+use crate::words::enumeration;
+use columns::{described, differences, labels};
 pub use error::{Deviation, Span, Tally, Verdict};
 pub use grid::{Grid, Sort};
 pub use markdown::{MarkdownOptions, compare_markdown};
 pub use order::{Order, Orders};
-use pairing::{Basis, Entry, Plan, Repeats, generation, is_kernel, variant};
+use pairing::{Basis, Entry, Plan, Repeats, generation, variant};
 pub use rows::Group;
 pub use text::compare_text;
 
 /// The format's name; raised when a field changes its meaning or goes.
 const SCHEMA: &str = "lotsfree.compare/1";
-/// Measured parts whose lengths differ by a larger share are remarked on.
-const LENGTHS: f64 = 0.01;
-/// More settings than this that differ are counted instead of named.
-const MOST_KEYS: usize = 6;
 
 /// Runs held against each other.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -254,11 +252,13 @@ impl Table {
             label: point.label.clone(),
             value: point.number,
         });
+        let one = same(&|view| Some(view.run.facts().title.clone()));
+        let whole = if one.is_some() { scenario.as_str() } else { "Several scenarios" };
         let title = match (&variant, &sweep) {
-            (Some(variant), Some(point)) => format!("{scenario}: {variant}, {}", point.label),
-            (Some(variant), None) => format!("{scenario}: {variant}"),
-            (None, Some(point)) => format!("{scenario}: {}", point.label),
-            (None, None) => scenario.clone(),
+            (Some(variant), Some(point)) => format!("{whole}: {variant}, {}", point.label),
+            (Some(variant), None) => format!("{whole}: {variant}"),
+            (None, Some(point)) => format!("{whole}: {}", point.label),
+            (None, None) => whole.to_owned(),
         };
         let labels = labels(&firsts, variant.is_some());
         let column = |(all, label): (&Vec<&Entry<'_, '_>>, String)| {
@@ -323,136 +323,6 @@ impl Row {
     /// A figure of it in words.
     fn text(&self, value: f64) -> String {
         self.written.0.text(value)
-    }
-}
-
-/// What tells columns from each other, as short as it can be.
-fn labels(columns: &[&Entry<'_, '_>], one_variant: bool) -> Vec<String> {
-    let differing: Vec<String> = differing_keys(columns);
-    let settings = |entry: &Entry<'_, '_>| {
-        let named = differing.iter().filter(|key| *key != "generation").take(2).map(|key| {
-            let value = entry.view.keys.get(key).map_or("default", |value| value.trim_matches('"'));
-            format!("{} {value}", key.strip_prefix("vm.").unwrap_or(key))
-        });
-        named.collect::<Vec<_>>().join(", ")
-    };
-    type Trait<'a> = &'a dyn Fn(&Entry<'_, '_>) -> String;
-    let variant: Trait<'_> = &|entry| variant(entry.view).to_owned();
-    let machine: Trait<'_> = &|entry| place(entry.view.run.facts().machine).to_owned();
-    let kernel: Trait<'_> = &|entry| entry.view.run.facts().kernel.clone();
-    let title: Trait<'_> = &|entry| entry.view.run.facts().title.clone();
-    let point: Trait<'_> =
-        &|entry| entry.view.point.as_ref().map(|point| point.label.clone()).unwrap_or_default();
-    let version: Trait<'_> = &|entry| format!("lotsfree {}", entry.view.run.facts().lotsfree);
-    let directory: Trait<'_> = &|entry| {
-        let directory = entry.view.run.directory();
-        directory.map(|path| path.display().to_string()).unwrap_or_default()
-    };
-    let traits = match one_variant {
-        true => [machine, kernel, &settings, variant, point, title, version, directory],
-        false => [variant, machine, kernel, point, &settings, title, version, directory],
-    };
-    let mut labels: Vec<String> = vec![String::new(); columns.len()];
-    for read in traits {
-        let distinct: BTreeSet<&String> = labels.iter().collect();
-        if distinct.len() == labels.len() && labels.iter().all(|label| !label.is_empty()) {
-            break;
-        }
-        let said: Vec<String> = columns.iter().map(|entry| read(entry)).collect();
-        if said.iter().collect::<BTreeSet<_>>().len() > 1 {
-            for (label, said) in labels.iter_mut().zip(said).filter(|(_, said)| !said.is_empty()) {
-                *label = if label.is_empty() { said } else { format!("{label}, {said}") };
-            }
-        }
-    }
-    for index in 0..labels.len() {
-        let earlier = labels[..index].iter().filter(|label| **label == labels[index]).count();
-        if earlier > 0 || labels[index].is_empty() {
-            let label = format!("{} #{}", labels[index], index + 1);
-            labels[index] = label.trim_start().to_owned();
-        }
-    }
-    labels
-}
-
-/// Keys of the scenario by which columns differ.
-fn differing_keys(columns: &[&Entry<'_, '_>]) -> Vec<String> {
-    let readable = || columns.iter().map(|entry| &entry.view.keys).filter(|keys| !keys.is_empty());
-    let all: BTreeSet<&String> = readable().flat_map(|keys| keys.keys()).collect();
-    let differ = |key: &&&String| {
-        let values: BTreeSet<Option<&String>> = readable().map(|keys| keys.get(**key)).collect();
-        values.len() > 1
-    };
-    all.iter().filter(differ).map(|key| (*key).clone()).collect()
-}
-
-/// What a reader should know: what else columns differ in, and what is not as a whole run is.
-fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -> Vec<String> {
-    let mut remarks = Vec::new();
-    for (column, all) in columns.iter().zip(members) {
-        for (number, entry) in all.iter().enumerate() {
-            let who = match all.len() {
-                1 => column.label.clone(),
-                _ => format!("{} #{}", column.label, number + 1),
-            };
-            let ended = ended(entry.view.run.state()).map(|ended| format!("the run is {ended}"));
-            let said = entry.view.remarks();
-            remarks.extend(ended.filter(|_| said.is_empty()).into_iter().chain(said).map(|r| format!("{who}: {r}")));
-        }
-    }
-    let firsts: Vec<&Entry<'_, '_>> = members.iter().filter_map(|all| all.first().copied()).collect();
-    let generations: BTreeSet<&String> = columns.iter().filter_map(|c| c.generation.as_ref()).collect();
-    let mixed = firsts.iter().any(|entry| is_kernel(entry.view))
-        && firsts.iter().any(|entry| !is_kernel(entry.view));
-    if mixed && generations.len() > 1 {
-        let names: Vec<String> = generations.into_iter().cloned().collect();
-        remarks.push(format!("Not the same generation of the kernel: {}.", enumeration(&names)));
-    }
-    // What a variant changes is what is compared.
-    let variants: BTreeSet<&str> = firsts.iter().map(|entry| variant(entry.view)).collect();
-    let titles: BTreeSet<&str> = firsts.iter().map(|entry| entry.view.run.facts().title.as_str()).collect();
-    let keys = differing_keys(&firsts);
-    if variants.len() == 1 && titles.len() == 1 && !keys.is_empty() {
-        let said = |key: &String| {
-            let value = |entry: &&Entry<'_, '_>| match entry.view.keys.get(key) {
-                Some(value) => value.trim_matches('"').to_owned(),
-                None => "default".to_owned(),
-            };
-            format!("{key} ({})", firsts.iter().map(value).collect::<Vec<_>>().join("; "))
-        };
-        let named: Vec<String> = keys.iter().take(MOST_KEYS).map(said).collect();
-        remarks.push(match keys.len() - named.len() {
-            0 => format!("The scenarios differ in {}.", enumeration(&named)),
-            more => format!("The scenarios differ in {} and {more} more keys.", named.join(", ")),
-        });
-    }
-    let lengths = || columns.iter().map(|column| column.seconds);
-    let (shortest, longest) = (lengths().fold(f64::INFINITY, f64::min), lengths().fold(0.0, f64::max));
-    if longest > 0.0 && (longest - shortest) / longest > LENGTHS {
-        remarks.push(format!(
-            "The measured parts are {} to {} long: counts are compared as they are.",
-            duration(shortest),
-            duration(longest)
-        ));
-    }
-    let pages: BTreeSet<u64> = firsts.iter().map(|entry| entry.view.page() as u64).collect();
-    if pages.len() > 1 {
-        remarks.push("Their pages are not of the same size: counts of pages do not compare.".to_owned());
-    }
-    remarks
-}
-
-/// `3 repeats of linux-6.1 (model)`, for the head of a table.
-fn described(column: &Column) -> String {
-    let machine = place(column.machine);
-    let what = match column.kernel.as_str() {
-        "" => machine.to_owned(),
-        kernel if column.label.starts_with(machine) => kernel.to_owned(),
-        kernel => format!("{kernel} ({machine})"),
-    };
-    match column.repeats {
-        1 => what,
-        n => format!("{what}, {}", plural(n, "repeat")),
     }
 }
 

@@ -206,3 +206,109 @@ fn reference_first(entries: &[Entry<'_, '_>], mut class: Vec<Repeats>) -> Vec<Re
     }
     class
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lotsfree_run::{Facts, Memory, Run, State};
+
+    fn run(machine: Machine, kernel: &str, variant: &str, title: &str) -> Run {
+        let facts = Facts {
+            title: title.to_owned(),
+            variant: Some(variant.to_owned()),
+            machine,
+            kernel: kernel.to_owned(),
+            ..Facts::default()
+        };
+        Memory::default().finish(facts, "", State::Complete)
+    }
+
+    fn model(kernel: &str, variant: &str) -> Run {
+        run(Machine::Model, kernel, variant, "t")
+    }
+
+    fn vm(kernel: &str, variant: &str) -> Run {
+        run(Machine::Vm, kernel, variant, "t")
+    }
+
+    /// The tables and what is left over, as positions among the runs.
+    fn plan(places: &[&[Run]]) -> (Vec<Vec<Repeats>>, Vec<Repeats>, Basis) {
+        let views: Vec<(usize, View<'_>)> = (0..)
+            .zip(places)
+            .flat_map(|(place, runs)| runs.iter().map(move |run| (place, View::of(run))))
+            .collect();
+        let entries: Vec<Entry<'_, '_>> =
+            views.iter().map(|(place, view)| Entry { view, place: *place }).collect();
+        let plan = Plan::of(&entries);
+        (plan.tables, plan.alone, plan.basis)
+    }
+
+    #[test]
+    fn a_release_is_of_the_generation_that_models_have() {
+        let of = |run: &Run| generation(&View::of(run)).unwrap_or_default();
+        for (release, name) in [
+            ("6.1.0-49-amd64", "linux-6.1"),
+            ("6.12.43+deb13-amd64", "linux-6.12"),
+            ("3.0.101-0.47.71-default", "linux-3.0"),
+            ("2.6.32-642.el6.x86_64", "linux-2.6.32"),
+        ] {
+            assert_eq!(of(&vm(release, "a")), name);
+        }
+        assert_eq!(of(&model("linux-6.12+mglru", "a")), "linux-6.12+mglru");
+        assert_eq!(of(&model("linux-2.6.32-rhel6", "a")), "linux-2.6.32");
+        assert_eq!(of(&model("solaris", "a")), "");
+        for (mask, name) in [("0x0007\n", "linux-6.12+mglru"), ("0x0000\n", "linux-6.12")] {
+            let facts = Facts {
+                machine: Machine::Host,
+                kernel: "6.12.43".to_owned(),
+                files: [("sys/kernel/mm/lru_gen/enabled".to_owned(), mask.to_owned())].into(),
+                ..Facts::default()
+            };
+            assert_eq!(of(&Memory::default().finish(facts, "", State::Complete)), name);
+        }
+    }
+
+    #[test]
+    fn variants_of_a_directory_are_held_against_the_first() {
+        let runs = [model("linux-6.1", "a"), model("linux-6.1", "b"), model("linux-6.1", "c")];
+        assert_eq!(plan(&[&runs]), (vec![vec![vec![0], vec![1], vec![2]]], vec![], Basis::Scenario));
+    }
+
+    #[test]
+    fn the_kernel_is_the_reference_of_models_and_repeats_are_one_column() {
+        let models = [model("linux-6.1", "a"), model("linux-6.1", "b")];
+        let kernels = [vm("6.1.0-49", "b"), vm("6.1.0-49", "a"), vm("6.1.0-49", "a"), vm("6.1.0-49", "z")];
+        let (tables, alone, basis) = plan(&[&models, &kernels]);
+        assert_eq!(tables, [vec![vec![3, 4], vec![0]], vec![vec![2], vec![1]]]);
+        assert_eq!((alone, basis), (vec![vec![5]], Basis::Case));
+    }
+
+    #[test]
+    fn each_kernel_is_held_against_the_model_of_its_generation() {
+        let runs = [model("linux-6.1", "a"), model("linux-6.12", "a"), vm("6.12.9", "a"), vm("6.1.0", "a")];
+        assert_eq!(plan(&[&runs]).0, [vec![vec![3], vec![0]], vec![vec![2], vec![1]]]);
+        // Without a model of its own it is held against what there is.
+        assert_eq!(plan(&[&runs[..3]]).0, [vec![vec![2], vec![0], vec![1]]]);
+    }
+
+    #[test]
+    fn only_the_place_tells_before_from_after() {
+        let both = || [model("linux-6.1", "a"), model("linux-6.1", "b")];
+        let (tables, alone, _) = plan(&[&both(), &both()]);
+        assert_eq!((tables, alone), (vec![vec![vec![0], vec![2]], vec![vec![1], vec![3]]], vec![]));
+        let repeats = [model("linux-6.1", "a"), model("linux-6.1", "a"), model("linux-6.1", "a")];
+        assert_eq!(plan(&[&repeats]).0, [[[0], [1], [2]]]);
+    }
+
+    #[test]
+    fn runs_of_different_scenarios_are_paired_by_variant_or_as_they_come() {
+        let other = |variant| run(Machine::Model, "linux-6.1", variant, "u");
+        let (tables, alone, basis) =
+            plan(&[&[model("linux-6.1", "a"), model("linux-6.1", "b")], &[other("a"), other("c")]]);
+        assert_eq!((tables, basis), (vec![vec![vec![0], vec![2]]], Basis::Variant));
+        assert_eq!(alone, [[1], [3]]);
+        let (tables, _, basis) = plan(&[&[model("linux-6.1", "a")], &[other("c")]]);
+        assert_eq!((tables, basis), (vec![vec![vec![0], vec![1]]], Basis::Point));
+        assert_eq!(plan(&[&[model("linux-6.1", "a")]]).0, Vec::<Vec<Repeats>>::new());
+    }
+}

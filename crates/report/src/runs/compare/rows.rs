@@ -129,16 +129,17 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
         };
         let subject = views.iter().all(alone);
         let who = if role.is_empty() { actor.to_owned() } else { format!("{actor} {role}") };
-        let mut row = |key: &str, name: &str, unit, better, floor, get: &dyn Fn(&ActorFigures) -> Option<f64>| {
-            let of = |view: &&View<'_>| {
-                let mut all = view.figures().actors.iter();
-                all.find(|figures| figures.actor == actor && figures.role == role).and_then(get)
+        let mut row =
+            |key: &str, name: &str, unit, better, floor, get: &dyn Fn(&ActorFigures) -> Option<f64>| {
+                let of = |view: &&View<'_>| {
+                    let mut all = view.figures().actors.iter();
+                    all.find(|figures| figures.actor == actor && figures.role == role).and_then(get)
+                };
+                let values: Vec<Option<f64>> = views.iter().map(of).collect();
+                let key = format!("actor.{actor}.{role}.{key}");
+                let name = format!("{who}: {name}");
+                rows.push(Read { key, name, group: Group::Actors, unit, better, floor, main: false, values });
             };
-            let values: Vec<Option<f64>> = views.iter().map(of).collect();
-            let key = format!("actor.{actor}.{role}.{key}");
-            let name = format!("{who}: {name}");
-            rows.push(Read { key, name, group: Group::Actors, unit, better, floor, main: false, values });
-        };
         let latency = |get: &'static dyn Fn(&Latency) -> f64| {
             move |figures: &ActorFigures| figures.latency.as_ref().map(get)
         };
@@ -150,8 +151,22 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
         }
         row("latency_mean_ns", "latency mean", Unit::Nanoseconds, Lower, SHORT, &latency(&|l| l.mean));
         if !subject {
-            row("latency_p50_ns", "latency p50", Unit::Nanoseconds, Lower, SHORT, &latency(&|l| l.p50 as f64));
-            row("latency_p99_ns", "latency p99", Unit::Nanoseconds, Lower, SHORT, &latency(&|l| l.p99 as f64));
+            row(
+                "latency_p50_ns",
+                "latency p50",
+                Unit::Nanoseconds,
+                Lower,
+                SHORT,
+                &latency(&|l| l.p50 as f64),
+            );
+            row(
+                "latency_p99_ns",
+                "latency p99",
+                Unit::Nanoseconds,
+                Lower,
+                SHORT,
+                &latency(&|l| l.p99 as f64),
+            );
             row(
                 "latency_p999_ns",
                 "latency p99.9",
@@ -160,7 +175,14 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
                 SHORT,
                 &latency(&|l| l.p999 as f64),
             );
-            row("latency_max_ns", "latency max", Unit::Nanoseconds, Lower, SHORT, &latency(&|l| l.max as f64));
+            row(
+                "latency_max_ns",
+                "latency max",
+                Unit::Nanoseconds,
+                Lower,
+                SHORT,
+                &latency(&|l| l.max as f64),
+            );
         }
         row("major_faults", "major faults", Unit::Count, Lower, FEW, &|f| Some(f.major_faults as f64));
         row("minor_faults", "minor faults", Unit::Count, Neither, FEW, &|f| Some(f.minor_faults as f64));

@@ -43,7 +43,11 @@ pub fn compare_text(compared: &Compared, sort: Sort, options: TextOptions) -> St
     if compared.tables.len() > 1 {
         page.overview(compared);
         if !few {
-            page.wrapped(&format!("These are the totals; -v shows all {} tables.", compared.tables.len()), "", DIM);
+            page.wrapped(
+                &format!("These are the totals; -v shows all {} tables.", compared.tables.len()),
+                "",
+                DIM,
+            );
         }
     }
     if !compared.orders.is_empty() {
@@ -69,9 +73,11 @@ pub fn compare_text(compared: &Compared, sort: Sort, options: TextOptions) -> St
 
 impl Page {
     fn compared(&mut self, table: &Table, sort: Sort, verbose: bool) {
+        let number = numbered(table);
         for (index, column) in table.columns.iter().enumerate() {
             let reference = if index == 0 { " (the reference)" } else { "" };
-            self.wrapped(&format!("{}{reference}: {}", column.label, described(column)), "  ", DIM);
+            let text = format!("{}{}{reference}: {}", number(index), column.label, described(column));
+            self.wrapped(&text, "  ", DIM);
         }
         for remark in &table.remarks {
             self.wrapped(remark, "  ", PLAIN);
@@ -99,6 +105,7 @@ impl Page {
             self.wrapped("No measure is large enough to tell.", "", PLAIN);
             return;
         }
+        let number = numbered(table);
         let parts: Vec<&[&Row]> = match sort {
             Sort::Worst => vec![rows],
             Sort::Group => rows.chunk_by(|a, b| a.group == b.group).collect(),
@@ -114,7 +121,9 @@ impl Page {
             let cells: Vec<Vec<Cells>> = rows.iter().map(|row| Table::cells(row, ranges)).collect();
             let columns = |spreads: bool| -> Vec<Column> {
                 let labels = table.columns.iter().enumerate();
-                labels.map(|(index, column)| padded(rows, &cells, index, &column.label, spreads)).collect()
+                let label =
+                    |index: usize, column: &super::Column| format!("{}{}", number(index), column.label);
+                labels.map(|(i, column)| padded(rows, &cells, i, &label(i, column), spreads)).collect()
             };
             let names_width = self.names_width(&names);
             let all = columns(true);
@@ -166,14 +175,19 @@ impl Page {
         };
         let names: Vec<String> = grid.rows.iter().map(name).collect();
         let plain = |text: String| Cell { text, style: PLAIN };
-        let columns: Vec<Vec<Cell>> = (2..5)
-            .map(|column| grid.rows.iter().map(|row| plain(cell(row, column))).collect())
-            .collect();
+        let columns: Vec<Vec<Cell>> =
+            (2..5).map(|column| grid.rows.iter().map(|row| plain(cell(row, column))).collect()).collect();
         self.blank();
         self.wrapped("How many measures agree", "", BOLD);
         let heads: Vec<String> = grid.head.iter().skip(2).take(3).cloned().collect();
         self.columns(&names, &heads, &columns);
     }
+}
+
+/// Numbers for columns whose names are cut.
+fn numbered(table: &Table) -> impl Fn(usize) -> String {
+    let cut = table.columns.iter().any(|column| column.label.width() > WIDEST_NAME);
+    move |index| if cut { format!("{}: ", index + 1) } else { String::new() }
 }
 
 /// A column of the table, ready to be written.
