@@ -58,7 +58,7 @@ fn by(table: &Table, key: &str) -> (Verdict, f64) {
 #[test]
 fn the_model_is_held_against_repeats_of_a_kernel() {
     let root = tempfile::tempdir().unwrap();
-    let model = runs(root.path(), "model", &[9.0], |_| {});
+    let model = runs(root.path(), "model", &[8.5], |_| {});
     let compared = compare(&[model, kernel(root.path(), &[8.0, 9.0, 10.0])]);
     assert!(compared.reference.contains("kernel"));
     assert_eq!((compared.tables.len(), compared.alone.len()), (2, 0));
@@ -70,11 +70,14 @@ fn the_model_is_held_against_repeats_of_a_kernel() {
         .collect();
     let generation = Some("linux-3.10");
     assert_eq!(columns, [("virtual machine", 3, generation), ("model", 1, generation)]);
-    // The middle of three sizes: what moves with the size lies between the repeats.
-    assert_eq!(by(table, "page_out_bytes").0, Verdict::WithinSpread);
+    // What grows with the size of the copy lies between the repeats.
+    let within = |row: &&lotsfree_report::runs::compare::Row| {
+        row.deviations[0].is_some_and(|deviation| deviation.verdict == Verdict::WithinSpread)
+    };
+    assert!(table.rows.iter().filter(within).count() > 2);
     for tallies in compared.tables.iter().flat_map(|table| &table.tallies) {
         assert_eq!(tallies.measures.in_kind, 0);
-        assert!(tallies.measures.compared > 20 && tallies.vmstat.compared > 3);
+        assert!(tallies.measures.compared > 20 && tallies.vmstat.compared > 0);
     }
     let [orders] = compared.orders.as_slice() else { panic!("{:?}", compared.orders) };
     assert_eq!(orders.variants, ["base", "direct"]);
@@ -146,14 +149,18 @@ The kernel's run is the reference that the model is held against.
 virtual machine (the reference): 6.1.0-49-amd64
 model: linux-6.1
 
-                         virtual machine      model
-swapped out                      391 MiB        0 B  in kind, better
-pages scanned by tasks           800,000  1,000,000  25 % worse
-latency p50                      1.01 ms    1.11 ms  10 % worse
+                          virtual machine      model
+swapped out                       391 MiB        0 B  in kind, better
+pages scanned by tasks            800,000  1,000,000  25 % worse
+requests per second                 1,000        900  10 % worse
+app server: requests                1,000        900  10 % worse
+latency p50                       1.00 ms    1.11 ms  11 % worse
 ";
     assert!(text.starts_with(expected), "{text}");
     let said = joined(&text);
-    assert!(said.contains("requests per second 1,000 900 10 % worse"), "{text}");
+    assert!(
+        said.contains("model: 11 measures compared, median error 11 %; 9 within 15 %, 1 differs in kind")
+    );
     // 3 of 3 faults are neither right nor wrong.
     assert!(!said.contains("major faults") && said.contains("more are too small in both to tell"), "{text}");
 }

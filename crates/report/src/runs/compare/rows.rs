@@ -146,7 +146,7 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
         row("operations", "requests", Unit::Count, Higher, FEW, &|f| Some(f.operations as f64));
         if !subject {
             row("per_second", "requests per second", Unit::PerSecond, Higher, SLOW, &|f| f.per_second);
-            row("relative", "of its undisturbed throughput", Unit::Share, Higher, POINT, &|f| f.relative);
+            row("relative", "relative throughput", Unit::Share, Higher, POINT, &|f| f.relative);
             row("errors", "operations that failed", Unit::Count, Lower, 1.0, &|f| Some(f.errors as f64));
         }
         row("latency_mean_ns", "latency mean", Unit::Nanoseconds, Lower, SHORT, &latency(&|l| l.mean));
