@@ -26,7 +26,7 @@ pub fn compare_markdown(compared: &Compared, options: MarkdownOptions) -> String
         out.push_str(&compared.overview().markdown());
     }
     for orders in &compared.orders {
-        line(&mut out, &format!("- {}: {}", escaped(&orders.title), escaped(&orders.sentence())));
+        line(&mut out, &format!("- {}. {}", escaped(&orders.title), escaped(&orders.sentence())));
     }
     if !compared.orders.is_empty() {
         line(&mut out, "");

@@ -128,7 +128,7 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
             **one == *actor && **its == *role
         };
         let subject = views.iter().all(alone);
-        let who = if role.is_empty() { actor.to_owned() } else { format!("{actor} {role}") };
+        let who = if role.is_empty() || role == actor { actor.to_owned() } else { format!("{actor} {role}") };
         let mut row =
             |key: &str, name: &str, unit, better, floor, get: &dyn Fn(&ActorFigures) -> Option<f64>| {
                 let of = |view: &&View<'_>| {

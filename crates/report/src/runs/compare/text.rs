@@ -53,7 +53,7 @@ pub fn compare_text(compared: &Compared, sort: Sort, options: TextOptions) -> St
     if !compared.orders.is_empty() {
         page.blank();
         for orders in &compared.orders {
-            let title = if compared.orders.len() > 1 { format!("{}: ", orders.title) } else { String::new() };
+            let title = if compared.orders.len() > 1 { format!("{}. ", orders.title) } else { String::new() };
             page.wrapped(&format!("{title}{}", orders.sentence()), "  ", PLAIN);
         }
     }
