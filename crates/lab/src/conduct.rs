@@ -219,7 +219,10 @@ impl Conductor<'_> {
     }
 
     /// Waits until all agents that were started are ready.
-    fn all_ready(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<ControlFlow<()>, LabError> {
+    fn all_ready(
+        &mut self,
+        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, LabError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let waiting = self.agents.iter().find(|agent| matches!(agent.state, Life::Running(_, _, false)));
@@ -340,7 +343,8 @@ impl Conductor<'_> {
             return Err(LabError::Agent { actor, why });
         }
         let now = self.begin.map_or(0, |begin| Clock::default().beginning(begin).now());
-        let mut say = |kind, what| self.events.push(Event { at: now, kind, what, actor: Some(actor.clone()) });
+        let mut say =
+            |kind, what| self.events.push(Event { at: now, kind, what, actor: Some(actor.clone()) });
         match status.signal() {
             Some(9) if kills > self.oom_kills => {
                 say(EventKind::OomKill, "killed by the OOM killer".to_owned());
@@ -368,10 +372,8 @@ impl Conductor<'_> {
             sink.event(&event)?;
         }
         sink.sample(&sample)?;
-        let rows: Vec<Interval> = std::mem::take(&mut self.rows)
-            .into_values()
-            .map(|row| Interval { from, at, ..row })
-            .collect();
+        let rows: Vec<Interval> =
+            std::mem::take(&mut self.rows).into_values().map(|row| Interval { from, at, ..row }).collect();
         Ok(sink.intervals(&rows)?)
     }
 }

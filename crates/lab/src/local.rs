@@ -10,9 +10,9 @@ use lotsfree_units::Bytes;
 
 use crate::conduct::Place;
 use crate::error::{LabError, at, calling};
+use crate::facts;
 use crate::here::{self, Output, Watch};
 use crate::settings::{Settings, current, journal_path};
-use crate::facts;
 
 /// The share of `MemTotal` that must be available on a host that nobody else uses.
 const IDLE: f64 = 1.0 / 3.0;
@@ -210,7 +210,11 @@ impl Local {
             case: text,
             files,
             group,
-            cpus: if nodes.len() > 1 { nodes.iter().map(|node| node.cpus.clone()).collect() } else { Vec::new() },
+            cpus: if nodes.len() > 1 {
+                nodes.iter().map(|node| node.cpus.clone()).collect()
+            } else {
+                Vec::new()
+            },
             nodes: nodes.iter().map(|node| node.id).collect(),
             oom_score_adj: 1000,
             slow: self.slow,
@@ -221,7 +225,12 @@ impl Local {
         done.and_then(|state| undone.map(|()| state))
     }
 
-    fn make_group(&self, case: &Case, version: Version, settings: &mut Settings) -> Result<PathBuf, LabError> {
+    fn make_group(
+        &self,
+        case: &Case,
+        version: Version,
+        settings: &mut Settings,
+    ) -> Result<PathBuf, LabError> {
         if version == Version::Two {
             let control = Path::new(V2).join("cgroup.subtree_control");
             let enabled = fs::read_to_string(&control).map_err(at(&control))?;
@@ -257,7 +266,9 @@ fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
                 ("memory.memsw.limit_in_bytes", (memory + swap).to_string()),
             ];
             limits.extend(
-                case.tuning.number(SWAPPINESS).map(|swappiness| ("memory.swappiness", swappiness.to_string())),
+                case.tuning
+                    .number(SWAPPINESS)
+                    .map(|swappiness| ("memory.swappiness", swappiness.to_string())),
             );
             limits
         }

@@ -79,7 +79,9 @@ struct Journal {
 
 /// Where the journal of this host is: `/var/lib/lotsfree/lab.journal`.
 pub fn journal_path() -> PathBuf {
-    std::env::var_os("LOTSFREE_STATE").map_or_else(|| PathBuf::from("/var/lib/lotsfree"), PathBuf::from).join("lab.journal")
+    std::env::var_os("LOTSFREE_STATE")
+        .map_or_else(|| PathBuf::from("/var/lib/lotsfree"), PathBuf::from)
+        .join("lab.journal")
 }
 
 impl Settings {
@@ -152,10 +154,8 @@ impl Settings {
     pub fn swap(&mut self, area: &Path, bytes: u64) -> Result<(), LabError> {
         self.note(Change::Swap { area: area.to_path_buf() })?;
         crate::swap::make_file(area, bytes).map_err(at(area))?;
-        lotsfree_sys::swap_on(area).map_err(|error| LabError::System {
-            what: format!("swapon {}", area.display()),
-            error,
-        })
+        lotsfree_sys::swap_on(area)
+            .map_err(|error| LabError::System { what: format!("swapon {}", area.display()), error })
     }
 
     /// Makes a control group.

@@ -81,12 +81,17 @@ impl VirtualMachine {
                 let _ = running.wait();
                 Ok(state)
             }
-            (Ok(()), Some(Said::Failed(why))) => Err(LabError::Refused(format!("in the virtual machine: {why}"))),
+            (Ok(()), Some(Said::Failed(why))) => {
+                Err(LabError::Refused(format!("in the virtual machine: {why}")))
+            }
             (Ok(()), None) => match running.wait() {
                 Err(error) => Err(error.into()),
                 Ok(ended) => {
                     let last = ended.console.lines().rev().find(|line| !line.trim().is_empty());
-                    let why = format!("the virtual machine went off; its console ends with {:?}", last.unwrap_or(""));
+                    let why = format!(
+                        "the virtual machine went off; its console ends with {:?}",
+                        last.unwrap_or("")
+                    );
                     Err(LabError::Refused(why))
                 }
             },

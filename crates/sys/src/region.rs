@@ -105,7 +105,8 @@ impl Region {
             Region::owned(start, bytes, End::Unmap)?
         };
         for (index, file) in files.iter().enumerate() {
-            let (flags, protection) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+            let (flags, protection) =
+                (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
             let at = whole.start.as_ptr().wrapping_byte_add(index * granule);
             // SAFETY: replaces a part of the reservation above, which nothing else knows of.
             unsafe { rustix::mm::mmap(at, granule, protection, flags, file, 0)? };

@@ -64,19 +64,22 @@ impl Regions {
         table.get(region.0 as usize)?.clone()
     }
 
+    /// Enters a region in the place of one of that number, which no thread misses in between.
     pub(super) fn put(&self, region: RegionId, mapped: Region) {
         let place = region.0 as usize;
         if place >= MOST_REGIONS {
             return;
         }
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        if table.len() <= place {
-            table.resize(place + 1, None);
-        }
-        if let Some(entry) = table.get_mut(place) {
-            *entry = Some(Arc::new(mapped));
-        }
+        let old = {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            if table.len() <= place {
+                table.resize(place + 1, None);
+            }
+            table.get_mut(place).and_then(|entry| entry.replace(Arc::new(mapped)))
+        };
         self.epoch.fetch_add(1, Ordering::Release);
+        // Unmapped without the lock: that takes long.
+        drop(old);
     }
 
     /// Takes a region away; it is unmapped once no thread uses it. Whether there was one.
@@ -191,7 +194,8 @@ impl Process {
             .collect::<Result<_, _>>()?;
         let nodes = order.cpus.len();
         let cpus_of = |thread: usize| {
-            let node = node.map_or_else(|| (order.threads_before + thread) % nodes.max(1), |node| node as usize);
+            let node =
+                node.map_or_else(|| (order.threads_before + thread) % nodes.max(1), |node| node as usize);
             order.cpus.get(node).cloned().unwrap_or_default()
         };
         let shared = Shared {
@@ -291,14 +295,7 @@ fn bind(cpus: &[u32]) {
 }
 
 /// One row per role of what the threads did since the last report.
-fn report(
-    shared: &Shared,
-    running: &mut [Running],
-    from: u64,
-    at: u64,
-    now: u64,
-    sender: &mut Sender<File>,
-) {
+fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64, sender: &mut Sender<File>) {
     let mut rows: Vec<Interval> = Vec::new();
     let mut events = Vec::new();
     for thread in running {

@@ -251,7 +251,8 @@ impl Machine {
             show(stage);
             if signals.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let report = &mut |what: &str| output::remark(&format!("an earlier lab left this behind; undone: {what}"));
+        let report =
+            &mut |what: &str| output::remark(&format!("an earlier lab left this behind; undone: {what}"));
         let done = match self {
             Machine::Local(local) => local.execute(&job.case, &mut output, report, watch),
             Machine::Virtual(vm) => vm.execute(&job.case, &mut output, watch),

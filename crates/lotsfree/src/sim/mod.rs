@@ -26,7 +26,6 @@ use crate::{output, places, scenarios};
 use pool::Limits;
 use progress::{Display, Progress};
 
-
 /// What is simulated, and where it goes.
 struct Job {
     case: Case,
