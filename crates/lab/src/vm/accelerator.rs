@@ -80,7 +80,8 @@ fn boots_in(kernel: &Kernel, accelerator: &str, limit: Duration, directory: &Pat
     initramfs.file("init", &probe())?;
     let path = directory.join("initramfs");
     fs::write(&path, initramfs.finish()).map_err(Error::io(path))?;
-    let mut arguments = vec!["-kernel".to_owned(), kernel.image.to_string_lossy().into_owned()];
+    let mut arguments =
+        vec!["-kernel".to_owned(), kernel.bootable(directory)?.to_string_lossy().into_owned()];
     let line = "-initrd initramfs -nodefaults -no-user-config -display none -no-reboot -smp 1 -m 256M \
                 -cpu max,la57=off -serial file:console";
     arguments.extend(accelerator.split(' ').chain(line.split(' ')).map(str::to_owned));

@@ -110,19 +110,19 @@ impl Guest {
             image::create(disk, scratch.path())?;
         }
 
-        let last = ["-append".to_owned(), self.parameters()];
-        let image = |image: String| vec!["-kernel".to_owned(), image];
-        let shown = self.kernel.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let shown = [image(shown), arguments.clone(), last.to_vec()].concat();
+        let boots = self.kernel.bootable(scratch.path())?;
+        let shown = Path::new(boots.file_name().unwrap_or_default());
+        let line = |kernel: &Path| {
+            let kernel = ["-kernel".to_owned(), kernel.to_string_lossy().into_owned()];
+            [kernel.to_vec(), arguments.clone(), vec!["-append".to_owned(), self.parameters()]].concat()
+        };
         let facts = Facts {
             accelerator,
             qemu: qemu::version()?,
             kernel: self.kernel.release.clone(),
-            command: format!("{} {}", qemu::PROGRAM, qemu::quoted(&shown)),
+            command: format!("{} {}", qemu::PROGRAM, qemu::quoted(&line(shown))),
         };
-        let path = self.kernel.image.to_string_lossy().into_owned();
-        let arguments = [image(path), arguments, last.to_vec()].concat();
-        Running::start(arguments, scratch, facts, limit)
+        Running::start(line(&boots), scratch, facts, limit)
     }
 
     /// Images are sparse, but what is in files and what is swapped takes room.

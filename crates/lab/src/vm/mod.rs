@@ -38,6 +38,7 @@ pub mod qemu;
 mod running;
 mod swap_header;
 pub mod tool;
+pub mod vmlinux;
 
 pub use accelerator::Accelerator;
 pub use disk::{Disk, Throttle};
