@@ -23,6 +23,7 @@
 //! ```
 
 mod accelerator;
+mod channel;
 mod command;
 mod disk;
 mod elf;
@@ -33,6 +34,7 @@ pub mod initramfs;
 pub mod kernel;
 mod mbr;
 pub mod modules;
+mod monitor;
 pub mod packages;
 pub mod qemu;
 mod running;
