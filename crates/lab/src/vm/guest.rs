@@ -161,15 +161,15 @@ impl Guest {
         initramfs.file("case.toml", self.case.as_bytes())?;
         let mut order = String::new();
         if let Some(mut loader) = loader {
-            for name in ["virtio_pci", "virtio_blk", module(self.machine.disk.filesystem)] {
-                loader.add(name)?;
-            }
-            // What file systems ask the crypto layer for by its name, which no dependency says. Later
-            // kernels have it in a library.
+            // What file systems ask the crypto layer for by its name, which no dependency says, and libcrc32c
+            // when it is loaded. Later kernels have it in a library.
             for name in [Channel::MODULE, "crc32c_generic", "crc32c"] {
                 if loader.has(name) {
                     loader.add(name)?;
                 }
+            }
+            for name in ["virtio_pci", "virtio_blk", module(self.machine.disk.filesystem)] {
+                loader.add(name)?;
             }
             for module in loader.into_order() {
                 order += &format!("{}\n", module.file);

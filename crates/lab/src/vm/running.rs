@@ -90,7 +90,8 @@ impl Running {
                 Ok(()) => Ok(Ended { elapsed: started.elapsed(), console }),
                 Err(why) => {
                     let log = fs::read_to_string(scratch.path().join(qemu::LOG)).unwrap_or_default();
-                    Err(Error::Guest { why, console: format!("{}{log}", qemu::tail(&console)) })
+                    let lines = until_last_words(&console);
+                    Err(Error::Guest { why, console: format!("{}{log}", qemu::tail(lines)) })
                 }
             }
         };
@@ -179,6 +180,12 @@ fn last_words(console: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
+/// A console up to that line: what led to it comes before, and of what follows, the stack says little.
+fn until_last_words(console: &str) -> &str {
+    let end = ENDS.iter().filter_map(|end| console.find(end)).min().unwrap_or(console.len());
+    console[end..].find('\n').map_or(console, |rest| &console[..end + rest])
+}
+
 fn console(scratch: &Path) -> String {
     String::from_utf8_lossy(&fs::read(scratch.join(CONSOLE)).unwrap_or_default()).into_owned()
 }
@@ -193,6 +200,8 @@ mod tests {
             "[    1.0] systemd\r\n[    2.0] Kernel panic - not syncing: VFS: no root\r\n[    2.1] CPU: 0\r\n";
         let line = "[    2.0] Kernel panic - not syncing: VFS: no root";
         assert_eq!(last_words(console).as_deref(), Some(line));
+        assert!(until_last_words(console).ends_with("no root\r"));
+        assert_eq!(until_last_words("a\nb\n"), "a\nb\n");
         assert!(last_words("Out of memory and no killable processes...\n").is_some());
         assert_eq!(last_words("Out of memory: Killed process 7 (graphdb)\n"), None);
     }
