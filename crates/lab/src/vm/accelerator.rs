@@ -179,4 +179,18 @@ mod tests {
         assert_eq!(&code[48..], MARK);
         assert_eq!(usize::from(code[18]), MARK.len());
     }
+
+    #[test]
+    fn the_probe_runs_on_a_kernel_that_boots() {
+        if std::env::var_os("LOTSFREE_LAB").is_none() {
+            return;
+        }
+        let kernel = Kernel::find("linux-6.1").expect("a kernel");
+        let boots = |accelerator: &str| {
+            let directory = tempfile::tempdir().expect("a directory");
+            boots_in(&kernel, accelerator, Duration::from_secs(60), directory.path()).expect("QEMU")
+        };
+        assert!(boots("-accel tcg"));
+        assert!(!boots("-accel tcg -S"), "it does not even start");
+    }
 }
