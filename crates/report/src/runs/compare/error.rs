@@ -152,8 +152,8 @@ impl Deviation {
         Deviation { error, change, gain, verdict, turned }
     }
 
-    /// Worst first: differences in kind, then by the size of the error, whichever of the two is the reference;
-    /// what repeats explain, and what is too small, last.
+    /// Worst first: differences in kind, then by the size of the error, whichever of the two is the
+    /// reference; what repeats explain, and what is too small, last.
     pub(super) fn rank(&self) -> (u8, f64) {
         let kind = match self.verdict {
             Verdict::InKind => 3,
