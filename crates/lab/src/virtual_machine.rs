@@ -10,7 +10,7 @@ use lotsfree_run::{Facts, State};
 use lotsfree_scenario::Case;
 
 use crate::error::{LabError, calling};
-use crate::guest::{END, FACTS, FAILED, STOP};
+use crate::guest::{END, FACTS, FAILED, STOP, THANKS};
 use crate::here::{Output, Stage, Watch};
 use crate::vm::{Accelerator, Guest, Kernel, Running};
 
@@ -68,11 +68,13 @@ impl VirtualMachine {
         if watch(Stage::Preparing).is_break() {
             return Ok(State::Interrupted);
         }
-        let guest = self.guest(case)?;
+        let mut guest = self.guest(case)?;
+        // What exists when the run begins is written at full speed.
+        guest.throttled = false;
         let running = guest.start(limit(case))?;
         let facts = running.facts().clone();
-        let mut passing = Passing { facts, output, at: None, said: None };
-        let heard = listen(&running, &mut passing, watch);
+        let mut passing = Passing { running: &running, facts, output, at: None, said: None };
+        let heard = listen(&mut passing, watch);
         let said = passing.said.take();
         match (heard, said) {
             (Err(error), _) => Err(error),
@@ -115,6 +117,7 @@ enum Said {
 
 /// Passes on what a guest sends.
 struct Passing<'a> {
+    running: &'a Running,
     facts: crate::vm::Facts,
     output: &'a mut dyn Output,
     /// The time of the last sample.
@@ -139,6 +142,7 @@ impl Passing<'_> {
             facts.remarks.push(format!("{} ({})", vm.qemu, vm.accelerator));
             facts.remarks.push(vm.command.clone());
             self.output.begin(facts)?;
+            self.running.throttle()?;
         } else if let Some(state) = text.strip_prefix(END) {
             let state = if state == "complete" { State::Complete } else { State::Interrupted };
             self.said = Some(Said::End(state));
@@ -154,8 +158,8 @@ impl Passing<'_> {
 }
 
 /// Reads what a guest sends until it has said its last word or is gone.
-fn listen(running: &Running, passing: &mut Passing<'_>, watch: Watch<'_>) -> Result<(), LabError> {
-    let mut data = running.data();
+fn listen(passing: &mut Passing<'_>, watch: Watch<'_>) -> Result<(), LabError> {
+    let mut data = passing.running.data();
     data.set_read_timeout(Some(LOOK)).map_err(calling("the guest's data"))?;
     let mut receiver = Receiver::default();
     let mut buffer = vec![0; 1 << 16];
@@ -182,6 +186,8 @@ fn listen(running: &Running, passing: &mut Passing<'_>, watch: Watch<'_>) -> Res
             passing.said = Some(Said::End(State::Interrupted));
         }
     }
+    // It waits for that before it powers itself off.
+    let _ = data.write_all(&[THANKS]);
     Ok(())
 }
 

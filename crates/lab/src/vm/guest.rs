@@ -187,7 +187,7 @@ impl Guest {
     fn parameters(&self, channel: Channel) -> String {
         let mut words = vec![
             // Not tmpfs: pages of ramfs are on no list that reclaim looks at.
-            "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr rootfstype=ramfs".to_owned(),
+            "console=ttyS0 quiet loglevel=4 panic=-1 tsc=reliable rootfstype=ramfs".to_owned(),
             format!("lotsfree.data={}", channel.device()),
         ];
         let (files, swap) = disk::devices(&self.disks);
