@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use lotsfree_run::wire::{self, Message};
@@ -286,10 +286,7 @@ impl Conductor<'_> {
 
     /// Takes what agents say, for so long at most if they say nothing.
     fn hear(&mut self, patience: Duration) -> Result<(), LabError> {
-        let mut news = match self.news.recv_timeout(patience) {
-            Ok(news) => Some(news),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        };
+        let mut news = self.news.recv_timeout(patience).ok();
         while let Some(one) = news {
             match one {
                 News::Message(number, message) => self.message(number, message)?,

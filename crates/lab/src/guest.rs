@@ -174,7 +174,8 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
     let watch = &mut |_: Stage| {
         if ear.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let done = here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
+    let done =
+        here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
     // The machine is gone with all of it.
     std::mem::forget(settings);
     done

@@ -18,8 +18,8 @@ const PAGE: u64 = 4096;
 /// Files are written in pieces of so many bytes.
 const PIECE: u64 = 1 << 20;
 
-/// Writes the files that exist when the run begins, past the page cache, so that nothing of them is in memory.
-/// `watch` says whether to go on.
+/// Writes the files that exist when the run begins, past the page cache, so that nothing of them is in
+/// memory. `watch` says whether to go on.
 ///
 /// # Errors
 /// The system's, above all that the disk is full.

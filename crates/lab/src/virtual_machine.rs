@@ -62,8 +62,8 @@ impl VirtualMachine {
     /// Executes a case. The machine is gone when this returns, whatever happened.
     ///
     /// # Errors
-    /// If the machine cannot be started, ends before its time or takes too long, and as the output fails. What
-    /// had arrived until then is in the output.
+    /// If the machine cannot be started, ends before its time or takes too long, and as the output fails.
+    /// What had arrived until then is in the output.
     pub fn execute(&self, case: &Case, output: &mut dyn Output, watch: Watch<'_>) -> Result<State, LabError> {
         if watch(Stage::Preparing).is_break() {
             return Ok(State::Interrupted);

@@ -1,6 +1,6 @@
-//! What must hold on the model and on a kernel alike: each scenario runs on both, and the same is asked of both
-//! runs. The kernel's part needs QEMU, a kernel (`cargo xtask lab-kernel 6.1`) and half a minute each; it is done
-//! with `LOTSFREE_LAB=1`, on the kernel that `LOTSFREE_LAB_KERNEL` names (`6.1` if it is not set).
+//! What must hold on the model and on a kernel alike: each scenario runs on both, and the same is asked of
+//! both runs. The kernel's part needs QEMU, a kernel (`cargo xtask lab-kernel 6.1`) and half a minute each;
+//! it is done with `LOTSFREE_LAB=1`, on the kernel that `LOTSFREE_LAB_KERNEL` names (`6.1` if it is not set).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested, and what is measured, is said")]
 
@@ -114,7 +114,11 @@ const NODE: &str = "\"256 MiB\"";
 fn with_free_memory_nothing_is_reclaimed() {
     both(&scenario(NODE, "", "128 MiB", APP), |machine, figures| {
         let moved = figures.moved;
-        assert_eq!((moved.swap_out, moved.direct_scan, moved.kswapd_scan), (Some(0), Some(0), Some(0)), "{machine}");
+        assert_eq!(
+            (moved.swap_out, moved.direct_scan, moved.kswapd_scan),
+            (Some(0), Some(0), Some(0)),
+            "{machine}"
+        );
         let app = &figures.actors[0];
         assert!(app.operations > 3000 && app.errors == 0, "{machine}: {app:?}");
     });
@@ -160,18 +164,20 @@ fn a_heap_larger_than_memory_swaps() {
 }
 
 #[test]
-fn zone_reclaim_scans_on_its_own_node_and_without_it_nobody_scans_directly() {
+fn zone_reclaim_scans_on_its_own_node_and_without_it_kswapd_does() {
     let store = "[[actor]]\nname = \"store\"\nkind = \"segment-store\"\nsegment = \"4 MiB\"\nactive = 25\n\
                  garbage = 40\nreads = 500\nwrite-rate = \"2 MiB/s\"\n";
-    for (mode, scans) in [(1, true), (0, false)] {
+    for mode in [1, 0] {
         let tuning = format!("\"vm.zone_reclaim_mode\" = {mode}\n");
         let case = scenario("\"128 MiB\", \"128 MiB\"", &tuning, "0", store);
         both(&case, |machine, figures| {
-            let scanned = figures.moved.direct_scan.unwrap_or(0);
-            assert_eq!(scanned > 1000, scans, "{machine}, mode {mode}: {scanned}");
-            if !scans {
-                assert_eq!(scanned, 0, "{machine}");
-                assert!(figures.moved.kswapd_scan > Some(1000), "{machine}: {:?}", figures.moved);
+            let (tasks, kswapd) =
+                (figures.moved.direct_scan.unwrap_or(0), figures.moved.kswapd_scan.unwrap_or(0));
+            if mode == 1 {
+                assert!(tasks > 1000, "{machine}: {tasks}");
+            } else {
+                // While garbage is read at full speed at the start, a slow kswapd may be overtaken.
+                assert!(kswapd > 1000 && tasks * 50 < kswapd, "{machine}: {tasks}, {kswapd}");
             }
         });
     }

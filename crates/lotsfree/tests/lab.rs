@@ -53,14 +53,15 @@ impl Bench {
 
     fn lab(&self, more: &[&str]) -> Command {
         let dir = self.path("scratch");
-        let mut arguments = vec!["lab", "short.toml", "--on", "host", "--out", "runs", "--yes-really", "--dir"];
+        let mut arguments =
+            vec!["lab", "short.toml", "--on", "host", "--out", "runs", "--yes-really", "--dir"];
         arguments.push(dir.to_str().unwrap());
         arguments.extend(more);
         self.command(&arguments)
     }
 
     fn run(&self) -> Run {
-        Run::open(&self.path("runs/base")).unwrap()
+        Run::open(self.path("runs/base")).unwrap()
     }
 
     /// Nothing of a run is left.
@@ -195,7 +196,8 @@ fn files_in_memory_are_refused() {
     if !Path::new("/dev/shm").is_dir() {
         return;
     }
-    let arguments = ["lab", "short.toml", "--on", "host", "--out", "runs", "--yes-really", "--dir", "/dev/shm"];
+    let arguments =
+        ["lab", "short.toml", "--on", "host", "--out", "runs", "--yes-really", "--dir", "/dev/shm"];
     let output = bench.command(&arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(says(&output).contains("keeps files in memory; name a directory on a disk with --dir"));
@@ -211,7 +213,8 @@ fn without_qemu_the_error_says_what_to_install() {
     image[0x280..0x286].copy_from_slice(b"6.1.0\0");
     fs::write(&kernel, image).unwrap();
     let kernel = kernel.to_str().unwrap();
-    let arguments = ["lab", "short.toml", "--on", "vm", "--out", "runs", "--kernel", kernel, "--accel", "tcg"];
+    let arguments =
+        ["lab", "short.toml", "--on", "vm", "--out", "runs", "--kernel", kernel, "--accel", "tcg"];
     let output = bench.command(&arguments).env("PATH", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(says(&output).contains("apt-get install"), "{}", says(&output));

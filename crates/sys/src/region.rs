@@ -158,7 +158,7 @@ impl Region {
             Hint::NoHugePage => Advice::LinuxNoHugepage,
         };
         // SAFETY: the whole of a mapping of ours, to which nobody holds a reference; its contents may change.
-        Ok(unsafe { rustix::mm::madvise(self.start.as_ptr(), self.bytes, advice)? })
+        unsafe { rustix::mm::madvise(self.start.as_ptr(), self.bytes, advice) }.map_err(io::Error::from)
     }
 
     /// `mlock` on all of it: faults in every page.
@@ -167,7 +167,7 @@ impl Region {
     /// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.
     pub fn lock(&self) -> io::Result<()> {
         // SAFETY: a mapping of ours.
-        Ok(unsafe { rustix::mm::mlock(self.start.as_ptr(), self.bytes)? })
+        unsafe { rustix::mm::mlock(self.start.as_ptr(), self.bytes) }.map_err(io::Error::from)
     }
 }
 
@@ -188,7 +188,7 @@ impl Drop for Region {
 /// # Errors
 /// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.
 pub fn lock_all() -> io::Result<()> {
-    Ok(rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
+    rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(io::Error::from)
 }
 
 #[cfg(test)]

@@ -180,8 +180,8 @@ impl Worker {
         Ok(found)
     }
 
-    /// Looks at what the thread has used, now and then: to ask the kernel at every request would cost more than
-    /// many a request does.
+    /// Looks at what the thread has used, now and then: to ask the kernel at every request would cost more
+    /// than many a request does.
     #[inline]
     fn look(&mut self, now: u64) {
         if now.saturating_sub(self.looked) >= STALE {
@@ -302,9 +302,8 @@ impl Worker {
             }
             Op::Attach { region, segment } => self.attach(region, segment)?,
             Op::Unmap { region } => {
-                if !self.shared.regions.remove(region) {
-                    return Err(errno("munmap", NO_SUCH));
-                }
+                let there = self.shared.regions.remove(region);
+                there.then_some(()).ok_or_else(|| errno("munmap", NO_SUCH))?;
             }
             Op::Lock { region } => self.find(region)?.lock().or_else(at("mlock"))?,
             Op::LockAll => lotsfree_sys::lock_all().or_else(at("mlockall"))?,
