@@ -167,8 +167,8 @@ impl Machine {
         })
     }
 
-    /// The cases whose kernel this machine has. The others are named; those that were asked for by name are an
-    /// error.
+    /// The cases whose kernel this machine has. The others are named; those that were asked for by name are
+    /// an error.
     fn able(
         &self,
         cases: Vec<Case>,
