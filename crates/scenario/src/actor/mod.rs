@@ -123,7 +123,9 @@ impl Actor {
         let share = |size: Size, share: f64| Bytes((size.bytes() as f64 * share.clamp(0.0, 1.0)) as u64);
         match self {
             Actor::AppServer(actor) => actor.heap.0,
-            Actor::FileWriter(_) | Actor::FileReader(_) | Actor::SegmentStore(_) | Actor::Trace(_) => Bytes::ZERO,
+            Actor::FileWriter(_) | Actor::FileReader(_) | Actor::SegmentStore(_) | Actor::Trace(_) => {
+                Bytes::ZERO
+            }
             Actor::Sessions(actor) => {
                 let entries = Bytes(actor.segment.bytes() / 512 * u64::from(actor.processes));
                 actor.segment.0 + if actor.backing == Sharing::ShmHuge { Bytes::ZERO } else { entries }
