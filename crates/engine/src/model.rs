@@ -42,7 +42,8 @@ pub fn simulate(
 /// What a case's machine is made of.
 ///
 /// # Errors
-/// If the model does not know a setting, or a calibration record is not there, or the model does not execute the kind of an actor.
+/// If the model does not know a setting, or a calibration record is not there, or the model does not
+/// execute the kind of an actor.
 pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     for actor in &case.actors {
         if let Some(lacks) = lacks(&actor.kind) {

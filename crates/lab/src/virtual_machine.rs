@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lotsfree_run::wire::{Message, Receiver};
-use lotsfree_run::{Facts, State};
-use lotsfree_scenario::Case;
+use lotsfree_run::{Facts, Sink, State, WriteError};
+use lotsfree_scenario::{Case, Record};
 
 use crate::error::{LabError, calling};
-use crate::guest::{END, FACTS, FAILED, STOP};
+use crate::guest::{CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
 use crate::here::{Output, Stage, Watch};
 use crate::vm::{Accelerator, Guest, Kernel, Running};
 
@@ -62,31 +62,59 @@ impl VirtualMachine {
     /// Executes a case. The machine is gone when this returns, whatever happened.
     ///
     /// # Errors
-    /// If the machine cannot be started, ends before its time or takes too long, and as the output fails. What
-    /// had arrived until then is in the output.
+    /// If the machine cannot be started, ends before its time or takes too long, and as the output fails.
+    /// What had arrived until then is in the output.
     pub fn execute(&self, case: &Case, output: &mut dyn Output, watch: Watch<'_>) -> Result<State, LabError> {
         if watch(Stage::Preparing).is_break() {
             return Ok(State::Interrupted);
         }
         let guest = self.guest(case)?;
+        self.listen(case, guest, output, watch).map(|(state, _)| state)
+    }
+
+    /// Measures what the machine of a case costs, instead of executing the case; `None` if it was
+    /// interrupted. The record has no name and no date yet.
+    ///
+    /// # Errors
+    /// As [`execute`](VirtualMachine::execute).
+    pub fn calibrate(&self, case: &Case, watch: Watch<'_>) -> Result<Option<Record>, LabError> {
+        let mut guest = self.guest(case)?;
+        guest.parameters.push(CALIBRATE.to_owned());
+        let (_, record) = self.listen(case, guest, &mut Nowhere::default(), watch)?;
+        Ok(record)
+    }
+
+    /// Boots a guest and passes on what it sends, until its last word; a record comes with that.
+    fn listen(
+        &self,
+        case: &Case,
+        guest: Guest,
+        output: &mut dyn Output,
+        watch: Watch<'_>,
+    ) -> Result<(State, Option<Record>), LabError> {
         let running = guest.start(limit(case))?;
         let facts = running.facts().clone();
-        let mut passing = Passing { facts, output, at: None, said: None };
+        let mut passing = Passing { facts, output, at: None, said: None, record: None };
         let heard = listen(&running, &mut passing, watch);
-        let said = passing.said.take();
+        let (said, record) = (passing.said.take(), passing.record.take());
         match (heard, said) {
             (Err(error), _) => Err(error),
             (Ok(()), Some(Said::End(state))) => {
                 // It has told everything; how it powers itself off is of no interest.
                 let _ = running.wait();
-                Ok(state)
+                Ok((state, record))
             }
-            (Ok(()), Some(Said::Failed(why))) => Err(LabError::Refused(format!("in the virtual machine: {why}"))),
+            (Ok(()), Some(Said::Failed(why))) => {
+                Err(LabError::Refused(format!("in the virtual machine: {why}")))
+            }
             (Ok(()), None) => match running.wait() {
                 Err(error) => Err(error.into()),
                 Ok(ended) => {
                     let last = ended.console.lines().rev().find(|line| !line.trim().is_empty());
-                    let why = format!("the virtual machine went off; its console ends with {:?}", last.unwrap_or(""));
+                    let why = format!(
+                        "the virtual machine went off; its console ends with {:?}",
+                        last.unwrap_or("")
+                    );
                     Err(LabError::Refused(why))
                 }
             },
@@ -102,6 +130,20 @@ fn limit(case: &Case) -> Duration {
     Duration::from_nanos(case.duration.ns()) * 2 + BOOT + Duration::from_secs(4 * files / disk)
 }
 
+/// For what yields no run.
+#[derive(Default)]
+struct Nowhere(lotsfree_run::Memory);
+
+impl Output for Nowhere {
+    fn begin(&mut self, _: Facts) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.0
+    }
+}
+
 /// What the guest said last.
 enum Said {
     End(State),
@@ -115,6 +157,7 @@ struct Passing<'a> {
     /// The time of the last sample.
     at: Option<u64>,
     said: Option<Said>,
+    record: Option<Record>,
 }
 
 impl Passing<'_> {
@@ -134,6 +177,11 @@ impl Passing<'_> {
             facts.remarks.push(format!("{} ({})", vm.qemu, vm.accelerator));
             facts.remarks.push(vm.command.clone());
             self.output.begin(facts)?;
+        } else if let Some(record) = text.strip_prefix(RECORD) {
+            let mut record: Record = serde_json::from_str(record)
+                .map_err(|error| LabError::Refused(format!("the guest's record: {error}")))?;
+            record.provenance.accelerator = Some(self.facts.accelerator.to_string());
+            self.record = Some(record);
         } else if let Some(state) = text.strip_prefix(END) {
             let state = if state == "complete" { State::Complete } else { State::Interrupted };
             self.said = Some(Said::End(state));

@@ -262,8 +262,8 @@ impl Case {
         }
     }
 
-    /// Takes the costs of a record, unless the case asks for the model's own. What the case states stays; what
-    /// was not measured is the model's own.
+    /// Takes the costs of a record, unless the case asks for the model's own. What the case states stays;
+    /// what was not measured is the model's own.
     ///
     /// # Errors
     /// If the case asks for another record.

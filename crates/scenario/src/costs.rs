@@ -68,28 +68,34 @@ macro_rules! costs {
 }
 
 costs! {
-    /// Load or store of a resident page by a program: TLB and cache miss.
+    /// Load or store of a resident page by a program: TLB and cache miss. Measured on an Intel Xeon (family
+    /// 6, model 143; a virtual machine, 6.18): 18 ns within 1 MiB, 166 ns within 64 MiB, 420 ns within 5
+    /// GiB.
     touch = 100;
     /// Entry to and exit from the kernel.
     syscall = 200;
-    /// A minor fault without allocation, zeroing and copying. With 250 ns for a zeroed page and 150 ns for its
-    /// allocation the sum is the 1.0 µs that is the published median of Linux 6.6 on an 11th generation i7.
+    /// A minor fault without allocation, zeroing and copying. With 250 ns for a zeroed page and 150 ns for
+    /// its allocation the sum is the 1.0 µs that is the published median of Linux 6.6 on an 11th generation
+    /// i7.
     fault = 600;
     /// Allocation of one page from a CPU's list.
     alloc = 150;
-    /// Zeroing a page (16 GB/s).
+    /// Zeroing a page (16 GB/s). Measured on the same Xeon: 830 ns.
     zero = 250;
     /// Copying a page between the page cache and a program (5 GB/s with the accounting around it).
     copy = 800;
-    /// Taking one page off an LRU list, looking at it and putting it back or freeing it.
+    /// Taking one page off an LRU list, looking at it and putting it back or freeing it. Measured on the
+    /// same Xeon, in a control group and with the freeing: 780 ns.
     scan = 100;
     /// Finding out through the reverse mapping whether a mapped page was accessed, or unmapping it.
+    /// Measured on the same Xeon: 410 ns.
     rmap = 200;
-    /// Freeing a page.
+    /// Freeing a page. Measured on the same Xeon: 220 to 380 ns.
     free = 100;
-    /// Preparing one request for a device.
+    /// Preparing one request for a device. Measured on the same Xeon, through ext4 to a virtual disk: 15 µs.
     submit = 3000;
-    /// Waking up a sleeping task, until it runs.
+    /// Waking up a sleeping task, until it runs. Measured on the same Xeon: 2.5 µs, and 10 µs while it was
+    /// busy.
     wakeup = 3000;
     /// MGLRU: looking at one page-table entry while page tables are walked in order.
     walk = 3;

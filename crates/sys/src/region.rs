@@ -105,7 +105,8 @@ impl Region {
             Region::owned(start, bytes, End::Unmap)?
         };
         for (index, file) in files.iter().enumerate() {
-            let (flags, protection) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+            let (flags, protection) =
+                (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
             let at = whole.start.as_ptr().wrapping_byte_add(index * granule);
             // SAFETY: replaces a part of the reservation above, which nothing else knows of.
             unsafe { rustix::mm::mmap(at, granule, protection, flags, file, 0)? };
@@ -127,13 +128,25 @@ impl Region {
         self.bytes
     }
 
+    /// The first byte of a base page, if there is such a page.
+    #[inline]
+    fn byte(&self, page: usize) -> Option<&AtomicU8> {
+        let offset = page.checked_mul(4096).filter(|offset| *offset < self.bytes)?;
+        // SAFETY: within the mapping, which lives as long as `self`; all accesses are atomic, and any value
+        // is a valid byte.
+        Some(unsafe { AtomicU8::from_ptr(self.start.as_ptr().byte_add(offset).cast()) })
+    }
+
+    /// The first byte of one base page; `None` if that is beyond the end.
+    #[inline]
+    pub fn load(&self, page: usize) -> Option<u8> {
+        self.byte(page).map(|byte| byte.load(Ordering::Relaxed))
+    }
+
     /// Loads from, or stores to, one base page; false if it is beyond the end.
     #[inline]
     pub fn touch(&self, page: usize, write: bool) -> bool {
-        let Some(offset) = page.checked_mul(4096).filter(|offset| *offset < self.bytes) else { return false };
-        // SAFETY: within the mapping, which lives as long as `self`; all accesses are atomic, and any value
-        // is a valid byte.
-        let byte = unsafe { AtomicU8::from_ptr(self.start.as_ptr().byte_add(offset).cast()) };
+        let Some(byte) = self.byte(page) else { return false };
         if write {
             byte.store(page as u8 | 1, Ordering::Relaxed);
         } else {
@@ -157,7 +170,7 @@ impl Region {
             Hint::NoHugePage => Advice::LinuxNoHugepage,
         };
         // SAFETY: the whole of a mapping of ours, to which nobody holds a reference; its contents may change.
-        Ok(unsafe { rustix::mm::madvise(self.start.as_ptr(), self.bytes, advice)? })
+        unsafe { rustix::mm::madvise(self.start.as_ptr(), self.bytes, advice) }.map_err(io::Error::from)
     }
 
     /// `mlock` on all of it: faults in every page.
@@ -166,7 +179,7 @@ impl Region {
     /// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.
     pub fn lock(&self) -> io::Result<()> {
         // SAFETY: a mapping of ours.
-        Ok(unsafe { rustix::mm::mlock(self.start.as_ptr(), self.bytes)? })
+        unsafe { rustix::mm::mlock(self.start.as_ptr(), self.bytes) }.map_err(io::Error::from)
     }
 }
 
@@ -187,7 +200,7 @@ impl Drop for Region {
 /// # Errors
 /// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.
 pub fn lock_all() -> io::Result<()> {
-    Ok(rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
+    rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(io::Error::from)
 }
 
 #[cfg(test)]
@@ -200,6 +213,7 @@ mod tests {
         let region = Region::anonymous(2 * page_size()).unwrap();
         assert!(region.touch(0, true) && region.touch(1, false));
         assert!(!region.touch(2, true) && !region.touch(usize::MAX, false));
+        assert_eq!([region.load(0), region.load(1), region.load(2)], [Some(1), Some(0), None]);
     }
 
     #[test]

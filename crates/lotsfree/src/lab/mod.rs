@@ -1,6 +1,7 @@
 //! `lotsfree lab`.
 
 mod agent;
+mod calibrate;
 mod date;
 mod progress;
 
@@ -41,6 +42,7 @@ enum Machine {
 pub(crate) fn run(arguments: &LabArgs) -> anyhow::Result<u8> {
     match (&arguments.command, &arguments.run) {
         (Some(LabCommand::Restore), _) => restore(),
+        (Some(LabCommand::Calibrate(arguments)), _) => calibrate::run(arguments),
         (None, run) => execute(run),
     }
 }
@@ -86,7 +88,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
         match machine.run(job, &signals, &mut |stage| progress.show(number, stage)) {
             Ok(run) => runs.push(run),
             Err((run, error)) => {
-                runs.extend(run);
+                runs.extend(run.map(|run| *run));
                 failed = Some(error.context(format!("{}", job.place.display())));
                 break;
             }
@@ -169,8 +171,8 @@ impl Machine {
         })
     }
 
-    /// The cases whose kernel this machine has. The others are named; those that were asked for by name are an
-    /// error.
+    /// The cases whose kernel this machine has. The others are named; those that were asked for by name are
+    /// an error.
     fn able(
         &self,
         cases: Vec<Case>,
@@ -245,13 +247,14 @@ impl Machine {
         job: &Job,
         signals: &Signals,
         show: &mut dyn FnMut(Stage),
-    ) -> Result<Run, (Option<Run>, anyhow::Error)> {
+    ) -> Result<Run, (Option<Box<Run>>, anyhow::Error)> {
         let mut output = Directory { job, writer: None };
         let watch = &mut |stage| {
             show(stage);
             if signals.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let report = &mut |what: &str| output::remark(&format!("an earlier lab left this behind; undone: {what}"));
+        let report =
+            &mut |what: &str| output::remark(&format!("an earlier lab left this behind; undone: {what}"));
         let done = match self {
             Machine::Local(local) => local.execute(&job.case, &mut output, report, watch),
             Machine::Virtual(vm) => vm.execute(&job.case, &mut output, watch),
@@ -264,7 +267,7 @@ impl Machine {
         match (done, run) {
             (Ok(_), Ok(Some(run))) => Ok(run),
             (Ok(_), Ok(None)) => Err((None, anyhow::anyhow!("interrupted before it began"))),
-            (Err(error), Ok(run)) => Err((run, plain(error))),
+            (Err(error), Ok(run)) => Err((run.map(Box::new), plain(error))),
             (_, Err(error)) => Err((None, error.into())),
         }
     }
