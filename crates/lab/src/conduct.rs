@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use lotsfree_run::wire::{self, Message};
@@ -219,7 +219,10 @@ impl Conductor<'_> {
     }
 
     /// Waits until all agents that were started are ready.
-    fn all_ready(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<ControlFlow<()>, LabError> {
+    fn all_ready(
+        &mut self,
+        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, LabError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let waiting = self.agents.iter().find(|agent| matches!(agent.state, Life::Running(_, _, false)));
@@ -283,10 +286,7 @@ impl Conductor<'_> {
 
     /// Takes what agents say, for so long at most if they say nothing.
     fn hear(&mut self, patience: Duration) -> Result<(), LabError> {
-        let mut news = match self.news.recv_timeout(patience) {
-            Ok(news) => Some(news),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        };
+        let mut news = self.news.recv_timeout(patience).ok();
         while let Some(one) = news {
             match one {
                 News::Message(number, message) => self.message(number, message)?,
@@ -340,7 +340,8 @@ impl Conductor<'_> {
             return Err(LabError::Agent { actor, why });
         }
         let now = self.begin.map_or(0, |begin| Clock::default().beginning(begin).now());
-        let mut say = |kind, what| self.events.push(Event { at: now, kind, what, actor: Some(actor.clone()) });
+        let mut say =
+            |kind, what| self.events.push(Event { at: now, kind, what, actor: Some(actor.clone()) });
         match status.signal() {
             Some(9) if kills > self.oom_kills => {
                 say(EventKind::OomKill, "killed by the OOM killer".to_owned());
@@ -368,10 +369,8 @@ impl Conductor<'_> {
             sink.event(&event)?;
         }
         sink.sample(&sample)?;
-        let rows: Vec<Interval> = std::mem::take(&mut self.rows)
-            .into_values()
-            .map(|row| Interval { from, at, ..row })
-            .collect();
+        let rows: Vec<Interval> =
+            std::mem::take(&mut self.rows).into_values().map(|row| Interval { from, at, ..row }).collect();
         Ok(sink.intervals(&rows)?)
     }
 }

@@ -5,12 +5,12 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use lotsfree_counters::{MemoryStat, Meminfo, Numastat, Values, Vmstat, vmstat};
+use lotsfree_counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat, vmstat};
 use lotsfree_run::{NodeSample, Sample};
+use lotsfree_snapshot::file::cgroup::parse_memory_stat;
 use lotsfree_snapshot::file::node::parse_meminfo;
 use lotsfree_snapshot::file::swaps::SwapArea;
 use lotsfree_snapshot::file::zoneinfo::Zone;
-use lotsfree_snapshot::file::cgroup::parse_memory_stat;
 use lotsfree_snapshot::{File as _, Log};
 
 use crate::error::{LabError, at};

@@ -112,8 +112,8 @@ impl Receiver {
     /// Takes the next bytes of the stream and returns the messages that they complete.
     ///
     /// # Errors
-    /// At the first record that is damaged; what came before it was returned by earlier calls, or is lost with
-    /// this one.
+    /// At the first record that is damaged; what came before it was returned by earlier calls, or is lost
+    /// with this one.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Message>, Damaged> {
         self.pending.extend_from_slice(bytes);
         let pending = std::mem::take(&mut self.pending);

@@ -92,7 +92,8 @@ pub fn run() -> Result<(), AgentError> {
     match prepare(&mut input) {
         Ok((process, clock)) => {
             let told = sender.text(READY);
-            let begin = told.map_err(|error| AgentError::Order(error.to_string())).and_then(|()| line(&mut input))?;
+            let begin =
+                told.map_err(|error| AgentError::Order(error.to_string())).and_then(|()| line(&mut input))?;
             let begin = begin.trim().parse().map_err(|_| AgentError::Order("no time to begin".to_owned()))?;
             process.run(clock.beginning(begin), sender)
         }

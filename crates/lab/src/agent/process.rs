@@ -191,7 +191,8 @@ impl Process {
             .collect::<Result<_, _>>()?;
         let nodes = order.cpus.len();
         let cpus_of = |thread: usize| {
-            let node = node.map_or_else(|| (order.threads_before + thread) % nodes.max(1), |node| node as usize);
+            let node =
+                node.map_or_else(|| (order.threads_before + thread) % nodes.max(1), |node| node as usize);
             order.cpus.get(node).cloned().unwrap_or_default()
         };
         let shared = Shared {
@@ -291,14 +292,7 @@ fn bind(cpus: &[u32]) {
 }
 
 /// One row per role of what the threads did since the last report.
-fn report(
-    shared: &Shared,
-    running: &mut [Running],
-    from: u64,
-    at: u64,
-    now: u64,
-    sender: &mut Sender<File>,
-) {
+fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64, sender: &mut Sender<File>) {
     let mut rows: Vec<Interval> = Vec::new();
     let mut events = Vec::new();
     for thread in running {

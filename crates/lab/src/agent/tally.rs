@@ -118,7 +118,8 @@ pub(super) struct Account {
 
 impl Account {
     /// Of a thread of this process, from `/proc`. `schedstat` has the CPU time to the nanosecond, which is
-    /// split as `stat` splits it into ticks (`fs/proc/array.c:do_task_stat`, `fs/proc/base.c:proc_pid_schedstat`).
+    /// split as `stat` splits it into ticks (`fs/proc/array.c:do_task_stat`,
+    /// `fs/proc/base.c:proc_pid_schedstat`).
     pub(super) fn of(tid: i32) -> Option<Self> {
         let stat = fs::read(format!("/proc/self/task/{tid}/stat")).ok()?;
         let schedstat = fs::read(format!("/proc/self/task/{tid}/schedstat")).unwrap_or_default();

@@ -280,11 +280,10 @@ impl Worker {
                 self.shared.regions.put(region, mapped);
             }
             Op::Attach { region, segment } => self.attach(region, segment)?,
-            Op::Unmap { region } => {
-                if !self.shared.regions.remove(region) {
-                    return Err(errno("munmap", NO_SUCH));
-                }
+            Op::Unmap { region } if !self.shared.regions.remove(region) => {
+                return Err(errno("munmap", NO_SUCH));
             }
+            Op::Unmap { .. } => {}
             Op::Lock { region } => self.find(region)?.lock().or_else(at("mlock"))?,
             Op::LockAll => lotsfree_sys::lock_all().or_else(at("mlockall"))?,
             Op::AdviseRegion { region, advice } => {
