@@ -10,6 +10,7 @@ fn generated() -> Vec<(&'static str, String)> {
         ("docs/counters.md", lotsfree_counters::document()),
         ("docs/rules.md", lotsfree_doctor::document()),
         ("docs/scenario.md", lotsfree_scenario::document()),
+        ("docs/schema/compare-1.json", lotsfree_report::runs::compare::compare_schema()),
         ("docs/schema/doctor-1.json", lotsfree_report::schema()),
         ("docs/schema/scenario-1.json", lotsfree_scenario::schema()),
     ]

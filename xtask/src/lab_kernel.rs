@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::fs;
 
-use lotsfree_lab::vm::{Kernel, Packages, kernel};
+use lotsfree_lab::vm::{Kernel, Packages, kernel, vmlinux};
 
 /// For each series (`6.1`, `6.12`), downloads and unpacks the newest package, installs nothing, and leaves
-/// `RELEASE/vmlinuz` and `RELEASE/lib/modules/RELEASE` in the cache.
+/// `vmlinuz`, `vmlinux` and `lib/modules/RELEASE` in the cache's directory `RELEASE`.
 pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
     if series.is_empty() {
         return Err("name a series: 6.1 or 6.12".into());
@@ -22,6 +22,7 @@ pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
         if !directory.exists() {
             let unfinished = download.path().join("kernel");
             fs::create_dir_all(unfinished.join("lib/modules"))?;
+            vmlinux::extract(&package.image, &unfinished.join("vmlinux"))?;
             fs::rename(&package.image, unfinished.join("vmlinuz"))?;
             fs::rename(&package.modules, unfinished.join("lib/modules").join(&package.release))?;
             fs::rename(&unfinished, &directory)?;

@@ -13,13 +13,14 @@ use lotsfree_snapshot::file::node::{parse_cpulist, parse_distance};
 /// Files of `/proc/sys/vm` that are commands, or belong to the observer.
 const COMMANDS: [&str; 4] = ["drop_caches", "compact_memory", "stat_refresh", "block_dump"];
 /// Other files that decide what the kernel does with memory.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/kernel/mm/transparent_hugepage/defrag",
     "sys/kernel/mm/transparent_hugepage/shmem_enabled",
     "sys/kernel/mm/lru_gen/enabled",
     "sys/kernel/mm/lru_gen/min_ttl_ms",
     "sys/module/zswap/parameters/enabled",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource",
     "proc/cmdline",
 ];
 

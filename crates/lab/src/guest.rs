@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
@@ -39,6 +40,13 @@ pub(crate) const RECORD: &str = "record ";
 pub(crate) const CALIBRATE: &str = "lotsfree.calibrate";
 /// What the host sends to end a run early.
 pub(crate) const STOP: u8 = b's';
+/// What the host says to the last word.
+pub(crate) const THANKS: u8 = b'k';
+
+/// The most that is written at a time.
+const PIECE: usize = 4096;
+/// How long the host's thanks are waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Requests that take at least this are reported one by one, in nanoseconds.
 const SLOW: u64 = 50_000_000;
@@ -48,8 +56,9 @@ pub fn init() -> ! {
     let said = mounts().and_then(|()| modules()).and_then(|()| serial());
     match said {
         Ok(line) => {
-            let outcome = execute(&line);
-            let mut sender = Sender::new(&line);
+            let ear = Arc::new(Ear::default());
+            let outcome = listen(&line, &ear).and_then(|()| execute(&line, &ear));
+            let mut sender = Sender::new(Pieces(&line));
             let text = match outcome {
                 Ok(State::Complete) => format!("{END}complete"),
                 Ok(_) => format!("{END}interrupted"),
@@ -57,7 +66,7 @@ pub fn init() -> ! {
             };
             // If the line does not take it, nothing does.
             let _ = sender.text(&text);
-            let _ = rustix::termios::tcdrain(&line);
+            ear.wait_for_thanks();
         }
         Err(error) => console(&format!("lotsfree: {error}\n")),
     }
@@ -123,8 +132,21 @@ fn serial() -> Result<File, LabError> {
     Ok(line)
 }
 
+/// Writes in pieces that a channel takes whole.
+struct Pieces<'a>(&'a File);
+
+impl std::io::Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes.get(..PIECE).unwrap_or(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Sends a run.
-struct Line<'a>(Sender<&'a File>);
+struct Line<'a>(Sender<Pieces<'a>>);
 
 impl Output for Line<'_> {
     fn begin(&mut self, facts: Facts) -> Result<(), WriteError> {
@@ -137,7 +159,7 @@ impl Output for Line<'_> {
     }
 }
 
-fn execute(line: &File) -> Result<State, LabError> {
+fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
     let text = PathBuf::from("/case.toml");
     let case = read_case(&text).map_err(|error| LabError::Refused(error.to_string()))?;
     // Its own memory stays where it is, whatever the actors do; it is not to be killed for them either.
@@ -150,9 +172,8 @@ fn execute(line: &File) -> Result<State, LabError> {
     settle(&mut settings)?;
     let files = disks(&case)?;
     here::tune(&here::wanted(&case)?, &mut settings)?;
-    let stop = watch_for_stop(line)?;
     let going =
-        || if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        || if ear.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     if asked_to_calibrate()? {
         return calibrate(line, &files, settings, &going);
     }
@@ -169,7 +190,8 @@ fn execute(line: &File) -> Result<State, LabError> {
         slow: SLOW,
     };
     let watch = &mut |_: Stage| going();
-    let done = here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(line)), watch);
+    let done =
+        here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
     // The machine is gone with all of it.
     std::mem::forget(settings);
     done
@@ -191,25 +213,43 @@ fn calibrate(
     let record = calibration.measure(settings, &mut |_| going())?;
     let Some(record) = record else { return Ok(State::Interrupted) };
     let text = serde_json::to_string(&record).map_err(std::io::Error::from).map_err(calling("the record"))?;
-    Sender::new(line).text(&format!("{RECORD}{text}"))?;
+    Sender::new(Pieces(line)).text(&format!("{RECORD}{text}"))?;
     Ok(State::Complete)
 }
 
-/// Notes when the host asks for an end.
-fn watch_for_stop(line: &File) -> Result<Arc<AtomicBool>, LabError> {
-    let stop = Arc::new(AtomicBool::new(false));
+/// What the host says.
+#[derive(Debug, Default)]
+struct Ear {
+    /// It asks for an end.
+    stop: AtomicBool,
+    /// It has taken the last word: what is on its way when the machine goes off is lost.
+    thanked: AtomicBool,
+}
+
+impl Ear {
+    fn wait_for_thanks(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.thanked.load(Ordering::Relaxed) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Notes what the host says.
+fn listen(line: &File, ear: &Arc<Ear>) -> Result<(), LabError> {
     let mut line = line.try_clone().map_err(calling("dup"))?;
-    let told = Arc::clone(&stop);
+    let ear = Arc::clone(ear);
     std::thread::spawn(move || {
         let mut byte = [0];
         while let Ok(1) = line.read(&mut byte) {
-            if byte == [STOP] {
-                told.store(true, Ordering::Relaxed);
-                return;
+            match byte {
+                [STOP] => ear.stop.store(true, Ordering::Relaxed),
+                [THANKS] => ear.thanked.store(true, Ordering::Relaxed),
+                _ => {}
             }
         }
     });
-    Ok(stop)
+    Ok(())
 }
 
 /// The kernel computed its watermarks and reserves while it booted, before it gave back the memory of its own

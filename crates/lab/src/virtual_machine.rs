@@ -10,7 +10,7 @@ use lotsfree_run::{Facts, Sink, State, WriteError};
 use lotsfree_scenario::{Case, Record};
 
 use crate::error::{LabError, calling};
-use crate::guest::{CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
+use crate::guest::{CALIBRATE, END, FACTS, FAILED, RECORD, STOP, THANKS};
 use crate::here::{Output, Stage, Watch};
 use crate::vm::{Accelerator, Guest, Kernel, Running};
 
@@ -68,7 +68,9 @@ impl VirtualMachine {
         if watch(Stage::Preparing).is_break() {
             return Ok(State::Interrupted);
         }
-        let guest = self.guest(case)?;
+        let mut guest = self.guest(case)?;
+        // What exists when the run begins is written at full speed.
+        guest.throttled = false;
         self.listen(case, guest, output, watch).map(|(state, _)| state)
     }
 
@@ -94,8 +96,8 @@ impl VirtualMachine {
     ) -> Result<(State, Option<Record>), LabError> {
         let running = guest.start(limit(case))?;
         let facts = running.facts().clone();
-        let mut passing = Passing { facts, output, at: None, said: None, record: None };
-        let heard = listen(&running, &mut passing, watch);
+        let mut passing = Passing { running: &running, facts, output, at: None, said: None, record: None };
+        let heard = listen(&mut passing, watch);
         let (said, record) = (passing.said.take(), passing.record.take());
         match (heard, said) {
             (Err(error), _) => Err(error),
@@ -152,6 +154,7 @@ enum Said {
 
 /// Passes on what a guest sends.
 struct Passing<'a> {
+    running: &'a Running,
     facts: crate::vm::Facts,
     output: &'a mut dyn Output,
     /// The time of the last sample.
@@ -177,6 +180,7 @@ impl Passing<'_> {
             facts.remarks.push(format!("{} ({})", vm.qemu, vm.accelerator));
             facts.remarks.push(vm.command.clone());
             self.output.begin(facts)?;
+            self.running.throttle()?;
         } else if let Some(record) = text.strip_prefix(RECORD) {
             let mut record: Record = serde_json::from_str(record)
                 .map_err(|error| LabError::Refused(format!("the guest's record: {error}")))?;
@@ -197,8 +201,8 @@ impl Passing<'_> {
 }
 
 /// Reads what a guest sends until it has said its last word or is gone.
-fn listen(running: &Running, passing: &mut Passing<'_>, watch: Watch<'_>) -> Result<(), LabError> {
-    let mut data = running.data();
+fn listen(passing: &mut Passing<'_>, watch: Watch<'_>) -> Result<(), LabError> {
+    let mut data = passing.running.data();
     data.set_read_timeout(Some(LOOK)).map_err(calling("the guest's data"))?;
     let mut receiver = Receiver::default();
     let mut buffer = vec![0; 1 << 16];
@@ -225,6 +229,8 @@ fn listen(running: &Running, passing: &mut Passing<'_>, watch: Watch<'_>) -> Res
             passing.said = Some(Said::End(State::Interrupted));
         }
     }
+    // It waits for that before it powers itself off.
+    let _ = data.write_all(&[THANKS]);
     Ok(())
 }
 

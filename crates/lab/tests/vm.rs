@@ -2,9 +2,9 @@
 //! without KVM: they run only with `LOTSFREE_LAB=1`.
 #![allow(clippy::print_stderr, reason = "what is not tested, and what is measured, is said")]
 
-use std::io::{Read, Write};
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lotsfree_lab::vm::{Accelerator, Guest, Kernel, Running};
@@ -72,8 +72,9 @@ fn look(guest: &Guest) -> String {
     let said = said(&running);
     eprintln!("{}: {} in {:.1} s\n{said}", facts.kernel, facts.accelerator, started.elapsed().as_secs_f64());
     let order: Vec<u8> = (0..=255).collect();
-    running.data().write_all(&order).expect("written");
-    let ended = running.wait().expect("powered off");
+    // Whether it is there to read it, the end says.
+    let _ = running.data().write_all(&order);
+    let ended = running.wait().unwrap_or_else(|error| panic!("{error}"));
     eprintln!("powered off after {:.1} s\n{}", ended.elapsed.as_secs_f64(), ended.console);
     said
 }
@@ -113,7 +114,7 @@ fn files_and_swap_can_share_a_disk() {
     if !wanted() {
         return;
     }
-    for kind in ["ext3", "ext4", "xfs", "btrfs"] {
+    for kind in ["xfs", "btrfs", "ext3", "ext4"] {
         let guest = guest(
             &format!(
                 "cpus = 1\nnodes = [\"512 MiB\"]\nswap = {{ size = \"64 MiB\", on = \"disk\" }}\n\
@@ -139,9 +140,19 @@ fn virtual_time_has_one_cpu() {
     if !wanted() {
         return;
     }
-    let mut one = guest("cpus = 1\nnodes = [\"512 MiB\"]", &["look"]);
+    let mut one = guest("cpus = 1\nnodes = [\"512 MiB\"]", &["spin"]);
     one.accelerator = Some(Accelerator::Icount);
-    assert!(look(&one).contains("files true\n"));
+    let microseconds = || {
+        let running = one.start(LIMIT).expect("started");
+        let mut line = String::new();
+        BufReader::new(running.data()).read_line(&mut line).expect("text");
+        running.data().write_all(b"x").expect("written");
+        running.wait().expect("powered off");
+        line.trim().parse::<u64>().expect("a number")
+    };
+    let (first, second) = (microseconds(), microseconds());
+    eprintln!("the same work in virtual time: {first} us, {second} us");
+    assert!(first.abs_diff(second) * 100 < first, "{first} {second}");
     let mut two = guest("cpus = 2\nnodes = [\"512 MiB\"]", &["look"]);
     two.accelerator = Some(Accelerator::Icount);
     let error = two.start(LIMIT).unwrap_err().to_string();
@@ -188,4 +199,69 @@ fn a_guest_that_is_lost_says_why() {
     assert!(error.starts_with("the virtual machine: not finished after 1 s"), "{error}");
     drop(hangs.start(LIMIT).expect("started"));
     assert_eq!(std::fs::read_dir(scratch.path()).expect("there").count(), 0);
+}
+
+#[test]
+fn disks_are_throttled_when_asked() {
+    if !wanted() {
+        return;
+    }
+    let machine = "cpus = 1\nnodes = [\"512 MiB\"]\ndisk = { bandwidth = \"4 MiB/s\" }";
+    let mut guest = guest(machine, &["write"]);
+    guest.throttled = false;
+    let running = guest.start(LIMIT).expect("started");
+    let mut lines = BufReader::new(running.data()).lines();
+    let mut milliseconds = || lines.next().expect("a line").expect("text").parse::<u64>().expect("a number");
+    let fast = milliseconds();
+    running.throttle().expect("throttled");
+    running.throttle().expect("still");
+    running.data().write_all(b"x").expect("written");
+    let slow = milliseconds();
+    running.data().write_all(b"x").expect("written");
+    running.wait().expect("powered off");
+    eprintln!("16 MiB: {fast} ms, throttled to 4 MiB/s {slow} ms");
+    assert!(fast < slow && (3500..8000).contains(&slow), "{fast} {slow}");
+}
+
+/// What the next test starts as another process.
+#[test]
+fn a_guest_that_hangs() {
+    let Some(scratch) = std::env::var_os("LOTSFREE_LAB_HANGS") else { return };
+    let mut guest = guest("cpus = 1\nnodes = [\"256 MiB\"]", &["hang"]);
+    guest.accelerator = Some(Accelerator::Tcg);
+    guest.scratch = Some(scratch.into());
+    let _ = guest.start(LIMIT).expect("started").wait();
+}
+
+#[test]
+fn a_guest_dies_with_the_process_that_started_it() {
+    if !wanted() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut child = Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", "a_guest_that_hangs"])
+        .env("LOTSFREE_LAB_HANGS", scratch.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("started");
+    until(|| guests_below(scratch.path()) == 1);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    until(|| guests_below(scratch.path()) == 0);
+}
+
+/// Processes whose current directory is below this one.
+fn guests_below(scratch: &Path) -> usize {
+    let processes = std::fs::read_dir("/proc").expect("there").flatten();
+    let directories = processes.filter_map(|process| std::fs::read_link(process.path().join("cwd")).ok());
+    directories.filter(|directory| directory != scratch && directory.starts_with(scratch)).count()
+}
+
+fn until(holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(20), "not in time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     /// Execute the operations of an actor, as `lotsfree lab` orders
     #[command(hide = true)]
     Agent(AgentArgs),
+    /// Hold runs against each other: every measure with its relative error
+    Compare(CompareArgs),
     /// Draw runs: what happened, as one page
     Report(ReportArgs),
     /// Print a shell's completions
@@ -763,6 +765,62 @@ fn key_value(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
         _ => Err("expected KEY=VALUE, such as vm.swappiness=0 or actor.app.heap='500 MiB'".to_owned()),
     }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  lotsfree compare runs/quickstart                                 its variants, with the first one\n  \
+                  lotsfree compare runs/quickstart/as-it-is runs/quickstart/direct\n  \
+                  lotsfree compare runs/before runs/after                          variant by variant\n  \
+                  lotsfree compare runs/model runs/kernel --format markdown -o validation.md\n\n\
+                  An error is |a - b| / max(|reference|, floor); the floor (256 pages or faults, 1 MiB, 1 us, 10 ms of \
+                  time spent, one percentage point, once per second) keeps 3 pages against 5 from being 67 %. What is \
+                  below it in one and ten times as much in the other differs in kind. Runs of the same scenario, \
+                  variant, sweep value, machine and settings are repeats: a difference within their spread is no error. \
+                  Where one kernel is held against models it is the reference, else whatever is named first.\n\n\
+                  Exit code: 0 compared, 2 wrong usage or unusable input."
+)]
+pub(crate) struct CompareArgs {
+    /// Runs, or directories that are searched for runs; two at least in all
+    #[arg(value_name = "RUN", required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+
+    /// Which measures come first
+    #[arg(long, value_enum, default_value_t = CompareSort::Worst)]
+    pub(crate) sort: CompareSort,
+
+    /// How to write it
+    #[arg(long, value_enum, default_value_t = CompareFormat::Text)]
+    pub(crate) format: CompareFormat,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+
+    /// List every counter of /proc/vmstat too, what is too small to tell, and the ranges of repeats
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareSort {
+    /// Those that differ in kind, then those with the largest errors
+    Worst,
+    /// Those of one group together
+    Group,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareFormat {
+    /// Text for a terminal
+    Text,
+    /// The documented JSON (docs/schema/compare-1.json)
+    Json,
+    /// Markdown, for pages and tickets
+    Markdown,
 }
 
 #[derive(Debug, Args)]

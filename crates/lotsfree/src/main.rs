@@ -1,6 +1,7 @@
 //! `lotsfree`: why is the host slow although memory is free?
 
 mod cli;
+mod compare;
 mod doctor;
 mod explain;
 mod lab;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Agent(arguments) => lab::agent(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

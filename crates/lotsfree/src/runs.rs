@@ -49,6 +49,14 @@ fn search(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result
 /// # Errors
 /// If there is none, or one cannot be read.
 pub(crate) fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<Run>> {
+    Ok(open_each(paths)?.into_iter().flatten().collect())
+}
+
+/// The same, path by path.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_each(paths: &[PathBuf]) -> anyhow::Result<Vec<Vec<Run>>> {
     let mut seen = BTreeSet::new();
     let mut runs = Vec::new();
     for path in paths {
@@ -67,7 +75,7 @@ pub(crate) fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<Run>> {
         // Those that were killed do not know when they began.
         let began = |run: &Run| run.timing().map_or(f64::MAX, |timing| timing.started);
         below.sort_by(|a, b| began(a).total_cmp(&began(b)));
-        runs.append(&mut below);
+        runs.push(below);
     }
     Ok(runs)
 }

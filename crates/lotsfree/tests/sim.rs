@@ -283,6 +283,10 @@ fn wrong_words_are_refused_with_what_would_be_accepted() {
         (&["report", "missing"], "missing: not a run"),
         (&["report", "occupied"], "no run there, and none below it"),
         (&["report"], "<RUN>"),
+        (&["compare", "missing", "file"], "missing: not a run"),
+        (&["compare", "occupied"], "no run there, and none below it"),
+        (&["compare"], "<RUN>"),
+        (&["compare", "file", "--sort", "best"], "[possible values: worst, group]"),
     ] {
         let output = place.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -300,6 +304,116 @@ fn a_run_does_not_go_into_another() {
     let output = place.run(&["sim", "tiny.toml"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     says(&err(&output), &["runs/tiny/as-it-is is itself a run"]);
+}
+
+/// Makes runs look as if a kernel had yielded them.
+fn as_a_kernel(place: &Place, below: &str) {
+    for (path, contents) in place.files(below) {
+        if path.file_name().unwrap() == "run.json" {
+            let mut head: Value = serde_json::from_slice(&contents).unwrap();
+            let facts = head["facts"].as_object_mut().unwrap();
+            facts.remove("calibration");
+            facts.insert("machine".to_owned(), "vm".into());
+            facts.insert("kernel".to_owned(), "6.1.0-49-amd64".into());
+            fs::write(place.at("").join(path), head.to_string()).unwrap();
+        }
+    }
+}
+
+/// The scenario with which `lotsfree sim` says hello, in a second.
+const BRIEF: [&str; 12] = [
+    "quickstart",
+    "--set",
+    "duration=3 s",
+    "--set",
+    "actor.check.start=1 s",
+    "--set",
+    "measure.window=['1 s', '3 s']",
+    "--set",
+    "measure.baseline=['0', '1 s']",
+    "--variant",
+    "as-it-is",
+    "--variant",
+];
+
+#[test]
+fn runs_are_compared_variant_by_variant() {
+    let place = Place::new(TINY);
+    let sim = |out: &str, more: &[&str]| place.sim(&[&BRIEF[..], &["direct", "--out", out], more].concat());
+    sim("model", &[]);
+    for seed in ["2", "3"] {
+        sim(&format!("kernel/{seed}"), &["--set", &format!("seed={seed}")]);
+    }
+    as_a_kernel(&place, "kernel");
+    let compare = |arguments: &[&str]| {
+        let output = place.run(&[&["compare"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        out(&output)
+    };
+
+    let document = json(&compare(&["model", "kernel", "--json"]));
+    assert_eq!(document["schema"], "lotsfree.compare/1");
+    let tables = document["tables"].as_array().unwrap();
+    assert_eq!(tables.len(), 2);
+    for (table, variant) in tables.iter().zip(["as-it-is", "direct"]) {
+        assert_eq!(table["variant"], variant);
+        let columns = table["columns"].as_array().unwrap();
+        assert_eq!(
+            columns[0]["runs"],
+            serde_json::json!([format!("kernel/2/{variant}"), format!("kernel/3/{variant}")])
+        );
+        assert_eq!(columns[0]["generation"], columns[1]["generation"]);
+        assert_eq!(columns[1]["runs"], serde_json::json!([format!("model/{variant}")]));
+    }
+    let orders = &document["orders"][0];
+    assert_eq!(orders["variants"], serde_json::json!(["as-it-is", "direct"]));
+    // The same model on both sides: no variant changes places.
+    let reversed = |order: &Value| !order["reversed"].as_array().unwrap().is_empty();
+    assert!(!orders["measures"].as_array().unwrap().iter().any(reversed), "{orders}");
+
+    for width in ["80", "120"] {
+        let text = compare(&["model", "kernel", "--width", width]);
+        says(
+            &text,
+            &["2 comparisons", "The kernel's run is the reference", "2 repeats", "Orders of 2 variants"],
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= width.parse().unwrap()), "{text}");
+    }
+    let verbose = compare(&["model", "kernel", "-v", "--sort", "group"]);
+    says(&verbose, &["measured requests", "counters of /proc/vmstat", "pgscan_kswapd", "too small"]);
+    compare(&["model", "kernel", "--format", "markdown", "-o", "page.md"]);
+    let page = fs::read_to_string(place.at("page.md")).unwrap();
+    says(&page, &["# Runs compared", ": as-it-is\n", "| measure | virtual machine |"]);
+
+    // Variants of one directory; one of each of two; the same before and after.
+    let text = compare(&["model"]);
+    says(
+        &text,
+        &["The first run is the reference", "as-it-is (the reference): linux-6.1 (model)", "% better"],
+    );
+    says(&compare(&["kernel/2/direct", "kernel/3/as-it-is"]), &["direct (the reference)"]);
+    says(&compare(&["kernel/2", "kernel/3"]), &["2 comparisons", "kernel/2/direct (the reference)"]);
+    let text = compare(&["kernel/2/direct", "kernel/3/direct"]);
+    says(&text, &["All runs are of the same thing"]);
+
+    // What two scenarios have in common.
+    place.sim(&["tiny.toml", "--variant", "as-it-is"]);
+    let text = compare(&["model/as-it-is", "runs/tiny/as-it-is/64-MiB"]);
+    says(&text, &["The scenarios differ: ", "“Tiny”", "requests per second"]);
+    // A variant without a counterpart is named.
+    says(&compare(&["model", "kernel/2/direct"]), &["Without a counterpart: model/as-it-is."]);
+
+    for one in [&["model/direct"][..], &["model/direct", "model/direct"]] {
+        let output = place.run(&[&["compare"], one].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        says(&err(&output), &["model/direct: only this run; name another one"]);
+        assert!(output.stdout.is_empty());
+    }
+    fs::write(place.at("model/direct/samples.parquet"), "broken").unwrap();
+    let output = place.run(&["compare", "model", "kernel"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    says(&err(&output), &["model/direct/samples.parquet: damaged"]);
 }
 
 #[test]

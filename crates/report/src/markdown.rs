@@ -31,7 +31,7 @@ pub fn markdown(report: &Report) -> String {
 
 /// Text that Markdown takes literally, in one line. A character that means something only at the start of a
 /// line or a word is escaped only there, so that `vm.nr_hugepages` stays readable.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let text = visible_line(text);
     let mut out = String::with_capacity(text.len() + 8);
     let mut before = ' ';
@@ -64,7 +64,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn line(out: &mut String, text: &str) {
+pub(crate) fn line(out: &mut String, text: &str) {
     out.push_str(text.trim_end_matches(' '));
     out.push('\n');
 }
@@ -82,7 +82,7 @@ fn fenced(out: &mut String, indent: &str, language: &str, lines: &[String]) {
 }
 
 /// A table; columns of which all cells are empty are left out.
-fn table(out: &mut String, head: &[&str], numbers: &[bool], rows: &[Vec<String>]) {
+pub(crate) fn table(out: &mut String, head: &[&str], numbers: &[bool], rows: &[Vec<String>]) {
     let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
     let used: Vec<usize> =
         (0..head.len()).filter(|&column| rows.iter().any(|row| !cell(row, column).is_empty())).collect();

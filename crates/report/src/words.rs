@@ -85,7 +85,7 @@ pub(crate) fn glued(text: &str) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn enumeration(items: &[String]) -> String {
+pub(crate) fn enumeration(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),

@@ -10,7 +10,6 @@ use lotsfree_snapshot::file::zoneinfo::Zone;
 use lotsfree_snapshot::source::{Input, Kind, MOST_SAMPLES, MemorySource};
 use lotsfree_snapshot::{File as _, Source};
 
-use crate::summary::rows;
 use crate::{Facts, OpenError, Run, Sample, Window};
 
 /// Which samples of a run are shown.
@@ -49,9 +48,9 @@ impl Run {
         let rows = match instants {
             Instants::All => 0..times.len(),
             Instants::LastTwo => last_two(),
-            Instants::Window(window) => rows(times, window),
+            Instants::Window(window) => self.samples().rows(window),
             Instants::Measured => match self.facts().measure.window {
-                Some(window) => rows(times, window),
+                Some(window) => self.samples().rows(window),
                 None => last_two(),
             },
         };

@@ -244,7 +244,7 @@ impl Figures {
         let asked = window.unwrap_or(Window { from: 0, to: u64::MAX });
         let (actors, counted) = actors(run, asked);
         let samples = run.samples();
-        let rows = rows(samples.times(), asked);
+        let rows = samples.rows(asked);
         let times = samples.times().get(rows.clone()).unwrap_or_default();
         let sampled = times.first().zip(times.last()).map(|(from, to)| Window { from: *from, to: *to });
         let levels = LEVELS.iter().filter_map(|counter| {
@@ -270,13 +270,6 @@ impl Figures {
                 .map(|(before, now)| now / before);
         }
     }
-}
-
-/// The samples of a window: those in it, and the last one before it, from which counters are compared.
-pub(crate) fn rows(times: &[u64], window: Window) -> Range<usize> {
-    let end = times.partition_point(|at| *at <= window.to);
-    let begin = times.partition_point(|at| *at <= window.from).saturating_sub(1);
-    begin.min(end)..end
 }
 
 /// The values of a column in some rows, absent ones left out.

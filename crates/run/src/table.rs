@@ -1,9 +1,10 @@
 //! [`Samples`]: the counters of a run, one column each.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use crate::Sample;
 use crate::layout::{self, Layout};
+use crate::{Sample, Window};
 
 /// The counters of a run: a row per sample, a column per counter.
 ///
@@ -85,6 +86,15 @@ impl Samples {
     /// When the samples were taken, in nanoseconds since the run began; ascending.
     pub fn times(&self) -> &[u64] {
         self.column(layout::AT).map_or(&[], |at| &at.values)
+    }
+
+    /// The rows of a part of the run: those in it, and the last one before it, from which counters are
+    /// compared.
+    pub fn rows(&self, part: Window) -> Range<usize> {
+        let times = self.times();
+        let end = times.partition_point(|at| *at <= part.to);
+        let begin = times.partition_point(|at| *at <= part.from).saturating_sub(1);
+        begin.min(end)..end
     }
 
     /// The column of that name.

@@ -58,7 +58,7 @@ pub(super) fn run(
 
     let mut arguments = arguments(scenario, &disks);
     arguments.splice(0..0, ["-kernel".to_owned(), kernel.image.to_string_lossy().into_owned()]);
-    let ended = Qemu::start(&arguments, work, Stdio::null())?.wait(TIME_LIMIT);
+    let ended = Qemu::start(&arguments, work, Stdio::null(), Stdio::null())?.wait(TIME_LIMIT);
     let console = String::from_utf8_lossy(&fs::read(work.join("console")).unwrap_or_default()).into_owned();
     let complete = console.lines().any(|line| line.trim() == "capture: done");
     if let Err(error) =

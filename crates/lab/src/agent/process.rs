@@ -64,19 +64,22 @@ impl Regions {
         table.get(region.0 as usize)?.clone()
     }
 
+    /// Enters a region in the place of one of that number, which no thread misses in between.
     pub(super) fn put(&self, region: RegionId, mapped: Region) {
         let place = region.0 as usize;
         if place >= MOST_REGIONS {
             return;
         }
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        if table.len() <= place {
-            table.resize(place + 1, None);
-        }
-        if let Some(entry) = table.get_mut(place) {
-            *entry = Some(Arc::new(mapped));
-        }
+        let old = {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            if table.len() <= place {
+                table.resize(place + 1, None);
+            }
+            table.get_mut(place).and_then(|entry| entry.replace(Arc::new(mapped)))
+        };
         self.epoch.fetch_add(1, Ordering::Release);
+        // Unmapped without the lock: that takes long.
+        drop(old);
     }
 
     /// Takes a region away; it is unmapped once no thread uses it. Whether there was one.

@@ -20,6 +20,8 @@ const PAGE: u64 = 4096;
 const GRAIN: u64 = 50_000;
 /// How long a spin looks at the clock only, in nanoseconds, before it looks at the CPU time it used.
 const SPIN: u64 = 20_000;
+/// What a thread has used is known to so many nanoseconds: a tenth of what is called slow.
+const STALE: u64 = 5_000_000;
 /// `ENOENT`, `EINVAL`: what the operations of a stream can be wrong in.
 const NO_SUCH: i32 = 2;
 const INVALID: i32 = 22;
@@ -38,7 +40,9 @@ pub(super) struct Worker {
     begun: Option<u64>,
     failed: bool,
     date: Option<u64>,
+    /// What the thread had used when it looked last, and when that was.
     used: Usage,
+    looked: u64,
 }
 
 type Done = Result<(), Failure>;
@@ -78,6 +82,7 @@ impl Worker {
             failed: false,
             date: None,
             used: Usage::default(),
+            looked: 0,
         }
     }
 
@@ -110,9 +115,14 @@ impl Worker {
     fn execute(&mut self, op: Op) -> Done {
         match op {
             Op::Touch { region, page, write } => return self.touch(region, page, write),
-            Op::Begin => self.begun = Some(self.clock.now()),
+            Op::Begin => {
+                let now = self.clock.now();
+                self.look(now);
+                self.begun = Some(now);
+            }
             Op::Arrive => {
                 let now = self.clock.now();
+                self.look(now);
                 self.begun = Some(self.date.unwrap_or(now).min(now));
             }
             Op::Done => return self.done(),
@@ -170,6 +180,16 @@ impl Worker {
         Ok(found)
     }
 
+    /// Looks at what the thread has used, now and then: to ask the kernel at every request would cost more
+    /// than many a request does.
+    #[inline]
+    fn look(&mut self, now: u64) {
+        if now.saturating_sub(self.looked) >= STALE {
+            self.looked = now;
+            self.used = Usage::of_thread().unwrap_or(self.used);
+        }
+    }
+
     /// A request ends. One of whose operations failed counts as an error only.
     fn done(&mut self) -> Done {
         let now = self.clock.now();
@@ -177,18 +197,21 @@ impl Worker {
         let Some(begun) = self.begun.take() else {
             return Err(errno("a request ended that had not begun", INVALID));
         };
-        let used = Usage::of_thread().unwrap_or(self.used);
-        let before = std::mem::replace(&mut self.used, used);
         if failed {
             return Ok(());
         }
         let elapsed = now.saturating_sub(begun);
-        let slow = (elapsed >= self.shared.slow).then(|| Slow {
-            at: now,
-            elapsed,
-            user: ns(used.user.saturating_sub(before.user)),
-            system: ns(used.system.saturating_sub(before.system)),
-            major_faults: used.major_faults - before.major_faults,
+        let slow = (elapsed >= self.shared.slow).then(|| {
+            let used = Usage::of_thread().unwrap_or(self.used);
+            let before = std::mem::replace(&mut self.used, used);
+            self.looked = now;
+            Slow {
+                at: now,
+                elapsed,
+                user: ns(used.user.saturating_sub(before.user)),
+                system: ns(used.system.saturating_sub(before.system)),
+                major_faults: used.major_faults.saturating_sub(before.major_faults),
+            }
         });
         let mut tally = self.tally();
         tally.operations += 1;
@@ -265,7 +288,6 @@ impl Worker {
     fn call(&mut self, op: Op) -> Done {
         match op {
             Op::MapAnon { region, pages } => {
-                self.shared.regions.remove(region);
                 let mapped = Region::anonymous(bytes(pages)).or_else(at("mmap"))?;
                 if self.shared.base_pages {
                     // A kernel without huge pages refuses the advice, and needs none.
@@ -274,16 +296,15 @@ impl Worker {
                 self.shared.regions.put(region, mapped);
             }
             Op::MapFile { region, file, pages, shared } => {
-                self.shared.regions.remove(region);
                 let file = self.file("open", file, How::Buffered)?;
                 let mapped = Region::file(file, bytes(pages), shared).or_else(at("mmap of a file"))?;
                 self.shared.regions.put(region, mapped);
             }
             Op::Attach { region, segment } => self.attach(region, segment)?,
-            Op::Unmap { region } if !self.shared.regions.remove(region) => {
-                return Err(errno("munmap", NO_SUCH));
+            Op::Unmap { region } => {
+                let there = self.shared.regions.remove(region);
+                there.then_some(()).ok_or_else(|| errno("munmap", NO_SUCH))?;
             }
-            Op::Unmap { .. } => {}
             Op::Lock { region } => self.find(region)?.lock().or_else(at("mlock"))?,
             Op::LockAll => lotsfree_sys::lock_all().or_else(at("mlockall"))?,
             Op::AdviseRegion { region, advice } => {
@@ -337,7 +358,6 @@ impl Worker {
     }
 
     fn attach(&self, region: RegionId, segment: SegmentId) -> Done {
-        self.shared.regions.remove(region);
         let found = self.shared.segments.get(segment.0 as usize);
         let segment = found.ok_or_else(|| errno("attach to a segment", NO_SUCH))?;
         let mapped = segment.attach().or_else(at("shmat"))?;

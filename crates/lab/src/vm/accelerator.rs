@@ -12,8 +12,12 @@ use super::{Error, Initramfs, Kernel, Qemu};
 
 /// In which time a kernel has to boot with KVM; it takes one to two seconds.
 const LIMIT: Duration = Duration::from_secs(12);
+/// In which time it has to say its name; it does at once.
+const SILENCE: Duration = Duration::from_secs(4);
+/// With which words.
+const FIRST: &[u8] = b"Linux version";
 /// What the probe prints.
-const MARK: &[u8] = b"lotsfree: user space\n";
+const MARK: &[u8] = b"lotsfree: user space";
 
 /// How the guest's instructions are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,23 +84,25 @@ fn boots_in(kernel: &Kernel, accelerator: &str, limit: Duration, directory: &Pat
     initramfs.file("init", &probe())?;
     let path = directory.join("initramfs");
     fs::write(&path, initramfs.finish()).map_err(Error::io(path))?;
-    let mut arguments = vec!["-kernel".to_owned(), kernel.image.to_string_lossy().into_owned()];
+    let mut arguments =
+        vec!["-kernel".to_owned(), kernel.bootable(directory)?.to_string_lossy().into_owned()];
     let line = "-initrd initramfs -nodefaults -no-user-config -display none -no-reboot -smp 1 -m 256M \
                 -cpu max,la57=off -serial file:console";
     arguments.extend(accelerator.split(' ').chain(line.split(' ')).map(str::to_owned));
-    arguments.extend(["-append".to_owned(), "console=ttyS0 quiet panic=-1".to_owned()]);
-    let mut qemu = Qemu::start(&arguments, directory, Stdio::null())?;
+    arguments.extend(["-append".to_owned(), "console=ttyS0 earlyprintk=ttyS0 panic=-1".to_owned()]);
+    let mut qemu = Qemu::start(&arguments, directory, Stdio::null(), Stdio::null())?;
     let started = Instant::now();
-    let marked = || {
+    let says = |words: &[u8]| {
         let console = fs::read(directory.join("console")).unwrap_or_default();
-        console.windows(MARK.len() - 1).any(|window| window == &MARK[..MARK.len() - 1])
+        console.windows(words.len()).any(|window| window == words)
     };
     while started.elapsed() < limit {
-        if marked() {
+        let ended = qemu.ended()?.is_some();
+        if says(MARK) {
             return Ok(true);
         }
-        if qemu.ended()?.is_some() {
-            return Ok(marked());
+        if ended || started.elapsed() > SILENCE && !says(FIRST) {
+            return Ok(false);
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -172,5 +178,19 @@ mod tests {
         let code = &probe()[0x78..];
         assert_eq!(&code[48..], MARK);
         assert_eq!(usize::from(code[18]), MARK.len());
+    }
+
+    #[test]
+    fn the_probe_runs_on_a_kernel_that_boots() {
+        if std::env::var_os("LOTSFREE_LAB").is_none() {
+            return;
+        }
+        let kernel = Kernel::find("linux-6.1").expect("a kernel");
+        let boots = |accelerator: &str| {
+            let directory = tempfile::tempdir().expect("a directory");
+            boots_in(&kernel, accelerator, Duration::from_secs(60), directory.path()).expect("QEMU")
+        };
+        assert!(boots("-accel tcg"));
+        assert!(!boots("-accel tcg -S"), "it does not even start");
     }
 }

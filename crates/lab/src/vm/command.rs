@@ -5,13 +5,12 @@ use std::fmt::Write as _;
 use lotsfree_scenario::{Case, Machine};
 use lotsfree_units::MIB;
 
+use super::channel::Channel;
 use super::running::CONSOLE;
 use super::{Accelerator, Disk, Error};
 
 /// The initramfs, in the scratch directory.
 pub(crate) const INITRAMFS: &str = "initramfs";
-/// The data channel, in the guest.
-pub(crate) const DATA: &str = "/dev/ttyS1";
 
 /// CPUs of QEMU's machine `pc`.
 const CPUS: u32 = 255;
@@ -30,8 +29,8 @@ pub(crate) fn check(case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
-/// Everything but `-kernel` and `-append`; files are in the current directory, and the data channel is the
-/// standard input, a socket.
+/// Everything but `-kernel` and `-append`; files are in the current directory, the data channel is the
+/// standard input, a socket, and the monitor the standard output, another one.
 ///
 /// # Errors
 /// If the accelerator cannot have so many CPUs.
@@ -39,6 +38,8 @@ pub(crate) fn arguments(
     machine: &Machine,
     disks: &[Disk],
     accelerator: Accelerator,
+    channel: Channel,
+    throttled: bool,
 ) -> Result<Vec<String>, Error> {
     let per_node = machine.cpus_per_node();
     let cpus: u32 = per_node.iter().sum();
@@ -48,13 +49,15 @@ pub(crate) fn arguments(
     // A socket for each CPU: no cache spans two nodes.
     let mut line = format!(
         "{} -cpu max,la57=off -smp {cpus},sockets={cpus},cores=1,threads=1 -initrd {INITRAMFS} -nodefaults \
-         -no-user-config -display none -no-reboot -serial file:{CONSOLE} -chardev socket,id=data,fd=0 \
-         -serial chardev:data",
-        accelerator.options()
+         -no-user-config -display none -no-reboot -serial file:{CONSOLE} -chardev socket,id=data,fd=0 {} \
+         -chardev socket,id=monitor,fd=1 -mon chardev=monitor,mode=control",
+        accelerator.options(),
+        channel.options()
     );
     nodes(&mut line, machine, &per_node);
     for disk in disks {
-        let (name, throttle) = (disk.name, disk.throttle.options());
+        let name = disk.name;
+        let throttle = if throttled { disk.throttle.options() } else { String::new() };
         // What a host without room cannot write is an error in the guest, not a stop.
         let _ = write!(
             line,
@@ -92,5 +95,71 @@ fn nodes(line: &mut String, machine: &Machine, cpus: &[u32]) {
                 let _ = write!(line, " -numa dist,src={from},dst={to},val={distance}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_scenario::Scenario;
+    use lotsfree_units::Bytes;
+
+    use super::super::disk::disks;
+    use super::*;
+
+    fn case(machine: &str) -> Case {
+        let text = format!(
+            "title = \"x\"\nseed = 1\nduration = \"1 s\"\n[machine]\ngeneration = \"linux-6.1\"\n{machine}\n\
+             [[actor]]\nname = \"a\"\nkind = \"file-writer\"\nsize = \"1 MiB\"\nrate = \"1 MiB/s\"\n"
+        );
+        Scenario::parse(&text, "x.toml").expect("a scenario").cases(None).expect("a case").remove(0)
+    }
+
+    fn line(machine: &str, accelerator: Accelerator, throttled: bool) -> Result<String, Error> {
+        let machine = case(machine).machine;
+        let disks = disks(&machine, Bytes::ZERO);
+        Ok(arguments(&machine, &disks, accelerator, Channel::Virtio, throttled)?.join(" "))
+    }
+
+    #[test]
+    fn a_machine_is_a_command_line() {
+        let machine = "cpus = [2, 0, 1]\nnodes = [\"512 MiB\", \"256 MiB\", \"65 MiB\"]\n\
+                       distance = [[10, 20, 30], [20, 10, 40], [30, 40, 10]]\n\
+                       disk = { latency = \"10 ms\", bandwidth = \"1 MiB/s\", rotational = true }\n\
+                       swap = { size = \"1 GiB\", latency = \"1 us\", bandwidth = \"2 MiB/s\", iops = 5 }";
+        let expected = "-accel kvm -cpu max,la57=off -smp 3,sockets=3,cores=1,threads=1 -initrd initramfs \
+                        -nodefaults -no-user-config -display none -no-reboot -serial file:console \
+                        -chardev socket,id=data,fd=0 -device virtio-serial-pci \
+                        -device virtserialport,chardev=data,name=lotsfree.data \
+                        -chardev socket,id=monitor,fd=1 -mon chardev=monitor,mode=control -m 833M \
+                        -object memory-backend-ram,id=m0,size=512M -numa node,nodeid=0,memdev=m0,cpus=0-1 \
+                        -object memory-backend-ram,id=m1,size=256M -numa node,nodeid=1,memdev=m1 \
+                        -object memory-backend-ram,id=m2,size=65M -numa node,nodeid=2,memdev=m2,cpus=2 \
+                        -numa dist,src=0,dst=1,val=20 -numa dist,src=0,dst=2,val=30 \
+                        -numa dist,src=1,dst=0,val=20 -numa dist,src=1,dst=2,val=40 \
+                        -numa dist,src=2,dst=0,val=30 -numa dist,src=2,dst=1,val=40 \
+                        -drive file=disk,if=none,id=disk,format=raw,cache=unsafe,rerror=report,\
+                        werror=report,throttling.bps-total=1048576,throttling.iops-total=100 \
+                        -device virtio-blk-pci,drive=disk \
+                        -drive file=swap,if=none,id=swap,format=raw,cache=unsafe,rerror=report,\
+                        werror=report,throttling.bps-total=2097152,throttling.iops-total=5 \
+                        -device virtio-blk-pci,drive=swap";
+        assert_eq!(line(machine, Accelerator::Kvm, true).expect("possible"), expected);
+        assert!(!line(machine, Accelerator::Kvm, false).expect("possible").contains("throttling"));
+    }
+
+    #[test]
+    fn virtual_time_has_one_cpu() {
+        let one = line("cpus = 1\nnodes = [\"512 MiB\"]", Accelerator::Icount, true).expect("possible");
+        assert!(one.starts_with("-accel tcg,thread=single -icount shift=3,sleep=on "), "{one}");
+        let error = line("cpus = 2\nnodes = [\"512 MiB\"]", Accelerator::Icount, true).unwrap_err();
+        assert!(error.to_string().starts_with("2 CPUs: virtual time (icount)"), "{error}");
+    }
+
+    #[test]
+    fn a_machine_that_qemu_does_not_have_is_refused_with_its_place() {
+        assert!(check(&case("cpus = 255\nnodes = [\"1 GiB\"]")).is_ok());
+        let error = check(&case("cpus = 256\nnodes = [\"1 GiB\"]")).unwrap_err().to_string();
+        assert!(error.contains("x.toml:6") && error.contains("machine.cpus"), "{error}");
+        assert!(error.contains("256 CPUs; a virtual machine has at most 255"), "{error}");
     }
 }

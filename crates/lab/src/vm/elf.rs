@@ -19,9 +19,9 @@ const INTERPRETER: u32 = 3;
 /// that does not.
 pub fn read_static(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = fs::read(path).map_err(Error::io(path))?;
-    match needs_linker(&bytes) {
-        Some(false) => Ok(bytes),
-        Some(true) => Err(Error::unusable(
+    match look(&bytes) {
+        Some(Program { linked: false, end }) => Ok(loaded(bytes, end)),
+        Some(Program { linked: true, .. }) => Err(Error::unusable(
             path,
             "linked to shared libraries, which the virtual machine does not have; build it with \
              RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target \
@@ -31,8 +31,17 @@ pub fn read_static(path: &Path) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// Whether a program names a dynamic linker; `None` if it is no program for x86-64.
-fn needs_linker(bytes: &[u8]) -> Option<bool> {
+/// What is to be known of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Program {
+    /// It names a dynamic linker.
+    linked: bool,
+    /// Where in the file what is loaded ends.
+    end: usize,
+}
+
+/// Looks at a program's headers; `None` if it is no program for x86-64.
+fn look(bytes: &[u8]) -> Option<Program> {
     let half = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -42,16 +51,27 @@ fn needs_linker(bytes: &[u8]) -> Option<bool> {
     }
     // e_phoff, e_phentsize and e_phnum.
     let (table, size, count) = (usize::try_from(long(0x20)?).ok()?, half(0x36)?, half(0x38)?);
+    let table_end = table.checked_add(usize::from(size) * usize::from(count))?;
+    let mut program = Program { linked: false, end: table_end };
     for number in 0..usize::from(count) {
         let at = table.checked_add(number * usize::from(size))?;
-        if at.checked_add(4)? > bytes.len() {
-            return None;
-        }
-        if word(at)? == INTERPRETER {
-            return Some(true);
-        }
+        // p_offset and p_filesz.
+        let (from, length) =
+            (usize::try_from(long(at + 0x8)?).ok()?, usize::try_from(long(at + 0x20)?).ok()?);
+        program.linked |= word(at)? == INTERPRETER;
+        program.end = program.end.max(from.checked_add(length)?);
     }
-    Some(false)
+    (program.end <= bytes.len()).then_some(program)
+}
+
+/// A program without what is not loaded: symbols and debugging information, which would only fill the guest's
+/// memory. Nothing refers to sections any more.
+fn loaded(mut bytes: Vec<u8>, end: usize) -> Vec<u8> {
+    bytes.truncate(end.max(0x40));
+    // e_shoff; e_shnum and e_shstrndx.
+    bytes[0x28..0x30].fill(0);
+    bytes[0x3c..0x40].fill(0);
+    bytes
 }
 
 #[cfg(test)]
@@ -75,14 +95,32 @@ mod tests {
 
     #[test]
     fn a_program_with_a_linker_is_told_from_one_without() {
-        assert_eq!(needs_linker(&program(2, X86_64, &[1, 1])), Some(false));
-        assert_eq!(needs_linker(&program(3, X86_64, &[1, 2])), Some(false));
-        assert_eq!(needs_linker(&program(3, X86_64, &[6, 3, 1])), Some(true));
-        assert_eq!(needs_linker(&program(2, 183, &[1])), None);
-        assert_eq!(needs_linker(&program(1, X86_64, &[])), None);
-        assert_eq!(needs_linker(b"#!/bin/sh\n"), None);
+        let linked = |bytes: &[u8]| look(bytes).map(|program| program.linked);
+        assert_eq!(linked(&program(2, X86_64, &[1, 1])), Some(false));
+        assert_eq!(linked(&program(3, X86_64, &[1, 2])), Some(false));
+        assert_eq!(linked(&program(3, X86_64, &[6, 3, 1])), Some(true));
+        assert_eq!(linked(&program(2, 183, &[1])), None);
+        assert_eq!(linked(&program(1, X86_64, &[])), None);
+        assert_eq!(linked(b"#!/bin/sh\n"), None);
         let cut = program(2, X86_64, &[1, 1]);
-        assert_eq!(needs_linker(&cut[..0x70]), None);
+        assert_eq!(linked(&cut[..0x70]), None);
+    }
+
+    #[test]
+    fn what_is_not_loaded_is_left_out() {
+        let mut bytes = program(3, X86_64, &[1]);
+        let end = bytes.len() + 100;
+        bytes[0x40 + 0x8] = 0x40;
+        bytes[0x40 + 0x20] = u8::try_from(end - 0x40).expect("small");
+        bytes[0x28] = 0xff;
+        bytes[0x3c] = 9;
+        bytes.resize(end + 5000, 7);
+        let program = look(&bytes).expect("a program");
+        assert_eq!(program, Program { linked: false, end });
+        let short = loaded(bytes, program.end);
+        assert_eq!((short.len(), short[0x28], short[0x3c]), (end, 0, 0));
+        assert_eq!(look(&short), Some(program));
+        assert_eq!(look(&short[..end - 1]), None);
     }
 
     #[test]

@@ -62,6 +62,14 @@ pub enum Error {
         /// What the machine has.
         cpus: u32,
     },
+    /// QEMU refuses a command.
+    #[error("QEMU: {command}: {answer}")]
+    Monitor {
+        /// The command.
+        command: String,
+        /// What it says.
+        answer: String,
+    },
     /// The guest did not end as it should.
     #[error("the virtual machine: {why}; the last lines of its console:\n{console}")]
     Guest {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lotsfree_scenario::{Case, Filesystem, Machine};
 use lotsfree_units::{Bytes, PageSize};
 
+use super::channel::Channel;
 use super::disk::{self, Disk};
 use super::modules::Loader;
 use super::running::Facts;
@@ -30,8 +31,11 @@ const ROOM: Bytes = Bytes::mib(512);
 ///
 /// and the kernel's parameters (`/proc/cmdline`) say where things are once the modules are loaded and
 /// devtmpfs is mounted: `lotsfree.data=` the data channel, `lotsfree.disk=` the file system, `lotsfree.fs=`
-/// its type for `mount`, `lotsfree.swap=` the swap area if there is one. The channel may be a terminal, which
-/// wants to be made raw. The program ends the run by powering the machine off.
+/// its type for `mount`, `lotsfree.swap=` the swap area if there is one.
+///
+/// The channel may be a terminal, which wants to be made raw. Small writes disturb least: each allocates its
+/// size in the guest's kernel. Reading ends when this process is gone. The program ends the run by powering
+/// the machine off, after an answer to what it has written last: what the host has not taken by then is lost.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// The kernel.
@@ -46,6 +50,9 @@ pub struct Guest {
     pub files: Vec<(String, PathBuf)>,
     /// How it is executed; `None`: by KVM if the kernel boots with it, else by software emulation.
     pub accelerator: Option<Accelerator>,
+    /// Whether disks are as fast as the scenario says from the beginning, or once [`Running::throttle`] asks
+    /// for it: files are made faster without.
+    pub throttled: bool,
     /// The directory in which one for the disk images is made; `None`: `$TMPDIR`, or `/var/tmp`.
     pub scratch: Option<PathBuf>,
     machine: Machine,
@@ -71,6 +78,7 @@ impl Guest {
             parameters: Vec::new(),
             files: Vec::new(),
             accelerator: None,
+            throttled: true,
             scratch: None,
             machine: case.machine.clone(),
             case: case.to_toml(),
@@ -99,30 +107,33 @@ impl Guest {
             Some(accelerator) => accelerator,
             None => Accelerator::of(&self.kernel)?,
         };
-        let arguments = command::arguments(&self.machine, &self.disks, accelerator)?;
+        let loader = self.kernel.modules.as_deref().map(Loader::new).transpose()?;
+        let channel = Channel::of(loader.as_ref());
+        let arguments = command::arguments(&self.machine, &self.disks, accelerator, channel, self.throttled)?;
         let parent = self.scratch.clone().unwrap_or_else(default_scratch);
         self.check_room(&parent)?;
         let scratch = tempfile::Builder::new().prefix("lotsfree-lab-").tempdir_in(&parent);
         let scratch = scratch.map_err(Error::io(&parent))?;
         let initramfs = scratch.path().join(command::INITRAMFS);
-        fs::write(&initramfs, self.initramfs()?).map_err(Error::io(initramfs))?;
+        fs::write(&initramfs, self.initramfs(loader)?).map_err(Error::io(initramfs))?;
         for disk in &self.disks {
             image::create(disk, scratch.path())?;
         }
 
-        let last = ["-append".to_owned(), self.parameters()];
-        let image = |image: String| vec!["-kernel".to_owned(), image];
-        let shown = self.kernel.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let shown = [image(shown), arguments.clone(), last.to_vec()].concat();
+        let boots = self.kernel.bootable(scratch.path())?;
+        let shown = Path::new(boots.file_name().unwrap_or_default());
+        let line = |kernel: &Path| {
+            let kernel = ["-kernel".to_owned(), kernel.to_string_lossy().into_owned()];
+            [kernel.to_vec(), arguments.clone(), vec!["-append".to_owned(), self.parameters(channel)]]
+                .concat()
+        };
         let facts = Facts {
             accelerator,
             qemu: qemu::version()?,
             kernel: self.kernel.release.clone(),
-            command: format!("{} {}", qemu::PROGRAM, qemu::quoted(&shown)),
+            command: format!("{} {}", qemu::PROGRAM, qemu::quoted(&line(shown))),
         };
-        let path = self.kernel.image.to_string_lossy().into_owned();
-        let arguments = [image(path), arguments, last.to_vec()].concat();
-        Running::start(arguments, scratch, facts, limit)
+        Running::start(line(&boots), scratch, self.disks.clone(), facts, limit)
     }
 
     /// Images are sparse, but what is in files and what is swapped takes room.
@@ -140,7 +151,7 @@ impl Guest {
         Err(Error::unusable(scratch, why))
     }
 
-    fn initramfs(&self) -> Result<Vec<u8>, Error> {
+    fn initramfs(&self, loader: Option<Loader>) -> Result<Vec<u8>, Error> {
         let mut initramfs = Initramfs::default();
         for directory in ["proc", "sys", "dev", "tmp", "run", "mnt"] {
             initramfs.directory(directory);
@@ -149,17 +160,16 @@ impl Guest {
         initramfs.file("init", &elf::read_static(&self.init)?)?;
         initramfs.file("case.toml", self.case.as_bytes())?;
         let mut order = String::new();
-        if let Some(directory) = &self.kernel.modules {
-            let mut loader = Loader::new(directory)?;
-            for name in modules(self.machine.disk.filesystem) {
-                loader.add(name)?;
-            }
-            // What file systems ask the crypto layer for by its name, which no dependency says. Later
-            // kernels have it in a library.
-            for name in ["crc32c_generic", "crc32c"] {
+        if let Some(mut loader) = loader {
+            // What file systems ask the crypto layer for by its name, which no dependency says, and libcrc32c
+            // when it is loaded. Later kernels have it in a library.
+            for name in [Channel::MODULE, "crc32c_generic", "crc32c"] {
                 if loader.has(name) {
                     loader.add(name)?;
                 }
+            }
+            for name in ["virtio_pci", "virtio_blk", module(self.machine.disk.filesystem)] {
+                loader.add(name)?;
             }
             for module in loader.into_order() {
                 order += &format!("{}\n", module.file);
@@ -174,11 +184,11 @@ impl Guest {
     }
 
     /// The kernel's command line.
-    fn parameters(&self) -> String {
+    fn parameters(&self, channel: Channel) -> String {
         let mut words = vec![
             // Not tmpfs: pages of ramfs are on no list that reclaim looks at.
-            "console=ttyS0 quiet loglevel=4 panic=-1 rootfstype=ramfs".to_owned(),
-            format!("lotsfree.data={}", command::DATA),
+            "console=ttyS0 quiet loglevel=4 panic=-1 tsc=reliable rootfstype=ramfs".to_owned(),
+            format!("lotsfree.data={}", channel.device()),
         ];
         let (files, swap) = disk::devices(&self.disks);
         if let Some(device) = files {
@@ -203,11 +213,6 @@ fn default_scratch() -> PathBuf {
     std::env::var_os("TMPDIR")
         .filter(|path| !path.is_empty())
         .map_or_else(|| "/var/tmp".into(), PathBuf::from)
-}
-
-/// Drivers and the file system.
-fn modules(files: Filesystem) -> [&'static str; 3] {
-    ["virtio_pci", "virtio_blk", module(files)]
 }
 
 /// ext4's module is that of ext3, too, since 2.6.33 if it is so configured.

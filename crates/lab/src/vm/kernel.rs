@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::Error;
 use super::packages::by_number;
+use super::{Error, vmlinux};
 
 /// Where kernels are kept, instead of the user's cache directory.
 const CACHE: &str = "LOTSFREE_LAB_KERNELS";
@@ -15,6 +15,8 @@ const CACHE: &str = "LOTSFREE_LAB_KERNELS";
 pub struct Kernel {
     /// The bootable image.
     pub image: PathBuf,
+    /// The same, [decompressed](super::vmlinux): `vmlinux` beside the image.
+    pub vmlinux: Option<PathBuf>,
     /// What `uname -r` prints in the guest.
     pub release: String,
     /// `lib/modules/RELEASE`; `None`: everything is built in.
@@ -48,7 +50,18 @@ impl Kernel {
         let image = fs::canonicalize(&image).map_err(Error::io(&image))?;
         let release = release(&image)?;
         let modules = modules_near(&image, &release);
-        Ok(Kernel { image, release, modules })
+        let vmlinux = Some(image.with_file_name("vmlinux")).filter(|path| path.is_file());
+        Ok(Kernel { image, vmlinux, release, modules })
+    }
+
+    /// What QEMU boots, the faster one of the image and what is in it, which is put into a directory if it
+    /// has to be.
+    pub(crate) fn bootable(&self, directory: &Path) -> Result<PathBuf, Error> {
+        if let Some(vmlinux) = &self.vmlinux {
+            return Ok(vmlinux.clone());
+        }
+        let vmlinux = directory.join("vmlinux");
+        Ok(if vmlinux::extract(&self.image, &vmlinux)? { vmlinux } else { self.image.clone() })
     }
 
     fn host(release: &str, root: &Path) -> Result<Kernel, Error> {
@@ -96,7 +109,7 @@ impl Kernel {
 
 /// Where kernels are kept: `$LOTSFREE_LAB_KERNELS`, else `lotsfree/kernels` in the user's cache directory
 /// ([`XDG_CACHE_HOME`](https://specifications.freedesktop.org/basedir-spec/latest/)). It has a directory for
-/// each release, with `vmlinuz` and `lib/modules/RELEASE`.
+/// each release, with `vmlinuz`, `lib/modules/RELEASE`, and `vmlinux` for a faster boot.
 pub fn cache() -> PathBuf {
     let named = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
     if let Some(directory) = named(CACHE) {

@@ -23,6 +23,7 @@
 //! ```
 
 mod accelerator;
+mod channel;
 mod command;
 mod disk;
 mod elf;
@@ -33,11 +34,13 @@ pub mod initramfs;
 pub mod kernel;
 mod mbr;
 pub mod modules;
+mod monitor;
 pub mod packages;
 pub mod qemu;
 mod running;
 mod swap_header;
 pub mod tool;
+pub mod vmlinux;
 
 pub use accelerator::Accelerator;
 pub use disk::{Disk, Throttle};

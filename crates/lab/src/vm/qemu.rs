@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Qemu(Child);
 
 impl Qemu {
-    /// Starts it with this command line, current directory and standard input. Its messages go to [`LOG`]
-    /// there.
+    /// Starts it with this command line, current directory, standard input and output. Its messages go to
+    /// [`LOG`] there.
     ///
     /// # Errors
     /// If there is no QEMU.
@@ -36,6 +36,7 @@ impl Qemu {
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
         directory: &Path,
         input: Stdio,
+        output: Stdio,
     ) -> Result<Qemu, Error> {
         let log = directory.join(LOG);
         let log = File::create(&log).map_err(Error::io(log))?;
@@ -53,7 +54,7 @@ impl Qemu {
             .current_dir(directory)
             .process_group(0)
             .stdin(input)
-            .stdout(Stdio::null())
+            .stdout(output)
             .stderr(log)
             .spawn()
             .map_err(|error| tool::not_started(PROGRAM, error))?;

@@ -1,16 +1,19 @@
 //! [`Running`]: a guest that has been started.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::{Accelerator, Error, Qemu, qemu};
+use super::monitor::Monitor;
+use super::{Accelerator, Disk, Error, Qemu, qemu};
 
 /// The guest's console, in the scratch directory.
 pub(crate) const CONSOLE: &str = "console";
@@ -38,6 +41,9 @@ pub struct Facts {
 #[derive(Debug)]
 pub struct Running {
     data: UnixStream,
+    /// Until the disks are throttled.
+    monitor: Mutex<Option<UnixStream>>,
+    disks: Vec<Disk>,
     facts: Facts,
     stop: Option<Sender<()>>,
     keeper: Option<JoinHandle<Result<Ended, Error>>>,
@@ -57,17 +63,19 @@ impl Running {
     pub(crate) fn start(
         arguments: Vec<String>,
         scratch: TempDir,
+        disks: Vec<Disk>,
         facts: Facts,
         limit: Duration,
     ) -> Result<Running, Error> {
-        let (data, guest) = UnixStream::pair().map_err(Error::io("socket"))?;
+        let (data, input) = UnixStream::pair().map_err(Error::io("socket"))?;
+        let (monitor, output) = UnixStream::pair().map_err(Error::io("socket"))?;
         let (stop, stopped) = channel();
         let (report, started) = channel();
         // Of QEMU's parent, the thread counts: it has to be there as long as QEMU.
         let keep = move || {
             let started = Instant::now();
-            let qemu =
-                Qemu::start(&arguments, scratch.path(), Stdio::from(std::os::fd::OwnedFd::from(guest)));
+            let [input, output] = [input, output].map(|end| Stdio::from(OwnedFd::from(end)));
+            let qemu = Qemu::start(&arguments, scratch.path(), input, output);
             let qemu = match qemu {
                 Ok(qemu) => qemu,
                 Err(error) => {
@@ -82,13 +90,15 @@ impl Running {
                 Ok(()) => Ok(Ended { elapsed: started.elapsed(), console }),
                 Err(why) => {
                     let log = fs::read_to_string(scratch.path().join(qemu::LOG)).unwrap_or_default();
-                    Err(Error::Guest { why, console: format!("{}{log}", qemu::tail(&console)) })
+                    let lines = until_last_words(&console);
+                    Err(Error::Guest { why, console: format!("{}{log}", qemu::tail(lines)) })
                 }
             }
         };
         let keeper = std::thread::Builder::new().name("qemu".to_owned()).spawn(keep);
         let keeper = keeper.map_err(Error::io("thread"))?;
-        let running = Running { data, facts, stop: Some(stop), keeper: Some(keeper) };
+        let monitor = Mutex::new(Some(monitor));
+        let running = Running { data, monitor, disks, facts, stop: Some(stop), keeper: Some(keeper) };
         if started.recv() == Ok(true) {
             Ok(running)
         } else {
@@ -105,6 +115,17 @@ impl Running {
     /// What it runs on.
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Makes the disks as slow as the scenario says, if they are [not yet](super::Guest::throttled).
+    ///
+    /// # Errors
+    /// If QEMU is gone, or refuses.
+    pub fn throttle(&self) -> Result<(), Error> {
+        let stream = self.monitor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(stream) = stream else { return Ok(()) };
+        let mut monitor = Monitor::new(stream)?;
+        self.disks.iter().try_for_each(|disk| monitor.throttle(disk))
     }
 
     /// Waits until it has powered itself off. Whoever reads the data channel does so before, or in another
@@ -159,6 +180,12 @@ fn last_words(console: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
+/// A console up to that line: what led to it comes before, and of what follows, the stack says little.
+fn until_last_words(console: &str) -> &str {
+    let end = ENDS.iter().filter_map(|end| console.find(end)).min().unwrap_or(console.len());
+    console[end..].find('\n').map_or(console, |rest| &console[..end + rest])
+}
+
 fn console(scratch: &Path) -> String {
     String::from_utf8_lossy(&fs::read(scratch.join(CONSOLE)).unwrap_or_default()).into_owned()
 }
@@ -173,6 +200,8 @@ mod tests {
             "[    1.0] systemd\r\n[    2.0] Kernel panic - not syncing: VFS: no root\r\n[    2.1] CPU: 0\r\n";
         let line = "[    2.0] Kernel panic - not syncing: VFS: no root";
         assert_eq!(last_words(console).as_deref(), Some(line));
+        assert!(until_last_words(console).ends_with("no root\r"));
+        assert_eq!(until_last_words("a\nb\n"), "a\nb\n");
         assert!(last_words("Out of memory and no killable processes...\n").is_some());
         assert_eq!(last_words("Out of memory: Killed process 7 (graphdb)\n"), None);
     }

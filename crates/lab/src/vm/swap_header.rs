@@ -10,8 +10,8 @@ const PAGE: u64 = 4096;
 const LEAST: u64 = 10 * PAGE;
 
 /// The first page of a swap area of so many bytes: `union swap_header` of the kernel's
-/// `include/linux/swap.h`. After 1,024 bytes for a boot loader follow the version, 1, the number of the
-/// last page, and how many bad pages there are; the page ends with the signature.
+/// `include/linux/swap.h`. After 1,024 bytes for a boot loader follow the version, 1, the number of the last
+/// page, and how many bad pages there are; the page ends with the signature.
 ///
 /// # Errors
 /// If the area is too small or too large.

@@ -65,6 +65,26 @@ fn main() {
     let task = std::env::args().nth(1).unwrap_or_default();
     match task.as_str() {
         "look" => look(&mut data),
+        "write" => {
+            assert!(mounted(&parameter("lotsfree.fs").unwrap(), &parameter("lotsfree.disk").unwrap(), "/mnt"));
+            for name in ["first", "second"] {
+                let started = std::time::Instant::now();
+                let mut file = File::create(format!("/mnt/{name}")).unwrap();
+                file.write_all(&vec![1; 16 << 20]).unwrap();
+                file.sync_all().unwrap();
+                writeln!(data, "{}", started.elapsed().as_millis()).unwrap();
+                data.read_exact(&mut [0]).unwrap();
+            }
+        }
+        "spin" => {
+            let started = std::time::Instant::now();
+            let mut sum = 0_u64;
+            for number in 0..100_000_000 {
+                sum = std::hint::black_box(sum + number);
+            }
+            writeln!(data, "{}", started.elapsed().as_micros()).unwrap();
+            data.read_exact(&mut [0]).unwrap();
+        }
         "flood" => {
             let size: usize = std::env::args().nth(2).unwrap().parse().unwrap();
             let bytes: Vec<u8> = (0..size).map(|byte| byte as u8).collect();

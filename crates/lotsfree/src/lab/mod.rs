@@ -85,13 +85,11 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
         if signals.came() {
             break;
         }
-        match machine.run(job, &signals, &mut |stage| progress.show(number, stage)) {
-            Ok(run) => runs.push(run),
-            Err((run, error)) => {
-                runs.extend(run.map(|run| *run));
-                failed = Some(error.context(format!("{}", job.place.display())));
-                break;
-            }
+        let (run, done) = machine.run(job, &signals, &mut |stage| progress.show(number, stage));
+        runs.extend(run);
+        if let Err(error) = done {
+            failed = Some(error.context(job.place.display().to_string()));
+            break;
         }
     }
     progress.clear();
@@ -230,10 +228,8 @@ impl Machine {
                     let guest = vm.guest(&job.case)?;
                     let Kernel { release, image, .. } = &guest.kernel;
                     text += &format!("  boots {release} ({})\n", image.display());
-                    text += &format!(
-                        "  takes {} of this host's memory, and changes nothing of it\n",
-                        guest.memory()
-                    );
+                    text +=
+                        &format!("  takes {} of this host's memory, and changes nothing\n", guest.memory());
                 }
             }
         }
@@ -241,13 +237,13 @@ impl Machine {
         Ok(if refused { 2 } else { 0 })
     }
 
-    /// Makes a run. With an error comes what there is of it.
+    /// Makes a run: what there is of it, and how that ended.
     fn run(
         &self,
         job: &Job,
         signals: &Signals,
         show: &mut dyn FnMut(Stage),
-    ) -> Result<Run, (Option<Box<Run>>, anyhow::Error)> {
+    ) -> (Option<Run>, anyhow::Result<()>) {
         let mut output = Directory { job, writer: None };
         let watch = &mut |stage| {
             show(stage);
@@ -263,12 +259,10 @@ impl Machine {
             Ok(state) => *state,
             Err(_) => State::Interrupted,
         };
-        let run = output.writer.map(|writer| writer.finish(state)).transpose();
-        match (done, run) {
-            (Ok(_), Ok(Some(run))) => Ok(run),
-            (Ok(_), Ok(None)) => Err((None, anyhow::anyhow!("interrupted before it began"))),
-            (Err(error), Ok(run)) => Err((run.map(Box::new), plain(error))),
-            (_, Err(error)) => Err((None, error.into())),
+        let done = done.map(|_| ()).map_err(plain);
+        match output.writer.map(|writer| writer.finish(state)).transpose() {
+            Ok(run) => (run, done),
+            Err(error) => (None, done.and(Err(error.into()))),
         }
     }
 }

@@ -4,7 +4,7 @@ use lotsfree_run::{Run, State, Summary};
 use serde::Serialize;
 
 use super::explain::{self, Mechanism};
-use super::measure::{Better, Unit, measures};
+use super::measure::measures;
 use super::view::{Comparison, View};
 
 /// The format's name; raised when a field changes its meaning or goes.
@@ -70,28 +70,19 @@ pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
     let row = |measure: super::measure::Measure| Row {
         key: measure.key,
         name: measure.name,
-        unit: match measure.unit {
-            Unit::Share => "share",
-            Unit::PerSecond => "per second",
-            Unit::Nanoseconds => "nanoseconds",
-            Unit::Count => "count",
-            Unit::Bytes => "bytes",
-        },
-        better: match measure.better {
-            Better::Higher => Some("higher"),
-            Better::Lower => Some("lower"),
-            Better::Neither => None,
-        },
+        unit: measure.unit.name(),
+        better: measure.better.name(),
         best: measure.best(),
         gain: measure.gains(),
         values: measure.values,
     };
+    let shown: Vec<&View<'_>> = comparison.columns().collect();
     let document = Document {
         schema: SCHEMA,
         lotsfree: env!("CARGO_PKG_VERSION"),
         title: comparison.title(),
         runs: comparison.views.iter().enumerate().map(run).collect(),
-        measures: measures(&comparison).into_iter().map(row).collect(),
+        measures: measures(&shown).into_iter().map(row).collect(),
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }

@@ -3,7 +3,7 @@
 use lotsfree_run::{Figures, Latency};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
-use super::view::{Comparison, View};
+use super::view::View;
 
 /// Which way a measure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,17 @@ pub(super) enum Better {
     Lower,
     /// It tells what happened, and neither way is better by itself.
     Neither,
+}
+
+impl Better {
+    /// Its name in JSON; `None` where neither way is better.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Better::Higher => Some("higher"),
+            Better::Lower => Some("lower"),
+            Better::Neither => None,
+        }
+    }
 }
 
 /// What a measure counts, which decides how it is written.
@@ -92,6 +103,17 @@ pub(super) fn gain_text(gain: f64) -> String {
 }
 
 impl Unit {
+    /// Its name in JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Unit::Share => "share",
+            Unit::PerSecond => "per second",
+            Unit::Nanoseconds => "nanoseconds",
+            Unit::Count => "count",
+            Unit::Bytes => "bytes",
+        }
+    }
+
     /// A value in words.
     pub(super) fn text(self, value: f64) -> String {
         match self {
@@ -124,14 +146,14 @@ pub(super) fn nanoseconds(ns: f64) -> String {
 
 type Read<'a> = &'a dyn Fn(&View<'_>) -> Option<f64>;
 
-/// The measures of the runs that are shown. What no run knows is left out, and so is a trouble that no run
-/// had (errors, OOM kills, failed zone reclaim).
-pub(super) fn measures(comparison: &Comparison<'_>) -> Vec<Measure> {
+/// The measures of some runs. What no run knows is left out, and so is a trouble that no run had (errors, OOM
+/// kills, failed zone reclaim).
+pub(super) fn measures(views: &[&View<'_>]) -> Vec<Measure> {
     use Better::{Higher, Lower, Neither};
     let mut rows = Vec::new();
     let mut row = |key, name, unit, better, trouble: bool, read: Read<'_>| {
-        let finite = |view| read(view).filter(|value| value.is_finite());
-        let values: Vec<Option<f64>> = comparison.columns().map(finite).collect();
+        let finite = |view: &&View<'_>| read(view).filter(|value| value.is_finite());
+        let values: Vec<Option<f64>> = views.iter().map(finite).collect();
         let any = values.iter().flatten().any(|value| !trouble || *value != 0.0);
         if any {
             rows.push(Measure { key, name, unit, better, values });

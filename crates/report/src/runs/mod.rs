@@ -12,6 +12,7 @@
 
 mod bars;
 mod chart;
+pub mod compare;
 mod explain;
 mod json;
 mod measure;

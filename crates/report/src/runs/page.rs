@@ -223,8 +223,9 @@ fn left_out(comparison: &Comparison<'_>, most: usize) -> Option<String> {
 }
 
 fn table(comparison: &Comparison<'_>) -> Markup {
-    let rows = measures(comparison);
-    let views: Vec<&View<'_>> = comparison.columns().take(MOST_COLUMNS).collect();
+    let all: Vec<&View<'_>> = comparison.columns().collect();
+    let rows = measures(&all);
+    let views: Vec<&View<'_>> = all.iter().copied().take(MOST_COLUMNS).collect();
     if rows.is_empty() {
         return markup! {
             @if !views.is_empty() { section { h2 { "The measures" } p { "Nothing was measured." } } }

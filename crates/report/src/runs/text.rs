@@ -17,22 +17,22 @@ use crate::words::{glued, visible_line};
 /// See [`TextOptions::width`].
 const WIDTHS: (usize, usize) = (40, 200);
 /// Between two columns.
-const GAP: usize = 2;
+pub(super) const GAP: usize = 2;
 /// A column's name is cut to so many columns of the terminal.
-const WIDEST_NAME: usize = 22;
+pub(super) const WIDEST_NAME: usize = 22;
 
-const PLAIN: Style = Style::new();
-const BOLD: Style = Style::new().effects(Effects::BOLD);
-const DIM: Style = Style::new().effects(Effects::DIMMED);
-const BEST: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).effects(Effects::BOLD);
+pub(super) const PLAIN: Style = Style::new();
+pub(super) const BOLD: Style = Style::new().effects(Effects::BOLD);
+pub(super) const DIM: Style = Style::new().effects(Effects::DIMMED);
+pub(super) const BEST: Style =
+    Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).effects(Effects::BOLD);
 
 /// Runs side by side as text: the table of measures with the best marked, throughput over the sweep if there
 /// is one, and one sentence per run. No line is longer than the width (40 to 200 columns): what does not fit
 /// beside each other is written below. With `verbose`, the change of every measure against the first run too.
 pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
     let comparison = Comparison::of(runs);
-    let width = options.width.clamp(WIDTHS.0, WIDTHS.1);
-    let mut page = Page { out: String::new(), width, color: options.color };
+    let mut page = Page::new(options);
     page.wrapped(&comparison.title(), "", BOLD);
     if let Some(facts) = facts(&comparison) {
         page.wrapped(&facts, "", DIM);
@@ -58,20 +58,26 @@ pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
     page.out
 }
 
-struct Page {
-    out: String,
-    width: usize,
+/// Text that is being written.
+pub(super) struct Page {
+    pub(super) out: String,
+    pub(super) width: usize,
     color: bool,
 }
 
 /// One cell: what it says, and how.
 #[derive(Clone, Debug)]
-struct Cell {
-    text: String,
-    style: Style,
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) style: Style,
 }
 
 impl Page {
+    pub(super) fn new(options: TextOptions) -> Self {
+        let width = options.width.clamp(WIDTHS.0, WIDTHS.1);
+        Page { out: String::new(), width, color: options.color }
+    }
+
     fn painted(&self, style: Style, text: &str) -> String {
         if self.color && style != PLAIN && !text.is_empty() {
             format!("{style}{text}{style:#}")
@@ -80,12 +86,12 @@ impl Page {
         }
     }
 
-    fn blank(&mut self) {
+    pub(super) fn blank(&mut self) {
         self.out.push('\n');
     }
 
     /// A paragraph; lines after the first are indented.
-    fn wrapped(&mut self, text: &str, indent: &str, style: Style) {
+    pub(super) fn wrapped(&mut self, text: &str, indent: &str, style: Style) {
         let text = visible_line(text);
         let options = textwrap::Options::new(self.width)
             .subsequent_indent(indent)
@@ -101,8 +107,8 @@ impl Page {
 
     /// The measures, as many runs beside each other as fit.
     fn table(&mut self, comparison: &Comparison<'_>, verbose: bool) {
-        let rows = measures(comparison);
         let views: Vec<&View<'_>> = comparison.columns().collect();
+        let rows = measures(&views);
         self.blank();
         if rows.is_empty() {
             self.wrapped("Nothing was measured.", "", PLAIN);
@@ -114,7 +120,8 @@ impl Page {
             None => view.label.clone(),
         });
         let columns: Vec<Vec<Cell>> = (0..views.len()).map(|index| column(&rows, index, verbose)).collect();
-        self.columns(&names, &heads.collect::<Vec<_>>(), &columns);
+        let heads: Vec<String> = heads.map(|head| shortened(&head, WIDEST_NAME)).collect();
+        self.columns(&names, &heads, &columns);
         if let Some(at) = shown_at(comparison) {
             self.wrapped(&at, "", DIM);
         }
@@ -147,7 +154,7 @@ impl Page {
         let what = if relative { "Throughput, of the undisturbed, over" } else { "Requests per second over" };
         self.wrapped(&format!("{what} {}", sweep.said()), "", BOLD);
         let names: Vec<String> = values.iter().map(|(_, label)| label.clone()).collect();
-        let heads: Vec<String> = sweep.lines.iter().map(|(label, _)| label.clone()).collect();
+        let heads: Vec<String> = sweep.lines.iter().map(|(label, _)| shortened(label, WIDEST_NAME)).collect();
         let cell = |line: &[(f64, usize)], at: f64| {
             let view =
                 line.iter().find(|(value, _)| *value == at).and_then(|(_, i)| comparison.views.get(*i));
@@ -167,14 +174,13 @@ impl Page {
     }
 
     /// Columns right-aligned after the rows' names, in as many parts as the width asks for.
-    fn columns(&mut self, names: &[String], heads: &[String], columns: &[Vec<Cell>]) {
+    pub(super) fn columns(&mut self, names: &[String], heads: &[String], columns: &[Vec<Cell>]) {
         let names: Vec<String> = names.iter().map(|name| shortened(name, self.width / 2)).collect();
-        let heads: Vec<String> = heads.iter().map(|head| shortened(head, WIDEST_NAME)).collect();
         let margin = names.iter().map(|name| name.width()).max().unwrap_or(0);
         let room = self.width.saturating_sub(margin + GAP);
         let widths: Vec<usize> = columns
             .iter()
-            .zip(&heads)
+            .zip(heads)
             .map(|(cells, head)| {
                 let cells = cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0);
                 cells.max(head.width()).min(room)
@@ -232,7 +238,7 @@ fn column(rows: &[Measure], index: usize, verbose: bool) -> Vec<Cell> {
 }
 
 /// `text` in one line without control characters, cut to so many columns.
-fn shortened(text: &str, columns: usize) -> String {
+pub(super) fn shortened(text: &str, columns: usize) -> String {
     let text = visible_line(text);
     if text.width() <= columns {
         return text.into_owned();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::sync::Arc;
 
 use lotsfree_counters::{Counter, Vmstat};
 use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
@@ -25,6 +26,8 @@ pub(super) struct View<'r> {
     pub(super) undisturbed: Option<Work>,
     /// What they did from interval to interval.
     pub(super) pace: Vec<Pace>,
+    /// Actors and roles whose requests are measured, in the order in which they first appear.
+    pub(super) measured: Vec<(Arc<str>, Arc<str>)>,
     /// Actors that read or write past the page cache.
     pub(super) direct: Vec<String>,
 }
@@ -90,13 +93,14 @@ pub(super) fn busy(of: &Spent) -> f64 {
 }
 
 impl<'r> View<'r> {
-    fn of(run: &'r Run) -> Self {
+    pub(super) fn of(run: &'r Run) -> Self {
         let summary = run.summary();
         // What wrote the run checked its scenario; one that another version wrote may not read any more.
         let case = Scenario::parse(run.scenario(), "scenario.toml").and_then(|all| all.cases(None)).ok();
         let case = case.and_then(|cases| cases.into_iter().next());
         let subject = Subject::of(case.as_ref(), run.intervals());
         let Worked { work, undisturbed, pace } = subject.worked(run, &summary);
+        let measured = subject.among(run.intervals());
         let direct = case.iter().flat_map(|case| &case.actors).filter(|actor| {
             let how = match &actor.kind {
                 Kind::FileWriter(writer) => writer.how,
@@ -111,7 +115,7 @@ impl<'r> View<'r> {
             named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
         let keys = case.as_ref().map(Case::keys).unwrap_or_default();
         let point = case.and_then(|case| case.sweep);
-        View { run, label, summary, keys, point, work, undisturbed, pace, direct }
+        View { run, label, summary, keys, point, work, undisturbed, pace, measured, direct }
     }
 
     /// Figures of the part that counts.
@@ -159,13 +163,18 @@ impl<'r> View<'r> {
     /// Model or kernel, and which.
     pub(super) fn machine(&self) -> String {
         let facts = self.run.facts();
-        let place = match facts.machine {
-            Machine::Model => "model",
-            Machine::Host => "host",
-            Machine::Cgroup => "control group",
-            Machine::Vm => "virtual machine",
-        };
+        let place = place(facts.machine);
         if facts.kernel.is_empty() { place.to_owned() } else { format!("{} ({place})", facts.kernel) }
+    }
+}
+
+/// What executed a run, in words.
+pub(super) fn place(machine: Machine) -> &'static str {
+    match machine {
+        Machine::Model => "model",
+        Machine::Host => "host",
+        Machine::Cgroup => "control group",
+        Machine::Vm => "virtual machine",
     }
 }
 
@@ -194,6 +203,15 @@ impl Subject {
         }
     }
 
+    fn has(&self, actor: &str, role: &str) -> bool {
+        let wanted = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
+        wanted(&self.actor, actor) && wanted(&self.role, role)
+    }
+
+    fn among(&self, intervals: &Intervals) -> Vec<(Arc<str>, Arc<str>)> {
+        intervals.actors().into_iter().filter(|(actor, role)| self.has(actor, role)).collect()
+    }
+
     fn worked(&self, run: &Run, summary: &Summary) -> Worked {
         let baseline = run.facts().measure.baseline;
         let (mut work, mut undisturbed) = (Work::default(), Work::default());
@@ -208,9 +226,7 @@ impl Subject {
         };
         for interval in run.intervals().iter() {
             let (from, to) = (interval.from as f64 / 1e9, interval.at as f64 / 1e9);
-            let measured = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
-            if !(measured(&self.actor, &interval.actor) && measured(&self.role, &interval.role)) || to <= from
-            {
+            if !self.has(&interval.actor, &interval.role) || to <= from {
                 continue;
             }
             let windows = [(&mut work, Some(summary.measured.window)), (&mut undisturbed, baseline)];

@@ -1,0 +1,305 @@
+//! How far two figures are apart: [`Span`], [`Deviation`], [`Tally`].
+//!
+//! ```text
+//! change = (other − reference) / max(|reference|, floor)        error = |change|
+//! ```
+//!
+//! The floor keeps 3 pages against 5 from being an error of 67 %: it is what a measure must reach to be worth
+//! a ratio. Floors are the same for all runs, so that errors of different runs can be held together:
+//!
+//! | measure | floor | why |
+//! |---|---|---|
+//! | pages, faults, requests | [`FEW`] | 1 MiB in pages of 4 KiB; `report` calls fewer no cause of anything |
+//! | entries into reclaim | [`FEW_ENTRIES`] | each takes 32 pages at least (`SWAP_CLUSTER_MAX`) |
+//! | OOM kills, operations that failed | 1 | one of them matters |
+//! | memory | [`LITTLE`] | 1 MiB |
+//! | latency | [`SHORT`] | a timer's resolution and the cost of reading it |
+//! | time spent | [`TICK`] | what `/proc/PID/stat` counts in (`USER_HZ` is 100) |
+//! | shares | [`POINT`] | one percentage point |
+//! | rates | [`SLOW`] | once per second |
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::super::measure::Better;
+
+/// See the module.
+pub const FEW: f64 = 256.0;
+/// See the module.
+pub const FEW_ENTRIES: f64 = FEW / 32.0;
+/// See the module. In bytes.
+pub const LITTLE: f64 = 1024.0 * 1024.0;
+/// See the module. In nanoseconds.
+pub const SHORT: f64 = 1_000.0;
+/// See the module. In nanoseconds.
+pub const TICK: f64 = 10_000_000.0;
+/// See the module.
+pub const POINT: f64 = 0.01;
+/// See the module.
+pub const SLOW: f64 = 1.0;
+
+/// An error up to this is close.
+pub const CLOSE: f64 = 0.15;
+/// Figures closer than this to each other have no order.
+pub const TIE: f64 = 0.05;
+/// So many floors are many: less than one floor here and this many there is a difference in kind.
+pub const MANY: f64 = 10.0;
+/// Smaller errors read as none.
+const SLIGHT: f64 = 0.005;
+
+/// A figure, or that of several repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Span {
+    /// The figure; of repeats their median.
+    pub value: f64,
+    /// The smallest of the repeats.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many runs have the figure.
+    pub repeats: usize,
+    /// `max − min` as a share of the median or the floor, whichever is larger; `null` of a single run.
+    pub spread: Option<f64>,
+}
+
+/// How far a figure is from the reference's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Deviation {
+    /// `|other − reference| / max(|reference|, floor)`.
+    pub error: f64,
+    /// The same with its sign: positive if the figure is larger than the reference's.
+    pub change: f64,
+    /// The same, positive if the figure is better than the reference's; `null` where neither way is better.
+    pub gain: Option<f64>,
+    /// What to make of it.
+    pub verdict: Verdict,
+    /// The error if the other were the reference, of a smaller figure of the same sign that is not below the
+    /// floor; else 0.
+    #[serde(skip)]
+    turned: f64,
+}
+
+/// What to make of a [`Deviation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Both are below the floor: nothing can be told.
+    Small,
+    /// They read the same.
+    Same,
+    /// Repeats of one are as far apart.
+    WithinSpread,
+    /// The error is 15 % at most.
+    Close,
+    /// The error is larger.
+    Off,
+    /// Next to nothing in one, much in the other.
+    InKind,
+}
+
+impl Span {
+    /// Of the figures of repeats; `None` if there are none.
+    pub(super) fn of(figures: impl IntoIterator<Item = f64>, floor: f64) -> Option<Self> {
+        let mut figures: Vec<f64> = figures.into_iter().filter(|figure| figure.is_finite()).collect();
+        figures.sort_by(f64::total_cmp);
+        let (min, max) = (*figures.first()?, *figures.last()?);
+        let value = median(&figures)?;
+        let repeats = figures.len();
+        let spread = (repeats > 1).then(|| (max - min) / value.abs().max(floor));
+        Some(Span { value, min, max, repeats, spread })
+    }
+
+    /// Whether the ranges of repeats have something in common. One run alone has no range.
+    fn overlaps(&self, other: &Span) -> bool {
+        (self.repeats > 1 || other.repeats > 1) && self.min <= other.max && other.min <= self.max
+    }
+
+    /// Whether neither is larger: both below the floor, within the spread of repeats, or within [`TIE`].
+    pub(super) fn ties(&self, other: &Span, floor: f64) -> bool {
+        let (a, b) = (self.value, other.value);
+        let largest = a.abs().max(b.abs());
+        largest < floor || self.overlaps(other) || (a - b).abs() <= TIE * largest.max(floor)
+    }
+}
+
+impl Deviation {
+    pub(super) fn of(reference: &Span, other: &Span, floor: f64, better: Better) -> Self {
+        let change = (other.value - reference.value) / reference.value.abs().max(floor);
+        let error = change.abs();
+        let gain = match better {
+            Better::Higher => Some(change),
+            // Not −0.
+            Better::Lower => Some(0.0 - change),
+            Better::Neither => None,
+        };
+        let (a, b) = (reference.value.abs(), other.value.abs());
+        let verdict = if a.max(b) < floor {
+            Verdict::Small
+        } else if error < SLIGHT {
+            Verdict::Same
+        } else if reference.overlaps(other) {
+            Verdict::WithinSpread
+        } else if a.min(b) < floor && a.max(b) >= MANY * floor {
+            Verdict::InKind
+        } else if error <= CLOSE {
+            Verdict::Close
+        } else {
+            Verdict::Off
+        };
+        let smaller =
+            b >= floor && b < a && reference.value.is_sign_positive() == other.value.is_sign_positive();
+        let turned = if smaller { a / b - 1.0 } else { 0.0 };
+        Deviation { error, change, gain, verdict, turned }
+    }
+
+    /// Worst first: differences in kind, then by the size of the error, whichever of the two is the
+    /// reference; what repeats explain, and what is too small, last.
+    pub(super) fn rank(&self) -> (u8, f64) {
+        let kind = match self.verdict {
+            Verdict::InKind => 3,
+            Verdict::Off | Verdict::Close | Verdict::Same => 2,
+            Verdict::WithinSpread => 1,
+            Verdict::Small => 0,
+        };
+        (kind, self.error.max(self.turned))
+    }
+
+    /// How many times smaller than the reference a figure is; `None` if it is at least a tenth, or if one of
+    /// them is below the floor.
+    pub(super) fn times_smaller(&self) -> Option<f64> {
+        Some(self.turned + 1.0).filter(|times| *times >= 10.0)
+    }
+}
+
+/// How many of some measures agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Tally {
+    /// Measures of which one is above the floor.
+    pub compared: usize,
+    /// Their median error; `null` if there are none.
+    pub median_error: Option<f64>,
+    /// Those with an error of 15 % at most, or within the spread of repeats.
+    pub close: usize,
+    /// Those that differ in kind.
+    pub in_kind: usize,
+    /// Measures below the floor in both, which are not counted.
+    pub small: usize,
+}
+
+impl Tally {
+    pub(super) fn of(deviations: impl IntoIterator<Item = Deviation>) -> Self {
+        let mut tally = Tally::default();
+        let mut errors = Vec::new();
+        for deviation in deviations {
+            match deviation.verdict {
+                Verdict::Small => {
+                    tally.small += 1;
+                    continue;
+                }
+                Verdict::Same | Verdict::WithinSpread | Verdict::Close => tally.close += 1,
+                Verdict::InKind => tally.in_kind += 1,
+                Verdict::Off => {}
+            }
+            errors.push(deviation.error);
+        }
+        errors.sort_by(f64::total_cmp);
+        tally.compared = errors.len();
+        tally.median_error = median(&errors);
+        tally
+    }
+}
+
+/// Of sorted figures; of an even number the mean of those in the middle.
+pub(super) fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    match sorted.len() % 2 {
+        0 => Some((*sorted.get(sorted.len() / 2 - 1)? + upper) / 2.0),
+        _ => Some(upper),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(figures: &[f64]) -> Span {
+        Span::of(figures.iter().copied(), FEW).unwrap_or(Span {
+            value: f64::NAN,
+            min: 0.0,
+            max: 0.0,
+            repeats: 0,
+            spread: None,
+        })
+    }
+
+    fn pages(reference: &[f64], other: &[f64]) -> Deviation {
+        Deviation::of(&span(reference), &span(other), FEW, Better::Lower)
+    }
+
+    #[test]
+    fn an_error_is_a_share_of_the_reference_or_of_the_floor() {
+        let found = pages(&[1000.0], &[1100.0]);
+        assert!((found.change - 0.1).abs() < 1e-12 && found.verdict == Verdict::Close);
+        assert_eq!(found.gain, Some(-found.change), "more scans are worse");
+        assert_eq!(pages(&[1000.0], &[500.0]).verdict, Verdict::Off);
+        assert_eq!(pages(&[1000.0], &[1002.0]).verdict, Verdict::Same);
+        // Of 3 and 5 pages nothing can be told, and 5 against 300 is measured by the floor.
+        let few = pages(&[3.0], &[5.0]);
+        assert!(few.error < 0.01 && few.verdict == Verdict::Small);
+        let some = pages(&[5.0], &[300.0]);
+        assert!((some.error - 295.0 / 256.0).abs() < 1e-12 && some.verdict == Verdict::Off);
+    }
+
+    #[test]
+    fn nothing_here_and_much_there_differs_in_kind() {
+        assert_eq!(pages(&[0.0], &[2560.0]).verdict, Verdict::InKind);
+        assert_eq!(pages(&[5000.0], &[200.0]).verdict, Verdict::InKind);
+        assert_eq!(pages(&[0.0], &[2559.0]).verdict, Verdict::Off);
+        assert!(pages(&[0.0], &[2560.0]).rank() > pages(&[257.0], &[1e12]).rank());
+    }
+
+    #[test]
+    fn a_hundredth_is_as_wrong_as_a_hundredfold() {
+        let (less, more) = (pages(&[100_000.0], &[1000.0]), pages(&[1000.0], &[100_000.0]));
+        assert_eq!((less.error, more.error), (0.99, 99.0));
+        assert_eq!(less.rank(), more.rank());
+        assert_eq!(less.times_smaller(), Some(100.0));
+        assert_eq!(pages(&[1000.0], &[500.0]).times_smaller(), None);
+        assert_eq!(pages(&[2000.0], &[100.0]).times_smaller(), None, "100 is below the floor");
+    }
+
+    #[test]
+    fn what_repeats_differ_by_is_no_deviation() {
+        let spread = span(&[900.0, 1000.0, 1200.0]);
+        assert_eq!((spread.value, spread.min, spread.max, spread.repeats), (1000.0, 900.0, 1200.0, 3));
+        assert_eq!(spread.spread, Some(0.3));
+        assert_eq!(span(&[7.0]).spread, None);
+        assert_eq!(pages(&[900.0, 1000.0, 1200.0], &[1190.0]).verdict, Verdict::WithinSpread);
+        assert_eq!(pages(&[900.0, 1000.0, 1200.0], &[1210.0]).verdict, Verdict::Off);
+        assert_eq!(pages(&[0.0, 9000.0], &[8000.0]).verdict, Verdict::WithinSpread);
+        assert_eq!(pages(&[1000.0], &[800.0, 1005.0]).verdict, Verdict::WithinSpread);
+    }
+
+    #[test]
+    fn figures_close_to_each_other_have_no_order() {
+        let ties = |a: &[f64], b: &[f64]| span(a).ties(&span(b), FEW);
+        assert!(ties(&[1000.0], &[1050.0]) && !ties(&[1000.0], &[1060.0]));
+        assert!(ties(&[0.0], &[255.0]), "both are few");
+        assert!(ties(&[1000.0, 2000.0], &[1900.0]), "within the spread");
+    }
+
+    #[test]
+    fn a_tally_leaves_out_what_is_small() {
+        let all = [(3.0, 5.0), (1000.0, 1100.0), (1000.0, 1300.0), (0.0, 9000.0), (1000.0, 1000.0)];
+        let tally = Tally::of(all.map(|(a, b)| pages(&[a], &[b])));
+        assert_eq!((tally.compared, tally.close, tally.in_kind, tally.small), (4, 2, 1, 1));
+        assert!((tally.median_error.unwrap_or(0.0) - 0.2).abs() < 1e-12);
+        assert_eq!(Tally::of([]), Tally::default());
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_figure() {
+        assert_eq!(Span::of([f64::NAN, f64::INFINITY], FEW), None);
+        assert_eq!(Span::of([f64::NAN, 4.0], FEW).map(|span| span.repeats), Some(1));
+    }
+}

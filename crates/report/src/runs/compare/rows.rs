@@ -1,0 +1,338 @@
+//! The measures that runs have in common, with the floor of each.
+
+use lotsfree_counters::{Counter, Family, Kind, Unit as Counted, Vmstat, groups, vmstat as v};
+use lotsfree_run::{ActorFigures, Latency, Level, Samples, Window};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::super::measure::{Better, Unit, measures};
+use super::super::view::{View, spent};
+use super::error::{FEW, FEW_ENTRIES, LITTLE, POINT, SHORT, SLOW, TICK};
+
+/// Parts of the list of measures, in the order in which they are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Group {
+    /// What the measured requests were like.
+    Requests,
+    /// What reclaim and devices did.
+    Reclaim,
+    /// What each role of each actor did.
+    Actors,
+    /// How large lists were.
+    Levels,
+    /// Zones against their watermarks.
+    Zones,
+    /// How far counters of `/proc/vmstat` moved.
+    Counters,
+    /// Means of levels in `/proc/vmstat`.
+    Gauges,
+}
+
+impl Group {
+    /// Its heading.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Group::Requests => "measured requests",
+            Group::Reclaim => "reclaim and devices",
+            Group::Actors => "actors",
+            Group::Levels => "lists",
+            Group::Zones => "zones",
+            Group::Counters => "counters of /proc/vmstat",
+            Group::Gauges => "levels in /proc/vmstat, mean",
+        }
+    }
+
+    /// Whether it lists the kernel's counters one by one.
+    pub fn is_detail(self) -> bool {
+        matches!(self, Group::Counters | Group::Gauges)
+    }
+}
+
+/// A measure of some runs.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) key: String,
+    pub(super) name: String,
+    pub(super) group: Group,
+    pub(super) unit: Unit,
+    pub(super) better: Better,
+    pub(super) floor: f64,
+    /// Whether `report` shows it: one of those whose order over the variants is looked at.
+    pub(super) main: bool,
+    /// One per run; `None` where it is not known.
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// Every measure that some of the runs know.
+pub(super) fn read(views: &[&View<'_>]) -> Vec<Read> {
+    let mut rows = main(views);
+    actors(views, &mut rows);
+    levels(views, &mut rows);
+    zones(views, &mut rows);
+    vmstat(views, &mut rows);
+    rows.retain(|row| row.values.iter().any(Option::is_some));
+    rows.sort_by_key(|row| row.group);
+    rows
+}
+
+/// The table of `report`.
+fn main(views: &[&View<'_>]) -> Vec<Read> {
+    let row = |measure: super::super::measure::Measure| {
+        let key = measure.key;
+        let starts = |with: &[&str]| with.iter().any(|start| key.starts_with(start));
+        let group = if starts(&["throughput_", "latency_", "slower_than_"]) || key == "errors" {
+            Group::Requests
+        } else if starts(&["active_", "inactive_"]) {
+            Group::Levels
+        } else {
+            Group::Reclaim
+        };
+        let floor = match (key, measure.unit) {
+            ("errors" | "oom_kills", _) => 1.0,
+            ("allocstall" | "zone_reclaim_failed", _) => FEW_ENTRIES,
+            (_, Unit::Share) => POINT,
+            (_, Unit::PerSecond) => SLOW,
+            (_, Unit::Nanoseconds) => SHORT,
+            (_, Unit::Count) => FEW,
+            (_, Unit::Bytes) => LITTLE,
+        };
+        Read {
+            key: key.to_owned(),
+            name: measure.name.to_owned(),
+            group,
+            unit: measure.unit,
+            better: measure.better,
+            floor,
+            main: true,
+            values: measure.values,
+        }
+    };
+    measures(views).into_iter().map(row).collect()
+}
+
+/// What each role of each actor did. Where one role of one actor is all that is measured, its throughput and
+/// latencies are those of the measured requests.
+fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
+    use Better::{Higher, Lower, Neither};
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for figures in views.iter().flat_map(|view| &view.figures().actors) {
+        let name = (figures.actor.as_str(), figures.role.as_str());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for (actor, role) in names {
+        let alone = |view: &&View<'_>| {
+            let [(one, its)] = view.measured.as_slice() else { return false };
+            **one == *actor && **its == *role
+        };
+        let subject = views.iter().all(alone);
+        let who = if role.is_empty() || role == actor { actor.to_owned() } else { format!("{actor} {role}") };
+        let mut row =
+            |key: &str, name: &str, unit, better, floor, get: &dyn Fn(&ActorFigures) -> Option<f64>| {
+                let of = |view: &&View<'_>| {
+                    let mut all = view.figures().actors.iter();
+                    all.find(|figures| figures.actor == actor && figures.role == role).and_then(get)
+                };
+                let values: Vec<Option<f64>> = views.iter().map(of).collect();
+                let key = format!("actor.{actor}.{role}.{key}");
+                let name = format!("{who}: {name}");
+                rows.push(Read { key, name, group: Group::Actors, unit, better, floor, main: false, values });
+            };
+        let latency = |get: &'static dyn Fn(&Latency) -> f64| {
+            move |figures: &ActorFigures| figures.latency.as_ref().map(get)
+        };
+        row("operations", "requests", Unit::Count, Higher, FEW, &|f| Some(f.operations as f64));
+        if !subject {
+            row("per_second", "requests per second", Unit::PerSecond, Higher, SLOW, &|f| f.per_second);
+            row("relative", "relative throughput", Unit::Share, Higher, POINT, &|f| f.relative);
+            row("errors", "operations that failed", Unit::Count, Lower, 1.0, &|f| Some(f.errors as f64));
+        }
+        row("latency_mean_ns", "latency mean", Unit::Nanoseconds, Lower, SHORT, &latency(&|l| l.mean));
+        if !subject {
+            row(
+                "latency_p50_ns",
+                "latency p50",
+                Unit::Nanoseconds,
+                Lower,
+                SHORT,
+                &latency(&|l| l.p50 as f64),
+            );
+            row(
+                "latency_p99_ns",
+                "latency p99",
+                Unit::Nanoseconds,
+                Lower,
+                SHORT,
+                &latency(&|l| l.p99 as f64),
+            );
+            row(
+                "latency_p999_ns",
+                "latency p99.9",
+                Unit::Nanoseconds,
+                Lower,
+                SHORT,
+                &latency(&|l| l.p999 as f64),
+            );
+            row(
+                "latency_max_ns",
+                "latency max",
+                Unit::Nanoseconds,
+                Lower,
+                SHORT,
+                &latency(&|l| l.max as f64),
+            );
+        }
+        row("major_faults", "major faults", Unit::Count, Lower, FEW, &|f| Some(f.major_faults as f64));
+        row("minor_faults", "minor faults", Unit::Count, Neither, FEW, &|f| Some(f.minor_faults as f64));
+        for (index, (what, _)) in spent(&lotsfree_run::Spent::default()).into_iter().enumerate() {
+            let key = format!("spent.{}_ns", what.replace(' ', "_"));
+            let name = if index < 2 { format!("{what} time") } else { what.to_owned() };
+            row(&key, &name, Unit::Nanoseconds, Neither, TICK, &|figures| {
+                spent(&figures.spent).get(index).map(|(_, ns)| *ns as f64)
+            });
+        }
+    }
+}
+
+/// Levels of the summary that the table of `report` does not have: means, and how they were at the end.
+fn levels(views: &[&View<'_>], rows: &mut Vec<Read>) {
+    let mut columns: Vec<&str> = Vec::new();
+    for column in views.iter().flat_map(|view| view.figures().levels.keys()) {
+        if !columns.contains(&column.as_str()) {
+            columns.push(column);
+        }
+    }
+    for column in columns {
+        let name = column.strip_prefix("vmstat.").unwrap_or(column);
+        let mut row = |what: &str, get: &dyn Fn(&Level) -> f64| {
+            let of = |view: &&View<'_>| view.figures().levels.get(column).map(|l| get(l) * view.page());
+            rows.push(Read {
+                key: format!("level.{name}.{what}_bytes"),
+                name: format!("{name}, {what}"),
+                group: Group::Levels,
+                unit: Unit::Bytes,
+                better: Better::Neither,
+                floor: LITTLE,
+                main: false,
+                values: views.iter().map(of).collect(),
+            });
+        };
+        // The table of `report` has these.
+        let lists = [v::nr_active_anon, v::nr_inactive_anon, v::nr_active_file, v::nr_inactive_file];
+        if !lists.iter().any(|list| list.name() == name) {
+            row("mean", &|level| level.mean);
+        }
+        row("last", &|level| level.last as f64);
+    }
+}
+
+/// Zones against their watermarks.
+fn zones(views: &[&View<'_>], rows: &mut Vec<Read>) {
+    let mut names: Vec<(u32, &str)> = Vec::new();
+    for zone in views.iter().flat_map(|view| &view.figures().zones) {
+        if !names.contains(&(zone.node, &zone.zone)) {
+            names.push((zone.node, &zone.zone));
+        }
+    }
+    for (node, name) in names {
+        type Get<'a> = &'a dyn Fn(&lotsfree_run::ZoneFigures, f64) -> f64;
+        let mut row = |key: &str, what: &str, unit, better, floor, get: Get<'_>| {
+            let of = |view: &&View<'_>| {
+                let zone = view.figures().zones.iter().find(|zone| zone.node == node && zone.zone == name)?;
+                Some(get(zone, view.page()))
+            };
+            rows.push(Read {
+                key: format!("zone.{node}.{name}.{key}"),
+                name: format!("node {node} {name}: {what}"),
+                group: Group::Zones,
+                unit,
+                better,
+                floor,
+                main: false,
+                values: views.iter().map(of).collect(),
+            });
+        };
+        let (bytes, share) = (Unit::Bytes, Unit::Share);
+        row("low_bytes", "low mark", bytes, Better::Neither, LITTLE, &|zone, page| zone.low as f64 * page);
+        row("free_mean_bytes", "free, mean", bytes, Better::Neither, LITTLE, &|zone, page| {
+            zone.free.mean * page
+        });
+        row("least_above_low_bytes", "least above low", bytes, Better::Higher, LITTLE, &|zone, page| {
+            zone.least_above_low as f64 * page
+        });
+        row("below_low", "time below low", share, Better::Lower, POINT, &|zone, _| zone.below_low);
+    }
+}
+
+/// Every counter and level of `/proc/vmstat` that all runs have.
+fn vmstat(views: &[&View<'_>], rows: &mut Vec<Read>) {
+    for known in Vmstat::ROWS {
+        let column = format!("vmstat.{}", known.name);
+        let level = known.kind == Kind::gauge;
+        if level && views.iter().any(|view| view.figures().levels.contains_key(&column)) {
+            continue;
+        }
+        let (unit, scale, floor) = match known.unit {
+            Counted::kib => (Unit::Bytes, 1024.0, LITTLE),
+            Counted::bytes => (Unit::Bytes, 1.0, LITTLE),
+            Counted::us => (Unit::Nanoseconds, 1e3, TICK),
+            Counted::ms => (Unit::Nanoseconds, 1e6, TICK),
+            Counted::pages | Counted::count | Counted::number => (Unit::Count, 1.0, few(known.name)),
+        };
+        let of = |view: &&View<'_>| {
+            let samples = view.run.samples();
+            let found = match level {
+                true => mean(samples, &column, part(view))?,
+                false => moved(samples, &column, part(view))?,
+            };
+            Some(found * scale)
+        };
+        let values: Vec<Option<f64>> = views.iter().map(of).collect();
+        if values.iter().all(Option::is_some) {
+            rows.push(Read {
+                key: if level { format!("{column}.mean") } else { column },
+                name: known.name.to_owned(),
+                group: if level { Group::Gauges } else { Group::Counters },
+                unit,
+                better: Better::Neither,
+                floor,
+                main: false,
+                values,
+            });
+        }
+    }
+}
+
+/// The part that counts, as [`lotsfree_run::Moved`] has it.
+fn part(view: &View<'_>) -> Window {
+    view.run.facts().measure.window.unwrap_or(Window { from: 0, to: u64::MAX })
+}
+
+/// How many are few.
+fn few(counter: &str) -> f64 {
+    let is = |one: &Counter<Vmstat>| one.name() == counter;
+    if is(&v::oom_kill) {
+        1.0
+    } else if groups::ALLOCSTALL.iter().any(is) || is(&v::zone_reclaim_failed) {
+        FEW_ENTRIES
+    } else {
+        FEW
+    }
+}
+
+/// How far a counter moved in a part of a run; `None` if it is not there or was reset.
+fn moved(samples: &Samples, column: &str, part: Window) -> Option<f64> {
+    let rows = samples.rows(part);
+    let column = samples.column(column)?;
+    let (first, last) = (column.get(rows.start)?, column.get(rows.end.checked_sub(1)?)?);
+    last.checked_sub(first).map(|moved| moved as f64)
+}
+
+/// The mean of a level in a part of a run.
+fn mean(samples: &Samples, column: &str, part: Window) -> Option<f64> {
+    let rows = samples.rows(part);
+    let column = samples.column(column)?;
+    Level::of(rows.filter_map(|row| column.get(row))).map(|level| level.mean)
+}
