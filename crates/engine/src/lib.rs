@@ -1,9 +1,8 @@
 //! An executable model of the memory management of Linux.
 //!
 //! [`mm`] is the state of memory and the kernel's rules, without time. The rules differ by [`Generation`], a
-//! record of switches; what they cost is a [`Calibration`]; [`Tuning`] is the sysctls.
+//! record of switches; what they cost is a [`Costs`]; [`Tuning`] is the sysctls.
 
-mod calibration;
 mod generation;
 pub mod machine;
 pub mod mm;
@@ -11,7 +10,7 @@ mod model;
 pub mod reference;
 mod tuning;
 
-pub use calibration::Calibration;
 pub use generation::{Generation, NAMES};
+pub use lotsfree_scenario::Costs;
 pub use model::{SimulateError, bytes, config, facts, simulate};
 pub use tuning::Tuning;

@@ -7,7 +7,6 @@ use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
 use lotsfree_scenario::{Actor, Case, Errors, Setting, SwapOn};
 use thiserror::Error;
 
-use crate::calibration::Calibration;
 use crate::generation::Generation;
 use crate::machine::{DeviceSpec, End, Machine, MachineConfig, SwapDevice};
 use crate::mm::{self, Mm};
@@ -43,7 +42,8 @@ pub fn simulate(
 /// What a case's machine is made of.
 ///
 /// # Errors
-/// If the model does not know a setting or a cost, or does not execute the kind of an actor.
+/// If the model does not know a setting, or a calibration record is not there, or the model does not
+/// execute the kind of an actor.
 pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     for actor in &case.actors {
         if let Some(lacks) = lacks(&actor.kind) {
@@ -62,18 +62,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         let value = setting.to_string();
         tuning.set(key, &value).map_err(|why| case.refuse(&format!("tuning.{key}"), why))?;
     }
-    let mut costs = Calibration::default();
-    for (key, &cost) in &case.calibration.costs {
-        costs
-            .set(key, cost.round().clamp(0.0, 1e15) as u64)
-            .map_err(|why| case.refuse(&format!("calibration.{key}"), why))?;
-    }
-    if let Some(record) = case.calibration.record.as_deref()
-        && record != costs.name
-    {
-        let why = format!("the model has no calibration record {record:?}; it has {:?}", costs.name);
-        return Err(case.refuse("calibration.record", why));
-    }
+    let (_, costs) = case.costs()?;
     let machine = &case.machine;
     let nodes = machine.nodes.len();
     let distance = |from| (0..nodes).map(|to| machine.distance(from, to).unwrap_or(10)).collect();
@@ -174,10 +163,8 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
         sysctls,
         files: files(&config),
         calibration: Some(lotsfree_run::Calibration {
-            name: config.mm.costs.name.to_owned(),
-            costs: (config.mm.costs.entries().into_iter())
-                .map(|(name, ns)| (format!("{name}_ns"), ns as f64))
-                .collect(),
+            name: case.costs()?.0.to_owned(),
+            costs: config.mm.costs.entries().map(|(name, ns)| (format!("{name}_ns"), ns as f64)).collect(),
         }),
         remarks: Vec::new(),
         uptime: 0.0,
@@ -236,7 +223,7 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
 #[cfg(test)]
 mod tests {
     use lotsfree_run::Memory;
-    use lotsfree_scenario::Scenario;
+    use lotsfree_scenario::{Costs, Measured, Record, Scenario};
 
     use super::*;
 
@@ -270,6 +257,69 @@ mod tests {
                     .to_string(),
             );
         }
+    }
+
+    fn record() -> Record {
+        let mut record = Record { name: "a slow host".to_owned(), ..Record::default() };
+        record.costs.copy = Measured::of(&[50_000.0]);
+        record.costs.fault = Measured::of(&[700.4]);
+        record
+    }
+
+    #[test]
+    fn a_record_changes_what_a_run_gives() {
+        let reads = |calibrate: bool| {
+            let mut case = case(
+                "[[file]]\nname = 'f'\nsize = '4 MiB'\n[[actor]]\nname = 'a'\nkind = 'file-reader'\nfile = 'f'\n\
+                 repeat = 0",
+            );
+            if calibrate {
+                case.calibrate(&record()).unwrap();
+            }
+            let mut memory = Memory::default();
+            simulate(&case, &mut memory, &mut |_| ControlFlow::Continue(())).unwrap();
+            let run = memory.finish(facts(&case).unwrap(), case.to_toml(), lotsfree_run::State::Complete);
+            let name = run.facts().calibration.clone().unwrap();
+            let operations: u64 = run.intervals().iter().map(|interval| interval.operations).sum();
+            (operations, name)
+        };
+        let ((fast, default), (slow, measured)) = (reads(false), reads(true));
+        assert_eq!((default.name.as_str(), measured.name.as_str()), ("default", "a slow host"));
+        assert_eq!((measured.costs["copy_ns"], measured.costs["fault_ns"]), (50_000.0, 700.0));
+        assert_eq!(measured.costs["scan_ns"], default.costs["scan_ns"]);
+        assert!(slow * 10 < fast, "{slow} reads instead of {fast}");
+    }
+
+    #[test]
+    fn what_a_case_states_wins_over_the_record() {
+        let mut stated = case("[calibration]\nrecord = 'a slow host'\nfault = 5");
+        let error = config(&stated).unwrap_err().to_string();
+        assert!(
+            error.starts_with("s.toml:8:10: calibration.record: there is no calibration record"),
+            "{error}"
+        );
+        stated.calibrate(&record()).unwrap();
+        let costs = config(&stated).unwrap().mm.costs;
+        assert_eq!((costs.fault, costs.copy, costs.walk), (5, 50_000, Costs::default().walk));
+        // What a run keeps can be run again, without the file of the record.
+        let scenario = Scenario::parse(&stated.to_toml(), "again.toml").unwrap();
+        let again = scenario.cases(None).unwrap().remove(0);
+        assert_eq!(again.costs().unwrap(), ("a slow host", costs));
+
+        let mut own = case("[calibration]\nrecord = 'default'");
+        own.calibrate(&record()).unwrap();
+        assert_eq!(config(&own).unwrap().mm.costs, Costs::default());
+        let mut other = case("[calibration]\nrecord = 'other'");
+        let error = other.calibrate(&record()).unwrap_err().to_string();
+        let expected = "s.toml:8:10: calibration.record: there is no calibration record \"other\"; there are \"a slow \
+                        host\" and \"default\"";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn settings_are_called_as_scenarios_call_them() {
+        let case = case("[tuning]\n'block.queue.read_ahead_kb' = 64");
+        assert_eq!(config(&case).unwrap().mm.tuning.read_ahead_kb, 64);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Tuning {
             "vm.percpu_pagelist_high_fraction" => {
                 self.percpu_pagelist_high_fraction = number(0, u32::MAX.into())?;
             }
-            "read_ahead_kb" => self.read_ahead_kb = number(0, 1 << 20)?,
+            "block.queue.read_ahead_kb" => self.read_ahead_kb = number(0, 1 << 20)?,
             "kernel.mm.transparent_hugepage.enabled" => {
                 self.transparent_hugepage = match value {
                     "always" | "madvise" => true,

@@ -1,7 +1,7 @@
 //! Random machines do random things; the whole state is checked after every step.
 
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
-use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
+use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Advice, Filesystem, How, Policy, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ fn sysctls() -> impl Strategy<Value = Vec<(&'static str, String)>> {
         one("vm.dirty_ratio", vec![1, 5, 40]),
         one("vm.dirty_background_ratio", vec![1, 5]),
         one("vm.laptop_mode", vec![0, 5]),
-        one("read_ahead_kb", vec![0, 128, 1024]),
+        one("block.queue.read_ahead_kb", vec![0, 128, 1024]),
     );
     settings.prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
         [a, b, c, d, e, f, g, h, i, j].into_iter().flatten().collect()
@@ -201,7 +201,7 @@ impl Machine {
             swap_on_disk: false,
             filesystem: plan.filesystem,
             instant_reads: plan.instant,
-            costs: Calibration::default(),
+            costs: Costs::default(),
         };
         let mut mm = Mm::new(&config);
         let fits = |policy: &Policy| match policy {

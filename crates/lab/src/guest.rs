@@ -1,4 +1,5 @@
-//! The first program of a virtual machine: makes it ready, executes the case, powers it off.
+//! The first program of a virtual machine: makes it ready, executes the case or measures what the machine
+//! costs, powers it off.
 //!
 //! It is process 1 of an initramfs that holds nothing else but the kernel modules and the case. What it
 //! yields goes out through a serial line as [`lotsfree_run::wire`].
@@ -18,6 +19,7 @@ use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 
 use crate::agent::read_case;
+use crate::calibrate::{Calibration, Effort};
 use crate::conduct::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
@@ -33,6 +35,9 @@ const SWAP: &str = "lotsfree.swap=";
 pub(crate) const FACTS: &str = "facts ";
 pub(crate) const END: &str = "end ";
 pub(crate) const FAILED: &str = "failed ";
+pub(crate) const RECORD: &str = "record ";
+/// The kernel parameter that asks for a calibration instead of the case.
+pub(crate) const CALIBRATE: &str = "lotsfree.calibrate";
 /// What the host sends to end a run early.
 pub(crate) const STOP: u8 = b's';
 /// What the host says to the last word.
@@ -108,6 +113,11 @@ fn parameters() -> Result<String, LabError> {
     fs::read_to_string(path).map_err(at(path))
 }
 
+/// Whether the kernel's command line asks for a calibration.
+fn asked_to_calibrate() -> Result<bool, LabError> {
+    Ok(parameters()?.split_ascii_whitespace().any(|word| word == CALIBRATE))
+}
+
 /// Opens the serial line that the kernel parameters name, without any translation of bytes.
 fn serial() -> Result<File, LabError> {
     let parameters = parameters()?;
@@ -153,12 +163,20 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
     let text = PathBuf::from("/case.toml");
     let case = read_case(&text).map_err(|error| LabError::Refused(error.to_string()))?;
     // Its own memory stays where it is, whatever the actors do; it is not to be killed for them either.
-    let _ = lotsfree_sys::lock_all();
+    // A calibration measures its own memory, and leaves it as a program's.
+    if !asked_to_calibrate()? {
+        let _ = lotsfree_sys::lock_all();
+    }
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let mut settings = Settings::forgotten();
     settle(&mut settings)?;
     let files = disks(&case)?;
     here::tune(&here::wanted(&case)?, &mut settings)?;
+    let going =
+        || if ear.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    if asked_to_calibrate()? {
+        return calibrate(line, &files, settings, &going);
+    }
     let nodes = facts::nodes();
     let place = Place {
         program: PathBuf::from("/init"),
@@ -171,14 +189,32 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
         oom_score_adj: 0,
         slow: SLOW,
     };
-    let watch = &mut |_: Stage| {
-        if ear.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
+    let watch = &mut |_: Stage| going();
     let done =
         here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
     // The machine is gone with all of it.
     std::mem::forget(settings);
     done
+}
+
+/// Measures what the machine costs and sends the record.
+fn calibrate(
+    line: &File,
+    files: &Path,
+    settings: Settings,
+    going: &dyn Fn() -> ControlFlow<()>,
+) -> Result<State, LabError> {
+    let calibration = Calibration {
+        directory: files.join("calibration"),
+        helper: (PathBuf::from("/init"), vec!["agent".to_owned(), "--reclaim".to_owned()]),
+        fresh: true,
+        effort: Effort::default(),
+    };
+    let record = calibration.measure(settings, &mut |_| going())?;
+    let Some(record) = record else { return Ok(State::Interrupted) };
+    let text = serde_json::to_string(&record).map_err(std::io::Error::from).map_err(calling("the record"))?;
+    Sender::new(Pieces(line)).text(&format!("{RECORD}{text}"))?;
+    Ok(State::Complete)
 }
 
 /// What the host says.

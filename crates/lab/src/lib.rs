@@ -7,9 +7,11 @@
 //! ```
 
 pub mod agent;
+pub mod calibrate;
 mod conduct;
 mod error;
 mod facts;
+mod group;
 pub mod guest;
 mod here;
 mod local;
@@ -20,6 +22,7 @@ mod swap;
 mod virtual_machine;
 pub mod vm;
 
+pub use calibrate::{Calibration, Effort};
 pub use conduct::{Place, conduct};
 pub use error::LabError;
 pub use here::{Output, Stage, Watch};

@@ -11,6 +11,7 @@ use lotsfree_units::Bytes;
 use crate::conduct::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
+use crate::group::{self, Version, version};
 use crate::here::{self, Output, Watch};
 use crate::settings::{Settings, current, journal_path};
 
@@ -22,9 +23,6 @@ const SHARE: f64 = 0.8;
 const DISK_SHARE: f64 = 0.9;
 /// `statfs` types of file systems that keep files in memory.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-
-const V1: &str = "/sys/fs/cgroup/memory";
-const V2: &str = "/sys/fs/cgroup";
 
 /// Executes cases on the kernel of this host.
 #[derive(Clone, Debug)]
@@ -52,13 +50,6 @@ pub struct Plan {
     pub refusals: Vec<String>,
 }
 
-/// Which control groups hold memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
 impl Local {
     /// What a case would change, and why it would be refused.
     ///
@@ -82,7 +73,7 @@ impl Local {
             }
         }
         if let Some(group) = group {
-            plan.changes.push(format!("make the control group {}", self.group_path(group).display()));
+            plan.changes.push(format!("make the control group {}", group::path(group).display()));
             let limits = limits(case, group).into_iter();
             plan.changes.extend(limits.map(|(file, value)| format!("{file} of the group: {value}")));
         }
@@ -97,14 +88,6 @@ impl Local {
             wanted.retain(|(path, _)| *path != swappiness);
         }
         Ok(wanted)
-    }
-
-    fn group_path(&self, version: Version) -> PathBuf {
-        let root = match version {
-            Version::One => V1,
-            Version::Two => V2,
-        };
-        Path::new(root).join(format!("lotsfree-lab-{}", std::process::id()))
     }
 
     fn check(&self, case: &Case, memory: &Values<Meminfo>, plan: &mut Plan) -> Result<(), LabError> {
@@ -231,15 +214,8 @@ impl Local {
         version: Version,
         settings: &mut Settings,
     ) -> Result<PathBuf, LabError> {
-        if version == Version::Two {
-            let control = Path::new(V2).join("cgroup.subtree_control");
-            let enabled = fs::read_to_string(&control).map_err(at(&control))?;
-            if !enabled.split_ascii_whitespace().any(|word| word == "memory") {
-                fs::write(&control, "+memory").map_err(at(&control))?;
-            }
-        }
-        let path = self.group_path(version);
-        settings.group(&path)?;
+        let path = group::path(version);
+        group::make(version, &path, settings)?;
         for (file, value) in limits(case, version) {
             let file = path.join(file);
             // Without CONFIG_MEMCG_SWAP, or with swapaccount=0, a group cannot be told from swap.
@@ -275,22 +251,6 @@ fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
         Version::Two => {
             vec![("memory.max", memory.to_string()), ("memory.swap.max", swap.to_string())]
         }
-    }
-}
-
-fn version() -> Result<Version, LabError> {
-    let has = |root: &str, file: &str| Path::new(root).join(file).exists();
-    let two = || {
-        let controllers = fs::read_to_string(Path::new(V2).join("cgroup.controllers")).unwrap_or_default();
-        controllers.split_ascii_whitespace().any(|word| word == "memory")
-    };
-    if has(V1, "memory.limit_in_bytes") {
-        Ok(Version::One)
-    } else if two() {
-        Ok(Version::Two)
-    } else {
-        let why = format!("no memory control groups: neither {V1} nor the memory controller in {V2}");
-        Err(LabError::Refused(why))
     }
 }
 

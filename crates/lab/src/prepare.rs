@@ -28,36 +28,47 @@ pub(crate) fn files(
     directory: &Path,
     watch: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, LabError> {
-    let buffer = Buffer::new(PIECE as usize).map_err(calling("mmap"))?;
     for (number, spec) in program.files.iter().enumerate() {
-        if !spec.exists {
-            continue;
-        }
         let path = file_path(directory, FileId(number as u32));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        let direct = options.clone().custom_flags(OFlags::DIRECT.bits() as i32).open(&path);
-        let file = match direct {
-            // File systems in memory have no such thing.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                let _ = std::fs::remove_file(&path);
-                options.open(&path).map_err(at(&path))?
-            }
-            opened => opened.map_err(at(&path))?,
-        };
-        let bytes = u64::from(spec.pages) * PAGE;
-        let mut offset = 0;
-        while offset < bytes {
-            if watch().is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-            let now = PIECE.min(bytes - offset) as usize;
-            file.write_all_at(buffer.as_ref().get(..now).unwrap_or_default(), offset).map_err(at(&path))?;
-            offset += now as u64;
+        if spec.exists && file(&path, u64::from(spec.pages) * PAGE, watch)?.is_break() {
+            return Ok(ControlFlow::Break(()));
         }
-        file.sync_all().map_err(at(&path))?;
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Writes a file of so many bytes, as [`files`] does.
+///
+/// # Errors
+/// The system's, above all that the disk is full, or the file is there already.
+pub(crate) fn file(
+    path: &Path,
+    bytes: u64,
+    watch: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, LabError> {
+    let buffer = Buffer::new(PIECE as usize).map_err(calling("mmap"))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    let direct = options.clone().custom_flags(OFlags::DIRECT.bits() as i32).open(path);
+    let file = match direct {
+        // File systems in memory have no such thing.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let _ = std::fs::remove_file(path);
+            options.open(path).map_err(at(path))?
+        }
+        opened => opened.map_err(at(path))?,
+    };
+    let mut offset = 0;
+    while offset < bytes {
+        if watch().is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let now = PIECE.min(bytes - offset) as usize;
+        file.write_all_at(buffer.as_ref().get(..now).unwrap_or_default(), offset).map_err(at(path))?;
+        offset += now as u64;
+    }
+    file.sync_all().map_err(at(path))?;
+    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     Ok(ControlFlow::Continue(()))
 }
 

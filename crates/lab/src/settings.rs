@@ -200,14 +200,16 @@ impl Settings {
             }
         }
         kept.reverse();
-        self.rewrite(kept)?;
+        // They stay to be tried again when this is dropped, which must not empty the journal.
+        self.done = kept;
+        self.rewrite()?;
         first.map_or(Ok(()), Err)
     }
 
     /// Empties the journal but for what could not be undone.
-    fn rewrite(&mut self, kept: Vec<Change>) -> Result<(), LabError> {
+    fn rewrite(&mut self) -> Result<(), LabError> {
         let Some(Journal { path, file }) = &mut self.journal else { return Ok(()) };
-        let text = kept.iter().map(|change| serde_json::to_string(change).map(|line| line + "\n"));
+        let text = self.done.iter().map(|change| serde_json::to_string(change).map(|line| line + "\n"));
         let text = text.collect::<Result<String, _>>().map_err(|error| at(path)(error.into()))?;
         // Appending: what is cut off was undone, what is written again was not.
         let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lotsfree_run::wire::{Message, Receiver};
-use lotsfree_run::{Facts, State};
-use lotsfree_scenario::Case;
+use lotsfree_run::{Facts, Sink, State, WriteError};
+use lotsfree_scenario::{Case, Record};
 
 use crate::error::{LabError, calling};
-use crate::guest::{END, FACTS, FAILED, STOP, THANKS};
+use crate::guest::{CALIBRATE, END, FACTS, FAILED, RECORD, STOP, THANKS};
 use crate::here::{Output, Stage, Watch};
 use crate::vm::{Accelerator, Guest, Kernel, Running};
 
@@ -71,17 +71,40 @@ impl VirtualMachine {
         let mut guest = self.guest(case)?;
         // What exists when the run begins is written at full speed.
         guest.throttled = false;
+        self.listen(case, guest, output, watch).map(|(state, _)| state)
+    }
+
+    /// Measures what the machine of a case costs, instead of executing the case; `None` if it was
+    /// interrupted. The record has no name and no date yet.
+    ///
+    /// # Errors
+    /// As [`execute`](VirtualMachine::execute).
+    pub fn calibrate(&self, case: &Case, watch: Watch<'_>) -> Result<Option<Record>, LabError> {
+        let mut guest = self.guest(case)?;
+        guest.parameters.push(CALIBRATE.to_owned());
+        let (_, record) = self.listen(case, guest, &mut Nowhere::default(), watch)?;
+        Ok(record)
+    }
+
+    /// Boots a guest and passes on what it sends, until its last word; a record comes with that.
+    fn listen(
+        &self,
+        case: &Case,
+        guest: Guest,
+        output: &mut dyn Output,
+        watch: Watch<'_>,
+    ) -> Result<(State, Option<Record>), LabError> {
         let running = guest.start(limit(case))?;
         let facts = running.facts().clone();
-        let mut passing = Passing { running: &running, facts, output, at: None, said: None };
+        let mut passing = Passing { running: &running, facts, output, at: None, said: None, record: None };
         let heard = listen(&mut passing, watch);
-        let said = passing.said.take();
+        let (said, record) = (passing.said.take(), passing.record.take());
         match (heard, said) {
             (Err(error), _) => Err(error),
             (Ok(()), Some(Said::End(state))) => {
                 // It has told everything; how it powers itself off is of no interest.
                 let _ = running.wait();
-                Ok(state)
+                Ok((state, record))
             }
             (Ok(()), Some(Said::Failed(why))) => {
                 Err(LabError::Refused(format!("in the virtual machine: {why}")))
@@ -109,6 +132,20 @@ fn limit(case: &Case) -> Duration {
     Duration::from_nanos(case.duration.ns()) * 2 + BOOT + Duration::from_secs(4 * files / disk)
 }
 
+/// For what yields no run.
+#[derive(Default)]
+struct Nowhere(lotsfree_run::Memory);
+
+impl Output for Nowhere {
+    fn begin(&mut self, _: Facts) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.0
+    }
+}
+
 /// What the guest said last.
 enum Said {
     End(State),
@@ -123,6 +160,7 @@ struct Passing<'a> {
     /// The time of the last sample.
     at: Option<u64>,
     said: Option<Said>,
+    record: Option<Record>,
 }
 
 impl Passing<'_> {
@@ -143,6 +181,11 @@ impl Passing<'_> {
             facts.remarks.push(vm.command.clone());
             self.output.begin(facts)?;
             self.running.throttle()?;
+        } else if let Some(record) = text.strip_prefix(RECORD) {
+            let mut record: Record = serde_json::from_str(record)
+                .map_err(|error| LabError::Refused(format!("the guest's record: {error}")))?;
+            record.provenance.accelerator = Some(self.facts.accelerator.to_string());
+            self.record = Some(record);
         } else if let Some(state) = text.strip_prefix(END) {
             let state = if state == "complete" { State::Complete } else { State::Interrupted };
             self.said = Some(Said::End(state));

@@ -513,6 +513,7 @@ pub(crate) enum SnapshotFormat {
                   lotsfree sim quickstart --set vm.swappiness=0            another setting in all of them\n  \
                   lotsfree sim quickstart --set actor.app.heap='500 MiB'   another workload\n  \
                   lotsfree sim mine.toml --variant base --variant small    two of its variants\n  \
+                  lotsfree sim quickstart --calibration host.toml          with costs of lotsfree lab calibrate\n  \
                   lotsfree sim --show quickstart > mine.toml               one to start from\n\n\
                   Then: lotsfree report runs/quickstart -o quickstart.html\n\n\
                   Exit code: 0 all runs are complete, 2 wrong usage, a scenario with errors or output that cannot be \
@@ -531,6 +532,11 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Vec<String>,
 
+    /// A record of what things cost, which `lotsfree lab calibrate` measured; costs that the scenario
+    /// states win
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calibration: Option<PathBuf>,
+
     /// Directory for the runs [default: runs/SCENARIO]
     #[arg(long, short, value_name = "DIR", alias = "output")]
     pub(crate) out: Option<PathBuf>,
@@ -544,11 +550,11 @@ pub(crate) struct SimArgs {
     pub(crate) threads: Option<u16>,
 
     /// Name the scenarios that ship, and what they show
-    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "out", "no_runs", "threads", "show"])]
+    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "calibration", "out", "no_runs", "threads", "show"])]
     pub(crate) list: bool,
 
     /// Print the text of a scenario that ships instead of running it
-    #[arg(long, conflicts_with_all = ["set", "variant", "out", "no_runs", "threads", "json"])]
+    #[arg(long, conflicts_with_all = ["set", "variant", "calibration", "out", "no_runs", "threads", "json"])]
     pub(crate) show: bool,
 
     /// As JSON
@@ -568,6 +574,9 @@ pub(crate) struct AgentArgs {
     /// As the first program of a virtual machine
     #[arg(long)]
     pub(crate) init: bool,
+    /// Reclaim, as `lotsfree lab calibrate` orders
+    #[arg(long, conflicts_with = "init")]
+    pub(crate) reclaim: bool,
 }
 
 #[derive(Debug, Args)]
@@ -579,6 +588,7 @@ pub(crate) struct AgentArgs {
                   lotsfree lab quickstart --on cgroup                      in a control group of the scenario's size\n  \
                   lotsfree lab segment-pool --on host --dry-run            what would be changed on this host\n  \
                   lotsfree lab quickstart --repeat 2                       twice, to see how far runs differ\n  \
+                  lotsfree lab calibrate -o host.toml                      what the kernel's work costs here, for sim\n  \
                   lotsfree lab restore                                     undo what a killed lab left behind\n\n\
                   Then: lotsfree compare lab/runs/DATE-vm/zone-reclaim runs/zone-reclaim\n\n\
                   Everything that is changed on this host is put back, also after Ctrl-C; after a kill, by the next lab or by \
@@ -596,8 +606,66 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
+    /// Measure what the kernel's work costs on this host or a virtual machine, for `lotsfree sim
+    /// --calibration`
+    Calibrate(CalibrateArgs),
     /// Undo what a lab that was killed left changed on this host
     Restore,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  lotsfree lab calibrate -o host.toml                            this host\n  \
+                  lotsfree lab calibrate --on vm --kernel 6.12 -o vm.toml        a virtual machine of 1 GiB\n  \
+                  lotsfree lab calibrate --on vm --scenario zone-reclaim -o z.toml\n\n\
+                  Then: lotsfree sim SCENARIO --calibration host.toml\n\n\
+                  It touches a quarter of the memory that is available, and reads a file that it makes. Root is needed for \
+                  reclaim and the swap area only. What cannot be measured is absent, and the record says why.\n\n\
+                  Exit code: 0 measured, 2 wrong usage, or what was asked for cannot be done, 130 interrupted with Ctrl-C \
+                  (143 with SIGTERM)."
+)]
+pub(crate) struct CalibrateArgs {
+    /// What is measured
+    #[arg(long, value_enum, default_value_t = Measured::Host)]
+    pub(crate) on: Measured,
+
+    /// Kernel of the virtual machine: a series such as 6.1, a release, host, or the path of an image or of a
+    /// directory with one [default: the scenario's generation, or 6.1]
+    #[arg(long, value_name = "KERNEL")]
+    pub(crate) kernel: Option<String>,
+
+    /// How the virtual machine's instructions are executed [default: kvm if it works, else tcg]
+    #[arg(long, value_enum)]
+    pub(crate) accel: Option<Accel>,
+
+    /// Scenario whose machine and settings the virtual machine has [default: 1 GiB, 2 CPUs]
+    #[arg(long, value_name = "SCENARIO")]
+    pub(crate) scenario: Option<String>,
+
+    /// Name of the record [default: kernel, processor and date]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Directory in which one for files and disk images is made [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Write to a file, as a whole or not at all
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// As JSON, which sim does not read
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Measured {
+    /// This host
+    Host,
+    /// A virtual machine
+    Vm,
 }
 
 #[derive(Debug, Args)]

@@ -539,3 +539,57 @@ fn a_disk_that_fills_up_ends_all_runs_and_leaves_what_is_there() {
     says(&err(&doctor), &["the run is incomplete"]);
     says(&out(&doctor), &["rules asked"]);
 }
+
+/// A record of which one cost was measured.
+const RECORD: &str = r#"
+name = "a slow host"
+[provenance]
+date = "2026-11-22"
+kernel = "6.1.0"
+cpu = "Some CPU"
+cpus = 2
+memory = "1 GiB"
+lru = "active-inactive"
+lotsfree = "0.1.0"
+[costs]
+touch = { median = 5000.0, lower = 4000.0, upper = 6000.0, repetitions = 9 }
+[absent]
+"costs.walk" = "no such thing here"
+"#;
+
+#[test]
+fn a_calibration_is_taken_and_named() {
+    let place = Place::new(TINY);
+    fs::write(place.at("slow.toml"), RECORD).unwrap();
+    let own =
+        ["tiny.toml", "--variant", "as-it-is", "--set", "actor.reader.size=16 MiB", "--json", "--no-runs"];
+    let arguments = [&["sim"], &own[..], &["--calibration", "slow.toml"]].concat();
+    let output = place.run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    says(
+        &err(&output),
+        &[
+            "a slow host: syscall was not measured; the model's own is taken",
+            "a slow host: walk was not measured (no such thing here); the model's own is taken",
+        ],
+    );
+    assert!(!err(&output).contains("touch"), "{}", err(&output));
+    assert_ne!(out(&output), place.sim(&own));
+
+    fs::write(place.at("slow.toml"), RECORD.replace("upper = 6000.0", "upper = 60.0")).unwrap();
+    let output = place.run(&arguments);
+    assert_eq!(output.status.code(), Some(2));
+    says(
+        &err(&output),
+        &["slow.toml:12:20: costs.touch.median: 5000 is not between lower, 4000, and upper, 60"],
+    );
+    let other = TINY.replace("[machine]", "[calibration]\nrecord = \"fast\"\n[machine]");
+    fs::write(place.at("tiny.toml"), other).unwrap();
+    fs::write(place.at("slow.toml"), RECORD).unwrap();
+    let output = place.run(&arguments);
+    assert_eq!(output.status.code(), Some(2));
+    says(
+        &err(&output),
+        &["tiny.toml:9:10: calibration.record: there is no calibration record \"fast\"; there are \"a slow"],
+    );
+}

@@ -10,10 +10,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::actor::{Actor, Files, Site};
+use crate::costs::Costs;
 use crate::error::{Collector, Errors, quoted};
 use crate::machine::{Machine, SwapOn};
 use crate::program::{FileSpec, Policy, Process, Program};
 use crate::quantity::{Size, Time};
+use crate::record::Record;
 use crate::scenario::Overrides;
 use crate::tuning::Tuning;
 
@@ -118,9 +120,14 @@ pub struct Calibration {
     /// The record; `None`: the model's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
-    /// Single costs by their names. The engine knows the names.
+    /// Single costs by their names, in nanoseconds.
     #[serde(flatten)]
     pub costs: BTreeMap<String, f64>,
+}
+
+impl Calibration {
+    /// The record that the model has of its own.
+    pub const DEFAULT: &'static str = "default";
 }
 
 /// The memory policy of an actor, as a scenario writes it.
@@ -255,7 +262,58 @@ impl Case {
         }
     }
 
-    /// An error about a key of this case, such as `calibration.minor-fault`, with the place that its value
+    /// Takes the costs of a record, unless the case asks for the model's own. What the case states stays;
+    /// what was not measured is the model's own.
+    ///
+    /// # Errors
+    /// If the case asks for another record.
+    pub fn calibrate(&mut self, record: &Record) -> Result<(), Errors> {
+        match self.calibration.record.as_deref() {
+            Some(Calibration::DEFAULT) => return Ok(()),
+            Some(name) if name != record.name => {
+                let why = format!(
+                    "there is no calibration record {}; there are {:?} and {:?}",
+                    quoted(name),
+                    record.name,
+                    Calibration::DEFAULT
+                );
+                return Err(self.refuse("calibration.record", why));
+            }
+            _ => {}
+        }
+        for ((name, default), (_, measured)) in Costs::default().entries().zip(record.costs.entries()) {
+            let cost = measured.map_or(default as f64, |measured| measured.median);
+            self.calibration.costs.entry(name.to_owned()).or_insert(cost);
+        }
+        self.calibration.record = Some(record.name.clone());
+        Ok(())
+    }
+
+    /// What things cost, by the name of the record.
+    ///
+    /// # Errors
+    /// If the record is not there, and the case does not state every cost.
+    pub fn costs(&self) -> Result<(&str, Costs), Errors> {
+        let mut costs = Costs::default();
+        let mut stated = 0;
+        for (name, cost) in &self.calibration.costs {
+            // The names have been checked.
+            stated += usize::from(costs.set(name, cost.round().clamp(0.0, 1e15) as u64));
+        }
+        let name = self.calibration.record.as_deref().unwrap_or(Calibration::DEFAULT);
+        if name != Calibration::DEFAULT && stated < Costs::NAMES.len() {
+            let why = format!(
+                "there is no calibration record {}; the model has {:?}, and others come from files \
+                 (`lotsfree sim --calibration FILE`)",
+                quoted(name),
+                Calibration::DEFAULT
+            );
+            return Err(self.refuse("calibration.record", why));
+        }
+        Ok((name, costs))
+    }
+
+    /// An error about a key of this case, such as `calibration.fault`, with the place that its value
     /// came from: for what only the machine that runs the case can refuse.
     pub fn refuse(&self, key: &str, message: impl Into<String>) -> Errors {
         let mut errors = Collector::default();

@@ -6,6 +6,7 @@
 
 pub mod actor;
 mod case;
+mod costs;
 mod document;
 mod error;
 mod format;
@@ -15,6 +16,7 @@ pub mod op;
 pub mod program;
 pub mod quantity;
 mod read;
+mod record;
 mod reference;
 mod scenario;
 pub mod shipped;
@@ -22,11 +24,13 @@ mod tuning;
 
 pub use actor::Actor;
 pub use case::{Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint};
+pub use costs::{Costs, MeasuredCosts};
 pub use error::{Error, Errors};
 pub use generation::{Generation, Kernel, UnknownGeneration};
 pub use machine::{Cpus, Disk, Distance, Filesystem, Machine, Swap, SwapOn};
 pub use op::{Advice, FileId, How, Op, RegionId, SegmentId};
 pub use program::{FileSpec, Policy, Process, Program, SegmentBacking, SegmentSpec, Stream, Thread};
+pub use record::{Device, Measured, Provenance, Record, Touch, Whole};
 pub use reference::{document, schema};
 pub use scenario::Scenario;
 pub use tuning::{Setting, Tuning};

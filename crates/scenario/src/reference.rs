@@ -4,16 +4,22 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 
-use crate::case::NamedFile;
+use crate::case::{Calibration, NamedFile};
+use crate::costs::Costs;
 use crate::format::{ActorTable, Header, MeasureTable, SweepTable, schema_of};
 use crate::generation::Generation;
 use crate::machine::{Disk, Machine, Swap};
 use crate::read::fields;
+use crate::record::{Device, Provenance, Record, Touch, Whole};
 use crate::scenario::{kind_fields, kind_roles, kind_schemas};
 use crate::tuning;
 
 /// A complete scenario, which the reference shows and a test reads.
 const EXAMPLE: &str = include_str!("example.toml");
+
+/// What `calibration.record` is.
+const RECORD: &str =
+    "which record the other costs are from: the model's own, or the name of one that was measured";
 
 /// The JSON Schema (draft 2020-12) of a scenario file, for editors that know TOML.
 pub fn schema() -> String {
@@ -45,11 +51,19 @@ pub fn schema() -> String {
                     "items": { "type": "object", "required": ["name"], "additionalProperties": any,
                                "properties": { "name": { "type": "string" } } } }),
         );
+        let mut costs = Map::new();
+        costs.insert("record".to_owned(), json!({ "type": "string", "description": RECORD }));
+        for ((name, about), (_, default)) in Costs::about().zip(Costs::default().entries()) {
+            let about = format!("Nanoseconds: {about}");
+            costs.insert(
+                name.to_owned(),
+                json!({ "type": "number", "minimum": 0, "default": default, "description": about }),
+            );
+        }
         section(
             "calibration",
             json!({ "type": "object", "description": "What things cost in the model.",
-                    "properties": { "record": { "type": "string" } },
-                    "additionalProperties": { "type": ["number", "object"], "minimum": 0 } }),
+                    "properties": costs, "additionalProperties": false }),
         );
         if let Some(own) = root.get_mut("$defs").and_then(Json::as_object_mut) {
             own.append(&mut definitions);
@@ -180,9 +194,34 @@ same keys, and `title`, `seed`, `duration`, `interval`, `base`, `measure.KEY` an
     text += "
 ## `[calibration]`
 
-What things cost in the model. `record` names a calibration record; every other key is a single cost, a number from 0 on that
-replaces the record's. The engine knows the names and says which there are when it is given another.
+What things cost in the model, in nanoseconds of CPU time. Every key can be left out: then the record's value counts, or the
+model's own.
+
+| key | default | meaning |
+|---|---|---|
 ";
+    text += &format!("| `record` | `\"{}\"` | {RECORD} |\n", Calibration::DEFAULT);
+    for ((name, about), (_, default)) in Costs::about().zip(Costs::default().entries()) {
+        text += &format!("| `{name}` | `{default}` | {about} |\n");
+    }
+    text += "
+### Records
+
+`lotsfree lab calibrate -o FILE` measures the machine that it runs on, or with `--on vm` a virtual machine, and
+`lotsfree sim SCENARIO --calibration FILE` takes the costs. What a scenario states wins over the record, and what could not be
+measured is the model's own; `sim` says which. A measured value is a table with `median`, `lower` and `upper` quartile and the
+number of `repetitions`.
+
+";
+    text += &table_of::<Record>();
+    for (name, table) in [
+        ("provenance", table_of::<Provenance>()),
+        ("disk` and `swap", table_of::<Device>()),
+        ("machine", table_of::<Whole>()),
+        ("touch", table_of::<Touch>()),
+    ] {
+        text += &format!("\n`{name}` of a record:\n\n{table}");
+    }
     text
 }
 

@@ -10,6 +10,7 @@ use crate::actor::Actor as Kind;
 use crate::case::{
     Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint, THREADS, too_many_threads,
 };
+use crate::costs::Costs;
 use crate::document::{Document, Entry, LARGEST, Node, Place, Source, Table, Value};
 use crate::error::{Collector, Errors, quoted, suggestion};
 use crate::format::{ActorTable, Header, Instant, MeasureTable, SweepTable};
@@ -710,6 +711,11 @@ fn calibration(table: &Table, errors: &mut Collector) -> Calibration {
                     key,
                     "not the name of a calibration record; write a text in quotes",
                 );
+            }
+            _ if !Costs::NAMES.contains(&entry.key.as_str()) => {
+                let known: Vec<&str> =
+                    std::iter::once("record").chain(Costs::NAMES.iter().copied()).collect();
+                errors.add(entry.key_at, key, unknown_key(&entry.key, &known));
             }
             Value::Integer(number) if *number >= 0 => {
                 calibration.costs.insert(entry.key.clone(), *number as f64);

@@ -42,7 +42,7 @@ fn cases_are_variants_at_values() {
     assert_eq!(cases[0].machine.cpus_per_node(), [2, 2]);
     assert_eq!(cases[0].machine.distance(0, 1), Some(20));
     assert_eq!(cases[0].machine.distance(1, 1), Some(10));
-    assert_eq!(cases[0].calibration.costs["minor-fault"], 700.0);
+    assert_eq!(cases[0].calibration.costs["fault"], 700.0);
     assert_eq!(cases[0].measure.window.1, cases[0].duration);
     let program = cases[0].program().unwrap();
     assert_eq!(program.processes[0].policy, Policy::Interleave(vec![0, 1]));

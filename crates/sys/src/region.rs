@@ -128,13 +128,25 @@ impl Region {
         self.bytes
     }
 
+    /// The first byte of a base page, if there is such a page.
+    #[inline]
+    fn byte(&self, page: usize) -> Option<&AtomicU8> {
+        let offset = page.checked_mul(4096).filter(|offset| *offset < self.bytes)?;
+        // SAFETY: within the mapping, which lives as long as `self`; all accesses are atomic, and any value
+        // is a valid byte.
+        Some(unsafe { AtomicU8::from_ptr(self.start.as_ptr().byte_add(offset).cast()) })
+    }
+
+    /// The first byte of one base page; `None` if that is beyond the end.
+    #[inline]
+    pub fn load(&self, page: usize) -> Option<u8> {
+        self.byte(page).map(|byte| byte.load(Ordering::Relaxed))
+    }
+
     /// Loads from, or stores to, one base page; false if it is beyond the end.
     #[inline]
     pub fn touch(&self, page: usize, write: bool) -> bool {
-        let Some(offset) = page.checked_mul(4096).filter(|offset| *offset < self.bytes) else { return false };
-        // SAFETY: within the mapping, which lives as long as `self`; all accesses are atomic, and any value
-        // is a valid byte.
-        let byte = unsafe { AtomicU8::from_ptr(self.start.as_ptr().byte_add(offset).cast()) };
+        let Some(byte) = self.byte(page) else { return false };
         if write {
             byte.store(page as u8 | 1, Ordering::Relaxed);
         } else {
@@ -201,6 +213,7 @@ mod tests {
         let region = Region::anonymous(2 * page_size()).unwrap();
         assert!(region.touch(0, true) && region.touch(1, false));
         assert!(!region.touch(2, true) && !region.touch(usize::MAX, false));
+        assert_eq!([region.load(0), region.load(1), region.load(2)], [Some(1), Some(0), None]);
     }
 
     #[test]

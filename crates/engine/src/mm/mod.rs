@@ -34,10 +34,10 @@ use std::collections::VecDeque;
 
 use lotsfree_scenario::{Filesystem, Policy};
 
-use crate::calibration::Calibration;
 use crate::generation::Generation;
 use crate::tuning::Tuning;
 use frame::Frame;
+use lotsfree_scenario::Costs;
 use memory::{Object, Process};
 use mmzone::{Lruvec, Node, Zone};
 use page_writeback::Writeback;
@@ -82,7 +82,7 @@ pub struct Config {
     /// Reads take no time: there is no device, only the cost of the kernel's own work.
     pub instant_reads: bool,
     /// Costs.
-    pub costs: Calibration,
+    pub costs: Costs,
 }
 
 impl Config {
@@ -103,7 +103,7 @@ impl Config {
             filesystem: Filesystem::Ext4,
             kernel_pages: None,
             instant_reads: false,
-            costs: Calibration::default(),
+            costs: Costs::default(),
         }
     }
 }
@@ -253,7 +253,7 @@ impl Cx {
 pub struct Mm {
     pub(crate) generation: Generation,
     pub(crate) tuning: Tuning,
-    pub(crate) costs: Calibration,
+    pub(crate) costs: Costs,
     pub(crate) cpus: usize,
     pub(crate) frames: Vec<Frame>,
     pub(crate) entries: frame::Entries,

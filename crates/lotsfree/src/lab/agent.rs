@@ -2,11 +2,15 @@
 
 use crate::cli::AgentArgs;
 
-/// Executes one process of a case, or a whole case as the first program of a virtual machine.
+/// Executes one process of a case, or a whole case as the first program of a virtual machine; or reclaims,
+/// to be measured.
 pub(crate) fn run(arguments: &AgentArgs) -> anyhow::Result<u8> {
     if arguments.init {
         lotsfree_lab::guest::init();
     }
-    lotsfree_lab::agent::run()?;
+    match arguments.reclaim {
+        true => lotsfree_lab::calibrate::helper()?,
+        false => lotsfree_lab::agent::run()?,
+    }
     Ok(0)
 }

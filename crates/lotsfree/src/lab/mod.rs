@@ -1,6 +1,7 @@
 //! `lotsfree lab`.
 
 mod agent;
+mod calibrate;
 mod date;
 mod progress;
 
@@ -41,6 +42,7 @@ enum Machine {
 pub(crate) fn run(arguments: &LabArgs) -> anyhow::Result<u8> {
     match (&arguments.command, &arguments.run) {
         (Some(LabCommand::Restore), _) => restore(),
+        (Some(LabCommand::Calibrate(arguments)), _) => calibrate::run(arguments),
         (None, run) => execute(run),
     }
 }

@@ -17,7 +17,7 @@ use lotsfree_engine::machine::End;
 use lotsfree_report::TextOptions;
 use lotsfree_report::runs::{runs_json, runs_text};
 use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
-use lotsfree_scenario::Case;
+use lotsfree_scenario::{Case, Record};
 use lotsfree_units::Bytes;
 
 use crate::cli::SimArgs;
@@ -45,7 +45,10 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let (name, scenario) = scenarios::load(named)?;
-    let cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
+    let mut cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
+    if let Some(path) = &arguments.calibration {
+        calibrate(&mut cases, &Record::load(path)?)?;
+    }
 
     let base = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(places::safe(&name)));
     let jobs = jobs(cases, &base, arguments)?;
@@ -75,6 +78,24 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         (None, Some(code)) if complete < jobs.len() => Ok(code),
         (None, _) => Ok(0),
     }
+}
+
+/// Gives the cases the costs of a record, and says which of them it lacks.
+fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
+    let mut refused = BTreeSet::new();
+    for case in cases.iter_mut() {
+        if let Err(errors) = case.calibrate(record) {
+            refused.extend(errors.to_string().lines().map(str::to_owned));
+        }
+    }
+    if !refused.is_empty() {
+        return Err(output::Located(refused.into_iter().collect()).into());
+    }
+    for (name, why) in record.lacks() {
+        let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+        output::remark(&format!("{}: {name} was not measured{why}; the model's own is taken", record.name));
+    }
+    Ok(())
 }
 
 /// The cases with their places, checked as far as can be before anything is written.

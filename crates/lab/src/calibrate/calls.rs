@@ -1,0 +1,90 @@
+//! Calls, cached reads and wake-ups.
+//!
+//! `syscall`: `getppid`, which does nothing else than enter the kernel and leave it. Cached read: `pread`
+//! of one random page of a file that is in the page cache. `copy` is that less `syscall`; it includes
+//! looking the page up, and what a call does beside its pages. `wakeup`: two threads that wake each other
+//! in turn (futex), half of a round, in real time; it includes one call to wake and one to sleep, and where
+//! the threads have a CPU each, that CPU's leaving of its idle state.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use lotsfree_scenario::Record;
+use lotsfree_units::Bytes;
+
+use super::{Effort, PAGE, Random, Value, cpu, cpu_of, keep, less, repeated};
+
+/// Of the file only so much is read: what the last cache may hold, so that the copy counts and not the
+/// memory.
+const CACHED: Bytes = Bytes::mib(32);
+/// A wake-up takes so many times longer than a call: it is done that much less often.
+const SLOWER: u32 = 10;
+
+pub(super) fn measure(file: &File, bytes: Bytes, effort: &Effort, record: &mut Record) {
+    let calls = f64::from(effort.calls);
+    let call = || {
+        for _ in 0..effort.calls {
+            std::hint::black_box(rustix::process::getppid());
+        }
+    };
+    let syscall = repeated(effort, || Ok(cpu(call) / calls));
+    let read = cached_read(file, bytes.min(CACHED), effort);
+    let copy = match (&read, &syscall) {
+        (Ok(read), Ok(syscall)) => less(*read, syscall.median),
+        (Err(why), _) | (_, Err(why)) => Err(why.clone()),
+    };
+    keep(record, "costs.syscall", syscall, |record| &mut record.costs.syscall);
+    keep(record, "costs.copy", copy, |record| &mut record.costs.copy);
+    keep(record, "cached-read", read, |record| &mut record.cached_read);
+    keep(record, "costs.wakeup", wakeup(effort), |record| &mut record.costs.wakeup);
+}
+
+fn cached_read(file: &File, bytes: Bytes, effort: &Effort) -> Value {
+    let pages = bytes.0 / PAGE as u64;
+    let mut page = [0; PAGE];
+    for number in 0..pages {
+        file.read_exact_at(&mut page, number * PAGE as u64).map_err(|error| error.to_string())?;
+    }
+    let mut random = Random::new(1);
+    repeated(effort, || {
+        let reads = || {
+            (0..effort.calls)
+                .try_for_each(|_| file.read_exact_at(&mut page, random.below(pages, 0) * PAGE as u64))
+        };
+        Ok(cpu_of(reads)? / f64::from(effort.calls))
+    })
+}
+
+fn wakeup(effort: &Effort) -> Value {
+    let rounds = (effort.calls / SLOWER).max(1);
+    repeated(effort, || {
+        let turn = AtomicBool::new(false);
+        let wait = |mine: bool| {
+            while turn.load(Ordering::Acquire) != mine {
+                thread::park();
+            }
+        };
+        let first = thread::current();
+        let elapsed = thread::scope(|scope| {
+            let other = thread::Builder::new().spawn_scoped(scope, || {
+                for _ in 0..rounds {
+                    wait(true);
+                    turn.store(false, Ordering::Release);
+                    first.unpark();
+                }
+            })?;
+            let began = Instant::now();
+            for _ in 0..rounds {
+                turn.store(true, Ordering::Release);
+                other.thread().unpark();
+                wait(false);
+            }
+            Ok::<_, io::Error>(began.elapsed())
+        })?;
+        Ok(elapsed.as_nanos() as f64 / f64::from(rounds) / 2.0)
+    })
+}

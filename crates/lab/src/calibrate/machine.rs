@@ -1,0 +1,63 @@
+//! The machine as a whole.
+
+use lotsfree_counters::{Meminfo, Values, meminfo, zoneinfo};
+use lotsfree_scenario::quantity::Size;
+use lotsfree_scenario::{Provenance, Record};
+use lotsfree_snapshot::file::zoneinfo::Zone;
+use lotsfree_snapshot::{File as _, Log};
+use lotsfree_units::{Bytes, PageSize};
+
+use super::text;
+
+fn read_meminfo() -> Values<Meminfo> {
+    Values::<Meminfo>::parse(&std::fs::read("/proc/meminfo").unwrap_or_default(), |_| ())
+}
+
+/// Where and with what is measured, but for the day.
+pub(super) fn provenance() -> Provenance {
+    let processors = text("/proc/cpuinfo");
+    let model = processors.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name").then(|| value.trim().to_owned())
+    });
+    // The kernel prints `0x0007` where it is on.
+    let generations = text("/sys/kernel/mm/lru_gen/enabled");
+    let mglru = u32::from_str_radix(generations.trim_start_matches("0x"), 16).is_ok_and(|bits| bits & 1 != 0);
+    Provenance {
+        date: String::new(),
+        kernel: text("/proc/sys/kernel/osrelease"),
+        cpu: model.unwrap_or_default(),
+        cpus: std::thread::available_parallelism()
+            .map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        memory: Size(Bytes::kib(read_meminfo().get(meminfo::MemTotal).unwrap_or(0))),
+        accelerator: None,
+        lru: if mglru { "mglru" } else { "active-inactive" }.to_owned(),
+        lotsfree: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// Memory that the kernel keeps: pages that are there (`present` of `/proc/zoneinfo`) and that the
+/// allocator does not manage. Of a machine that has just booted also what is used and is neither file cache
+/// that can go, reclaimable slab nor anonymous; elsewhere nobody knows how much of that the kernel took
+/// when it booted.
+pub(super) fn kernel(fresh: bool, record: &mut Record) {
+    let zones = Vec::<Zone>::parse(&std::fs::read("/proc/zoneinfo").unwrap_or_default(), &mut Log::default());
+    let sum = |counter| zones.iter().filter_map(|zone| zone.marks.get(counter)).sum::<u64>();
+    let (present, managed) = (sum(zoneinfo::present), sum(zoneinfo::managed));
+    if managed == 0 || present < managed {
+        record.absent.insert("machine.kernel".to_owned(), "/proc/zoneinfo does not say".to_owned());
+        return;
+    }
+    let mut kept = PageSize::X86.of(present - managed).0;
+    if fresh {
+        let memory = read_meminfo();
+        let kib = |counter| memory.get(counter).unwrap_or(0);
+        let used = kib(meminfo::MemTotal).saturating_sub(kib(meminfo::MemFree));
+        let others = kib(meminfo::Active_file)
+            + kib(meminfo::Inactive_file)
+            + kib(meminfo::SReclaimable)
+            + kib(meminfo::AnonPages);
+        kept += used.saturating_sub(others) * 1024;
+    }
+    record.machine.kernel = Some(Size(Bytes(kept)));
+}

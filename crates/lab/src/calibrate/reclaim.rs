@@ -1,0 +1,295 @@
+//! Reclaim of clean file pages, in a memory control group.
+//!
+//! A process of its own goes into a group that is made for it, reads a file page by page, so that no page
+//! is part of a larger one, and then asks the group to give up half of it, by its limit or by
+//! `memory.reclaim`. It reclaims itself, so that its CPU time is that of reclaim.
+//!
+//! `scan`: that time for each page that the kernel counts as scanned (`pgscan_anon` + `pgscan_file` of
+//! `/proc/vmstat`, which count the groups' reclaim, too), of pages that were read and that nobody maps. It
+//! includes freeing those that go, as the model's does, and what the group's accounting takes. `rmap`: the
+//! same of pages that are mapped and were accessed, less `scan` for each scanned, for each look through the
+//! reverse mapping: one for each page scanned, and another to unmap each that goes (`pgsteal_*`).
+//!
+//! Both are measured under the page lists that the kernel uses, which the record names. `walk`, which only
+//! the multi-generational LRU has, is not measured: no counter tells how many entries a walk has looked at.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use lotsfree_counters::{Values, Vmstat, vmstat};
+use lotsfree_scenario::Record;
+use lotsfree_sys::{Hint, Region};
+use lotsfree_units::Bytes;
+use rustix::fs::Advice;
+use serde::{Deserialize, Serialize};
+
+use super::{Calibration, PAGE, Value, cpu_of, keep, of};
+use crate::error::{LabError, at, calling};
+use crate::group::{self, Version};
+use crate::settings::Settings;
+
+/// Part of the time for a figure of a device that is spent on reading before each reclaim.
+const SHARE: u32 = 4;
+/// So many pages are read in any case: what a CPU keeps back for later is little beside them.
+const LEAST: usize = 512;
+
+/// What the helper is told, as a line of JSON on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    /// The file of the group that makes it give up memory.
+    knob: PathBuf,
+    /// The file that says how much the group has.
+    usage: PathBuf,
+    /// What sets the limit back; `None`: the knob is no limit.
+    unlimited: Option<String>,
+    /// The file that is read and reclaimed.
+    file: PathBuf,
+    /// At most so many pages of it are read,
+    pages: usize,
+    /// and no longer than this, in nanoseconds.
+    time: u64,
+    repetitions: u32,
+}
+
+/// What the helper answers, in the same way.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// Pages that nobody maps, and pages that are mapped.
+    Measured(Vec<Reclaim>, Vec<Reclaim>),
+    Failed(String),
+}
+
+/// What one reclaim did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Reclaim {
+    /// CPU time in nanoseconds.
+    ns: f64,
+    scanned: u64,
+    freed: u64,
+}
+
+pub(super) fn measure(
+    calibration: &Calibration,
+    (file, bytes): (&Path, Bytes),
+    settings: &mut Settings,
+    record: &mut Record,
+) {
+    let (scan, rmap) = match ask(calibration, (file, bytes), settings) {
+        Ok(Answer::Measured(plain, mapped)) => {
+            let scan = scan(&plain);
+            let rmap = scan.clone().and_then(|scan| rmap(&mapped, scan.median));
+            (scan, rmap)
+        }
+        Ok(Answer::Failed(why)) => (Err(why.clone()), Err(why)),
+        Err(error) => (Err(error.to_string()), Err(error.to_string())),
+    };
+    keep(record, "costs.scan", scan, |record| &mut record.costs.scan);
+    keep(record, "costs.rmap", rmap, |record| &mut record.costs.rmap);
+    let why = match record.provenance.lru.as_str() {
+        "mglru" => "no counter tells how many entries a walk has looked at",
+        _ => "the kernel does not use the multi-generational LRU",
+    };
+    record.absent.insert("costs.walk".to_owned(), why.to_owned());
+}
+
+fn scan(plain: &[Reclaim]) -> Value {
+    let scanned = plain.iter().filter(|reclaim| reclaim.scanned > 0);
+    let values: Vec<f64> = scanned.map(|reclaim| reclaim.ns / reclaim.scanned as f64).collect();
+    of(&values).map_err(|_| "the kernel counted no page as scanned".to_owned())
+}
+
+fn rmap(mapped: &[Reclaim], scan: f64) -> Value {
+    let looks = mapped.iter().filter(|reclaim| reclaim.scanned > 0).map(|reclaim| {
+        let rest = reclaim.ns - scan * reclaim.scanned as f64;
+        rest / (reclaim.scanned + reclaim.freed) as f64
+    });
+    let value =
+        of(&looks.collect::<Vec<f64>>()).map_err(|_| "the kernel counted no page as scanned".to_owned())?;
+    if value.lower > 0.0 { Ok(value) } else { Err("mapped pages took no longer than others".to_owned()) }
+}
+
+/// Makes the group, starts the helper in it and gives it its order.
+fn ask(
+    calibration: &Calibration,
+    (file, bytes): (&Path, Bytes),
+    settings: &mut Settings,
+) -> Result<Answer, LabError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(LabError::Refused("making a control group needs root".to_owned()));
+    }
+    let version = group::version()?;
+    let path = group::path(version);
+    group::make(version, &path, settings)?;
+    let of = |file: &str| path.join(file);
+    let (knob, usage, unlimited) = match version {
+        Version::One => (of("memory.limit_in_bytes"), of("memory.usage_in_bytes"), Some("-1".to_owned())),
+        Version::Two if of("memory.reclaim").exists() => (of("memory.reclaim"), of("memory.current"), None),
+        Version::Two => (of("memory.max"), of("memory.current"), Some("max".to_owned())),
+    };
+    let order = Order {
+        knob,
+        usage,
+        unlimited,
+        file: file.to_path_buf(),
+        pages: calibration.effort.pages.min(bytes.0 as usize / PAGE),
+        time: (calibration.effort.time / SHARE).as_nanos() as u64,
+        repetitions: calibration.effort.repetitions,
+    };
+    let (program, arguments) = &calibration.helper;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(at(program))?;
+    let answer = tell(&mut child, &path, &order);
+    // It ends by itself once its input does; one that failed is not waited for.
+    if answer.is_err() {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    answer
+}
+
+fn tell(child: &mut std::process::Child, group: &Path, order: &Order) -> Result<Answer, LabError> {
+    let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(LabError::Refused("a helper without pipes".to_owned()));
+    };
+    let procs = group.join("cgroup.procs");
+    // Before the order, so that all that it writes is charged to the group.
+    fs::write(&procs, child.id().to_string()).map_err(at(&procs))?;
+    let told = serde_json::to_string(order).map_err(io::Error::from);
+    told.and_then(|order| writeln!(input, "{order}")).map_err(calling("the helper's input"))?;
+    drop(input);
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).map_err(calling("the helper's output"))?;
+    serde_json::from_str(&line).map_err(|error| LabError::Refused(format!("the helper's answer: {error}")))
+}
+
+/// Reclaims, as the process that [`measure`] starts.
+///
+/// # Errors
+/// If it was not started so.
+pub fn helper() -> Result<(), LabError> {
+    // Nobody shall outlive the lab, whatever ends it.
+    let killed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    killed.map_err(|error| calling("prctl")(error.into()))?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).map_err(calling("input"))?;
+    let order: Order = serde_json::from_str(&line)
+        .map_err(|_| LabError::Refused("this command is started by `lotsfree lab calibrate`".to_owned()))?;
+    let answer = match order.reclaim(false).and_then(|plain| Ok((plain, order.reclaim(true)?))) {
+        Ok((plain, mapped)) => Answer::Measured(plain, mapped),
+        Err(error) => Answer::Failed(error.to_string()),
+    };
+    let answer = serde_json::to_string(&answer).map_err(io::Error::from);
+    answer.and_then(|answer| writeln!(io::stdout(), "{answer}")).map_err(calling("output"))
+}
+
+impl Order {
+    fn reclaim(&self, map: bool) -> Result<Vec<Reclaim>, LabError> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.file).map_err(at(&self.file))?;
+        let failed = |error: rustix::io::Errno| at(&self.file)(error.into());
+        // No readahead: it makes large pages of several.
+        rustix::fs::fadvise(&file, 0, None, Advice::Random).map_err(failed)?;
+        let mut all = Vec::new();
+        for _ in 0..self.repetitions {
+            if let Some(unlimited) = &self.unlimited {
+                fs::write(&self.knob, unlimited).map_err(at(&self.knob))?;
+            }
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(failed)?;
+            // What is mapped stays so until it has been reclaimed.
+            let (pages, _region) = match map {
+                true => self.touch(&file).map(|(pages, region)| (pages, Some(region))),
+                false => self.read(&file).map(|pages| (pages, None)),
+            }
+            .map_err(at(&self.file))?;
+            let half = (pages * PAGE / 2) as u64;
+            let amount = match self.unlimited {
+                None => half,
+                Some(_) => {
+                    let text = fs::read_to_string(&self.usage).map_err(at(&self.usage))?;
+                    text.trim().parse::<u64>().unwrap_or(0).saturating_sub(half)
+                }
+            };
+            let before = counters()?;
+            let ns = cpu_of(|| match fs::write(&self.knob, amount.to_string()) {
+                // It gave up less than all that was asked for.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy) =>
+                {
+                    Ok(())
+                }
+                written => written,
+            })
+            .map_err(at(&self.knob))?;
+            let after = counters()?;
+            all.push(Reclaim {
+                ns,
+                scanned: after.0.saturating_sub(before.0),
+                freed: after.1.saturating_sub(before.1),
+            });
+        }
+        Ok(all)
+    }
+
+    /// Reads page by page; how many.
+    fn read(&self, file: &File) -> io::Result<usize> {
+        let mut page = [0; PAGE];
+        self.each(|number| file.read_exact_at(&mut page, (number * PAGE) as u64))
+    }
+
+    /// Maps the file and accesses page by page, each once: one that was also read would count as active.
+    fn touch(&self, file: &File) -> io::Result<(usize, Region)> {
+        let region = Region::file(file, self.pages * PAGE, true)?;
+        region.advise(Hint::Random)?;
+        let pages = self.each(|number| {
+            region.touch(number, false);
+            Ok(())
+        })?;
+        Ok((pages, region))
+    }
+
+    /// Does this to each page while there is time; how many there were.
+    fn each(&self, mut page: impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
+        let began = Instant::now();
+        for number in 0..self.pages {
+            if began.elapsed().as_nanos() >= u128::from(self.time) && number >= LEAST {
+                return Ok(number);
+            }
+            page(number)?;
+        }
+        Ok(self.pages)
+    }
+}
+
+/// Pages scanned and freed since boot, by whomever.
+fn counters() -> Result<(u64, u64), LabError> {
+    let path = Path::new("/proc/vmstat");
+    let values = Values::<Vmstat>::parse(&fs::read(path).map_err(at(path))?, |_| ());
+    let both = |anon, file| Some(values.get(anon)? + values.get(file)?);
+    let counted = both(vmstat::pgscan_anon, vmstat::pgscan_file)
+        .and_then(|scanned| Some((scanned, both(vmstat::pgsteal_anon, vmstat::pgsteal_file)?)));
+    counted.ok_or_else(|| LabError::Refused("this kernel does not count what groups reclaim".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_look_at_a_mapped_page_is_counted() {
+        let plain = [Reclaim { ns: 10_000.0, scanned: 100, freed: 100 }; 3];
+        // Each page is scanned twice, looked at each time, and unmapped.
+        let mapped = [Reclaim { ns: 80_000.0, scanned: 200, freed: 100 }; 3];
+        let scan = scan(&plain).unwrap();
+        assert_eq!(scan.median, 100.0);
+        assert_eq!(rmap(&mapped, scan.median).unwrap().median, 200.0);
+        assert!(rmap(&plain, scan.median).is_err());
+        assert!(super::scan(&[Reclaim { ns: 1.0, scanned: 0, freed: 0 }]).is_err());
+    }
+}
