@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -180,10 +180,12 @@ impl Conductor<'_> {
             let go_on = self.until(clock, next, watch)?;
             let now = if go_on.is_break() { clock.now().min(next) } else { next };
             let sample = self.sampler.sample(now)?;
-            if next == duration || go_on.is_break() {
-                self.reports(clock, now, GRACE)?;
-            } else {
-                self.reports(clock, now, Duration::from_nanos((interval / 4).min(100_000_000)))?;
+            let end = next == duration || go_on.is_break();
+            let moment = Duration::from_nanos((interval / 4).min(100_000_000));
+            self.reports(clock, now, if end { GRACE } else { moment })?;
+            if end {
+                // What is seen of an end that came a moment too late belongs to the run all the same.
+                self.events.iter_mut().for_each(|event| event.at = event.at.min(now));
             }
             self.write(last, sample, sink)?;
             last = now;
@@ -199,6 +201,8 @@ impl Conductor<'_> {
         let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
         let mut child = Command::new(&self.place.program)
             .args(&self.place.arguments)
+            // A Ctrl-C is for the lab, which ends its agents in order.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -165,7 +165,9 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
     // Its own memory stays where it is, whatever the actors do; it is not to be killed for them either.
     // A calibration measures its own memory, and leaves it as a program's.
     if !asked_to_calibrate()? {
-        let _ = lotsfree_sys::lock_all();
+        // Each page when it is touched: all of the program at once would count as mapped file pages
+        // (`NR_FILE_MAPPED`), of which `node_pagecache_reclaimable` thinks that they are page cache.
+        let _ = lotsfree_sys::lock_all(true);
     }
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let mut settings = Settings::forgotten();

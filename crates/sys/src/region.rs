@@ -195,12 +195,15 @@ impl Drop for Region {
     }
 }
 
-/// Locks all memory that this process has and will have (`mlockall`).
+/// Locks all memory that this process has and will have (`mlockall`): all of it at once, or each page when
+/// it is touched first (`MCL_ONFAULT`, since 4.4).
 ///
 /// # Errors
 /// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.
-pub fn lock_all() -> io::Result<()> {
-    rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(io::Error::from)
+pub fn lock_all(on_fault: bool) -> io::Result<()> {
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
+    let flags = if on_fault { all | MlockAllFlags::ONFAULT } else { all };
+    rustix::mm::mlockall(flags).map_err(io::Error::from)
 }
 
 #[cfg(test)]

@@ -306,7 +306,7 @@ impl Worker {
                 there.then_some(()).ok_or_else(|| errno("munmap", NO_SUCH))?;
             }
             Op::Lock { region } => self.find(region)?.lock().or_else(at("mlock"))?,
-            Op::LockAll => lotsfree_sys::lock_all().or_else(at("mlockall"))?,
+            Op::LockAll => lotsfree_sys::lock_all(false).or_else(at("mlockall"))?,
             Op::AdviseRegion { region, advice } => {
                 self.find(region)?.advise(hint(advice)).or_else(at("madvise"))?;
             }
