@@ -562,7 +562,7 @@ fn a_calibration_is_taken_and_named() {
     let place = Place::new(TINY);
     fs::write(place.at("slow.toml"), RECORD).unwrap();
     let own =
-        ["tiny.toml", "--variant", "as-it-is", "--set", "actor.reader.size=16 MiB", "--json", "--no-runs"];
+        ["tiny.toml", "--variant", "as-it-is", "--set", "sweep.values=['16 MiB']", "--json", "--no-runs"];
     let arguments = [&["sim"], &own[..], &["--calibration", "slow.toml"]].concat();
     let output = place.run(&arguments);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
