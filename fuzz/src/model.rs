@@ -1,7 +1,7 @@
 //! Scenario files, and operations on the model of memory.
 
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
-use lotsfree_engine::{Calibration, Generation, NAMES, Tuning};
+use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Advice, Filesystem, How, Policy, RegionId, Scenario};
 
 use crate::seeds::Fixture;
@@ -85,7 +85,7 @@ pub(crate) fn operations(data: &[u8]) {
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(200),
         instant_reads: bytes.next() % 2 == 0,
-        costs: Calibration::default(),
+        costs: Costs::default(),
     };
     let mut mm = Mm::new(&config);
     let processes: Vec<usize> = (0..2).map(|_| mm.create_process(Policy::Local)).collect();

@@ -1,4 +1,4 @@
-//! Swap files.
+//! Swap areas: the header of each, and files that are one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -60,8 +60,12 @@ mod tests {
         let header = header(1 << 20).unwrap();
         assert_eq!(&header[1024..1036], [1, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(&header[4086..], b"SWAPSPACE2");
-        assert!(super::header(9 * 4096).is_err());
-        assert!(super::header(u64::MAX).is_err());
+        let used = |at: usize| (1024..1036).contains(&at) || at >= 4086;
+        assert!((0..4096).filter(|at| !used(*at)).all(|at| header[at] == 0));
+        // Half a page is not used.
+        assert_eq!(super::header((1 << 20) + 2048).unwrap()[1028], 255);
+        assert!(super::header(39 << 10).is_err() && super::header(40 << 10).is_ok());
+        assert!(super::header(1 << 45).is_err() && super::header(u64::MAX).is_err());
     }
 
     #[test]

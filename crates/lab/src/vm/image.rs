@@ -10,7 +10,8 @@ use lotsfree_units::Bytes;
 use rustix::fs::SeekFrom as Seeking;
 
 use super::mbr::Layout;
-use super::{Disk, Error, swap_header, tool};
+use super::{Disk, Error, tool};
+use crate::swap;
 
 /// Features of ext4 and ext3 that every kernel since 2.6.28 knows: the same file system whatever the version
 /// of `mkfs.ext4` and of the kernel in the guest. `none` clears its own.
@@ -31,17 +32,17 @@ pub(crate) fn create(disk: &Disk, directory: &Path) -> Result<(), Error> {
         }
         (None, Some(size)) => {
             let image = sparse(&path, size.0)?;
-            image.write_all_at(&swap_header::header(size)?, 0).map_err(Error::io(&path))
+            swap::header(size.0).and_then(|header| image.write_all_at(&header, 0)).map_err(Error::io(&path))
         }
-        (Some((kind, size)), Some(swap)) => {
-            let layout = Layout::new(size, swap).ok_or_else(|| {
+        (Some((kind, size)), Some(area)) => {
+            let layout = Layout::new(size, area).ok_or_else(|| {
                 Error::unusable(&path, "files and swap on one disk are bounded to 2 TiB in all")
             })?;
             let part = directory.join(format!("{}.part", disk.name));
             let files = sparse(&part, layout.files.size)?;
             make_file_system(kind, &part)?;
             let image = sparse(&path, layout.size())?;
-            let header = swap_header::header(Bytes(layout.swap.size))?;
+            let header = swap::header(layout.swap.size).map_err(Error::io(&path))?;
             image
                 .write_all_at(&layout.sector(), 0)
                 .and_then(|()| image.write_all_at(&header, layout.swap.start))
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn a_swap_disk_is_its_header() {
         let (_directory, head, taken) = image(None, Some(Bytes::mib(64))).expect("needs no program");
-        assert_eq!(head[..4096], swap_header::header(Bytes::mib(64)).expect("large enough"));
+        assert_eq!(head[..4096], swap::header(64 << 20).expect("large enough"));
         assert!(taken <= 65_536, "{taken}");
     }
 
@@ -157,6 +158,6 @@ mod tests {
         let file = File::open(directory.path().join("disk")).expect("there");
         let mut page = vec![0; 4096];
         file.read_exact_at(&mut page, layout.swap.start).expect("read");
-        assert_eq!(page, swap_header::header(Bytes::mib(64)).expect("large enough"));
+        assert_eq!(page, swap::header(64 << 20).expect("large enough"));
     }
 }

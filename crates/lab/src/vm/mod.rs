@@ -38,7 +38,6 @@ mod monitor;
 pub mod packages;
 pub mod qemu;
 mod running;
-mod swap_header;
 pub mod tool;
 pub mod vmlinux;
 
