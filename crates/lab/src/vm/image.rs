@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use lotsfree_scenario::Filesystem;
-use lotsfree_units::Bytes;
 use rustix::fs::SeekFrom as Seeking;
 
 use super::mbr::Layout;
@@ -100,6 +99,8 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::super::disk::Throttle;
+    use lotsfree_units::Bytes;
+
     use super::*;
 
     fn image(
