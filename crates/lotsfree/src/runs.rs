@@ -5,7 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lotsfree_report::TextOptions;
+use lotsfree_report::runs::{runs_json, runs_text};
 use lotsfree_run::Run;
+
+use crate::cli::StyleArgs;
+use crate::output;
 
 /// Deepest directory that is searched, counted from where the search begins.
 const DEEPEST: usize = 8;
@@ -78,4 +83,19 @@ pub(crate) fn open_each(paths: &[PathBuf]) -> anyhow::Result<Vec<Vec<Run>>> {
         runs.push(below);
     }
     Ok(runs)
+}
+
+/// Prints the measures of runs side by side.
+///
+/// # Errors
+/// If standard output cannot be written to.
+pub(crate) fn show(runs: &[Run], style: &StyleArgs, json: bool, verbose: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print(&runs_json(runs)?);
+    }
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose };
+    output::print(&runs_text(runs, options))
 }

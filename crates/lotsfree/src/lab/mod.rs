@@ -11,14 +11,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use lotsfree_lab::vm::Kernel;
 use lotsfree_lab::{LabError, Local, Output, Settings, Stage, VirtualMachine, journal_path};
-use lotsfree_report::TextOptions;
-use lotsfree_report::runs::{runs_json, runs_text};
-use lotsfree_run::{Facts, Run, Sink, State, WriteError, Writer};
+use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
 use lotsfree_scenario::Case;
 
 use crate::cli::{LabArgs, LabCommand, LabRunArgs, On};
 use crate::signals::Signals;
-use crate::{output, places, scenarios};
+use crate::{output, places, runs, scenarios};
 use progress::Progress;
 
 pub(crate) use agent::run as agent;
@@ -102,7 +100,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
             jobs.len() - runs.len()
         ));
     }
-    show(&runs, arguments)?;
+    runs::show(&runs, &arguments.style, arguments.json, arguments.verbose)?;
     if !runs.is_empty() && !arguments.json {
         output::remark(&format!("runs in {0}; plots: lotsfree report {0} -o report.html", base.display()));
     }
@@ -244,7 +242,7 @@ impl Machine {
         signals: &Signals,
         show: &mut dyn FnMut(Stage),
     ) -> (Option<Run>, anyhow::Result<()>) {
-        let mut output = Directory { job, writer: None };
+        let mut output = Directory { job, writer: None, lost: Memory::default() };
         let watch = &mut |stage| {
             show(stage);
             if signals.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -271,6 +269,8 @@ impl Machine {
 struct Directory<'a> {
     job: &'a Job,
     writer: Option<Writer>,
+    /// Rows of a run that has not begun, which no machine yields.
+    lost: Memory,
 }
 
 impl Output for Directory<'_> {
@@ -282,7 +282,7 @@ impl Output for Directory<'_> {
     fn sink(&mut self) -> &mut dyn Sink {
         match &mut self.writer {
             Some(writer) => writer,
-            None => Box::leak(Box::default()) as &mut lotsfree_run::Memory,
+            None => &mut self.lost,
         }
     }
 }
@@ -293,17 +293,4 @@ fn plain(error: LabError) -> anyhow::Error {
         LabError::Scenario(errors) => errors.into(),
         other => other.into(),
     }
-}
-
-/// Prints the measures side by side.
-fn show(runs: &[Run], arguments: &LabRunArgs) -> anyhow::Result<()> {
-    let LabRunArgs { style, json, verbose, .. } = arguments;
-    if *json {
-        return output::print(&runs_json(runs)?);
-    }
-    if runs.is_empty() {
-        return Ok(());
-    }
-    let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose: *verbose };
-    output::print(&runs_text(runs, options))
 }

@@ -14,15 +14,13 @@ use std::thread;
 use anyhow::Context;
 use lotsfree_engine::SimulateError;
 use lotsfree_engine::machine::End;
-use lotsfree_report::TextOptions;
-use lotsfree_report::runs::{runs_json, runs_text};
 use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
 use lotsfree_scenario::{Case, Record};
 use lotsfree_units::Bytes;
 
 use crate::cli::SimArgs;
 use crate::signals::Signals;
-use crate::{output, places, scenarios};
+use crate::{output, places, runs, scenarios};
 use pool::Limits;
 use progress::{Display, Progress};
 
@@ -71,7 +69,7 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
             jobs.len() - runs.len() - usize::from(failed.is_some())
         ));
     }
-    show(&runs, arguments)?;
+    runs::show(&runs, &arguments.style, arguments.json, arguments.verbose)?;
     point_to(&base, &jobs, &runs, arguments);
     match (failed, signals.code()) {
         (Some(error), _) => Err(error),
@@ -205,19 +203,6 @@ fn plain(error: SimulateError) -> anyhow::Error {
     }
 }
 
-/// Prints the measures side by side.
-fn show(runs: &[Run], arguments: &SimArgs) -> anyhow::Result<()> {
-    let SimArgs { style, json, verbose, .. } = arguments;
-    if *json {
-        return output::print(&runs_json(runs)?);
-    }
-    if runs.is_empty() {
-        return Ok(());
-    }
-    let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose: *verbose };
-    output::print(&runs_text(runs, options))
-}
-
 /// Says where the runs are and what can be done with them.
 fn point_to(base: &Path, jobs: &[Job], runs: &[Run], arguments: &SimArgs) {
     if arguments.no_runs || arguments.json || runs.is_empty() {
@@ -228,7 +213,7 @@ fn point_to(base: &Path, jobs: &[Job], runs: &[Run], arguments: &SimArgs) {
         number => format!("{number} runs"),
     };
     output::remark(&format!("{number} in {0}; plots: lotsfree report {0} -o report.html", base.display()));
-    let older = crate::runs::find(base).unwrap_or_default();
+    let older = runs::find(base).unwrap_or_default();
     let older = older.iter().filter(|run| !jobs.iter().any(|job| job.place.as_ref() == Some(run))).count();
     if older > 0 {
         let are = if older == 1 { "one older is".to_owned() } else { format!("{older} older are") };
