@@ -16,7 +16,7 @@ const WIDEST: usize = 110;
 /// Lists everything untidy and fails if there is anything.
 pub(crate) fn command() -> Result<(), Box<dyn Error>> {
     let files = tracked()?;
-    let mut wrong = docs::stale();
+    let mut wrong = docs::stale()?;
     for path in &files {
         check_file(path, &mut wrong);
     }

@@ -132,7 +132,7 @@ impl Host {
         let min = ((room * 64) as f64).sqrt() as u64 / 4;
         let generation = Generation::named(generation).expect("a generation");
         let config = Config {
-            kernel_pages: Some(0),
+            kernel_pages: Some(vec![0]),
             instant_reads: true,
             ..Config::new(generation, vec![room * 64 / 63 + 2 * min])
         };

@@ -65,6 +65,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     let (_, costs) = case.costs()?;
     let machine = &case.machine;
     let nodes = machine.nodes.len();
+    let pages: Vec<u64> = machine.nodes.iter().map(|size| size.pages()).collect();
     let distance = |from| (0..nodes).map(|to| machine.distance(from, to).unwrap_or(10)).collect();
     let disk = &machine.disk;
     let disk_spec = DeviceSpec {
@@ -86,12 +87,15 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         mm: mm::Config {
             generation,
             cpus: machine.cpus_per_node().iter().sum(),
-            nodes: machine.nodes.iter().map(|size| size.pages()).collect(),
+            nodes: pages.clone(),
             distance: (0..nodes).map(distance).collect(),
             tuning,
             swap_pages: machine.swap.size.pages(),
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
-            kernel_pages: machine.kernel.map(|size| size.pages()),
+            kernel_pages: machine.kernel_per_node().map(|kernel| {
+                let unmanaged = mm::unmanaged(&pages);
+                kernel.iter().zip(unmanaged).map(|(kernel, lost)| kernel.pages().saturating_sub(lost)).collect()
+            }),
             swap_on_disk: machine.swap.on == SwapOn::Disk,
             filesystem: disk.filesystem,
             instant_reads: false,

@@ -128,6 +128,10 @@ impl Tuning {
                     _ => return Err(format!("{key} must be always, madvise or never, not {value:?}")),
                 };
             }
+            "kernel.numa_balancing" if value.trim() == "0" => {}
+            "kernel.numa_balancing" => {
+                return Err(format!("{key}: pages of the model stay where they are; write 0"));
+            }
             "kernel.mm.lru_gen.min_ttl_ms" => self.lru_gen_min_ttl_ms = number(0, u32::MAX.into())?,
             _ => return Err(format!("the model does not know {key}")),
         }

@@ -25,7 +25,7 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
     let mut mm = Mm::new(&Config {
         cpus: 2,
         swap_pages: 12_000,
-        kernel_pages: Some(300),
+        kernel_pages: Some(vec![300 / nodes.len() as u64; nodes.len()]),
         instant_reads: true,
         ..Config::new(Generation::named(generation).expect("a generation"), nodes.to_vec())
     });

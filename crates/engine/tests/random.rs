@@ -197,7 +197,7 @@ impl Machine {
             tuning,
             swap_pages: plan.swap,
             swap_rotational: plan.rotational,
-            kernel_pages: Some(50),
+            kernel_pages: Some(vec![50 / count as u64; count]),
             swap_on_disk: false,
             filesystem: plan.filesystem,
             instant_reads: plan.instant,

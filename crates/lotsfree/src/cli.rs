@@ -570,6 +570,37 @@ pub(crate) struct SimArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// Only experiments of these names
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) names: Vec<String>,
+
+    /// A file of experiments [default: those that ship, lab/validation.toml of the repository]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) experiments: Option<PathBuf>,
+
+    /// Directory for the runs; a kernel's run that is there and complete is not made again
+    #[arg(long, value_name = "DIR", default_value = "lab/runs/validation")]
+    pub(crate) runs: PathBuf,
+
+    /// Measure again and make every kernel's run again
+    #[arg(long)]
+    pub(crate) fresh: bool,
+
+    /// Directory for what is found, a file for each experiment and kernel
+    #[arg(long, short, value_name = "DIR", default_value = "lab/validation", alias = "output")]
+    pub(crate) out: PathBuf,
+
+    /// The page that is made of all that is in that directory; its pictures go beside it
+    #[arg(long, value_name = "FILE", default_value = "docs/validation.md")]
+    pub(crate) page: PathBuf,
+
+    /// Also on a host that is in use, for experiments on this host
+    #[arg(long)]
+    pub(crate) yes_really: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
     /// As the first program of a virtual machine
     #[arg(long)]
@@ -609,6 +640,8 @@ pub(crate) enum LabCommand {
     /// Measure what the kernel's work costs on this host or a virtual machine, for `lotsfree sim
     /// --calibration`
     Calibrate(CalibrateArgs),
+    /// Execute experiments on kernels and on their models, and write how far they are apart
+    Validate(ValidateArgs),
     /// Undo what a lab that was killed left changed on this host
     Restore,
 }

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use lotsfree_lab::vm::Kernel;
 use lotsfree_run::{EventKind, Run, State};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -227,4 +228,160 @@ fn a_kernel_that_is_not_there_is_an_error_that_says_how_to_get_one() {
     let output = bench.command(&arguments).env("LOTSFREE_LAB_KERNELS", bench.path("none")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(says(&output).contains("cargo xtask lab-kernel 6.1"), "{}", says(&output));
+}
+
+/// A file system of so many KiB in memory, which is gone with this.
+struct Small(PathBuf);
+
+impl Small {
+    /// `None` where nothing can be mounted, which is said.
+    fn new(place: PathBuf, kib: u32) -> Option<Self> {
+        fs::create_dir(&place).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "lotsfree-test"]).arg(&place);
+        match mount.status() {
+            Ok(status) if status.success() => Some(Small(place)),
+            _ => {
+                eprintln!("not tested: nothing can be mounted here");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_run_and_what_there_is_can_be_read() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(full) = Small::new(bench.path("runs"), 96) else { return };
+    let before = setting();
+    let output = bench.lab(&["--set", "duration=60 s", "--set", "interval=100 ms"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", says(&output));
+    assert!(says(&output).contains("No space left on device"), "{}", says(&output));
+    assert!(bench.run().samples().len() >= 3);
+    assert_ne!(bench.run().state(), State::Complete);
+    bench.is_clean(&before);
+    drop(full);
+}
+
+/// What needs a capability that the lab is started without.
+fn without(capability: &str, bench: &Bench, more: &[&str]) -> Output {
+    let lab = bench.lab(more);
+    let mut command = Command::new("setpriv");
+    command.args([format!("--bounding-set=-{capability}"), format!("--inh-caps=-{capability}")]);
+    command.arg(lab.get_program()).args(lab.get_args()).current_dir(bench.path(""));
+    command.env("LOTSFREE_STATE", bench.path("state")).output().unwrap()
+}
+
+#[test]
+fn swap_that_cannot_be_had_is_an_error_and_leaves_nothing_behind() {
+    let Some(bench) = Bench::new() else { return };
+    let before = setting();
+    let output = without("sys_admin", &bench, &["--set", "machine.swap={ size = \"64 MiB\", on = \"disk\" }"]);
+    assert_eq!(output.status.code(), Some(2), "{}", says(&output));
+    let text = says(&output);
+    assert!(text.contains("swapon") && text.contains("Operation not permitted"), "{text}");
+    assert!(!bench.path("runs/base").exists(), "nothing was run");
+    bench.is_clean(&before);
+}
+
+#[test]
+fn without_permission_nothing_is_changed() {
+    let Some(bench) = Bench::new() else { return };
+    // The program lies where only root may look; everybody may use a copy.
+    let program = std::env::temp_dir().join(format!("lotsfree-{}", std::process::id()));
+    fs::copy(env!("CARGO_BIN_EXE_lotsfree"), &program).unwrap();
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::write(home.path().join("short.toml"), SCENARIO).unwrap();
+    rustix::fs::chmod(home.path(), rustix::fs::Mode::from_raw_mode(0o777)).unwrap();
+    let before = setting();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    command.args(["lab", "short.toml", "--on", "host", "--out", "runs", "--yes-really", "--dir"]);
+    command.arg(home.path()).current_dir(home.path()).env("LOTSFREE_STATE", home.path().join("state"));
+    let output = command.output().unwrap();
+    fs::remove_file(&program).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", says(&output));
+    assert!(says(&output).contains("root"), "{}", says(&output));
+    assert!(!home.path().join("runs/base").exists());
+    assert_eq!(setting(), before);
+}
+
+/// Whether virtual machines shall be tested, and with which kernel.
+fn virtual_machines() -> Option<String> {
+    if std::env::var_os("LOTSFREE_LAB").is_none() {
+        eprintln!("not tested: virtual machines; set LOTSFREE_LAB=1");
+        return None;
+    }
+    Some(std::env::var("LOTSFREE_LAB_KERNEL").unwrap_or("6.1".to_owned()))
+}
+
+/// A virtual machine that runs the scenario for a minute, and has begun.
+fn begun(bench: &Bench, kernel: &str) -> (Child, i32) {
+    let scratch = bench.path("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let dir = scratch.to_str().unwrap();
+    let arguments =
+        ["lab", "short.toml", "--kernel", kernel, "--set", "duration=60 s", "--out", "runs", "--dir", dir];
+    let lab = bench.command(&arguments).spawn().unwrap();
+    let guests = agents(bench, &lab);
+    assert_eq!(guests.len(), 1);
+    (lab, guests[0])
+}
+
+#[test]
+fn a_virtual_machine_that_is_interrupted_tells_what_it_has() {
+    let (Some(bench), Some(kernel)) = (Bench::new(), virtual_machines()) else { return };
+    let (lab, guest) = begun(&bench, &kernel);
+    kill(lab.id().cast_signed(), Signal::INT);
+    let output = lab.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", says(&output));
+    assert_eq!(bench.run().state(), State::Interrupted);
+    assert!(bench.run().samples().len() >= 3 && !is_alive(guest));
+    assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_virtual_machine_that_loses_power_leaves_a_run_that_can_be_read() {
+    let (Some(bench), Some(kernel)) = (Bench::new(), virtual_machines()) else { return };
+    let (lab, guest) = begun(&bench, &kernel);
+    kill(guest, Signal::KILL);
+    let output = lab.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", says(&output));
+    assert!(says(&output).contains("signal 9"), "{}", says(&output));
+    assert_eq!(bench.run().state(), State::Interrupted);
+    assert!(bench.run().samples().len() >= 3);
+    assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
+}
+
+/// A tree of links to the files of another one, without those whose names begin so.
+fn linked(from: &Path, to: &Path, without: &str) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            linked(&entry.path(), &to, without);
+        } else if !entry.file_name().to_string_lossy().starts_with(without) {
+            std::os::unix::fs::symlink(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_the_file_system_is_an_error_before_it_boots() {
+    let (Some(bench), Some(kernel)) = (Bench::new(), virtual_machines()) else { return };
+    let Kernel { image, release, modules, .. } = Kernel::find(&kernel).unwrap();
+    let at = bench.path("kernel");
+    linked(&modules.unwrap(), &at.join("lib/modules").join(&release), "xfs.ko");
+    std::os::unix::fs::symlink(image, at.join("vmlinuz")).unwrap();
+    let arguments = ["lab", "short.toml", "--out", "runs", "--set", "machine.disk.filesystem=xfs", "--kernel"];
+    let output = bench.command(&arguments).arg(&at).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", says(&output));
+    assert!(says(&output).contains("xfs"), "{}", says(&output));
+    assert!(!bench.path("runs/base").exists());
 }

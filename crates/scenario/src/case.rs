@@ -263,7 +263,7 @@ impl Case {
     }
 
     /// Takes the costs of a record, unless the case asks for the model's own. What the case states stays;
-    /// what was not measured is the model's own.
+    /// what was not measured is estimated: [`MeasuredCosts::or_estimate`](crate::MeasuredCosts::or_estimate).
     ///
     /// # Errors
     /// If the case asks for another record.
@@ -281,8 +281,7 @@ impl Case {
             }
             _ => {}
         }
-        for ((name, default), (_, measured)) in Costs::default().entries().zip(record.costs.entries()) {
-            let cost = measured.map_or(default as f64, |measured| measured.median);
+        for (name, cost) in record.costs.or_estimate() {
             self.calibration.costs.entry(name.to_owned()).or_insert(cost);
         }
         self.calibration.record = Some(record.name.clone());

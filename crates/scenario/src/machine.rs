@@ -43,10 +43,11 @@ pub struct Machine {
     /// a matrix with a row per node. 10 is a node's distance to itself; the most is 254.
     #[serde(default)]
     pub distance: Distance,
-    /// Memory that the kernel itself occupies after boot, spread over the nodes by their size: text, memory
-    /// map, tables that are sized at boot. Without it, what the model takes for a kernel of that size.
+    /// Memory that the kernel itself occupies after boot, its text, the memory map and tables that are sized
+    /// at boot: a size, spread over the nodes by theirs, or a list with the size of each node. Without it,
+    /// what the model takes for a kernel of that size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<Size>,
+    pub kernel: Option<Occupied>,
     /// The disk that holds every file.
     #[serde(default)]
     pub disk: Disk,
@@ -151,6 +152,15 @@ pub enum Cpus {
     PerNode(Vec<u32>),
 }
 
+/// How much of the nodes' memory something occupies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Occupied {
+    /// So much in all.
+    Total(Size),
+    /// So much of each node.
+    PerNode(Vec<Size>),
+}
+
 /// How far nodes are from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distance {
@@ -180,6 +190,18 @@ impl Machine {
             Cpus::Total(total) => {
                 let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).max(1);
                 (0..nodes).map(|node| total / nodes + u32::from(node < total % nodes)).collect()
+            }
+        }
+    }
+
+    /// How much of each node the kernel occupies, if that is said. A total is spread by the nodes' sizes.
+    pub fn kernel_per_node(&self) -> Option<Vec<Size>> {
+        match self.kernel.as_ref()? {
+            Occupied::PerNode(sizes) => Some(sizes.clone()),
+            Occupied::Total(total) => {
+                let memory = u128::from(self.memory().0.max(1));
+                let share = |node: &Size| u128::from(total.bytes()) * u128::from(node.bytes()) / memory;
+                Some(self.nodes.iter().map(|node| Size(Bytes(share(node) as u64))).collect())
             }
         }
     }
@@ -248,9 +270,32 @@ impl Check<'_> {
             let message = format!("{} in all; write at most {MOST}", Size(memory));
             return self.wrong(&["nodes"], message);
         }
-        if machine.kernel.is_some_and(|kernel| kernel.0 >= memory) {
-            let message = format!("the kernel occupies all of the {} of memory; write less", Size(memory));
-            self.wrong(&["kernel"], message);
+        match &machine.kernel {
+            Some(Occupied::Total(kernel)) if kernel.0 >= memory => {
+                let message =
+                    format!("the kernel occupies all of the {} of memory; write less", Size(memory));
+                self.wrong(&["kernel"], message);
+            }
+            Some(Occupied::PerNode(sizes)) => self.kernel_of_nodes(machine, sizes),
+            _ => {}
+        }
+    }
+
+    fn kernel_of_nodes(&mut self, machine: &Machine, sizes: &[Size]) {
+        if sizes.len() != machine.nodes.len() {
+            let message = format!(
+                "a list for {} nodes, but the machine has {}; write one size per node, or one for all",
+                sizes.len(),
+                machine.nodes.len()
+            );
+            return self.wrong(&["kernel"], message);
+        }
+        for (number, (kernel, node)) in sizes.iter().zip(&machine.nodes).enumerate() {
+            if kernel >= node {
+                let message = format!("the kernel occupies all of the {node} of node {number}; write less");
+                let at = element(self.table, "kernel", number);
+                self.errors.add(at, format!("machine.kernel[{number}]"), message);
+            }
         }
     }
 
@@ -415,6 +460,48 @@ impl JsonSchema for Cpus {
             { "type": "integer", "minimum": 1, "maximum": CPUS },
             { "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": CPUS } }
         ] })
+    }
+}
+
+impl Serialize for Occupied {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Occupied::Total(size) => size.serialize(serializer),
+            Occupied::PerNode(sizes) => sizes.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Occupied {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Occupied, D::Error> {
+        struct Reader;
+        impl<'de> de::Visitor<'de> for Reader {
+            type Value = Occupied;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size such as \"24 MiB\", or a list of sizes, one per node")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Occupied, E> {
+                Size::deserialize(de::value::StrDeserializer::new(text)).map(Occupied::Total)
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Occupied, A::Error> {
+                Vec::deserialize(de::value::SeqAccessDeserializer::new(list)).map(Occupied::PerNode)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Occupied {
+    fn schema_name() -> Cow<'static, str> {
+        "Occupied".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let size = Size::json_schema(generator);
+        json_schema!({ "anyOf": [size, { "type": "array", "items": size }] })
     }
 }
 

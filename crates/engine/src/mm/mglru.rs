@@ -986,7 +986,7 @@ mod tests {
             let config = Config {
                 tuning: Tuning { transparent_hugepage: false, read_ahead_kb: 0, page_cluster: 0, ..tuning },
                 swap_pages,
-                kernel_pages: Some(0),
+                kernel_pages: Some(vec![0; nodes.len()]),
                 ..Config::new(Generation::named(generation).unwrap(), nodes.to_vec())
             };
             let mut mm = Mm::new(&config);

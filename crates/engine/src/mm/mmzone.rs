@@ -134,10 +134,10 @@ struct Plan {
 }
 
 /// Lays the nodes' memory out on a PC: 16 MiB of DMA, DMA32 up to the hole below 4 GiB, the rest above it.
-fn plan(config: &Config) -> Vec<Plan> {
+fn plan(nodes: &[u64]) -> Vec<Plan> {
     let mut zones = Vec::new();
     let mut pfn = 0u64;
-    for (node, &pages) in config.nodes.iter().enumerate() {
+    for (node, &pages) in nodes.iter().enumerate() {
         let mut left = pages;
         while left > 0 {
             let (kind, end) = match pfn {
@@ -162,10 +162,24 @@ fn plan(config: &Config) -> Vec<Plan> {
     zones
 }
 
-/// Default of the kernel's own memory: 24 MiB for its image and boot allocations, and 1/256 of memory for
-/// slab, stacks and page tables of the kernel's own (estimate).
-fn kernel_pages(config: &Config) -> u64 {
-    config.kernel_pages.unwrap_or_else(|| (24 << 8) + config.nodes.iter().sum::<u64>() / 256)
+/// How many pages of each node its zones do not manage.
+pub(crate) fn unmanaged(nodes: &[u64]) -> Vec<u64> {
+    let mut left = nodes.to_vec();
+    for part in plan(nodes) {
+        left[part.node] -= part.managed;
+    }
+    left
+}
+
+/// The kernel's own memory on each node. By default 24 MiB for its image and boot allocations, and 1/256 of
+/// memory for slab, stacks and page tables of the kernel's own (estimate), spread by the nodes' sizes.
+fn kernel_pages(config: &Config) -> Vec<u64> {
+    config.kernel_pages.clone().unwrap_or_else(|| {
+        let memory = config.nodes.iter().sum::<u64>();
+        let pages = (24 << 8) + memory / 256;
+        let share = |node: &u64| u128::from(pages) * u128::from(*node) / u128::from(memory.max(1));
+        config.nodes.iter().map(|node| share(node) as u64).collect()
+    })
 }
 
 fn index(kind: ZoneKind) -> usize {
@@ -217,7 +231,7 @@ impl Mm {
         let generation = config.generation;
         let mut zones = Vec::new();
         let mut start = 0u64;
-        for part in plan(config) {
+        for part in plan(&config.nodes) {
             zones.push(Zone {
                 kind: part.kind,
                 node: part.node,
@@ -302,7 +316,7 @@ impl Mm {
         };
         mm.setup_marks();
         mm.build_zonelists();
-        mm.boot_kernel(kernel_pages(config));
+        mm.boot_kernel(&kernel_pages(config));
         for zone in &mut mm.zones {
             zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
         }
@@ -423,13 +437,11 @@ impl Mm {
         }
     }
 
-    /// Takes the kernel's own memory, from the highest zone of each node in proportion.
-    fn boot_kernel(&mut self, pages: u64) {
-        let total: u64 = self.zones.iter().map(|zone| zone.managed).sum();
-        let pages = pages.min(total / 2);
-        for node in 0..self.nodes.len() {
+    /// Takes the kernel's own memory, half of each node at most, from its highest zone.
+    fn boot_kernel(&mut self, pages: &[u64]) {
+        for (node, &pages) in pages.iter().enumerate().take(self.nodes.len()) {
             let managed: u64 = self.nodes[node].zones.iter().map(|&zone| self.zones[zone].managed).sum();
-            let mut left = (u128::from(pages) * u128::from(managed) / u128::from(total)) as u64;
+            let mut left = pages.min(managed / 2);
             for zone in self.nodes[node].zones.clone().into_iter().rev() {
                 let keep = self.zones[zone].marks.high * 2;
                 let take = left.min(self.zones[zone].free.saturating_sub(keep));

@@ -39,6 +39,7 @@ use crate::tuning::Tuning;
 use frame::Frame;
 use lotsfree_scenario::Costs;
 use memory::{Object, Process};
+pub(crate) use mmzone::unmanaged;
 use mmzone::{Lruvec, Node, Zone};
 use page_writeback::Writeback;
 pub use readahead::RaState;
@@ -77,8 +78,9 @@ pub struct Config {
     pub filesystem: Filesystem,
     /// Swap shares the queue of the disk that files are on.
     pub swap_on_disk: bool,
-    /// Memory of the kernel itself beyond the page frames' descriptors, in pages; `None` for the default.
-    pub kernel_pages: Option<u64>,
+    /// Memory of the kernel itself on each node, of what its zones manage, in pages; `None` for the
+    /// default.
+    pub kernel_pages: Option<Vec<u64>>,
     /// Reads take no time: there is no device, only the cost of the kernel's own work.
     pub instant_reads: bool,
     /// Costs.

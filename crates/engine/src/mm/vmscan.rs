@@ -639,13 +639,14 @@ impl Mm {
             if frame == super::frame::NONE {
                 break;
             }
-            cx.spend(self.costs.scan);
             let zone = &self.zones[self.frames[frame as usize].zone()];
             self.events.pgrefill[zone.index()] += 1;
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
+                cx.spend(self.costs.skip);
                 self.lru_move(frame, which, false);
                 continue;
             }
+            cx.spend(self.costs.scan);
             taken += 1;
             if self.test_clear_young(cx, frame) > 0 {
                 referenced += 1;
@@ -728,11 +729,12 @@ impl Mm {
                 self.events.pgscan_direct[index] += 1;
             }
             scan.scanned += 1;
-            cx.spend(self.costs.scan);
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
+                cx.spend(self.costs.skip);
                 self.lru_move(frame, which, false);
                 continue;
             }
+            cx.spend(self.costs.scan);
             met.taken += 1;
             let fate = self.shrink_page(cx, scan, lruvec, frame, &mut met);
             match fate {

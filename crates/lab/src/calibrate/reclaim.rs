@@ -94,6 +94,8 @@ pub(super) fn measure(
         _ => "the kernel does not use the multi-generational LRU",
     };
     record.absent.insert("costs.walk".to_owned(), why.to_owned());
+    let why = "reclaim of a control group takes every page";
+    record.absent.insert("costs.skip".to_owned(), why.to_owned());
 }
 
 fn scan(plain: &[Reclaim]) -> Value {

@@ -1,12 +1,12 @@
 //! `lotsfree lab calibrate`.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
 use lotsfree_lab::{Calibration, Effort, LabError, Settings, VirtualMachine, journal_path};
-use lotsfree_scenario::{Case, Record, Scenario};
+use lotsfree_scenario::{Case, Generation, Record, Scenario};
 
 use super::{date, plain};
 use crate::cli::{CalibrateArgs, Measured};
@@ -36,16 +36,14 @@ pub(super) fn run(arguments: &CalibrateArgs) -> anyhow::Result<u8> {
         anyhow::ensure!(on_vm || !used, "{name} is for --on vm");
     }
     let signals = Signals::watch().context("cannot handle signals")?;
-    let record = if on_vm { on_machine(arguments, &signals)? } else { here(arguments, &signals)? };
+    let record = if on_vm { on_machine(arguments, &signals)? } else { here(arguments.dir.as_deref(), &signals)? };
     let Some(mut record) = record else {
         output::remark("interrupted, nothing was written");
         return Ok(signals.code().unwrap_or(crate::UNUSABLE));
     };
-    record.provenance.date = date::today();
-    record.name = match &arguments.name {
-        Some(name) => name.clone(),
-        None => name(&record),
-    };
+    if let Some(name) = &arguments.name {
+        record.name.clone_from(name);
+    }
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&record)? + "\n",
         false => record.to_toml(),
@@ -70,6 +68,13 @@ pub(super) fn run(arguments: &CalibrateArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+/// The record with the day, and a name.
+fn named(mut record: Record) -> Record {
+    record.provenance.date = date::today();
+    record.name = name(&record);
+    record
+}
+
 /// What a record is called that nobody names: `tcg, Linux 6.1.0-56-amd64, QEMU TCG CPU version 2.5+,
 /// 2026-11-22`
 fn name(record: &Record) -> String {
@@ -80,13 +85,12 @@ fn name(record: &Record) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Measures this host.
-fn here(arguments: &CalibrateArgs, signals: &Signals) -> anyhow::Result<Option<Record>> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let parent = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("/var/tmp"));
+/// Measures this host, with files below a directory.
+pub(super) fn here(directory: Option<&Path>, signals: &Signals) -> anyhow::Result<Option<Record>> {
+    let parent = directory.unwrap_or(Path::new("/var/tmp"));
     let calibration = Calibration {
         directory: parent.join(format!("lotsfree-calibrate-{}", std::process::id())),
-        helper: (program, vec!["agent".to_owned(), "--reclaim".to_owned()]),
+        helper: (super::program()?, vec!["agent".to_owned(), "--reclaim".to_owned()]),
         fresh: false,
         effort: Effort::default(),
     };
@@ -106,7 +110,17 @@ fn here(arguments: &CalibrateArgs, signals: &Signals) -> anyhow::Result<Option<R
         }
         going(signals)
     });
-    Ok(record?)
+    Ok(record?.map(named))
+}
+
+/// Measures a virtual machine with the kernel of a generation.
+pub(super) fn of_generation(
+    generation: Generation,
+    signals: &Signals,
+) -> anyhow::Result<Option<Record>> {
+    let scenario = Scenario::parse(MACHINE, "the machine to be measured")?;
+    let case = first(&scenario.with(&[("generation", generation.name())])?)?;
+    measure(&super::with_agent(VirtualMachine::default())?, &case, signals)
 }
 
 /// Measures a virtual machine.
@@ -115,16 +129,19 @@ fn on_machine(arguments: &CalibrateArgs, signals: &Signals) -> anyhow::Result<Op
         Some(named) => first(&scenarios::load(named)?.1)?,
         None => first(&Scenario::parse(MACHINE, "the machine to be measured")?)?,
     };
-    let machine = VirtualMachine {
+    let machine = super::with_agent(VirtualMachine {
         kernel: arguments.kernel.clone(),
-        init: std::env::current_exe().context("cannot find this program")?,
-        arguments: vec!["agent".to_owned(), "--init".to_owned()],
         accelerator: arguments.accel.map(Into::into),
         scratch: arguments.dir.clone(),
-    };
+        ..VirtualMachine::default()
+    })?;
+    measure(&machine, &case, signals)
+}
+
+fn measure(machine: &VirtualMachine, case: &Case, signals: &Signals) -> anyhow::Result<Option<Record>> {
     // What it measures takes its time, whatever the case would.
     let (began, mut told) = (Instant::now(), 0);
-    let record = machine.calibrate(&case, &mut |_| {
+    let record = machine.calibrate(case, &mut |_| {
         let seconds = began.elapsed().as_secs();
         if seconds >= told + PAUSE {
             told = seconds;
@@ -134,7 +151,7 @@ fn on_machine(arguments: &CalibrateArgs, signals: &Signals) -> anyhow::Result<Op
     });
     match record {
         Err(error @ LabError::Scenario(_)) => Err(plain(error)),
-        record => Ok(record?),
+        record => Ok(record?.map(named)),
     }
 }
 

@@ -4,6 +4,7 @@ mod agent;
 mod calibrate;
 mod date;
 mod progress;
+mod validate;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ pub(crate) fn run(arguments: &LabArgs) -> anyhow::Result<u8> {
     match (&arguments.command, &arguments.run) {
         (Some(LabCommand::Restore), _) => restore(),
         (Some(LabCommand::Calibrate(arguments)), _) => calibrate::run(arguments),
+        (Some(LabCommand::Validate(arguments)), _) => validate::run(arguments),
         (None, run) => execute(run),
     }
 }
@@ -111,6 +113,17 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
     }
 }
 
+/// This program, which is the agent as well.
+fn program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program")
+}
+
+/// A machine whose first program is the agent.
+fn with_agent(machine: VirtualMachine) -> anyhow::Result<VirtualMachine> {
+    let arguments = vec!["agent".to_owned(), "--init".to_owned()];
+    Ok(VirtualMachine { init: program()?, arguments, ..machine })
+}
+
 /// `lab/runs/2026-11-22-vm`
 fn default_base(on: On) -> PathBuf {
     let on = match on {
@@ -137,7 +150,6 @@ fn jobs(cases: Vec<Case>, base: &Path, repeat: u16) -> Vec<Job> {
 
 impl Machine {
     fn new(arguments: &LabRunArgs) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("cannot find this program")?;
         let own = |used: bool, name: &str| {
             anyhow::ensure!(!used, "{name} is for --on vm");
             Ok(())
@@ -146,25 +158,31 @@ impl Machine {
             own(arguments.kernel.is_some(), "--kernel")?;
             own(arguments.accel.is_some(), "--accel")?;
         }
-        Ok(match arguments.on {
-            On::Vm => Machine::Virtual(VirtualMachine {
+        match arguments.on {
+            On::Vm => Machine::virtual_machine(VirtualMachine {
                 kernel: arguments.kernel.clone(),
-                init: program,
-                arguments: vec!["agent".to_owned(), "--init".to_owned()],
                 accelerator: arguments.accel.map(Into::into),
                 scratch: arguments.dir.clone(),
+                ..VirtualMachine::default()
             }),
-            on => {
-                let parent = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("/var/tmp"));
-                Machine::Local(Local {
-                    group: on == On::Cgroup,
-                    directory: parent.join(format!("lotsfree-lab-{}", std::process::id())),
-                    agent: (program, vec!["agent".to_owned()]),
-                    risky: arguments.yes_really,
-                    slow: SLOW,
-                })
-            }
-        })
+            on => Machine::local(on, arguments.dir.as_deref(), arguments.yes_really),
+        }
+    }
+
+    fn virtual_machine(machine: VirtualMachine) -> anyhow::Result<Self> {
+        Ok(Machine::Virtual(with_agent(machine)?))
+    }
+
+    /// This host, with files below a directory.
+    fn local(on: On, directory: Option<&Path>, risky: bool) -> anyhow::Result<Self> {
+        let parent = directory.unwrap_or(Path::new("/var/tmp"));
+        Ok(Machine::Local(Local {
+            group: on == On::Cgroup,
+            directory: parent.join(format!("lotsfree-lab-{}", std::process::id())),
+            agent: (program()?, vec!["agent".to_owned()]),
+            risky,
+            slow: SLOW,
+        }))
     }
 
     /// The cases whose kernel this machine has. The others are named; those that were asked for by name are
@@ -179,9 +197,15 @@ impl Machine {
         for case in cases {
             let generation = case.machine.generation;
             let why = match self {
-                Machine::Local(_) if Some(generation) == base || named => None,
-                Machine::Local(_) => Some("another kernel than the scenario's base has".to_owned()),
-                Machine::Virtual(vm) => vm.kernel(&case).err().map(|error| error.to_string()),
+                Machine::Virtual(vm) if vm.kernel.is_none() => {
+                    vm.kernel(&case).err().map(|error| error.to_string())
+                }
+                // One kernel for all of them.
+                _ if Some(generation) == base || named => match self {
+                    Machine::Virtual(vm) => vm.kernel(&case).err().map(|error| error.to_string()),
+                    Machine::Local(_) => None,
+                },
+                _ => Some("another kernel than the scenario's base has".to_owned()),
             };
             match why {
                 None => able.push(case),

@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     let base = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(places::safe(&name)));
     let jobs = jobs(cases, &base, arguments)?;
     let signals = Signals::watch().context("cannot handle signals")?;
-    let done = simulate(&jobs, arguments, &signals);
+    let done = simulate(&jobs, arguments.threads, arguments.json, &signals);
 
     let (mut runs, mut failed) = (Vec::new(), None);
     for result in done.into_iter().flatten() {
@@ -78,6 +78,19 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     }
 }
 
+/// Runs cases on the model, each into its directory; those that were interrupted are left out.
+///
+/// # Errors
+/// The first that came up, once all have ended.
+pub(crate) fn simulate_all(cases: Vec<(Case, PathBuf)>, signals: &Signals) -> anyhow::Result<Vec<Run>> {
+    let job = |(case, place)| {
+        let bytes = lotsfree_engine::bytes(&case)?;
+        Ok(Job { case, place: Some(place), bytes })
+    };
+    let jobs: Vec<Job> = cases.into_iter().map(job).collect::<anyhow::Result<_>>()?;
+    simulate(&jobs, None, false, signals).into_iter().flatten().collect()
+}
+
 /// Gives the cases the costs of a record, and says which of them it lacks.
 fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
     let mut refused = BTreeSet::new();
@@ -91,7 +104,11 @@ fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
     }
     for (name, why) in record.lacks() {
         let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-        output::remark(&format!("{}: {name} was not measured{why}; the model's own is taken", record.name));
+        let times = record.costs.times();
+        output::remark(&format!(
+            "{}: {name} was not measured{why}; {times:.1} times the model's own is taken, as of the others",
+            record.name
+        ));
     }
     Ok(())
 }
@@ -117,10 +134,14 @@ fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Ve
 }
 
 /// Runs all cases, as many at a time as threads and memory allow.
-fn simulate(jobs: &[Job], arguments: &SimArgs, signals: &Signals) -> Vec<Option<anyhow::Result<Run>>> {
+fn simulate(
+    jobs: &[Job],
+    threads: Option<u16>,
+    silent: bool,
+    signals: &Signals,
+) -> Vec<Option<anyhow::Result<Run>>> {
     let cpus = || thread::available_parallelism().map_or(1, usize::from);
-    let limits =
-        Limits { threads: arguments.threads.map_or_else(cpus, usize::from), bytes: memory::available() };
+    let limits = Limits { threads: threads.map_or_else(cpus, usize::from), bytes: memory::available() };
     if let Some(job) = jobs.iter().find(|job| job.bytes > limits.bytes) {
         output::remark(&format!(
             "a run of {} takes about {} and this host has {} to spare: it runs alone, and may swap",
@@ -130,7 +151,7 @@ fn simulate(jobs: &[Job], arguments: &SimArgs, signals: &Signals) -> Vec<Option<
         ));
     }
     let progress = Progress::new(jobs.iter().map(|job| job.case.duration.ns()));
-    let mut display = Display::new(arguments.json);
+    let mut display = Display::new(silent);
     let failed = AtomicBool::new(false);
     let stop = || signals.came() || failed.load(Ordering::Relaxed);
     let done = pool::each(

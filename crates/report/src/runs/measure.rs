@@ -23,6 +23,15 @@ impl Better {
             Better::Neither => None,
         }
     }
+
+    /// The one of such a name.
+    pub(super) fn named(name: Option<&str>) -> Self {
+        match name {
+            Some("higher") => Better::Higher,
+            Some("lower") => Better::Lower,
+            _ => Better::Neither,
+        }
+    }
 }
 
 /// What a measure counts, which decides how it is written.
@@ -112,6 +121,12 @@ impl Unit {
             Unit::Count => "count",
             Unit::Bytes => "bytes",
         }
+    }
+
+    /// The one of such a name; what has another is a number.
+    pub(super) fn named(name: &str) -> Self {
+        let all = [Unit::Share, Unit::PerSecond, Unit::Nanoseconds, Unit::Count, Unit::Bytes];
+        all.into_iter().find(|unit| unit.name() == name).unwrap_or(Unit::Count)
     }
 
     /// A value in words.

@@ -58,6 +58,10 @@ pub fn runs_html(runs: &[Run]) -> String {
 pub struct PicturePage {
     /// `sweep`, `throughput`, `latency`, `p99`, `spent`, `free`, `lists` or `traffic`.
     pub name: &'static str,
+    /// What it says.
+    pub message: String,
+    /// The picture alone, as an SVG file.
+    pub svg: String,
     /// The page: the picture's message and the picture.
     pub html: String,
     /// Width of the page in CSS pixels.
@@ -111,10 +115,21 @@ fn alone(name: &'static str, picture: &Picture) -> PicturePage {
     let height: f64 = height.and_then(|height| height.parse().ok()).unwrap_or(WIDE);
     PicturePage {
         name,
+        message: picture.message.clone(),
+        svg: standalone(&picture.wide),
         html: words::visible(&page.into_string()).into_owned(),
         width: (WIDE + 2.0 * FRAME) as u32,
         height: (height + LINE * lines + 14.0 + 2.0 * FRAME) as u32,
     }
+}
+
+/// A picture as a file of its own: with its style sheet, on its own ground.
+fn standalone(svg: &str) -> String {
+    const ALONE: &str = "svg{background:var(--ground)}";
+    let style = format!("<style>{}{ALONE}</style>", style());
+    let Some((open, rest)) = svg.split_once('>') else { return String::new() };
+    let open = open.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
+    words::visible(&format!("{open}>{style}{rest}\n")).into_owned()
 }
 
 /// The palette as far as pictures of runs use it.

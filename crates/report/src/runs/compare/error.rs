@@ -19,7 +19,7 @@
 //! | rates | [`SLOW`] | once per second |
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::measure::Better;
 
@@ -48,7 +48,7 @@ pub const MANY: f64 = 10.0;
 const SLIGHT: f64 = 0.005;
 
 /// A figure, or that of several repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Span {
     /// The figure; of repeats their median.
     pub value: f64,
@@ -63,7 +63,7 @@ pub struct Span {
 }
 
 /// How far a figure is from the reference's.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Deviation {
     /// `|other − reference| / max(|reference|, floor)`.
     pub error: f64,
@@ -80,7 +80,7 @@ pub struct Deviation {
 }
 
 /// What to make of a [`Deviation`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Both are below the floor: nothing can be told.
@@ -154,7 +154,7 @@ impl Deviation {
 
     /// Worst first: differences in kind, then by the size of the error, whichever of the two is the
     /// reference; what repeats explain, and what is too small, last.
-    pub(super) fn rank(&self) -> (u8, f64) {
+    pub(in super::super) fn rank(&self) -> (u8, f64) {
         let kind = match self.verdict {
             Verdict::InKind => 3,
             Verdict::Off | Verdict::Close | Verdict::Same => 2,
@@ -172,7 +172,7 @@ impl Deviation {
 }
 
 /// How many of some measures agree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Measures of which one is above the floor.
     pub compared: usize,
@@ -210,7 +210,7 @@ impl Tally {
 }
 
 /// Of sorted figures; of an even number the mean of those in the middle.
-pub(super) fn median(sorted: &[f64]) -> Option<f64> {
+pub(in super::super) fn median(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     match sorted.len() % 2 {
         0 => Some((*sorted.get(sorted.len() / 2 - 1)? + upper) / 2.0),

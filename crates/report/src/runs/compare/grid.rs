@@ -47,12 +47,12 @@ impl Grid {
 
 /// What one column says of one measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cells {
-    pub(super) value: String,
+pub(in super::super) struct Cells {
+    pub(in super::super) value: String,
     /// Of repeats.
-    pub(super) spread: String,
+    pub(in super::super) spread: String,
     /// Against the reference.
-    pub(super) error: String,
+    pub(in super::super) error: String,
 }
 
 impl Table {
@@ -76,7 +76,7 @@ impl Table {
     }
 
     /// What each column says of a measure.
-    pub(super) fn cells(row: &Row, ranges: bool) -> Vec<Cells> {
+    pub(in super::super) fn cells(row: &Row, ranges: bool) -> Vec<Cells> {
         let deviations = std::iter::once(None).chain(row.deviations.iter().map(Some));
         let cell = |(span, deviation): (&Option<Span>, Option<&Option<Deviation>>)| {
             let Some(span) = span else { return Cells { value: "–".to_owned(), ..Cells::default() } };
@@ -245,7 +245,7 @@ fn error(row: &Row, deviation: &Deviation) -> String {
 }
 
 /// `12 %`; `51 times` where percentages stop being readable.
-fn size(error: f64) -> String {
+pub(in super::super) fn size(error: f64) -> String {
     match error {
         e if e >= 10.0 => format!("{} times", Grouped((1.0 + e).round() as u64)),
         e => Percent(e).to_string(),

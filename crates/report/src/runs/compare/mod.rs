@@ -22,13 +22,14 @@ use std::collections::BTreeSet;
 
 use lotsfree_run::{Machine, Run};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measure::{Better, Unit};
 use super::view::View;
 use crate::words::enumeration;
 use columns::{described, differences, labels};
 pub use error::{Deviation, Span, Tally, Verdict};
+pub(super) use grid::size;
 pub use grid::{Grid, Sort};
 pub use markdown::{MarkdownOptions, compare_markdown};
 pub use order::{Order, Orders};
@@ -40,7 +41,7 @@ pub use text::compare_text;
 const SCHEMA: &str = "lotsfree.compare/1";
 
 /// Runs held against each other.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// `lotsfree.compare/1`.
     pub schema: String,
@@ -59,7 +60,7 @@ pub struct Compared {
 }
 
 /// One thing in several columns.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
     /// What the columns have in common, in words.
     pub title: String,
@@ -80,7 +81,7 @@ pub struct Table {
 }
 
 /// A value of a sweep.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// The key.
     pub key: String,
@@ -91,7 +92,7 @@ pub struct Point {
 }
 
 /// One thing that ran, once or several times.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Column {
     /// What tells it from the other columns.
     pub label: String,
@@ -113,7 +114,7 @@ pub struct Column {
 }
 
 /// One measure.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// Its name for programs; memory is in bytes, time in nanoseconds, whatever the kernel counts in.
     pub key: String,
@@ -133,16 +134,10 @@ pub struct Row {
     pub values: Vec<Option<Span>>,
     /// One per column but the reference; `null` where one of the two is not known.
     pub deviations: Vec<Option<Deviation>>,
-    #[serde(skip)]
-    written: Written,
 }
 
-/// How the figures of a row are written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Written(Unit);
-
 /// How many measures of a column agree with the reference's.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tallies {
     /// Everything but single counters of the kernel.
     pub measures: Tally,
@@ -280,15 +275,19 @@ impl Table {
         };
         let columns: Vec<Column> = members.iter().zip(labels).filter_map(column).collect();
         let rows = rows(&members, &views);
-        let tally = |other: usize, detail: bool| {
-            let of = |row: &Row| row.deviations.get(other).copied().flatten();
-            Tally::of(rows.iter().filter(|row| row.group.is_detail() == detail).filter_map(of))
-        };
-        let tallies = (0..columns.len().saturating_sub(1))
+        let remarks = differences(&columns, &members);
+        let mut table = Table { title, scenario, variant, sweep, columns, remarks, rows, tallies: Vec::new() };
+        let tally = |other: usize, detail: bool| table.tally(other, |row| row.group.is_detail() == detail);
+        table.tallies = (0..table.columns.len().saturating_sub(1))
             .map(|other| Tallies { measures: tally(other, false), vmstat: tally(other, true) })
             .collect();
-        let remarks = differences(&columns, &members);
-        Table { title, scenario, variant, sweep, columns, remarks, rows, tallies }
+        table
+    }
+
+    /// How many of some measures agree with the reference's, in the column that is `other` after it.
+    pub(super) fn tally(&self, other: usize, counts: impl Fn(&Row) -> bool) -> Tally {
+        let of = |row: &Row| row.deviations.get(other).copied().flatten();
+        Tally::of(self.rows.iter().filter(|row| counts(row)).filter_map(of))
     }
 }
 
@@ -300,11 +299,8 @@ fn rows(members: &[Vec<&Entry<'_, '_>>], views: &[&View<'_>]) -> Vec<Row> {
             .iter()
             .map(|all| Span::of(figures.by_ref().take(all.len()).flatten(), read.floor))
             .collect();
-        let reference = spans.first().copied().flatten();
-        let deviation =
-            |other: &Option<Span>| Some(Deviation::of(&reference?, &(*other)?, read.floor, read.better));
-        Row {
-            deviations: spans.iter().skip(1).map(deviation).collect(),
+        let mut row = Row {
+            deviations: Vec::new(),
             key: read.key,
             name: read.name,
             group: read.group,
@@ -313,8 +309,9 @@ fn rows(members: &[Vec<&Entry<'_, '_>>], views: &[&View<'_>]) -> Vec<Row> {
             floor: read.floor,
             main: read.main,
             values: spans,
-            written: Written(read.unit),
-        }
+        };
+        row.judge();
+        row
     };
     rows::read(views).into_iter().map(one).collect()
 }
@@ -322,7 +319,16 @@ fn rows(members: &[Vec<&Entry<'_, '_>>], views: &[&View<'_>]) -> Vec<Row> {
 impl Row {
     /// A figure of it in words.
     fn text(&self, value: f64) -> String {
-        self.written.0.text(value)
+        Unit::named(&self.unit).text(value)
+    }
+
+    /// Holds its figures against the reference's.
+    pub(super) fn judge(&mut self) {
+        let reference = self.values.first().copied().flatten();
+        let (floor, better) = (self.floor, Better::named(self.better.as_deref()));
+        let deviation =
+            |other: &Option<Span>| Some(Deviation::of(&reference?, &(*other)?, floor, better));
+        self.deviations = self.values.iter().skip(1).map(deviation).collect();
     }
 }
 

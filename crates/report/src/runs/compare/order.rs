@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Row, Span, Table};
 
 /// Whether the variants of a scenario stand in the same order by the main measures in the reference and in
 /// what is held against it.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Orders {
     /// Scenario and value of the sweep.
     pub title: String,
@@ -25,7 +25,7 @@ pub struct Orders {
 
 /// The order of variants by one measure. Figures below the measure's floor, within the spread of repeats, or
 /// within 5 % of each other are ties, which are no order.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Order {
     /// The measure's key.
     pub key: String,

@@ -3,14 +3,14 @@
 use lotsfree_counters::{Counter, Family, Kind, Unit as Counted, Vmstat, groups, vmstat as v};
 use lotsfree_run::{ActorFigures, Latency, Level, Samples, Window};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::measure::{Better, Unit, measures};
 use super::super::view::{View, spent};
 use super::error::{FEW, FEW_ENTRIES, LITTLE, POINT, SHORT, SLOW, TICK};
 
 /// Parts of the list of measures, in the order in which they are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// What the measured requests were like.

@@ -1,0 +1,46 @@
+//! How much of a machine's memory is the kernel's, and nobody else's.
+
+use lotsfree_counters::{meminfo, zoneinfo};
+use lotsfree_run::Sample;
+use lotsfree_scenario::Occupied;
+use lotsfree_scenario::quantity::Size;
+use lotsfree_units::{Bytes, PageSize};
+
+/// What can be had of a node, in bytes: free pages, those that CPUs hold back, and those on the lists of
+/// reclaim. `None` if the sample does not say.
+fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
+    let node = sample.nodes.iter().find(|node| node.id == id)?;
+    let zones = || sample.zones.iter().filter(move |zone| zone.node == id);
+    let free: u64 = zones().filter_map(|zone| zone.marks.get(zoneinfo::free)).sum();
+    let held: u64 = zones().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum();
+    let lists =
+        [meminfo::Active_anon, meminfo::Inactive_anon, meminfo::Active_file, meminfo::Inactive_file];
+    let lists: u64 = lists.iter().filter_map(|list| node.meminfo.get(*list)).sum();
+    Some(PageSize::X86.of(free + held).0 + lists * 1024)
+}
+
+/// What the kernel occupies of nodes of these sizes at the time of a sample, and what is locked: everything
+/// that can neither be had nor taken back. Of a machine that has just booted this is what a scenario's
+/// `machine.kernel` means. `None` if the sample does not show the nodes.
+pub fn occupied(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
+    let of = |(id, size): (u32, &Size)| {
+        Some(Size(Bytes(size.bytes().saturating_sub(to_be_had(sample, id)?))))
+    };
+    (0..).zip(nodes).map(of).collect::<Option<_>>().map(Occupied::PerNode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::Sampler;
+
+    #[test]
+    fn a_host_has_a_kernel() {
+        let sample = Sampler::new(&[0], None).unwrap().sample(0).unwrap();
+        let total = Size(Bytes::kib(sample.meminfo.get(meminfo::MemTotal).unwrap()));
+        let Some(Occupied::PerNode(kernel)) = occupied(&sample, &[total]) else { panic!("{sample:?}") };
+        let [kernel] = kernel.as_slice() else { panic!("{kernel:?}") };
+        assert!(*kernel > Size(Bytes::mib(1)) && *kernel < total, "{kernel} of {total}");
+        assert_eq!(occupied(&sample, &[total, total]), None);
+    }
+}

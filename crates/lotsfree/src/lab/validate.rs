@@ -1,0 +1,221 @@
+//! `lotsfree lab validate`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lotsfree_lab::{VirtualMachine, occupied};
+use lotsfree_report::runs::compare::compare;
+use lotsfree_report::runs::{Drawn, Validation, runs_pictures, validation_markdown};
+use lotsfree_run::{Run, State};
+use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Stand};
+use lotsfree_snapshot::source::archive::write_atomically;
+
+use super::progress::Progress;
+use super::{Job, Machine, calibrate};
+use crate::cli::{On, ValidateArgs};
+use crate::signals::Signals;
+use crate::{output, places, scenarios, sim};
+
+/// The experiments that ship.
+const EXPERIMENTS: &str = include_str!("../../../../lab/validation.toml");
+/// Pictures that the page shows of each experiment.
+const PICTURES: [&str; 2] = ["free", "lists"];
+/// Variants whose pictures are shown.
+const DRAWN: usize = 2;
+/// Where the pictures are, beside the page.
+const BESIDE: &str = "pictures/validation";
+
+/// Executes experiments on kernels and on their models, and writes how far they are apart.
+pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
+    let experiments = match &arguments.experiments {
+        Some(path) => Experiments::load(path)?,
+        None => Experiments::parse(EXPERIMENTS, "lab/validation.toml")?,
+    };
+    let chosen = chosen(&experiments, &arguments.names)?;
+    let signals = Signals::watch().context("cannot handle signals")?;
+    for experiment in chosen {
+        for generation in experiment.generations.iter().take_while(|_| !signals.came()) {
+            let bench = Bench { arguments, experiment, generation: *generation, signals: &signals };
+            match bench.validate(experiments.repeats)? {
+                Some(validation) => bench.keep(&validation)?,
+                None => output::remark(&format!("{}, {generation}: interrupted", experiment.name)),
+            }
+        }
+    }
+    let all = Validation::load_all(&arguments.out)?;
+    write(&arguments.page, &validation_markdown(&experiments, &all, BESIDE))?;
+    output::remark(&format!("{}: {} experiments", arguments.page.display(), all.len()));
+    Ok(signals.code().unwrap_or(0))
+}
+
+/// The experiments of these names; all without any.
+fn chosen<'e>(experiments: &'e Experiments, names: &[String]) -> anyhow::Result<Vec<&'e Experiment>> {
+    if names.is_empty() {
+        return Ok(experiments.all.iter().collect());
+    }
+    let named = |name: &String| {
+        experiments.all.iter().find(|experiment| experiment.name == *name).with_context(|| {
+            let known: Vec<&str> = experiments.all.iter().map(|experiment| experiment.name.as_str()).collect();
+            format!("there is no experiment {name:?}; there are {}", known.join(", "))
+        })
+    };
+    names.iter().map(named).collect()
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+    }
+    write_atomically(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// One experiment on one kernel.
+struct Bench<'a> {
+    arguments: &'a ValidateArgs,
+    experiment: &'a Experiment,
+    generation: Generation,
+    signals: &'a Signals,
+}
+
+impl Bench<'_> {
+    /// `zone-reclaim-6.1`
+    fn name(&self) -> String {
+        let generation = self.generation.name();
+        let kernel = generation.strip_prefix("linux-").unwrap_or(generation);
+        places::safe(&format!("{}-{kernel}", self.experiment.name))
+    }
+
+    /// Where its runs are.
+    fn directory(&self) -> PathBuf {
+        self.arguments.runs.join(self.name())
+    }
+
+    /// Its cases.
+    fn cases(&self) -> anyhow::Result<Vec<Case>> {
+        let (_, scenario) = scenarios::load(&self.experiment.scenario)?;
+        let mut set: Vec<(String, String)> =
+            self.experiment.set.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        set.push(("generation".to_owned(), self.generation.name().to_owned()));
+        scenarios::cases(&scenario, &set, &self.experiment.variants)
+    }
+
+    /// Executes what has not been executed yet, simulates, and compares; `None` if it was interrupted.
+    fn validate(&self, repeats: u16) -> anyhow::Result<Option<Validation>> {
+        let cases = self.cases()?;
+        let Some(record) = self.record()? else { return Ok(None) };
+        let Some(kernels) = self.kernel_runs(&cases, repeats)? else { return Ok(None) };
+        let (mut jobs, mut told) = (Vec::new(), Vec::new());
+        let places = places::below(&self.directory().join("model"), &cases);
+        for ((mut case, place), runs) in cases.into_iter().zip(places).zip(&kernels) {
+            case.calibrate(&record)?;
+            let first = runs.first().and_then(|run| run.samples().get(0));
+            let kernel = first.and_then(|sample| occupied(&sample, &case.machine.nodes));
+            if let Some(Occupied::PerNode(sizes)) = &kernel
+                && told.is_empty()
+            {
+                told = sizes.iter().map(ToString::to_string).collect();
+            }
+            case.machine.kernel = kernel;
+            jobs.push((case, place));
+        }
+        let models = sim::simulate_all(jobs, self.signals)?;
+        if self.signals.came() {
+            return Ok(None);
+        }
+        let pictures = self.draw(&kernels, &models)?;
+        let facts = kernels.iter().flatten().next().map(Run::facts).cloned().unwrap_or_default();
+        let runs: Vec<Vec<Run>> = kernels.into_iter().chain([models]).collect();
+        Ok(Some(Validation {
+            experiment: self.experiment.name.clone(),
+            generation: self.generation.name().to_owned(),
+            release: facts.osrelease,
+            emulated: record.provenance.accelerator.is_some_and(|accelerator| accelerator != "kvm"),
+            calibration: record.name,
+            occupied: told,
+            pictures,
+            ..Validation::of(compare(&runs))
+        }))
+    }
+
+    /// What things cost there: as measured before, or measured now.
+    fn record(&self) -> anyhow::Result<Option<Record>> {
+        let file = format!("calibration-{}.toml", places::safe(self.generation.name()));
+        let path = self.arguments.runs.join(file);
+        if path.exists() && !self.arguments.fresh {
+            return Ok(Some(Record::load(&path)?));
+        }
+        let record = match self.experiment.on {
+            Stand::Vm => calibrate::of_generation(self.generation, self.signals)?,
+            Stand::Host => calibrate::here(None, self.signals)?,
+        };
+        if let Some(record) = &record {
+            write(&path, &record.to_toml())?;
+        }
+        Ok(record)
+    }
+
+    /// The kernel's runs of each case. Those that are there and complete are not made again.
+    fn kernel_runs(&self, cases: &[Case], repeats: u16) -> anyhow::Result<Option<Vec<Vec<Run>>>> {
+        let machine = match self.experiment.on {
+            Stand::Vm => Machine::virtual_machine(VirtualMachine::default())?,
+            Stand::Host => Machine::local(On::Host, None, self.arguments.yes_really)?,
+        };
+        let places = places::below(&self.directory().join("kernel"), cases);
+        let durations = cases.iter().map(|case| case.duration.ns());
+        let durations: Vec<u64> = (0..repeats).flat_map(|_| durations.clone()).collect();
+        let mut progress = Progress::new(durations, false);
+        let mut runs: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
+        // All cases once, then again: what changes over time changes all of them alike.
+        let all = (1..=repeats).flat_map(|repeat| (0..cases.len()).map(move |index| (repeat, index)));
+        for (number, (repeat, index)) in all.enumerate() {
+            let (Some(case), Some(place), Some(of)) =
+                (cases.get(index), places.get(index), runs.get_mut(index))
+            else {
+                continue;
+            };
+            let job = Job { case: case.clone(), place: place.join(repeat.to_string()) };
+            let run = match self.known(&job) {
+                Some(run) => run,
+                None => {
+                    output::remark(&format!("{}: {}, the kernel's run {repeat}", self.name(), case.variant));
+                    let (run, done) =
+                        machine.run(&job, self.signals, &mut |stage| progress.show(number, stage));
+                    progress.clear();
+                    done.with_context(|| job.place.display().to_string())?;
+                    match run.filter(|run| run.state() == State::Complete) {
+                        Some(run) => run,
+                        None => return Ok(None),
+                    }
+                }
+            };
+            of.push(run);
+        }
+        Ok(Some(runs))
+    }
+
+    /// A run that was made before, of the same case.
+    fn known(&self, job: &Job) -> Option<Run> {
+        let run = Run::open(&job.place).ok().filter(|_| !self.arguments.fresh)?;
+        (run.state() == State::Complete && run.scenario() == job.case.to_toml()).then_some(run)
+    }
+
+    /// Draws the first variants, the kernel's above the model's, and says what is where.
+    fn draw(&self, kernels: &[Vec<Run>], models: &[Run]) -> anyhow::Result<Vec<Drawn>> {
+        let above = kernels.iter().filter_map(|runs| runs.first()).take(DRAWN);
+        let runs: Vec<Run> = above.chain(models.iter().take(DRAWN)).cloned().collect();
+        let beside = self.arguments.page.parent().unwrap_or(Path::new("")).join(BESIDE);
+        let mut drawn = Vec::new();
+        for picture in runs_pictures(&runs).into_iter().filter(|picture| PICTURES.contains(&picture.name)) {
+            let file = format!("{}-{}.svg", self.name(), picture.name);
+            write(&beside.join(&file), &picture.svg)?;
+            drawn.push(Drawn { file, message: picture.message });
+        }
+        Ok(drawn)
+    }
+
+    /// Writes what was found to a file of its own.
+    fn keep(&self, validation: &Validation) -> anyhow::Result<()> {
+        write(&self.arguments.out.join(format!("{}.json", self.name())), &validation.to_json()?)
+    }
+}

@@ -1,0 +1,489 @@
+//! How far the model is from kernels: [`Validation`]s, which are kept, and the page that is made of them.
+//!
+//! ```text
+//! runs of a kernel and of its model ──▶ compare ──▶ Validation (a file) ──▶ validation_markdown
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use lotsfree_scenario::{Experiment, Experiments, Stand};
+use serde::{Deserialize, Serialize};
+
+use super::compare::error::median;
+use super::compare::{Compared, Deviation, Group, Order, Row, Sort, Table, Tally, Verdict, size};
+use crate::markdown::{self, escaped, line};
+use crate::words::{enumeration, plural};
+
+/// The format's name; raised when a field changes its meaning or goes.
+const SCHEMA: &str = "lotsfree.validation/1";
+/// Measures of all experiments that are listed first, the worst of them.
+const WORST: usize = 40;
+
+/// An experiment on one kernel and on its model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Validation {
+    /// `lotsfree.validation/1`.
+    pub schema: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// The model's name.
+    pub generation: String,
+    /// Release of the kernel.
+    pub release: String,
+    /// The kernel ran by software emulation: its times say little.
+    pub emulated: bool,
+    /// The record that the model's costs are from.
+    pub calibration: String,
+    /// What the kernel occupied of each node when the run began, which the model was told.
+    pub occupied: Vec<String>,
+    /// What was found, without what is too small to tell.
+    pub compared: Compared,
+    /// Pictures of it, in the order in which they are shown.
+    pub pictures: Vec<Drawn>,
+}
+
+/// A picture of an experiment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drawn {
+    /// Name of its file.
+    pub file: String,
+    /// What it says.
+    pub message: String,
+}
+
+/// Why a file is not a [`Validation`].
+#[derive(Debug, thiserror::Error)]
+pub enum ValidationError {
+    /// It is not the JSON that it should be.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// It is of another format.
+    #[error("of format {0:?}; this lotsfree reads {SCHEMA:?}")]
+    Schema(String),
+    /// The system does not let it be read.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file, or the directory.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The same of a file.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: Box<ValidationError>,
+    },
+}
+
+impl Validation {
+    /// Of runs that were held against each other; names and facts are filled in by the caller.
+    pub fn of(mut compared: Compared) -> Self {
+        for table in &mut compared.tables {
+            table.rows.retain(|row| row.deviations.iter().flatten().any(|d| d.verdict != Verdict::Small));
+            for column in &mut table.columns {
+                // They are on the machine that made them.
+                column.runs.clear();
+            }
+        }
+        Validation {
+            schema: SCHEMA.to_owned(),
+            experiment: String::new(),
+            generation: String::new(),
+            release: String::new(),
+            emulated: false,
+            calibration: String::new(),
+            occupied: Vec::new(),
+            compared,
+            pictures: Vec::new(),
+        }
+    }
+
+    /// Reads what [`to_json`](Validation::to_json) wrote.
+    ///
+    /// # Errors
+    /// If the text is something else.
+    pub fn parse(text: &str) -> Result<Self, ValidationError> {
+        let mut found: Validation = serde_json::from_str(text)?;
+        if found.schema != SCHEMA {
+            return Err(ValidationError::Schema(found.schema));
+        }
+        found.compared.tables.iter_mut().flat_map(|table| &mut table.rows).for_each(Row::judge);
+        Ok(found)
+    }
+
+    /// Reads all files `*.json` of a directory, in the order of their names.
+    ///
+    /// # Errors
+    /// Names the file that cannot be read.
+    pub fn load_all(directory: &Path) -> Result<Vec<Self>, ValidationError> {
+        let at = |path: &Path| {
+            let path = path.to_path_buf();
+            |error| ValidationError::Io { path, error }
+        };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(directory).map_err(at(directory))? {
+            let path = entry.map_err(at(directory))?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let read = |path: &PathBuf| {
+            let text = fs::read_to_string(path).map_err(at(path))?;
+            Validation::parse(&text)
+                .map_err(|error| ValidationError::File { path: path.clone(), error: Box::new(error) })
+        };
+        paths.iter().map(read).collect()
+    }
+
+    /// As JSON, a line for each measure.
+    ///
+    /// # Errors
+    /// As [`serde_json::to_string`]; no run that can be read brings one about.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        let text = serde_json::to_string(self)?;
+        Ok(text.replace("{\"key\":", "\n{\"key\":").replace("{\"title\":", "\n{\"title\":") + "\n")
+    }
+
+    /// Whether a figure depends on how fast instructions are executed.
+    fn is_time(&self, row: &Row) -> bool {
+        row.unit == "nanoseconds" || row.unit == "per second" || row.group == Group::Requests
+    }
+
+    /// Whether a measure of the kernel says something of the model.
+    fn counts(&self, row: &Row) -> bool {
+        !(self.emulated && self.is_time(row))
+    }
+
+    fn tally(&self, table: &Table, vmstat: bool) -> Tally {
+        table.tally(0, |row| row.group.is_detail() == vmstat && self.counts(row))
+    }
+
+    /// The median of how far repeats of the kernel are apart; `None` without repeats.
+    fn spread(&self, table: &Table) -> Option<f64> {
+        let counted = table.rows.iter().filter(|row| self.counts(row));
+        let mut spreads: Vec<f64> = counted.filter_map(|row| row.values.first()?.as_ref()?.spread).collect();
+        spreads.sort_by(f64::total_cmp);
+        median(&spreads)
+    }
+
+    /// What the kernel is called beside others.
+    fn kernel(&self) -> &str {
+        self.generation.strip_prefix("linux-").unwrap_or(&self.generation)
+    }
+}
+
+/// One measure that is off.
+struct Bad<'a> {
+    of: &'a Validation,
+    table: &'a Table,
+    row: &'a Row,
+    deviation: Deviation,
+}
+
+/// The page: how far the model is from kernels, the worst first. `pictures` is the directory of the pictures,
+/// as the page names it.
+pub fn validation_markdown(experiments: &Experiments, all: &[Validation], pictures: &str) -> String {
+    let place = |one: &Validation| {
+        let number = experiments.all.iter().position(|experiment| experiment.name == one.experiment)?;
+        let generations = &experiments.all.get(number)?.generations;
+        let kernel = generations.iter().position(|generation| generation.name() == one.generation)?;
+        Some((number, kernel))
+    };
+    // Those that are no longer among the experiments are left out.
+    let mut placed: Vec<_> = all.iter().filter_map(|one| Some((place(one)?, one))).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    let all: Vec<&Validation> = placed.into_iter().map(|(_, one)| one).collect();
+    let mut out = String::new();
+    line(&mut out, "# How far the model is from the kernel\n");
+    line(&mut out, INTRODUCTION);
+    if all.is_empty() {
+        line(&mut out, "Nothing has been measured yet.");
+        return out;
+    }
+    in_short(&mut out, &all);
+    worst(&mut out, experiments, &all);
+    orders(&mut out, &all);
+    for experiment in &experiments.all {
+        let of: Vec<&Validation> =
+            all.iter().copied().filter(|one| one.experiment == experiment.name).collect();
+        if !of.is_empty() {
+            chapter(&mut out, experiment, &of, pictures);
+        }
+    }
+    out
+}
+
+const INTRODUCTION: &str = "\
+<!-- Written by `lotsfree lab validate`; do not edit. -->
+
+Every experiment of [lab/validation.toml](../lab/validation.toml) was executed by a real kernel, several times, and by
+the model of that kernel, with the costs that `lotsfree lab calibrate` measured on the same machine and with as much
+memory in the kernel's hands as there was when the run began. Nothing else of the model depends on what is shown here:
+where a figure is off, a rule is wrong or missing, and it is said which, if that is known.
+
+An error is a share of the kernel's figure, or of a floor (1 MiB, 256 pages or requests, 1 % of a share) where that is
+larger. *In kind*: next to nothing in one, much in the other. What repeats of the kernel differ by is no error.
+Where the kernel ran by software emulation, instructions take 10 to 20 times as long: times and throughput are shown,
+but not counted.
+";
+
+/// One row for each table, and what is true of all.
+fn in_short(out: &mut String, all: &[&Validation]) {
+    line(out, "## In short\n");
+    let head = [
+        "experiment",
+        "kernel",
+        "variant",
+        "measures",
+        "median error",
+        "within 15 %",
+        "in kind",
+        "/proc/vmstat",
+        "median error",
+        "within 15 %",
+        "in kind",
+        "repeats apart",
+    ];
+    let numbers: Vec<bool> = (0..head.len()).map(|column| column > 2).collect();
+    let mut rows = Vec::new();
+    let mut errors: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+    let mut sums = [Tally::default(), Tally::default()];
+    for one in all {
+        for table in &one.compared.tables {
+            let mut row = vec![one.experiment.clone(), one.kernel().to_owned(), escaped(&variant(table))];
+            for (vmstat, (errors, sum)) in [false, true].into_iter().zip(errors.iter_mut().zip(&mut sums)) {
+                let tally = one.tally(table, vmstat);
+                sum.compared += tally.compared;
+                sum.close += tally.close;
+                sum.in_kind += tally.in_kind;
+                let counted = table.rows.iter().filter(|row| row.group.is_detail() == vmstat && one.counts(row));
+                let told = counted.filter_map(|row| row.deviations.first().copied().flatten());
+                errors.extend(told.filter(|d| d.verdict != Verdict::Small).map(|d| d.error));
+                row.extend([
+                    tally.compared.to_string(),
+                    tally.median_error.map_or_else(|| "–".to_owned(), size),
+                    tally.close.to_string(),
+                    tally.in_kind.to_string(),
+                ]);
+            }
+            row.push(one.spread(table).map_or_else(|| "–".to_owned(), size));
+            rows.push(row);
+        }
+    }
+    markdown::table(out, &head, &numbers, &rows);
+    for (what, (errors, sum)) in
+        ["measures", "counters of `/proc/vmstat`"].into_iter().zip(errors.iter_mut().zip(&sums))
+    {
+        errors.sort_by(f64::total_cmp);
+        if let Some(median) = median(errors) {
+            line(
+                out,
+                &format!(
+                    "- Over all {} {what}: median error {}, {} within 15 % or within the spread of repeats, {} \
+                     in kind.",
+                    sum.compared,
+                    size(median),
+                    sum.close,
+                    match sum.in_kind {
+                        0 => "none differs".to_owned(),
+                        1 => "1 differs".to_owned(),
+                        n => format!("{n} differ"),
+                    }
+                ),
+            );
+        }
+    }
+    line(out, "");
+}
+
+/// Every measure that is off, worst first.
+fn worst(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
+    let mut bad: Vec<Bad<'_>> = Vec::new();
+    for of in all {
+        for table in &of.compared.tables {
+            for row in table.rows.iter().filter(|row| of.counts(row)) {
+                let Some(deviation) = row.deviations.first().copied().flatten() else { continue };
+                if matches!(deviation.verdict, Verdict::InKind | Verdict::Off) {
+                    bad.push(Bad { of, table, row, deviation });
+                }
+            }
+        }
+    }
+    if bad.is_empty() {
+        return;
+    }
+    bad.sort_by(|a, b| {
+        let (a, b) = (a.deviation.rank(), b.deviation.rank());
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    line(out, "## The worst\n");
+    line(
+        out,
+        &format!(
+            "{} are off by more than 15 % and by more than repeats differ{}\n",
+            plural(bad.len(), "measure"),
+            if bad.len() > WORST { format!("; the {WORST} worst:") } else { ":".to_owned() }
+        ),
+    );
+    let head = ["measure", "experiment", "kernel", "variant", "kernel's", "model's", "error", "why"];
+    let numbers = [false, false, false, false, true, true, false, false];
+    let mut whys: Vec<&str> = Vec::new();
+    let rows: Vec<Vec<String>> = bad
+        .iter()
+        .take(WORST)
+        .map(|Bad { of, table, row, .. }| {
+            let cells = Table::cells(row, true);
+            let cell = |index: usize| cells.get(index).cloned().unwrap_or_default();
+            let why = why(experiments, of, table, row).map(|why| {
+                let known = whys.iter().position(|known| *known == why);
+                let number = known.unwrap_or_else(|| {
+                    whys.push(why);
+                    whys.len() - 1
+                });
+                format!("{}", number + 1)
+            });
+            vec![
+                escaped(&row.name),
+                of.experiment.clone(),
+                of.kernel().to_owned(),
+                escaped(&variant(table)),
+                match cell(0).spread {
+                    range if range.is_empty() => cell(0).value,
+                    range => range,
+                },
+                cell(1).value,
+                cell(1).error,
+                why.unwrap_or_default(),
+            ]
+        })
+        .collect();
+    markdown::table(out, &head, &numbers, &rows);
+    for (number, why) in whys.iter().enumerate() {
+        line(out, &format!("{}. {}", number + 1, escaped(why)));
+    }
+    if !whys.is_empty() {
+        line(out, "");
+    }
+    let unexplained = bad.iter().filter(|bad| why(experiments, bad.of, bad.table, bad.row).is_none()).count();
+    line(out, &format!("The cause of {} of these {} is not known yet.\n", unexplained, bad.len()));
+}
+
+/// The cause of an error, if it is known.
+fn why<'a>(experiments: &'a Experiments, of: &Validation, table: &Table, row: &Row) -> Option<&'a str> {
+    let experiment = experiments.all.iter().find(|experiment| experiment.name == of.experiment)?;
+    let variant = variant(table);
+    let fits = |cause: &&lotsfree_scenario::Cause| {
+        (cause.variants.is_empty() || cause.variants.contains(&variant))
+            && cause.measures.iter().any(|key| row.key.starts_with(key.as_str()))
+    };
+    experiment.causes.iter().find(fits).map(|cause| cause.why.as_str())
+}
+
+/// Whether variants stand in the same order.
+fn orders(out: &mut String, all: &[&Validation]) {
+    let mut lines = Vec::new();
+    let (mut kept, mut of) = (0, 0);
+    for one in all {
+        for orders in &one.compared.orders {
+            let counted = |order: &&Order| {
+                let rows = one.compared.tables.iter().flat_map(|table| &table.rows);
+                rows.filter(|row| row.key == order.key).any(|row| one.counts(row))
+            };
+            let measures: Vec<&Order> = orders.measures.iter().filter(counted).collect();
+            let lost: Vec<String> = (measures.iter().filter(|order| !order.is_preserved()))
+                .map(|order| {
+                    let pairs = order.reversed.iter().map(|pair| (pair, "reversed"));
+                    let pairs = pairs.chain(order.tied.iter().map(|pair| (pair, "tie")));
+                    let said: Vec<String> =
+                        pairs.map(|([a, b], how)| format!("{a} and {b} {how}")).collect();
+                    format!("{} ({})", order.name, said.join("; "))
+                })
+                .collect();
+            kept += measures.len() - lost.len();
+            of += measures.len();
+            let mut text = format!(
+                "- {}, {}: {} of {}",
+                one.experiment,
+                one.kernel(),
+                measures.len() - lost.len(),
+                measures.len()
+            );
+            if !lost.is_empty() {
+                text += &format!("; not: {}", escaped(&enumeration(&lost)));
+            }
+            lines.push(text + ".");
+        }
+    }
+    if lines.is_empty() {
+        return;
+    }
+    line(out, "## Orders of variants\n");
+    line(
+        out,
+        &format!(
+            "Where the kernel's figures of two variants differ by more than 5 % and by more than repeats do, the \
+             model's should differ the same way. They do by {kept} of {of} measures.\n"
+        ),
+    );
+    lines.iter().for_each(|text| line(out, text));
+    line(out, "");
+}
+
+/// Everything of one experiment.
+fn chapter(out: &mut String, experiment: &Experiment, all: &[&Validation], pictures: &str) {
+    line(out, &format!("## {}\n", experiment.name));
+    line(out, &format!("{}\n", escaped(experiment.about.trim())));
+    let set = |(key, value): (&String, &String)| format!("`--set {key}='{value}'`");
+    let set: Vec<String> = experiment.set.iter().map(set).collect();
+    let stand = match experiment.on {
+        Stand::Vm => "in a virtual machine",
+        Stand::Host => "on the host",
+    };
+    line(
+        out,
+        &format!(
+            "Scenario `{}`{} {stand}.\n",
+            experiment.scenario,
+            if set.is_empty() { String::new() } else { format!(" with {}", enumeration(&set)) }
+        ),
+    );
+    for one in all {
+        line(out, &format!("### {}, {}\n", experiment.name, one.kernel()));
+        let occupied = enumeration(&one.occupied);
+        line(
+            out,
+            &format!(
+                "Kernel {}{}; costs: {}; occupied at the begin: {occupied}.\n",
+                escaped(&one.release),
+                if one.emulated { ", by software emulation" } else { "" },
+                escaped(&one.calibration)
+            ),
+        );
+        for Drawn { file, message } in &one.pictures {
+            line(out, &format!("![{}]({pictures}/{file})\n", escaped(message)));
+        }
+        for table in &one.compared.tables {
+            line(out, &format!("#### {}\n", escaped(&variant(table))));
+            for remark in &table.remarks {
+                line(out, &format!("- {}", escaped(remark)));
+            }
+            if !table.remarks.is_empty() {
+                line(out, "");
+            }
+            out.push_str(&table.grid(false, Sort::Worst, false).markdown());
+            line(out, "<details><summary>Counters of /proc/vmstat, and means of its levels</summary>\n");
+            out.push_str(&table.grid(true, Sort::Worst, false).markdown());
+            line(out, "</details>\n");
+        }
+    }
+}
+
+/// A table's variant, as far as all columns have the same.
+fn variant(table: &Table) -> String {
+    table.variant.clone().unwrap_or_default()
+}

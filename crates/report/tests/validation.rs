@@ -1,0 +1,108 @@
+//! What is kept of an experiment, and the page that is made of it.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod synthetic;
+
+use std::path::Path;
+
+use lotsfree_report::runs::compare::{Verdict, compare};
+use lotsfree_report::runs::{Drawn, Validation, validation_markdown};
+use lotsfree_run::{Facts, Machine, Run, State};
+use lotsfree_scenario::Experiments;
+use synthetic::{Fate, facts, scenario, write};
+
+const EXPERIMENTS: &str = r#"
+[[experiment]]
+name        = "copy"
+scenario    = "memory-hogs"
+generations = ["linux-3.10"]
+set         = { duration = "60 s" }
+about       = "A copy beside a server."
+
+[[experiment.cause]]
+measures    = ["swapped_out", "vmstat.pswpout"]
+variants    = ["base"]
+why         = "The model's copy is larger."
+
+[[experiment]]
+name        = "other"
+scenario    = "memory-hogs"
+generations = ["linux-3.10"]
+about       = "Not made yet."
+"#;
+
+fn runs(root: &Path, name: &str, gib: f64, change: impl Fn(&mut Facts)) -> Vec<Run> {
+    let cases = scenario(&["base", "direct"], &[]);
+    let one = |(case, fate): (&lotsfree_scenario::Case, Fate)| {
+        let directory = root.join(name).join(&case.variant);
+        let mut facts = facts(&case.variant, fate);
+        change(&mut facts);
+        write(&directory, facts, &case.to_toml(), fate, gib, 240).finish(State::Complete).unwrap()
+    };
+    cases.iter().zip([Fate::Swaps, Fate::Direct]).map(one).collect()
+}
+
+/// A model whose copy is larger than the kernel's.
+fn validation(emulated: bool) -> Validation {
+    let root = tempfile::tempdir().unwrap();
+    let kernel = runs(root.path(), "kernel", 4.0, |facts| {
+        facts.machine = Machine::Vm;
+        facts.kernel = "3.10.0-1160.el7.x86_64".to_owned();
+    });
+    let compared = compare(&[kernel, runs(root.path(), "model", 9.0, |_| {})]);
+    Validation {
+        experiment: "copy".to_owned(),
+        generation: "linux-3.10".to_owned(),
+        release: "3.10.0-1160.el7.x86_64".to_owned(),
+        emulated,
+        calibration: "a record".to_owned(),
+        occupied: vec!["60 MiB".to_owned()],
+        pictures: vec![Drawn { file: "copy-free.svg".to_owned(), message: "Much is free".to_owned() }],
+        ..Validation::of(compared)
+    }
+}
+
+#[test]
+fn what_is_kept_reads_back() {
+    let validation = validation(false);
+    let text = validation.to_json().unwrap();
+    assert_eq!(Validation::parse(&text).unwrap(), validation);
+    assert!(!text.contains(std::env::temp_dir().to_str().unwrap()), "no path of the machine that made it");
+    let rows = || validation.compared.tables.iter().flat_map(|table| &table.rows);
+    assert!(rows().count() > 10);
+    assert!(rows().all(|row| row.deviations.iter().flatten().any(|d| d.verdict != Verdict::Small)));
+    let other = text.replace("validation/1", "validation/2");
+    assert!(Validation::parse(&other).unwrap_err().to_string().contains("validation/2"));
+    assert!(Validation::parse("{}").is_err());
+}
+
+#[test]
+fn the_page_has_the_bad_ones_first_and_says_why() {
+    let experiments = Experiments::parse(EXPERIMENTS, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let page = validation_markdown(&experiments, &[validation(false)], "pictures/validation");
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
+    let (short, worst, chapter) = (place("## In short"), place("## The worst"), place("## copy"));
+    assert!(short < worst && worst < chapter);
+    let cause = place("1. The model's copy is larger.");
+    assert!(worst < cause && cause < chapter);
+    assert!(page.contains("![Much is free](pictures/validation/copy-free.svg)"));
+    assert!(page.contains("`--set duration='60 s'`") && page.contains("60 MiB"));
+    assert!(!page.contains("## other"), "what was not made has no chapter");
+    let empty = validation_markdown(&experiments, &[], "pictures");
+    assert!(empty.contains("Nothing has been measured yet."));
+}
+
+#[test]
+fn times_of_an_emulated_kernel_do_not_count() {
+    let experiments = Experiments::parse(EXPERIMENTS, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let worst = |emulated: bool| {
+        let page = validation_markdown(&experiments, &[validation(emulated)], "pictures");
+        let rest = page.split_once("## The worst\n").unwrap().1;
+        rest.split_once("\n## ").unwrap().0.to_owned()
+    };
+    assert!(worst(false).contains("latency p99"));
+    assert!(!worst(true).contains("latency p99"));
+    assert!(worst(true).contains("swapped out"));
+}

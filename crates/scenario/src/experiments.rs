@@ -1,0 +1,172 @@
+//! [`Experiments`]: what is executed both on a kernel and on the model, to see how far they are apart.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Document, Node, Place, Value};
+use crate::error::Collector;
+use crate::read::read;
+use crate::{Errors, Generation};
+
+/// Experiments: each is a scenario on kernels and on their models.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Experiments {
+    /// How often each kernel executes each case: what repeats differ by is no error of the model.
+    #[serde(default = "twice")]
+    pub repeats: u16,
+    /// The experiments.
+    #[serde(rename = "experiment")]
+    pub all: Vec<Experiment>,
+}
+
+/// A scenario, what is changed in it, and the kernels that execute it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Experiment {
+    /// What its results are filed under.
+    pub name: String,
+    /// A scenario that ships, or the path of a file.
+    pub scenario: String,
+    /// What executes it.
+    #[serde(default)]
+    pub on: Stand,
+    /// Kernels, each held against the model of the same name. On this host: its model.
+    pub generations: Vec<Generation>,
+    /// Variants; without any, those that the base's kernel executes.
+    #[serde(default)]
+    pub variants: Vec<String>,
+    /// What is changed in every variant, as `--set KEY=VALUE` has it.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// What it shows, and why it is changed as it is.
+    pub about: String,
+    /// Errors whose cause is known.
+    #[serde(default, rename = "cause")]
+    pub causes: Vec<Cause>,
+}
+
+/// Where the kernel is that an experiment runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stand {
+    /// In a virtual machine as the scenario describes it.
+    #[default]
+    Vm,
+    /// It is that of this host.
+    Host,
+}
+
+/// Why measures are off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Cause {
+    /// Beginnings of the keys of the measures, as `lotsfree compare --json` has them.
+    pub measures: Vec<String>,
+    /// Variants that have it; without any, all.
+    #[serde(default)]
+    pub variants: Vec<String>,
+    /// What the kernel does that the model does not, or the other way round.
+    pub why: String,
+}
+
+fn twice() -> u16 {
+    2
+}
+
+impl Experiments {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or as [`parse`](Experiments::parse).
+    pub fn load(path: &Path) -> Result<Self, Errors> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| Errors::unreadable(&name, error.to_string()))?;
+        Experiments::parse(&text, &name)
+    }
+
+    /// Reads a text; `file` is its name in errors. Scenarios are looked for when they are run.
+    ///
+    /// # Errors
+    /// Name every unknown key and every value that cannot be, with its place.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Errors> {
+        let document = Document::parse(text, file)?;
+        let mut errors = Collector::default();
+        let root =
+            Node { value: Value::Table(document.root), at: Place::default(), inline: false, raw: None };
+        let found: Option<Experiments> = read(&root, "", &mut errors);
+        if let Some(found) = &found {
+            found.check(&mut errors);
+        }
+        errors.finish(&document.sources)?;
+        found.ok_or_else(|| Errors::unreadable(file, "no experiments".to_owned()))
+    }
+
+    fn check(&self, errors: &mut Collector) {
+        if self.repeats == 0 {
+            errors.add(Place::default(), "repeats", "0 runs show nothing; write 1 or more");
+        }
+        for (number, experiment) in self.all.iter().enumerate() {
+            let key = |key: &str| format!("experiment[{number}].{key}");
+            let name = &experiment.name;
+            let odd = |c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+            if name.is_empty() || name.contains(odd) {
+                let why = format!("{name:?} names files; write small letters, digits and -");
+                errors.add(Place::default(), key("name"), why);
+            } else if self.all.iter().take(number).any(|other| other.name == *name) {
+                errors.add(Place::default(), key("name"), format!("{name:?} is there already"));
+            }
+            if experiment.generations.is_empty() {
+                errors.add(Place::default(), key("generations"), "no kernel; name one at least");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+repeats = 3
+
+[[experiment]]
+name        = "store"
+scenario    = "zone-reclaim"
+generations = ["linux-6.1", "linux-6.12+mglru"]
+variants    = ["on", "off"]
+set         = { duration = "150 s", "machine.nodes" = '["1 GiB"]' }
+about       = "Who reclaims."
+
+[[experiment.cause]]
+measures    = ["direct_"]
+why         = "Because."
+"#;
+
+    #[test]
+    fn experiments_are_read() {
+        let found = Experiments::parse(TEXT, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let [experiment] = found.all.as_slice() else { panic!("{found:?}") };
+        assert_eq!((found.repeats, experiment.on, experiment.generations.len()), (3, Stand::Vm, 2));
+        assert_eq!(experiment.set.get("machine.nodes").map(String::as_str), Some("[\"1 GiB\"]"));
+        assert_eq!(experiment.causes.len(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let said = |from: &str, to: &str| {
+            assert!(TEXT.contains(from));
+            Experiments::parse(&TEXT.replace(from, to), "e.toml").unwrap_err().to_string()
+        };
+        let text = said("linux-6.12+mglru", "linux-7");
+        assert!(text.starts_with("e.toml:7:30: experiment[0].generations[1]: \"linux-7\""), "{text}");
+        let text = said("variants ", "variant ");
+        assert!(text.contains("unknown key; did you mean \"variants\"?"), "{text}");
+        assert!(said("repeats = 3", "repeats = 0").contains("write 1 or more"));
+        assert!(said("name        = \"store\"", "name = \"a b\"").contains("write small letters"));
+    }
+}
