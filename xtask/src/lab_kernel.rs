@@ -5,6 +5,15 @@ use std::fs;
 
 use lotsfree_lab::vm::{Kernel, Packages, kernel, vmlinux};
 
+/// Downloads the kernels of those series that are not in the cache.
+pub(crate) fn missing(series: &[String]) -> Result<(), Box<dyn Error>> {
+    let missing: Vec<String> = series.iter().filter(|series| Kernel::find(series).is_err()).cloned().collect();
+    match missing.as_slice() {
+        [] if !series.is_empty() => Ok(()),
+        missing => command(missing),
+    }
+}
+
 /// For each series (`6.1`, `6.12`), downloads and unpacks the newest package, installs nothing, and leaves
 /// `vmlinuz`, `vmlinux` and `lib/modules/RELEASE` in the cache's directory `RELEASE`.
 pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {

@@ -6,6 +6,7 @@
 mod capture;
 mod docs;
 mod fuzz;
+mod lab;
 mod lab_kernel;
 mod pictures;
 mod tidy;
@@ -18,6 +19,7 @@ usage: cargo xtask COMMAND
   docs                       write the pages that are generated from code
   tidy                       look for what rustfmt and clippy do not see
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
+  lab [brief] SERIES…        run the tests that need virtual machines with the kernels of these series
   lab-kernel SERIES…         download Debian's kernel of a series (6.1, 6.12) for `lotsfree lab --on vm`
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)
   pictures RUN|NAME…         draw runs, directories of runs or scenarios into docs/pictures (needs Chromium)";
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         "docs" => docs::command(),
         "tidy" => tidy::command(),
         "capture" => capture::command(&rest),
+        "lab" => lab::command(&rest),
         "lab-kernel" => lab_kernel::command(&rest),
         "fuzz" => fuzz::command(&rest),
         "pictures" => pictures::command(&rest),

@@ -260,6 +260,9 @@ pub struct Generation {
     pub swap_readahead: SwapReadahead,
     /// A read fault maps up to 16 cached pages (4.4 on).
     pub fault_around: bool,
+    /// A task counts a fault as major that had to be retried, because it met a locked page or started
+    /// readahead (`mm/memory.c:mm_account_fault`, 5.9 on). With locks per VMA (6.4 on) most are not retried.
+    pub retried_is_major: bool,
     /// Writers.
     pub writers: WriterThrottle,
     /// Dirty spreading: pages for writing avoid zones over their dirty limit (3.10 on).
@@ -368,6 +371,7 @@ impl Generation {
             fair_zones: false,
             swap_readahead: SwapReadahead::Block,
             fault_around: false,
+            retried_is_major: false,
             writers: WriterThrottle::WritesItself,
             dirty_spreading: false,
             anon_refault: false,
@@ -496,6 +500,7 @@ impl Generation {
             reclaim_throttle: true,
             spares_congested: false,
             anon_refault: true,
+            retried_is_major: true,
             ..Self::linux_5_4()
         }
     }
@@ -509,6 +514,7 @@ impl Generation {
             dirty: known_dirty(&Rules::linux_6_12()),
             balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
+            retried_is_major: false,
             ..Self::linux_6_1()
         }
     }

@@ -195,7 +195,9 @@ fn osrelease(generation: &str) -> String {
 /// Files that do not change while the case runs.
 fn files(config: &MachineConfig) -> BTreeMap<String, String> {
     let generation = &config.mm.generation;
-    let thp = if config.mm.tuning.transparent_hugepage {
+    let pages = &config.mm.nodes;
+    let managed = pages.iter().sum::<u64>() - mm::unmanaged(pages).iter().sum::<u64>();
+    let thp = if mm::has_transparent_hugepage(&config.mm.tuning, managed) {
         "[always] madvise never"
     } else {
         "always madvise [never]"

@@ -44,8 +44,9 @@ pub struct Tuning {
     pub percpu_pagelist_high_fraction: u64,
     /// `/sys/block/*/queue/read_ahead_kb`, KiB
     pub read_ahead_kb: u64,
-    /// `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`: khugepaged raises `min_free_kbytes`
-    pub transparent_hugepage: bool,
+    /// `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`: khugepaged raises `min_free_kbytes`; `None`
+    /// as the kernel decides at boot
+    pub transparent_hugepage: Option<bool>,
     /// `/sys/kernel/mm/lru_gen/min_ttl_ms`
     pub lru_gen_min_ttl_ms: u64,
 }
@@ -72,7 +73,7 @@ impl Default for Tuning {
             laptop_mode: 0,
             percpu_pagelist_high_fraction: 0,
             read_ahead_kb: 128,
-            transparent_hugepage: true,
+            transparent_hugepage: None,
             lru_gen_min_ttl_ms: 0,
         }
     }
@@ -123,8 +124,8 @@ impl Tuning {
             "block.queue.read_ahead_kb" => self.read_ahead_kb = number(0, 1 << 20)?,
             "kernel.mm.transparent_hugepage.enabled" => {
                 self.transparent_hugepage = match value {
-                    "always" | "madvise" => true,
-                    "never" => false,
+                    "always" | "madvise" => Some(true),
+                    "never" => Some(false),
                     _ => return Err(format!("{key} must be always, madvise or never, not {value:?}")),
                 };
             }

@@ -19,6 +19,9 @@ pub struct Experiments {
     /// How often each kernel executes each case: what repeats differ by is no error of the model.
     #[serde(default = "twice")]
     pub repeats: u16,
+    /// Measures that say nothing of the model, in any experiment.
+    #[serde(default, rename = "left-out")]
+    pub left_out: Vec<Cause>,
     /// The experiments.
     #[serde(rename = "experiment")]
     pub all: Vec<Experiment>,
@@ -61,7 +64,7 @@ pub enum Stand {
     Host,
 }
 
-/// Why measures are off.
+/// Why measures are off, or are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Cause {
@@ -72,6 +75,14 @@ pub struct Cause {
     pub variants: Vec<String>,
     /// What the kernel does that the model does not, or the other way round.
     pub why: String,
+}
+
+impl Cause {
+    /// Whether it is the cause of an error of a measure in a variant.
+    pub fn is_of(&self, measure: &str, variant: &str) -> bool {
+        (self.variants.is_empty() || self.variants.iter().any(|name| name == variant))
+            && self.measures.iter().any(|key| measure.starts_with(key.as_str()))
+    }
 }
 
 fn twice() -> u16 {

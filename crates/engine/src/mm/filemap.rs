@@ -37,19 +37,11 @@ impl Mm {
     }
 
     /// A fault on a page of a file that is not in the cache (`filemap_fault`): reads it, with what is around.
+    /// It is major also where nothing was ever written and no device is asked.
     pub(crate) fn filemap_fault_miss(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) -> Done {
-        let object = &self.objects[number as usize];
-        let slot = object.base + page;
-        let hole = object.hole && self.entries[slot as usize] == entry::EMPTY;
         if !cx.again {
             self.events.pgfault += 1;
             cx.spend(self.costs.fault);
-            if hole {
-                cx.minor += 1;
-            }
-        }
-        if hole {
-            return self.read_page(cx, number, page);
         }
         self.mmap_readahead(cx, id, number, page)?;
         self.events.pgmajfault += 1;

@@ -606,6 +606,14 @@ impl Mm {
         }
     }
 
+    /// A fault that was counted lets go of its lock and is tried again.
+    fn count_retry(&self, cx: &mut Cx) {
+        if self.generation.retried_is_major && !cx.again {
+            cx.major += 1;
+            cx.minor = cx.minor.saturating_sub(1);
+        }
+    }
+
     /// A fault on anonymous memory (`do_anonymous_page`, `do_swap_page`, `do_wp_page`).
     fn anon_fault(&mut self, cx: &mut Cx, number: u32, page: u32, write: bool) -> Done {
         let slot = self.objects[number as usize].base + page;
@@ -624,6 +632,7 @@ impl Mm {
             entry::Is::Resident(frame) => {
                 self.count_fault(cx, false);
                 if self.frames[frame as usize].has(flag::LOCKED) {
+                    self.count_retry(cx);
                     return Err(self.wait_locked(frame).into());
                 }
                 self.map_swapped_in(frame, slot, write);
@@ -716,9 +725,11 @@ impl Mm {
                 self.count_fault(cx, false);
                 self.mmap_hit(cx, id);
                 if self.frames[frame as usize].has(flag::LOCKED) {
+                    self.count_retry(cx);
                     return Err(self.wait_locked(frame).into());
                 }
                 if self.frames[frame as usize].has(flag::READAHEAD) {
+                    self.count_retry(cx);
                     self.mmap_async_readahead(cx, id, number, page);
                 }
             }

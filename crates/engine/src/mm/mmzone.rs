@@ -12,6 +12,7 @@ use super::page_writeback::Writeback;
 use super::swap::Swap;
 use super::vmstat::{Events, STATS};
 use super::{Config, Mm, SWAP_CLUSTER_MAX};
+use crate::tuning::Tuning;
 
 /// End of ZONE_DMA, in pages.
 const DMA_END: u64 = 4096;
@@ -160,6 +161,12 @@ fn plan(nodes: &[u64]) -> Vec<Plan> {
         }
     }
     zones
+}
+
+/// Whether transparent huge pages are on with so many pages in all zones. Below 512 MiB they are not unless
+/// somebody asks for them (`mm/huge_memory.c:hugepage_init`, 2.6.38 on).
+pub(crate) fn has_transparent_hugepage(tuning: &Tuning, managed: u64) -> bool {
+    tuning.transparent_hugepage.unwrap_or(managed >= 512 << 8)
 }
 
 /// How many pages of each node its zones do not manage.
@@ -329,7 +336,7 @@ impl Mm {
         let lowmem: u64 = self.zones.iter().map(|zone| zone.managed).sum();
         self.min_free_kbytes = self.tuning.min_free_kbytes.unwrap_or_else(|| {
             let default = marks::min_free_kib(&rules, lowmem * 4);
-            if self.tuning.transparent_hugepage {
+            if has_transparent_hugepage(&self.tuning, lowmem) {
                 let raised = marks::khugepaged_min_free_kib(PageSize::X86, self.zones.len() as u64, lowmem);
                 default.max(raised)
             } else {

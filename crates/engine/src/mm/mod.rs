@@ -39,7 +39,7 @@ use crate::tuning::Tuning;
 use frame::Frame;
 use lotsfree_scenario::Costs;
 use memory::{Object, Process};
-pub(crate) use mmzone::unmanaged;
+pub(crate) use mmzone::{has_transparent_hugepage, unmanaged};
 use mmzone::{Lruvec, Node, Zone};
 use page_writeback::Writeback;
 pub use readahead::RaState;

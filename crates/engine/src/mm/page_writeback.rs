@@ -28,10 +28,18 @@ pub(crate) const MOST_PAGES: usize = 128;
 const CHUNK: u64 = 1024;
 /// INIT_BW: 100 MiB/s, in pages per second.
 const INITIAL_RATE: u64 = 25_600;
+/// Writers are looked at after so many pages at the soonest (`balance_dirty_pages_ratelimited`).
+const LEAST_POLL: u64 = 8;
 /// BANDWIDTH_INTERVAL
 const BANDWIDTH_INTERVAL: u64 = 200 * MS;
-/// MAX_PAUSE
-const MAX_PAUSE: u64 = 200 * MS;
+/// Ticks per second, as Debian's kernels have them.
+const HZ: u64 = 250;
+/// A tick, in nanoseconds.
+const JIFFY: u64 = 1_000_000_000 / HZ;
+/// MAX_PAUSE, in ticks
+const MAX_PAUSE: u64 = HZ / 5;
+/// DIRTY_POLL_THRESH: 128 KiB, in pages
+const POLL: u64 = 32;
 /// Fixed point of the position ratio.
 const ONE: i64 = 1 << 10;
 
@@ -566,7 +574,7 @@ impl Mm {
     /// Holds a writer to the dirty limit (`balance_dirty_pages_ratelimited`).
     pub(crate) fn balance_dirty_pages(&mut self, cx: &mut Cx) -> Done {
         let task = &self.tasks[cx.task];
-        if task.dirtied < task.poll_after.max(16) {
+        if task.dirtied < task.poll_after.max(LEAST_POLL) {
             return Ok(());
         }
         let limits = self.dirty_limits();
@@ -580,6 +588,7 @@ impl Mm {
             let task = &mut self.tasks[cx.task];
             task.dirtied = 0;
             task.dirty_pause = 0;
+            task.paused_at = Some(cx.now());
             task.poll_after = match self.generation.writers {
                 WriterThrottle::Paused => 1 << (room.ilog2() / 2),
                 WriterThrottle::WritesItself => (limits.dirty / (self.cpus as u64 * 32)).clamp(16, 1024),
@@ -624,51 +633,79 @@ impl Mm {
     /// From 3.2 on: the writer sleeps so that its rate fits (`balance_dirty_pages`).
     fn pause(&mut self, cx: &mut Cx, limits: DirtyLimits, dirty: u64) -> Done {
         let freerun = freerun_pages(limits);
-        self.update_limit(limits);
         let limit = self.writeback.limit.max(limits.dirty);
-        let ratio = position_ratio(dirty, freerun, limit);
-        self.update_bandwidth(cx.now(), dirty, freerun, limit, ratio);
-        let rate = (self.writeback.dirty_rate_limit as i64 * ratio / ONE).max(0) as u64;
+        let ratio = self.position_ratio(dirty, freerun, limit, limits.dirty);
+        self.update_bandwidth(cx.now(), dirty, freerun, limits.dirty, ratio);
+        let Writeback { bandwidth, dirty_rate_limit, .. } = self.writeback;
+        let rate = (dirty_rate_limit as i64 * ratio / ONE).max(0) as u64;
+        let most = max_pause(dirty, bandwidth);
+        let (least, poll_after) = min_pause(most, rate, dirty_rate_limit, bandwidth);
+        let now = cx.now();
         let task = &mut self.tasks[cx.task];
-        task.poll_after = 32;
         if rate == 0 {
-            return Err(Wait::until(cx.now() + MAX_PAUSE, Why::Dirty).into());
+            task.paused_at = Some(now + most * JIFFY);
+            return Err(Wait::until(now + most * JIFFY, Why::Dirty).into());
         }
-        let pages = task.dirtied;
-        task.dirtied = 0;
-        let period = pages * 1_000_000_000 / rate;
+        let period = task.dirtied * 1_000_000_000 / rate;
         // Time since the last pause counts as slept.
-        let thought = task.paused_at.map_or(0, |at| cx.now().saturating_sub(at));
-        let pause = period.saturating_sub(thought).min(MAX_PAUSE);
-        if pause < MS {
-            task.paused_at = Some(cx.now().saturating_sub(thought.saturating_sub(period).min(MAX_PAUSE)));
-            // Too short to sleep: the next look comes later.
-            task.poll_after = (rate / 100).clamp(32, 4096);
+        let since = task.paused_at.map_or(0, |at| now as i64 - at as i64);
+        let pause = period as i64 - since;
+        if pause < (least * JIFFY) as i64 {
+            if pause < -1_000_000_000 {
+                (task.paused_at, task.dirtied) = (Some(now), 0);
+            } else if period >= JIFFY {
+                (task.paused_at, task.dirtied) = (Some((now as i64 - since) as u64 + period), 0);
+            } else if task.poll_after <= task.dirtied {
+                task.poll_after += task.dirtied;
+            }
             return Ok(());
         }
-        // Around 10 ms between pauses when one writer has the device for itself.
-        task.poll_after = (rate / 100).clamp(16, 4096);
-        task.paused_at = Some(cx.now() + pause);
-        Err(Wait::until(cx.now() + pause, Why::Dirty).into())
+        let pause = (pause as u64).min(most * JIFFY);
+        task.poll_after = poll_after;
+        task.dirtied = 0;
+        task.paused_at = Some(now + pause);
+        Err(Wait::until(now + pause, Why::Dirty).into())
     }
 
-    /// `update_dirty_limit`
-    fn update_limit(&mut self, limits: DirtyLimits) {
+    /// How far the rate of writers is raised or lowered, so that dirty pages stay at the set point
+    /// (`wb_position_ratio`): the curve over all dirty pages, the line over those of the disk, and a lift where
+    /// the disk is about to run dry.
+    fn position_ratio(&self, dirty: u64, freerun: u64, limit: u64, threshold: u64) -> i64 {
+        let curve = position_curve(dirty, freerun, limit);
+        if curve == 0 {
+            return 0;
+        }
+        let (setpoint, dirty) = (((freerun + limit) / 2) as i64, dirty as i64);
+        let span = 8 * self.writeback.bandwidth as i64;
+        let zero = setpoint + span;
+        let ratio = if dirty < zero - span / 4 { curve * (zero - dirty) / span.max(1) } else { curve / 4 };
+        let dry = threshold as i64 / 2;
+        match dirty {
+            d if d >= dry => ratio,
+            d if d > dry / 8 => ratio * dry / d.max(1),
+            _ => ratio * 8,
+        }
+    }
+
+    /// `update_dirty_limit`: up at once, down slowly and not below what is dirty.
+    fn update_limit(&mut self, threshold: u64, dirty: u64) {
         let limit = &mut self.writeback.limit;
-        if *limit < limits.dirty {
-            *limit = limits.dirty;
+        if *limit < threshold {
+            *limit = threshold;
         } else {
-            *limit -= (*limit - limits.dirty) >> 5;
+            *limit -= limit.saturating_sub(threshold.max(dirty)) >> 5;
         }
     }
 
     /// `wb_update_bandwidth`: what the device writes, and the rate that keeps writers at the set point.
-    fn update_bandwidth(&mut self, now: u64, dirty: u64, freerun: u64, limit: u64, ratio: i64) {
-        let w = &mut self.writeback;
-        let elapsed = now.saturating_sub(w.stamp);
+    fn update_bandwidth(&mut self, now: u64, dirty: u64, freerun: u64, threshold: u64, ratio: i64) {
+        let elapsed = now.saturating_sub(self.writeback.stamp);
         if elapsed < BANDWIDTH_INTERVAL {
             return;
         }
+        self.update_limit(threshold, dirty);
+        let w = &mut self.writeback;
+        let limit = w.limit.max(threshold);
         let fresh = elapsed > 1_000_000_000 && w.stamp_dirtied == w.dirtied;
         let written = w.written - w.stamp_written;
         let dirtied = w.dirtied - w.stamp_dirtied;
@@ -694,14 +731,43 @@ impl Mm {
             let goal = balanced.max(task_rate);
             (current.saturating_sub(goal), false)
         };
-        let shift = (current / (8 * step + 1)).min(63);
+        let shift = (current / (2 * step + 1)).min(63);
         let step = (step >> shift).div_ceil(8);
         w.dirty_rate_limit = if up { current + step } else { current.saturating_sub(step) }.max(1);
     }
 }
 
+/// The longest pause in jiffies, for a disk that writes so many pages a second: an eighth of what it takes to
+/// write all that is dirty, so that it does not run dry (`wb_max_pause`).
+fn max_pause(dirty: u64, bandwidth: u64) -> u64 {
+    (dirty / (1 + bandwidth / (1 + HZ / 8).next_power_of_two()) + 1).min(MAX_PAUSE)
+}
+
+/// The shortest pause in jiffies that is worth sleeping, and after how many pages the writer looks again
+/// (`wb_min_pause`).
+fn min_pause(most: u64, rate: u64, limit: u64, bandwidth: u64) -> (u64, u64) {
+    let second = HZ.next_power_of_two();
+    let (high, low) = (u64::from(bandwidth.max(1).ilog2()), u64::from(limit.max(1).ilog2()));
+    // Longer where there are several writers.
+    let mut time = (HZ / 100).max(1) + high.saturating_sub(low) * (10 * HZ) / 1024;
+    time = time.min(1 + most / 2);
+    let mut pages = limit * time / second;
+    if pages < POLL {
+        time = most;
+        pages = limit * time / second;
+        if pages > POLL {
+            (pages, time) = (POLL, HZ * POLL / limit.max(1));
+        }
+    }
+    if HZ * pages / (rate + 1) > most {
+        time = most;
+        pages = rate * time / second;
+    }
+    (if pages >= POLL { 1 + time / 2 } else { time }, pages)
+}
+
 /// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit.
-fn position_ratio(dirty: u64, freerun: u64, limit: u64) -> i64 {
+fn position_curve(dirty: u64, freerun: u64, limit: u64) -> i64 {
     if dirty >= limit {
         return 0;
     }

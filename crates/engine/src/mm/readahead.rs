@@ -264,10 +264,8 @@ impl Mm {
                             None
                         }
                     }
-                } else if on_disk {
-                    self.alloc_page_light(cx, &place)
                 } else {
-                    None
+                    self.alloc_page_light(cx, &place)
                 };
                 match frame {
                     Some(frame) => {

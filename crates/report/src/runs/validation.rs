@@ -155,17 +155,14 @@ impl Validation {
     }
 
     /// Whether a measure of the kernel says something of the model.
-    fn counts(&self, row: &Row) -> bool {
+    fn counts(&self, experiments: &Experiments, row: &Row) -> bool {
         !(self.emulated && self.is_time(row))
-    }
-
-    fn tally(&self, table: &Table, vmstat: bool) -> Tally {
-        table.tally(0, |row| row.group.is_detail() == vmstat && self.counts(row))
+            && !experiments.left_out.iter().any(|cause| cause.is_of(&row.key, ""))
     }
 
     /// The median of how far repeats of the kernel are apart; `None` without repeats.
-    fn spread(&self, table: &Table) -> Option<f64> {
-        let counted = table.rows.iter().filter(|row| self.counts(row));
+    fn spread(&self, experiments: &Experiments, table: &Table) -> Option<f64> {
+        let counted = table.rows.iter().filter(|row| self.counts(experiments, row));
         let mut spreads: Vec<f64> = counted.filter_map(|row| row.values.first()?.as_ref()?.spread).collect();
         spreads.sort_by(f64::total_cmp);
         median(&spreads)
@@ -205,9 +202,10 @@ pub fn validation_markdown(experiments: &Experiments, all: &[Validation], pictur
         line(&mut out, "Nothing has been measured yet.");
         return out;
     }
-    in_short(&mut out, &all);
+    in_short(&mut out, experiments, &all);
+    left_out(&mut out, experiments);
     worst(&mut out, experiments, &all);
-    orders(&mut out, &all);
+    orders(&mut out, experiments, &all);
     for experiment in &experiments.all {
         let of: Vec<&Validation> =
             all.iter().copied().filter(|one| one.experiment == experiment.name).collect();
@@ -233,7 +231,7 @@ but not counted.
 ";
 
 /// One row for each table, and what is true of all.
-fn in_short(out: &mut String, all: &[&Validation]) {
+fn in_short(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     line(out, "## In short\n");
     let head = [
         "experiment",
@@ -257,11 +255,12 @@ fn in_short(out: &mut String, all: &[&Validation]) {
         for table in &one.compared.tables {
             let mut row = vec![one.experiment.clone(), one.kernel().to_owned(), escaped(&variant(table))];
             for (vmstat, (errors, sum)) in [false, true].into_iter().zip(errors.iter_mut().zip(&mut sums)) {
-                let tally = one.tally(table, vmstat);
+                let counted = |row: &Row| row.group.is_detail() == vmstat && one.counts(experiments, row);
+                let tally = table.tally(0, counted);
                 sum.compared += tally.compared;
                 sum.close += tally.close;
                 sum.in_kind += tally.in_kind;
-                let counted = table.rows.iter().filter(|row| row.group.is_detail() == vmstat && one.counts(row));
+                let counted = table.rows.iter().filter(|row| counted(row));
                 let told = counted.filter_map(|row| row.deviations.first().copied().flatten());
                 errors.extend(told.filter(|d| d.verdict != Verdict::Small).map(|d| d.error));
                 row.extend([
@@ -271,7 +270,7 @@ fn in_short(out: &mut String, all: &[&Validation]) {
                     tally.in_kind.to_string(),
                 ]);
             }
-            row.push(one.spread(table).map_or_else(|| "–".to_owned(), size));
+            row.push(one.spread(experiments, table).map_or_else(|| "–".to_owned(), size));
             rows.push(row);
         }
     }
@@ -301,12 +300,30 @@ fn in_short(out: &mut String, all: &[&Validation]) {
     line(out, "");
 }
 
+/// What is not counted, and why.
+fn left_out(out: &mut String, experiments: &Experiments) {
+    if experiments.left_out.is_empty() {
+        return;
+    }
+    line(out, "Not counted:\n");
+    for cause in &experiments.left_out {
+        let names: Vec<String> = cause.measures.iter().map(|key| format!("`{key}`")).collect();
+        line(out, &format!("- {}: {}", enumeration(&names), one_line(&cause.why)));
+    }
+    line(out, "");
+}
+
+/// A text that was written in several lines.
+fn one_line(text: &str) -> String {
+    escaped(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
 /// Every measure that is off, worst first.
 fn worst(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     let mut bad: Vec<Bad<'_>> = Vec::new();
     for of in all {
         for table in &of.compared.tables {
-            for row in table.rows.iter().filter(|row| of.counts(row)) {
+            for row in table.rows.iter().filter(|row| of.counts(experiments, row)) {
                 let Some(deviation) = row.deviations.first().copied().flatten() else { continue };
                 if matches!(deviation.verdict, Verdict::InKind | Verdict::Off) {
                     bad.push(Bad { of, table, row, deviation });
@@ -364,7 +381,7 @@ fn worst(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
         .collect();
     markdown::table(out, &head, &numbers, &rows);
     for (number, why) in whys.iter().enumerate() {
-        line(out, &format!("{}. {}", number + 1, escaped(why)));
+        line(out, &format!("{}. {}", number + 1, one_line(why)));
     }
     if !whys.is_empty() {
         line(out, "");
@@ -377,22 +394,19 @@ fn worst(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
 fn why<'a>(experiments: &'a Experiments, of: &Validation, table: &Table, row: &Row) -> Option<&'a str> {
     let experiment = experiments.all.iter().find(|experiment| experiment.name == of.experiment)?;
     let variant = variant(table);
-    let fits = |cause: &&lotsfree_scenario::Cause| {
-        (cause.variants.is_empty() || cause.variants.contains(&variant))
-            && cause.measures.iter().any(|key| row.key.starts_with(key.as_str()))
-    };
-    experiment.causes.iter().find(fits).map(|cause| cause.why.as_str())
+    let cause = experiment.causes.iter().find(|cause| cause.is_of(&row.key, &variant))?;
+    Some(cause.why.as_str())
 }
 
 /// Whether variants stand in the same order.
-fn orders(out: &mut String, all: &[&Validation]) {
+fn orders(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     let mut lines = Vec::new();
     let (mut kept, mut of) = (0, 0);
     for one in all {
         for orders in &one.compared.orders {
             let counted = |order: &&Order| {
                 let rows = one.compared.tables.iter().flat_map(|table| &table.rows);
-                rows.filter(|row| row.key == order.key).any(|row| one.counts(row))
+                rows.filter(|row| row.key == order.key).any(|row| one.counts(experiments, row))
             };
             let measures: Vec<&Order> = orders.measures.iter().filter(counted).collect();
             let lost: Vec<String> = (measures.iter().filter(|order| !order.is_preserved()))
@@ -437,7 +451,7 @@ fn orders(out: &mut String, all: &[&Validation]) {
 /// Everything of one experiment.
 fn chapter(out: &mut String, experiment: &Experiment, all: &[&Validation], pictures: &str) {
     line(out, &format!("## {}\n", experiment.name));
-    line(out, &format!("{}\n", escaped(experiment.about.trim())));
+    line(out, &format!("{}\n", one_line(&experiment.about)));
     let set = |(key, value): (&String, &String)| format!("`--set {key}='{value}'`");
     let set: Vec<String> = experiment.set.iter().map(set).collect();
     let stand = match experiment.on {

@@ -118,7 +118,11 @@ pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -
     // What a variant changes is what is compared.
     let variants: BTreeSet<&str> = firsts.iter().map(|entry| variant(entry.view)).collect();
     let titles: BTreeSet<&str> = firsts.iter().map(|entry| entry.view.run.facts().title.as_str()).collect();
-    let keys = differing_keys(&firsts);
+    let mut keys = differing_keys(&firsts);
+    if mixed {
+        // Only the model is told what things cost, and what the kernel occupies.
+        keys.retain(|key| !key.starts_with("calibration.") && key != "machine.kernel");
+    }
     if variants.len() == 1 && titles.len() == 1 && !keys.is_empty() {
         let said = |key: &String| {
             let values: Vec<String> = firsts.iter().map(|entry| setting(entry, key)).collect();
