@@ -7,7 +7,8 @@ use lotsfree_lab::vm::{Kernel, Packages, kernel, vmlinux};
 
 /// Downloads the kernels of those series that are not in the cache.
 pub(crate) fn missing(series: &[String]) -> Result<(), Box<dyn Error>> {
-    let missing: Vec<String> = series.iter().filter(|series| Kernel::find(series).is_err()).cloned().collect();
+    let missing: Vec<String> =
+        series.iter().filter(|series| Kernel::find(series).is_err()).cloned().collect();
     match missing.as_slice() {
         [] if !series.is_empty() => Ok(()),
         missing => command(missing),

@@ -13,8 +13,7 @@ fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
     let zones = || sample.zones.iter().filter(move |zone| zone.node == id);
     let free: u64 = zones().filter_map(|zone| zone.marks.get(zoneinfo::free)).sum();
     let held: u64 = zones().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum();
-    let lists =
-        [meminfo::Active_anon, meminfo::Inactive_anon, meminfo::Active_file, meminfo::Inactive_file];
+    let lists = [meminfo::Active_anon, meminfo::Inactive_anon, meminfo::Active_file, meminfo::Inactive_file];
     let lists: u64 = lists.iter().filter_map(|list| node.meminfo.get(*list)).sum();
     Some(PageSize::X86.of(free + held).0 + lists * 1024)
 }
@@ -23,9 +22,8 @@ fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
 /// that can neither be had nor taken back. Of a machine that has just booted this is what a scenario's
 /// `machine.kernel` means. `None` if the sample does not show the nodes.
 pub fn occupied(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
-    let of = |(id, size): (u32, &Size)| {
-        Some(Size(Bytes(size.bytes().saturating_sub(to_be_had(sample, id)?))))
-    };
+    let of =
+        |(id, size): (u32, &Size)| Some(Size(Bytes(size.bytes().saturating_sub(to_be_had(sample, id)?))));
     (0..).zip(nodes).map(of).collect::<Option<_>>().map(Occupied::PerNode)
 }
 

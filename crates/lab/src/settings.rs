@@ -10,6 +10,8 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lotsfree_snapshot::file::swaps::SwapArea;
+use lotsfree_snapshot::{File as _, Log};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, at};
@@ -288,9 +290,10 @@ fn undo(change: &Change) -> Result<(), LabError> {
         }
         Change::Swap { area } => {
             match lotsfree_sys::swap_off(area) {
-                Err(error) if error.kind() != io::ErrorKind::InvalidInput && !gone(&error) => {
+                Err(error) if is_swapped_to(area) => {
                     return Err(LabError::System { what: format!("swapoff {}", area.display()), error });
                 }
+                // It was not, or is no more.
                 _ => {}
             }
             fs::remove_file(area).or_else(|error| if gone(&error) { Ok(()) } else { Err(at(area)(error)) })
@@ -300,6 +303,13 @@ fn undo(change: &Change) -> Result<(), LabError> {
             fs::remove_dir_all(path).or_else(|error| if gone(&error) { Ok(()) } else { Err(at(path)(error)) })
         }
     }
+}
+
+/// Whether the kernel swaps to a file; taken for granted if it does not say.
+fn is_swapped_to(area: &Path) -> bool {
+    let Ok(text) = fs::read("/proc/swaps") else { return true };
+    let areas = Vec::<SwapArea>::parse(&text, &mut Log::default());
+    areas.iter().any(|known| Path::new(&*known.path) == area)
 }
 
 /// Kills what is in a control group of ours, and removes it.

@@ -282,7 +282,8 @@ fn without(capability: &str, bench: &Bench, more: &[&str]) -> Output {
 fn swap_that_cannot_be_had_is_an_error_and_leaves_nothing_behind() {
     let Some(bench) = Bench::new() else { return };
     let before = setting();
-    let output = without("sys_admin", &bench, &["--set", "machine.swap={ size = \"64 MiB\", on = \"disk\" }"]);
+    let output =
+        without("sys_admin", &bench, &["--set", "machine.swap={ size = \"64 MiB\", on = \"disk\" }"]);
     assert_eq!(output.status.code(), Some(2), "{}", says(&output));
     let text = says(&output);
     assert!(text.contains("swapon") && text.contains("Operation not permitted"), "{text}");
@@ -292,7 +293,7 @@ fn swap_that_cannot_be_had_is_an_error_and_leaves_nothing_behind() {
 
 #[test]
 fn without_permission_nothing_is_changed() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(_alone) = Bench::new() else { return };
     // The program lies where only root may look; everybody may use a copy.
     let program = std::env::temp_dir().join(format!("lotsfree-{}", std::process::id()));
     fs::copy(env!("CARGO_BIN_EXE_lotsfree"), &program).unwrap();
@@ -379,7 +380,8 @@ fn a_kernel_without_the_file_system_is_an_error_before_it_boots() {
     let at = bench.path("kernel");
     linked(&modules.unwrap(), &at.join("lib/modules").join(&release), "xfs.ko");
     std::os::unix::fs::symlink(image, at.join("vmlinuz")).unwrap();
-    let arguments = ["lab", "short.toml", "--out", "runs", "--set", "machine.disk.filesystem=xfs", "--kernel"];
+    let arguments =
+        ["lab", "short.toml", "--out", "runs", "--set", "machine.disk.filesystem=xfs", "--kernel"];
     let output = bench.command(&arguments).arg(&at).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", says(&output));
     assert!(says(&output).contains("xfs"), "{}", says(&output));

@@ -569,8 +569,8 @@ fn a_calibration_is_taken_and_named() {
     says(
         &err(&output),
         &[
-            "a slow host: syscall was not measured; the model's own is taken",
-            "a slow host: walk was not measured (no such thing here); the model's own is taken",
+            "a slow host: syscall was not measured; 50.0 times the model's own is taken",
+            "a slow host: walk was not measured (no such thing here); 50.0 times the model's own is taken",
         ],
     );
     assert!(!err(&output).contains("touch"), "{}", err(&output));

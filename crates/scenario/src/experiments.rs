@@ -174,7 +174,7 @@ why         = "Because."
             Experiments::parse(&TEXT.replace(from, to), "e.toml").unwrap_err().to_string()
         };
         let text = said("linux-6.12+mglru", "linux-7");
-        assert!(text.starts_with("e.toml:7:30: experiment[0].generations[1]: \"linux-7\""), "{text}");
+        assert!(text.starts_with("e.toml:7:29: experiment[0].generations[1]: \"linux-7\""), "{text}");
         let text = said("variants ", "variant ");
         assert!(text.contains("unknown key; did you mean \"variants\"?"), "{text}");
         assert!(said("repeats = 3", "repeats = 0").contains("write 1 or more"));

@@ -811,3 +811,31 @@ impl Mm {
         list::classic(anon, anon && !self.generation.anon_starts_inactive)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+    use crate::Generation;
+
+    /// Writes each page of a mapped file that has nothing in it: major faults of the machine, major and minor
+    /// faults of the task.
+    fn faults(generation: Generation) -> (u64, u32, u32) {
+        let mut mm = Mm::new(&Config::new(generation, vec![20_000]));
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let file = mm.declare_file(256, false);
+        let mut cx = Cx::new(task, 0, process, 0);
+        mm.map_file(&mut cx, RegionId(0), file, 256, true).unwrap();
+        for page in 0..256 {
+            mm.touch(&mut cx, RegionId(0), page, true).unwrap();
+        }
+        (mm.events.pgmajfault, cx.major, cx.minor)
+    }
+
+    #[test]
+    fn a_hole_is_filled_by_read_around_and_a_retry_is_major_to_the_task() {
+        // The first window is 32 pages long; page 24 starts the next one, and then the first of each does.
+        assert_eq!(faults(Generation::linux_6_1()), (1, 1 + 8, 256 - 9));
+        assert_eq!(faults(Generation::linux_6_12()), (1, 1, 255));
+    }
+}

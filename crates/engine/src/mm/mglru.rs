@@ -984,7 +984,12 @@ mod tests {
 
         fn with(generation: &str, nodes: &[u64], swap_pages: u64, tuning: Tuning) -> Self {
             let config = Config {
-                tuning: Tuning { transparent_hugepage: Some(false), read_ahead_kb: 0, page_cluster: 0, ..tuning },
+                tuning: Tuning {
+                    transparent_hugepage: Some(false),
+                    read_ahead_kb: 0,
+                    page_cluster: 0,
+                    ..tuning
+                },
                 swap_pages,
                 kernel_pages: Some(vec![0; nodes.len()]),
                 ..Config::new(Generation::named(generation).unwrap(), nodes.to_vec())

@@ -561,6 +561,18 @@ mod tests {
     }
 
     #[test]
+    fn a_small_machine_has_no_transparent_huge_pages_unless_asked() {
+        let kbytes = |mib: u64, transparent_hugepage| {
+            let tuning = Tuning { transparent_hugepage, ..Tuning::default() };
+            let config = Config::new(Generation::linux_6_1(), vec![mib << 8]);
+            Mm::new(&Config { tuning, ..config }).min_free_kbytes
+        };
+        // Of 503 and of 590 MiB that the zones manage: the square root of 16 times as many KiB, or 5 %.
+        assert_eq!((kbytes(512, None), kbytes(512, Some(true))), (2871, 25_764));
+        assert_eq!((kbytes(600, None), kbytes(600, Some(false))), (30_200, 3108));
+    }
+
+    #[test]
     fn old_kernels_spare_low_memory_where_there_is_little_of_it() {
         let zone_order = ["Normal 0", "Normal 1", "Dma32 0", "Dma 0"];
         let node_order = ["Normal 0", "Dma32 0", "Dma 0", "Normal 1"];

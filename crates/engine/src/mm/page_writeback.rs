@@ -634,7 +634,7 @@ impl Mm {
     fn pause(&mut self, cx: &mut Cx, limits: DirtyLimits, dirty: u64) -> Done {
         let freerun = freerun_pages(limits);
         let limit = self.writeback.limit.max(limits.dirty);
-        let ratio = self.position_ratio(dirty, freerun, limit, limits.dirty);
+        let ratio = position_ratio(dirty, freerun, limit);
         self.update_bandwidth(cx.now(), dirty, freerun, limits.dirty, ratio);
         let Writeback { bandwidth, dirty_rate_limit, .. } = self.writeback;
         let rate = (dirty_rate_limit as i64 * ratio / ONE).max(0) as u64;
@@ -665,26 +665,6 @@ impl Mm {
         task.dirtied = 0;
         task.paused_at = Some(now + pause);
         Err(Wait::until(now + pause, Why::Dirty).into())
-    }
-
-    /// How far the rate of writers is raised or lowered, so that dirty pages stay at the set point
-    /// (`wb_position_ratio`): the curve over all dirty pages, the line over those of the disk, and a lift where
-    /// the disk is about to run dry.
-    fn position_ratio(&self, dirty: u64, freerun: u64, limit: u64, threshold: u64) -> i64 {
-        let curve = position_curve(dirty, freerun, limit);
-        if curve == 0 {
-            return 0;
-        }
-        let (setpoint, dirty) = (((freerun + limit) / 2) as i64, dirty as i64);
-        let span = 8 * self.writeback.bandwidth as i64;
-        let zero = setpoint + span;
-        let ratio = if dirty < zero - span / 4 { curve * (zero - dirty) / span.max(1) } else { curve / 4 };
-        let dry = threshold as i64 / 2;
-        match dirty {
-            d if d >= dry => ratio,
-            d if d > dry / 8 => ratio * dry / d.max(1),
-            _ => ratio * 8,
-        }
     }
 
     /// `update_dirty_limit`: up at once, down slowly and not below what is dirty.
@@ -766,8 +746,9 @@ fn min_pause(most: u64, rate: u64, limit: u64, bandwidth: u64) -> (u64, u64) {
     (if pages >= POLL { 1 + time / 2 } else { time }, pages)
 }
 
-/// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit.
-fn position_curve(dirty: u64, freerun: u64, limit: u64) -> i64 {
+/// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit. The line by the disk's own
+/// dirty pages that `wb_position_ratio` multiplies it with is not modelled.
+fn position_ratio(dirty: u64, freerun: u64, limit: u64) -> i64 {
     if dirty >= limit {
         return 0;
     }
@@ -775,4 +756,41 @@ fn position_curve(dirty: u64, freerun: u64, limit: u64) -> i64 {
     let x = ((setpoint - dirty as i64) * ONE) / (limit as i64 - setpoint).max(1);
     let cube = x * x / ONE * x / ONE;
     (cube + ONE).clamp(0, 2 * ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+    use crate::Generation;
+
+    /// 40 MiB/s, in pages.
+    const DISK: u64 = 10_240;
+
+    #[test]
+    fn a_writer_sleeps_no_longer_than_the_disk_has_something_to_do() {
+        // 4 ms with little dirty, 200 ms at most.
+        assert_eq!([0, 100, 3210, 1_000_000].map(|dirty| max_pause(dirty, DISK)), [1, 1, 11, 50]);
+    }
+
+    #[test]
+    fn a_writer_alone_looks_again_after_some_ten_milliseconds() {
+        assert_eq!(min_pause(50, DISK, DISK, DISK), (2, 80));
+        // Of sixteen writers each has a sixteenth, and sleeps longer.
+        assert_eq!(min_pause(50, DISK / 16, DISK / 16, DISK), (7, 32));
+        // Where little is dirty pauses are short, and pages are few.
+        assert_eq!(min_pause(1, DISK, DISK, DISK), (1, 40));
+        assert_eq!(min_pause(1, 0, DISK, DISK), (1, 0));
+    }
+
+    #[test]
+    fn the_limit_follows_up_at_once_and_down_slowly() {
+        let mut mm = Mm::new(&Config::new(Generation::linux_6_1(), vec![100_000]));
+        mm.update_limit(3200, 0);
+        assert_eq!(mm.writeback.limit, 3200);
+        mm.update_limit(0, 0);
+        assert_eq!(mm.writeback.limit, 3100);
+        mm.update_limit(0, 3068);
+        assert_eq!(mm.writeback.limit, 3099, "not below what is dirty");
+    }
 }

@@ -205,8 +205,8 @@ impl Mm {
         if !direct.throttled {
             self.throttle_direct_reclaim(cx, place)?;
             direct.throttled = true;
-            let zone = self.nodes[place.preferred].zonelist[0];
-            self.events.allocstall[self.zones[zone].index()] += 1;
+            // User memory and files may use the highest zone there could be, ZONE_MOVABLE.
+            self.events.allocstall[3] += 1;
         }
         let lruvecs = self.lruvecs_of(place);
         loop {

@@ -36,7 +36,8 @@ pub(super) fn run(arguments: &CalibrateArgs) -> anyhow::Result<u8> {
         anyhow::ensure!(on_vm || !used, "{name} is for --on vm");
     }
     let signals = Signals::watch().context("cannot handle signals")?;
-    let record = if on_vm { on_machine(arguments, &signals)? } else { here(arguments.dir.as_deref(), &signals)? };
+    let record =
+        if on_vm { on_machine(arguments, &signals)? } else { here(arguments.dir.as_deref(), &signals)? };
     let Some(mut record) = record else {
         output::remark("interrupted, nothing was written");
         return Ok(signals.code().unwrap_or(crate::UNUSABLE));
@@ -114,10 +115,7 @@ pub(super) fn here(directory: Option<&Path>, signals: &Signals) -> anyhow::Resul
 }
 
 /// Measures a virtual machine with the kernel of a generation.
-pub(super) fn of_generation(
-    generation: Generation,
-    signals: &Signals,
-) -> anyhow::Result<Option<Record>> {
+pub(super) fn of_generation(generation: Generation, signals: &Signals) -> anyhow::Result<Option<Record>> {
     let scenario = Scenario::parse(MACHINE, "the machine to be measured")?;
     let case = first(&scenario.with(&[("generation", generation.name())])?)?;
     measure(&super::with_agent(VirtualMachine::default())?, &case, signals)

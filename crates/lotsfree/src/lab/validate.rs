@@ -56,7 +56,8 @@ fn chosen<'e>(experiments: &'e Experiments, names: &[String]) -> anyhow::Result<
     }
     let named = |name: &String| {
         experiments.all.iter().find(|experiment| experiment.name == *name).with_context(|| {
-            let known: Vec<&str> = experiments.all.iter().map(|experiment| experiment.name.as_str()).collect();
+            let known: Vec<&str> =
+                experiments.all.iter().map(|experiment| experiment.name.as_str()).collect();
             format!("there is no experiment {name:?}; there are {}", known.join(", "))
         })
     };

@@ -156,8 +156,9 @@ impl Validation {
 
     /// Whether a measure of the kernel says something of the model.
     fn counts(&self, experiments: &Experiments, row: &Row) -> bool {
-        !(self.emulated && self.is_time(row))
-            && !experiments.left_out.iter().any(|cause| cause.is_of(&row.key, ""))
+        let left_out = experiments.left_out.iter().any(|cause| cause.is_of(&row.key, ""));
+        let slowed = self.emulated && self.is_time(row);
+        !left_out && !slowed
     }
 
     /// The median of how far repeats of the kernel are apart; `None` without repeats.
@@ -413,8 +414,7 @@ fn orders(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
                 .map(|order| {
                     let pairs = order.reversed.iter().map(|pair| (pair, "reversed"));
                     let pairs = pairs.chain(order.tied.iter().map(|pair| (pair, "tie")));
-                    let said: Vec<String> =
-                        pairs.map(|([a, b], how)| format!("{a} and {b} {how}")).collect();
+                    let said: Vec<String> = pairs.map(|([a, b], how)| format!("{a} and {b} {how}")).collect();
                     format!("{} ({})", order.name, said.join("; "))
                 })
                 .collect();

@@ -276,7 +276,8 @@ impl Table {
         let columns: Vec<Column> = members.iter().zip(labels).filter_map(column).collect();
         let rows = rows(&members, &views);
         let remarks = differences(&columns, &members);
-        let mut table = Table { title, scenario, variant, sweep, columns, remarks, rows, tallies: Vec::new() };
+        let mut table =
+            Table { title, scenario, variant, sweep, columns, remarks, rows, tallies: Vec::new() };
         let tally = |other: usize, detail: bool| table.tally(other, |row| row.group.is_detail() == detail);
         table.tallies = (0..table.columns.len().saturating_sub(1))
             .map(|other| Tallies { measures: tally(other, false), vmstat: tally(other, true) })
@@ -326,8 +327,7 @@ impl Row {
     pub(super) fn judge(&mut self) {
         let reference = self.values.first().copied().flatten();
         let (floor, better) = (self.floor, Better::named(self.better.as_deref()));
-        let deviation =
-            |other: &Option<Span>| Some(Deviation::of(&reference?, &(*other)?, floor, better));
+        let deviation = |other: &Option<Span>| Some(Deviation::of(&reference?, &(*other)?, floor, better));
         self.deviations = self.values.iter().skip(1).map(deviation).collect();
     }
 }
