@@ -1,6 +1,7 @@
 //! `lotsfree lab validate`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -68,7 +69,10 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
     }
-    write_atomically(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    let cannot = || format!("cannot write {}", path.display());
+    write_atomically(path, text.as_bytes()).with_context(cannot)?;
+    // They are for everybody to read.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).with_context(cannot)
 }
 
 /// One experiment on one kernel.

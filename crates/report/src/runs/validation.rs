@@ -220,7 +220,7 @@ pub fn validation_markdown(experiments: &Experiments, all: &[Validation], pictur
 const INTRODUCTION: &str = "\
 <!-- Written by `lotsfree lab validate`; do not edit. -->
 
-Every experiment of [lab/validation.toml](../lab/validation.toml) was executed by a real kernel, several times, and by
+Experiments of [lab/validation.toml](../lab/validation.toml) were executed by a real kernel, most of them twice, and by
 the model of that kernel, with the costs that `lotsfree lab calibrate` measured on the same machine and with as much
 memory in the kernel's hands as there was when the run began. Nothing else of the model depends on what is shown here:
 where a figure is off, a rule is wrong or missing, and it is said which, if that is known.
