@@ -44,8 +44,8 @@ pub struct Tuning {
     pub percpu_pagelist_high_fraction: u64,
     /// `/sys/block/*/queue/read_ahead_kb`, KiB
     pub read_ahead_kb: u64,
-    /// `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`: khugepaged raises `min_free_kbytes`; `None`
-    /// as the kernel decides at boot
+    /// `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`: khugepaged raises `min_free_kbytes`;
+    /// `None` as the kernel decides at boot
     pub transparent_hugepage: Option<bool>,
     /// `/sys/kernel/mm/lru_gen/min_ttl_ms`
     pub lru_gen_min_ttl_ms: u64,

@@ -746,8 +746,8 @@ fn min_pause(most: u64, rate: u64, limit: u64, bandwidth: u64) -> (u64, u64) {
     (if pages >= POLL { 1 + time / 2 } else { time }, pages)
 }
 
-/// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit. The line by the disk's own
-/// dirty pages that `wb_position_ratio` multiplies it with is not modelled.
+/// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit. The line by the disk's
+/// own dirty pages that `wb_position_ratio` multiplies it with is not modelled.
 fn position_ratio(dirty: u64, freerun: u64, limit: u64) -> i64 {
     if dirty >= limit {
         return 0;
