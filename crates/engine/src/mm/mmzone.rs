@@ -327,6 +327,7 @@ impl Mm {
         for zone in &mut mm.zones {
             zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
         }
+        mm.writeback_set_ratelimit();
         mm
     }
 

@@ -130,6 +130,13 @@ impl Mm {
         dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, PageSize::X86, false)
     }
 
+    /// At boot, while nearly all memory is free: the limit begins where the threshold is then
+    /// (`writeback_set_ratelimit`). A machine that fills without writing has that limit when writing begins,
+    /// and some twenty seconds to come down from it.
+    pub(crate) fn writeback_set_ratelimit(&mut self) {
+        self.writeback.limit = self.dirty_limits().dirty;
+    }
+
     /// `node_dirty_limit`: the dirty ratio of an lruvec's own dirtyable memory, in pages.
     pub(crate) fn lruvec_dirty_limit(&self, which: usize) -> u64 {
         let free = self.lruvec_sum(which, |zone| zone.free);
@@ -786,6 +793,9 @@ mod tests {
     #[test]
     fn the_limit_follows_up_at_once_and_down_slowly() {
         let mut mm = Mm::new(&Config::new(Generation::linux_6_1(), vec![100_000]));
+        let dirtyable = 5 * mm.writeback.limit;
+        assert!((80_000..100_000).contains(&dirtyable), "a fifth of what is free at boot: {dirtyable}");
+        mm.writeback.limit = 0;
         mm.update_limit(3200, 0);
         assert_eq!(mm.writeback.limit, 3200);
         mm.update_limit(0, 0);
