@@ -6,10 +6,10 @@ use std::process::Command;
 use crate::docs::root;
 use crate::lab_kernel;
 
-/// Tests that ask the same of the model and of a kernel: package and name.
-const BRIEF: &[(&str, &str)] = &[("lotsfree", "conformance")];
+/// Tests that ask the same of the model and of a kernel.
+const BRIEF: &[&str] = &["conformance"];
 /// All that boot something.
-const ALL: &[(&str, &str)] = &[("lotsfree", "conformance"), ("lotsfree", "lab"), ("lotsfree-lab", "vm")];
+const ALL: &[&str] = &["conformance", "lab", "vm"];
 
 /// Fetches the kernel of each series that is not there, and runs the tests on it: all of them, which takes a
 /// quarter of an hour without KVM, or with `brief` those of the fidelity of the model.
@@ -20,10 +20,11 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     };
     lab_kernel::missing(series)?;
     for series in series {
-        for (package, test) in tests {
+        for test in tests {
             eprintln!("{test}, Linux {series}");
             let done = Command::new(env!("CARGO"))
-                .args(["test", "--locked", "--package", package, "--test", test])
+                // Of the whole workspace, so that what is built is what `cargo test` builds.
+                .args(["test", "--locked", "--workspace", "--test", test])
                 .env("LOTSFREE_LAB", "1")
                 .env("LOTSFREE_LAB_KERNEL", series)
                 .current_dir(root())
