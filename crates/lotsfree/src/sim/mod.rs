@@ -161,7 +161,10 @@ fn simulate(
         stop,
         |_, job| {
             progress.begin();
-            Output::begin(job)
+            let output = Output::begin(job);
+            // Before another one begins.
+            failed.fetch_or(output.is_err(), Ordering::Relaxed);
+            output
         },
         |index, job, output| {
             let run = output.and_then(|output| {
