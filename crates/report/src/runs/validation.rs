@@ -11,7 +11,7 @@ use lotsfree_scenario::{Experiment, Experiments, Stand};
 use serde::{Deserialize, Serialize};
 
 use super::compare::error::median;
-use super::compare::{Compared, Deviation, Group, Order, Row, Sort, Table, Tally, Verdict, size};
+use super::compare::{Compared, Deviation, Group, Order, Row, Sort, Table, Tally, Verdict, rank_order, size};
 use crate::markdown::{self, escaped, line};
 use crate::words::{enumeration, plural};
 
@@ -250,20 +250,17 @@ fn in_short(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     ];
     let numbers: Vec<bool> = (0..head.len()).map(|column| column > 2).collect();
     let mut rows = Vec::new();
-    let mut errors: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
-    let mut sums = [Tally::default(), Tally::default()];
+    let mut everywhere: [Vec<Deviation>; 2] = [Vec::new(), Vec::new()];
     for one in all {
         for table in &one.compared.tables {
             let mut row = vec![one.experiment.clone(), one.kernel().to_owned(), escaped(&variant(table))];
-            for (vmstat, (errors, sum)) in [false, true].into_iter().zip(errors.iter_mut().zip(&mut sums)) {
-                let counted = |row: &Row| row.group.is_detail() == vmstat && one.counts(experiments, row);
-                let tally = table.tally(0, counted);
-                sum.compared += tally.compared;
-                sum.close += tally.close;
-                sum.in_kind += tally.in_kind;
-                let counted = table.rows.iter().filter(|row| counted(row));
-                let told = counted.filter_map(|row| row.deviations.first().copied().flatten());
-                errors.extend(told.filter(|d| d.verdict != Verdict::Small).map(|d| d.error));
+            for (vmstat, everywhere) in [false, true].into_iter().zip(&mut everywhere) {
+                let counted = |row: &&Row| row.group.is_detail() == vmstat && one.counts(experiments, row);
+                let told = table.rows.iter().filter(counted);
+                let told: Vec<Deviation> =
+                    told.filter_map(|row| row.deviations.first().copied().flatten()).collect();
+                let tally = Tally::of(told.iter().copied());
+                everywhere.extend(told);
                 row.extend([
                     tally.compared.to_string(),
                     tally.median_error.map_or_else(|| "–".to_owned(), size),
@@ -276,11 +273,9 @@ fn in_short(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
         }
     }
     markdown::table(out, &head, &numbers, &rows);
-    for (what, (errors, sum)) in
-        ["measures", "counters of `/proc/vmstat`"].into_iter().zip(errors.iter_mut().zip(&sums))
-    {
-        errors.sort_by(f64::total_cmp);
-        if let Some(median) = median(errors) {
+    for (what, told) in ["measures", "counters of `/proc/vmstat`"].into_iter().zip(everywhere) {
+        let sum = Tally::of(told);
+        if let Some(median) = sum.median_error {
             line(
                 out,
                 &format!(
@@ -335,10 +330,7 @@ fn worst(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     if bad.is_empty() {
         return;
     }
-    bad.sort_by(|a, b| {
-        let (a, b) = (a.deviation.rank(), b.deviation.rank());
-        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
-    });
+    bad.sort_by(|a, b| rank_order(&b.deviation.rank(), &a.deviation.rank()));
     line(out, "## The worst\n");
     line(
         out,

@@ -187,7 +187,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(super) fn of(deviations: impl IntoIterator<Item = Deviation>) -> Self {
+    pub(in super::super) fn of(deviations: impl IntoIterator<Item = Deviation>) -> Self {
         let mut tally = Tally::default();
         let mut errors = Vec::new();
         for deviation in deviations {

@@ -274,7 +274,7 @@ fn total(tally: &Tally, noun: &str) -> String {
     text + "."
 }
 
-fn rank_order(a: &(u8, f64), b: &(u8, f64)) -> Ordering {
+pub(in super::super) fn rank_order(a: &(u8, f64), b: &(u8, f64)) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
 }
 

@@ -29,8 +29,8 @@ use super::view::View;
 use crate::words::enumeration;
 use columns::{described, differences, labels};
 pub use error::{Deviation, Span, Tally, Verdict};
-pub(super) use grid::size;
 pub use grid::{Grid, Sort};
+pub(super) use grid::{rank_order, size};
 pub use markdown::{MarkdownOptions, compare_markdown};
 pub use order::{Order, Orders};
 use pairing::{Basis, Entry, Plan, Repeats, generation, variant};
@@ -286,7 +286,7 @@ impl Table {
     }
 
     /// How many of some measures agree with the reference's, in the column that is `other` after it.
-    pub(super) fn tally(&self, other: usize, counts: impl Fn(&Row) -> bool) -> Tally {
+    fn tally(&self, other: usize, counts: impl Fn(&Row) -> bool) -> Tally {
         let of = |row: &Row| row.deviations.get(other).copied().flatten();
         Tally::of(self.rows.iter().filter(|row| counts(row)).filter_map(of))
     }
