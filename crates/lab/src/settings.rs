@@ -308,8 +308,10 @@ fn undo(change: &Change) -> Result<(), LabError> {
 /// Whether the kernel swaps to a file; taken for granted if it does not say.
 fn is_swapped_to(area: &Path) -> bool {
     let Ok(text) = fs::read("/proc/swaps") else { return true };
+    // The kernel names the file itself, not a link on the way to it.
+    let area = fs::canonicalize(area).unwrap_or_else(|_| area.to_path_buf());
     let areas = Vec::<SwapArea>::parse(&text, &mut Log::default());
-    areas.iter().any(|known| Path::new(&*known.path) == area)
+    areas.iter().any(|known| Path::new(&known.path) == area)
 }
 
 /// Kills what is in a control group of ours, and removes it.
