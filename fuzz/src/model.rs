@@ -84,6 +84,7 @@ pub(crate) fn operations(data: &[u8]) {
         swap_on_disk: bytes.next() % 2 == 0,
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(vec![200 / nodes as u64; nodes]),
+        reserved_pages: None,
         instant_reads: bytes.next() % 2 == 0,
         costs: Costs::default(),
     };

@@ -133,6 +133,7 @@ impl Host {
         let generation = Generation::named(generation).expect("a generation");
         let config = Config {
             kernel_pages: Some(vec![0]),
+            reserved_pages: None,
             instant_reads: true,
             ..Config::new(generation, vec![room * 64 / 63 + 2 * min])
         };

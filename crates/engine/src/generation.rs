@@ -10,6 +10,9 @@ use lotsfree_formulas::pcp::PcpRules;
 use lotsfree_scenario::Filesystem;
 use lotsfree_units::Bytes;
 
+/// Pages of a section of memory on x86-64 (`PAGES_PER_SECTION`).
+pub(crate) const SECTION: u64 = 1 << 15;
+
 /// How an accessed bit found on the inactive list counts (`page_check_references`; section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
@@ -206,6 +209,10 @@ pub struct Generation {
     pub balanced_by_one: bool,
     /// A zone is reclaimed beyond its high mark by the balance gap (RHEL 6 to 4.4).
     pub balance_gap: bool,
+    /// Of the highest zone of each node, so many pages and what is missing to the end of a section of 128 MiB
+    /// are there when the other CPUs come up, the rest later (`defer_init`; 2 GiB from 4.2 to 4.15, one section
+    /// from 4.16 on, with `CONFIG_DEFERRED_STRUCT_PAGE_INIT`, which distributions set); else all are.
+    pub first_pages: Option<u64>,
     /// Sixteen fruitless runs put kswapd to sleep (4.19 on); else a zone is given up after six times its
     /// reclaimable pages were scanned in vain.
     pub kswapd_failures: bool,
@@ -347,6 +354,7 @@ impl Generation {
             kswapd_last_priority: 1,
             balanced_by_one: false,
             balance_gap: true,
+            first_pages: None,
             kswapd_failures: false,
             file_write: FileWrite::KswapdInNeed,
             unreclaimable_mark: true,
@@ -450,6 +458,7 @@ impl Generation {
             zone_reclaim_auto: false,
             zonelist_cache: None,
             zonelist_order: false,
+            first_pages: Some(2 << 18),
             fair_zones: true,
             swap_readahead: SwapReadahead::Adaptive,
             fault_around: true,
@@ -470,6 +479,7 @@ impl Generation {
             kswapd_target: KswapdTarget::NodeHigh,
             balanced_by_one: true,
             balance_gap: false,
+            first_pages: Some(SECTION),
             kswapd_failures: true,
             dirty_activates: true,
             reclaim_retries: true,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
-use lotsfree_scenario::{Actor, Case, Errors, Setting, SwapOn};
+use lotsfree_scenario::{Actor, Case, Errors, Occupied, Setting, SwapOn};
 use thiserror::Error;
 
 use crate::generation::Generation;
@@ -83,6 +83,10 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             seek: None,
         }),
     };
+    let in_pages = |occupied: &Occupied| -> Vec<u64> {
+        machine.per_node(occupied).iter().map(|size| size.pages()).collect()
+    };
+    let reserved = machine.reserved.as_ref().map(in_pages);
     Ok(MachineConfig {
         mm: mm::Config {
             generation,
@@ -92,14 +96,12 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             tuning,
             swap_pages: machine.swap.size.pages(),
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
-            kernel_pages: machine.kernel_per_node().map(|kernel| {
-                let unmanaged = mm::unmanaged(&pages);
-                kernel
-                    .iter()
-                    .zip(unmanaged)
-                    .map(|(kernel, lost)| kernel.pages().saturating_sub(lost))
-                    .collect()
+            kernel_pages: machine.kernel.as_ref().map(|kernel| {
+                let unmanaged = mm::unmanaged(&pages, reserved.as_deref());
+                let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
+                in_pages(kernel).into_iter().zip(unmanaged).map(of_zones).collect()
             }),
+            reserved_pages: reserved,
             swap_on_disk: machine.swap.on == SwapOn::Disk,
             filesystem: disk.filesystem,
             instant_reads: false,
@@ -200,7 +202,8 @@ fn osrelease(generation: &str) -> String {
 fn files(config: &MachineConfig) -> BTreeMap<String, String> {
     let generation = &config.mm.generation;
     let pages = &config.mm.nodes;
-    let managed = pages.iter().sum::<u64>() - mm::unmanaged(pages).iter().sum::<u64>();
+    let reserved = config.mm.reserved_pages.as_deref();
+    let managed = pages.iter().sum::<u64>() - mm::unmanaged(pages, reserved).iter().sum::<u64>();
     let thp = if mm::has_transparent_hugepage(&config.mm.tuning, managed) {
         "[always] madvise never"
     } else {

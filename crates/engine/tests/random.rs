@@ -198,6 +198,7 @@ impl Machine {
             swap_pages: plan.swap,
             swap_rotational: plan.rotational,
             kernel_pages: Some(vec![50 / count as u64; count]),
+            reserved_pages: None,
             swap_on_disk: false,
             filesystem: plan.filesystem,
             instant_reads: plan.instant,

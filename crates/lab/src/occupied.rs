@@ -18,13 +18,30 @@ fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
     Some(PageSize::X86.of(free + held).0 + lists * 1024)
 }
 
+/// What zones manage of a node, in bytes.
+fn managed(sample: &Sample, id: u32) -> Option<u64> {
+    let zones = sample.zones.iter().filter(|zone| zone.node == id);
+    let managed: u64 = zones.filter_map(|zone| zone.marks.get(zoneinfo::managed)).sum();
+    (managed > 0).then(|| PageSize::X86.of(managed).0)
+}
+
+/// What is left of nodes of these sizes without some part of each.
+fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied> {
+    let of = |(id, size): (u32, &Size)| Some(Size(Bytes(size.bytes().saturating_sub(part(id)?))));
+    (0..).zip(nodes).map(of).collect::<Option<_>>().map(Occupied::PerNode)
+}
+
 /// What the kernel occupies of nodes of these sizes at the time of a sample, and what is locked: everything
 /// that can neither be had nor taken back. Of a machine that has just booted this is what a scenario's
 /// `machine.kernel` means. `None` if the sample does not show the nodes.
 pub fn occupied(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
-    let of =
-        |(id, size): (u32, &Size)| Some(Size(Bytes(size.bytes().saturating_sub(to_be_had(sample, id)?))));
-    (0..).zip(nodes).map(of).collect::<Option<_>>().map(Occupied::PerNode)
+    without(nodes, |id| to_be_had(sample, id))
+}
+
+/// What the zones of nodes of these sizes do not manage: a scenario's `machine.reserved`. `None` if the
+/// sample does not show the nodes.
+pub fn reserved(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
+    without(nodes, |id| managed(sample, id))
 }
 
 #[cfg(test)]
@@ -39,6 +56,10 @@ mod tests {
         let Some(Occupied::PerNode(kernel)) = occupied(&sample, &[total]) else { panic!("{sample:?}") };
         let [kernel] = kernel.as_slice() else { panic!("{kernel:?}") };
         assert!(*kernel > Size(Bytes::mib(1)) && *kernel < total, "{kernel} of {total}");
-        assert_eq!(occupied(&sample, &[total, total]), None);
+        // MemTotal is what zones manage.
+        assert_eq!(reserved(&sample, &[total]), Some(Occupied::PerNode(vec![Size(Bytes(0))])));
+        for of in [occupied, reserved] {
+            assert_eq!(of(&sample, &[total, total]), None);
+        }
     }
 }

@@ -12,7 +12,7 @@ use lotsfree_scenario::{Case, Record};
 use crate::error::{LabError, calling};
 use crate::guest::{CALIBRATE, END, FACTS, FAILED, RECORD, STOP, THANKS};
 use crate::here::{Output, Stage, Watch};
-use crate::vm::{Accelerator, Guest, Kernel, Running};
+use crate::vm::{Accelerator, Error, Guest, Kernel, Running};
 
 /// Between two looks at whether to go on.
 const LOOK: Duration = Duration::from_millis(200);
@@ -86,7 +86,9 @@ impl VirtualMachine {
         Ok(record)
     }
 
-    /// Boots a guest and passes on what it sends, until its last word; a record comes with that.
+    /// Boots a guest and passes on what it sends, until its last word; a record comes with that. A kernel
+    /// that panics before it has sent anything is booted once more: under software emulation one does now
+    /// and then, when it patches its own instructions while another CPU executes them.
     fn listen(
         &self,
         case: &Case,
@@ -94,32 +96,46 @@ impl VirtualMachine {
         output: &mut dyn Output,
         watch: Watch<'_>,
     ) -> Result<(State, Option<Record>), LabError> {
-        let running = guest.start(limit(case))?;
-        let facts = running.facts().clone();
-        let mut passing = Passing { running: &running, facts, output, at: None, said: None, record: None };
-        let heard = listen(&mut passing, watch);
-        let (said, record) = (passing.said.take(), passing.record.take());
-        match (heard, said) {
-            (Err(error), _) => Err(error),
-            (Ok(()), Some(Said::End(state))) => {
-                // It has told everything; how it powers itself off is of no interest.
-                let _ = running.wait();
-                Ok((state, record))
+        let mut silent = true;
+        match boot(&guest, limit(case), None, output, watch, &mut silent) {
+            Err(LabError::Vm(Error::Panic { line, .. })) if silent => {
+                let remark = format!("booted twice, as the first time: {line}");
+                boot(&guest, limit(case), Some(remark), output, watch, &mut silent)
             }
-            (Ok(()), Some(Said::Failed(why))) => {
-                Err(LabError::Refused(format!("in the virtual machine: {why}")))
-            }
-            (Ok(()), None) => match running.wait() {
-                Err(error) => Err(error.into()),
-                Ok(ended) => {
-                    let last = ended.console.lines().rev().find(|line| !line.trim().is_empty());
-                    let why = format!(
-                        "the virtual machine went off; its console ends with {:?}",
-                        last.unwrap_or("")
-                    );
-                    Err(LabError::Refused(why))
-                }
-            },
+            heard => heard,
+        }
+    }
+}
+
+/// Boots a guest once and passes on what it sends, until its last word. `silent` is `false` after that if it
+/// has sent anything.
+fn boot(
+    guest: &Guest,
+    limit: Duration,
+    remark: Option<String>,
+    output: &mut dyn Output,
+    watch: Watch<'_>,
+    silent: &mut bool,
+) -> Result<(State, Option<Record>), LabError> {
+    let running = guest.start(limit)?;
+    let facts = running.facts().clone();
+    let mut passing =
+        Passing { running: &running, facts, remark, output, at: None, said: None, record: None };
+    let heard = listen(&mut passing, watch, silent);
+    let (said, record) = (passing.said.take(), passing.record.take());
+    match (heard, said) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(Said::End(state))) => {
+            // It has told everything; how it powers itself off is of no interest.
+            let _ = running.wait();
+            Ok((state, record))
+        }
+        (Ok(()), Some(Said::Failed(why))) => Err(LabError::Refused(format!("in the virtual machine: {why}"))),
+        (Ok(()), None) => {
+            let ended = running.wait()?;
+            let last = ended.console.lines().rev().find(|line| !line.trim().is_empty());
+            let why = format!("the virtual machine went off; its console ends with {:?}", last.unwrap_or(""));
+            Err(LabError::Refused(why))
         }
     }
 }
@@ -156,6 +172,8 @@ enum Said {
 struct Passing<'a> {
     running: &'a Running,
     facts: crate::vm::Facts,
+    /// What the run's facts are to say beside what it runs on.
+    remark: Option<String>,
     output: &'a mut dyn Output,
     /// The time of the last sample.
     at: Option<u64>,
@@ -179,6 +197,7 @@ impl Passing<'_> {
             let vm = &self.facts;
             facts.remarks.push(format!("{} ({})", vm.qemu, vm.accelerator));
             facts.remarks.push(vm.command.clone());
+            facts.remarks.extend(self.remark.take());
             self.output.begin(facts)?;
             self.running.throttle()?;
         } else if let Some(record) = text.strip_prefix(RECORD) {
@@ -201,7 +220,7 @@ impl Passing<'_> {
 }
 
 /// Reads what a guest sends until it has said its last word or is gone.
-fn listen(passing: &mut Passing<'_>, watch: Watch<'_>) -> Result<(), LabError> {
+fn listen(passing: &mut Passing<'_>, watch: Watch<'_>, silent: &mut bool) -> Result<(), LabError> {
     let mut data = passing.running.data();
     data.set_read_timeout(Some(LOOK)).map_err(calling("the guest's data"))?;
     let mut receiver = Receiver::default();
@@ -214,6 +233,7 @@ fn listen(passing: &mut Passing<'_>, watch: Watch<'_>) -> Result<(), LabError> {
                 let messages = receiver.feed(buffer.get(..count).unwrap_or_default());
                 let messages = messages
                     .map_err(|damaged| LabError::Refused(format!("what the guest sends: {damaged}")))?;
+                *silent &= messages.is_empty();
                 messages.into_iter().try_for_each(|message| passing.pass(message))?;
             }
             Err(error) if is_pause(&error) => {}

@@ -106,3 +106,19 @@ fn times_of_an_emulated_kernel_do_not_count() {
     assert!(!worst(true).contains("latency p99"));
     assert!(worst(true).contains("swapped out"));
 }
+
+#[test]
+fn what_is_left_out_is_so_in_its_variants_only() {
+    let worst = |left_out: &str| {
+        let text = format!("{left_out}{EXPERIMENTS}");
+        let experiments = Experiments::parse(&text, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let page = validation_markdown(&experiments, &[validation(false)], "pictures");
+        let rest = page.split_once("## The worst\n").unwrap().1;
+        rest.split_once("\n## ").unwrap().0.contains("| pswpout |")
+    };
+    let of = |variant: &str| {
+        format!("[[left-out]]\nmeasures = [\"vmstat.pswpout\"]\nvariants = [\"{variant}\"]\nwhy = \"w\"\n")
+    };
+    assert!(worst("") && worst(&of("direct")));
+    assert!(!worst(&of("base")));
+}

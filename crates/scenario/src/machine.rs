@@ -48,6 +48,11 @@ pub struct Machine {
     /// what the model takes for a kernel of that size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Occupied>,
+    /// The part of `kernel` that zones do not manage (a node's size less `managed` of its zones in
+    /// `/proc/zoneinfo`): image, memory map and what else was taken before there was an allocator. Watermarks
+    /// go by what is managed. Written as `kernel` is; without it, the memory map alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Occupied>,
     /// The disk that holds every file.
     #[serde(default)]
     pub disk: Disk,
@@ -194,14 +199,15 @@ impl Machine {
         }
     }
 
-    /// How much of each node the kernel occupies, if that is said. A total is spread by the nodes' sizes.
-    pub fn kernel_per_node(&self) -> Option<Vec<Size>> {
-        match self.kernel.as_ref()? {
-            Occupied::PerNode(sizes) => Some(sizes.clone()),
+    /// How much of each node is [`kernel`](Machine::kernel) or [`reserved`](Machine::reserved). A total is
+    /// spread by the nodes' sizes.
+    pub fn per_node(&self, occupied: &Occupied) -> Vec<Size> {
+        match occupied {
+            Occupied::PerNode(sizes) => sizes.clone(),
             Occupied::Total(total) => {
                 let memory = u128::from(self.memory().0.max(1));
                 let share = |node: &Size| u128::from(total.bytes()) * u128::from(node.bytes()) / memory;
-                Some(self.nodes.iter().map(|node| Size(Bytes(share(node) as u64))).collect())
+                self.nodes.iter().map(|node| Size(Bytes(share(node) as u64))).collect()
             }
         }
     }
@@ -270,31 +276,37 @@ impl Check<'_> {
             let message = format!("{} in all; write at most {MOST}", Size(memory));
             return self.wrong(&["nodes"], message);
         }
-        match &machine.kernel {
+        self.occupied(machine, "kernel", machine.kernel.as_ref());
+        self.occupied(machine, "reserved", machine.reserved.as_ref());
+    }
+
+    fn occupied(&mut self, machine: &Machine, key: &'static str, occupied: Option<&Occupied>) {
+        let memory = machine.memory();
+        match occupied {
             Some(Occupied::Total(kernel)) if kernel.0 >= memory => {
                 let message =
                     format!("the kernel occupies all of the {} of memory; write less", Size(memory));
-                self.wrong(&["kernel"], message);
+                self.wrong(&[key], message);
             }
-            Some(Occupied::PerNode(sizes)) => self.kernel_of_nodes(machine, sizes),
+            Some(Occupied::PerNode(sizes)) => self.occupied_of_nodes(machine, key, sizes),
             _ => {}
         }
     }
 
-    fn kernel_of_nodes(&mut self, machine: &Machine, sizes: &[Size]) {
+    fn occupied_of_nodes(&mut self, machine: &Machine, key: &'static str, sizes: &[Size]) {
         if sizes.len() != machine.nodes.len() {
             let message = format!(
                 "a list for {} nodes, but the machine has {}; write one size per node, or one for all",
                 sizes.len(),
                 machine.nodes.len()
             );
-            return self.wrong(&["kernel"], message);
+            return self.wrong(&[key], message);
         }
         for (number, (kernel, node)) in sizes.iter().zip(&machine.nodes).enumerate() {
             if kernel >= node {
                 let message = format!("the kernel occupies all of the {node} of node {number}; write less");
-                let at = element(self.table, "kernel", number);
-                self.errors.add(at, format!("machine.kernel[{number}]"), message);
+                let at = element(self.table, key, number);
+                self.errors.add(at, format!("machine.{key}[{number}]"), message);
             }
         }
     }

@@ -34,7 +34,7 @@ pub const SHIPPED: &[Shipped] = shipped! {
                    after another.",
     "memory-hogs": "How an application's throughput depends on the size of a file that is written beside it, with one \
                     protection after another.",
-    "memory-hogs-small": "The same on a machine of 512 MiB for a minute, with three values of vm.swappiness.",
+    "memory-hogs-small": "The same on a machine of 512 MiB in 90 s, with three values of vm.swappiness.",
     "overnight": "Whether an application that was idle overnight finds its pages in the morning, after a copy larger than \
                   memory.",
     "zone-reclaim": "What vm.zone_reclaim_mode does to a store of memory-mapped segments on two NUMA nodes: who reclaims, \

@@ -139,6 +139,7 @@ impl Mm {
                     let place = self.place(cx, Some(page), true);
                     let frame = self.alloc_page(cx, &place)?;
                     self.add_to_page_cache(cx, frame, slot, true);
+                    cx.spend(self.costs.write);
                     frame
                 }
             };

@@ -182,10 +182,11 @@ impl Mm {
             kswapd.state = State::Asleep;
         } else if balanced {
             kswapd.state = State::Napping(cx.now() + TENTH);
-        } else if run.freed == 0 {
-            // Nothing could be freed: it is asked again by the next allocation that finds too little.
+        } else if run.freed == 0 && !self.generation.kswapd_failures {
+            // It would go on for ever; the next allocation that finds too little asks it again.
             kswapd.state = State::Napping(cx.now() + TENTH);
         } else {
+            // At once, until it gives up.
             kswapd.state = State::Napping(cx.now());
         }
         self.woken.push(Event::Pfmemalloc(node));

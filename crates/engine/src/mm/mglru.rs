@@ -992,6 +992,7 @@ mod tests {
                 },
                 swap_pages,
                 kernel_pages: Some(vec![0; nodes.len()]),
+                reserved_pages: None,
                 ..Config::new(Generation::named(generation).unwrap(), nodes.to_vec())
             };
             let mut mm = Mm::new(&config);

@@ -12,6 +12,7 @@ use super::page_writeback::Writeback;
 use super::swap::Swap;
 use super::vmstat::{Events, STATS};
 use super::{Config, Mm, SWAP_CLUSTER_MAX};
+use crate::generation::SECTION;
 use crate::tuning::Tuning;
 
 /// End of ZONE_DMA, in pages.
@@ -135,7 +136,9 @@ struct Plan {
 }
 
 /// Lays the nodes' memory out on a PC: 16 MiB of DMA, DMA32 up to the hole below 4 GiB, the rest above it.
-fn plan(nodes: &[u64]) -> Vec<Plan> {
+/// `reserved` are the pages of each node that no zone manages, by default page descriptors alone; what
+/// exceeds those is taken from the lowest zones above DMA, where the kernel's image is.
+fn plan(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
     let mut zones = Vec::new();
     let mut pfn = 0u64;
     for (node, &pages) in nodes.iter().enumerate() {
@@ -160,6 +163,16 @@ fn plan(nodes: &[u64]) -> Vec<Plan> {
             left -= here;
         }
     }
+    for (node, &reserved) in reserved.unwrap_or_default().iter().enumerate() {
+        let managed: u64 = zones.iter().filter(|zone| zone.node == node).map(|zone| zone.managed).sum();
+        let target = nodes[node].saturating_sub(reserved);
+        let (mut less, mut more) = (managed.saturating_sub(target), target.saturating_sub(managed));
+        for zone in zones.iter_mut().filter(|zone| zone.node == node && zone.kind != ZoneKind::Dma) {
+            let (taken, given) = (less.min(zone.managed / 2), more.min(zone.present - zone.managed));
+            zone.managed = zone.managed - taken + given;
+            (less, more) = (less - taken, more - given);
+        }
+    }
     zones
 }
 
@@ -169,10 +182,10 @@ pub(crate) fn has_transparent_hugepage(tuning: &Tuning, managed: u64) -> bool {
     tuning.transparent_hugepage.unwrap_or(managed >= 512 << 8)
 }
 
-/// How many pages of each node its zones do not manage.
-pub(crate) fn unmanaged(nodes: &[u64]) -> Vec<u64> {
+/// How many pages of each node its zones do not manage, if so many are `reserved`.
+pub(crate) fn unmanaged(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
     let mut left = nodes.to_vec();
-    for part in plan(nodes) {
+    for part in plan(nodes, reserved) {
         left[part.node] -= part.managed;
     }
     left
@@ -225,6 +238,14 @@ impl Zone {
         let count = &mut self.lru[classic];
         *count = if add { *count + 1 } else { *count - 1 };
     }
+    /// Managed pages that are there when the other CPUs come up, if those of this zone are deferred but for so
+    /// many. What is not managed is below them.
+    pub(crate) fn first_managed(&self, first: u64) -> u64 {
+        // The first page of a section of which so many pages are before it.
+        let end = (self.start_pfn + first).next_multiple_of(SECTION);
+        let there = self.present.min(end - self.start_pfn);
+        (self.managed + there).saturating_sub(self.present)
+    }
     /// Whether an order-0 request for user memory may take a page at this mark.
     pub(crate) fn passes(&self, mark: u64, highest: usize) -> bool {
         self.free > mark + self.reserve[highest]
@@ -238,7 +259,7 @@ impl Mm {
         let generation = config.generation;
         let mut zones = Vec::new();
         let mut start = 0u64;
-        for part in plan(&config.nodes) {
+        for part in plan(&config.nodes, config.reserved_pages.as_deref()) {
             zones.push(Zone {
                 kind: part.kind,
                 node: part.node,

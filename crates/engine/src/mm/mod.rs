@@ -81,6 +81,8 @@ pub struct Config {
     /// Memory of the kernel itself on each node, of what its zones manage, in pages; `None` for the
     /// default.
     pub kernel_pages: Option<Vec<u64>>,
+    /// Pages of each node that its zones do not manage; `None` for those of the page descriptors.
+    pub reserved_pages: Option<Vec<u64>>,
     /// Reads take no time: there is no device, only the cost of the kernel's own work.
     pub instant_reads: bool,
     /// Costs.
@@ -104,6 +106,7 @@ impl Config {
             swap_on_disk: false,
             filesystem: Filesystem::Ext4,
             kernel_pages: None,
+            reserved_pages: None,
             instant_reads: false,
             costs: Costs::default(),
         }

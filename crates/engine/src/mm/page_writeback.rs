@@ -7,6 +7,7 @@ use lotsfree_formulas::dirty::{DirtyLimits, DirtyableInput, dirty_limits, dirtya
 use lotsfree_units::PageSize;
 
 use super::frame::{entry, flag, list};
+use super::mmzone::{Lruvec, Zone};
 use super::vmstat::Stat;
 use super::{Cx, Device, Done, Event, Io, IoRequest, MS, Mm, Stop, TENTH, Wait, Why};
 use crate::generation::WriterThrottle;
@@ -41,7 +42,10 @@ const MAX_PAUSE: u64 = HZ / 5;
 /// DIRTY_POLL_THRESH: 128 KiB, in pages
 const POLL: u64 = 32;
 /// Fixed point of the position ratio.
-const ONE: i64 = 1 << 10;
+const ONE_SHIFT: u32 = 10;
+const ONE: i64 = 1 << ONE_SHIFT;
+/// Of the running mean of what the disk writes: three seconds, rounded up to a power of two in ticks.
+const BANDWIDTH_PERIOD: u64 = (3 * HZ).next_power_of_two() * JIFFY;
 
 /// State of writeback: one backing device for files.
 #[derive(Debug)]
@@ -61,9 +65,14 @@ pub(crate) struct Writeback {
     flusher_woken: bool,
     background: bool,
     next_periodic: u64,
-    /// Bandwidth estimation: pages per second.
+    /// Pages of files that are under writeback; swap has none of them.
+    under_writeback: u64,
+    /// Pages that the disk writes in a second: over the last four, and that once more smoothed.
     bandwidth: u64,
-    dirty_rate_limit: u64,
+    avg_bandwidth: u64,
+    /// Pages that a writer may dirty in a second at the set point, and what that was found to be last.
+    dirty_ratelimit: u64,
+    balanced_ratelimit: u64,
     written: u64,
     dirtied: u64,
     stamp: u64,
@@ -85,8 +94,11 @@ impl Default for Writeback {
             flusher_woken: false,
             background: false,
             next_periodic: 0,
+            under_writeback: 0,
             bandwidth: INITIAL_RATE,
-            dirty_rate_limit: INITIAL_RATE,
+            avg_bandwidth: INITIAL_RATE,
+            dirty_ratelimit: INITIAL_RATE,
+            balanced_ratelimit: INITIAL_RATE,
             written: 0,
             dirtied: 0,
             stamp: 0,
@@ -111,30 +123,35 @@ impl Writeback {
 impl Mm {
     /// `global_dirty_limits`
     pub(crate) fn dirty_limits(&self) -> DirtyLimits {
+        self.dirty_limits_with(self.zones.iter().map(|zone| zone.free).sum())
+    }
+
+    /// The same with so many free pages.
+    fn dirty_limits_with(&self, free: u64) -> DirtyLimits {
         let rules = &self.generation.dirty;
-        let mut input = DirtyableInput {
-            free: 0,
-            file: 0,
-            anon: 0,
+        let input = DirtyableInput {
+            free,
+            file: self.lruvecs.iter().map(Lruvec::file).sum(),
+            anon: self.lruvecs.iter().map(Lruvec::anon).sum(),
             swap: self.swap.free() > 0,
             total_reserve: self.total_reserve,
         };
-        for zone in &self.zones {
-            input.free += zone.free;
-        }
-        for lruvec in &self.lruvecs {
-            input.file += lruvec.file();
-            input.anon += lruvec.anon();
-        }
         let dirtyable = dirtyable(rules, &input);
         dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, PageSize::X86, false)
     }
 
-    /// At boot, while nearly all memory is free: the limit begins where the threshold is then
-    /// (`writeback_set_ratelimit`). A machine that fills without writing has that limit when writing begins,
-    /// and some twenty seconds to come down from it.
+    /// At boot, when the other CPUs come up: the limit begins where the threshold is with all memory that the
+    /// allocator has then (`writeback_set_ratelimit`). A machine that fills without writing has that limit
+    /// when writing begins, and some twenty seconds to come down from it.
     pub(crate) fn writeback_set_ratelimit(&mut self) {
-        self.writeback.limit = self.dirty_limits().dirty;
+        let highest = |zone: &Zone| {
+            !self.zones.iter().any(|other| other.node == zone.node && other.start_pfn > zone.start_pfn)
+        };
+        let there = |zone: &Zone| match self.generation.first_pages {
+            Some(first) if highest(zone) => zone.first_managed(first),
+            _ => zone.managed,
+        };
+        self.writeback.limit = self.dirty_limits_with(self.zones.iter().map(there).sum()).dirty;
     }
 
     /// `node_dirty_limit`: the dirty ratio of an lruvec's own dirtyable memory, in pages.
@@ -312,6 +329,7 @@ impl Mm {
             let number = self.object_of(slot);
             let object = &mut self.objects[number as usize];
             object.under_writeback += 1;
+            self.writeback.under_writeback += 1;
             object.allocated = object.allocated.max(slot - object.base + 1);
             self.file_is_cleaner(slot);
         }
@@ -328,6 +346,7 @@ impl Mm {
         if !f.has(flag::ANON) {
             let number = self.object_of(f.slot);
             self.objects[number as usize].under_writeback -= 1;
+            self.writeback.under_writeback -= 1;
             self.writeback.written += 1;
         }
         if reclaim && !f.has(flag::DIRTY) {
@@ -427,7 +446,7 @@ impl Mm {
             if batch.is_empty() {
                 batch_start = slot;
             }
-            cx.spend(self.costs.scan);
+            cx.spend(self.costs.writeback);
             self.start_writeback(frame);
             batch.push(frame);
             written += 1;
@@ -458,7 +477,7 @@ impl Mm {
                     if frames.is_empty() {
                         start = page;
                     }
-                    cx.spend(self.costs.scan);
+                    cx.spend(self.costs.writeback);
                     self.start_writeback(frame);
                     frames.push(frame);
                 }
@@ -639,14 +658,22 @@ impl Mm {
 
     /// From 3.2 on: the writer sleeps so that its rate fits (`balance_dirty_pages`).
     fn pause(&mut self, cx: &mut Cx, limits: DirtyLimits, dirty: u64) -> Done {
-        let freerun = freerun_pages(limits);
-        let limit = self.writeback.limit.max(limits.dirty);
-        let ratio = position_ratio(dirty, freerun, limit);
-        self.update_bandwidth(cx.now(), dirty, freerun, limits.dirty, ratio);
-        let Writeback { bandwidth, dirty_rate_limit, .. } = self.writeback;
-        let rate = (dirty_rate_limit as i64 * ratio / ONE).max(0) as u64;
-        let most = max_pause(dirty, bandwidth);
-        let (least, poll_after) = min_pause(most, rate, dirty_rate_limit, bandwidth);
+        // What the disk has to write; pages on their way to swap are dirty, too, but not its own.
+        let of_disk = self.nr_dirty() + self.writeback.under_writeback;
+        let position = Position {
+            dirty,
+            of_disk,
+            freerun: freerun_pages(limits),
+            threshold: limits.dirty,
+            limit: self.writeback.limit.max(limits.dirty),
+            bandwidth: self.writeback.avg_bandwidth,
+        };
+        let ratio = position.ratio();
+        self.update_bandwidth(cx.now(), &position, ratio);
+        let Writeback { avg_bandwidth: bandwidth, dirty_ratelimit, .. } = self.writeback;
+        let rate = ((u128::from(dirty_ratelimit) * u128::from(ratio)) >> ONE_SHIFT) as u64;
+        let most = max_pause(of_disk, bandwidth);
+        let (least, poll_after) = min_pause(most, rate, dirty_ratelimit, bandwidth);
         let now = cx.now();
         let task = &mut self.tasks[cx.task];
         if rate == 0 {
@@ -684,15 +711,14 @@ impl Mm {
         }
     }
 
-    /// `wb_update_bandwidth`: what the device writes, and the rate that keeps writers at the set point.
-    fn update_bandwidth(&mut self, now: u64, dirty: u64, freerun: u64, threshold: u64, ratio: i64) {
+    /// `wb_update_bandwidth`: what the disk writes, and the rate that keeps writers at the set point.
+    fn update_bandwidth(&mut self, now: u64, position: &Position, ratio: u64) {
         let elapsed = now.saturating_sub(self.writeback.stamp);
         if elapsed < BANDWIDTH_INTERVAL {
             return;
         }
-        self.update_limit(threshold, dirty);
+        self.update_limit(position.threshold, position.dirty);
         let w = &mut self.writeback;
-        let limit = w.limit.max(threshold);
         let fresh = elapsed > 1_000_000_000 && w.stamp_dirtied == w.dirtied;
         let written = w.written - w.stamp_written;
         let dirtied = w.dirtied - w.stamp_dirtied;
@@ -700,27 +726,109 @@ impl Mm {
         if fresh || elapsed > 10_000_000_000 {
             return;
         }
-        let second = 1_000_000_000u64;
-        // A running mean over about three seconds.
-        let period = 3 * second;
-        let old = w.bandwidth * period.saturating_sub(elapsed);
-        w.bandwidth = ((old + written * second) / period.max(elapsed)).max(1);
-        let dirty_rate = (dirtied * second / elapsed).max(1);
-        let task_rate = (w.dirty_rate_limit as i64 * ratio / ONE + 1).max(1) as u64;
-        let balanced = (u128::from(task_rate) * u128::from(w.bandwidth) / u128::from(dirty_rate)) as u64;
-        let balanced = balanced.min(w.bandwidth).max(1);
-        let setpoint = (freerun + limit) / 2;
-        let current = w.dirty_rate_limit;
-        let (step, up) = if dirty < setpoint {
-            let goal = balanced.min(task_rate);
-            (goal.saturating_sub(current), true)
+        w.update_dirty_ratelimit(position, ratio, dirtied, elapsed);
+        w.update_write_bandwidth(written, elapsed);
+    }
+}
+
+impl Writeback {
+    /// `wb_update_write_bandwidth`: a running mean over some four seconds, and a second one that leaves out
+    /// what the first goes back from.
+    fn update_write_bandwidth(&mut self, written: u64, elapsed: u64) {
+        let (old, average) = (self.bandwidth, self.avg_bandwidth);
+        let now = written * 1_000_000_000;
+        self.bandwidth = if elapsed > BANDWIDTH_PERIOD {
+            now / elapsed
         } else {
-            let goal = balanced.max(task_rate);
-            (current.saturating_sub(goal), false)
+            (now + old * (BANDWIDTH_PERIOD - elapsed)) / BANDWIDTH_PERIOD
         };
-        let shift = (current / (2 * step + 1)).min(63);
-        let step = (step >> shift).div_ceil(8);
-        w.dirty_rate_limit = if up { current + step } else { current.saturating_sub(step) }.max(1);
+        self.avg_bandwidth = if elapsed > BANDWIDTH_PERIOD {
+            self.bandwidth
+        } else if average > old && old >= self.bandwidth {
+            average - ((average - old) >> 3)
+        } else if average < old && old <= self.bandwidth {
+            average + ((old - average) >> 3)
+        } else {
+            average
+        }
+        .max(1);
+    }
+
+    /// `wb_update_dirty_ratelimit`
+    fn update_dirty_ratelimit(&mut self, position: &Position, ratio: u64, dirtied: u64, elapsed: u64) {
+        let current = self.dirty_ratelimit;
+        let dirty_rate = dirtied * 1_000_000_000 / elapsed;
+        let task = ((u128::from(current) * u128::from(ratio)) >> ONE_SHIFT) as u64 + 1;
+        let balanced = u128::from(task) * u128::from(self.avg_bandwidth) / u128::from(dirty_rate | 1);
+        let balanced = balanced.min(u128::from(self.avg_bandwidth)) as u64;
+        // Only as far as all three agree on.
+        let all = [self.balanced_ratelimit, balanced, task];
+        let step = if position.dirty < position.setpoint() {
+            all.into_iter().fold(u64::MAX, u64::min).saturating_sub(current)
+        } else {
+            current.saturating_sub(all.into_iter().fold(0, u64::max))
+        };
+        let step = u32::try_from(current / (2 * step + 1)).ok().and_then(|shift| step.checked_shr(shift));
+        let step = step.unwrap_or(0).div_ceil(8);
+        self.dirty_ratelimit = if current < balanced { current + step } else { current - step }.max(1);
+        self.balanced_ratelimit = balanced;
+    }
+}
+
+/// Where dirty pages are between their limits, in pages.
+#[derive(Debug)]
+struct Position {
+    /// All, and those of the disk.
+    dirty: u64,
+    of_disk: u64,
+    /// Up to here nobody is held back.
+    freerun: u64,
+    /// The limit as it would be now, and as it has come down to.
+    threshold: u64,
+    limit: u64,
+    /// What the disk writes in a second.
+    bandwidth: u64,
+}
+
+impl Position {
+    fn setpoint(&self) -> u64 {
+        (self.freerun + self.limit) / 2
+    }
+
+    /// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit.
+    fn polynom(&self) -> u64 {
+        if self.dirty >= self.limit {
+            return 0;
+        }
+        let [setpoint, limit, dirty] = [self.setpoint(), self.limit, self.dirty].map(|pages| pages as i64);
+        let x = ((setpoint - dirty) << ONE_SHIFT) / ((limit - setpoint) | 1);
+        let cube = (((x * x) >> ONE_SHIFT) * x) >> ONE_SHIFT;
+        (cube + ONE).clamp(0, 2 * ONE) as u64
+    }
+
+    /// `wb_position_ratio`, for the one disk that there is, whose share of the limits is all: what the disk
+    /// has to write counts a second time, along a line that is 1 at the set point and falls by 1 in what the
+    /// disk writes in eight seconds, to a quarter. Where memory for files is less than that, the line holds
+    /// writers back much more than the limits do.
+    fn ratio(&self) -> u64 {
+        let ratio = u128::from(self.polynom());
+        let [of_disk, threshold] = [self.of_disk, self.threshold].map(u128::from);
+        // Of the limit as it has come down to, the disk has at least an eighth of what is left.
+        let share = self.threshold.max(self.limit.saturating_sub(self.dirty) / 8);
+        let share = u128::from(share);
+        let x = (share << 16) / (threshold | 1);
+        let setpoint = (u128::from(self.setpoint()) * x) >> 16;
+        let span = ((threshold + 8 * u128::from(self.bandwidth)).saturating_sub(share) * x) >> 16;
+        let end = setpoint + span;
+        let ratio = if of_disk < end - span / 4 { ratio * (end - of_disk) / (span | 1) } else { ratio / 4 };
+        // The disk is not to run dry.
+        let reserve = share / 2;
+        let ratio = match of_disk {
+            of_disk if of_disk >= reserve => ratio,
+            of_disk if of_disk > reserve / 8 => ratio * reserve / of_disk,
+            _ => ratio * 8,
+        };
+        ratio as u64
     }
 }
 
@@ -753,18 +861,6 @@ fn min_pause(most: u64, rate: u64, limit: u64, bandwidth: u64) -> (u64, u64) {
     (if pages >= POLL { 1 + time / 2 } else { time }, pages)
 }
 
-/// `pos_ratio_polynom`: 2 at the free-run ceiling, 1 at the set point, 0 at the limit. The line by the disk's
-/// own dirty pages that `wb_position_ratio` multiplies it with is not modelled.
-fn position_ratio(dirty: u64, freerun: u64, limit: u64) -> i64 {
-    if dirty >= limit {
-        return 0;
-    }
-    let setpoint = ((freerun + limit) / 2) as i64;
-    let x = ((setpoint - dirty as i64) * ONE) / (limit as i64 - setpoint).max(1);
-    let cube = x * x / ONE * x / ONE;
-    (cube + ONE).clamp(0, 2 * ONE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Config;
@@ -791,10 +887,23 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_begins_with_the_memory_that_is_there_at_boot() {
+        let dirtyable = |generation, gib: u64| {
+            (5 * Mm::new(&Config::new(generation, vec![gib << 18])).writeback.limit) >> 8
+        };
+        // In MiB, of one GiB: two sections; with older kernels 2 GiB, or all of it.
+        assert!((235..256).contains(&dirtyable(Generation::linux_6_1(), 1)));
+        assert!((960..1024).contains(&dirtyable(Generation::linux_4_4(), 1)));
+        assert!((960..1024).contains(&dirtyable(Generation::linux_3_10(), 1)));
+        // Of 16 GiB the lower zones and a section of the highest.
+        assert!((2900..3200).contains(&dirtyable(Generation::linux_6_1(), 16)));
+        assert!((4900..5200).contains(&dirtyable(Generation::linux_4_4(), 16)));
+        assert!((15_000..16_384).contains(&dirtyable(Generation::linux_3_10(), 16)));
+    }
+
+    #[test]
     fn the_limit_follows_up_at_once_and_down_slowly() {
         let mut mm = Mm::new(&Config::new(Generation::linux_6_1(), vec![100_000]));
-        let dirtyable = 5 * mm.writeback.limit;
-        assert!((80_000..100_000).contains(&dirtyable), "a fifth of what is free at boot: {dirtyable}");
         mm.writeback.limit = 0;
         mm.update_limit(3200, 0);
         assert_eq!(mm.writeback.limit, 3200);

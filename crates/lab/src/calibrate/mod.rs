@@ -6,6 +6,7 @@
 //! | [`touch`] | `touch`, by how much memory is touched |
 //! | [`calls`] | `syscall` `copy` `wakeup`, cached reads |
 //! | [`device`] | `submit`, disk and swap area |
+//! | [`written`] | `write` `writeback` |
 //! | [`reclaim`] | `scan` `rmap` |
 //! | [`machine`] | provenance, what the kernel keeps |
 //!
@@ -18,6 +19,7 @@ mod faults;
 mod machine;
 mod reclaim;
 mod touch;
+mod written;
 
 use std::fs::File;
 use std::io;
@@ -135,6 +137,10 @@ impl Calibration {
         }
         drop(file);
         device::disk(&path, bytes, effort, record);
+        if watch("written files").is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        written::measure(&self.directory.join("written"), bytes, effort, record);
         if watch("the swap area").is_break() {
             return Ok(ControlFlow::Break(()));
         }

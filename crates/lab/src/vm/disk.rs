@@ -119,6 +119,7 @@ mod tests {
             nodes: vec![Size::mib(512)],
             distance: Distance::default(),
             kernel: None,
+            reserved: None,
             disk,
             swap,
         }

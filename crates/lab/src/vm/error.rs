@@ -78,6 +78,14 @@ pub enum Error {
         /// The last lines of its console, and what QEMU said.
         console: String,
     },
+    /// The guest's kernel said that it goes no further.
+    #[error("the virtual machine: {line}; the last lines of its console:\n{console}")]
+    Panic {
+        /// What it said.
+        line: String,
+        /// The last lines of its console until then, and what QEMU said.
+        console: String,
+    },
     /// The guest was ended.
     #[error("the virtual machine was ended")]
     Stopped,

@@ -86,13 +86,14 @@ impl Running {
             let _ = report.send(true);
             let ended = watch(qemu, scratch.path(), &stopped, limit);
             let console = console(scratch.path());
-            match ended {
-                Ok(()) => Ok(Ended { elapsed: started.elapsed(), console }),
-                Err(why) => {
-                    let log = fs::read_to_string(scratch.path().join(qemu::LOG)).unwrap_or_default();
-                    let lines = until_last_words(&console);
-                    Err(Error::Guest { why, console: format!("{}{log}", qemu::tail(lines)) })
-                }
+            let last = |lines: &str| {
+                let log = fs::read_to_string(scratch.path().join(qemu::LOG)).unwrap_or_default();
+                format!("{}{log}", qemu::tail(lines))
+            };
+            match (ended, last_words(&console)) {
+                (Ok(()), None) => Ok(Ended { elapsed: started.elapsed(), console }),
+                (_, Some(line)) => Err(Error::Panic { line, console: last(until_last_words(&console)) }),
+                (Err(why), None) => Err(Error::Guest { why, console: last(&console) }),
             }
         };
         let keeper = std::thread::Builder::new().name("qemu".to_owned()).spawn(keep);
@@ -157,10 +158,9 @@ fn watch(mut qemu: Qemu, scratch: &Path, stopped: &Receiver<()>, limit: Duration
     let started = Instant::now();
     loop {
         let ended = qemu.ended().map_err(|error| error.to_string())?;
-        if let Some(line) = last_words(&console(scratch)) {
-            return Err(line);
-        }
         match ended {
+            // Nothing more will come.
+            _ if last_words(&console(scratch)).is_some() => return Ok(()),
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(format!("{}: {status}", qemu::PROGRAM)),
             None if started.elapsed() > limit => {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lotsfree_lab::{VirtualMachine, occupied};
+use lotsfree_lab::{VirtualMachine, occupied, reserved};
 use lotsfree_report::runs::compare::compare;
 use lotsfree_report::runs::{Drawn, Validation, runs_pictures, validation_markdown};
 use lotsfree_run::{Run, State};
@@ -115,13 +115,14 @@ impl Bench<'_> {
         for ((mut case, place), runs) in cases.into_iter().zip(places).zip(&kernels) {
             case.calibrate(&record)?;
             let first = runs.first().and_then(|run| run.samples().get(0));
-            let kernel = first.and_then(|sample| occupied(&sample, &case.machine.nodes));
+            let kernel = first.as_ref().and_then(|sample| occupied(sample, &case.machine.nodes));
             if let Some(Occupied::PerNode(sizes)) = &kernel
                 && told.is_empty()
             {
                 told = sizes.iter().map(ToString::to_string).collect();
             }
             case.machine.kernel = kernel;
+            case.machine.reserved = first.and_then(|sample| reserved(&sample, &case.machine.nodes));
             jobs.push((case, place));
         }
         let models = sim::simulate_all(jobs, self.signals)?;

@@ -155,15 +155,16 @@ impl Validation {
     }
 
     /// Whether a measure of the kernel says something of the model.
-    fn counts(&self, experiments: &Experiments, row: &Row) -> bool {
-        let left_out = experiments.left_out.iter().any(|cause| cause.is_of(&row.key, ""));
+    fn counts(&self, experiments: &Experiments, table: &Table, row: &Row) -> bool {
+        let variant = variant(table);
+        let left_out = experiments.left_out.iter().any(|cause| cause.is_of(&row.key, &variant));
         let slowed = self.emulated && self.is_time(row);
         !left_out && !slowed
     }
 
     /// The median of how far repeats of the kernel are apart; `None` without repeats.
     fn spread(&self, experiments: &Experiments, table: &Table) -> Option<f64> {
-        let counted = table.rows.iter().filter(|row| self.counts(experiments, row));
+        let counted = table.rows.iter().filter(|row| self.counts(experiments, table, row));
         let mut spreads: Vec<f64> = counted.filter_map(|row| row.values.first()?.as_ref()?.spread).collect();
         spreads.sort_by(f64::total_cmp);
         median(&spreads)
@@ -255,7 +256,8 @@ fn in_short(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
         for table in &one.compared.tables {
             let mut row = vec![one.experiment.clone(), one.kernel().to_owned(), escaped(&variant(table))];
             for (vmstat, everywhere) in [false, true].into_iter().zip(&mut everywhere) {
-                let counted = |row: &&Row| row.group.is_detail() == vmstat && one.counts(experiments, row);
+                let counted =
+                    |row: &&Row| row.group.is_detail() == vmstat && one.counts(experiments, table, row);
                 let told = table.rows.iter().filter(counted);
                 let told: Vec<Deviation> =
                     told.filter_map(|row| row.deviations.first().copied().flatten()).collect();
@@ -319,7 +321,7 @@ fn worst(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     let mut bad: Vec<Bad<'_>> = Vec::new();
     for of in all {
         for table in &of.compared.tables {
-            for row in table.rows.iter().filter(|row| of.counts(experiments, row)) {
+            for row in table.rows.iter().filter(|row| of.counts(experiments, table, row)) {
                 let Some(deviation) = row.deviations.first().copied().flatten() else { continue };
                 if matches!(deviation.verdict, Verdict::InKind | Verdict::Off) {
                     bad.push(Bad { of, table, row, deviation });
@@ -398,8 +400,11 @@ fn orders(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     for one in all {
         for orders in &one.compared.orders {
             let counted = |order: &&Order| {
-                let rows = one.compared.tables.iter().flat_map(|table| &table.rows);
-                rows.filter(|row| row.key == order.key).any(|row| one.counts(experiments, row))
+                let counts = |table: &Table| {
+                    let mut rows = table.rows.iter().filter(|row| row.key == order.key);
+                    rows.any(|row| one.counts(experiments, table, row))
+                };
+                one.compared.tables.iter().any(counts)
             };
             let measures: Vec<&Order> = orders.measures.iter().filter(counted).collect();
             let lost: Vec<String> = (measures.iter().filter(|order| !order.is_preserved()))

@@ -121,7 +121,10 @@ pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -
     let mut keys = differing_keys(&firsts);
     if mixed {
         // Only the model is told what things cost, and what the kernel occupies.
-        keys.retain(|key| !key.starts_with("calibration.") && key != "machine.kernel");
+        let told = |key: &str| {
+            key.starts_with("calibration.") || ["machine.kernel", "machine.reserved"].contains(&key)
+        };
+        keys.retain(|key| !told(key));
     }
     if variants.len() == 1 && titles.len() == 1 && !keys.is_empty() {
         let said = |key: &String| {
