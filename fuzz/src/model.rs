@@ -80,6 +80,7 @@ pub(crate) fn operations(data: &[u8]) {
         distance: (0..nodes).map(|a| (0..nodes).map(|b| if a == b { 10 } else { 25 }).collect()).collect(),
         tuning,
         swap_pages: u64::from(bytes.next()) * 8,
+        rotational: false,
         swap_rotational: bytes.next() % 2 == 0,
         swap_on_disk: bytes.next() % 2 == 0,
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
@@ -146,7 +147,7 @@ pub(crate) fn operations(data: &[u8]) {
             retry += 1;
             flying.extend(mm.take_io().map(|io| io.id));
             for id in flying.drain(..) {
-                mm.complete(id);
+                mm.complete(id, now);
             }
             for node in 0..nodes {
                 let mut cx = Cx::new(tasks[3], 0, usize::MAX, now);
@@ -162,7 +163,7 @@ pub(crate) fn operations(data: &[u8]) {
         flying.extend(mm.take_io().map(|io| io.id));
         if what & 64 != 0 {
             for id in flying.drain(..) {
-                mm.complete(id);
+                mm.complete(id, now);
             }
         }
         if steps % 16 == 0 {

@@ -213,6 +213,12 @@ pub struct Generation {
     /// are there when the other CPUs come up, the rest later (`defer_init`; 2 GiB from 4.2 to 4.15, one section
     /// from 4.16 on, with `CONFIG_DEFERRED_STRUCT_PAGE_INIT`, which distributions set); else all are.
     pub first_pages: Option<u64>,
+    /// The multi-queue block layer: a queue of 256 requests that is never congested, of which writes take three
+    /// quarters at most, and [writeback throttling](crate::mm) (5.0 on; the latter from 4.10 on, and only with
+    /// this layer).
+    pub blk_mq: bool,
+    /// Pages of the largest request: `max_sectors_kb` is 512, from 4.3 on 1280 (`BLK_DEF_MAX_SECTORS`).
+    pub request_pages: u32,
     /// Sixteen fruitless runs put kswapd to sleep (4.19 on); else a zone is given up after six times its
     /// reclaimable pages were scanned in vain.
     pub kswapd_failures: bool,
@@ -355,6 +361,8 @@ impl Generation {
             balanced_by_one: false,
             balance_gap: true,
             first_pages: None,
+            blk_mq: false,
+            request_pages: 128,
             kswapd_failures: false,
             file_write: FileWrite::KswapdInNeed,
             unreclaimable_mark: true,
@@ -459,6 +467,7 @@ impl Generation {
             zonelist_cache: None,
             zonelist_order: false,
             first_pages: Some(2 << 18),
+            request_pages: 320,
             fair_zones: true,
             swap_readahead: SwapReadahead::Adaptive,
             fault_around: true,
@@ -480,6 +489,7 @@ impl Generation {
             balanced_by_one: true,
             balance_gap: false,
             first_pages: Some(SECTION),
+            blk_mq: true,
             kswapd_failures: true,
             dirty_activates: true,
             reclaim_retries: true,

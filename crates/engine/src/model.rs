@@ -95,6 +95,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             distance: (0..nodes).map(distance).collect(),
             tuning,
             swap_pages: machine.swap.size.pages(),
+            rotational: disk.rotational,
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
             kernel_pages: machine.kernel.as_ref().map(|kernel| {
                 let unmanaged = mm::unmanaged(&pages, reserved.as_deref());

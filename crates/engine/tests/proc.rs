@@ -47,7 +47,7 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
             now += 10_000_000;
             let writes: Vec<u64> = mm.take_io().map(|io| io.id).collect();
             for id in writes {
-                mm.complete(id);
+                mm.complete(id, now);
             }
         }
     };

@@ -196,6 +196,7 @@ impl Machine {
             distance: (0..count).map(|a| (0..count).map(|b| distance(a, b)).collect()).collect(),
             tuning,
             swap_pages: plan.swap,
+            rotational: plan.rotational,
             swap_rotational: plan.rotational,
             kernel_pages: Some(vec![50 / count as u64; count]),
             reserved_pages: None,
@@ -256,7 +257,7 @@ impl Machine {
                 for index in which {
                     if !self.under_way.is_empty() {
                         let id = self.under_way.swap_remove(index.index(self.under_way.len()));
-                        self.mm.complete(id);
+                        self.mm.complete(id, self.now);
                     }
                 }
             }
@@ -339,7 +340,7 @@ impl Machine {
         }
         self.news();
         while let Some(id) = self.under_way.pop() {
-            self.mm.complete(id);
+            self.mm.complete(id, self.now);
             self.news();
         }
     }

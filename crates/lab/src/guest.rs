@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
-use lotsfree_scenario::Case;
+use lotsfree_scenario::{Case, SwapOn};
 use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 
@@ -273,13 +273,25 @@ fn settle(settings: &mut Settings) -> Result<(), LabError> {
     fs::write(reserve, ratios).map_err(at(reserve))
 }
 
+/// Tells the kernel whether a disk turns. The kernel takes every virtual disk for one that does when it finds
+/// it; what it derived from that then, the latency that writeback throttling guards, it derives again.
+fn kind_of(disk: &str, rotational: bool) -> Result<(), LabError> {
+    let queue = Path::new("/sys/block").join(disk).join("queue");
+    let path = queue.join("rotational");
+    if path.exists() {
+        fs::write(&path, if rotational { "1" } else { "0" }).map_err(at(&path))?;
+        // A kernel without it refuses.
+        let _ = fs::write(queue.join("wbt_lat_usec"), "-1");
+    }
+    Ok(())
+}
+
 /// Mounts the disk and swaps to its other part, or to the second disk. Returns where files go.
 fn disks(case: &Case) -> Result<PathBuf, LabError> {
     let machine = &case.machine;
-    let rotational = Path::new("/sys/block/vda/queue/rotational");
-    if rotational.exists() {
-        fs::write(rotational, if machine.disk.rotational { "1" } else { "0" }).map_err(at(rotational))?;
-    }
+    let swap = if machine.swap.on == SwapOn::Disk { "vda" } else { "vdb" };
+    kind_of("vda", machine.disk.rotational)?;
+    kind_of(swap, machine.disk.rotational && machine.swap.on == SwapOn::Disk)?;
     let parameters = parameters()?;
     let named = |name: &str| {
         let found = parameters.split_ascii_whitespace().find_map(|word| word.strip_prefix(name));

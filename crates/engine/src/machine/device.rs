@@ -37,8 +37,6 @@ const SLICE_IDLE: u64 = 8_000_000;
 /// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: requests of a slice of writes that
 /// nobody waits for.
 const SLICE_ASYNC_REQUESTS: u32 = 16;
-/// `max_sectors_kb` is 512: no request is merged beyond it. In pages.
-const MOST_PAGES: u32 = 128;
 const SECOND: u128 = 1_000_000_000;
 const PAGE: u128 = 4096;
 
@@ -92,9 +90,9 @@ struct Direction {
 }
 
 impl Direction {
-    /// Joins a request to one that waits, if the two are contiguous.
-    fn merge(&mut self, io: &Io) -> bool {
-        let fits = |request: &Request| request.pages + io.pages <= MOST_PAGES;
+    /// Joins a request to one that waits, if the two are contiguous and together have at most so many pages.
+    fn merge(&mut self, io: &Io, most: u32) -> bool {
+        let fits = |request: &Request| request.pages + io.pages <= most;
         let before = self.sorted.range_mut(..(io.start, 0)).next_back();
         if let Some(((start, _), request)) = before
             && start + u64::from(request.pages) == io.start
@@ -177,6 +175,8 @@ enum Next {
 pub(super) struct Disk {
     spec: DeviceSpec,
     scheduler: Scheduler,
+    /// No request is merged beyond so many pages (`max_sectors_kb`).
+    request_pages: u32,
     /// By class.
     waiting: [Direction; 3],
     in_service: Option<Request>,
@@ -192,10 +192,11 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(spec: DeviceSpec, scheduler: Scheduler) -> Self {
+    pub(super) fn new(spec: DeviceSpec, scheduler: Scheduler, request_pages: u32) -> Self {
         Disk {
             spec,
             scheduler,
+            request_pages,
             waiting: Default::default(),
             in_service: None,
             busy_until: 0,
@@ -214,7 +215,7 @@ impl Disk {
             (true, Scheduler::Cfq) if io.sync => SYNC_WRITE,
             (true, _) => WRITE,
         };
-        if self.waiting[class].merge(io) {
+        if self.waiting[class].merge(io, self.request_pages) {
             return None;
         }
         self.sequence += 1;
@@ -348,7 +349,7 @@ mod tests {
 
     /// Gives a device everything at time 0; when each request completes, in that order.
     fn serve(spec: DeviceSpec, ios: &[Io]) -> Vec<(u64, u64)> {
-        let mut disk = Disk::new(spec, Scheduler::Deadline);
+        let mut disk = Disk::new(spec, Scheduler::Deadline, 128);
         let mut done = Vec::new();
         let mut next = None;
         for io in ios {
@@ -373,7 +374,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_where_the_last_one_ended_needs_no_operation() {
-        let mut disk = Disk::new(SPEC, Scheduler::Deadline);
+        let mut disk = Disk::new(SPEC, Scheduler::Deadline, 128);
         assert_eq!(disk.submit(&io(1, true, 7, 3), 0), Some(MS));
         assert_eq!(disk.served(MS, |_, _| {}), None);
         assert_eq!(disk.submit(&io(2, true, 10, 5), 2 * MS), Some(2 * MS + 5000));
@@ -424,7 +425,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_served_when_it_has_waited_too_long() {
-        let mut disk = Disk::new(SPEC, Scheduler::Deadline);
+        let mut disk = Disk::new(SPEC, Scheduler::Deadline, 128);
         let mut next = disk.submit(&io(0, false, 500_000, 1), 0);
         disk.submit(&io(1, false, 3, 1), 1);
         // Ever new requests above the head: sorted order alone would never come back to page 3.
@@ -447,7 +448,7 @@ mod tests {
     /// A reader that asks again a while after each answer, beside writes that are all there: reads and writes
     /// served by the time of the last of so many answers.
     fn read_beside_writes(scheduler: Scheduler, think: u64, answers: u64) -> (u64, usize) {
-        let mut disk = Disk::new(DeviceSpec { seek: Some(8 * MS), ..SPEC }, scheduler);
+        let mut disk = Disk::new(DeviceSpec { seek: Some(8 * MS), ..SPEC }, scheduler, 128);
         let mut events = std::collections::BinaryHeap::new();
         let push = |events: &mut std::collections::BinaryHeap<_>, at| {
             if let Some(at) = at {

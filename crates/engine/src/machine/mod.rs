@@ -150,9 +150,10 @@ impl Machine {
         let scheduler = |spec: DeviceSpec| {
             if cfq && spec.seek.is_some() { Scheduler::Cfq } else { Scheduler::Deadline }
         };
-        let mut disks = vec![Disk::new(disk, scheduler(disk))];
+        let disk_of = |spec| Disk::new(spec, scheduler(spec), memory.generation.request_pages);
+        let mut disks = vec![disk_of(disk)];
         if let SwapDevice::Own(spec) = swap {
-            disks.push(Disk::new(spec, scheduler(spec)));
+            disks.push(disk_of(spec));
         }
         let mut machine = Machine {
             cpus: Cpus::new(&mm, nodes, cpus),
@@ -258,7 +259,7 @@ impl Machine {
                 }
             }
             Happening::Complete(id) => {
-                self.mm.complete(id);
+                self.mm.complete(id, now);
                 self.tell(now);
             }
             Happening::Wake(event) => {

@@ -5,7 +5,8 @@ use lotsfree_scenario::{Advice, RegionId};
 
 use super::frame::{entry, flag, list};
 use super::readahead::RaState;
-use super::{Cx, Done, Mm, Stop, Why};
+use super::wbt::Writer;
+use super::{Cx, Device, Done, Mm, Stop, Why};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -95,7 +96,7 @@ impl Mm {
 
     /// Starts to read what is missing (`force_page_cache_ra`), up to the larger of a request and a window.
     fn read_ahead_of_need(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32, advice: Advice) {
-        let most = (super::page_writeback::MOST_PAGES as u32).max(self.ra_pages(advice));
+        let most = self.generation.request_pages.max(self.ra_pages(advice));
         let last = last.min(first.saturating_add(most));
         let mut at = first;
         while at < last {
@@ -123,7 +124,7 @@ impl Mm {
     fn write_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> Done {
         let mut at = first;
         while at < last {
-            if self.queue_full(cx) {
+            if self.queue_full(cx, Device::Disk, Writer::Task) {
                 return Err(self.wait_for_room(cx, Why::Io).into());
             }
             at = self.write_run(cx, number, at, last);

@@ -204,8 +204,14 @@ impl Mm {
             }
         }
         let start = u64::from(base + first);
-        let request =
-            IoRequest { device: Device::Disk, write, sync: true, start, pages: last - first, queued: false };
+        let request = IoRequest {
+            device: Device::Disk,
+            write,
+            sync: true,
+            start,
+            pages: last - first,
+            queued: super::Queued::Apart,
+        };
         *done = 1;
         Err(Wait::io(self.submit(cx, request, Vec::new())).into())
     }

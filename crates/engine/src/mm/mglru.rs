@@ -20,7 +20,7 @@
 use super::frame::{Frame, NONE, entry, flag, list};
 use super::page_alloc::HIGHEST;
 use super::vmscan::{Fate, Met, Scan};
-use super::{Cx, DEF_PRIORITY, MS, Mm, SWAP_CLUSTER_MAX, Wait, Why};
+use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, Why};
 
 /// MIN_NR_GENS: eviction leaves so many generations alone.
 const MIN_NR_GENS: u64 = 2;
@@ -765,14 +765,14 @@ impl Mm {
         if scanned == 0 && swappiness > 0 {
             scanned = self.evict_type(cx, scan, lruvec, (1 - first, None), &mut met, pass);
         }
-        self.flush_pageout(cx);
+        self.flush_pageout(cx, scan.writer());
         if met.reclaimed > 0 {
             scan.reclaimed += met.reclaimed;
             self.freed_news(self.lruvecs[lruvec].node);
         }
         scanned += u64::from(self.try_to_inc_min_seq(lruvec, swappiness > 0));
         let out_of_cold = self.lruvecs[lruvec].mglru.count(usize::from(swappiness == 0)) == MIN_NR_GENS;
-        let full = met.pageout > 0 && self.queue_full(cx);
+        let full = met.pageout > 0 && self.pageout_waits(cx, Device::Swap, scan.writer());
         let stall = full.then(|| self.wait_for_room(cx, Why::Io));
         (if out_of_cold { 0 } else { scanned }, stall)
     }
@@ -1011,7 +1011,7 @@ mod tests {
                     break;
                 }
                 for io in ios {
-                    self.mm.complete(io.id);
+                    self.mm.complete(io.id, 0);
                 }
                 let start = self.cx.now();
                 for event in woken {
@@ -1026,7 +1026,7 @@ mod tests {
                                 }
                                 let ios: Vec<_> = self.mm.take_io().collect();
                                 for io in ios {
-                                    self.mm.complete(io.id);
+                                    self.mm.complete(io.id, 0);
                                 }
                                 (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);
                             }

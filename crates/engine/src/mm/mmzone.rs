@@ -332,7 +332,7 @@ impl Mm {
             processes: Vec::new(),
             tasks: Vec::new(),
             swap: Swap::new(config),
-            writeback: Writeback::default(),
+            writeback: Writeback::new(config),
             events: Events::default(),
             instant_reads: config.instant_reads,
             swap_on_disk: config.swap_on_disk,

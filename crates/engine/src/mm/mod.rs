@@ -25,6 +25,7 @@ pub(crate) mod readahead;
 pub(crate) mod swap;
 pub(crate) mod vmscan;
 pub(crate) mod vmstat;
+pub(crate) mod wbt;
 pub(crate) mod workingset;
 
 mod check;
@@ -72,6 +73,8 @@ pub struct Config {
     pub tuning: Tuning,
     /// Swap, in pages.
     pub swap_pages: u64,
+    /// Whether the disk turns.
+    pub rotational: bool,
     /// Whether the swap device has to seek: readahead is by slots then, by addresses else.
     pub swap_rotational: bool,
     /// What files are on.
@@ -102,6 +105,7 @@ impl Config {
             nodes,
             tuning: Tuning::default(),
             swap_pages: 0,
+            rotational: false,
             swap_rotational: false,
             swap_on_disk: false,
             filesystem: Filesystem::Ext4,
@@ -290,8 +294,9 @@ pub struct Mm {
 #[derive(Debug)]
 struct Flight {
     io: Io,
-    /// Takes a place in the device's queue of writes.
-    queued: bool,
+    /// When it was sent.
+    since: u64,
+    queued: Queued,
     frames: Vec<u32>,
 }
 
@@ -382,7 +387,7 @@ impl Mm {
         let id = self.flights.next();
         let IoRequest { device, write, sync, start, pages, queued } = io;
         let io = Io { id, device, write, sync, start, pages };
-        let flight = Flight { io, queued, frames };
+        let flight = Flight { io, since: cx.now(), queued, frames };
         if self.instant_reads && !write {
             self.read_at_once(cx, pages);
             self.arrive(flight);
@@ -396,7 +401,18 @@ impl Mm {
             self.events.pgpgin += kib;
         }
         self.flights.launch(flight);
-        self.outbox.push(io);
+        match queued {
+            Queued::Apart => {
+                if let Some(throttle) = self.throttle_of(device) {
+                    throttle.asked(id, !write, cx.now());
+                }
+                self.outbox.push(io);
+            }
+            Queued::Merged(writer) | Queued::Write(writer) if self.generation.blk_mq => {
+                self.hold(io, queued, writer, cx.now());
+            }
+            Queued::Merged(_) | Queued::Write(_) => self.outbox.push(io),
+        }
         id
     }
 
@@ -407,13 +423,19 @@ impl Mm {
     }
 
     /// A request has completed.
-    pub fn complete(&mut self, id: u64) {
+    pub fn complete(&mut self, id: u64, now: u64) {
         let Some(flight) = self.flights.land(id) else { return };
-        let (io, queued) = (flight.io, flight.queued);
+        let Flight { io, since, queued, .. } = flight;
         self.arrive(flight);
         self.woken.push(Event::Io(id));
-        if io.write {
-            self.writeback_done(io, queued);
+        match queued {
+            Queued::Write(writer) => self.writeback_done(io.device, writer, now),
+            Queued::Merged(_) => {}
+            Queued::Apart => {
+                if let Some(throttle) = self.throttle_of(io.device) {
+                    throttle.answered(id, !io.write, since, now);
+                }
+            }
         }
     }
 
@@ -439,6 +461,16 @@ pub(crate) struct IoRequest {
     pub(crate) sync: bool,
     pub(crate) start: u64,
     pub(crate) pages: u32,
-    /// Counts as a request in the device's queue of writes.
-    pub(crate) queued: bool,
+    pub(crate) queued: Queued,
+}
+
+/// Whether a request counts in the device's queue of buffered writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queued {
+    /// A read, or a write past the page cache.
+    Apart,
+    /// It joined one that does, of this writer.
+    Merged(wbt::Writer),
+    /// It does.
+    Write(wbt::Writer),
 }

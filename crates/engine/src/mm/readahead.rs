@@ -309,7 +309,7 @@ impl Mm {
             sync: true,
             start: u64::from(start),
             pages,
-            queued: false,
+            queued: super::Queued::Apart,
         };
         self.submit(cx, request, frames);
     }

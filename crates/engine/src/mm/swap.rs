@@ -272,7 +272,7 @@ impl Mm {
                 sync: true,
                 start,
                 pages: run.len() as u32,
-                queued: false,
+                queued: super::Queued::Apart,
             };
             let id = self.submit(cx, request, frames);
             for &(slot, _) in run {

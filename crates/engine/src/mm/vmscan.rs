@@ -9,7 +9,8 @@
 use super::frame::{Frame, entry, flag, list};
 use super::page_alloc::Place;
 use super::vmstat::Stat;
-use super::{Cx, DEF_PRIORITY, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
+use super::wbt::Writer;
+use super::{Cx, DEF_PRIORITY, Device, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
 use lotsfree_scenario::Filesystem;
 
 use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, Reference};
@@ -102,6 +103,9 @@ impl Scan {
             lru_gen: super::mglru::GenScan::default(),
         }
     }
+    pub(crate) fn writer(&self) -> Writer {
+        if self.is_kswapd() { Writer::Kswapd } else { Writer::Task }
+    }
     pub(crate) fn is_kswapd(&self) -> bool {
         self.who == Who::Kswapd
     }
@@ -143,6 +147,8 @@ pub(crate) struct Met {
     pub(crate) pageout: u64,
     /// What was written took a place in the device's queue, rather than joining a request there.
     queued: bool,
+    /// The batch is of anonymous pages.
+    anon: bool,
     activated: u64,
     /// Dirty pages that were kept since the device is congested.
     spared: u64,
@@ -337,6 +343,7 @@ impl Mm {
 
     /// One pass over an lruvec at the scan's priority (`shrink_lruvec`; section 4.6).
     pub(crate) fn shrink_lruvec(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) -> Result<(), Wait> {
+        self.start_plug();
         if self.generation.mglru {
             return self.lru_gen_shrink_lruvec(cx, scan, lruvec);
         }
@@ -715,7 +722,7 @@ impl Mm {
         batch: u64,
     ) -> (u64, Option<Wait>) {
         let anon = which == list::INACTIVE_ANON;
-        let mut met = Met::default();
+        let mut met = Met { anon, ..Met::default() };
         let batch = batch.min(self.lruvecs[lruvec].lists[which].len);
         self.look_ahead(lruvec, which);
         for _ in 0..batch {
@@ -761,7 +768,7 @@ impl Mm {
                 }
             }
         }
-        met.queued = self.flush_pageout(cx);
+        met.queued = self.flush_pageout(cx, scan.writer());
         let kind = usize::from(!anon);
         self.events.pgscan_type[kind] += batch;
         self.events.pgsteal_type[kind] += met.reclaimed;
@@ -783,7 +790,8 @@ impl Mm {
         if scan.who == Who::Limit {
             return None;
         }
-        if met.queued && self.queue_full(cx) {
+        let device = if met.anon { Device::Swap } else { Device::Disk };
+        if met.queued && self.pageout_waits(cx, device, scan.writer()) {
             return Some(self.wait_for_room(cx, Why::Io));
         }
         if !self.generation.reclaim_flags {

@@ -34,6 +34,7 @@ pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
         None => Experiments::parse(EXPERIMENTS, "lab/validation.toml")?,
     };
     let chosen = chosen(&experiments, &arguments.names)?;
+    fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
     let signals = Signals::watch().context("cannot handle signals")?;
     for experiment in chosen {
         for generation in experiment.generations.iter().take_while(|_| !signals.came()) {

@@ -1,0 +1,303 @@
+//! Writeback throttling: how many writes that somebody has buffered may be at a device at a time
+//! (`block/blk-wbt.c`, `block/blk-rq-qos.c` of 6.1; from 4.10 on, with `CONFIG_BLK_WBT_MQ`).
+//!
+//! The depth begins at 16 requests. Every tenth of a second it is halved if the fastest read took longer than
+//! it should, 2 ms on a device that does not rotate and 75 ms on one that does, and doubled if not, or if
+//! there are writes only. kswapd may fill it, and others after somebody was held to the dirty limit; they get
+//! half of it otherwise, and a quarter while there are reads or if nobody waits for what they write. kswapd's
+//! requests are counted apart.
+
+/// RWB_DEF_DEPTH
+const DEPTH: u32 = 16;
+/// RWB_WINDOW_NSEC
+const WINDOW: u64 = 100_000_000;
+/// RWB_MIN_WRITE_SAMPLES
+const WRITE_SAMPLES: u64 = 3;
+/// RWB_UNKNOWN_BUMP: windows without reads and writes until the depth goes back to where it began.
+const UNKNOWN_BUMP: u32 = 5;
+/// HZ/10 and HZ: how long a read, and a writer that was held, are recent.
+const RECENT_READ: u64 = 100_000_000;
+const RECENT_PAUSE: u64 = 1_000_000_000;
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// The flusher, above the background limit or for what is old (`REQ_BACKGROUND`).
+    Background,
+    /// A task: direct reclaim, `fdatasync`.
+    Task,
+    Kswapd,
+}
+
+impl Writer {
+    /// Whose requests are counted together: kswapd's, and those of all others (`get_rq_wait`).
+    pub(crate) fn kind(self) -> usize {
+        usize::from(self != Writer::Kswapd)
+    }
+}
+
+/// What a device did in a window.
+#[derive(Debug, Default)]
+struct Window {
+    /// Reads that completed, and nanoseconds of the fastest.
+    reads: u64,
+    fastest: u64,
+    writes: u64,
+}
+
+/// State of one device (`struct rq_wb`, `struct rq_depth`).
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    /// Nanoseconds that a read may take.
+    guarded: u64,
+    /// Requests that the queue holds.
+    queue: u32,
+    step: i32,
+    scaled_max: bool,
+    depth: u32,
+    unknown: u32,
+    /// When the window ends; `None` while nothing is throttled.
+    ends: Option<u64>,
+    window: Window,
+    /// Requests at the device: of kswapd, of others.
+    in_flight: [u32; 2],
+    /// When a read was sent or came back last.
+    read_at: Option<u64>,
+    /// A read that is waited for, and since when.
+    waited: Option<(u64, u64)>,
+    /// When a writer was held to the dirty limit last (`dirty_sleep`).
+    held_at: Option<u64>,
+}
+
+impl Throttle {
+    /// For a device whose queue holds so many requests.
+    pub(crate) fn new(rotational: bool, queue: u32) -> Self {
+        let guarded = if rotational { 75_000_000 } else { 2_000_000 };
+        Throttle {
+            guarded,
+            queue,
+            step: 0,
+            scaled_max: false,
+            depth: DEPTH.min(queue),
+            unknown: 0,
+            ends: None,
+            window: Window::default(),
+            in_flight: [0; 2],
+            read_at: None,
+            waited: None,
+            held_at: None,
+        }
+    }
+
+    /// How many more requests a writer may send at a time (`get_limit`).
+    pub(crate) fn room(&mut self, writer: Writer, now: u64) -> u32 {
+        self.advance(now);
+        let recent = |at: Option<u64>, span: u64| at.is_some_and(|at| now < at + span);
+        let (normal, background) = match self.depth {
+            0..=2 => (self.depth, 1),
+            depth => (depth.div_ceil(2), depth.div_ceil(4)),
+        };
+        let limit = if writer == Writer::Kswapd || recent(self.held_at, RECENT_PAUSE) {
+            self.depth
+        } else if writer == Writer::Background || recent(self.read_at, RECENT_READ) {
+            background
+        } else {
+            normal
+        };
+        limit.saturating_sub(self.in_flight[writer.kind()])
+    }
+
+    /// A write was sent to the device.
+    pub(crate) fn sent(&mut self, writer: Writer, now: u64) {
+        self.advance(now);
+        self.in_flight[writer.kind()] += 1;
+        if self.ends.is_none() {
+            self.arm(now);
+        }
+    }
+
+    /// A write completed.
+    pub(crate) fn written(&mut self, writer: Writer, now: u64) {
+        self.advance(now);
+        self.in_flight[writer.kind()] -= 1;
+        self.window.writes += 1;
+    }
+
+    /// A read, or a write past the page cache, was sent.
+    pub(crate) fn asked(&mut self, id: u64, read: bool, now: u64) {
+        self.advance(now);
+        self.read_at = Some(now);
+        if read && self.waited.is_none() {
+            self.waited = Some((id, now));
+        }
+    }
+
+    /// It came back; it was sent at `since`.
+    pub(crate) fn answered(&mut self, id: u64, read: bool, since: u64, now: u64) {
+        self.advance(now);
+        self.read_at = Some(now);
+        if read {
+            let took = now.saturating_sub(since);
+            let window = &mut self.window;
+            window.fastest = if window.reads == 0 { took } else { window.fastest.min(took) };
+            window.reads += 1;
+        } else {
+            self.window.writes += 1;
+        }
+        if self.waited.is_some_and(|(waited, _)| waited == id) {
+            self.waited = None;
+        }
+    }
+
+    /// A writer is held to the dirty limit.
+    pub(crate) fn held(&mut self, now: u64) {
+        self.held_at = Some(now);
+    }
+
+    /// Ends the windows that are over (`wb_timer_fn`).
+    fn advance(&mut self, now: u64) {
+        while let Some(end) = self.ends.filter(|end| *end <= now) {
+            let window = std::mem::take(&mut self.window);
+            let in_flight = self.in_flight.iter().any(|count| *count > 0);
+            let waits = self.waited.map(|(_, since)| end.saturating_sub(since));
+            let late = waits
+                .is_some_and(|waits| waits > self.width() || (waits > self.guarded && window.reads == 0));
+            if late {
+                self.scale_down(true);
+            } else if window.reads > 0 && window.writes >= WRITE_SAMPLES {
+                if window.fastest > self.guarded { self.scale_down(true) } else { self.scale_up() }
+            } else if window.writes > 0 || in_flight || self.held_at.is_some_and(|at| end < at + RECENT_PAUSE)
+            {
+                self.scale_up();
+            } else {
+                self.unknown += 1;
+                if self.unknown >= UNKNOWN_BUMP {
+                    match self.step {
+                        1.. => self.scale_up(),
+                        0 => {}
+                        _ => self.scale_down(false),
+                    }
+                }
+            }
+            self.ends = None;
+            if self.step != 0 || in_flight {
+                self.arm(end);
+            }
+        }
+    }
+
+    fn arm(&mut self, now: u64) {
+        self.ends = Some(now + self.width());
+    }
+
+    /// The smaller the depth, the shorter the window.
+    fn width(&self) -> u64 {
+        match u64::try_from(self.step) {
+            Ok(step) if step > 0 => (WINDOW << 4) / ((step + 1) << 8).isqrt(),
+            _ => WINDOW,
+        }
+    }
+
+    fn scale_up(&mut self) {
+        if !self.scaled_max {
+            self.step -= 1;
+            self.scaled_max = self.calculate();
+        }
+        self.unknown = 0;
+    }
+
+    fn scale_down(&mut self, hard: bool) {
+        if self.depth > 1 {
+            self.step = if self.step < 0 && hard { 0 } else { self.step + 1 };
+            self.scaled_max = false;
+            self.calculate();
+        }
+        self.unknown = 0;
+    }
+
+    /// `rq_depth_calc_max_depth`; whether that is the most.
+    fn calculate(&mut self) -> bool {
+        let beyond = DEPTH.min(self.queue) - 1;
+        match u32::try_from(self.step) {
+            Ok(step) => {
+                self.depth = 1 + (beyond >> step.min(31));
+                false
+            }
+            Err(_) => {
+                let most = self.queue * 3 / 4;
+                let depth = 1 + (u64::from(beyond) << self.step.unsigned_abs().min(31));
+                self.depth = depth.min(u64::from(most)) as u32;
+                depth > u64::from(most)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn who_writes_decides_how_much_of_the_depth() {
+        let mut throttle = Throttle::new(false, 256);
+        let room = |throttle: &mut Throttle, now| {
+            [Writer::Kswapd, Writer::Task, Writer::Background].map(|writer| throttle.room(writer, now))
+        };
+        assert_eq!(room(&mut throttle, 0), [16, 8, 4]);
+        throttle.asked(1, true, 0);
+        throttle.answered(1, true, 0, MS);
+        assert_eq!(room(&mut throttle, 50 * MS), [16, 4, 4], "there are reads");
+        assert_eq!(room(&mut throttle, 150 * MS), [16, 8, 4]);
+        throttle.held(150 * MS);
+        assert_eq!(room(&mut throttle, 160 * MS), [16, 16, 16], "a writer is held to the dirty limit");
+        throttle.sent(Writer::Kswapd, 160 * MS);
+        throttle.sent(Writer::Task, 160 * MS);
+        throttle.sent(Writer::Background, 160 * MS);
+        assert_eq!(room(&mut throttle, 160 * MS), [15, 14, 14]);
+    }
+
+    #[test]
+    fn writes_alone_get_most_of_the_queue_and_slow_reads_leave_them_one() {
+        let mut throttle = Throttle::new(false, 256);
+        throttle.sent(Writer::Task, 0);
+        let depths: Vec<u32> = (0..6).map(|n| throttle.room(Writer::Kswapd, n * 100 * MS + 1)).collect();
+        assert_eq!(depths, [16, 31, 61, 121, 192, 192]);
+        // Reads that take 3 ms, beside writes.
+        let mut depths = Vec::new();
+        let mut now = 600 * MS;
+        while now < 1600 * MS {
+            throttle.asked(now, true, now);
+            throttle.answered(now, true, now, now + 3 * MS);
+            throttle.sent(Writer::Task, now + 4 * MS);
+            throttle.written(Writer::Task, now + 5 * MS);
+            depths.push(throttle.room(Writer::Kswapd, now + 5 * MS));
+            now += 10 * MS;
+        }
+        depths.dedup();
+        assert_eq!(depths, [192, 16, 8, 4, 2, 1]);
+        // Where 75 ms are allowed, they stay.
+        let mut disk = Throttle::new(true, 256);
+        disk.sent(Writer::Task, 0);
+        disk.asked(1, true, 10 * MS);
+        disk.answered(1, true, 10 * MS, 40 * MS);
+        (0..3).for_each(|_| {
+            disk.sent(Writer::Task, 50 * MS);
+            disk.written(Writer::Task, 60 * MS);
+        });
+        assert_eq!(disk.room(Writer::Kswapd, 101 * MS), 31);
+    }
+
+    #[test]
+    fn a_read_that_does_not_come_back_counts_and_rest_brings_the_depth_back() {
+        let mut throttle = Throttle::new(false, 256);
+        throttle.sent(Writer::Task, 0);
+        throttle.asked(1, true, 0);
+        assert_eq!(throttle.room(Writer::Kswapd, 101 * MS), 8);
+        throttle.written(Writer::Task, 110 * MS);
+        throttle.answered(1, true, 0, 120 * MS);
+        assert_eq!(throttle.room(Writer::Kswapd, 60_000 * MS), 16);
+        assert_eq!(throttle.ends, None, "nothing to watch");
+    }
+}
