@@ -209,13 +209,13 @@ pub struct Generation {
     pub balanced_by_one: bool,
     /// A zone is reclaimed beyond its high mark by the balance gap (RHEL 6 to 4.4).
     pub balance_gap: bool,
-    /// Of the highest zone of each node, so many pages and what is missing to the end of a section of 128 MiB
-    /// are there when the other CPUs come up, the rest later (`defer_init`; 2 GiB from 4.2 to 4.15, one section
-    /// from 4.16 on, with `CONFIG_DEFERRED_STRUCT_PAGE_INIT`, which distributions set); else all are.
+    /// Of the highest zone of each node, so many pages and what is missing to the end of a section of 128
+    /// MiB are there when the other CPUs come up, the rest later (`defer_init`; 2 GiB from 4.2 to 4.15, one
+    /// section from 4.16 on, with `CONFIG_DEFERRED_STRUCT_PAGE_INIT`, which distributions set); else all
+    /// are.
     pub first_pages: Option<u64>,
-    /// The multi-queue block layer: a queue of 256 requests that is never congested, of which writes take three
-    /// quarters at most, and [writeback throttling](crate::mm) (5.0 on; the latter from 4.10 on, and only with
-    /// this layer).
+    /// The multi-queue block layer: a queue of 256 requests that is never congested, of which writes take
+    /// three quarters at most, and writeback throttling (5.0 on; the latter exists from 4.10 on).
     pub blk_mq: bool,
     /// Pages of the largest request: `max_sectors_kb` is 512, from 4.3 on 1280 (`BLK_DEF_MAX_SECTORS`).
     pub request_pages: u32,

@@ -73,14 +73,18 @@ pub struct Cause {
     /// Variants that have it; without any, all.
     #[serde(default)]
     pub variants: Vec<String>,
+    /// Generations that have it; without any, all.
+    #[serde(default)]
+    pub generations: Vec<Generation>,
     /// What the kernel does that the model does not, or the other way round.
     pub why: String,
 }
 
 impl Cause {
-    /// Whether it is the cause of an error of a measure in a variant.
-    pub fn is_of(&self, measure: &str, variant: &str) -> bool {
+    /// Whether it is the cause of an error of a measure in a variant on the kernel of a generation.
+    pub fn is_of(&self, measure: &str, variant: &str, generation: &str) -> bool {
         (self.variants.is_empty() || self.variants.iter().any(|name| name == variant))
+            && (self.generations.is_empty() || self.generations.iter().any(|one| one.name() == generation))
             && self.measures.iter().any(|key| measure.starts_with(key.as_str()))
     }
 }

@@ -89,7 +89,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("cpus = 4", "cpu = 4", "3:1: machine.cpus: missing; it has no default\n\
             s.toml:5:1: machine.cpu: unknown key; did you mean \"cpus\"?".to_owned()),
         ("cpus = 4", "cpus = 4\ncolour = 1",
-            "6:1: machine.colour: unknown key; known here: generation, cpus, nodes, distance, kernel, disk, swap".to_owned()),
+            "6:1: machine.colour: unknown key; known here: generation, cpus, nodes, distance, kernel, reserved, disk, swap".to_owned()),
         ("cpus = 4", "cpus = 0", "5:8: machine.cpus: 0 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = 5000", "5:8: machine.cpus: 5000 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = [4]",
@@ -237,8 +237,8 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("[measure]", "[calibration]\nfault = -1\n[measure]",
             "25:9: calibration.fault: a cost is not negative; write a number from 0 on".to_owned()),
         ("[measure]", "[calibration]\nminor-fault = 1\n[measure]",
-            "25:1: calibration.minor-fault: unknown key; known here: record, touch, syscall, fault, alloc, zero, copy, scan, \
-             skip, rmap, free, submit, wakeup, walk".to_owned()),
+            "25:1: calibration.minor-fault: unknown key; known here: record, touch, syscall, fault, alloc, zero, copy, write, \
+             writeback, scan, skip, rmap, free, submit, wakeup, walk".to_owned()),
         ("[measure]", "[calibration]\nrecord = 1\n[measure]",
             "25:10: calibration.record: not the name of a calibration record; write a text in quotes".to_owned()),
     ];

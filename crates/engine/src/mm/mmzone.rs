@@ -238,13 +238,14 @@ impl Zone {
         let count = &mut self.lru[classic];
         *count = if add { *count + 1 } else { *count - 1 };
     }
-    /// Managed pages that are there when the other CPUs come up, if those of this zone are deferred but for so
-    /// many. What is not managed is below them.
+    /// Managed pages that are there when the other CPUs come up, if those of this zone are deferred but for
+    /// so many. What is not managed is the kernel's image, which is below them, and page descriptors, which
+    /// are at the other end.
     pub(crate) fn first_managed(&self, first: u64) -> u64 {
         // The first page of a section of which so many pages are before it.
         let end = (self.start_pfn + first).next_multiple_of(SECTION);
-        let there = self.present.min(end - self.start_pfn);
-        (self.managed + there).saturating_sub(self.present)
+        let image = (self.present - self.managed).saturating_sub(self.present / 64);
+        self.managed.min((end - self.start_pfn).saturating_sub(image))
     }
     /// Whether an order-0 request for user memory may take a page at this mark.
     pub(crate) fn passes(&self, mark: u64, highest: usize) -> bool {

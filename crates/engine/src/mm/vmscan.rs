@@ -256,6 +256,9 @@ impl Mm {
                 return Err(self.congestion_wait(cx, ns));
             }
         }
+        if self.generation.lru_per_node {
+            lruvecs.iter().for_each(|&which| self.snapshot_refaults(which));
+        }
         let scan = &mut direct.scan;
         if scan.reclaimed == 0 && !direct.retried {
             // Forced deactivation, or RHEL 6's last resort with swappiness 0: once more from the beginning.
@@ -562,7 +565,8 @@ impl Mm {
         may
     }
 
-    /// At the end of a reclaim run: refaults from here on count as new (`snapshot_refaults`).
+    /// At the end of a reclaim run, of kswapd or from 4.12 on of a task: refaults from here on count as new
+    /// (`snapshot_refaults`).
     pub(crate) fn snapshot_refaults(&mut self, which: usize) {
         let l = &mut self.lruvecs[which];
         l.refaults_seen = l.refaults;

@@ -19,14 +19,14 @@ fn relative(variant: &str, size: &str, set: &[(&str, &str)]) -> f64 {
 }
 
 /// Larger than what is free, and smaller.
-const LARGE: &str = "2400 MiB";
+const LARGE: &str = "3200 MiB";
 const SMALL: &str = "800 MiB";
 
 #[test]
 fn a_file_larger_than_free_memory_throws_the_server_out_until_3_10() {
     for variant in ["3.0", "3.10"] {
         assert!(relative(variant, SMALL, &[]) > 0.98, "{variant}");
-        assert!(relative(variant, LARGE, &[]) < 0.6, "{variant}");
+        assert!(relative(variant, LARGE, &[]) < 0.7, "{variant}");
     }
 }
 
@@ -53,10 +53,11 @@ fn a_writer_that_leaves_the_cache_alone_or_a_bound_for_it_protects_the_server() 
 }
 
 #[test]
-fn a_file_system_that_writes_what_reclaim_asks_for_protects_3_0() {
+fn a_file_system_that_writes_what_reclaim_asks_for_protects_the_server() {
     let ext3 = [("machine.disk.filesystem", "\"ext3\"")];
-    assert!(relative("3.0", LARGE, &ext3) > 0.95);
-    assert!(relative("3.10", LARGE, &ext3) < 0.6);
+    for variant in ["3.0", "3.10"] {
+        assert!(relative(variant, LARGE, &ext3) > 0.9, "{variant}");
+    }
 }
 
 #[test]

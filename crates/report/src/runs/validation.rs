@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use lotsfree_scenario::{Experiment, Experiments, Stand};
+use lotsfree_scenario::{Cause, Experiment, Experiments, Stand};
 use serde::{Deserialize, Serialize};
 
 use super::compare::error::median;
@@ -157,7 +157,8 @@ impl Validation {
     /// Whether a measure of the kernel says something of the model.
     fn counts(&self, experiments: &Experiments, table: &Table, row: &Row) -> bool {
         let variant = variant(table);
-        let left_out = experiments.left_out.iter().any(|cause| cause.is_of(&row.key, &variant));
+        let is_of = |cause: &Cause| cause.is_of(&row.key, &variant, &self.generation);
+        let left_out = experiments.left_out.iter().any(is_of);
         let slowed = self.emulated && self.is_time(row);
         !left_out && !slowed
     }
@@ -389,7 +390,7 @@ fn worst(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
 fn why<'a>(experiments: &'a Experiments, of: &Validation, table: &Table, row: &Row) -> Option<&'a str> {
     let experiment = experiments.all.iter().find(|experiment| experiment.name == of.experiment)?;
     let variant = variant(table);
-    let cause = experiment.causes.iter().find(|cause| cause.is_of(&row.key, &variant))?;
+    let cause = experiment.causes.iter().find(|cause| cause.is_of(&row.key, &variant, &of.generation))?;
     Some(cause.why.as_str())
 }
 
