@@ -326,6 +326,7 @@ impl Mm {
 
     /// What files count of their own pages, and the mappings that have no entries.
     fn check_objects(&self) -> Result<(), String> {
+        let mut all_under_writeback = 0;
         for (number, object) in (0u32..).zip(&self.objects).filter(|(_, object)| object.live) {
             let last = object.base + object.pages.max(1) - 1;
             let owners = (self.object_of(object.base), self.object_of(last));
@@ -361,6 +362,7 @@ impl Mm {
                 "file {number} counts {} pages under writeback and has {under_writeback}",
                 object.under_writeback
             );
+            all_under_writeback += under_writeback;
             for (which, mapping) in object.mappings.iter().enumerate() {
                 ensure!(
                     which > 0 || mapping.bits.is_empty(),
@@ -379,6 +381,12 @@ impl Mm {
                 }
             }
         }
+        ensure!(
+            all_under_writeback == self.writeback.under_writeback(),
+            "{} pages of files are under writeback, {} are counted",
+            all_under_writeback,
+            self.writeback.under_writeback()
+        );
         Ok(())
     }
 

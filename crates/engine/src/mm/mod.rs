@@ -3,7 +3,7 @@
 //! ```text
 //! operation ── memory (faults), filemap (read, write), mempolicy ──▶ page_alloc ──▶ vmscan (reclaim)
 //!                       │                                                             │
-//!                       └── readahead, swap, page_writeback ──▶ Io (outbox) ◀─────────┘
+//!                       └── readahead, swap, page_writeback ──▶ wbt ──▶ Io (outbox) ◀─┘
 //! ```
 //!
 //! Every call is made by a task that hands in its [`Cx`]: what the call cost in CPU time is added there. A

@@ -13,7 +13,7 @@ use super::wbt::{Throttle, Writer};
 use super::{Config, Cx, Device, Done, Event, Io, IoRequest, MS, Mm, Queued, Stop, TENTH, Wait, Why};
 use crate::generation::WriterThrottle;
 
-/// `/sys/block/*/queue/nr_requests` of the block layer before
+/// `/sys/block/*/queue/nr_requests` of the block layer before the multi-queue one.
 const NR_REQUESTS: u32 = 128;
 /// A queue is congested from 7/8 of that plus one on, until it falls below 13/16.
 const CONGESTION_ON: u32 = 113;
@@ -72,8 +72,8 @@ pub(crate) struct Writeback {
     congested: [bool; 2],
     /// With the multi-queue block layer.
     throttles: Option<[Throttle; 2]>,
-    /// Write requests that their writer waits to send, of kswapd and of others.
-    held: [VecDeque<(Io, Queued)>; 2],
+    /// Write requests that their writer waits to send to each device, of kswapd and of others.
+    held: [[VecDeque<(Io, Queued)>; 2]; 2],
     /// Pages that reclaim wants to write, in the order in which it met them.
     pageout: Vec<(Device, u64, u32)>,
     /// Pages that somebody asked the flusher to write.
@@ -146,10 +146,14 @@ impl Writeback {
     pub(crate) fn forget(&mut self, number: u32) {
         self.files.retain(|&file| file != number);
     }
+    /// Pages of files that are under writeback.
+    pub(crate) fn under_writeback(&self) -> u64 {
+        self.under_writeback
+    }
     /// Write requests under way, or held.
     pub(crate) fn pending(&self) -> usize {
         let sent: u32 = self.requests.iter().sum();
-        sent as usize + self.held.iter().map(VecDeque::len).sum::<usize>()
+        sent as usize + self.held.iter().flatten().map(VecDeque::len).sum::<usize>()
     }
 }
 
@@ -223,26 +227,19 @@ impl Mm {
         false
     }
 
-    /// How many write requests a device takes of a task; with none it has to wait before it submits one.
-    fn room(&mut self, cx: &Cx, device: Device, writer: Writer) -> u32 {
+    /// Whether a device takes no more write requests of a task: it has to wait before it submits one.
+    pub(crate) fn queue_full(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
         let which = self.queue_of(device);
         let w = &mut self.writeback;
         if w.throttles.is_some() {
-            let held = !w.held[writer.kind()].is_empty();
-            return if held { 0 } else { w.mq_room(which, writer, cx.now()) };
+            return !w.held[which][writer.kind()].is_empty() || w.mq_room(which, writer, cx.now()) == 0;
         }
         let requests = w.requests[0].max(w.requests[1]);
         let batch = &mut self.tasks[cx.task].batch;
         if std::mem::take(&mut batch.waited) {
             (batch.left, batch.until) = (BATCH_REQUESTS, cx.now() + BATCH_TIME);
         }
-        let full = requests >= NR_REQUESTS
-            && (requests >= MOST_REQUESTS || batch.left == 0 || cx.now() >= batch.until);
-        if full { 0 } else { NR_REQUESTS }
-    }
-
-    pub(crate) fn queue_full(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
-        self.room(cx, device, writer) == 0
+        requests >= NR_REQUESTS && (requests >= MOST_REQUESTS || batch.left == 0 || cx.now() >= batch.until)
     }
 
     /// The throttling of a device, if there is any.
@@ -298,17 +295,17 @@ impl Mm {
     /// With the multi-queue block layer, a request goes to the device as soon as writeback throttling lets
     /// it; its writer waits until then.
     pub(crate) fn hold(&mut self, io: Io, queued: Queued, writer: Writer, now: u64) {
-        self.writeback.held[writer.kind()].push_back((io, queued));
-        self.send_held(now);
+        let which = self.queue_of(io.device);
+        self.writeback.held[which][writer.kind()].push_back((io, queued));
+        self.send_held(which, now);
     }
 
-    /// Sends what may be sent of what is held.
-    fn send_held(&mut self, now: u64) {
-        for kind in 0..self.writeback.held.len() {
-            while let Some((io, queued)) = self.writeback.held[kind].front().copied() {
+    /// Sends a device what may be sent of what is held.
+    fn send_held(&mut self, which: usize, now: u64) {
+        let w = &mut self.writeback;
+        for kind in 0..w.held[which].len() {
+            while let Some((io, queued)) = w.held[which][kind].front().copied() {
                 if let Queued::Write(writer) = queued {
-                    let which = self.queue_of(io.device);
-                    let w = &mut self.writeback;
                     if w.mq_room(which, writer, now) == 0 {
                         break;
                     }
@@ -317,7 +314,7 @@ impl Mm {
                         throttles[which].sent(writer, now);
                     }
                 }
-                self.writeback.held[kind].pop_front();
+                w.held[which][kind].pop_front();
                 self.outbox.push(io);
             }
         }
@@ -330,7 +327,7 @@ impl Mm {
         w.requests[which] -= 1;
         if let Some(throttles) = &mut w.throttles {
             throttles[which].written(writer, now);
-            self.send_held(now);
+            self.send_held(which, now);
             self.woken.push(Event::Request);
             // Nobody wakes who sleeps in congestion_wait there; who sleeps in reclaim_throttle is woken after
             // some pages were written.
@@ -571,8 +568,9 @@ impl Mm {
     /// Whether reclaim has to wait for a place in a device's queue after what it wrote: with the multi-queue
     /// block layer only for the place of a request that it has.
     pub(crate) fn pageout_waits(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
+        let which = self.queue_of(device);
         match self.writeback.throttles {
-            Some(_) => !self.writeback.held[writer.kind()].is_empty(),
+            Some(_) => !self.writeback.held[which][writer.kind()].is_empty(),
             None => self.queue_full(cx, device, writer),
         }
     }
