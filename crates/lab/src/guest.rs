@@ -289,9 +289,10 @@ fn kind_of(disk: &str, rotational: bool) -> Result<(), LabError> {
 /// Mounts the disk and swaps to its other part, or to the second disk. Returns where files go.
 fn disks(case: &Case) -> Result<PathBuf, LabError> {
     let machine = &case.machine;
-    let swap = if machine.swap.on == SwapOn::Disk { "vda" } else { "vdb" };
     kind_of("vda", machine.disk.rotational)?;
-    kind_of(swap, machine.disk.rotational && machine.swap.on == SwapOn::Disk)?;
+    if machine.swap.on == SwapOn::Own {
+        kind_of("vdb", false)?;
+    }
     let parameters = parameters()?;
     let named = |name: &str| {
         let found = parameters.split_ascii_whitespace().find_map(|word| word.strip_prefix(name));

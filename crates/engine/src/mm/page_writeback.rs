@@ -560,7 +560,7 @@ impl Mm {
         (written, last)
     }
 
-    /// Reclaim begins to collect what it writes (`blk_start_plug`).
+    /// Somebody begins to collect what it writes (`blk_start_plug`).
     pub(crate) fn start_plug(&mut self) {
         self.writeback.plugged = None;
     }
@@ -577,7 +577,7 @@ impl Mm {
 
     /// Submits a bio in requests of the largest size; the last of them. That one has all pages.
     fn submit_bio(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>, sync: bool, writer: Writer) -> u64 {
-        self.writeback.plugged = None;
+        self.start_plug();
         let most = self.generation.request_pages;
         let (mut at, mut left) = (u64::from(start), frames.len() as u32);
         while left > most {
@@ -898,11 +898,11 @@ impl Writeback {
         let balanced = u128::from(task) * u128::from(self.avg_bandwidth) / u128::from(dirty_rate | 1);
         let balanced = balanced.min(u128::from(self.avg_bandwidth)) as u64;
         // Only as far as all three agree on.
-        let all = [self.balanced_ratelimit, balanced, task];
+        let last = self.balanced_ratelimit;
         let step = if position.dirty < position.setpoint() {
-            all.into_iter().fold(u64::MAX, u64::min).saturating_sub(current)
+            last.min(balanced).min(task).saturating_sub(current)
         } else {
-            current.saturating_sub(all.into_iter().fold(0, u64::max))
+            current.saturating_sub(last.max(balanced).max(task))
         };
         let step = u32::try_from(current / (2 * step + 1)).ok().and_then(|shift| step.checked_shr(shift));
         let step = step.unwrap_or(0).div_ceil(8);
