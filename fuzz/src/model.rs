@@ -86,6 +86,7 @@ pub(crate) fn operations(data: &[u8]) {
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(vec![200 / nodes as u64; nodes]),
         reserved_pages: None,
+        pagesets: Vec::new(),
         instant_reads: bytes.next() % 2 == 0,
         costs: Costs::default(),
     };

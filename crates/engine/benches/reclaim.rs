@@ -134,6 +134,7 @@ impl Host {
         let config = Config {
             kernel_pages: Some(vec![0]),
             reserved_pages: None,
+            pagesets: Vec::new(),
             instant_reads: true,
             ..Config::new(generation, vec![room * 64 / 63 + 2 * min])
         };

@@ -129,6 +129,11 @@ pub struct LruGen {
     pub all_or_nothing: bool,
     /// The flushers are woken when all file pages that a pass met were dirty (6.12).
     pub wakes_flushers: bool,
+    /// Refaults count as such if they are recent (6.1), else all do.
+    pub counts_recent: bool,
+    /// Pages that are spared for their tier count as `workingset_activate` (6.1), else recent refaults by page
+    /// faults do.
+    pub counts_protected: bool,
 }
 
 impl LruGen {
@@ -139,6 +144,8 @@ impl LruGen {
         initial_priority: false,
         all_or_nothing: false,
         wakes_flushers: false,
+        counts_recent: true,
+        counts_protected: true,
     };
     /// 6.12.
     pub const LINUX_6_12: Self = LruGen {
@@ -147,6 +154,8 @@ impl LruGen {
         initial_priority: true,
         all_or_nothing: true,
         wakes_flushers: true,
+        counts_recent: false,
+        counts_protected: false,
     };
 }
 
@@ -300,7 +309,7 @@ pub const NAMES: [&str; 10] = [
     "linux-6.12+mglru",
 ];
 
-const OLD_PCP: PcpRules = PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false };
+const OLD_PCP: PcpRules = PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false, adapts: false };
 
 /// Dirty limits of RHEL 6.
 const RHEL_6_DIRTY: DirtyRules = DirtyRules {
@@ -506,10 +515,7 @@ impl Generation {
             name: "linux-6.1",
             without_writepage: &[Filesystem::Xfs],
             rules: Rules::linux_6_1(),
-            pcp: match Rules::linux_6_1().pcp {
-                Some(pcp) => pcp,
-                None => OLD_PCP,
-            },
+            pcp: known_pcp(&Rules::linux_6_1()),
             dirty: known_dirty(&Rules::linux_6_1()),
             anon_starts_inactive: true,
             reference: Reference::OneRule,
@@ -531,12 +537,20 @@ impl Generation {
             name: "linux-6.12",
             without_writepage: &Filesystem::ALL,
             rules: Rules::linux_6_12(),
+            pcp: known_pcp(&Rules::linux_6_12()),
             dirty: known_dirty(&Rules::linux_6_12()),
             balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
             retried_is_major: false,
             ..Self::linux_6_1()
         }
+    }
+}
+
+const fn known_pcp(rules: &Rules) -> PcpRules {
+    match rules.pcp {
+        Some(pcp) => pcp,
+        None => OLD_PCP,
     }
 }
 

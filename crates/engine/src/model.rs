@@ -103,6 +103,9 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
                 in_pages(kernel).into_iter().zip(unmanaged).map(of_zones).collect()
             }),
             reserved_pages: reserved,
+            pagesets: (machine.pagesets.iter().flatten())
+                .map(|cpus| cpus.iter().map(|size| size.pages()).collect())
+                .collect(),
             swap_on_disk: machine.swap.on == SwapOn::Disk,
             filesystem: disk.filesystem,
             instant_reads: false,

@@ -27,6 +27,7 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
         swap_pages: 12_000,
         kernel_pages: Some(vec![300 / nodes.len() as u64; nodes.len()]),
         reserved_pages: None,
+        pagesets: Vec::new(),
         instant_reads: true,
         ..Config::new(Generation::named(generation).expect("a generation"), nodes.to_vec())
     });

@@ -200,6 +200,7 @@ impl Machine {
             swap_rotational: plan.rotational,
             kernel_pages: Some(vec![50 / count as u64; count]),
             reserved_pages: None,
+            pagesets: Vec::new(),
             swap_on_disk: false,
             filesystem: plan.filesystem,
             instant_reads: plan.instant,

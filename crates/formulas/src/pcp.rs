@@ -9,6 +9,8 @@ pub struct PcpRules {
     pub batch_cap: Bytes,
     /// `high` follows from the low mark and the CPUs of the node (6.1); else it is six batches.
     pub high_from_mark: bool,
+    /// Between that and [`high_max`] a list's length adapts to what its CPU does (6.7 on).
+    pub adapts: bool,
 }
 
 /// `batch` of a zone in pages, as `/proc/zoneinfo` prints it: how many pages move at a time.

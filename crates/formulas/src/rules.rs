@@ -55,7 +55,7 @@ impl Rules {
                 discount: Discount::Independent,
                 order_test: OrderTest::WalkFromGap,
             },
-            pcp: Some(PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false }),
+            pcp: Some(PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false, adapts: false }),
             available: Some(AvailableRules { total_reserve: false, misc_reclaimable: false }),
             overcommit: Some(OvercommitRules {
                 heuristic: Heuristic::CacheFirst,
@@ -179,7 +179,7 @@ impl Rules {
         let mut rules = Self::linux_5_15();
         rules.name = "linux-6.1";
         rules.watermarks.promo = true;
-        rules.pcp = Some(PcpRules { batch_cap: Bytes::mib(1), high_from_mark: true });
+        rules.pcp = Some(PcpRules { batch_cap: Bytes::mib(1), high_from_mark: true, adapts: false });
         rules.memlock.rlimit_allows_hugetlb = false;
         rules
     }
@@ -188,6 +188,7 @@ impl Rules {
     pub const fn linux_6_12() -> Self {
         let mut rules = Self::linux_6_1();
         rules.name = "linux-6.12";
+        rules.pcp = Some(PcpRules { batch_cap: Bytes::mib(1), high_from_mark: true, adapts: true });
         rules.memlock.default_limit = Some(Bytes::mib(8));
         rules.watermarks.movable_apart = true;
         rules.watermarks.discount = Discount::Nested;

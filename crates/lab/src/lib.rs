@@ -28,6 +28,6 @@ pub use conduct::{Place, conduct};
 pub use error::LabError;
 pub use here::{Output, Stage, Watch};
 pub use local::{Local, Plan};
-pub use occupied::{occupied, reserved};
+pub use occupied::{occupied, pagesets, reserved};
 pub use settings::{Settings, journal_path};
 pub use virtual_machine::VirtualMachine;

@@ -44,6 +44,21 @@ pub fn reserved(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| managed(sample, id))
 }
 
+/// What each CPU holds back of each node's free memory: a scenario's `machine.pagesets`. `None` if the sample
+/// does not show pagesets of the nodes.
+pub fn pagesets(sample: &Sample, nodes: usize, cpus: u32) -> Option<Vec<Vec<Size>>> {
+    let of = |node: u32, cpu: u32| {
+        let zones = sample.zones.iter().filter(|zone| zone.node == node);
+        let sets = zones.flat_map(|zone| &zone.pagesets).filter(|set| set.cpu == cpu);
+        Size(PageSize::X86.of(sets.map(|set| set.count).sum()))
+    };
+    let shown = |node: u32| sample.zones.iter().any(|zone| zone.node == node && !zone.pagesets.is_empty());
+    (0u32..)
+        .take(nodes)
+        .map(|node| shown(node).then(|| (0..cpus).map(|cpu| of(node, cpu)).collect()))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +73,9 @@ mod tests {
         assert!(*kernel > Size(Bytes::mib(1)) && *kernel < total, "{kernel} of {total}");
         // MemTotal is what zones manage.
         assert_eq!(reserved(&sample, &[total]), Some(Occupied::PerNode(vec![Size(Bytes(0))])));
+        let held = pagesets(&sample, 1, 2).unwrap();
+        assert!(held.len() == 1 && held[0].len() == 2, "{held:?}");
+        assert_eq!(pagesets(&sample, 2, 2), None);
         for of in [occupied, reserved] {
             assert_eq!(of(&sample, &[total, total]), None);
         }

@@ -53,6 +53,10 @@ pub struct Machine {
     /// go by what is managed. Written as `kernel` is; without it, the memory map alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Occupied>,
+    /// Free memory that CPUs hold back for themselves when the run begins (`count` of the pagesets in
+    /// `/proc/zoneinfo`): a list per node with a size per CPU of the machine. Without it, none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pagesets: Option<Vec<Vec<Size>>>,
     /// The disk that holds every file.
     #[serde(default)]
     pub disk: Disk,
@@ -278,6 +282,29 @@ impl Check<'_> {
         }
         self.occupied(machine, "kernel", machine.kernel.as_ref());
         self.occupied(machine, "reserved", machine.reserved.as_ref());
+        self.pagesets(machine);
+    }
+
+    fn pagesets(&mut self, machine: &Machine) {
+        let Some(nodes) = &machine.pagesets else { return };
+        if nodes.len() != machine.nodes.len() {
+            let message =
+                format!("lists for {} nodes, but the machine has {}", nodes.len(), machine.nodes.len());
+            return self.wrong(&["pagesets"], message);
+        }
+        let cpus: u64 = machine.cpus_per_node().iter().map(|cpus| u64::from(*cpus)).sum();
+        for (number, (sizes, node)) in nodes.iter().zip(&machine.nodes).enumerate() {
+            let held = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(size.bytes()));
+            let message = if sizes.len() as u64 != cpus {
+                format!("{} sizes, but the machine has {cpus} CPUs; write one for each", sizes.len())
+            } else if held >= node.bytes() {
+                format!("CPUs hold {} of the {node} of node {number}; write less", Size(Bytes(held)))
+            } else {
+                continue;
+            };
+            let at = element(self.table, "pagesets", number);
+            self.errors.add(at, format!("machine.pagesets[{number}]"), message);
+        }
     }
 
     fn occupied(&mut self, machine: &Machine, key: &'static str, occupied: Option<&Occupied>) {

@@ -89,7 +89,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("cpus = 4", "cpu = 4", "3:1: machine.cpus: missing; it has no default\n\
             s.toml:5:1: machine.cpu: unknown key; did you mean \"cpus\"?".to_owned()),
         ("cpus = 4", "cpus = 4\ncolour = 1",
-            "6:1: machine.colour: unknown key; known here: generation, cpus, nodes, distance, kernel, reserved, disk, swap".to_owned()),
+            "6:1: machine.colour: unknown key; known here: generation, cpus, nodes, distance, kernel, reserved, pagesets, disk, swap".to_owned()),
         ("cpus = 4", "cpus = 0", "5:8: machine.cpus: 0 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = 5000", "5:8: machine.cpus: 5000 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = [4]",
@@ -105,6 +105,11 @@ fn each_says_where_what_and_what_would_be_accepted() {
             format!("6:19: machine.nodes[1]: \"-1 GiB\" is not a size: it is negative; {sizes}")),
         ("cpus = 4", "cpus = 4\nkernel = \"2 GiB\"",
             "6:10: machine.kernel: the kernel occupies all of the 2 GiB of memory; write less".to_owned()),
+        ("cpus = 4", "cpus = 4\npagesets = [[\"4 KiB\"]]",
+            "6:12: machine.pagesets: lists for 1 nodes, but the machine has 2".to_owned()),
+        ("cpus = 4", "cpus = 4\npagesets = [[\"0\", \"0\", \"0\"], [\"1 GiB\", \"0\", \"0\", \"0\"]]",
+            "6:13: machine.pagesets[0]: 3 sizes, but the machine has 4 CPUs; write one for each\n\
+            s.toml:6:30: machine.pagesets[1]: CPUs hold 1 GiB of the 1 GiB of node 1; write less".to_owned()),
         ("cpus = 4", "cpus = 4\ndistance = 9", "6:12: machine.distance: 9 is not a distance; write 10 to 254".to_owned()),
         ("cpus = 4", "cpus = 4\ndistance = [[10, 20]]",
             "6:12: machine.distance: not a matrix of 2 rows of 2 numbers, which 2 nodes need".to_owned()),

@@ -74,6 +74,8 @@ const LONGEST_CALL: u64 = 1_000_000;
 /// for it then either, after twice that, and so on up to [`POLL`] times 2 to [`POLL_DOUBLINGS`].
 const POLL: u64 = 1_000;
 const POLL_DOUBLINGS: u32 = 7;
+/// `vm.stat_interval`, in nanoseconds.
+const STAT_INTERVAL: u64 = 1_000_000_000;
 /// Entries of the queue between two looks at whether the run shall stop.
 const LOOK: u32 = 1 << 16;
 
@@ -177,6 +179,7 @@ impl Machine {
             until: 0,
         };
         machine.queue.push(0, Happening::Sample);
+        machine.queue.push(STAT_INTERVAL, Happening::Refresh);
         for node in 0..nodes {
             machine.start_kernel_task(Kind::Kswapd(node), node as u32);
         }
@@ -234,6 +237,10 @@ impl Machine {
         let now = self.now;
         match happening {
             Happening::Sample => {}
+            Happening::Refresh => {
+                self.mm.refresh_cpu_vm_stats();
+                self.queue.push(now.saturating_add(STAT_INTERVAL), Happening::Refresh);
+            }
             Happening::Run(task) => self.run_task(task),
             Happening::Timer { task, sleep } => {
                 if self.tasks[task].sleep == sleep {

@@ -10,6 +10,8 @@ use crate::mm::{Event, Io};
 pub(super) enum Happening {
     /// A sample is due.
     Sample,
+    /// The CPUs refresh their counters.
+    Refresh,
     /// A process starts.
     Start(usize),
     /// The time of a process is over.

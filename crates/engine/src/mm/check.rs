@@ -106,7 +106,7 @@ impl Mm {
             free += 1;
         }
         ensure!(free == zone.free, "zone {index} counts {} free frames and has {free}", zone.free);
-        for &frame in zone.pcp.iter().flatten() {
+        for &frame in zone.pcp.iter().flat_map(|pcp| pcp.pages.iter().chain(&pcp.unmovable)) {
             self.settle(places, frame, index, Place::Pcp)?;
         }
         Ok(())
@@ -118,7 +118,9 @@ impl Mm {
         places: &mut [Place],
         recounts: &mut [Recount],
     ) -> Result<(), String> {
-        for (which, lru) in self.lruvecs[index].lists.iter().enumerate() {
+        for (place, lru) in self.lruvecs[index].lists.iter().enumerate() {
+            let generation = place.checked_sub(list::FIRST_GENERATION);
+            let which = generation.map_or(place, |at| list::FIRST_GENERATION + at % list::GENERATIONS);
             let mut len = 0;
             for at in lru.iter() {
                 let Some(f) = self.frames.get(at as usize) else {
@@ -128,6 +130,10 @@ impl Mm {
                 self.settle(places, at, zone, Place::Lru)?;
                 ensure!(lru.is_at(at, f), "frame {at} is not at place {} of list {which}", f.at);
                 ensure!(f.list() == which, "frame {at} is on list {which} and names {}", f.list());
+                ensure!(
+                    self.lruvecs[index].place(which, zone) == place,
+                    "frame {at} of zone {zone} is on list {which} of another zone"
+                );
                 ensure!(f.has(flag::USED), "frame {at} is on list {which} and not in use");
                 ensure!(
                     self.lruvec_of(zone) == index,
@@ -135,7 +141,14 @@ impl Mm {
                 );
                 let recount = &mut recounts[zone];
                 if which >= list::FIRST_GENERATION {
-                    recount.generations[which - list::FIRST_GENERATION] += 1;
+                    let generation = f.counts_in();
+                    let promoted = f.flags & flag::PROMOTED != 0;
+                    ensure!(
+                        promoted == (generation != which) && generation < list::COUNT,
+                        "frame {at} on list {which} has flags {:#x}",
+                        f.flags
+                    );
+                    recount.generations[generation - list::FIRST_GENERATION] += 1;
                     recount.lru[list::classic(f.has(flag::ANON), false)] += 1;
                 } else {
                     recount.lru[which] += 1;

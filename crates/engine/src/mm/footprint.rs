@@ -26,7 +26,12 @@ impl Mm {
             + self.objects.capacity() * size_of::<Object>();
         let regions: usize =
             self.processes.iter().map(|p| p.regions.capacity() * size_of::<Option<Region>>()).sum();
-        let lists = self.zones.iter().flat_map(|zone| &zone.pcp).map(of).sum::<usize>()
+        let lists = self
+            .zones
+            .iter()
+            .flat_map(|zone| &zone.pcp)
+            .map(|pcp| of(&pcp.pages) + of(&pcp.unmovable))
+            .sum::<usize>()
             + self.lruvecs.iter().flat_map(|lruvec| &lruvec.lists).map(List::bytes).sum::<usize>();
         let flights = self.flights.queue.capacity() * size_of::<Option<Flight>>()
             + self.flights.spare.iter().map(of).sum::<usize>()

@@ -59,6 +59,10 @@ pub(crate) mod flag {
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;
     /// Brought in by swap readahead and not used yet.
     pub(crate) const SWAP_RA: u32 = 1 << 27;
+    /// The generation, modulo 4 and plus 1, that a walk has put the page in while it is still on the list of an
+    /// older one; 0 for that of its list.
+    pub(crate) const PROMOTED_SHIFT: u32 = 28;
+    pub(crate) const PROMOTED: u32 = 7 << PROMOTED_SHIFT;
 }
 
 impl Frame {
@@ -70,6 +74,13 @@ impl Frame {
     }
     pub(crate) fn list(&self) -> usize {
         (self.flags & flag::LIST) as usize
+    }
+    /// The list whose pages it is one of: its own, or that of the generation it was promoted to.
+    pub(crate) fn counts_in(&self) -> usize {
+        match (self.flags & flag::PROMOTED) >> flag::PROMOTED_SHIFT {
+            0 => self.list(),
+            promoted => list::FIRST_GENERATION + 2 * (promoted as usize - 1) + self.list() % 2,
+        }
     }
 }
 
@@ -178,10 +189,13 @@ pub(crate) mod list {
     pub(crate) const INACTIVE_FILE: usize = 3;
     pub(crate) const ACTIVE_FILE: usize = 4;
     pub(crate) const UNEVICTABLE: usize = 5;
-    /// MGLRU: generation `g` (sequence modulo 4) of type `t` (0 anonymous, 1 file) is list 6 + 2g + t.
+    /// MGLRU: generation `g` (sequence modulo 4) of type `t` (0 anonymous, 1 file) is list 6 + 2g + t, of which
+    /// each zone has one of its own.
     pub(crate) const FIRST_GENERATION: usize = 6;
     /// How many there are.
     pub(crate) const COUNT: usize = 14;
+    /// How many there are of generations.
+    pub(crate) const GENERATIONS: usize = COUNT - FIRST_GENERATION;
 
     pub(crate) fn classic(anon: bool, active: bool) -> usize {
         match (anon, active) {

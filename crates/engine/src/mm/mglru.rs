@@ -1,18 +1,14 @@
 //! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1 and 6.12;
 //! section 3.10).
 //!
-//! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and moves
-//! what was accessed to the generation that was the youngest so far. Eviction takes pages off the oldest.
+//! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and promotes
+//! what was accessed to the generation that was the youngest so far. A page that was promoted stays on its list
+//! until eviction, which takes pages off the oldest generation's, meets it.
 //! Accesses by system calls move nothing; they count, the count gives a tier, and tiers whose pages come back
 //! after eviction more often than those of the lowest are spared.
 //!
 //! Where the model differs from the kernel:
 //!
-//! - A walk moves a page to its new generation at once. The kernel writes the number down and moves the page
-//!   when eviction meets it. The pages and `pgrefill` come out the same; the kernel counts such meetings
-//!   against the pages that a pass may scan, the model does not.
-//! - One list per generation and type, not one per zone: reclaim on behalf of user memory may take all of
-//!   them.
 //! - The filter that says which page tables are worth a walk is exact, the kernel's is a Bloom filter; a page
 //!   table is an aligned run of 512 entries.
 //! - Tasks that age at once share one walk, entry by entry; the kernel's share it process by process.
@@ -289,7 +285,7 @@ pub(crate) struct GenScan {
 }
 
 /// A pass over one lruvec.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Pass {
     scanned: u64,
     /// Pages that the run had freed when the pass began.
@@ -329,9 +325,11 @@ impl Mm {
             return false;
         }
         let kind = kind_of(&self.frames[frame as usize]);
-        self.events.workingset_refault[kind] += 1;
-        let Some(refs) = self.lruvecs[which].mglru.refaulted(kind, shadow, workingset) else { return false };
-        if self.in_lru_fault {
+        let refs = self.lruvecs[which].mglru.refaulted(kind, shadow, workingset);
+        let rules = self.generation.lru_gen;
+        self.events.workingset_refault[kind] += u64::from(refs.is_some() || !rules.counts_recent);
+        let Some(refs) = refs else { return false };
+        if self.in_lru_fault && !rules.counts_protected {
             self.events.workingset_activate[kind] += 1;
         }
         if self.in_lru_fault || refs >= MOST_REFS - 1 {
@@ -349,10 +347,22 @@ impl Mm {
         for (classic, size) in sizes.iter_mut().enumerate().skip(1) {
             *size = l.len(classic);
         }
-        for which in list::FIRST_GENERATION..list::COUNT {
-            sizes[list::classic(which % 2 == ANON, l.mglru.is_active(which))] += l.len(which);
+        for generation in list::FIRST_GENERATION..list::COUNT {
+            let active = l.mglru.is_active(generation);
+            sizes[list::classic(generation % 2 == ANON, active)] += self.nr_pages(which, generation);
         }
         sizes
+    }
+
+    /// Where the lists of a number are in those of an lruvec, the lowest zone's first.
+    fn lists_of_zones(&self, lruvec: usize, which: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
+        (which..self.lruvecs[lruvec].lists.len()).step_by(list::GENERATIONS)
+    }
+
+    /// How many pages a generation has (`lrugen->nr_pages`), wherever they are: 0 anonymous, 1 file.
+    fn nr_pages(&self, lruvec: usize, generation: usize) -> u64 {
+        let zones = self.lruvecs[lruvec].zones.iter();
+        zones.map(|&zone| self.zones[zone].generations[generation - list::FIRST_GENERATION]).sum()
     }
 
     /// The same for one zone.
@@ -568,8 +578,7 @@ impl Mm {
 
     /// `should_run_aging`
     fn should_run_aging(&self, lruvec: usize, can_swap: bool) -> Ages {
-        let l = &self.lruvecs[lruvec];
-        let Generations { max_seq, min_seq, .. } = l.mglru;
+        let Generations { max_seq, min_seq, .. } = self.lruvecs[lruvec].mglru;
         let oldest = min_seq[usize::from(!can_swap)];
         if oldest + MIN_NR_GENS > max_seq {
             return Ages { needed: true, total: 0 };
@@ -577,7 +586,7 @@ impl Mm {
         let (mut young, mut old, mut total) = (0, 0, 0);
         for (kind, &min) in min_seq.iter().enumerate().skip(usize::from(!can_swap)) {
             for seq in min..=max_seq {
-                let size = l.len(list_of(seq, kind));
+                let size = self.nr_pages(lruvec, list_of(seq, kind));
                 total += size;
                 young += if seq == max_seq { size } else { 0 };
                 old += if seq + MIN_NR_GENS == max_seq { size } else { 0 };
@@ -668,18 +677,18 @@ impl Mm {
             }
         }
         for &frame in &*young {
-            self.promote(cx, lruvec, frame);
+            self.promote(lruvec, frame);
         }
         if young.len() as u32 * PER_CACHE_LINE >= seen && seen > 0 {
             Filter::set(&mut self.lruvecs[lruvec].mglru.filter.next, first / TABLE);
         }
     }
 
-    /// A page that was accessed through a page table goes to the youngest generation (`folio_update_gen`).
-    /// `true` if it was in another.
-    fn promote(&mut self, cx: &mut Cx, lruvec: usize, frame: u32) -> bool {
+    /// A page that was accessed through a page table belongs to the youngest generation from now on, and stays
+    /// on its list (`folio_update_gen`). `true` if it was in another.
+    fn promote(&mut self, lruvec: usize, frame: u32) -> bool {
         let f = &mut self.frames[frame as usize];
-        let (from, kind, zone) = (f.list(), kind_of(f), f.zone());
+        let (from, kind) = (f.counts_in(), kind_of(f));
         if from < list::FIRST_GENERATION {
             return false;
         }
@@ -688,9 +697,13 @@ impl Mm {
         if from == to {
             return false;
         }
-        cx.spend(self.costs.scan);
-        self.events.pgrefill[self.zones[zone].index()] += 1;
-        self.lru_move(frame, to, false);
+        f.flags &= !flag::PROMOTED;
+        if f.list() != to {
+            f.flags |= ((to - list::FIRST_GENERATION) as u32 / 2 + 1) << flag::PROMOTED_SHIFT;
+        }
+        let zone = &mut self.zones[f.zone()];
+        zone.generations[from - list::FIRST_GENERATION] -= 1;
+        zone.generations[to - list::FIRST_GENERATION] += 1;
         true
     }
 
@@ -703,14 +716,19 @@ impl Mm {
             }
             let min = self.lruvecs[lruvec].mglru.min_seq[kind];
             if kind == FILE || can_swap {
-                loop {
-                    let frame = self.lruvecs[lruvec].lists[list_of(min, kind)].oldest();
-                    if frame == NONE {
-                        break;
+                for place in self.lists_of_zones(lruvec, list_of(min, kind)) {
+                    while self.lruvecs[lruvec].lists[place].len > 0 {
+                        let frame = self.lruvecs[lruvec].lists[place].oldest();
+                        cx.spend(self.costs.scan);
+                        let f = &mut self.frames[frame as usize];
+                        let promoted = f.counts_in();
+                        if promoted == list_of(min, kind) {
+                            f.flags &= !REFS_FLAGS;
+                            self.lru_move(frame, list_of(min + 1, kind), true);
+                        } else {
+                            self.lru_move(frame, promoted, true);
+                        }
                     }
-                    cx.spend(self.costs.scan);
-                    self.frames[frame as usize].flags &= !REFS_FLAGS;
-                    self.lru_move(frame, list_of(min + 1, kind), true);
                 }
             }
             let generations = &mut self.lruvecs[lruvec].mglru;
@@ -727,15 +745,19 @@ impl Mm {
     /// Gives up generations that have become empty (`try_to_inc_min_seq`); whether there was one. While there
     /// is swap, that of file pages does not run ahead of that of anonymous pages.
     fn try_to_inc_min_seq(&mut self, lruvec: usize, can_swap: bool) -> bool {
-        let l = &mut self.lruvecs[lruvec];
-        let max_seq = l.mglru.max_seq;
-        let before = l.mglru.min_seq;
+        let max_seq = self.lruvecs[lruvec].mglru.max_seq;
+        let before = self.lruvecs[lruvec].mglru.min_seq;
         let mut min = before;
         for (kind, min) in min.iter_mut().enumerate().skip(usize::from(!can_swap)) {
-            while *min + MIN_NR_GENS <= max_seq && l.lists[list_of(*min, kind)].len == 0 {
+            let is_empty = |seq: u64| {
+                let mut places = self.lists_of_zones(lruvec, list_of(seq, kind));
+                places.all(|place| self.lruvecs[lruvec].lists[place].len == 0)
+            };
+            while *min + MIN_NR_GENS <= max_seq && is_empty(*min) {
                 *min += 1;
             }
         }
+        let l = &mut self.lruvecs[lruvec];
         if can_swap {
             min[ANON] = min[ANON].min(min[FILE]);
             min[FILE] = min[ANON].max(before[FILE]);
@@ -794,23 +816,27 @@ impl Mm {
         }
         let last_tier = tier.unwrap_or_else(|| generations.own_last_tier(kind));
         let from = generations.oldest_list(kind);
-        let (mut scanned, mut isolated, mut skipped) = (0, 0, 0);
-        while scanned < MAX_LRU_BATCH && isolated < MIN_LRU_BATCH && skipped < MIN_LRU_BATCH {
-            let frame = self.lruvecs[lruvec].lists[from].oldest();
-            if frame == NONE || skipped == self.lruvecs[lruvec].lists[from].len {
-                break;
-            }
-            scanned += 1;
-            cx.spend(self.costs.scan);
-            if self.sort_page(lruvec, frame, kind, last_tier, pass) {
-                let zone = self.frames[frame as usize].zone();
-                self.events.pgrefill[self.zones[zone].index()] += 1;
-            } else if self.is_inhibited(scan, frame) {
-                skipped += 1;
-                self.lru_move(frame, from, false);
-            } else {
-                isolated += 1;
-                self.evict_page(cx, scan, lruvec, frame, met);
+        let (mut scanned, mut isolated) = (0, 0);
+        // What the highest zone has goes first.
+        for place in self.lists_of_zones(lruvec, from).rev() {
+            let mut skipped = 0;
+            while scanned < MAX_LRU_BATCH && isolated < MIN_LRU_BATCH && skipped < MIN_LRU_BATCH {
+                let frame = self.lruvecs[lruvec].lists[place].oldest();
+                if frame == NONE || skipped == self.lruvecs[lruvec].lists[place].len {
+                    break;
+                }
+                scanned += 1;
+                cx.spend(self.costs.scan);
+                if self.sort_page(lruvec, frame, kind, last_tier, pass) {
+                    let zone = self.frames[frame as usize].zone();
+                    self.events.pgrefill[self.zones[zone].index()] += 1;
+                } else if self.is_inhibited(scan, frame) {
+                    skipped += 1;
+                    self.lru_move(frame, from, false);
+                } else {
+                    isolated += 1;
+                    self.evict_page(cx, scan, lruvec, frame, met);
+                }
             }
         }
         if kind == FILE {
@@ -821,8 +847,8 @@ impl Mm {
         if isolated > 0 || scanned == MAX_LRU_BATCH { scanned } else { 0 }
     }
 
-    /// Puts a page where it belongs if it may not go now (`sort_folio`): protected by its tier, not to be had
-    /// without waiting, or not evictable at all.
+    /// Puts a page where it belongs if it may not go now (`sort_folio`): promoted, protected by its tier, not to
+    /// be had without waiting, or not evictable at all.
     fn sort_page(
         &mut self,
         lruvec: usize,
@@ -837,6 +863,10 @@ impl Mm {
             self.lru_move(frame, list::UNEVICTABLE, false);
             return true;
         }
+        if f.counts_in() != f.list() {
+            self.lru_move(frame, f.counts_in(), false);
+            return true;
+        }
         let refs = refs_of(&f);
         let tier = tier_of(refs);
         let next = list_of(self.lruvecs[lruvec].mglru.min_seq[kind] + 1, kind);
@@ -844,6 +874,9 @@ impl Mm {
             self.frames[frame as usize].flags &= !REFS_FLAGS;
             self.lru_move(frame, next, true);
             self.lruvecs[lruvec].mglru.protected[kind][tier] += 1;
+            if self.generation.lru_gen.counts_protected {
+                self.events.workingset_activate[kind] += 1;
+            }
             return true;
         }
         let dirty = kind == FILE && f.has(flag::DIRTY);
@@ -946,7 +979,7 @@ impl Mm {
             *e &= !entry::ACCESSED;
             young += 1;
             // Direct reclaim has no walk whose batch the page could join: it is activated.
-            let moved = self.promote(cx, lruvec, frame);
+            let moved = self.promote(lruvec, frame);
             self.events.pgactivate += u64::from(moved && !by_kswapd);
         }
         if young * PER_CACHE_LINE >= end - first
@@ -963,6 +996,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::readahead::RaState;
+    use super::super::vmscan::Who;
     use super::super::{Config, Done, Event, Stop};
     use super::*;
     use crate::generation::Generation;
@@ -993,6 +1027,7 @@ mod tests {
                 swap_pages,
                 kernel_pages: Some(vec![0; nodes.len()]),
                 reserved_pages: None,
+                pagesets: Vec::new(),
                 ..Config::new(Generation::named(generation).unwrap(), nodes.to_vec())
             };
             let mut mm = Mm::new(&config);
@@ -1102,17 +1137,18 @@ mod tests {
                 for classic in 1..list::UNEVICTABLE {
                     assert_eq!(l.len(classic), 0, "with generations nothing is on the classic lists");
                 }
-                for number in list::FIRST_GENERATION..list::COUNT {
+                for (place, lru) in l.lists.iter().enumerate().skip(list::FIRST_GENERATION) {
                     let mut len = 0;
-                    for at in l.lists[number].iter() {
+                    for at in lru.iter() {
                         let f = &self.mm.frames[at as usize];
-                        assert_eq!((f.list(), kind_of(f)), (number, number % 2));
+                        assert_eq!(kind_of(f), place % 2);
+                        assert_eq!(l.place(f.list(), f.zone()), place);
                         assert_eq!(self.mm.lruvec_of(f.zone()), which);
                         assert_eq!(entry::frame(self.mm.entries[f.slot as usize]), Some(at));
-                        zones[f.zone()][number - list::FIRST_GENERATION] += 1;
+                        zones[f.zone()][f.counts_in() - list::FIRST_GENERATION] += 1;
                         len += 1;
                     }
-                    assert_eq!(l.len(number), len);
+                    assert_eq!(lru.len, len);
                 }
                 let mut sum = [0; 6];
                 for &zone in &l.zones {
@@ -1247,8 +1283,8 @@ mod tests {
             }
             m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
             m.check();
-            let l = &m.mm.lruvecs[0];
-            (0..4).map(|age| l.len(list_of(l.mglru.max_seq - age, ANON))).collect::<Vec<_>>()
+            let youngest = m.mm.lruvecs[0].mglru.max_seq;
+            (0..4).map(|age| m.mm.nr_pages(0, list_of(youngest - age, ANON))).collect::<Vec<_>>()
         };
         // From the youngest generation on: all are new, then the accessed ones move on.
         assert_eq!(age(1000), [0, 1000, 0, 0]);
@@ -1259,6 +1295,44 @@ mod tests {
         assert_eq!(age(0), [0, 0, 512, 488]);
         let accessed = m.mm.entries[..1000].iter().filter(|&&e| e & entry::ACCESSED != 0).count();
         assert_eq!(accessed, 488);
+    }
+
+    #[test]
+    fn what_was_promoted_moves_when_eviction_meets_it() {
+        for kernel in KERNELS {
+            let mut m = Machine::new(kernel, 8192, 1000, 200);
+            m.map_anon(0, 1000);
+            for page in 0..1000 {
+                m.touch(0, page, true);
+            }
+            m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
+            for page in 0..300 {
+                m.touch(0, page, true);
+            }
+            m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
+            let (from, to) = {
+                let l = &m.mm.lruvecs[0];
+                let from = list_of(l.mglru.max_seq - 2, ANON);
+                // It belongs to the younger generation and is still on the list of the older one.
+                let to = list_of(l.mglru.max_seq - 1, ANON);
+                let len = |which| m.mm.lists_of_zones(0, which).map(|place| l.lists[place].len).sum::<u64>();
+                assert_eq!((len(from), len(to)), (1000, 0), "{kernel}");
+                (from, to)
+            };
+            assert_eq!((m.mm.nr_pages(0, from), m.mm.nr_pages(0, to)), (700, 300), "{kernel}");
+            assert_eq!(m.mm.events.pgrefill.iter().sum::<u64>(), 0, "{kernel}");
+            let mut pass = Pass { aged: true, ..Pass::default() };
+            let mut met = Met::default();
+            m.mm.lruvecs[0].mglru.min_seq[ANON] = m.mm.lruvecs[0].mglru.max_seq - 2;
+            let mut scan = Scan::new(Who::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
+            let scanned = m.mm.evict_type(&mut m.cx, &mut scan, 0, (ANON, None), &mut met, &mut pass);
+            let left: u64 = m.mm.lists_of_zones(0, from).map(|place| m.mm.lruvecs[0].lists[place].len).sum();
+            assert_eq!(left, 1000 - 300 - MIN_LRU_BATCH, "{kernel}");
+            assert_eq!(m.mm.events.pgrefill.iter().sum::<u64>(), 300, "{kernel}");
+            assert_eq!((scanned, met.taken), (300 + MIN_LRU_BATCH, MIN_LRU_BATCH), "{kernel}");
+            m.mm.flush_pageout(&mut m.cx, scan.writer());
+            m.check();
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use lotsfree_units::{Bytes, PageSize};
 use super::frame::{List, NONE, flag, list};
 use super::memory::SlotSpace;
 use super::page_writeback::Writeback;
+use super::pcp::PerCpuPages;
 use super::swap::Swap;
 use super::vmstat::{Events, STATS};
 use super::{Config, Mm, SWAP_CLUSTER_MAX};
@@ -47,9 +48,13 @@ pub(crate) struct Zone {
     pub(crate) free_head: u32,
     /// Frames from here to the end were never used.
     pub(crate) fresh: u32,
-    pub(crate) pcp: Vec<Vec<u32>>,
+    pub(crate) pcp: Vec<PerCpuPages>,
     pub(crate) pcp_batch: u64,
+    /// `high`, or `high_min` and `high_max` where it adapts (6.7 on).
     pub(crate) pcp_high: u64,
+    pub(crate) pcp_high_max: u64,
+    /// ZONE_BELOW_HIGH: an allocation found the zone below its high mark (6.7 on).
+    pub(crate) below_high: bool,
     /// Gauges and node counters, by [`Stat`](super::vmstat::Stat).
     pub(crate) stat: [u64; STATS],
     /// numa_hit, numa_miss, numa_foreign, numa_interleave, numa_local, numa_other
@@ -67,7 +72,8 @@ pub(crate) struct Zone {
     /// LRU pages by classic list (1 to 5), whatever lruvec they are on. Those of MGLRU's generations count as
     /// inactive.
     pub(crate) lru: [u64; 6],
-    /// MGLRU: pages by generation and type, in the order of the lists; `lru` has them as inactive.
+    /// MGLRU: pages by generation and type, in the order of the lists, promoted ones in the generation that
+    /// they were promoted to; `lru` has all of them as inactive.
     pub(crate) generations: [u64; 8],
 }
 
@@ -86,8 +92,9 @@ pub(crate) struct Node {
 /// The lists of a zone (through 4.7) or node, and what reclaim remembers of them.
 #[derive(Debug, Default)]
 pub(crate) struct Lruvec {
-    pub(crate) lists: [List; list::COUNT],
-    /// Its zones.
+    /// The classic lists, then those of generations, zone by zone.
+    pub(crate) lists: Vec<List>,
+    /// Its zones, the lowest first.
     pub(crate) zones: Vec<usize>,
     pub(crate) node: usize,
     /// Rotation model: scanned and rotated, anonymous and file.
@@ -112,6 +119,24 @@ pub(crate) struct Lruvec {
 }
 
 impl Lruvec {
+    fn new(zones: Vec<usize>, node: usize) -> Self {
+        let lists = list::FIRST_GENERATION + list::GENERATIONS * zones.len();
+        Lruvec {
+            lists: std::iter::repeat_with(List::default).take(lists).collect(),
+            zones,
+            node,
+            ..Self::default()
+        }
+    }
+    /// Where in `lists` the list of that number is on which a zone's pages are.
+    #[inline]
+    pub(crate) fn place(&self, list: usize, zone: usize) -> usize {
+        if list < list::FIRST_GENERATION {
+            return list;
+        }
+        list + list::GENERATIONS * (zone - self.zones[0])
+    }
+    /// Length of a classic list.
     pub(crate) fn len(&self, list: usize) -> u64 {
         self.lists[list].len
     }
@@ -122,7 +147,7 @@ impl Lruvec {
         self.len(list::INACTIVE_FILE) + self.len(list::ACTIVE_FILE) + self.mglru_len(1)
     }
     fn mglru_len(&self, kind: usize) -> u64 {
-        (0..4).map(|g| self.lists[list::FIRST_GENERATION + 2 * g + kind].len).sum()
+        self.lists[list::FIRST_GENERATION + kind..].iter().step_by(2).map(|list| list.len).sum()
     }
 }
 
@@ -274,9 +299,11 @@ impl Mm {
                 free: part.managed,
                 free_head: 0,
                 fresh: start as u32,
-                pcp: vec![Vec::new(); config.cpus.max(1) as usize],
+                pcp: vec![PerCpuPages::default(); config.cpus.max(1) as usize],
                 pcp_batch: 0,
                 pcp_high: 0,
+                pcp_high_max: 0,
+                below_high: false,
                 stat: [0; STATS],
                 numa: [0; 6],
                 pages_scanned: 0,
@@ -300,14 +327,12 @@ impl Mm {
             })
             .collect();
         let lruvecs: Vec<Lruvec> = if generation.lru_per_node {
-            let of = |node: usize| Lruvec { zones: nodes[node].zones.clone(), node, ..Lruvec::default() };
+            let of = |node: usize| Lruvec::new(nodes[node].zones.clone(), node);
             (0..nodes.len()).map(of).collect()
         } else {
             let of = |zone: usize| Lruvec {
-                zones: vec![zone],
-                node: zones[zone].node,
                 boot_size: PageSize::X86.of(zones[zone].managed),
-                ..Lruvec::default()
+                ..Lruvec::new(vec![zone], zones[zone].node)
             };
             (0..zones.len()).map(of).collect()
         };
@@ -346,6 +371,7 @@ impl Mm {
         mm.setup_marks();
         mm.build_zonelists();
         mm.boot_kernel(&kernel_pages(config));
+        mm.boot_pagesets(&config.pagesets);
         for zone in &mut mm.zones {
             zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
         }
@@ -406,8 +432,10 @@ impl Mm {
         for zone in &mut self.zones {
             zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, PageSize::X86);
             zone.pcp_high = pcp::high(&self.generation.pcp, zone.marks.low, cpus_of_node, zone.pcp_batch);
+            zone.pcp_high_max = pcp::high_max(zone.managed, cpus_of_node).max(zone.pcp_high);
             if let Some(share) = zone.managed.checked_div(self.tuning.percpu_pagelist_high_fraction) {
                 zone.pcp_high = (share / cpus_of_node).max(4 * zone.pcp_batch);
+                zone.pcp_high_max = zone.pcp_high;
             }
             zone.min_unmapped = zone.managed * self.tuning.min_unmapped_ratio / 100;
             zone.min_slab = zone.managed * self.tuning.min_slab_ratio / 100;
@@ -485,6 +513,18 @@ impl Mm {
         }
     }
 
+    /// Fills CPUs' lists from the highest zone of each node, which stays above its high mark.
+    fn boot_pagesets(&mut self, nodes: &[Vec<u64>]) {
+        for (node, cpus) in nodes.iter().enumerate().take(self.nodes.len()) {
+            let Some(&zone) = self.nodes[node].zones.last() else { continue };
+            for (cpu, &pages) in cpus.iter().enumerate().take(self.cpus) {
+                let keep = self.zones[zone].marks.high;
+                let take = pages.min(self.zones[zone].free.saturating_sub(keep));
+                self.boot_pageset(zone, cpu, take);
+            }
+        }
+    }
+
     pub(crate) fn lruvec_of(&self, zone: usize) -> usize {
         if self.generation.lru_per_node { self.zones[zone].node } else { zone }
     }
@@ -514,38 +554,41 @@ impl Mm {
     #[inline]
     pub(crate) fn lru_remove(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
-        let (zone, from, anon) = (f.zone(), f.list(), f.has(flag::ANON));
+        let (zone, from, counted, anon) = (f.zone(), f.list(), f.counts_in(), f.has(flag::ANON));
         if from == list::NONE {
             return;
         }
-        f.flags &= !flag::LIST;
+        f.flags &= !(flag::LIST | flag::PROMOTED);
         let lruvec = self.lruvec_of(zone);
+        let from = self.lruvecs[lruvec].place(from, zone);
         self.lruvecs[lruvec].lists[from].remove(&mut self.frames, frame);
-        self.zones[zone].lru_count(from, anon, false);
+        self.zones[zone].lru_count(counted, anon, false);
     }
 
     /// Moves a frame to the head or tail of a list, its own included.
     #[inline]
     pub(crate) fn lru_move(&mut self, frame: u32, to: usize, tail: bool) {
         let f = &mut self.frames[frame as usize];
-        let (zone, from, anon) = (f.zone(), f.list(), f.has(flag::ANON));
-        f.flags = (f.flags & !flag::LIST) | to as u32;
+        let (zone, from, counted, anon) = (f.zone(), f.list(), f.counts_in(), f.has(flag::ANON));
+        f.flags = (f.flags & !(flag::LIST | flag::PROMOTED)) | to as u32;
         let lruvec = self.lruvec_of(zone);
-        let lists = &mut self.lruvecs[lruvec].lists;
+        let lruvec = &mut self.lruvecs[lruvec];
         if from != list::NONE {
-            lists[from].remove(&mut self.frames, frame);
+            let place = lruvec.place(from, zone);
+            lruvec.lists[place].remove(&mut self.frames, frame);
         }
+        let place = lruvec.place(to, zone);
         if tail {
-            lists[to].push_tail(&mut self.frames, frame);
+            lruvec.lists[place].push_tail(&mut self.frames, frame);
         } else {
-            lists[to].push_head(&mut self.frames, frame);
+            lruvec.lists[place].push_head(&mut self.frames, frame);
         }
-        if from == to {
+        if counted == to {
             return;
         }
         let zone = &mut self.zones[zone];
-        if from != list::NONE {
-            zone.lru_count(from, anon, false);
+        if counted != list::NONE {
+            zone.lru_count(counted, anon, false);
         }
         zone.lru_count(to, anon, true);
     }

@@ -21,6 +21,7 @@ pub(crate) mod node_reclaim;
 pub(crate) mod page_alloc;
 pub(crate) mod page_writeback;
 pub(crate) mod pagecache_limit;
+pub(crate) mod pcp;
 pub(crate) mod readahead;
 pub(crate) mod swap;
 pub(crate) mod vmscan;
@@ -86,6 +87,8 @@ pub struct Config {
     pub kernel_pages: Option<Vec<u64>>,
     /// Pages of each node that its zones do not manage; `None` for those of the page descriptors.
     pub reserved_pages: Option<Vec<u64>>,
+    /// Free pages of each node that CPUs hold back, by CPU; nodes and CPUs that are not there hold none.
+    pub pagesets: Vec<Vec<u64>>,
     /// Reads take no time: there is no device, only the cost of the kernel's own work.
     pub instant_reads: bool,
     /// Costs.
@@ -111,6 +114,7 @@ impl Config {
             filesystem: Filesystem::Ext4,
             kernel_pages: None,
             reserved_pages: None,
+            pagesets: Vec::new(),
             instant_reads: false,
             costs: Costs::default(),
         }

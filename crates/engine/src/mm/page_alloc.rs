@@ -1,4 +1,4 @@
-//! Page allocation: fast path, slow path, per-CPU lists (`mm/page_alloc.c`; section 2).
+//! Page allocation: fast path, slow path (`mm/page_alloc.c`; section 2).
 
 use lotsfree_scenario::Policy;
 
@@ -222,7 +222,11 @@ impl Mm {
                     skipped_dirty = true;
                     continue;
                 }
-                let zone = &self.zones[index];
+                let adapts = self.generation.pcp.adapts;
+                let zone = &mut self.zones[index];
+                if adapts && !zone.below_high {
+                    zone.below_high = !zone.passes(zone.mark_high(), HIGHEST);
+                }
                 let value = match mark {
                     Mark::Min => zone.mark_min(),
                     Mark::Low => zone.mark_low(),
@@ -303,34 +307,6 @@ impl Mm {
         }
     }
 
-    /// A page from the CPU's list of a zone, refilled from the free list (`rmqueue_pcplist`).
-    fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
-        let cpu = self.list_of_cpu(cx.cpu);
-        if self.zones[index].pcp[cpu].is_empty() {
-            self.refill(index, cpu);
-        }
-        let zone = &mut self.zones[index];
-        let frame = zone.pcp[cpu].pop()?;
-        zone.alloc_batch -= 1;
-        self.events.pgalloc[zone.index()] += 1;
-        let f = &mut self.frames[frame as usize];
-        f.flags = (index as u32) << flag::ZONE_SHIFT | flag::USED;
-        Some(frame)
-    }
-
-    /// `rmqueue_bulk`
-    #[cold]
-    fn refill(&mut self, index: usize, cpu: usize) {
-        for _ in 0..self.zones[index].pcp_batch.max(1) {
-            let Some(frame) = self.take_free(index) else { break };
-            self.zones[index].pcp[cpu].push(frame);
-        }
-    }
-
-    fn list_of_cpu(&self, cpu: usize) -> usize {
-        if cpu < self.cpus { cpu } else { cpu % self.cpus }
-    }
-
     /// A frame off the free list of a zone.
     pub(crate) fn take_free(&mut self, index: usize) -> Option<u32> {
         let zone = &mut self.zones[index];
@@ -347,63 +323,6 @@ impl Mm {
         zone.free -= 1;
         self.frames[frame as usize].flags = (index as u32) << flag::ZONE_SHIFT;
         Some(frame)
-    }
-
-    /// Frees a page to the CPU's list, which gives a batch back when it is full (`free_unref_page`).
-    pub(crate) fn free_page(&mut self, cpu: usize, frame: u32) {
-        let f = &mut self.frames[frame as usize];
-        debug_assert!(f.list() == 0 && f.has(flag::USED));
-        let index = f.zone();
-        f.flags &= flag::ZONE;
-        self.events.pgfree += 1;
-        let cpu = self.list_of_cpu(cpu);
-        let node = self.zones[index].node;
-        let zone = &mut self.zones[index];
-        zone.pcp[cpu].push(frame);
-        let limit = if self.generation.pcp.high_from_mark && self.nodes[node].kswapd.is_active() {
-            zone.pcp_high.min(4 * zone.pcp_batch)
-        } else {
-            zone.pcp_high
-        };
-        if zone.pcp[cpu].len() as u64 >= limit.max(1) {
-            self.give_back(index, cpu);
-        }
-    }
-
-    /// `free_pcppages_bulk`
-    #[cold]
-    fn give_back(&mut self, index: usize, cpu: usize) {
-        let zone = &mut self.zones[index];
-        let batch = (zone.pcp_batch.max(1) as usize).min(zone.pcp[cpu].len());
-        // The oldest go back first.
-        for &frame in &zone.pcp[cpu][..batch] {
-            self.frames[frame as usize].at = zone.free_head;
-            zone.free_head = frame + 1;
-        }
-        zone.free += batch as u64;
-        zone.pages_scanned = 0;
-        zone.all_unreclaimable = false;
-        zone.pcp[cpu].drain(..batch);
-    }
-
-    fn put_free(&mut self, index: usize, frame: u32) {
-        let zone = &mut self.zones[index];
-        self.frames[frame as usize].at = zone.free_head;
-        zone.free_head = frame + 1;
-        zone.free += 1;
-        zone.pages_scanned = 0;
-        zone.all_unreclaimable = false;
-    }
-
-    /// `drain_all_pages`
-    pub(crate) fn drain_all(&mut self) {
-        for index in 0..self.zones.len() {
-            for cpu in 0..self.cpus {
-                for frame in std::mem::take(&mut self.zones[index].pcp[cpu]) {
-                    self.put_free(index, frame);
-                }
-            }
-        }
     }
 
     /// Whether a zone (node from 4.8 on) may take more pages that will be dirty (`zone_dirty_ok`; 8.3).

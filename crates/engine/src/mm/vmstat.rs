@@ -690,10 +690,10 @@ impl Mm {
         text.stats = stats.values;
         text.pagesets = (0u32..)
             .zip(&zone.pcp)
-            .map(|(cpu, pages)| Pageset {
+            .map(|(cpu, pcp)| Pageset {
                 cpu,
-                count: pages.len() as u64,
-                high: zone.pcp_high,
+                count: pcp.count(),
+                high: if self.generation.pcp.adapts { pcp.high.max(zone.pcp_high) } else { zone.pcp_high },
                 batch: zone.pcp_batch,
             })
             .collect();

@@ -120,6 +120,7 @@ mod tests {
             distance: Distance::default(),
             kernel: None,
             reserved: None,
+            pagesets: None,
             disk,
             swap,
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lotsfree_lab::{VirtualMachine, occupied, reserved};
+use lotsfree_lab::{VirtualMachine, occupied, pagesets, reserved};
 use lotsfree_report::runs::compare::compare;
 use lotsfree_report::runs::{Drawn, Validation, runs_pictures, validation_markdown};
 use lotsfree_run::{Run, State};
@@ -123,7 +123,9 @@ impl Bench<'_> {
                 told = sizes.iter().map(ToString::to_string).collect();
             }
             case.machine.kernel = kernel;
-            case.machine.reserved = first.and_then(|sample| reserved(&sample, &case.machine.nodes));
+            case.machine.reserved = first.as_ref().and_then(|sample| reserved(sample, &case.machine.nodes));
+            let (nodes, cpus) = (case.machine.nodes.len(), case.machine.cpus_per_node().iter().sum());
+            case.machine.pagesets = first.and_then(|sample| pagesets(&sample, nodes, cpus));
             jobs.push((case, place));
         }
         let models = sim::simulate_all(jobs, self.signals)?;

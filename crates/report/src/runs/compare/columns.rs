@@ -120,10 +120,9 @@ pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -
     let titles: BTreeSet<&str> = firsts.iter().map(|entry| entry.view.run.facts().title.as_str()).collect();
     let mut keys = differing_keys(&firsts);
     if mixed {
-        // Only the model is told what things cost, and what the kernel occupies.
-        let told = |key: &str| {
-            key.starts_with("calibration.") || ["machine.kernel", "machine.reserved"].contains(&key)
-        };
+        // Only the model is told what things cost, and where a booted machine's memory is.
+        const BOOTED: [&str; 3] = ["machine.kernel", "machine.reserved", "machine.pagesets"];
+        let told = |key: &str| key.starts_with("calibration.") || BOOTED.contains(&key);
         keys.retain(|key| !told(key));
     }
     if variants.len() == 1 && titles.len() == 1 && !keys.is_empty() {

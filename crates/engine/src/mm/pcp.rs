@@ -1,0 +1,362 @@
+//! Per-CPU lists: free pages of a zone that a CPU keeps for itself (`per_cpu_pages`, `mm/page_alloc.c`; section
+//! 2.6).
+//!
+//! They are not in `NR_FREE_PAGES`, so that what moves between them and the zone moves free memory against its
+//! marks: 31 or 63 pages at a time, and more of them where a CPU only frees (5.14 on) or only allocates (6.7
+//! on, where the lists' length adapts as well).
+
+use super::frame::flag;
+use super::page_alloc::HIGHEST;
+use super::{Cx, Mm};
+
+/// `CONFIG_PCP_BATCH_SCALE_MAX`: doublings of a batch.
+const SCALE_MAX: u32 = 5;
+/// How many refreshes of the counters a list of another node's pages lies untouched before it is drained.
+const EXPIRE: u8 = 3;
+
+/// `struct per_cpu_pages`
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PerCpuPages {
+    /// Frame numbers; the last is given out next, the first goes back to the zone first.
+    pub(crate) pages: Vec<u32>,
+    /// Those of other migrate types, from the time of boot: only the kernel's own requests would be given them.
+    pub(crate) unmovable: Vec<u32>,
+    /// `high`, where it adapts (6.7 on).
+    pub(crate) high: u64,
+    /// `free_factor`, doublings of what is given back (5.14 to 6.6); `free_count`, pages freed in a row (6.7
+    /// on).
+    freed: u64,
+    /// `alloc_factor`: doublings of what is fetched (6.7 on).
+    alloc_factor: u32,
+    /// Refreshes until a list of another node's pages is drained.
+    expire: u8,
+}
+
+impl PerCpuPages {
+    /// `count`
+    pub(crate) fn count(&self) -> u64 {
+        (self.pages.len() + self.unmovable.len()) as u64
+    }
+}
+
+impl Mm {
+    /// A page from the CPU's list of a zone, refilled from the free list (`rmqueue_pcplist`).
+    pub(super) fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
+        let cpu = self.list_of_cpu(cx.cpu);
+        if self.zones[index].pcp[cpu].pages.is_empty() {
+            self.refill(index, cpu);
+        }
+        let zone = &mut self.zones[index];
+        let pcp = &mut zone.pcp[cpu];
+        let frame = pcp.pages.pop()?;
+        pcp.freed >>= 1;
+        pcp.expire = EXPIRE;
+        zone.alloc_batch -= 1;
+        self.events.pgalloc[zone.index()] += 1;
+        let f = &mut self.frames[frame as usize];
+        f.flags = (index as u32) << flag::ZONE_SHIFT | flag::USED;
+        Some(frame)
+    }
+
+    /// What comes off the free list first is given out first (`rmqueue_bulk`).
+    #[cold]
+    fn refill(&mut self, index: usize, cpu: usize) {
+        for _ in 0..self.nr_pcp_alloc(index, cpu) {
+            let Some(frame) = self.take_free(index) else { break };
+            self.zones[index].pcp[cpu].pages.push(frame);
+        }
+        self.zones[index].pcp[cpu].pages.reverse();
+    }
+
+    /// Pages that a CPU holds back since boot.
+    pub(super) fn boot_pageset(&mut self, index: usize, cpu: usize, count: u64) {
+        for _ in 0..count {
+            let Some(frame) = self.take_free(index) else { break };
+            self.zones[index].pcp[cpu].unmovable.push(frame);
+        }
+        let pcp = &mut self.zones[index].pcp[cpu];
+        pcp.high = pcp.high.max(pcp.count());
+        pcp.expire = EXPIRE;
+    }
+
+    /// How many pages an empty list is refilled with (`nr_pcp_alloc`).
+    fn nr_pcp_alloc(&mut self, index: usize, cpu: usize) -> u64 {
+        let zone = &mut self.zones[index];
+        let batch = zone.pcp_batch.max(1);
+        if !self.generation.pcp.adapts {
+            return batch;
+        }
+        let pcp = &mut zone.pcp[cpu];
+        pcp.high = pcp.high.clamp(zone.pcp_high, zone.pcp_high_max);
+        if pcp.high < batch {
+            return 1;
+        }
+        let wanted = batch << pcp.alloc_factor;
+        if zone.pcp_high < zone.pcp_high_max && !zone.below_high {
+            pcp.high = (pcp.high + wanted).min(zone.pcp_high_max);
+        }
+        let most = pcp.high.saturating_sub(pcp.count() + batch).max(batch);
+        if wanted <= most && pcp.alloc_factor < SCALE_MAX {
+            pcp.alloc_factor += 1;
+        }
+        wanted.min(most)
+    }
+
+    /// Frees a page to the CPU's list, which gives pages back when it is full (`free_unref_page_commit`).
+    pub(crate) fn free_page(&mut self, cpu: usize, frame: u32) {
+        let f = &mut self.frames[frame as usize];
+        debug_assert!(f.list() == 0 && f.has(flag::USED));
+        let index = f.zone();
+        f.flags &= flag::ZONE;
+        self.events.pgfree += 1;
+        let cpu = self.list_of_cpu(cpu);
+        let zone = &mut self.zones[index];
+        let pcp = &mut zone.pcp[cpu];
+        pcp.pages.push(frame);
+        pcp.expire = EXPIRE;
+        let batch = zone.pcp_batch.max(1);
+        if self.generation.pcp.adapts {
+            pcp.alloc_factor >>= 1;
+            pcp.freed += u64::from(pcp.freed < batch << SCALE_MAX);
+        }
+        let high = self.nr_pcp_high(index, cpu);
+        if self.zones[index].pcp[cpu].count() >= high.max(1) {
+            let count = self.nr_pcp_free(index, cpu, high);
+            self.give_back(index, cpu, count, true);
+            let zone = &mut self.zones[index];
+            if zone.below_high && zone.passes(zone.mark_high(), HIGHEST) {
+                zone.below_high = false;
+            }
+        }
+    }
+
+    /// The length at which a list is full (`nr_pcp_high`).
+    fn nr_pcp_high(&mut self, index: usize, cpu: usize) -> u64 {
+        let zone = &mut self.zones[index];
+        // ZONE_RECLAIM_ACTIVE
+        let reclaim = self.generation.pcp.high_from_mark && self.nodes[zone.node].kswapd.is_active();
+        if !self.generation.pcp.adapts {
+            return if reclaim { zone.pcp_high.min(4 * zone.pcp_batch) } else { zone.pcp_high };
+        }
+        let (least, most, batch) = (zone.pcp_high, zone.pcp_high_max, zone.pcp_batch);
+        let pcp = &mut zone.pcp[cpu];
+        let high = pcp.high.clamp(least, most);
+        let shorter = high.saturating_sub(pcp.freed.max(batch)).max(least);
+        let count = pcp.count();
+        pcp.high = high;
+        if reclaim {
+            pcp.high = shorter;
+            return shorter.min(4 * batch);
+        }
+        if least == most {
+            return high;
+        }
+        if zone.below_high {
+            pcp.high = shorter;
+            return count.max(least);
+        }
+        if count >= high && high < pcp.freed + batch {
+            pcp.high = (pcp.freed + batch).clamp(least, most);
+        }
+        high
+    }
+
+    /// How many pages a full list gives back (`nr_pcp_free`).
+    fn nr_pcp_free(&mut self, index: usize, cpu: usize, high: u64) -> u64 {
+        let zone = &mut self.zones[index];
+        let batch = zone.pcp_batch.max(1);
+        let pcp = &mut zone.pcp[cpu];
+        if !self.generation.pcp.high_from_mark {
+            return batch;
+        }
+        if high < batch {
+            return 1;
+        }
+        let most = (high - batch).max(batch);
+        if self.generation.pcp.adapts {
+            return pcp.freed.clamp(batch, most);
+        }
+        let wanted = batch << pcp.freed;
+        pcp.freed += u64::from(wanted < most);
+        wanted.clamp(batch, most)
+    }
+
+    /// The oldest pages go back to the zone (`free_pcppages_bulk`): of the list that a page was freed to if there
+    /// is one, else of the first.
+    #[cold]
+    fn give_back(&mut self, index: usize, cpu: usize, count: u64, freed: bool) {
+        let zone = &mut self.zones[index];
+        let PerCpuPages { pages, unmovable, .. } = &mut zone.pcp[cpu];
+        let mut left = count as usize;
+        for list in if freed { [pages, unmovable] } else { [unmovable, pages] } {
+            let part = left.min(list.len());
+            for frame in list.drain(..part) {
+                self.frames[frame as usize].at = zone.free_head;
+                zone.free_head = frame + 1;
+            }
+            zone.free += part as u64;
+            left -= part;
+        }
+        zone.pages_scanned = 0;
+        zone.all_unreclaimable = false;
+    }
+
+    /// All pages of all lists go back (`drain_all_pages`).
+    pub(crate) fn drain_all(&mut self) {
+        for index in 0..self.zones.len() {
+            for cpu in 0..self.cpus {
+                let count = self.zones[index].pcp[cpu].count();
+                if count > 0 {
+                    self.give_back(index, cpu, count, false);
+                }
+            }
+        }
+    }
+
+    /// What a CPU does every `vm.stat_interval` for its lists (`refresh_cpu_vm_stats`, `mm/vmstat.c`): those that
+    /// grew become shorter (`decay_pcp_high`, 6.7 on), and of those that hold pages of another node and were not
+    /// used for a while a batch goes back (`drain_zone_pages`).
+    pub(crate) fn refresh_cpu_vm_stats(&mut self) {
+        for index in 0..self.zones.len() {
+            for cpu in 0..self.cpus {
+                if self.generation.pcp.adapts {
+                    self.decay_pcp_high(index, cpu);
+                }
+                let local = self.node_of_cpu(cpu) == self.zones[index].node;
+                let zone = &mut self.zones[index];
+                let pcp = &mut zone.pcp[cpu];
+                if local || pcp.expire == 0 || pcp.count() == 0 {
+                    continue;
+                }
+                pcp.expire -= 1;
+                if pcp.expire == 0 {
+                    // That changes the zone's counters, which counts as use.
+                    pcp.expire = EXPIRE;
+                    let batch = zone.pcp_batch.max(1);
+                    self.give_back(index, cpu, batch, false);
+                }
+            }
+        }
+    }
+
+    fn decay_pcp_high(&mut self, index: usize, cpu: usize) {
+        let zone = &mut self.zones[index];
+        let (least, batch) = (zone.pcp_high, zone.pcp_batch.max(1));
+        let pcp = &mut zone.pcp[cpu];
+        let count = pcp.count();
+        let floor = count.saturating_sub(batch << SCALE_MAX).max(least);
+        if pcp.high > least {
+            pcp.high = floor.max(pcp.high - pcp.high / 8);
+        }
+        let excess = count.saturating_sub(pcp.high.max(least));
+        if excess > 0 {
+            self.give_back(index, cpu, excess, false);
+        }
+    }
+
+    fn list_of_cpu(&self, cpu: usize) -> usize {
+        if cpu < self.cpus { cpu } else { cpu % self.cpus }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::Generation;
+    use crate::mm::Config;
+
+    fn machine(kernel: &str, nodes: &[u64]) -> Mm {
+        let generation = Generation::named(kernel).expect("known");
+        Mm::new(&Config { cpus: nodes.len() as u32, ..Config::new(generation, nodes.to_vec()) })
+    }
+
+    /// Takes so many pages of a zone on a CPU; by how much the zone's free pages shrank each time.
+    fn take(mm: &mut Mm, zone: usize, cpu: usize, count: u32) -> (Vec<u32>, Vec<u64>) {
+        let cx = Cx::new(0, cpu, 0, 0);
+        let mut steps = Vec::new();
+        let take = |_| {
+            let before = mm.zones[zone].free;
+            let frame = mm.take_page(&cx, zone).expect("there are enough");
+            steps.extend(Some(before - mm.zones[zone].free).filter(|step| *step > 0));
+            frame
+        };
+        let frames = (0..count).map(take).collect();
+        (frames, steps)
+    }
+
+    /// Frees pages on a CPU; by how much the zone's free pages grew each time.
+    fn free(mm: &mut Mm, zone: usize, cpu: usize, frames: &[u32]) -> Vec<u64> {
+        let mut steps = Vec::new();
+        for &frame in frames {
+            let before = mm.zones[zone].free;
+            mm.free_page(cpu, frame);
+            steps.extend(Some(mm.zones[zone].free - before).filter(|step| *step > 0));
+        }
+        steps
+    }
+
+    #[test]
+    fn a_cpu_that_only_frees_gives_back_twice_as_much_each_time() {
+        let mut mm = machine("linux-6.1", &[1 << 18]);
+        let zone = mm.zones.len() - 1;
+        let (frames, fetched) = take(&mut mm, zone, 0, 63_000);
+        assert!(fetched.iter().all(|&step| step == 63), "{fetched:?}");
+        let most = mm.zones[zone].pcp_high - 63;
+        let steps = free(&mut mm, zone, 0, &frames);
+        assert_eq!(steps[..4], [63, 126, 252, 504]);
+        assert!(steps.iter().all(|&step| step <= most), "{steps:?}, at most {most}");
+        assert_eq!(mm.check(), Ok(()));
+
+        let mut old = machine("linux-4.4", &[1 << 18]);
+        let zone = old.zones.len() - 1;
+        let (frames, _) = take(&mut old, zone, 0, 3100);
+        let steps = free(&mut old, zone, 0, &frames);
+        assert!(steps.len() > 50 && steps.iter().all(|&step| step == 31), "{steps:?}");
+    }
+
+    #[test]
+    fn lists_adapt_to_a_cpu_that_only_allocates_and_shrink_when_it_stops() {
+        let mut mm = machine("linux-6.12", &[1 << 18]);
+        let zone = mm.zones.len() - 1;
+        let (_, steps) = take(&mut mm, zone, 0, 20_000);
+        assert_eq!(steps[..6], [63, 126, 252, 504, 1008, 2016]);
+        assert!(steps[6..].iter().all(|&step| step == 2016), "{steps:?}");
+        let grown = mm.zones[zone].pcp[0].high;
+        assert_eq!(grown, mm.zones[zone].pcp_high_max, "as long as the zone is above its high mark");
+        mm.refresh_cpu_vm_stats();
+        assert_eq!(mm.zones[zone].pcp[0].high, grown - grown / 8);
+        (0..40).for_each(|_| mm.refresh_cpu_vm_stats());
+        assert_eq!(mm.zones[zone].pcp[0].high, mm.zones[zone].pcp_high);
+
+        // Below the high mark they do not grow.
+        mm.zones[zone].below_high = true;
+        take(&mut mm, zone, 0, 20_000);
+        assert_eq!(mm.zones[zone].pcp[0].high, mm.zones[zone].pcp_high);
+    }
+
+    #[test]
+    fn pages_of_another_node_go_back_batch_by_batch() {
+        for kernel in ["linux-3.10", "linux-6.1", "linux-6.12"] {
+            let mut mm = machine(kernel, &[1 << 17, 1 << 17]);
+            let far = mm.zones.len() - 1;
+            mm.boot_pageset(far, 0, 100);
+            mm.boot_pageset(far, 1, 100);
+            let free = mm.zones[far].free;
+            let batch = mm.zones[far].pcp_batch;
+            let given_back: Vec<u64> = (0..9)
+                .map(|_| {
+                    mm.refresh_cpu_vm_stats();
+                    mm.zones[far].free - free
+                })
+                .collect();
+            let expected = [0, 0, 1, 1, 1, 2, 2, 2, 3].map(|batches| batches * batch);
+            assert_eq!(given_back, expected, "{kernel}");
+            // What users ask for is not given from what was held back at boot.
+            assert_eq!(mm.zones[far].pcp[1].count(), 100, "{kernel}");
+            let (frames, _) = take(&mut mm, far, 1, 10);
+            assert_eq!(mm.zones[far].pcp[1].unmovable.len(), 100, "{kernel}");
+            self::free(&mut mm, far, 1, &frames);
+            assert_eq!(mm.check(), Ok(()), "{kernel}");
+        }
+    }
+}
