@@ -49,6 +49,6 @@ pub(crate) fn cases(
     let wanted = Some(variants).filter(|names| !names.is_empty());
     Ok(match sets.is_empty() {
         true => scenario.cases(wanted)?,
-        false => scenario.with(&sets)?.cases(wanted)?,
+        false => scenario.with_for(&sets, wanted)?.cases(wanted)?,
     })
 }

@@ -108,7 +108,7 @@ impl Scenario {
     /// Everything that is wrong with it, in the order of the text.
     pub fn parse(text: &str, file: &str) -> Result<Scenario, Errors> {
         let directory = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
-        Scenario::check(Document::parse(text, file)?, Vec::new(), directory)
+        Scenario::check(Document::parse(text, file)?, Vec::new(), directory, None)
     }
 
     /// Reads a scenario file of at most 1 MiB.
@@ -134,6 +134,19 @@ impl Scenario {
     /// # Errors
     /// If a key does not exist or the scenario cannot be with the new value.
     pub fn with(&self, overrides: &[(&str, &str)]) -> Result<Scenario, Errors> {
+        self.with_for(overrides, None)
+    }
+
+    /// As [`Scenario::with`], for variants of these names alone: what the overrides make of others does not
+    /// count.
+    ///
+    /// # Errors
+    /// As [`Scenario::with`].
+    pub fn with_for(
+        &self,
+        overrides: &[(&str, &str)],
+        variants: Option<&[String]>,
+    ) -> Result<Scenario, Errors> {
         let mut document = self.shared.document.clone();
         let mut sets = self.shared.sets.clone();
         for (key, value) in overrides {
@@ -141,7 +154,7 @@ impl Scenario {
             let at = Place { start: 0, ..node.at };
             sets.push(Set { key: key.trim().to_owned(), at, node });
         }
-        Scenario::check(document, sets, self.shared.directory.clone())
+        Scenario::check(document, sets, self.shared.directory.clone(), variants)
     }
 
     /// The title.
@@ -177,8 +190,13 @@ impl Scenario {
         errors.finish(&self.shared.document.sources).map(|()| cases)
     }
 
-    /// Reads what spans cases, and every case once.
-    fn check(document: Document, sets: Vec<Set>, directory: PathBuf) -> Result<Scenario, Errors> {
+    /// Reads what spans cases, and every case, or those of these variants, once.
+    fn check(
+        document: Document,
+        sets: Vec<Set>,
+        directory: PathBuf,
+        names: Option<&[String]>,
+    ) -> Result<Scenario, Errors> {
         let mut errors = Collector::default();
         let mut document = document;
         normalize(&mut document.root, &mut errors);
@@ -195,7 +213,8 @@ impl Scenario {
         let shared = Arc::new(Shared { document, sets, base, variants, sweep, directory });
         let scenario = Scenario { shared };
         if scenario.bounded(&top, &mut errors) {
-            drop(scenario.resolve(&|_| true, &mut errors));
+            let wanted = |name: &str| names.is_none_or(|names| names.iter().any(|wanted| wanted == name));
+            drop(scenario.resolve(&wanted, &mut errors));
         }
         errors.finish(&scenario.shared.document.sources).map(|()| scenario)
     }

@@ -256,3 +256,17 @@ fn the_keys_of_a_case_are_those_that_a_variant_writes() {
         .collect();
     assert_eq!(different, ["actor.app.heap", "vm.swappiness"]);
 }
+
+#[test]
+fn an_override_counts_for_the_variants_that_are_asked_for() {
+    let text = "title = 't'\nduration = '9 s'\n[machine]\ngeneration = 'linux-3.10'\ncpus = 1\nnodes = ['1 GiB']\n\
+                [[actor]]\nname = 'app'\nkind = 'app-server'\nheap = '1 MiB'\n\
+                [[variant]]\nname = 'limit'\n'vm.pagecache_limit_mb' = 512\n[[variant]]\nname = 'other'\n";
+    let scenario = Scenario::parse(text, "s.toml").unwrap();
+    let newer = [("generation", "linux-6.1")];
+    assert!(scenario.with(&newer).unwrap_err().to_string().contains("in variant \"limit\""));
+    let asked = ["other".to_owned()];
+    let cases = scenario.with_for(&newer, Some(&asked)).unwrap().cases(Some(&asked)).unwrap();
+    assert_eq!(cases.len(), 1);
+    assert!(scenario.with_for(&newer, Some(&["limit".to_owned()])).is_err());
+}
