@@ -131,9 +131,12 @@ pub struct LruGen {
     pub wakes_flushers: bool,
     /// Refaults count as such if they are recent (6.1), else all do.
     pub counts_recent: bool,
-    /// Pages that are spared for their tier count as `workingset_activate` (6.1), else recent refaults by page
-    /// faults do.
+    /// Pages that are spared for their tier count as `workingset_activate` (6.1), else recent refaults do.
     pub counts_protected: bool,
+    /// Who looks around a page marks it as referenced, so that it is activated, and of what is found in use
+    /// direct reclaim activates less than 15 pages (6.1). Else the page is kept, and all are activated
+    /// (6.12).
+    pub marks_looked_at: bool,
 }
 
 impl LruGen {
@@ -146,6 +149,7 @@ impl LruGen {
         wakes_flushers: false,
         counts_recent: true,
         counts_protected: true,
+        marks_looked_at: true,
     };
     /// 6.12.
     pub const LINUX_6_12: Self = LruGen {
@@ -156,6 +160,7 @@ impl LruGen {
         wakes_flushers: true,
         counts_recent: false,
         counts_protected: false,
+        marks_looked_at: false,
     };
 }
 

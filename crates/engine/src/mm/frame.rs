@@ -59,8 +59,8 @@ pub(crate) mod flag {
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;
     /// Brought in by swap readahead and not used yet.
     pub(crate) const SWAP_RA: u32 = 1 << 27;
-    /// The generation, modulo 4 and plus 1, that a walk has put the page in while it is still on the list of an
-    /// older one; 0 for that of its list.
+    /// The generation, modulo 4 and plus 1, that a walk has put the page in while it is still on the list of
+    /// an older one; 0 for that of its list.
     pub(crate) const PROMOTED_SHIFT: u32 = 28;
     pub(crate) const PROMOTED: u32 = 7 << PROMOTED_SHIFT;
 }
@@ -189,8 +189,8 @@ pub(crate) mod list {
     pub(crate) const INACTIVE_FILE: usize = 3;
     pub(crate) const ACTIVE_FILE: usize = 4;
     pub(crate) const UNEVICTABLE: usize = 5;
-    /// MGLRU: generation `g` (sequence modulo 4) of type `t` (0 anonymous, 1 file) is list 6 + 2g + t, of which
-    /// each zone has one of its own.
+    /// MGLRU: generation `g` (sequence modulo 4) of type `t` (0 anonymous, 1 file) is list 6 + 2g + t, of
+    /// which each zone has one of its own.
     pub(crate) const FIRST_GENERATION: usize = 6;
     /// How many there are.
     pub(crate) const COUNT: usize = 14;

@@ -1,11 +1,11 @@
 //! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1 and 6.12;
 //! section 3.10).
 //!
-//! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and promotes
-//! what was accessed to the generation that was the youngest so far. A page that was promoted stays on its list
-//! until eviction, which takes pages off the oldest generation's, meets it.
-//! Accesses by system calls move nothing; they count, the count gives a tier, and tiers whose pages come back
-//! after eviction more often than those of the lowest are spared.
+//! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and
+//! promotes what was accessed to the generation that was the youngest so far. A page that was promoted stays
+//! on its list until eviction, which takes pages off the oldest generation's, meets it. Accesses by system
+//! calls move nothing; they count, the count gives a tier, and tiers whose pages come back after eviction
+//! more often than those of the lowest are spared.
 //!
 //! Where the model differs from the kernel:
 //!
@@ -32,6 +32,8 @@ const MOST_REFS: u32 = 1 << REFS_WIDTH;
 const MIN_LRU_BATCH: u64 = 64;
 /// MAX_LRU_BATCH
 const MAX_LRU_BATCH: u64 = 64 * MIN_LRU_BATCH;
+/// PAGEVEC_SIZE: pages whose move to another list waits until there are so many.
+const PAGEVEC_SIZE: usize = 15;
 /// Entries of a page table.
 const TABLE: u32 = 512;
 /// Slots that belong to one object at least.
@@ -329,7 +331,7 @@ impl Mm {
         let rules = self.generation.lru_gen;
         self.events.workingset_refault[kind] += u64::from(refs.is_some() || !rules.counts_recent);
         let Some(refs) = refs else { return false };
-        if self.in_lru_fault && !rules.counts_protected {
+        if !rules.counts_protected {
             self.events.workingset_activate[kind] += 1;
         }
         if self.in_lru_fault || refs >= MOST_REFS - 1 {
@@ -684,8 +686,8 @@ impl Mm {
         }
     }
 
-    /// A page that was accessed through a page table belongs to the youngest generation from now on, and stays
-    /// on its list (`folio_update_gen`). `true` if it was in another.
+    /// A page that was accessed through a page table belongs to the youngest generation from now on, and
+    /// stays on its list (`folio_update_gen`). `true` if it was in another.
     fn promote(&mut self, lruvec: usize, frame: u32) -> bool {
         let f = &mut self.frames[frame as usize];
         let (from, kind) = (f.counts_in(), kind_of(f));
@@ -847,8 +849,8 @@ impl Mm {
         if isolated > 0 || scanned == MAX_LRU_BATCH { scanned } else { 0 }
     }
 
-    /// Puts a page where it belongs if it may not go now (`sort_folio`): promoted, protected by its tier, not to
-    /// be had without waiting, or not evictable at all.
+    /// Puts a page where it belongs if it may not go now (`sort_folio`): promoted, protected by its tier, not
+    /// to be had without waiting, or not evictable at all.
     fn sort_page(
         &mut self,
         lruvec: usize,
@@ -969,7 +971,7 @@ impl Mm {
         let end = (first + WINDOW).min(high);
         let frames = self.lruvec_frames(lruvec);
         cx.spend(self.costs.walk * u64::from(end - first));
-        let mut young = 1;
+        let mut young = Vec::new();
         for near in (first..end).filter(|&near| near != slot) {
             let e = &mut self.entries[near as usize];
             let frame = *e & entry::VALUE;
@@ -977,12 +979,30 @@ impl Mm {
                 continue;
             }
             *e &= !entry::ACCESSED;
-            young += 1;
-            // Direct reclaim has no walk whose batch the page could join: it is activated.
-            let moved = self.promote(lruvec, frame);
-            self.events.pgactivate += u64::from(moved && !by_kswapd);
+            young.push(frame);
         }
-        if young * PER_CACHE_LINE >= end - first
+        let seen = young.len() as u32 + 1;
+        let youngest = self.lruvecs[lruvec].mglru.max_seq;
+        let is_older =
+            |f: &Frame| f.list() >= list::FIRST_GENERATION && f.counts_in() != list_of(youngest, kind_of(f));
+        young.retain(|&frame| is_older(&self.frames[frame as usize]));
+        // Direct reclaim has no walk whose batch pages could join: they are activated, on 6.1 only if it does
+        // not pay to take the lock of the lists for them.
+        let old = self.generation.lru_gen.marks_looked_at;
+        let activates = !by_kswapd && (!old || young.len() < PAGEVEC_SIZE);
+        if old {
+            // The page itself is off its list, which counts as a page without a generation.
+            let frame = self.entries[slot as usize] & entry::VALUE;
+            self.frames[frame as usize].flags |= flag::REFERENCED;
+        }
+        for frame in young {
+            self.promote(lruvec, frame);
+            if activates {
+                self.lru_move(frame, self.frames[frame as usize].counts_in(), false);
+                self.events.pgactivate += 1;
+            }
+        }
+        if seen * PER_CACHE_LINE >= end - first
             && let Some(now) = &mut self.lruvecs[lruvec].mglru.filter.now
         {
             Filter::set(now, slot / TABLE);

@@ -1,9 +1,9 @@
-//! Per-CPU lists: free pages of a zone that a CPU keeps for itself (`per_cpu_pages`, `mm/page_alloc.c`; section
-//! 2.6).
+//! Per-CPU lists: free pages of a zone that a CPU keeps for itself (`per_cpu_pages`, `mm/page_alloc.c`;
+//! section 2.6).
 //!
-//! They are not in `NR_FREE_PAGES`, so that what moves between them and the zone moves free memory against its
-//! marks: 31 or 63 pages at a time, and more of them where a CPU only frees (5.14 on) or only allocates (6.7
-//! on, where the lists' length adapts as well).
+//! They are not in `NR_FREE_PAGES`, so that what moves between them and the zone moves free memory against
+//! its marks: 31 or 63 pages at a time, and more of them where a CPU only frees (5.14 on) or only allocates
+//! (6.7 on, where the lists' length adapts as well).
 
 use super::frame::flag;
 use super::page_alloc::HIGHEST;
@@ -19,7 +19,8 @@ const EXPIRE: u8 = 3;
 pub(crate) struct PerCpuPages {
     /// Frame numbers; the last is given out next, the first goes back to the zone first.
     pub(crate) pages: Vec<u32>,
-    /// Those of other migrate types, from the time of boot: only the kernel's own requests would be given them.
+    /// Those of other migrate types, from the time of boot: only the kernel's own requests would be given
+    /// them.
     pub(crate) unmovable: Vec<u32>,
     /// `high`, where it adapts (6.7 on).
     pub(crate) high: u64,
@@ -58,14 +59,16 @@ impl Mm {
         Some(frame)
     }
 
-    /// What comes off the free list first is given out first (`rmqueue_bulk`).
+    /// `rmqueue_bulk`. Neighbours that were freed one after the other have become one block of the buddy
+    /// allocator, which is split from its lowest page on: what is fetched is given out in the order of
+    /// addresses.
     #[cold]
     fn refill(&mut self, index: usize, cpu: usize) {
         for _ in 0..self.nr_pcp_alloc(index, cpu) {
             let Some(frame) = self.take_free(index) else { break };
             self.zones[index].pcp[cpu].pages.push(frame);
         }
-        self.zones[index].pcp[cpu].pages.reverse();
+        self.zones[index].pcp[cpu].pages.sort_unstable_by_key(|&frame| std::cmp::Reverse(frame));
     }
 
     /// Pages that a CPU holds back since boot.
@@ -181,8 +184,8 @@ impl Mm {
         wanted.clamp(batch, most)
     }
 
-    /// The oldest pages go back to the zone (`free_pcppages_bulk`): of the list that a page was freed to if there
-    /// is one, else of the first.
+    /// The oldest pages go back to the zone (`free_pcppages_bulk`): of the list that a page was freed to if
+    /// there is one, else of the first.
     #[cold]
     fn give_back(&mut self, index: usize, cpu: usize, count: u64, freed: bool) {
         let zone = &mut self.zones[index];
@@ -213,9 +216,9 @@ impl Mm {
         }
     }
 
-    /// What a CPU does every `vm.stat_interval` for its lists (`refresh_cpu_vm_stats`, `mm/vmstat.c`): those that
-    /// grew become shorter (`decay_pcp_high`, 6.7 on), and of those that hold pages of another node and were not
-    /// used for a while a batch goes back (`drain_zone_pages`).
+    /// What a CPU does every `vm.stat_interval` for its lists (`refresh_cpu_vm_stats`, `mm/vmstat.c`): those
+    /// that grew become shorter (`decay_pcp_high`, 6.7 on), and of those that hold pages of another node and
+    /// were not used for a while a batch goes back (`drain_zone_pages`).
     pub(crate) fn refresh_cpu_vm_stats(&mut self) {
         for index in 0..self.zones.len() {
             for cpu in 0..self.cpus {

@@ -224,8 +224,8 @@ const INTRODUCTION: &str = "\
 
 Experiments of [lab/validation.toml](../lab/validation.toml) were executed by a real kernel, most of them twice, and by
 the model of that kernel, with the costs that `lotsfree lab calibrate` measured on the same machine and with as much
-memory in the kernel's hands as there was when the run began. Nothing else of the model depends on what is shown here:
-where a figure is off, a rule is wrong or missing, and it is said which, if that is known.
+memory in the hands of the kernel and of its CPUs as there was when the run began. Nothing else of the model depends on
+what is shown here: where a figure is off, a rule is wrong or missing, and it is said which, if that is known.
 
 An error is a share of the kernel's figure, or of a floor (1 MiB, 256 pages or requests, 1 % of a share) where that is
 larger. *In kind*: next to nothing in one, much in the other. What repeats of the kernel differ by is no error.
