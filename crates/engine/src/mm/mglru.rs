@@ -356,11 +356,6 @@ impl Mm {
         sizes
     }
 
-    /// Where the lists of a number are in those of an lruvec, the lowest zone's first.
-    fn lists_of_zones(&self, lruvec: usize, which: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
-        (which..self.lruvecs[lruvec].lists.len()).step_by(list::GENERATIONS)
-    }
-
     /// How many pages a generation has (`lrugen->nr_pages`), wherever they are: 0 anonymous, 1 file.
     fn nr_pages(&self, lruvec: usize, generation: usize) -> u64 {
         let zones = self.lruvecs[lruvec].zones.iter();
@@ -718,7 +713,7 @@ impl Mm {
             }
             let min = self.lruvecs[lruvec].mglru.min_seq[kind];
             if kind == FILE || can_swap {
-                for place in self.lists_of_zones(lruvec, list_of(min, kind)) {
+                for place in self.lruvecs[lruvec].places(list_of(min, kind)) {
                     while self.lruvecs[lruvec].lists[place].len > 0 {
                         let frame = self.lruvecs[lruvec].lists[place].oldest();
                         cx.spend(self.costs.scan);
@@ -752,7 +747,7 @@ impl Mm {
         let mut min = before;
         for (kind, min) in min.iter_mut().enumerate().skip(usize::from(!can_swap)) {
             let is_empty = |seq: u64| {
-                let mut places = self.lists_of_zones(lruvec, list_of(seq, kind));
+                let mut places = self.lruvecs[lruvec].places(list_of(seq, kind));
                 places.all(|place| self.lruvecs[lruvec].lists[place].len == 0)
             };
             while *min + MIN_NR_GENS <= max_seq && is_empty(*min) {
@@ -820,7 +815,7 @@ impl Mm {
         let from = generations.oldest_list(kind);
         let (mut scanned, mut isolated) = (0, 0);
         // What the highest zone has goes first.
-        for place in self.lists_of_zones(lruvec, from).rev() {
+        for place in self.lruvecs[lruvec].places(from).rev() {
             let mut skipped = 0;
             while scanned < MAX_LRU_BATCH && isolated < MIN_LRU_BATCH && skipped < MIN_LRU_BATCH {
                 let frame = self.lruvecs[lruvec].lists[place].oldest();
@@ -1335,7 +1330,7 @@ mod tests {
                 let from = list_of(l.mglru.max_seq - 2, ANON);
                 // It belongs to the younger generation and is still on the list of the older one.
                 let to = list_of(l.mglru.max_seq - 1, ANON);
-                let len = |which| m.mm.lists_of_zones(0, which).map(|place| l.lists[place].len).sum::<u64>();
+                let len = |which| m.mm.lruvecs[0].places(which).map(|place| l.lists[place].len).sum::<u64>();
                 assert_eq!((len(from), len(to)), (1000, 0), "{kernel}");
                 (from, to)
             };
@@ -1346,7 +1341,7 @@ mod tests {
             m.mm.lruvecs[0].mglru.min_seq[ANON] = m.mm.lruvecs[0].mglru.max_seq - 2;
             let mut scan = Scan::new(Who::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
             let scanned = m.mm.evict_type(&mut m.cx, &mut scan, 0, (ANON, None), &mut met, &mut pass);
-            let left: u64 = m.mm.lists_of_zones(0, from).map(|place| m.mm.lruvecs[0].lists[place].len).sum();
+            let left: u64 = m.mm.lruvecs[0].places(from).map(|place| m.mm.lruvecs[0].lists[place].len).sum();
             assert_eq!(left, 1000 - 300 - MIN_LRU_BATCH, "{kernel}");
             assert_eq!(m.mm.events.pgrefill.iter().sum::<u64>(), 300, "{kernel}");
             assert_eq!((scanned, met.taken), (300 + MIN_LRU_BATCH, MIN_LRU_BATCH), "{kernel}");

@@ -136,6 +136,10 @@ impl Lruvec {
         }
         list + list::GENERATIONS * (zone - self.zones[0])
     }
+    /// Where the lists of a generation are in `lists`, the lowest zone's first.
+    pub(crate) fn places(&self, list: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
+        (list..self.lists.len()).step_by(list::GENERATIONS)
+    }
     /// Length of a classic list.
     pub(crate) fn len(&self, list: usize) -> u64 {
         self.lists[list].len
