@@ -160,26 +160,27 @@ impl Writeback {
 impl Mm {
     /// `global_dirty_limits`
     pub(crate) fn dirty_limits(&self) -> DirtyLimits {
-        self.dirty_limits_with(self.zones.iter().map(|zone| zone.free).sum())
+        self.dirty_limits_with(self.zones.iter().map(|zone| zone.free).sum(), self.total_reserve)
     }
 
-    /// The same with so many free pages.
-    fn dirty_limits_with(&self, free: u64) -> DirtyLimits {
+    /// The same with so many free pages and so many of them kept back (`totalreserve_pages`).
+    fn dirty_limits_with(&self, free: u64, total_reserve: u64) -> DirtyLimits {
         let rules = &self.generation.dirty;
         let input = DirtyableInput {
             free,
             file: self.lruvecs.iter().map(Lruvec::file).sum(),
             anon: self.lruvecs.iter().map(Lruvec::anon).sum(),
             swap: self.swap.free() > 0,
-            total_reserve: self.total_reserve,
+            total_reserve,
         };
         let dirtyable = dirtyable(rules, &input);
         dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, PageSize::X86, false)
     }
 
     /// At boot, when the other CPUs come up: the limit begins where the threshold is with all memory that the
-    /// allocator has then (`writeback_set_ratelimit`). A machine that fills without writing has that limit
-    /// when writing begins, and some twenty seconds to come down from it.
+    /// allocator has then (`writeback_set_ratelimit`). There are no watermarks yet, and so no reserve
+    /// (`init_per_zone_wmark_min` comes later). A machine that fills without writing has that limit when
+    /// writing begins, and some twenty seconds to come down from it.
     pub(crate) fn writeback_set_ratelimit(&mut self) {
         let highest = |zone: &Zone| {
             !self.zones.iter().any(|other| other.node == zone.node && other.start_pfn > zone.start_pfn)
@@ -188,7 +189,7 @@ impl Mm {
             Some(first) if highest(zone) => zone.first_managed(first),
             _ => zone.managed,
         };
-        self.writeback.limit = self.dirty_limits_with(self.zones.iter().map(there).sum()).dirty;
+        self.writeback.limit = self.dirty_limits_with(self.zones.iter().map(there).sum(), 0).dirty;
     }
 
     /// `node_dirty_limit`: the dirty ratio of an lruvec's own dirtyable memory, in pages.
@@ -1027,14 +1028,14 @@ mod tests {
         let dirtyable = |generation, gib: u64| {
             (5 * Mm::new(&Config::new(generation, vec![gib << 18])).writeback.limit) >> 8
         };
-        // In MiB, of one GiB: two sections; with older kernels 2 GiB, or all of it.
-        assert!((140..240).contains(&dirtyable(Generation::linux_6_1(), 1)));
-        assert!((850..1024).contains(&dirtyable(Generation::linux_4_4(), 1)));
-        assert!((850..1024).contains(&dirtyable(Generation::linux_3_10(), 1)));
+        // In MiB, of one GiB: two sections; with older kernels 2 GiB, or all of it. Nothing is kept back yet.
+        assert!((250..256).contains(&dirtyable(Generation::linux_6_1(), 1)));
+        assert!((1000..1024).contains(&dirtyable(Generation::linux_4_4(), 1)));
+        assert!((1000..1024).contains(&dirtyable(Generation::linux_3_10(), 1)));
         // Of 16 GiB the lower zones and a section of the highest.
-        assert!((2700..3200).contains(&dirtyable(Generation::linux_6_1(), 16)));
-        assert!((4700..5200).contains(&dirtyable(Generation::linux_4_4(), 16)));
-        assert!((14_500..16_384).contains(&dirtyable(Generation::linux_3_10(), 16)));
+        assert!((3100..3200).contains(&dirtyable(Generation::linux_6_1(), 16)));
+        assert!((5000..5120).contains(&dirtyable(Generation::linux_4_4(), 16)));
+        assert!((16_000..16_384).contains(&dirtyable(Generation::linux_3_10(), 16)));
     }
 
     #[test]
