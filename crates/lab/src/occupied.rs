@@ -13,9 +13,16 @@ fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
     let zones = || sample.zones.iter().filter(move |zone| zone.node == id);
     let free: u64 = zones().filter_map(|zone| zone.marks.get(zoneinfo::free)).sum();
     let held: u64 = zones().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum();
-    let lists = [meminfo::Active_anon, meminfo::Inactive_anon, meminfo::Active_file, meminfo::Inactive_file];
-    let lists: u64 = lists.iter().filter_map(|list| node.meminfo.get(*list)).sum();
-    Some(PageSize::X86.of(free + held).0 + lists * 1024)
+    let files = [meminfo::Active_file, meminfo::Inactive_file];
+    let files: u64 = files.iter().filter_map(|list| node.meminfo.get(*list)).sum();
+    Some(PageSize::X86.of(free + held).0 + files * 1024 + anonymous(sample, id)?)
+}
+
+/// Anonymous pages on the lists of a node, in bytes. `None` if the sample does not say.
+fn anonymous(sample: &Sample, id: u32) -> Option<u64> {
+    let node = sample.nodes.iter().find(|node| node.id == id)?;
+    let lists = [meminfo::Active_anon, meminfo::Inactive_anon];
+    Some(lists.iter().filter_map(|list| node.meminfo.get(*list)).sum::<u64>() * 1024)
 }
 
 /// What zones manage of a node, in bytes.
@@ -31,11 +38,12 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
     (0..).zip(nodes).map(of).collect::<Option<_>>().map(Occupied::PerNode)
 }
 
-/// What the kernel occupies of nodes of these sizes at the time of a sample, and what is locked: everything
-/// that can neither be had nor taken back. Of a machine that has just booted this is what a scenario's
-/// `machine.kernel` means. `None` if the sample does not show the nodes.
-pub fn occupied(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
-    without(nodes, |id| to_be_had(sample, id))
+/// What nobody of a scenario has of nodes of these sizes: a scenario's `machine.kernel`. That is what can
+/// neither be had nor taken back when measuring begins, the kernel's and what is locked, with the page tables
+/// and the slabs of what the actors have by then; and the anonymous pages that were there before any actor
+/// was. `None` if the samples do not show the nodes.
+pub fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
+    without(nodes, |id| to_be_had(measured, id)?.checked_sub(anonymous(first, id)?))
 }
 
 /// What the zones of nodes of these sizes do not manage: a scenario's `machine.reserved`. `None` if the
@@ -68,7 +76,9 @@ mod tests {
     fn a_host_has_a_kernel() {
         let sample = Sampler::new(&[0], None).unwrap().sample(0).unwrap();
         let total = Size(Bytes::kib(sample.meminfo.get(meminfo::MemTotal).unwrap()));
-        let Some(Occupied::PerNode(kernel)) = occupied(&sample, &[total]) else { panic!("{sample:?}") };
+        let Some(Occupied::PerNode(kernel)) = occupied(&sample, &sample, &[total]) else {
+            panic!("{sample:?}")
+        };
         let [kernel] = kernel.as_slice() else { panic!("{kernel:?}") };
         assert!(*kernel > Size(Bytes::mib(1)) && *kernel < total, "{kernel} of {total}");
         // MemTotal is what zones manage.
@@ -76,8 +86,25 @@ mod tests {
         let held = pagesets(&sample, 1, 2).unwrap();
         assert!(held.len() == 1 && held[0].len() == 2, "{held:?}");
         assert_eq!(pagesets(&sample, 2, 2), None);
-        for of in [occupied, reserved] {
-            assert_eq!(of(&sample, &[total, total]), None);
-        }
+        assert_eq!(occupied(&sample, &sample, &[total, total]), None);
+        assert_eq!(reserved(&sample, &[total, total]), None);
+    }
+
+    #[test]
+    fn what_actors_have_is_theirs_and_their_page_tables_are_the_kernel_s() {
+        let first = Sampler::new(&[0], None).unwrap().sample(0).unwrap();
+        let total = [Size(Bytes::kib(first.meminfo.get(meminfo::MemTotal).unwrap()))];
+        let of = |measured: &Sample| match occupied(&first, measured, &total) {
+            Some(Occupied::PerNode(kernel)) => kernel[0].bytes(),
+            other => panic!("{other:?}"),
+        };
+        // Some heap, and the pages of its table.
+        let (heap, tables) = (256, 3);
+        let mut measured = first.clone();
+        let zone = measured.zones.iter_mut().max_by_key(|zone| zone.marks.get(zoneinfo::free)).unwrap();
+        zone.marks.set(zoneinfo::free, zone.marks.get(zoneinfo::free).unwrap() - heap - tables);
+        let node = &mut measured.nodes[0].meminfo;
+        node.set(meminfo::Inactive_anon, node.get(meminfo::Inactive_anon).unwrap() + heap * 4);
+        assert_eq!(of(&measured), of(&first) + tables * 4096);
     }
 }

@@ -292,7 +292,7 @@ impl Mm {
             && at <= last
         {
             let which = lruvecs[at];
-            if self.wants_shrinking(node, which, run) {
+            if run.scan.is_under_way() || self.wants_shrinking(node, which, run) {
                 run.scan.to_reclaim = self.kswapd_target(node, which);
                 let before = (run.scan.scanned, run.scan.reclaimed);
                 let result = self.shrink_lruvec(cx, &mut run.scan, which);

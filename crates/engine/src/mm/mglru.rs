@@ -286,6 +286,13 @@ pub(crate) struct GenScan {
     need_aging: bool,
 }
 
+impl GenScan {
+    /// Whether a pass was interrupted.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.pass.is_some()
+    }
+}
+
 /// A pass over one lruvec.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pass {

@@ -106,6 +106,11 @@ impl Scan {
     pub(crate) fn writer(&self) -> Writer {
         if self.is_kswapd() { Writer::Kswapd } else { Writer::Task }
     }
+    /// Whether the shrinking of an lruvec was interrupted: the task has to wait, or others have to run. It goes
+    /// on whatever has become of free memory in the meantime.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.pass.is_some() || self.lru_gen.is_under_way()
+    }
     pub(crate) fn is_kswapd(&self) -> bool {
         self.who == Who::Kswapd
     }
@@ -219,6 +224,7 @@ impl Mm {
             while direct.at < lruvecs.len() {
                 let lruvec = lruvecs[direct.at];
                 let skip = !self.generation.lru_per_node
+                    && !direct.scan.is_under_way()
                     && direct.scan.priority != DEF_PRIORITY
                     && self.is_unreclaimable(lruvec);
                 if !skip {

@@ -8,7 +8,7 @@ use anyhow::Context;
 use lotsfree_lab::{VirtualMachine, occupied, pagesets, reserved};
 use lotsfree_report::runs::compare::compare;
 use lotsfree_report::runs::{Drawn, Validation, runs_pictures, validation_markdown};
-use lotsfree_run::{Run, State};
+use lotsfree_run::{Run, Sample, State};
 use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Stand};
 use lotsfree_snapshot::source::archive::write_atomically;
 
@@ -76,6 +76,12 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).with_context(cannot)
 }
 
+/// The sample from which on a run is measured.
+fn first_measured(run: &Run) -> Option<Sample> {
+    let row = run.facts().measure.window.map_or(0, |window| run.samples().rows(window).start);
+    run.samples().get(row)
+}
+
 /// One experiment on one kernel.
 struct Bench<'a> {
     arguments: &'a ValidateArgs,
@@ -116,7 +122,11 @@ impl Bench<'_> {
         for ((mut case, place), runs) in cases.into_iter().zip(places).zip(&kernels) {
             case.calibrate(&record)?;
             let first = runs.first().and_then(|run| run.samples().get(0));
-            let kernel = first.as_ref().and_then(|sample| occupied(sample, &case.machine.nodes));
+            let measured = runs.first().and_then(first_measured);
+            let kernel = first
+                .as_ref()
+                .zip(measured)
+                .and_then(|(first, measured)| occupied(first, &measured, &case.machine.nodes));
             if let Some(Occupied::PerNode(sizes)) = &kernel
                 && told.is_empty()
             {

@@ -35,7 +35,7 @@ pub struct Validation {
     pub emulated: bool,
     /// The record that the model's costs are from.
     pub calibration: String,
-    /// What the kernel occupied of each node when the run began, which the model was told.
+    /// What nobody of the scenario had of each node when measuring began, which the model was told.
     pub occupied: Vec<String>,
     /// What was found, without what is too small to tell.
     pub compared: Compared,
@@ -224,8 +224,9 @@ const INTRODUCTION: &str = "\
 
 Experiments of [lab/validation.toml](../lab/validation.toml) were executed by a real kernel, most of them twice, and by
 the model of that kernel, with the costs that `lotsfree lab calibrate` measured on the same machine and with as much
-memory in the hands of the kernel and of its CPUs as there was when the run began. Nothing else of the model depends on
-what is shown here: where a figure is off, a rule is wrong or missing, and it is said which, if that is known.
+memory in the hands of the kernel, of its CPUs and of the programs that load it as there was when measuring began.
+Nothing else of the model depends on what is shown here: where a figure is off, a rule is wrong or missing, and it is
+said which, if that is known.
 
 An error is a share of the kernel's figure, or of a floor (1 MiB, 256 pages or requests, 1 % of a share) where that is
 larger. *In kind*: next to nothing in one, much in the other. What repeats of the kernel differ by is no error.
@@ -470,7 +471,7 @@ fn chapter(out: &mut String, experiment: &Experiment, all: &[&Validation], pictu
         line(
             out,
             &format!(
-                "Kernel {}{}; costs: {}; occupied at the begin: {occupied}.\n",
+                "Kernel {}{}; costs: {}; occupied when measuring begins: {occupied}.\n",
                 escaped(&one.release),
                 if one.emulated { ", by software emulation" } else { "" },
                 escaped(&one.calibration)
