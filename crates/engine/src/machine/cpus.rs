@@ -46,6 +46,9 @@ pub(super) struct Cpus {
     /// Share of a CPU that each task uses.
     share: Vec<u32>,
     total: u64,
+    /// Which CPU each task is on, and the shares of all that are on each CPU.
+    on: Vec<usize>,
+    load: Vec<u64>,
 }
 
 impl Cpus {
@@ -55,7 +58,16 @@ impl Cpus {
         for cpu in 0..count as usize {
             of_node[mm.node_of_cpu(cpu)].push(cpu);
         }
-        Cpus { count, placed: vec![0; of_node.len()], of_node, spread: 0, share: Vec::new(), total: 0 }
+        Cpus {
+            count,
+            placed: vec![0; of_node.len()],
+            of_node,
+            spread: 0,
+            share: Vec::new(),
+            total: 0,
+            on: Vec::new(),
+            load: vec![0; count as usize],
+        }
     }
 
     /// A CPU for a new task: of this node, or of the nodes in turn. A node without CPUs gets one of another.
@@ -70,15 +82,36 @@ impl Cpus {
         };
         let turn = self.placed[node];
         self.placed[node] += 1;
-        match &self.of_node[node][..] {
+        let cpu = match &self.of_node[node][..] {
             [] => turn % self.count as usize,
             cpus => cpus[turn % cpus.len()],
+        };
+        self.on.push(cpu);
+        cpu
+    }
+
+    /// The CPU on which a sleeping task wakes up: the one that it was on, or, if others use that more often than
+    /// not, the least busy one of its node (`select_idle_sibling`).
+    pub(super) fn place_again(&mut self, task: usize, node: usize) -> usize {
+        let before = self.on[task];
+        if self.load[before] - u64::from(self.share[task]) > u64::from(FULL / 2) {
+            let least = self.of_node[node].iter().copied().min_by_key(|&cpu| (self.load[cpu], cpu != before));
+            if let Some(cpu) = least {
+                let share = u64::from(self.share[task]);
+                self.load[before] -= share;
+                self.load[cpu] += share;
+                self.on[task] = cpu;
+            }
         }
+        self.on[task]
     }
 
     /// From now on a task uses this share of a CPU.
     pub(super) fn set(&mut self, task: usize, share: u32) {
-        self.total = self.total - u64::from(self.share[task]) + u64::from(share);
+        let (before, after) = (u64::from(self.share[task]), u64::from(share));
+        self.total = self.total - before + after;
+        let load = &mut self.load[self.on[task]];
+        *load = *load - before + after;
         self.share[task] = share;
     }
 

@@ -187,6 +187,8 @@ impl Machine {
         self.account_sleep(task, self.now);
         self.tasks[task].state = State::Ready;
         self.tasks[task].sleep += 1;
+        let node = self.mm.node_of_cpu(self.tasks[task].cpu);
+        self.tasks[task].cpu = self.cpus.place_again(task, node);
         self.cpus.set(task, super::cpus::FULL);
         self.strain(task);
         let runs = self.tasks[task].at.saturating_add(self.mm.costs.wakeup);

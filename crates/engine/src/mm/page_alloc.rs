@@ -200,49 +200,43 @@ impl Mm {
         mut fair: Option<&mut bool>,
         cached: bool,
     ) -> Option<u32> {
+        // Zones over their dirty limit are left to the slow path, which is content with less free memory. Where
+        // there is no other zone, files that are written come there whenever much is dirty.
         let spread = fast && place.write_cache && self.generation.dirty_spreading;
-        for pass in 0..2 {
-            let mut skipped_dirty = false;
-            for i in 0..self.nodes[place.preferred].zonelist.len() {
-                let index = self.nodes[place.preferred].zonelist[i];
-                let zone = &self.zones[index];
-                if place.allowed >> zone.node & 1 == 0 {
+        for i in 0..self.nodes[place.preferred].zonelist.len() {
+            let index = self.nodes[place.preferred].zonelist[i];
+            let zone = &self.zones[index];
+            if place.allowed >> zone.node & 1 == 0 {
+                continue;
+            }
+            if let Some(skipped) = fair.as_deref_mut() {
+                if zone.node != place.preferred {
+                    break;
+                }
+                if zone.alloc_batch <= 0 {
+                    *skipped = true;
                     continue;
-                }
-                if let Some(skipped) = fair.as_deref_mut() {
-                    if zone.node != place.preferred {
-                        break;
-                    }
-                    if zone.alloc_batch <= 0 {
-                        *skipped = true;
-                        continue;
-                    }
-                }
-                if spread && pass == 0 && !self.dirty_ok(index) {
-                    skipped_dirty = true;
-                    continue;
-                }
-                let adapts = self.generation.pcp.adapts;
-                let zone = &mut self.zones[index];
-                if adapts && !zone.below_high {
-                    zone.below_high = !zone.passes(zone.mark_high(), HIGHEST);
-                }
-                let value = match mark {
-                    Mark::Min => zone.mark_min(),
-                    Mark::Low => zone.mark_low(),
-                    Mark::High => zone.mark_high(),
-                };
-                if !zone.passes(value, HIGHEST) && !self.makes_room(cx, place, index, (mark, value), cached) {
-                    continue;
-                }
-                if let Some(frame) = self.take_page(cx, index) {
-                    self.count_numa(cx, place, index);
-                    return Some(frame);
                 }
             }
-            // If every zone was over its dirty limit, the limit is given up rather than the page.
-            if !skipped_dirty {
-                break;
+            if spread && !self.dirty_ok(index) {
+                continue;
+            }
+            let adapts = self.generation.pcp.adapts;
+            let zone = &mut self.zones[index];
+            if adapts && !zone.below_high {
+                zone.below_high = !zone.passes(zone.mark_high(), HIGHEST);
+            }
+            let value = match mark {
+                Mark::Min => zone.mark_min(),
+                Mark::Low => zone.mark_low(),
+                Mark::High => zone.mark_high(),
+            };
+            if !zone.passes(value, HIGHEST) && !self.makes_room(cx, place, index, (mark, value), cached) {
+                continue;
+            }
+            if let Some(frame) = self.take_page(cx, index) {
+                self.count_numa(cx, place, index);
+                return Some(frame);
             }
         }
         None
