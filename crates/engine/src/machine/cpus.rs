@@ -130,3 +130,29 @@ impl Cpus {
         Stretch(((demand << 16) / supply).saturating_sub(1 << 16))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Generation;
+    use crate::mm::Config;
+
+    #[test]
+    fn a_task_wakes_up_where_a_cpu_is_idle() {
+        let config = Config { cpus: 4, ..Config::new(Generation::linux_6_1(), vec![1 << 16; 2]) };
+        let mm = Mm::new(&config);
+        let mut cpus = Cpus::new(&mm, 2, 4);
+        let [kswapd, writer, reader] = [(); 3].map(|()| cpus.place(Some(0)));
+        assert_eq!((kswapd, reader), (0, 0), "the node's two CPUs in turn");
+        assert_eq!(cpus.place_again(0, 0), kswapd, "nobody else is awake");
+        cpus.set(2, FULL / 4);
+        assert_eq!(cpus.place_again(0, 0), kswapd, "it is mostly idle");
+        cpus.set(2, FULL);
+        assert_eq!(cpus.place_again(0, 0), writer);
+        cpus.set(0, FULL);
+        assert_eq!(cpus.place_again(1, 0), writer, "what it shares its CPU with is no busier than the other");
+        (0..3).for_each(|task| cpus.set(task, 0));
+        cpus.set(1, FULL);
+        assert_eq!(cpus.place_again(0, 0), kswapd, "not to another node, though that is idle, too");
+    }
+}

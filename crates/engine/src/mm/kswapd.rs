@@ -370,3 +370,49 @@ impl Mm {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_scenario::{How, Policy};
+
+    use super::super::readahead::RaState;
+    use super::super::{Config, Why};
+    use super::*;
+    use crate::Generation;
+
+    /// A machine of 256 MiB that reads a file until kswapd is wanted; pages that kswapd scans and frees from then
+    /// on until it sleeps, interrupted after so many nanoseconds each time.
+    fn run_of_kswapd(generation: Generation, slice: u64) -> (u64, u64) {
+        let config = Config { instant_reads: true, ..Config::new(generation, vec![1 << 16]) };
+        let mut mm = Mm::new(&config);
+        let (process, task, kswapd) = (mm.create_process(Policy::Local), mm.create_task(), mm.create_task());
+        let file = mm.declare_file(1 << 16, true);
+        let (mut cx, mut ra) = (Cx::new(task, 0, process, 0), RaState::default());
+        for page in 0u64..1 << 16 {
+            mm.read(&mut cx, file, page * 4096, 4096, How::Buffered, &mut ra, &mut 0).unwrap();
+            if mm.kswapd_active() {
+                break;
+            }
+        }
+        let free = |mm: &Mm| mm.zones.iter().map(|zone| zone.free).sum::<u64>();
+        let (before, mut cx) = (free(&mm), Cx::new(kswapd, 0, usize::MAX, 0));
+        loop {
+            cx.slice = slice;
+            let wait = mm.kswapd(&mut cx, 0);
+            if wait.why == Why::Idle {
+                return (mm.events.pgscan_kswapd.iter().sum(), free(&mm) - before);
+            }
+            (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);
+        }
+    }
+
+    #[test]
+    fn a_pass_that_was_interrupted_is_finished() {
+        for kernel in ["linux-2.6.32-rhel6", "linux-3.10", "linux-4.4", "linux-6.1", "linux-6.12", "linux-6.12+mglru"] {
+            let of = |slice| run_of_kswapd(Generation::named(kernel).unwrap(), slice);
+            let at_once = of(u64::MAX);
+            assert!(at_once.1 > 32, "{kernel}: {at_once:?}");
+            assert_eq!(of(10_000), at_once, "{kernel}");
+        }
+    }
+}

@@ -65,7 +65,8 @@ fn the_size_of_the_file_alone_is_not_the_trigger() {
     let fast = [("machine.disk", "{ latency = \"100 us\", bandwidth = \"4 GiB/s\", size = \"200 GiB\" }")];
     let roomy = [("actor.server.heap", "2 GiB")];
     for variant in ["2.6.32-rhel6", "3.0", "3.10", "3.11"] {
-        assert!(relative(variant, LARGE, &fast) > 0.95, "{variant}, a disk faster than the writer");
+        // What one pass at priority 0 swaps out comes back within the minute.
+        assert!(relative(variant, LARGE, &fast) > 0.9, "{variant}, a disk faster than the writer");
         assert!(relative(variant, LARGE, &roomy) > 0.98, "{variant}, room for all");
     }
 }
