@@ -90,8 +90,8 @@ impl Cpus {
         cpu
     }
 
-    /// The CPU on which a sleeping task wakes up: the one that it was on, or, if others use that more often than
-    /// not, the least busy one of its node (`select_idle_sibling`).
+    /// The CPU on which a sleeping task wakes up: the one that it was on, or, if others use that more often
+    /// than not, the least busy one of its node (`select_idle_sibling`).
     pub(super) fn place_again(&mut self, task: usize, node: usize) -> usize {
         let before = self.on[task];
         if self.load[before] - u64::from(self.share[task]) > u64::from(FULL / 2) {

@@ -380,8 +380,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// A machine of 256 MiB that reads a file until kswapd is wanted; pages that kswapd scans and frees from then
-    /// on until it sleeps, interrupted after so many nanoseconds each time.
+    /// A machine of 256 MiB that reads a file until kswapd is wanted; pages that kswapd scans and frees from
+    /// then on until it sleeps, interrupted after so many nanoseconds each time.
     fn run_of_kswapd(generation: Generation, slice: u64) -> (u64, u64) {
         let config = Config { instant_reads: true, ..Config::new(generation, vec![1 << 16]) };
         let mut mm = Mm::new(&config);
@@ -408,7 +408,9 @@ mod tests {
 
     #[test]
     fn a_pass_that_was_interrupted_is_finished() {
-        for kernel in ["linux-2.6.32-rhel6", "linux-3.10", "linux-4.4", "linux-6.1", "linux-6.12", "linux-6.12+mglru"] {
+        for kernel in
+            ["linux-2.6.32-rhel6", "linux-3.10", "linux-4.4", "linux-6.1", "linux-6.12", "linux-6.12+mglru"]
+        {
             let of = |slice| run_of_kswapd(Generation::named(kernel).unwrap(), slice);
             let at_once = of(u64::MAX);
             assert!(at_once.1 > 32, "{kernel}: {at_once:?}");

@@ -200,9 +200,9 @@ impl Mm {
         mut fair: Option<&mut bool>,
         cached: bool,
     ) -> Option<u32> {
-        // Nodes over their dirty limit are left to the slow path, which is content with less free memory: on a
-        // machine of one node files that are written go there whenever much is dirty. So would zones be
-        // (through 4.7); of them the model gives up the limit instead (SPECIFICATION.md says why).
+        // Nodes over their dirty limit are left to the slow path, which is content with less free memory: on
+        // a machine of one node files that are written go there whenever much is dirty. So would zones be
+        // (3.3 to 4.7); of them the model gives up the limit instead (SPECIFICATION.md says why).
         let spread = fast && place.write_cache && self.generation.dirty_spreading;
         for pass in 0..2 {
             let mut skipped_dirty = false;
@@ -347,8 +347,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// Free pages of ZONE_DMA32, above its low and above its min mark, when a page of ZONE_DMA is given for the
-    /// first time, on a machine of 1 GiB of which nothing can be reclaimed.
+    /// Free pages of ZONE_DMA32, above its low and above its min mark, when a page of ZONE_DMA is given for
+    /// the first time, on a machine of 1 GiB of which nothing can be reclaimed.
     fn when_dma_is_used(kernel: &str, dirty: bool, write_cache: bool) -> (i64, i64) {
         let mut mm = Mm::new(&Config::new(Generation::named(kernel).unwrap(), vec![1 << 18]));
         let cx = &mut Cx::new(mm.create_task(), 0, mm.create_process(Policy::Local), 0);

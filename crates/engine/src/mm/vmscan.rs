@@ -106,8 +106,8 @@ impl Scan {
     pub(crate) fn writer(&self) -> Writer {
         if self.is_kswapd() { Writer::Kswapd } else { Writer::Task }
     }
-    /// Whether the shrinking of an lruvec was interrupted: the task has to wait, or others have to run. It goes
-    /// on whatever has become of free memory in the meantime.
+    /// Whether the shrinking of an lruvec was interrupted: the task has to wait, or others have to run. It
+    /// goes on whatever has become of free memory in the meantime.
     pub(crate) fn is_under_way(&self) -> bool {
         self.pass.is_some() || self.lru_gen.is_under_way()
     }
