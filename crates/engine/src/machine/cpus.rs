@@ -4,7 +4,8 @@
 //! sees as many competitors as other tasks use CPUs at its beginning, each by the share of time that it used
 //! one in its own last slice; if they and the task are more than there are CPUs, everything takes so much
 //! longer. For tasks that only compute this is exact; for tasks that often sleep it is the mean, without the
-//! luck of finding a CPU free. Kernel threads compete like any task.
+//! luck of finding a CPU free. Kernel threads compete like any task. Which CPU a task is on decides on the
+//! lists of free pages that it uses, and changes when it wakes up.
 
 use crate::mm::Mm;
 
