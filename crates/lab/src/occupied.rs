@@ -1,6 +1,6 @@
 //! How much of a machine's memory is the kernel's, and nobody else's.
 
-use lotsfree_counters::{meminfo, zoneinfo};
+use lotsfree_counters::{Counter, Meminfo, meminfo, zoneinfo};
 use lotsfree_run::Sample;
 use lotsfree_scenario::Occupied;
 use lotsfree_scenario::quantity::Size;
@@ -9,19 +9,21 @@ use lotsfree_units::{Bytes, PageSize};
 /// What can be had of a node, in bytes: free pages, those that CPUs hold back, and those on the lists of
 /// reclaim. `None` if the sample does not say.
 fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
-    let node = sample.nodes.iter().find(|node| node.id == id)?;
     let zones = || sample.zones.iter().filter(move |zone| zone.node == id);
     let free: u64 = zones().filter_map(|zone| zone.marks.get(zoneinfo::free)).sum();
     let held: u64 = zones().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum();
-    let files = [meminfo::Active_file, meminfo::Inactive_file];
-    let files: u64 = files.iter().filter_map(|list| node.meminfo.get(*list)).sum();
-    Some(PageSize::X86.of(free + held).0 + files * 1024 + anonymous(sample, id)?)
+    let files = on_lists(sample, id, [meminfo::Active_file, meminfo::Inactive_file])?;
+    Some(PageSize::X86.of(free + held).0 + files + anonymous(sample, id)?)
 }
 
 /// Anonymous pages on the lists of a node, in bytes. `None` if the sample does not say.
 fn anonymous(sample: &Sample, id: u32) -> Option<u64> {
+    on_lists(sample, id, [meminfo::Active_anon, meminfo::Inactive_anon])
+}
+
+/// Pages on two lists of a node, in bytes. `None` if the sample does not show the node.
+fn on_lists(sample: &Sample, id: u32, lists: [Counter<Meminfo>; 2]) -> Option<u64> {
     let node = sample.nodes.iter().find(|node| node.id == id)?;
-    let lists = [meminfo::Active_anon, meminfo::Inactive_anon];
     Some(lists.iter().filter_map(|list| node.meminfo.get(*list)).sum::<u64>() * 1024)
 }
 

@@ -72,7 +72,7 @@ impl Cpus {
     }
 
     /// A CPU for a new task: of this node, or of the nodes in turn. A node without CPUs gets one of another.
-    pub(super) fn place(&mut self, node: Option<u32>) -> usize {
+    pub(super) fn place(&mut self, node: Option<u32>) {
         self.share.push(0);
         let node = match node {
             Some(node) => (node as usize).min(self.of_node.len() - 1),
@@ -88,12 +88,16 @@ impl Cpus {
             cpus => cpus[turn % cpus.len()],
         };
         self.on.push(cpu);
-        cpu
     }
 
-    /// The CPU on which a sleeping task wakes up: the one that it was on, or, if others use that more often
-    /// than not, the least busy one of its node (`select_idle_sibling`).
-    pub(super) fn place_again(&mut self, task: usize, node: usize) -> usize {
+    /// The CPU that a task is on.
+    pub(super) fn of(&self, task: usize) -> usize {
+        self.on[task]
+    }
+
+    /// A sleeping task wakes up on the CPU that it was on, or, if others use that more often than not, on the
+    /// least busy one of its node (`select_idle_sibling`).
+    pub(super) fn place_again(&mut self, task: usize, node: usize) {
         let before = self.on[task];
         if self.load[before] - u64::from(self.share[task]) > u64::from(FULL / 2) {
             let least = self.of_node[node].iter().copied().min_by_key(|&cpu| (self.load[cpu], cpu != before));
@@ -104,7 +108,6 @@ impl Cpus {
                 self.on[task] = cpu;
             }
         }
-        self.on[task]
     }
 
     /// From now on a task uses this share of a CPU.
@@ -143,17 +146,22 @@ mod tests {
         let config = Config { cpus: 4, ..Config::new(Generation::linux_6_1(), vec![1 << 16; 2]) };
         let mm = Mm::new(&config);
         let mut cpus = Cpus::new(&mm, 2, 4);
-        let [kswapd, writer, reader] = [(); 3].map(|()| cpus.place(Some(0)));
+        (0..3).for_each(|_| cpus.place(Some(0)));
+        let [kswapd, writer, reader] = [0, 1, 2].map(|task| cpus.of(task));
+        let wakes_on = |cpus: &mut Cpus, task| {
+            cpus.place_again(task, 0);
+            cpus.of(task)
+        };
         assert_eq!((kswapd, reader), (0, 0), "the node's two CPUs in turn");
-        assert_eq!(cpus.place_again(0, 0), kswapd, "nobody else is awake");
+        assert_eq!(wakes_on(&mut cpus, 0), kswapd, "nobody else is awake");
         cpus.set(2, FULL / 4);
-        assert_eq!(cpus.place_again(0, 0), kswapd, "it is mostly idle");
+        assert_eq!(wakes_on(&mut cpus, 0), kswapd, "it is mostly idle");
         cpus.set(2, FULL);
-        assert_eq!(cpus.place_again(0, 0), writer);
+        assert_eq!(wakes_on(&mut cpus, 0), writer);
         cpus.set(0, FULL);
-        assert_eq!(cpus.place_again(1, 0), writer, "what it shares its CPU with is no busier than the other");
+        assert_eq!(wakes_on(&mut cpus, 1), writer, "what it shares its CPU with is no busier than the other");
         (0..3).for_each(|task| cpus.set(task, 0));
         cpus.set(1, FULL);
-        assert_eq!(cpus.place_again(0, 0), kswapd, "not to another node, though that is idle, too");
+        assert_eq!(wakes_on(&mut cpus, 0), kswapd, "not to another node, though that is idle, too");
     }
 }

@@ -18,8 +18,8 @@ impl Machine {
 
     pub(super) fn add_task(&mut self, kind: Kind, node: Option<u32>) -> usize {
         let number = self.mm.create_task();
-        let cpu = self.cpus.place(node);
-        self.tasks.push(Task::new(kind, number, cpu));
+        self.cpus.place(node);
+        self.tasks.push(Task::new(kind, number));
         self.tasks.len() - 1
     }
 
@@ -58,8 +58,8 @@ impl Machine {
     }
 
     pub(super) fn context(&self, task: usize, process: usize) -> Cx {
-        let Task { number, cpu, again, at, .. } = self.tasks[task];
-        let mut cx = Cx::new(number, cpu, process, at);
+        let Task { number, again, at, .. } = self.tasks[task];
+        let mut cx = Cx::new(number, self.cpus.of(task), process, at);
         cx.again = again;
         cx.slice = self.lookahead().clamp(SHORTEST_CALL, LONGEST_CALL);
         cx
@@ -187,8 +187,8 @@ impl Machine {
         self.account_sleep(task, self.now);
         self.tasks[task].state = State::Ready;
         self.tasks[task].sleep += 1;
-        let node = self.mm.node_of_cpu(self.tasks[task].cpu);
-        self.tasks[task].cpu = self.cpus.place_again(task, node);
+        let node = self.mm.node_of_cpu(self.cpus.of(task));
+        self.cpus.place_again(task, node);
         self.cpus.set(task, super::cpus::FULL);
         self.strain(task);
         let runs = self.tasks[task].at.saturating_add(self.mm.costs.wakeup);

@@ -45,7 +45,6 @@ pub(super) struct Task {
     pub(super) state: State,
     /// The number that the memory knows it by.
     pub(super) number: usize,
-    pub(super) cpu: usize,
     /// Number of its sleep: a timer that was set for an earlier one wakes nobody.
     pub(super) sleep: u64,
     /// Its own time: everything up to here is accounted for.
@@ -59,8 +58,8 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub(super) fn new(kind: Kind, number: usize, cpu: usize) -> Self {
-        Task { kind, state: State::New, number, cpu, sleep: 0, at: 0, tense: false, again: false, polls: 0 }
+    pub(super) fn new(kind: Kind, number: usize) -> Self {
+        Task { kind, state: State::New, number, sleep: 0, at: 0, tense: false, again: false, polls: 0 }
     }
 }
 
