@@ -1,0 +1,24 @@
+//! Everything that lotsfree opens, makes, renames or removes in a file system goes through here.
+//!
+//! ```text
+//! read       regular files only, and no more of them than the caller is ready for
+//! write      whole or not at all; new files never follow a link and never take what is there
+//! directory  directories that nobody else can look into or exchange
+//! fault      the seam where tests let the n-th step fail, or kill the process there
+//! ```
+//!
+//! The crate knows neither formats nor kernels. It is for other people's files as much as for our own: a path
+//! that a user names may lead to a FIFO, a device, a link that somebody else planted, or a file that is larger
+//! than memory.
+
+mod directory;
+pub mod fault;
+mod read;
+mod write;
+
+pub use directory::{PrivateDirectory, is_exchangeable, make_private};
+pub use read::{open_regular, read_at_most, read_text_at_most};
+pub use write::{
+    Access, OutFile, create_dir, create_dir_all, create_new, remove_dir, remove_dir_all, remove_file, rename,
+    replace, set, sync_dir,
+};
