@@ -46,6 +46,11 @@ impl OutFile {
         &self.file
     }
 
+    /// The file, for what is no write.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// Where it was made.
     pub fn path(&self) -> &Path {
         &self.path
@@ -229,6 +234,8 @@ pub fn set(path: &Path, value: &str) -> io::Result<()> {
     if !metadata.is_file() || metadata.nlink() > 1 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a setting"));
     }
+    // Settings of the kernel have no length; files that stand for them in tests do.
+    let _ = file.set_len(0);
     file.write_all(value.as_bytes())
 }
 

@@ -1,17 +1,17 @@
 //! Swap areas: the header of each, and files that are one.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
+use lotsfree_storage::{Access, OutFile, create_new};
 use rustix::fs::{FallocateFlags, fallocate};
 
 const PAGE: u64 = 4096;
 
 /// The first page of a swap area of so many bytes (`include/linux/swap.h:union swap_header`): version 1, the
 /// number of the last page, no bad pages, and the signature at the page's end.
-pub(crate) fn header(bytes: u64) -> io::Result<[u8; PAGE as usize]> {
+pub fn header(bytes: u64) -> io::Result<[u8; PAGE as usize]> {
     let last = (bytes / PAGE).checked_sub(1).filter(|last| *last >= 9);
     let last = last.and_then(|last| u32::try_from(last).ok());
     let last = last.ok_or_else(|| {
@@ -24,23 +24,26 @@ pub(crate) fn header(bytes: u64) -> io::Result<[u8; PAGE as usize]> {
     Ok(page)
 }
 
-/// Makes a file that can be swapped to: without holes, readable by its owner only.
+/// Makes a file that can be swapped to: without holes, for its owner only, and new. It is returned open, so that
+/// what is swapped to is this file, whatever its name leads to by then.
 ///
 /// # Errors
 /// The system's, above all that the disk is full. The file may be there then.
-pub(crate) fn make_file(path: &Path, bytes: u64) -> io::Result<()> {
+pub fn make_file(path: &Path, bytes: u64) -> io::Result<File> {
     let header = header(bytes)?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+    let mut made = create_new(path, Access::Private)?;
+    match fallocate(made.file(), FallocateFlags::empty(), 0, bytes) {
         Ok(()) => {}
-        Err(rustix::io::Errno::OPNOTSUPP) => fill(&file, bytes)?,
+        Err(rustix::io::Errno::OPNOTSUPP) => fill(&mut made, bytes)?,
         Err(error) => return Err(error.into()),
     }
-    file.write_all_at(&header, 0)?;
-    file.sync_all()
+    made.file().seek(SeekFrom::Start(0))?;
+    made.write_all(&header)?;
+    made.sync()?;
+    Ok(made.into_file())
 }
 
-fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
+fn fill(file: &mut OutFile, bytes: u64) -> io::Result<()> {
     let zeros = vec![0; 1 << 20];
     let mut left = bytes;
     while left > 0 {

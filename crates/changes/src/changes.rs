@@ -1,0 +1,270 @@
+//! [`Changes`]: what a process changes, undone when it is dropped.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+use lotsfree_storage::PrivateDirectory;
+use lotsfree_storage::fault::{Operation, point};
+
+use crate::change::{Change, Key, Set, partner};
+use crate::error::{ChangeError, at};
+use crate::journal::{Entry, Journal};
+use crate::territory::{PREFIX, Territory};
+use crate::undo::{self, Outcome};
+use crate::value::{chosen, raw, same};
+
+/// Changes of this host, undone when dropped.
+#[derive(Debug)]
+pub struct Changes {
+    journal: Option<Journal>,
+    /// Those that are not undone, oldest first.
+    entries: Vec<Entry>,
+    boot: String,
+    territory: Territory,
+    /// The journal belongs to this process alone and goes when there is nothing left in it.
+    own: bool,
+    /// For entries without a journal.
+    noted: u64,
+}
+
+/// Which boot this is; empty if the kernel does not say.
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+impl Changes {
+    /// Goes on with a journal and what is open in it.
+    pub(crate) fn of(journal: Journal, entries: Vec<Entry>, territory: Territory, own: bool) -> Self {
+        Changes { journal: Some(journal), entries, boot: boot_id(), territory, own, noted: 0 }
+    }
+
+    /// Begins without a journal: on a machine that is gone afterwards.
+    pub fn forgotten() -> Self {
+        let territory = Territory::host();
+        Changes { journal: None, entries: Vec::new(), boot: boot_id(), territory, own: false, noted: 0 }
+    }
+
+    fn note(&mut self, change: Change) -> Result<u64, ChangeError> {
+        self.territory.allows(&change).map_err(ChangeError::Refused)?;
+        let entry = match &mut self.journal {
+            Some(journal) => journal.note(&self.boot, &change)?,
+            None => {
+                self.noted += 1;
+                Entry { number: self.noted, boot: self.boot.clone(), change, now: None }
+            }
+        };
+        let number = entry.number;
+        self.entries.push(entry);
+        Ok(number)
+    }
+
+    fn made(&mut self, number: u64, now: Vec<String>) -> Result<(), ChangeError> {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
+            entry.now = Some(now.clone());
+        }
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.made(number, now))
+    }
+
+    /// A change was not made after all.
+    fn not_made(&mut self, number: u64) {
+        self.entries.retain(|entry| entry.number != number);
+        if let Some(journal) = &mut self.journal {
+            // The reader finds nothing to undo if this is not written.
+            let _ = journal.close(number);
+        }
+    }
+
+    /// Makes what was noted; what cannot be made is forgotten again, so that nothing of somebody else's is undone.
+    fn make<T>(
+        &mut self,
+        change: Change,
+        make: impl FnOnce() -> Result<T, ChangeError>,
+    ) -> Result<T, ChangeError> {
+        let number = self.note(change)?;
+        match make() {
+            Ok(made) => self.made(number, Vec::new()).map(|()| made),
+            Err(error) => {
+                self.not_made(number);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a setting and reads it back. Nothing is done if it has that value.
+    ///
+    /// # Errors
+    /// If there is no such setting, if it cannot be written, or if the kernel does not take the value.
+    pub fn set(&mut self, path: &Path, value: &str) -> Result<(), ChangeError> {
+        let old = raw(path)?;
+        if same(&old, value) {
+            return Ok(());
+        }
+        let mut unit = vec![Key { path: path.to_path_buf(), old }];
+        if let Some(partner) = partner(path).filter(|partner| partner.exists()) {
+            unit.push(Key { old: raw(&partner)?, path: partner });
+        }
+        let paths: Vec<PathBuf> = unit.iter().map(|key| key.path.clone()).collect();
+        let set = Set { path: path.to_path_buf(), value: value.to_owned(), unit: unit.clone() };
+        let number = self.note(Change::Set(set))?;
+        let written = lotsfree_storage::set(path, value).map_err(|error| ChangeError::System {
+            what: format!("{}: cannot be set to {value:?}", path.display()),
+            error,
+        });
+        let now = paths.iter().map(|path| raw(path)).collect::<Result<Vec<_>, _>>()?;
+        if written.is_err() && unit.iter().zip(&now).all(|(key, now)| key.old == *now) {
+            self.not_made(number);
+            return written;
+        }
+        let kernel_says = now.first().map_or(String::new(), |now| chosen(now).to_owned());
+        self.made(number, now)?;
+        written?;
+        if !same(&kernel_says, value) {
+            let why = format!("{}: set to {value}, but the kernel says {kernel_says}", path.display());
+            return Err(ChangeError::Refused(why));
+        }
+        Ok(())
+    }
+
+    /// Makes a directory below `parent` for this user only, whose name nobody can guess and which is removed
+    /// with everything in it.
+    ///
+    /// # Errors
+    /// If it cannot be made, or if somebody else could put another in its place.
+    pub fn directory(&mut self, parent: &Path, what: &str) -> Result<PathBuf, ChangeError> {
+        let path = PrivateDirectory::name_in(parent, &format!("{PREFIX}{what}-")).map_err(at(parent))?;
+        self.make(Change::Directory { path: path.clone() }, || {
+            PrivateDirectory::make(&path).map_err(at(&path))
+        })?;
+        Ok(path)
+    }
+
+    /// Makes a swap file in a directory of [`Changes::directory`] and swaps to it.
+    ///
+    /// # Errors
+    /// If it cannot be made, or the kernel refuses to swap there.
+    pub fn swap(&mut self, path: &Path, bytes: u64) -> Result<(), ChangeError> {
+        let number = self.note(Change::Swap { path: path.to_path_buf() })?;
+        let file = match crate::swap::make_file(path, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.not_made(number);
+                return Err(at(path)(error));
+            }
+            made => made.map_err(at(path))?,
+        };
+        point(Operation::Swap, path).map_err(at(path))?;
+        // The file that was made, whatever its name leads to by now.
+        lotsfree_sys::swap_on(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
+            .map_err(|error| ChangeError::System { what: format!("swapon {}", path.display()), error })?;
+        self.made(number, Vec::new())
+    }
+
+    /// Makes a control group below `parent`, whose name nobody else uses.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn group(&mut self, parent: &Path, what: &str) -> Result<PathBuf, ChangeError> {
+        let path = PrivateDirectory::name_in(parent, &format!("{PREFIX}{what}-")).map_err(at(parent))?;
+        self.make(Change::Group { path: path.clone() }, || {
+            lotsfree_storage::create_dir(&path).map_err(at(&path))
+        })?;
+        Ok(path)
+    }
+
+    /// Switches a controller on for the children of a control group of version 2. Nothing is done if it is on.
+    ///
+    /// # Errors
+    /// If it cannot be switched on.
+    pub fn controller(&mut self, subtree_control: &Path, name: &str) -> Result<(), ChangeError> {
+        if raw(subtree_control)?.split_ascii_whitespace().any(|word| word == name) {
+            return Ok(());
+        }
+        let change = Change::Controller { path: subtree_control.to_path_buf(), name: name.to_owned() };
+        self.make(change, || {
+            lotsfree_storage::set(subtree_control, &format!("+{name}")).map_err(at(subtree_control))
+        })
+    }
+
+    /// Undoes everything, the last change first.
+    ///
+    /// # Errors
+    /// The first change that could not be undone; the others are undone all the same, and the journal keeps
+    /// those that were not.
+    pub fn undo(mut self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
+        self.undo_all(report)
+    }
+
+    pub(crate) fn undo_all(&mut self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
+        let (mut first, mut kept) = (None, Vec::new());
+        while let Some(entry) = self.entries.pop() {
+            let together = self.together(entry);
+            match self.undo_together(&together) {
+                Ok(outcomes) => {
+                    outcomes.iter().filter(|outcome| **outcome != Outcome::AsBefore).for_each(&mut *report);
+                    if let Some(journal) = &mut self.journal {
+                        // What is not closed is found as it was before, when it is undone again.
+                        let closed = together.iter().try_for_each(|entry| journal.close(entry.number));
+                        first = first.or(closed.err());
+                    }
+                }
+                Err(error) => {
+                    kept.extend(together.into_iter().rev());
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        kept.reverse();
+        // They stay to be tried again when this is dropped, which must not empty the journal.
+        self.entries = kept;
+        if self.entries.is_empty()
+            && let Some(journal) = &mut self.journal
+        {
+            journal.clear()?;
+            if self.own {
+                lotsfree_storage::remove_file(journal.path()).map_err(at(journal.path()))?;
+                self.journal = None;
+            }
+            // Closing may have failed; nothing is open all the same.
+            first = None;
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// An entry with all others of the same unit of settings, oldest first, taken out of the list.
+    fn together(&mut self, entry: Entry) -> Vec<Entry> {
+        let Change::Set(set) = &entry.change else { return vec![entry] };
+        let of_unit =
+            |other: &mut Entry| matches!(&other.change, Change::Set(other) if other.paths() == set.paths());
+        let mut together: Vec<Entry> = self.entries.extract_if(.., of_unit).collect();
+        together.push(entry);
+        together
+    }
+
+    fn undo_together(&self, together: &[Entry]) -> Result<Vec<Outcome>, ChangeError> {
+        let mut outcomes = Vec::new();
+        let mut chain = Vec::new();
+        for entry in together {
+            let rebooted = !self.boot.is_empty() && !entry.boot.is_empty() && entry.boot != self.boot;
+            self.territory.allows(&entry.change).map_err(ChangeError::Refused)?;
+            match &entry.change {
+                Change::Set(set) if !rebooted => chain.push((entry, set)),
+                change => outcomes.push(undo::undo(change, rebooted)?),
+            }
+        }
+        if !chain.is_empty() {
+            outcomes.push(undo::undo_settings(&chain)?);
+        }
+        Ok(outcomes)
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `undo`.
+        let _ = self.undo_all(&mut |_| ());
+    }
+}
+
+#[cfg(test)]
+mod tests;

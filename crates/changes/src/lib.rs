@@ -1,0 +1,38 @@
+//! Changes of a host: noted before they are made, undone afterwards, also when the process that made them was killed.
+//!
+//! ```text
+//! Changes ── note ──▶ Journal (a file of the State directory)
+//!    │  ▲                │
+//!    │  └──── undo ◀─────┘ read again by the next process, or by `lotsfree lab restore`
+//!    ▼
+//! settings of /proc/sys and /sys, swap files, control groups, directories
+//! ```
+//!
+//! A change is undone only where the host still is as the change left it: what an administrator set in the
+//! meantime stays, and is reported. A setting that was made before the last boot is gone with that boot.
+//!
+//! A journal is trusted only if nobody but the user that runs this can have written it, and even then it leads
+//! to nothing but settings of the kernel and to files, directories and groups whose names say that they are
+//! lotsfree's own ([`Territory`]).
+
+mod change;
+mod changes;
+mod error;
+mod journal;
+mod legacy;
+mod state;
+mod swap;
+mod territory;
+mod undo;
+mod value;
+
+pub use change::{Change, Key, Set};
+pub use changes::Changes;
+pub use error::ChangeError;
+pub use journal::{Entry, parse};
+pub use legacy::{Legacy, parse_legacy};
+pub use state::{Left, State};
+pub use swap::{header as swap_header, make_file as make_swap_file};
+pub use territory::{PREFIX, Territory};
+pub use undo::Outcome;
+pub use value::chosen;
