@@ -22,7 +22,8 @@ pub struct Changes {
     /// Those that are not undone, oldest first.
     entries: Vec<Entry>,
     boot: String,
-    territory: Territory,
+    /// What may be changed; everything on a machine that is gone afterwards.
+    territory: Option<Territory>,
     /// The journal belongs to this process alone and goes when there is nothing left in it.
     own: bool,
     /// For entries without a journal.
@@ -37,17 +38,40 @@ fn boot_id() -> String {
 impl Changes {
     /// Goes on with a journal and what is open in it.
     pub(crate) fn of(journal: Journal, entries: Vec<Entry>, territory: Territory, own: bool) -> Self {
-        Changes { journal: Some(journal), entries, boot: boot_id(), territory, own, noted: 0 }
+        Changes {
+            journal: Some(journal),
+            entries,
+            boot: boot_id(),
+            territory: Some(territory),
+            own,
+            noted: 0,
+        }
     }
 
     /// Begins without a journal: on a machine that is gone afterwards.
     pub fn forgotten() -> Self {
-        let territory = Territory::host();
-        Changes { journal: None, entries: Vec::new(), boot: boot_id(), territory, own: false, noted: 0 }
+        Changes { journal: None, entries: Vec::new(), boot: boot_id(), territory: None, own: false, noted: 0 }
+    }
+
+    fn allows(&self, change: &Change) -> Result<(), ChangeError> {
+        self.territory
+            .as_ref()
+            .map_or(Ok(()), |territory| territory.allows(change))
+            .map_err(ChangeError::Refused)
+    }
+
+    /// A path for something new, which nobody can guess.
+    fn new_path(&self, parent: &Path, what: &str) -> Result<PathBuf, ChangeError> {
+        let path = match self.territory {
+            Some(_) => PrivateDirectory::name_in(parent, &format!("{PREFIX}{what}-")),
+            // Nobody else is there.
+            None => Ok(parent.join(format!("{PREFIX}{what}"))),
+        };
+        path.map_err(at(parent))
     }
 
     fn note(&mut self, change: Change) -> Result<u64, ChangeError> {
-        self.territory.allows(&change).map_err(ChangeError::Refused)?;
+        self.allows(&change)?;
         let entry = match &mut self.journal {
             Some(journal) => journal.note(&self.boot, &change)?,
             None => {
@@ -133,7 +157,7 @@ impl Changes {
     /// # Errors
     /// If it cannot be made, or if somebody else could put another in its place.
     pub fn directory(&mut self, parent: &Path, what: &str) -> Result<PathBuf, ChangeError> {
-        let path = PrivateDirectory::name_in(parent, &format!("{PREFIX}{what}-")).map_err(at(parent))?;
+        let path = self.new_path(parent, what)?;
         self.make(Change::Directory { path: path.clone() }, || {
             PrivateDirectory::make(&path).map_err(at(&path))
         })?;
@@ -165,7 +189,7 @@ impl Changes {
     /// # Errors
     /// If it cannot be made.
     pub fn group(&mut self, parent: &Path, what: &str) -> Result<PathBuf, ChangeError> {
-        let path = PrivateDirectory::name_in(parent, &format!("{PREFIX}{what}-")).map_err(at(parent))?;
+        let path = self.new_path(parent, what)?;
         self.make(Change::Group { path: path.clone() }, || {
             lotsfree_storage::create_dir(&path).map_err(at(&path))
         })?;
@@ -246,7 +270,7 @@ impl Changes {
         let mut chain = Vec::new();
         for entry in together {
             let rebooted = !self.boot.is_empty() && !entry.boot.is_empty() && entry.boot != self.boot;
-            self.territory.allows(&entry.change).map_err(ChangeError::Refused)?;
+            self.allows(&entry.change)?;
             match &entry.change {
                 Change::Set(set) if !rebooted => chain.push((entry, set)),
                 change => outcomes.push(undo::undo(change, rebooted)?),

@@ -15,6 +15,9 @@ pub enum LabError {
     /// The run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// A change of this host could not be made, noted or undone.
+    #[error(transparent)]
+    Change(#[from] lotsfree_changes::ChangeError),
     /// The system refuses.
     #[error("{what}: {error}")]
     System {

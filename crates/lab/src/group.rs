@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{LabError, at};
-use crate::settings::Settings;
+use lotsfree_changes::Changes;
+
+use crate::error::LabError;
 
 const V1: &str = "/sys/fs/cgroup/memory";
 const V2: &str = "/sys/fs/cgroup";
+/// Which controllers the children of a group of version 2 have.
+const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
 /// Which control groups hold memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,26 +39,34 @@ pub(crate) fn version() -> Result<Version, LabError> {
     }
 }
 
-/// Where this process makes its group.
-pub(crate) fn path(version: Version) -> PathBuf {
-    let root = match version {
+/// The group in which groups are made.
+pub(crate) fn parent(version: Version) -> &'static Path {
+    Path::new(match version {
         Version::One => V1,
         Version::Two => V2,
-    };
-    Path::new(root).join(format!("lotsfree-lab-{}", std::process::id()))
+    })
 }
 
-/// Makes a group that accounts memory.
+/// Makes a group that accounts memory, and returns its directory.
 ///
 /// # Errors
 /// If it cannot be made.
-pub(crate) fn make(version: Version, path: &Path, settings: &mut Settings) -> Result<(), LabError> {
+pub(crate) fn make(version: Version, changes: &mut Changes) -> Result<PathBuf, LabError> {
     if version == Version::Two {
-        let control = Path::new(V2).join("cgroup.subtree_control");
-        let enabled = fs::read_to_string(&control).map_err(at(&control))?;
-        if !enabled.split_ascii_whitespace().any(|word| word == "memory") {
-            fs::write(&control, "+memory").map_err(at(&control))?;
-        }
+        changes.controller(&parent(version).join(SUBTREE_CONTROL), "memory")?;
     }
-    settings.group(path)
+    Ok(changes.group(parent(version), "lab")?)
+}
+
+/// Whether groups of version 2 have to be given the memory controller first.
+///
+/// # Errors
+/// If the kernel does not say.
+pub(crate) fn lacks_controller(version: Version) -> Result<Option<PathBuf>, LabError> {
+    let control = parent(version).join(SUBTREE_CONTROL);
+    if version == Version::One {
+        return Ok(None);
+    }
+    let enabled = fs::read_to_string(&control).map_err(crate::error::at(&control))?;
+    Ok((!enabled.split_ascii_whitespace().any(|word| word == "memory")).then_some(control))
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use lotsfree_changes::Changes;
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
 use lotsfree_scenario::{Case, SwapOn};
@@ -24,7 +25,6 @@ use crate::conduct::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
 use crate::here::{self, Output, Stage};
-use crate::settings::Settings;
 
 /// The kernel parameters that name the serial line, the disk, its file system and the swap area.
 const DATA: &str = "lotsfree.data=";
@@ -170,14 +170,14 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
         let _ = lotsfree_sys::lock_all(true);
     }
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
-    let mut settings = Settings::forgotten();
-    settle(&mut settings)?;
+    let mut changes = Changes::forgotten();
+    settle(&mut changes)?;
     let files = disks(&case)?;
-    here::tune(&here::wanted(&case)?, &mut settings)?;
+    here::tune(&here::wanted(&case)?, &mut changes)?;
     let going =
         || if ear.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     if asked_to_calibrate()? {
-        return calibrate(line, &files, settings, &going);
+        return calibrate(line, &files, changes, &going);
     }
     let nodes = facts::nodes();
     let place = Place {
@@ -195,7 +195,7 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
     let done =
         here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
     // The machine is gone with all of it.
-    std::mem::forget(settings);
+    std::mem::forget(changes);
     done
 }
 
@@ -203,16 +203,16 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
 fn calibrate(
     line: &File,
     files: &Path,
-    settings: Settings,
+    changes: Changes,
     going: &dyn Fn() -> ControlFlow<()>,
 ) -> Result<State, LabError> {
     let calibration = Calibration {
-        directory: files.join("calibration"),
+        parent: files.to_path_buf(),
         helper: (PathBuf::from("/init"), vec!["agent".to_owned(), "--reclaim".to_owned()]),
         fresh: true,
         effort: Effort::default(),
     };
-    let record = calibration.measure(settings, &mut |_| going())?;
+    let record = calibration.measure(changes, &mut |_| going())?;
     let Some(record) = record else { return Ok(State::Interrupted) };
     let text = serde_json::to_string(&record).map_err(std::io::Error::from).map_err(calling("the record"))?;
     Sender::new(Pieces(line)).text(&format!("{RECORD}{text}"))?;
@@ -258,15 +258,15 @@ fn listen(line: &File, ear: &Arc<Ear>) -> Result<(), LabError> {
 /// start. Makes it derive them from what its zones manage now, under the settings that it has: a change of
 /// THP derives `min_free_kbytes` (`mm/khugepaged.c:set_recommended_min_free_kbytes`), which depends on the
 /// marks before it; the third time it no longer does.
-fn settle(settings: &mut Settings) -> Result<(), LabError> {
+fn settle(changes: &mut Changes) -> Result<(), LabError> {
     let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if thp.exists() {
-        let chosen = crate::settings::current(thp)?;
+        let chosen = here::current(thp)?;
         for _ in 0..3 {
             fs::write(thp, "never").map_err(at(thp))?;
             fs::write(thp, "madvise").map_err(at(thp))?;
         }
-        settings.write(thp, &chosen)?;
+        changes.set(thp, &chosen)?;
     }
     let reserve = Path::new("/proc/sys/vm/lowmem_reserve_ratio");
     let ratios = fs::read_to_string(reserve).map_err(at(reserve))?;

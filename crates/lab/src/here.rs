@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use lotsfree_changes::Changes;
 use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
 use lotsfree_scenario::Case;
 
 use crate::conduct::{Place, conduct};
-use crate::error::LabError;
+use crate::error::{LabError, at};
 use crate::facts;
 use crate::prepare::{self, Segments};
-use crate::settings::Settings;
 
 /// Where a run goes, once it is known on what it is made.
 pub trait Output {
@@ -99,10 +99,16 @@ pub(crate) fn execute(
     conduct(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
 }
 
+/// What a setting is, trimmed. Of a choice such as `always [madvise] never`, the one in brackets.
+pub(crate) fn current(path: &Path) -> Result<String, LabError> {
+    let text = std::fs::read_to_string(path).map_err(at(path))?;
+    Ok(lotsfree_changes::chosen(&text).to_owned())
+}
+
 /// Makes the settings of a case.
 ///
 /// # Errors
-/// As [`Settings::write`].
-pub(crate) fn tune(wanted: &[(PathBuf, String)], settings: &mut Settings) -> Result<(), LabError> {
-    wanted.iter().try_for_each(|(path, value)| settings.write(path, value))
+/// As [`Changes::set`].
+pub(crate) fn tune(wanted: &[(PathBuf, String)], changes: &mut Changes) -> Result<(), LabError> {
+    Ok(wanted.iter().try_for_each(|(path, value)| changes.set(path, value))?)
 }

@@ -1,7 +1,7 @@
 //! Scenarios on a real kernel: this host, a control group of it, a virtual machine.
 //!
 //! ```text
-//! Local: Settings ─────────────────────┐
+//! Local: Changes ──────────────────────┐
 //! VirtualMachine: QEMU ── guest::init ─┴─▶ conduct ── agents (one process per actor) ──▶ Output
 //!                                             └────── Sampler (/proc, /sys) ──────────────▲
 //! ```
@@ -18,8 +18,6 @@ mod local;
 mod occupied;
 mod prepare;
 mod sampler;
-mod settings;
-mod swap;
 mod virtual_machine;
 pub mod vm;
 
@@ -29,5 +27,4 @@ pub use error::LabError;
 pub use here::{Output, Stage, Watch};
 pub use local::{Local, Plan};
 pub use occupied::{occupied, pagesets, reserved};
-pub use settings::{Settings, journal_path};
 pub use virtual_machine::VirtualMachine;

@@ -1,19 +1,21 @@
 //! A case on this host, or in a control group of it.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use lotsfree_changes::{Changes, Outcome, State as ChangesState};
 use lotsfree_counters::{Meminfo, Values, meminfo};
 use lotsfree_run::{Machine, State};
 use lotsfree_scenario::Case;
+use lotsfree_storage::{Access, create_dir, create_new};
 use lotsfree_units::Bytes;
 
 use crate::conduct::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
 use crate::group::{self, Version, version};
-use crate::here::{self, Output, Watch};
-use crate::settings::{Settings, current, journal_path};
+use crate::here::{self, Output, Watch, current};
 
 /// The share of `MemTotal` that must be available on a host that nobody else uses.
 const IDLE: f64 = 1.0 / 3.0;
@@ -24,13 +26,17 @@ const DISK_SHARE: f64 = 0.9;
 /// `statfs` types of file systems that keep files in memory.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
+const NEEDS_ROOT: &str = "changing a host needs root";
+
 /// Executes cases on the kernel of this host.
 #[derive(Clone, Debug)]
 pub struct Local {
     /// In a control group of the scenario's size, instead of with all of the host's memory.
     pub group: bool,
-    /// A directory to make, for files and swap; it is removed afterwards.
-    pub directory: PathBuf,
+    /// Where a directory is made for files and swap; it is removed afterwards.
+    pub parent: PathBuf,
+    /// Where changes of this host are noted.
+    pub state: ChangesState,
     /// The program that is an agent, with its arguments.
     pub agent: (PathBuf, Vec<String>),
     /// Also if that endangers what else runs here.
@@ -60,7 +66,7 @@ impl Local {
         let memory = read_meminfo()?;
         self.check(case, &memory, &mut plan)?;
         self.compare(case, &memory, &mut plan);
-        plan.changes.push(format!("make {} for files", self.directory.display()));
+        plan.changes.push(format!("make a directory for files in {}", self.parent.display()));
         let swap = case.machine.swap.size;
         if swap.0 > Bytes::ZERO {
             plan.changes.push(format!("swap to a file of {swap} in it"));
@@ -73,7 +79,10 @@ impl Local {
             }
         }
         if let Some(group) = group {
-            plan.changes.push(format!("make the control group {}", group::path(group).display()));
+            if let Some(control) = group::lacks_controller(group)? {
+                plan.changes.push(format!("switch the memory controller on in {}", control.display()));
+            }
+            plan.changes.push(format!("make a control group in {}", group::parent(group).display()));
             let limits = limits(case, group).into_iter();
             plan.changes.extend(limits.map(|(file, value)| format!("{file} of the group: {value}")));
         }
@@ -92,7 +101,7 @@ impl Local {
 
     fn check(&self, case: &Case, memory: &Values<Meminfo>, plan: &mut Plan) -> Result<(), LabError> {
         if !rustix::process::geteuid().is_root() {
-            plan.refusals.push("changing a host needs root".to_owned());
+            plan.refusals.push(NEEDS_ROOT.to_owned());
         }
         let kib = |counter| memory.get(counter).unwrap_or(0);
         let (total, available) = (kib(meminfo::MemTotal), kib(meminfo::MemAvailable));
@@ -114,7 +123,14 @@ impl Local {
                 ));
             }
         }
-        let parent = self.directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+        let parent = &self.parent;
+        if !parent.is_dir() {
+            plan.refusals.push(format!(
+                "{}: no such directory; make it, or name another with --dir",
+                parent.display()
+            ));
+            return Ok(());
+        }
         let status = rustix::fs::statfs(parent).map_err(|error| at(parent)(error.into()))?;
         if IN_MEMORY.contains(&status.f_type) {
             let why = "keeps files in memory; name a directory on a disk with --dir";
@@ -145,7 +161,7 @@ impl Local {
         if nodes != asked {
             remark(format!("the scenario's machine has {asked} nodes, this host {nodes}"));
         }
-        remark(format!("the disk is that of {}, not the scenario's", self.directory.display()));
+        remark(format!("the disk is that of {}, not the scenario's", self.parent.display()));
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         remark(format!("the kernel is {}, the scenario's {}", release.trim(), case.machine.generation));
         let swap = memory.get(meminfo::SwapTotal).unwrap_or(0);
@@ -163,29 +179,35 @@ impl Local {
         &self,
         case: &Case,
         output: &mut dyn Output,
-        report: &mut dyn FnMut(&str),
+        report: &mut dyn FnMut(&Outcome),
         watch: Watch<'_>,
     ) -> Result<State, LabError> {
-        let mut settings = Settings::journaled(&journal_path(), report)?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(LabError::Refused(NEEDS_ROOT.to_owned()));
+        }
+        // What was left behind may be all that stands in the way.
+        let mut changes = self.state.host(report)?;
         let plan = self.plan(case)?;
         if !plan.refusals.is_empty() {
             return Err(LabError::Refused(plan.refusals.join("\n")));
         }
         let group = if self.group { Some(version()?) } else { None };
-        settings.directory(&self.directory)?;
+        let directory = changes.directory(&self.parent, "lab")?;
         let swap = case.machine.swap.size.0;
         if swap > Bytes::ZERO {
-            settings.swap(&self.directory.join("swap"), swap.0)?;
+            changes.swap(&directory.join("swap"), swap.0)?;
         }
-        here::tune(&self.settings(case)?, &mut settings)?;
+        here::tune(&self.settings(case)?, &mut changes)?;
         let group = match group {
-            Some(version) => Some(self.make_group(case, version, &mut settings)?),
+            Some(version) => Some(self.make_group(case, version, &mut changes)?),
             None => None,
         };
-        let text = self.directory.join("case.toml");
-        fs::write(&text, case.to_toml()).map_err(at(&text))?;
-        let files = self.directory.join("files");
-        fs::create_dir(&files).map_err(at(&files))?;
+        let text = directory.join("case.toml");
+        create_new(&text, Access::Private)
+            .and_then(|mut file| file.write_all(case.to_toml().as_bytes()))
+            .map_err(at(&text))?;
+        let files = directory.join("files");
+        create_dir(&files).map_err(at(&files))?;
         let nodes = facts::nodes();
         let place = Place {
             program: self.agent.0.clone(),
@@ -204,18 +226,12 @@ impl Local {
         };
         let machine = if self.group { Machine::Cgroup } else { Machine::Host };
         let done = here::execute(case, &place, machine, plan.remarks, output, watch);
-        let undone = settings.undo();
-        done.and_then(|state| undone.map(|()| state))
+        let undone = changes.undo(report);
+        done.and_then(|state| Ok(undone.map(|()| state)?))
     }
 
-    fn make_group(
-        &self,
-        case: &Case,
-        version: Version,
-        settings: &mut Settings,
-    ) -> Result<PathBuf, LabError> {
-        let path = group::path(version);
-        group::make(version, &path, settings)?;
+    fn make_group(&self, case: &Case, version: Version, changes: &mut Changes) -> Result<PathBuf, LabError> {
+        let path = group::make(version, changes)?;
         for (file, value) in limits(case, version) {
             let file = path.join(file);
             // Without CONFIG_MEMCG_SWAP, or with swapaccount=0, a group cannot be told from swap.
@@ -223,7 +239,7 @@ impl Local {
                 let why = "this kernel does not limit the swap of a group (swapaccount=1)";
                 return Err(calling(file.display().to_string())(std::io::Error::other(why)));
             }
-            fs::write(&file, value).map_err(at(&file))?;
+            lotsfree_storage::set(&file, &value).map_err(at(&file))?;
         }
         Ok(path)
     }

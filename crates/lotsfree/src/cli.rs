@@ -643,7 +643,21 @@ pub(crate) enum LabCommand {
     /// Execute experiments on kernels and on their models, and write how far they are apart
     Validate(ValidateArgs),
     /// Undo what a lab that was killed left changed on this host
-    Restore,
+    Restore(RestoreArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  lotsfree lab restore --list     what was noted and how it would be undone\n  \
+                  lotsfree lab restore            undo it, but for what somebody else changed since"
+)]
+pub(crate) struct RestoreArgs {
+    /// List what was noted and how it would be undone; change nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) list: bool,
+    /// Do not ask before undoing what a lotsfree noted that did not note yet what it had set
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

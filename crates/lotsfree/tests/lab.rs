@@ -38,6 +38,7 @@ impl Bench {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::write(directory.path().join("short.toml"), SCENARIO).unwrap();
+        fs::create_dir(directory.path().join("scratch")).unwrap();
         Some(Bench { directory, _alone: alone })
     }
 
@@ -70,7 +71,9 @@ impl Bench {
         assert_eq!(fs::read_to_string(SETTING).unwrap(), before);
         let left: Vec<_> = fs::read_dir(self.path("scratch")).into_iter().flatten().flatten().collect();
         assert!(left.is_empty(), "{left:?}");
-        assert_eq!(fs::read_to_string(self.path("state/lab.journal")).unwrap(), "");
+        assert_eq!(fs::read_to_string(self.path("state/host.journal")).unwrap(), "");
+        let journals = fs::read_dir(self.path("state")).unwrap().count();
+        assert_eq!(journals, 1, "a journal of a process is left");
     }
 }
 
@@ -104,7 +107,6 @@ fn kill(id: i32, signal: Signal) {
 fn a_run_on_this_host_is_complete_and_leaves_nothing_behind() {
     let Some(bench) = Bench::new() else { return };
     let before = setting();
-    fs::create_dir(bench.path("scratch")).unwrap();
     let output = bench.lab(&[]).output().unwrap();
     assert!(output.status.success(), "{}", says(&output));
     let run = bench.run();
@@ -327,7 +329,6 @@ fn virtual_machines() -> Option<String> {
 /// A virtual machine that runs the scenario for a minute, and has begun.
 fn begun(bench: &Bench, kernel: &str) -> (Child, i32) {
     let scratch = bench.path("scratch");
-    fs::create_dir(&scratch).unwrap();
     let dir = scratch.to_str().unwrap();
     let arguments =
         ["lab", "short.toml", "--kernel", kernel, "--set", "duration=60 s", "--out", "runs", "--dir", dir];

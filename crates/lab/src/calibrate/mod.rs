@@ -27,13 +27,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lotsfree_changes::Changes;
 use lotsfree_scenario::{Measured, Record};
 use lotsfree_sys::thread_cpu_time;
 use lotsfree_units::{Bytes, MIB};
 
 use crate::error::{LabError, at};
 use crate::prepare;
-use crate::settings::Settings;
 
 pub use reclaim::helper;
 
@@ -73,8 +73,8 @@ impl Default for Effort {
 /// Measures the machine that runs here.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    /// A directory to make for a file; it is removed afterwards.
-    pub directory: PathBuf,
+    /// Where a directory is made for a file; it is removed afterwards.
+    pub parent: PathBuf,
     /// The program that is [`helper`], with its arguments.
     pub helper: (PathBuf, Vec<String>),
     /// The machine has just booted, for this.
@@ -91,13 +91,13 @@ impl Calibration {
     /// If the directory or the file in it cannot be made, or a change of this machine not be undone.
     pub fn measure(
         &self,
-        settings: Settings,
+        changes: Changes,
         watch: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Option<Record>, LabError> {
-        let mut settings = settings;
+        let mut changes = changes;
         let mut record = Record { provenance: machine::provenance(), ..Record::default() };
-        let done = self.groups(&mut record, &mut settings, watch);
-        let undone = settings.undo();
+        let done = self.groups(&mut record, &mut changes, watch);
+        let undone = changes.undo(&mut |_| ());
         let done = done?;
         undone?;
         Ok(done.is_continue().then_some(record))
@@ -106,7 +106,7 @@ impl Calibration {
     fn groups(
         &self,
         record: &mut Record,
-        settings: &mut Settings,
+        changes: &mut Changes,
         watch: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LabError> {
         let effort = &self.effort;
@@ -124,9 +124,9 @@ impl Calibration {
         if going("calls").is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        settings.directory(&self.directory)?;
-        let path = self.directory.join("file");
-        let bytes = self.room()?.min(effort.file);
+        let directory = changes.directory(&self.parent, "calibrate")?;
+        let path = directory.join("file");
+        let bytes = room(&directory)?.min(effort.file);
         if prepare::file(&path, bytes.0, &mut || watch("the disk"))?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -140,7 +140,7 @@ impl Calibration {
         if watch("written files").is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        written::measure(&self.directory.join("written"), bytes, effort, record);
+        written::measure(&directory.join("written"), bytes, effort, record);
         if watch("the swap area").is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -148,21 +148,20 @@ impl Calibration {
         if watch("reclaim").is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        reclaim::measure(self, (&path, bytes), settings, record);
+        reclaim::measure(self, (&path, bytes), changes, record);
         Ok(ControlFlow::Continue(()))
     }
+}
 
-    /// A quarter of the room on the disk, in whole MiB.
-    fn room(&self) -> Result<Bytes, LabError> {
-        let there =
-            rustix::fs::statvfs(&self.directory).map_err(|error| at(&self.directory)(error.into()))?;
-        let room = there.f_bavail.saturating_mul(there.f_frsize) / 4 / MIB * MIB;
-        if room == 0 {
-            let why = format!("{}: no room for a file to read", self.directory.display());
-            return Err(LabError::Refused(why));
-        }
-        Ok(Bytes(room))
+/// A quarter of the room on a disk, in whole MiB.
+fn room(directory: &Path) -> Result<Bytes, LabError> {
+    let there = rustix::fs::statvfs(directory).map_err(|error| at(directory)(error.into()))?;
+    let room = there.f_bavail.saturating_mul(there.f_frsize) / 4 / MIB * MIB;
+    if room == 0 {
+        let why = format!("{}: no room for a file to read", directory.display());
+        return Err(LabError::Refused(why));
     }
+    Ok(Bytes(room))
 }
 
 /// What was measured, or why not.
@@ -248,7 +247,7 @@ mod tests {
     fn a_small_calibration_is_sane() {
         let parent = tempfile::tempdir().unwrap();
         let calibration = Calibration {
-            directory: parent.path().join("calibration"),
+            parent: parent.path().to_path_buf(),
             // No helper: what needs one is absent.
             helper: (PathBuf::from("/nonexistent/helper"), Vec::new()),
             fresh: false,
@@ -266,8 +265,8 @@ mod tests {
             told.push(what.to_owned());
             ControlFlow::Continue(())
         };
-        let mut record = calibration.measure(Settings::forgotten(), watch).unwrap().unwrap();
-        assert!(!calibration.directory.exists());
+        let mut record = calibration.measure(Changes::forgotten(), watch).unwrap().unwrap();
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
         assert!(told.len() > 4, "{told:?}");
         for (name, value) in record.costs.entries() {
             match value {
@@ -288,14 +287,14 @@ mod tests {
     fn who_is_asked_to_stop_stops() {
         let parent = tempfile::tempdir().unwrap();
         let calibration = Calibration {
-            directory: parent.path().join("calibration"),
+            parent: parent.path().to_path_buf(),
             helper: (PathBuf::new(), Vec::new()),
             fresh: false,
             effort: Effort::default(),
         };
-        let measured = calibration.measure(Settings::forgotten(), &mut |_| ControlFlow::Break(()));
+        let measured = calibration.measure(Changes::forgotten(), &mut |_| ControlFlow::Break(()));
         assert_eq!(measured.unwrap(), None);
-        assert!(!calibration.directory.exists());
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use lotsfree_changes::Changes;
 use lotsfree_counters::{Values, Vmstat, vmstat};
 use lotsfree_scenario::Record;
 use lotsfree_sys::{Hint, Region};
@@ -30,7 +31,6 @@ use serde::{Deserialize, Serialize};
 use super::{Calibration, PAGE, Value, cpu_of, keep, of};
 use crate::error::{LabError, at, calling};
 use crate::group::{self, Version};
-use crate::settings::Settings;
 
 /// Part of the time for a figure of a device that is spent on reading before each reclaim.
 const SHARE: u32 = 4;
@@ -75,10 +75,10 @@ struct Reclaim {
 pub(super) fn measure(
     calibration: &Calibration,
     (file, bytes): (&Path, Bytes),
-    settings: &mut Settings,
+    changes: &mut Changes,
     record: &mut Record,
 ) {
-    let (scan, rmap) = match ask(calibration, (file, bytes), settings) {
+    let (scan, rmap) = match ask(calibration, (file, bytes), changes) {
         Ok(Answer::Measured(plain, mapped)) => {
             let scan = scan(&plain);
             let rmap = scan.clone().and_then(|scan| rmap(&mapped, scan.median));
@@ -118,14 +118,13 @@ fn rmap(mapped: &[Reclaim], scan: f64) -> Value {
 fn ask(
     calibration: &Calibration,
     (file, bytes): (&Path, Bytes),
-    settings: &mut Settings,
+    changes: &mut Changes,
 ) -> Result<Answer, LabError> {
     if !rustix::process::geteuid().is_root() {
         return Err(LabError::Refused("making a control group needs root".to_owned()));
     }
     let version = group::version()?;
-    let path = group::path(version);
-    group::make(version, &path, settings)?;
+    let path = group::make(version, changes)?;
     let of = |file: &str| path.join(file);
     let (knob, usage, unlimited) = match version {
         Version::One => (of("memory.limit_in_bytes"), of("memory.usage_in_bytes"), Some("-1".to_owned())),

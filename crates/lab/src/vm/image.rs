@@ -10,7 +10,6 @@ use rustix::fs::SeekFrom as Seeking;
 
 use super::mbr::Layout;
 use super::{Disk, Error, tool};
-use crate::swap;
 
 /// Features of ext4 and ext3 that every kernel since 2.6.28 knows: the same file system whatever the version
 /// of `mkfs.ext4` and of the kernel in the guest. `none` clears its own.
@@ -31,7 +30,9 @@ pub(crate) fn create(disk: &Disk, directory: &Path) -> Result<(), Error> {
         }
         (None, Some(size)) => {
             let image = sparse(&path, size.0)?;
-            swap::header(size.0).and_then(|header| image.write_all_at(&header, 0)).map_err(Error::io(&path))
+            lotsfree_changes::swap_header(size.0)
+                .and_then(|header| image.write_all_at(&header, 0))
+                .map_err(Error::io(&path))
         }
         (Some((kind, size)), Some(area)) => {
             let layout = Layout::new(size, area).ok_or_else(|| {
@@ -41,7 +42,7 @@ pub(crate) fn create(disk: &Disk, directory: &Path) -> Result<(), Error> {
             let files = sparse(&part, layout.files.size)?;
             make_file_system(kind, &part)?;
             let image = sparse(&path, layout.size())?;
-            let header = swap::header(layout.swap.size).map_err(Error::io(&path))?;
+            let header = lotsfree_changes::swap_header(layout.swap.size).map_err(Error::io(&path))?;
             image
                 .write_all_at(&layout.sector(), 0)
                 .and_then(|()| image.write_all_at(&header, layout.swap.start))
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn a_swap_disk_is_its_header() {
         let (_directory, head, taken) = image(None, Some(Bytes::mib(64))).expect("needs no program");
-        assert_eq!(head[..4096], swap::header(64 << 20).expect("large enough"));
+        assert_eq!(head[..4096], lotsfree_changes::swap_header(64 << 20).expect("large enough"));
         assert!(taken <= 65_536, "{taken}");
     }
 
@@ -159,6 +160,6 @@ mod tests {
         let file = File::open(directory.path().join("disk")).expect("there");
         let mut page = vec![0; 4096];
         file.read_exact_at(&mut page, layout.swap.start).expect("read");
-        assert_eq!(page, swap::header(64 << 20).expect("large enough"));
+        assert_eq!(page, lotsfree_changes::swap_header(64 << 20).expect("large enough"));
     }
 }

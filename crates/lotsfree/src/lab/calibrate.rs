@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
-use lotsfree_lab::{Calibration, Effort, LabError, Settings, VirtualMachine, journal_path};
+use lotsfree_changes::State;
+use lotsfree_lab::{Calibration, Effort, LabError, VirtualMachine};
 use lotsfree_scenario::{Case, Generation, Record, Scenario};
 
 use super::{date, plain};
@@ -90,21 +91,20 @@ fn name(record: &Record) -> String {
 pub(super) fn here(directory: Option<&Path>, signals: &Signals) -> anyhow::Result<Option<Record>> {
     let parent = directory.unwrap_or(Path::new("/var/tmp"));
     let calibration = Calibration {
-        directory: parent.join(format!("lotsfree-calibrate-{}", std::process::id())),
+        parent: parent.to_path_buf(),
         helper: (super::program()?, vec!["agent".to_owned(), "--reclaim".to_owned()]),
         fresh: false,
         effort: Effort::default(),
     };
-    let settings = match rustix::process::geteuid().is_root() {
-        true => Settings::journaled(&journal_path(), &mut |what| {
-            output::remark(&format!("an earlier lab left this behind; undone: {what}"));
-        })?,
+    let state = State::of_user()?;
+    let changes = match rustix::process::geteuid().is_root() {
+        true => state.host(&mut |outcome| output::remark(&outcome.to_string()))?,
         // Makes a directory, and changes nothing else.
-        false => Settings::forgotten(),
+        false => state.process()?,
     };
     let began = Instant::now();
     let mut told = String::new();
-    let record = calibration.measure(settings, &mut |what| {
+    let record = calibration.measure(changes, &mut |what| {
         if told != what {
             what.clone_into(&mut told);
             output::progress(began.elapsed().as_secs_f64(), &format!("measuring {what}"));

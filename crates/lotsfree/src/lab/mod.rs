@@ -4,14 +4,16 @@ mod agent;
 mod calibrate;
 mod date;
 mod progress;
+mod restore;
 mod validate;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lotsfree_changes::Outcome;
 use lotsfree_lab::vm::Kernel;
-use lotsfree_lab::{LabError, Local, Output, Settings, Stage, VirtualMachine, journal_path};
+use lotsfree_lab::{LabError, Local, Output, Stage, VirtualMachine};
 use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
 use lotsfree_scenario::Case;
 
@@ -40,25 +42,11 @@ enum Machine {
 /// Executes scenarios on a real kernel, or what else `lab` is asked for.
 pub(crate) fn run(arguments: &LabArgs) -> anyhow::Result<u8> {
     match (&arguments.command, &arguments.run) {
-        (Some(LabCommand::Restore), _) => restore(),
+        (Some(LabCommand::Restore(arguments)), _) => restore::run(arguments),
         (Some(LabCommand::Calibrate(arguments)), _) => calibrate::run(arguments),
         (Some(LabCommand::Validate(arguments)), _) => validate::run(arguments),
         (None, run) => execute(run),
     }
-}
-
-/// Undoes what a lab that was killed left behind.
-fn restore() -> anyhow::Result<u8> {
-    let mut undone = 0;
-    let settings = Settings::journaled(&journal_path(), &mut |what| {
-        undone += 1;
-        output::remark(&format!("undone: {what}"));
-    })?;
-    settings.undo()?;
-    if undone == 0 {
-        output::remark("nothing was left behind");
-    }
-    Ok(0)
 }
 
 fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
@@ -178,7 +166,8 @@ impl Machine {
         let parent = directory.unwrap_or(Path::new("/var/tmp"));
         Ok(Machine::Local(Local {
             group: on == On::Cgroup,
-            directory: parent.join(format!("lotsfree-lab-{}", std::process::id())),
+            parent: parent.to_path_buf(),
+            state: lotsfree_changes::State::of_user()?,
             agent: (program()?, vec!["agent".to_owned()]),
             risky,
             slow: SLOW,
@@ -271,8 +260,7 @@ impl Machine {
             show(stage);
             if signals.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let report =
-            &mut |what: &str| output::remark(&format!("an earlier lab left this behind; undone: {what}"));
+        let report = &mut |outcome: &Outcome| output::remark(&outcome.to_string());
         let done = match self {
             Machine::Local(local) => local.execute(&job.case, &mut output, report, watch),
             Machine::Virtual(vm) => vm.execute(&job.case, &mut output, watch),

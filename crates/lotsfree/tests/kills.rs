@@ -1,0 +1,164 @@
+//! A lab that is killed at every step that it comes to: nothing of it is left after `lotsfree lab restore`, and what an
+//! administrator changed in between stays. Needs root.
+//!
+//! By default it is killed at every eighth step; with `LOTSFREE_KILLS=every` at every one, with such a change and
+//! without (`cargo xtask attack`).
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "what was done is said")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How many pages a swap-in reads; harmless to change.
+const SETTING: &str = "/proc/sys/vm/page-cluster";
+/// Two settings that clear each other.
+const PAIR: [&str; 2] = ["/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_background_bytes"];
+const GROUPS: &str = "/sys/fs/cgroup/memory";
+
+const SCENARIO: &str = "title = \"Short\"\nseed = 1\nduration = \"200 ms\"\ninterval = \"100 ms\"\n\
+     [machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"256 MiB\"]\n\
+     swap = { size = \"16 MiB\", on = \"disk\" }\n\
+     [tuning]\n\"vm.page-cluster\" = 5\n\"vm.dirty_background_bytes\" = 104857600\n\
+     [[actor]]\nname = \"app\"\nkind = \"app-server\"\nheap = \"4 MiB\"\nrate = 100\n\
+     [[actor]]\nname = \"writer\"\nkind = \"file-writer\"\nsize = \"1 MiB\"\nsync = true\n";
+
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::write(directory.path().join("short.toml"), SCENARIO).unwrap();
+        fs::create_dir(directory.path().join("scratch")).unwrap();
+        Bench(directory)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn lotsfree(&self, arguments: &[&str], environment: &[(&str, String)]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lotsfree"));
+        command.args(arguments).current_dir(self.0.path()).env("LOTSFREE_STATE", self.path("state"));
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn lab(&self, on: &str, environment: &[(&str, String)]) -> Output {
+        let scratch = self.path("scratch");
+        let arguments = ["lab", "short.toml", "--on", on, "--out", "runs", "--yes-really", "--dir"];
+        self.lotsfree(&[&arguments[..], &[scratch.to_str().unwrap()]].concat(), environment)
+    }
+
+    /// The steps of a whole run, as `NUMBER OPERATION PATH`.
+    fn steps(&self, on: &str) -> Vec<String> {
+        let log = self.path("steps");
+        let output = self.lab(on, &[("LOTSFREE_FAULT_LOG", log.display().to_string())]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let steps = fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+        fs::remove_file(log).unwrap();
+        steps
+    }
+
+    /// Undoes what a lab left, and looks whether all of it is gone; first somebody else sets what the lab had set,
+    /// or was about to set.
+    fn restore(&self, step: &str, before: &[String; 3], administrator: bool) {
+        if administrator {
+            fs::write(SETTING, "7").unwrap();
+            fs::write(PAIR[0], "9").unwrap();
+        }
+        let restored = self.lotsfree(&["lab", "restore"], &[]);
+        let found = [SETTING, PAIR[0], PAIR[1]].map(read);
+        if administrator {
+            fs::write(SETTING, &before[0]).unwrap();
+            let in_force = usize::from(before[1] == "0");
+            fs::write(PAIR[in_force], &before[1 + in_force]).unwrap();
+            assert_eq!(found, ["7", "9", "0"], "{step}");
+        } else {
+            assert_eq!(found, *before, "{step}");
+        }
+        assert!(restored.status.success(), "{step}: {}", String::from_utf8_lossy(&restored.stderr));
+        self.is_clean(step);
+        let again = self.lotsfree(&["lab", "restore"], &[]);
+        let said = String::from_utf8_lossy(&again.stderr).into_owned();
+        assert!(said.contains("nothing was left behind"), "{step}: {said}");
+    }
+
+    /// Nothing of a lab is left on this host.
+    fn is_clean(&self, step: &str) {
+        let left: Vec<_> = fs::read_dir(self.path("scratch")).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{step}: {left:?}");
+        let swaps = fs::read_to_string("/proc/swaps").unwrap();
+        assert!(!swaps.contains(self.0.path().to_str().unwrap()), "{step}: {swaps}");
+        let groups = fs::read_dir(GROUPS).into_iter().flatten().flatten();
+        let ours = |name: &str| name.starts_with("lotsfree-");
+        assert!(!groups.into_iter().any(|entry| entry.file_name().to_str().is_some_and(ours)), "{step}");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while let Some(id) = agent() {
+            assert!(Instant::now() < deadline, "{step}: agent {id} is left");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let state = self.path("state");
+        let journals = || fs::read_dir(&state).into_iter().flatten().flatten().map(|entry| entry.path());
+        assert!(journals().all(|path| fs::read(path).unwrap().is_empty()), "{step}");
+    }
+}
+
+/// A process of this program that is an agent and has not ended.
+fn agent() -> Option<String> {
+    let program = Path::new(env!("CARGO_BIN_EXE_lotsfree"));
+    fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let id = entry.file_name().into_string().ok().filter(|name| name.parse::<u32>().is_ok())?;
+        let arguments = fs::read(entry.path().join("cmdline")).ok()?;
+        let mut arguments = arguments.split(|byte| *byte == 0);
+        let is_program = arguments.next().is_some_and(|name| name == program.as_os_str().as_encoded_bytes());
+        (is_program && arguments.next() == Some(b"agent")).then_some(id)
+    })
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap().trim().to_owned()
+}
+
+fn kill_at_every_step(on: &str) {
+    if !rustix::process::geteuid().is_root() || (on == "cgroup" && !Path::new(GROUPS).is_dir()) {
+        eprintln!("not tested: changing this host needs root, and groups of version 1");
+        return;
+    }
+    // One lab at a time, whatever the number of test threads.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let bench = Bench::new();
+    let before = [SETTING, PAIR[0], PAIR[1]].map(read);
+    let steps = bench.steps(on);
+    bench.is_clean("the whole run");
+    assert_eq!([SETTING, PAIR[0], PAIR[1]].map(read), before);
+    let every = std::env::var_os("LOTSFREE_KILLS").is_some_and(|kills| kills == "every");
+    let mut kills = 0;
+    for (index, step) in
+        steps.iter().enumerate().skip(if every { 0 } else { 7 }).step_by(if every { 1 } else { 8 })
+    {
+        let administrators: &[bool] = if every { &[false, true] } else { &[index / 8 % 2 == 0] };
+        for administrator in administrators {
+            let output = bench.lab(on, &[("LOTSFREE_FAULT", format!("kill:{}", index + 1))]);
+            // How many rows a run has depends on the time that it takes.
+            let killed = std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9);
+            assert!(killed || index + 10 > steps.len(), "{step}: {output:?}");
+            kills += usize::from(killed);
+            bench.restore(step, &before, *administrator);
+        }
+    }
+    eprintln!("--on {on}: {kills} kills at {} steps", steps.len());
+    assert!(kills > 0);
+}
+
+#[test]
+fn a_lab_on_this_host_can_be_killed_at_every_step() {
+    kill_at_every_step("host");
+}
+
+#[test]
+fn a_lab_in_a_control_group_can_be_killed_at_every_step() {
+    kill_at_every_step("cgroup");
+}
