@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use lotsfree_storage::OutFile;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
@@ -58,7 +59,7 @@ impl Cells<'_> {
 }
 
 /// Writes the counters of a run.
-pub(crate) fn write_samples(file: File, samples: &Samples) -> Result<()> {
+pub(crate) fn write_samples(file: OutFile, samples: &Samples) -> Result<()> {
     let columns = samples.columns().iter().map(|column| {
         let (values, present) = column.parts();
         (column.name(), Cells::Optional(values, present))
@@ -73,7 +74,7 @@ const QUANTILES: [(&str, f64); 4] =
 const LATENCY: &str = "latency";
 
 /// Writes what the actors did.
-pub(crate) fn write_intervals(file: File, intervals: &Intervals) -> Result<()> {
+pub(crate) fn write_intervals(file: OutFile, intervals: &Intervals) -> Result<()> {
     let rows = &intervals.rows;
     let mut columns = vec![
         ("actor", Cells::Texts(rows.iter().map(|row| row.actor.as_bytes()).collect())),
@@ -97,7 +98,7 @@ pub(crate) fn write_intervals(file: File, intervals: &Intervals) -> Result<()> {
     write(file, "actors", &columns)
 }
 
-fn write(file: File, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()> {
+fn write(file: OutFile, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()> {
     let fields = columns.iter().map(|(name, cells)| cells.schema(name).map(Arc::new));
     let schema = Type::group_type_builder(name).with_fields(fields.collect::<Result<_>>()?).build()?;
     let properties = WriterProperties::builder()
@@ -147,7 +148,7 @@ fn write(file: File, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()> {
         }
         group.close()?;
     }
-    writer.into_inner()?.sync_all()?;
+    writer.into_inner()?.sync()?;
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! The directory of a run: which files there are, and when they are whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use lotsfree_storage::{self as storage, Access};
 use serde::{Deserialize, Serialize};
 
 use crate::Facts;
@@ -91,10 +92,10 @@ fn hexadecimal(value: u64) -> String {
 /// Writes a file under another name, syncs and renames it, so that it is whole or not there.
 pub(crate) fn write_whole(directory: &Path, name: &str, contents: &[u8]) -> io::Result<()> {
     let partial = directory.join(format!("{name}{PARTIAL}"));
-    let mut file = File::create(&partial)?;
+    let mut file = storage::create_new(&partial, Access::Umask)?;
     file.write_all(contents)?;
-    file.sync_all()?;
-    fs::rename(partial, directory.join(name))
+    file.sync()?;
+    storage::rename(&partial, &directory.join(name))
 }
 
 /// JSON as it stands in a run's files: indented, with a line feed at its end.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ::parquet::errors::ParquetError;
+use lotsfree_storage::{self as storage, Access, OutFile};
 use serde::Deserialize;
 
 use crate::journal::{self, Encoder};
@@ -21,7 +22,7 @@ pub struct Writer {
     directory: PathBuf,
     /// Of the directory: locked.
     _lock: File,
-    journal: File,
+    journal: OutFile,
     /// Length of the journal's whole records.
     written: u64,
     encoder: Encoder,
@@ -51,38 +52,20 @@ impl Writer {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        fs::create_dir_all(parent).map_err(at(parent))?;
+        storage::create_dir_all(parent).map_err(at(parent))?;
         let mut beside = std::ffi::OsString::from(".");
         beside.push(name);
         beside.push(PARTIAL);
-        let beside = parent.join(beside);
-        match fs::create_dir(&beside) {
-            // Left behind by a process that was killed while it began.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let _abandoned = locked(&beside)?;
-                remove_files(&beside)?;
-            }
-            made => made.map_err(at(&beside))?,
-        }
-        let lock = locked(&beside)?;
-
-        let mut head = Head { format: store::FORMAT, state: State::Running, facts, ..Head::default() };
-        let scenario_at = beside.join(store::SCENARIO);
-        fs::write(&scenario_at, scenario).map_err(at(&scenario_at))?;
-        let whole = Whole::of(&scenario_at).map_err(at(&scenario_at))?;
-        head.files.insert(store::SCENARIO.to_owned(), whole);
-        let journal_at = beside.join(store::JOURNAL);
-        let mut journal = File::create(&journal_at).map_err(at(&journal_at))?;
-        journal.write_all(journal::MAGIC).map_err(at(&journal_at))?;
-        put_json(&beside, store::HEAD, &head)?;
-
-        if replaced.is_some() {
-            remove_files(&directory)?;
-        }
-        // Takes the place of an empty directory.
-        fs::rename(&beside, &directory).map_err(at(&directory))?;
+        let place = Place { beside: parent.join(beside), directory };
+        let lock = place.make()?;
+        let begun = place.fill(facts, scenario, replaced.is_some());
+        let (journal, head) = begun.inspect_err(|_| {
+            // What cannot be removed is emptied by the next writer.
+            let _ = remove_files(&place.beside, &place.directory);
+            let _ = storage::remove_dir(&place.beside);
+        })?;
         Ok(Writer {
-            directory,
+            directory: place.directory,
             _lock: lock,
             journal,
             written: journal::MAGIC.len() as u64,
@@ -111,11 +94,12 @@ impl Writer {
             seconds: self.began.elapsed().as_secs_f64(),
         };
         let journal_at = self.directory.join(store::JOURNAL);
-        let journal = fs::read(&journal_at).map_err(at(&journal_at))?;
-        let contents = journal::read(&journal).ok_or_else(|| WriteError::Io {
+        let changed = || WriteError::Io {
             path: journal_at.clone(),
             error: io::Error::new(io::ErrorKind::InvalidData, "changed by another program"),
-        })?;
+        };
+        let journal = storage::read_at_most(&journal_at, self.written).map_err(at(&journal_at))?;
+        let contents = journal::read(&journal).ok_or_else(changed)?;
         drop(journal);
 
         self.table(store::SAMPLES, |file| parquet::write_samples(file, &contents.samples))?;
@@ -128,7 +112,8 @@ impl Writer {
         }
         self.put(store::EVENTS, &events)?;
         let scenario_at = self.directory.join(store::SCENARIO);
-        let scenario = fs::read_to_string(&scenario_at).map_err(at(&scenario_at))?;
+        let written = self.head.files.get(store::SCENARIO).map_or(0, |whole| whole.bytes);
+        let scenario = storage::read_text_at_most(&scenario_at, written).map_err(at(&scenario_at))?;
         let facts = self.head.facts.clone();
         let mut run = Run::new(facts, scenario, state, contents.samples, contents.intervals, contents.events);
         put_json(&self.directory, store::SUMMARY, &run.summary())?;
@@ -136,7 +121,9 @@ impl Writer {
         run.written_to(&self.directory, timing);
         self.head.state = state;
         put_json(&self.directory, store::HEAD, &self.head)?;
-        fs::remove_file(&journal_at).map_err(at(&journal_at))?;
+        // The rows are not removed before what replaces them stays.
+        storage::sync_dir(&self.directory).map_err(at(&self.directory))?;
+        storage::remove_file(&journal_at).map_err(at(&journal_at))?;
         Ok(run)
     }
 
@@ -144,14 +131,18 @@ impl Writer {
     fn table(
         &mut self,
         name: &str,
-        write: impl FnOnce(File) -> Result<(), ParquetError>,
+        write: impl FnOnce(OutFile) -> Result<(), ParquetError>,
     ) -> Result<(), WriteError> {
         let path = self.directory.join(name);
         let partial = self.directory.join(format!("{name}{PARTIAL}"));
-        let file = File::create(&partial).map_err(at(&partial))?;
-        write(file).map_err(|error| WriteError::Parquet { path: path.clone(), why: error.to_string() })?;
-        let whole = Whole::of(&partial).map_err(at(&partial))?;
-        fs::rename(&partial, &path).map_err(at(&path))?;
+        let file = storage::create_new(&partial, Access::Umask).map_err(at(&path))?;
+        let written = write(file).map_err(|error| parquet_error(&path, error)).and_then(|()| {
+            let whole = Whole::of(&partial).map_err(at(&path))?;
+            storage::rename(&partial, &path).map_err(at(&path))?;
+            Ok(whole)
+        });
+        // Half a table takes the place that the disk may lack.
+        let whole = written.inspect_err(|_| drop(storage::remove_file(&partial)))?;
         self.head.files.insert(name.to_owned(), whole);
         Ok(())
     }
@@ -204,15 +195,77 @@ fn put_json<T: serde::Serialize>(directory: &Path, name: &str, value: &T) -> Res
     written.map_err(at(&directory.join(name)))
 }
 
-/// Opens and locks a directory.
-fn locked(directory: &Path) -> Result<File, WriteError> {
-    let file = File::open(directory).map_err(at(directory))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(WriteError::InUse { path: directory.to_path_buf() }),
+/// What the Parquet writer says: mostly what the system told it.
+fn parquet_error(path: &Path, error: ParquetError) -> WriteError {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => at(path)(*error),
+            Err(error) => WriteError::Parquet { path: path.to_path_buf(), why: error.to_string() },
+        },
+        error => WriteError::Parquet { path: path.to_path_buf(), why: error.to_string() },
+    }
+}
+
+/// A run that is made beside the place that it takes once it can be read.
+struct Place {
+    /// With a name that others can guess.
+    beside: PathBuf,
+    /// What was asked for, and what errors name.
+    directory: PathBuf,
+}
+
+impl Place {
+    /// Makes the directory beside, empty and locked.
+    fn make(&self) -> Result<File, WriteError> {
+        let abandoned = match storage::create_dir(&self.beside) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => true,
+            made => made.map(|()| false).map_err(at(&self.directory))?,
+        };
+        // One that is there was left behind by a process that was killed while it began, or is somebody else's.
+        let directory = storage::open_own_dir(&self.beside).map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+                WriteError::Occupied { path: self.beside.clone(), why: error.to_string() }
+            }
+            _ => at(&self.directory)(error),
+        })?;
+        let lock = locked(directory, &self.directory)?;
+        if abandoned {
+            remove_files(&self.beside, &self.directory)?;
+        }
+        Ok(lock)
+    }
+
+    /// Writes a run without rows and puts it where it belongs; its journal and head.
+    fn fill(&self, facts: Facts, scenario: &str, replaces: bool) -> Result<(OutFile, Head), WriteError> {
+        let mut head = Head { format: store::FORMAT, state: State::Running, facts, ..Head::default() };
+        let create = |name: &str, contents: &[u8]| {
+            let made = storage::create_new(&self.beside.join(name), Access::Umask);
+            let written = made.and_then(|mut file| file.write_all(contents).map(|()| file));
+            written.map_err(at(&self.directory.join(name)))
+        };
+        create(store::SCENARIO, scenario.as_bytes())?;
+        head.files.insert(store::SCENARIO.to_owned(), Whole::of_bytes(scenario.as_bytes()));
+        let journal = create(store::JOURNAL, journal::MAGIC)?;
+        let written =
+            store::json(&head).and_then(|text| store::write_whole(&self.beside, store::HEAD, &text));
+        written.map_err(at(&self.directory.join(store::HEAD)))?;
+        if replaces {
+            remove_files(&self.directory, &self.directory)?;
+        }
+        // Takes the place of an empty directory.
+        storage::rename(&self.beside, &self.directory).map_err(at(&self.directory))?;
+        Ok((journal, head))
+    }
+}
+
+/// Locks a directory.
+fn locked(directory: File, path: &Path) -> Result<File, WriteError> {
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(TryLockError::WouldBlock) => Err(WriteError::InUse { path: path.to_path_buf() }),
         // Some network file systems have no locks.
-        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(file),
-        Err(TryLockError::Error(error)) => Err(at(directory)(error)),
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(directory),
+        Err(TryLockError::Error(error)) => Err(at(path)(error)),
     }
 }
 
@@ -250,17 +303,17 @@ fn occupant(directory: &Path) -> Result<Option<File>, WriteError> {
     if head.and_then(|head| serde_json::from_slice::<AnyFormat>(&head).ok()).is_none() {
         return Err(occupied(format!("no {} of a run", store::HEAD)));
     }
-    locked(directory).map(Some)
+    locked(storage::open_dir(directory).map_err(at(directory))?, directory).map(Some)
 }
 
-/// Removes the files of a run, the one by which it is known last.
-fn remove_files(directory: &Path) -> Result<(), WriteError> {
-    let whole = store::FILES.into_iter().rev().map(|name| directory.join(name));
-    let partial = store::FILES.into_iter().map(|name| directory.join(format!("{name}{PARTIAL}")));
-    for path in partial.chain(whole) {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&path)(error)),
-            _ => {}
+/// Removes the files of a run, the one by which it is known last. Errors name them below `named`.
+fn remove_files(directory: &Path, named: &Path) -> Result<(), WriteError> {
+    let whole = store::FILES.into_iter().rev().map(str::to_owned);
+    let partial = store::FILES.into_iter().map(|name| format!("{name}{PARTIAL}"));
+    for name in partial.chain(whole) {
+        let path = directory.join(&name);
+        if fs::symlink_metadata(&path).is_ok() {
+            storage::remove_file(&path).map_err(at(&named.join(name)))?;
         }
     }
     Ok(())

@@ -61,6 +61,32 @@ impl PrivateDirectory {
     }
 }
 
+/// Opens a directory, to sync, lock or list it. Anything else that has its name is not opened, so that a FIFO
+/// does not hang. A link is followed.
+///
+/// # Errors
+/// `NotADirectory`; the system's.
+pub fn open_dir(path: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
+}
+
+/// Opens a directory that belongs to the user that runs this, and no link to one: what an earlier call left
+/// behind under a name that others can guess.
+///
+/// # Errors
+/// `NotADirectory` for a link, too; `PermissionDenied` if it belongs to somebody else; the system's.
+pub fn open_own_dir(path: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    let (owner, own) = (directory.metadata()?.uid(), rustix::process::geteuid().as_raw());
+    if owner != own {
+        let why = format!("it belongs to user {owner}, not to user {own}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(directory)
+}
+
 /// Who could exchange what is made in a directory, if there is anybody but root and the user that runs this:
 /// the owner of one of its parents, or whoever may write to one that is not sticky. `path` is canonical.
 ///
@@ -160,6 +186,26 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             chown(parent.path(), Some(65534), None).unwrap();
             assert!(is_exchangeable(&inner).unwrap().unwrap().contains("user 65534"));
+        }
+    }
+
+    #[test]
+    fn only_directories_are_opened_as_such_and_of_ones_own_no_link() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        fs::create_dir(at("directory")).unwrap();
+        symlink(at("directory"), at("link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), rustix::fs::Mode::RWXU).unwrap();
+        assert!(open_dir(&at("directory")).is_ok() && open_dir(&at("link")).is_ok());
+        assert_eq!(open_dir(&at("fifo")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert!(open_own_dir(&at("directory")).is_ok());
+        for other in ["link", "fifo"] {
+            assert_eq!(open_own_dir(&at(other)).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        }
+        if rustix::process::geteuid().is_root() {
+            chown(at("directory"), Some(65534), None).unwrap();
+            let error = open_own_dir(&at("directory")).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         }
     }
 

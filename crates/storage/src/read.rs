@@ -13,8 +13,33 @@ use rustix::fs::OFlags;
 /// # Errors
 /// The system's, and `InvalidInput` that says what the path leads to if that is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    open(path, OFlags::empty())
+}
+
+/// Opens a regular file, and no link to one: of a directory that came from somewhere, in which a link may lead
+/// to a file that its maker cannot read and the reader can.
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn open_regular_itself(path: &Path) -> io::Result<File> {
+    match open(path, OFlags::NOFOLLOW) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "a link, not a regular file"))
+        }
+        opened => opened,
+    }
+}
+
+fn open(path: &Path, more: OFlags) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+    let file = match opened {
+        // What the system says of a socket.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket, not a regular file"));
+        }
+        opened => opened?,
+    };
     let kind = file.metadata()?.file_type();
     let what = match () {
         () if kind.is_file() => return Ok(file),
@@ -66,16 +91,31 @@ mod tests {
     #[test]
     fn only_regular_files_are_opened_and_nothing_hangs() {
         let directory = tempfile::tempdir().unwrap();
-        let fifo = directory.path().join("fifo");
+        let (fifo, socket) = (directory.path().join("fifo"), directory.path().join("socket"));
+        let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
         for (path, what) in [
             (fifo.as_path(), "a FIFO"),
+            (socket.as_path(), "a socket"),
             (directory.path(), "a directory"),
             (Path::new("/dev/zero"), "a device"),
         ] {
             let error = open_regular(path).unwrap_err();
             assert_eq!(error.to_string(), format!("{what}, not a regular file"));
+            let error = open_regular_itself(path).unwrap_err();
+            assert_eq!(error.to_string(), format!("{what}, not a regular file"));
         }
+    }
+
+    #[test]
+    fn a_link_is_followed_only_where_it_may_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("file"), "x").unwrap();
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        assert!(open_regular(&at("link")).is_ok() && open_regular_itself(&at("file")).is_ok());
+        let error = open_regular_itself(&at("link")).unwrap_err();
+        assert_eq!(error.to_string(), "a link, not a regular file");
     }
 
     #[test]

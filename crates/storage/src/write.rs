@@ -164,7 +164,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// The system's.
 pub fn sync_dir(directory: &Path) -> io::Result<()> {
     point(Operation::Sync, directory)?;
-    File::open(directory)?.sync_all()
+    crate::open_dir(directory)?.sync_all()
 }
 
 /// Makes a directory that is not there yet, as the umask lets.
