@@ -82,11 +82,12 @@ impl Histogram {
             self.buckets.resize(other.buckets.len(), 0);
         }
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine += theirs;
+            // A run that somebody made up may have counted more than there is.
+            *mine = mine.saturating_add(*theirs);
         }
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum);
     }
 
@@ -124,7 +125,7 @@ impl Histogram {
         let rank = ((share.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
         let mut below = 0;
         for (bucket, values) in self.buckets.iter().enumerate() {
-            below += values;
+            below = u64::saturating_add(below, *values);
             if below >= rank {
                 return Some(upper(bucket).clamp(self.min, self.max));
             }

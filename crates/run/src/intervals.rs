@@ -1,5 +1,6 @@
 //! [`Intervals`]: what the actors of a run did.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::bytes;
@@ -12,7 +13,9 @@ use crate::{Histogram, Interval, Spent};
 pub struct Intervals {
     pub(crate) rows: Vec<Row>,
     /// Names of actors and roles, of which there are few.
-    names: Vec<Arc<str>>,
+    names: HashSet<Arc<str>>,
+    /// Which were seen together.
+    pairs: HashSet<(Arc<str>, Arc<str>)>,
 }
 
 /// One row, its histogram checked but not unpacked.
@@ -24,6 +27,11 @@ pub(crate) struct Row {
     pub(crate) numbers: [u64; NUMBERS.len()],
     pub(crate) latency: Box<[u8]>,
 }
+
+/// Actors with their roles that are read at most: each is looked for in all rows. Those that ship have a dozen.
+const MOST_ACTORS: usize = 4096;
+/// Bytes of a name that are read at most; scenarios' are shorter than a line.
+const MOST_NAME: usize = 4096;
 
 /// The columns that are numbers.
 pub(crate) const NUMBERS: [&str; 13] = [
@@ -60,23 +68,20 @@ impl Intervals {
 
     /// Actors and roles, each pair once, in the order in which they first appear.
     pub fn actors(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        let mut actors: Vec<(Arc<str>, Arc<str>)> = Vec::new();
-        for Row { actor, role, .. } in &self.rows {
-            if !actors.iter().any(|(a, r)| a == actor && r == role) {
-                actors.push((Arc::clone(actor), Arc::clone(role)));
-            }
-        }
-        actors
+        let mut seen = HashSet::new();
+        let pairs = self.rows.iter().map(|row| (&row.actor, &row.role)).filter(|pair| seen.insert(*pair));
+        pairs.map(|(actor, role)| (Arc::clone(actor), Arc::clone(role))).collect()
     }
 
     pub(crate) fn push(&mut self, interval: &Interval) {
         let mut latency = Vec::new();
         interval.latency.encode(&mut latency);
-        let (actor, role) = (self.name(&interval.actor), self.name(&interval.role));
+        let (actor, role) = self.pair(&interval.actor, &interval.role);
         self.rows.push(Row { actor, role, numbers: numbers(interval), latency: latency.into() });
     }
 
-    /// Adds a row as it was stored; `None` if its histogram makes no sense.
+    /// Adds a row as it was stored; `None` if its histogram makes no sense, or there are more actors or longer
+    /// names than a run may have.
     pub(crate) fn push_stored(
         &mut self,
         actor: &str,
@@ -85,17 +90,27 @@ impl Intervals {
         latency: &[u8],
     ) -> Option<()> {
         Histogram::decode(latency)?;
-        let (actor, role) = (self.name(actor), self.name(role));
+        (actor.len() <= MOST_NAME && role.len() <= MOST_NAME).then_some(())?;
+        let (actor, role) = self.pair(actor, role);
+        (self.pairs.len() <= MOST_ACTORS).then_some(())?;
         self.rows.push(Row { actor, role, numbers, latency: latency.into() });
         Some(())
     }
 
+    fn pair(&mut self, actor: &str, role: &str) -> (Arc<str>, Arc<str>) {
+        let pair = (self.name(actor), self.name(role));
+        if !self.pairs.contains(&pair) {
+            self.pairs.insert(pair.clone());
+        }
+        pair
+    }
+
     fn name(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.names.iter().find(|known| &***known == name) {
+        if let Some(known) = self.names.get(name) {
             return Arc::clone(known);
         }
         let name: Arc<str> = name.into();
-        self.names.push(Arc::clone(&name));
+        self.names.insert(Arc::clone(&name));
         name
     }
 }
@@ -167,12 +182,13 @@ pub(crate) fn encode(interval: &Interval, out: &mut Vec<u8>) {
     bytes::put_bytes(out, &latency);
 }
 
-/// Adds the row that [`encode`] wrote; `None` if it cannot have.
-pub(crate) fn decode(from: &mut &[u8], intervals: &mut Intervals) -> Option<()> {
+/// Adds the row that [`encode`] wrote, and says how long its histogram is; `None` if it cannot have.
+pub(crate) fn decode(from: &mut &[u8], intervals: &mut Intervals) -> Option<usize> {
     let (actor, role) = (bytes::take_text(from)?, bytes::take_text(from)?);
     let mut numbers = [0; NUMBERS.len()];
     for number in &mut numbers {
         *number = bytes::take(from)?;
     }
-    intervals.push_stored(actor, role, numbers, bytes::take_bytes(from)?)
+    let latency = bytes::take_bytes(from)?;
+    intervals.push_stored(actor, role, numbers, latency).map(|()| latency.len())
 }

@@ -14,9 +14,11 @@
 //! ```
 //! Numbers are LEB128, changes zigzag; a sample mostly takes one or two bytes a counter.
 
+use std::io::{self, BufReader, Read};
+
 use crate::bytes::{self, Fnv};
 use crate::table::Samples;
-use crate::{Event, Interval, Intervals, Sample, intervals, layout};
+use crate::{Event, Interval, Intervals, Sample, intervals, layout, store};
 
 /// How a journal begins.
 pub(crate) const MAGIC: &[u8] = b"lotsfree journal 1\n";
@@ -37,6 +39,11 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
+    /// Columns of the samples so far.
+    pub(crate) fn columns(&self) -> usize {
+        self.last.len()
+    }
+
     /// The records of a sample.
     pub(crate) fn sample(&mut self, sample: &Sample, out: &mut Vec<u8>) {
         let known = self.last.len();
@@ -101,6 +108,9 @@ impl Encoder {
     }
 }
 
+/// Length and checksum, before the payload.
+const HEADER: usize = 8;
+
 /// Appends a record whose payload `fill` writes.
 fn record(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let head = out.len();
@@ -119,26 +129,52 @@ pub(crate) struct Contents {
     pub(crate) intervals: Intervals,
     pub(crate) events: Vec<Event>,
     /// Bytes at the end that are no whole record.
-    pub(crate) rest: usize,
+    pub(crate) rest: u64,
+    /// Bytes of events and of histograms.
+    event_bytes: u64,
+    latency_bytes: u64,
 }
 
-/// Reads a journal up to its last whole record. A begin that is cut off is an empty journal; one that is
-/// something else is `None`.
-pub(crate) fn read(journal: &[u8]) -> Option<Contents> {
-    let mut contents = Contents::default();
-    let Some(mut from) = journal.strip_prefix(MAGIC) else {
-        contents.rest = journal.len();
-        return MAGIC.starts_with(journal).then_some(contents);
-    };
+/// Longest record. A sample of thousands of CPUs takes some 100 KiB.
+pub(crate) const LONGEST: usize = 1 << 26;
+
+/// Reads a journal of `length` bytes up to its last whole record. A begin that is cut off is an empty journal;
+/// one that is something else is `None`. What is in memory at a time is a record and what came of those
+/// before it.
+pub(crate) fn read(journal: impl Read, length: u64) -> io::Result<Option<Contents>> {
+    let mut journal = BufReader::with_capacity(1 << 16, journal);
+    let mut contents = Contents { rest: length, ..Contents::default() };
+    let mut record = Vec::new();
+    (&mut journal).take(MAGIC.len() as u64).read_to_end(&mut record)?;
+    if record != MAGIC {
+        return Ok(MAGIC.starts_with(&record).then_some(contents));
+    }
     let mut last = Vec::new();
-    while let Some((payload, rest)) = next(from) {
-        if contents.add(payload, &mut last).is_none() {
+    loop {
+        contents.rest = contents.rest.saturating_sub(record.len() as u64);
+        if !read_record(&mut journal, &mut record)? {
             break;
         }
-        from = rest;
+        let whole = next(&record).and_then(|(payload, _)| contents.add(payload, &mut last));
+        if whole.is_none() {
+            break;
+        }
     }
-    contents.rest = from.len();
-    Some(contents)
+    Ok(Some(contents))
+}
+
+/// Reads the next record as it stands; false if there is none, or not all of it. No more is allocated than
+/// there is of it.
+fn read_record(journal: &mut impl Read, record: &mut Vec<u8>) -> io::Result<bool> {
+    record.clear();
+    journal.take(HEADER as u64).read_to_end(record)?;
+    let Some(length) = record.first_chunk().filter(|_| record.len() == HEADER) else { return Ok(false) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > LONGEST {
+        return Ok(false);
+    }
+    journal.take(length as u64).read_to_end(record)?;
+    Ok(record.len() == HEADER + length)
 }
 
 /// The first record, if it is whole, and what follows it.
@@ -156,12 +192,19 @@ pub(crate) fn as_text(payload: &[u8]) -> Option<Option<&str>> {
 }
 
 impl Contents {
+    /// Begins anew to count what is kept: who takes the rows out keeps them.
+    pub(crate) fn forget_sizes(&mut self) {
+        (self.event_bytes, self.latency_bytes) = (0, 0);
+    }
+
+    /// Adds a record; `None` if it makes no sense, or is more than a run may have.
     pub(crate) fn add(&mut self, payload: &[u8], last: &mut Vec<u64>) -> Option<()> {
         let (kind, mut from) = payload.split_first()?;
         match *kind {
             COLUMNS => {
                 while !from.is_empty() {
                     let name = bytes::take_text(&mut from)?;
+                    (last.len() < store::MOST_COLUMNS).then_some(())?;
                     (self.samples.place(name, last.len()) == last.len()).then_some(())?;
                     last.push(0);
                 }
@@ -174,8 +217,8 @@ impl Contents {
                     let change = if present { Some(bytes::take(&mut from)?) } else { None };
                     row.push(change.map(|change| last.wrapping_add(bytes::unzigzag(change))));
                 }
-                from.is_empty().then_some(())?;
                 let number = self.samples.len();
+                (from.is_empty() && store::fits(number + 1, last.len())).then_some(())?;
                 for (place, (cell, last)) in row.into_iter().zip(last).enumerate() {
                     if let Some(value) = cell {
                         self.samples.set(place, number, value);
@@ -186,10 +229,16 @@ impl Contents {
             }
             INTERVALS => {
                 while !from.is_empty() {
-                    intervals::decode(&mut from, &mut self.intervals)?;
+                    (self.intervals.len() < store::MOST_INTERVALS).then_some(())?;
+                    self.latency_bytes += intervals::decode(&mut from, &mut self.intervals)? as u64;
+                    (self.latency_bytes <= store::MOST_LATENCY).then_some(())?;
                 }
             }
-            EVENT => self.events.push(serde_json::from_slice(from).ok()?),
+            EVENT => {
+                self.event_bytes += from.len() as u64;
+                (self.event_bytes <= store::MOST_EVENTS).then_some(())?;
+                self.events.push(serde_json::from_slice(from).ok()?);
+            }
             _ => return None,
         }
         Some(())

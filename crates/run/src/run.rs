@@ -1,11 +1,16 @@
 //! [`Run`]: what a scenario yielded.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 
-use crate::store::{self, Head, State, Whole};
-use crate::{Event, Facts, Intervals, Samples, Summary, Timing, journal, parquet};
+use lotsfree_storage as storage;
+use serde::de::IgnoredAny;
+
+use crate::parquet::{self, Damage};
+use crate::store::{self, Head, Seal, State, Whole};
+use crate::{Event, Facts, Intervals, Samples, Summary, Timing, journal};
 
 /// What a scenario yielded on a machine, whole in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,9 +67,10 @@ pub enum OpenError {
     },
 }
 
-/// Whether a path is a directory that says of itself that it is a run: with `run.json` in it.
+/// Whether a path is a directory that says of itself that it is a run: with `run.json` in it, whatever that
+/// is. [`Run::open`] says so if it is no file.
 pub fn is_run(path: &Path) -> bool {
-    path.join(store::HEAD).is_file()
+    path.join(store::HEAD).symlink_metadata().is_ok()
 }
 
 impl Run {
@@ -96,39 +102,55 @@ impl Run {
     /// Names the file that is missing, damaged or of a later format.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, OpenError> {
         let directory = directory.as_ref();
-        let head = read_head(directory)?;
-        let scenario = check(directory, &head, store::SCENARIO)?;
+        let (head, sealed) = read_head(directory)?;
+        only_files(directory)?;
+        let scenario = check(directory, &head, store::SCENARIO, store::MOST_SCENARIO)?;
         let scenario = String::from_utf8(scenario)
             .map_err(|_| damaged(&directory.join(store::SCENARIO), "not UTF-8"))?;
-        let timing = fs::read(directory.join(store::TIMING)).ok();
-        let timing = timing.and_then(|text| serde_json::from_slice(&text).ok());
-        let mut run = if head.state == State::Running {
-            let journal_at = directory.join(store::JOURNAL);
-            let journal = read(&journal_at)?;
-            let contents = journal::read(&journal)
-                .ok_or_else(|| damaged(&journal_at, "it does not begin as a journal does"))?;
-            let journal::Contents { samples, intervals, events, rest } = contents;
-            let mut run = Run::new(head.facts, scenario, State::Running, samples, intervals, events);
-            run.remarks.push(format!("the run is incomplete: {}, {}", who(directory), run.end()));
-            if rest > 0 {
-                let end =
-                    format!("the last {rest} bytes of {} are no whole row and are left out", store::JOURNAL);
-                run.remarks.push(end);
-            }
-            run
-        } else {
-            let samples = table(directory, &head, store::SAMPLES, parquet::read_samples)?;
-            let intervals = table(directory, &head, store::ACTORS, parquet::read_intervals)?;
-            let events_at = directory.join(store::EVENTS);
-            let events = check(directory, &head, store::EVENTS)?;
-            let lines = events.split(|b| *b == b'\n').filter(|line| !line.is_empty());
-            let events = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
-            let events = events.map_err(|error| damaged(&events_at, error.to_string()))?;
-            Run::new(head.facts, scenario, head.state, samples, intervals, events)
+        let mut remarks = Vec::new();
+        if !sealed {
+            remarks.push(format!("it was written without a checksum of {}, as 0.1.0 did", store::HEAD));
+        }
+        let timing = timing(directory, &mut remarks)?;
+        check_summary(directory, &head, &mut remarks)?;
+        let mut run = match head.state {
+            State::Running => Run::unfinished(directory, head, scenario)?,
+            _ => Run::finished(directory, head, scenario)?,
         };
+        run.remarks.append(&mut remarks);
         run.directory = Some(directory.to_path_buf());
         run.timing = timing;
         Ok(run)
+    }
+
+    /// Reads the journal of a run that did not end.
+    fn unfinished(directory: &Path, head: Head, scenario: String) -> Result<Self, OpenError> {
+        let path = directory.join(store::JOURNAL);
+        let (file, length) = open(&path, store::MOST_JOURNAL)?;
+        let contents = journal::read(file, length).map_err(|error| io_error(&path, error))?;
+        let contents = contents.ok_or_else(|| damaged(&path, "it does not begin as a journal does"))?;
+        let journal::Contents { samples, intervals, events, rest, .. } = contents;
+        let who = who(directory, head.failed.as_deref());
+        let mut run = Run::new(head.facts, scenario, State::Running, samples, intervals, events);
+        run.remarks.push(format!("the run is incomplete: {who}, {}", run.end()));
+        if rest > 0 {
+            let end =
+                format!("the last {rest} bytes of {} are no whole row and are left out", store::JOURNAL);
+            run.remarks.push(end);
+        }
+        Ok(run)
+    }
+
+    /// Reads the tables of a run that ended.
+    fn finished(directory: &Path, head: Head, scenario: String) -> Result<Self, OpenError> {
+        let samples = table(directory, &head, store::SAMPLES, parquet::read_samples)?;
+        let intervals = table(directory, &head, store::ACTORS, parquet::read_intervals)?;
+        let events_at = directory.join(store::EVENTS);
+        let events = check(directory, &head, store::EVENTS, store::MOST_EVENTS)?;
+        let lines = events.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        let events = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
+        let events = events.map_err(|error| damaged(&events_at, error.to_string()))?;
+        Ok(Run::new(head.facts, scenario, head.state, samples, intervals, events))
     }
 
     /// Where it was read from or written to; `None` for a run in memory.
@@ -194,53 +216,135 @@ fn damaged(path: &Path, why: impl Into<String>) -> OpenError {
     OpenError::Damaged { path: path.to_path_buf(), why: why.into() }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
-    fs::read(path).map_err(|error| io_error(path, error))
-}
-
 fn io_error(path: &Path, error: io::Error) -> OpenError {
     let path = path.to_path_buf();
     match error.kind() {
         io::ErrorKind::NotFound => OpenError::Missing { path },
+        io::ErrorKind::FileTooLarge => OpenError::Damaged { path, why: error.to_string() },
         _ => OpenError::Io { path, error },
     }
 }
 
-fn read_head(directory: &Path) -> Result<Head, OpenError> {
+/// Opens a file of the run, and says how long it is. A link is refused as any other thing that is no file: a
+/// run that somebody sent may point to what only the reader can read.
+fn open(path: &Path, limit: u64) -> Result<(File, u64), OpenError> {
+    let opened = storage::open_regular_itself(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (length, file) = opened.map_err(|error| io_error(path, error))?;
+    if length > limit {
+        return Err(damaged(path, format!("{length} bytes; at most {limit} are read")));
+    }
+    Ok((file, length))
+}
+
+/// Reads a file that no checksum is of.
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, OpenError> {
+    let (file, _) = open(path, limit)?;
+    storage::read_open_at_most(file, limit).map_err(|error| io_error(path, error))
+}
+
+/// Refuses a directory in which one of a run's names leads to anything but a file, be it read or not.
+fn only_files(directory: &Path) -> Result<(), OpenError> {
+    for name in store::FILES {
+        let path = directory.join(name);
+        if fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+            // Says what it is.
+            open(&path, u64::MAX)?;
+        }
+    }
+    Ok(())
+}
+
+/// `run.json`, and whether it has a checksum.
+fn read_head(directory: &Path) -> Result<(Head, bool), OpenError> {
     #[derive(serde::Deserialize)]
     struct AnyFormat {
         format: u32,
     }
     let path = directory.join(store::HEAD);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+    let text = match read(&path, store::MOST_HEAD) {
+        Err(OpenError::Missing { .. }) => {
             return Err(OpenError::NotARun { path: directory.to_path_buf() });
         }
-        Err(error) => return Err(OpenError::Io { path, error }),
+        Err(OpenError::Io { error, .. }) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(OpenError::NotARun { path: directory.to_path_buf() });
+        }
+        text => text?,
     };
     let bad = |error: serde_json::Error| damaged(&path, error.to_string());
     let AnyFormat { format } = serde_json::from_slice(&text).map_err(bad)?;
     if format != store::FORMAT {
         return Err(OpenError::Format { path, found: format });
     }
-    serde_json::from_slice(&text).map_err(bad)
+    let seal = Seal::of(&text);
+    if seal == Seal::Broken {
+        return Err(damaged(&path, "its checksum is another one"));
+    }
+    if seal == Seal::Absent {
+        // An older one has no other keys: any is the checksum's, damaged.
+        let keys: BTreeMap<String, IgnoredAny> = serde_json::from_slice(&text).map_err(bad)?;
+        if !keys.keys().all(|key| Head::UNSEALED_KEYS.contains(&key.as_str())) {
+            return Err(damaged(&path, "its checksum is damaged itself"));
+        }
+    }
+    Ok((serde_json::from_slice(&text).map_err(bad)?, seal == Seal::Whole))
+}
+
+/// The real time that the run took. It is no measure: where it cannot be told, a remark says so.
+fn timing(directory: &Path, remarks: &mut Vec<String>) -> Result<Option<Timing>, OpenError> {
+    let path = directory.join(store::TIMING);
+    let text = match read(&path, store::MOST_TIMING) {
+        Err(OpenError::Missing { .. }) => return Ok(None),
+        Err(OpenError::Damaged { .. }) => None,
+        text => Some(text?),
+    };
+    let whole = text.filter(|text| Seal::of(text) != Seal::Broken);
+    let timing = whole.and_then(|text| serde_json::from_slice(&text).ok());
+    if timing.is_none() {
+        remarks.push(format!("{} is damaged and left out", store::TIMING));
+    }
+    Ok(timing)
+}
+
+/// Says whether the summary is as it was written. The run is read without it.
+fn check_summary(directory: &Path, head: &Head, remarks: &mut Vec<String>) -> Result<(), OpenError> {
+    let path = directory.join(store::SUMMARY);
+    let Some(written) = head.files.get(store::SUMMARY) else { return Ok(()) };
+    let whole = match open(&path, u64::MAX) {
+        Err(OpenError::Missing { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+        Ok((file, length)) if length == written.bytes => {
+            Whole::of_file(&file).map_err(|error| io_error(&path, error))? == *written
+        }
+        Ok(_) => false,
+    };
+    if !whole {
+        remarks.push(format!("{} is damaged; nothing here is read from it", store::SUMMARY));
+    }
+    Ok(())
 }
 
 /// Who left a run unfinished.
-fn who(directory: &Path) -> &'static str {
-    let lock = File::open(directory).map(|directory| directory.try_lock_shared());
-    match lock {
-        Ok(Err(TryLockError::WouldBlock)) => "it is still being written",
-        _ => "whoever wrote it was killed",
+fn who(directory: &Path, failed: Option<&str>) -> String {
+    let lock = storage::open_dir(directory).map(|directory| directory.try_lock_shared());
+    match (lock, failed) {
+        (Ok(Err(TryLockError::WouldBlock)), _) => "it is still being written".to_owned(),
+        (_, Some(what)) => what.to_owned(),
+        _ => "whoever wrote it was killed or could not write".to_owned(),
     }
 }
 
-/// Says whether a file is as it was written.
-fn compare(path: &Path, found: &Whole, head: &Head, name: &str) -> Result<(), OpenError> {
+/// What was written of a file. One that is longer or shorter is refused before any of it is read.
+fn written<'h>(path: &Path, length: u64, head: &'h Head, name: &str) -> Result<&'h Whole, OpenError> {
     let Some(written) = head.files.get(name) else {
         return Err(damaged(path, format!("{} does not mention it", store::HEAD)));
     };
+    if length != written.bytes {
+        return Err(damaged(path, format!("{length} bytes instead of {}", written.bytes)));
+    }
+    Ok(written)
+}
+
+fn compare(path: &Path, found: &Whole, written: &Whole) -> Result<(), OpenError> {
     if found.bytes != written.bytes {
         return Err(damaged(path, format!("{} bytes instead of {}", found.bytes, written.bytes)));
     }
@@ -251,10 +355,15 @@ fn compare(path: &Path, found: &Whole, head: &Head, name: &str) -> Result<(), Op
 }
 
 /// Reads a file that is held in memory whole.
-fn check(directory: &Path, head: &Head, name: &str) -> Result<Vec<u8>, OpenError> {
+fn check(directory: &Path, head: &Head, name: &str, limit: u64) -> Result<Vec<u8>, OpenError> {
     let path = directory.join(name);
-    let contents = read(&path)?;
-    compare(&path, &Whole::of_bytes(&contents), head, name)?;
+    let (file, length) = open(&path, u64::MAX)?;
+    let written = written(&path, length, head, name)?;
+    if length > limit {
+        return Err(damaged(&path, format!("{length} bytes; at most {limit} are read")));
+    }
+    let contents = storage::read_open_at_most(file, length).map_err(|error| io_error(&path, error))?;
+    compare(&path, &Whole::of_bytes(&contents), written)?;
     Ok(contents)
 }
 
@@ -263,11 +372,19 @@ fn table<T>(
     directory: &Path,
     head: &Head,
     name: &str,
-    read: impl FnOnce(File) -> ::parquet::errors::Result<T>,
+    read: impl FnOnce(File) -> Result<T, Damage>,
 ) -> Result<T, OpenError> {
     let path = directory.join(name);
-    let whole = Whole::of(&path).map_err(|error| io_error(&path, error))?;
-    compare(&path, &whole, head, name)?;
-    let file = File::open(&path).map_err(|error| io_error(&path, error))?;
-    read(file).map_err(|error| damaged(&path, error.to_string()))
+    let (mut file, length) = open(&path, u64::MAX)?;
+    let written = written(&path, length, head, name)?;
+    if length > store::MOST_TABLE {
+        return Err(damaged(&path, format!("{length} bytes; at most {} are read", store::MOST_TABLE)));
+    }
+    let whole = Whole::of_file(&file).map_err(|error| io_error(&path, error))?;
+    compare(&path, &whole, written)?;
+    file.rewind().map_err(|error| io_error(&path, error))?;
+    read(file).map_err(|damage| match damage {
+        Damage::Io(error) => io_error(&path, error),
+        Damage::Wrong(why) => damaged(&path, why),
+    })
 }

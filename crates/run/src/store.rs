@@ -28,11 +28,35 @@ pub(crate) const PARTIAL: &str = ".partial";
 /// Every file of a run.
 pub(crate) const FILES: [&str; 8] = [HEAD, SCENARIO, SAMPLES, ACTORS, EVENTS, SUMMARY, TIMING, JOURNAL];
 
+// What is read at most, as a run may come from anybody; the writer keeps within it. Each is several times what
+// the largest run takes that anybody should want: a day, sampled every second, on a host of hundreds of CPUs.
+
+/// Bytes of `run.json`. 256 nodes with their distances to each other take 1 MiB, 8,192 CPUs 128 KiB.
+pub(crate) const MOST_HEAD: u64 = 4 << 20;
+/// Bytes of `scenario.toml`. Scenario files have at most 1 MiB; this one has defaults written out.
+pub(crate) const MOST_SCENARIO: u64 = 16 << 20;
+/// Bytes of `timing.json`, which has two numbers.
+pub(crate) const MOST_TIMING: u64 = 64 << 10;
+/// Bytes of a journal: a day of 1,500 counters and ten roles takes some 500 MB. It is read record by record.
+pub(crate) const MOST_JOURNAL: u64 = 2 << 30;
+/// Bytes of a table; those of the same day take some 200 MB.
+pub(crate) const MOST_TABLE: u64 = 1 << 30;
+/// Bytes of `events.jsonl`: a million events of some 100 bytes. In memory they take up to four times as much.
+pub(crate) const MOST_EVENTS: u64 = 128 << 20;
+/// Samples times counters: 1,550 counters for a day. Each takes 9 bytes in memory, 1.1 GiB together.
+pub(crate) const MOST_CELLS: u64 = 1 << 27;
+/// Counters: each of 8,192 CPUs has three in each of four zones, and there are some hundred others a zone.
+pub(crate) const MOST_COLUMNS: usize = 1 << 17;
+/// Rows of what actors did: 48 roles for a day. Each takes some 150 bytes in memory, without its histogram.
+pub(crate) const MOST_INTERVALS: usize = 1 << 22;
+/// Bytes of their histograms: some 128 a row.
+pub(crate) const MOST_LATENCY: u64 = 512 << 20;
+
 /// Whether a run has ended, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is being written, or whoever wrote it was killed.
+    /// It is being written, or whoever wrote it was killed or could not write.
     #[default]
     Running,
     /// It was ended before its time; everything up to then is there.
@@ -49,6 +73,14 @@ pub(crate) struct Head {
     /// The files that are whole, so that damage is seen before a file is read.
     pub(crate) files: BTreeMap<String, Whole>,
     pub(crate) facts: Facts,
+    /// What could not be written, if that is why the run did not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
+}
+
+impl Head {
+    /// The keys of `run.json` without a checksum, as lotsfree 0.1.0 wrote it.
+    pub(crate) const UNSEALED_KEYS: [&str; 4] = ["format", "state", "files", "facts"];
 }
 
 /// How a whole file looks.
@@ -62,7 +94,11 @@ pub(crate) struct Whole {
 impl Whole {
     /// Of a file as it is.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        Whole::of_file(&storage::open_regular_itself(path)?)
+    }
+
+    /// Of a file from where it stands.
+    pub(crate) fn of_file(mut file: &File) -> io::Result<Self> {
         let (mut bytes, mut fnv) = (0, Fnv::default());
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -103,4 +139,65 @@ pub(crate) fn json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
     Ok(text)
+}
+
+/// Whether a run may have so many samples of so many counters.
+pub(crate) fn fits(rows: usize, columns: usize) -> bool {
+    columns <= MOST_COLUMNS && (rows as u64).saturating_mul(columns as u64) <= MOST_CELLS
+}
+
+/// How the checksum stands at the end of a file of JSON, before and after its digits.
+const SEAL: (&[u8], &[u8]) = (b",\n  \"check\": \"", b"\"\n}\n");
+const DIGITS: usize = 16;
+
+/// JSON as [`json`], of an object that gets a last key: the FNV-1a of all text before it.
+pub(crate) fn sealed_json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
+    let mut text = json(value)?;
+    text.truncate(text.len().saturating_sub(b"\n}\n".len()));
+    let check = hexadecimal(Fnv::of(&text));
+    text.extend([SEAL.0, check.as_bytes(), SEAL.1].concat());
+    Ok(text)
+}
+
+/// What the checksum of a text says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// The text is as it was written.
+    Whole,
+    /// It is not.
+    Broken,
+    /// There is none, or its begin or end is damaged.
+    Absent,
+}
+
+impl Seal {
+    /// Of a text as [`sealed_json`] writes it, or without a seal. Only the exact bytes count: what JSON takes
+    /// for the same is damage here.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        let sealed = text.strip_suffix(SEAL.1).and_then(|text| text.split_last_chunk::<DIGITS>());
+        let Some((body, check)) = sealed.and_then(|(text, check)| Some((text.strip_suffix(SEAL.0)?, check)))
+        else {
+            return Seal::Absent;
+        };
+        if hexadecimal(Fnv::of(body)).as_bytes() == check { Seal::Whole } else { Seal::Broken }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seal_is_broken_by_any_bit() {
+        let timing = crate::Timing { started: 1.5, seconds: 2.5 };
+        let sealed = sealed_json(&timing).unwrap();
+        assert_eq!(Seal::of(&sealed), Seal::Whole);
+        assert_eq!(serde_json::from_slice::<crate::Timing>(&sealed).unwrap(), timing);
+        assert_eq!(Seal::of(&json(&timing).unwrap()), Seal::Absent);
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(Seal::of(&flipped), Seal::Whole, "bit {bit}");
+        }
+    }
 }

@@ -7,11 +7,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use crate::journal::{self, Contents, Encoder};
+use crate::journal::{self, Contents, Encoder, LONGEST};
 use crate::{Event, Interval, Sample, Sink, WriteError};
-
-/// Longest record. A sample of thousands of CPUs takes some 100 KiB.
-const LONGEST: usize = 1 << 26;
 
 /// Sends a run.
 #[derive(Debug)]
@@ -147,14 +144,17 @@ impl Receiver {
         }
         contents.add(payload, &mut self.last)?;
         if let Some(event) = contents.events.pop() {
+            contents.forget_sizes();
             return Some(Some(Message::Event(event)));
         }
         if !contents.intervals.is_empty() {
             let intervals = std::mem::take(&mut contents.intervals);
+            contents.forget_sizes();
             return Some(Some(Message::Intervals(intervals.iter().collect())));
         }
         let sample = contents.samples.get(0).map(|sample| Message::Sample(Box::new(sample)));
         contents.samples.clear();
+        contents.forget_sizes();
         Some(sample)
     }
 }

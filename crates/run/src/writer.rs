@@ -1,7 +1,7 @@
 //! [`Writer`]: a run that goes to a directory.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::journal::{self, Encoder};
 use crate::store::{self, Head, PARTIAL, Whole};
-use crate::{Event, Facts, Interval, Run, Sample, Sink, State, Timing, WriteError, parquet};
+use crate::{Event, EventKind, Facts, Interval, Run, Sample, Sink, State, Timing, WriteError, parquet};
 
 /// Writes a run into a directory, as it goes.
 ///
@@ -28,6 +28,9 @@ pub struct Writer {
     encoder: Encoder,
     buffer: Vec<u8>,
     head: Head,
+    /// What `run.json` is written into before it takes its place, with room for saying why the run did not end.
+    spare: Option<OutFile>,
+    grown: Grown,
     began: Instant,
     began_at: SystemTime,
 }
@@ -59,7 +62,7 @@ impl Writer {
         let place = Place { beside: parent.join(beside), directory };
         let lock = place.make()?;
         let begun = place.fill(facts, scenario, replaced.is_some());
-        let (journal, head) = begun.inspect_err(|_| {
+        let (journal, spare, head) = begun.inspect_err(|_| {
             // What cannot be removed is emptied by the next writer.
             let _ = remove_files(&place.beside, &place.directory);
             let _ = storage::remove_dir(&place.beside);
@@ -72,6 +75,8 @@ impl Writer {
             encoder: Encoder::default(),
             buffer: Vec::new(),
             head,
+            spare: Some(spare),
+            grown: Grown::default(),
             began: Instant::now(),
             began_at: SystemTime::now(),
         })
@@ -88,6 +93,11 @@ impl Writer {
     /// # Errors
     /// Says what could not be written. The run is then left as an unfinished one and can be read.
     pub fn finish(mut self, state: State) -> Result<Run, WriteError> {
+        let finished = self.try_finish(state);
+        finished.inspect_err(|error| self.note_failure(error))
+    }
+
+    fn try_finish(&mut self, state: State) -> Result<Run, WriteError> {
         let state = if state == State::Running { State::Interrupted } else { state };
         let timing = Timing {
             started: self.began_at.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
@@ -98,9 +108,9 @@ impl Writer {
             path: journal_at.clone(),
             error: io::Error::new(io::ErrorKind::InvalidData, "changed by another program"),
         };
-        let journal = storage::read_at_most(&journal_at, self.written).map_err(at(&journal_at))?;
-        let contents = journal::read(&journal).ok_or_else(changed)?;
-        drop(journal);
+        let journal = storage::open_regular_itself(&journal_at).map_err(at(&journal_at))?;
+        let contents = journal::read(journal, self.written).map_err(at(&journal_at))?;
+        let contents = contents.filter(|contents| contents.rest == 0).ok_or_else(changed)?;
 
         self.table(store::SAMPLES, |file| parquet::write_samples(file, &contents.samples))?;
         self.table(store::ACTORS, |file| parquet::write_intervals(file, &contents.intervals))?;
@@ -113,14 +123,21 @@ impl Writer {
         self.put(store::EVENTS, &events)?;
         let scenario_at = self.directory.join(store::SCENARIO);
         let written = self.head.files.get(store::SCENARIO).map_or(0, |whole| whole.bytes);
-        let scenario = storage::read_text_at_most(&scenario_at, written).map_err(at(&scenario_at))?;
+        let scenario = storage::open_regular_itself(&scenario_at);
+        let scenario = scenario.and_then(|file| storage::read_open_at_most(file, written));
+        let scenario = String::from_utf8(scenario.map_err(at(&scenario_at))?).map_err(|_| changed())?;
         let facts = self.head.facts.clone();
         let mut run = Run::new(facts, scenario, state, contents.samples, contents.intervals, contents.events);
-        put_json(&self.directory, store::SUMMARY, &run.summary())?;
-        put_json(&self.directory, store::TIMING, &timing)?;
+        let summary = store::json(&run.summary()).map_err(at(&self.directory.join(store::SUMMARY)))?;
+        self.put(store::SUMMARY, &summary)?;
+        // Two runs with the same rows are the same bytes but for this file, so that its checksum is in it.
+        let text = store::sealed_json(&timing);
+        let written = text.and_then(|text| store::write_whole(&self.directory, store::TIMING, &text));
+        written.map_err(at(&self.directory.join(store::TIMING)))?;
         run.written_to(&self.directory, timing);
         self.head.state = state;
-        put_json(&self.directory, store::HEAD, &self.head)?;
+        self.replace_head().map_err(at(&self.directory.join(store::HEAD)))?;
+        self.spare = None;
         // The rows are not removed before what replaces them stays.
         storage::sync_dir(&self.directory).map_err(at(&self.directory))?;
         storage::remove_file(&journal_at).map_err(at(&journal_at))?;
@@ -155,44 +172,125 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes `run.json` anew. Its place on the disk is there already, so that this works on a full one, too.
+    fn replace_head(&mut self) -> io::Result<()> {
+        let Some(spare) = &mut self.spare else { return Ok(()) };
+        let text = store::sealed_json(&self.head)?;
+        spare.file().rewind()?;
+        spare.write_all(&text)?;
+        spare.set_len(text.len() as u64)?;
+        spare.sync()?;
+        storage::rename(&self.directory.join(SPARE), &self.directory.join(store::HEAD))
+    }
+
+    /// Says in the run why it did not end, if that is possible. It is an unfinished one as before.
+    fn note_failure(&mut self, error: &WriteError) {
+        let (path, why) = match error {
+            WriteError::Io { path, error } => (path, error.to_string()),
+            WriteError::Parquet { path, why } => (path, why.clone()),
+            _ => return,
+        };
+        let name = path.file_name().unwrap_or_default().display();
+        let what = format!("{name} could not be written ({why})");
+        self.head.failed = Some(what.chars().take(MOST_REASON).collect());
+        self.head.state = State::Running;
+        if self.replace_head().is_ok() {
+            self.spare = None;
+        }
+    }
+
     /// Appends the buffer to the journal. What could not be written whole is taken back.
     fn append(&mut self) -> Result<(), WriteError> {
+        let appended = self.try_append();
+        self.buffer.clear();
+        appended.inspect_err(|error| self.note_failure(error))
+    }
+
+    fn try_append(&mut self) -> Result<(), WriteError> {
+        let journal_at = self.directory.join(store::JOURNAL);
+        let length = self.written.saturating_add(self.buffer.len() as u64);
+        if let Some(what) = self.grown.beyond(self.encoder.columns(), length) {
+            let why = format!("{what} is more than a run may have: sample less often, or run for less time");
+            return Err(at(&journal_at)(io::Error::new(io::ErrorKind::FileTooLarge, why)));
+        }
         let appended = self.journal.write_all(&self.buffer);
         match appended {
-            Ok(()) => self.written += self.buffer.len() as u64,
+            Ok(()) => self.written = length,
             // The reader stops at the torn record if not even that works.
             Err(_) => drop(self.journal.set_len(self.written)),
         }
-        self.buffer.clear();
-        appended.map_err(at(&self.directory.join(store::JOURNAL)))
+        appended.map_err(at(&journal_at))
+    }
+}
+
+/// How much a run has, of what is bounded where it is read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grown {
+    samples: usize,
+    intervals: usize,
+    /// With their numbers and names.
+    interval_bytes: u64,
+    event_bytes: u64,
+}
+
+impl Grown {
+    /// What there would be too much of with a journal of this length.
+    fn beyond(&self, columns: usize, journal: u64) -> Option<String> {
+        if !store::fits(self.samples, columns) {
+            return Some(format!("{} samples of {columns} counters", self.samples));
+        }
+        if self.intervals > store::MOST_INTERVALS || self.interval_bytes > store::MOST_LATENCY {
+            return Some(format!("{} rows of actors", self.intervals));
+        }
+        (journal > store::MOST_JOURNAL).then(|| format!("a journal of {journal} bytes"))
     }
 }
 
 impl Sink for Writer {
     fn sample(&mut self, sample: &Sample) -> Result<(), WriteError> {
         self.encoder.sample(sample, &mut self.buffer);
+        self.grown.samples += 1;
         self.append()
     }
 
     fn intervals(&mut self, intervals: &[Interval]) -> Result<(), WriteError> {
         Encoder::intervals(intervals, &mut self.buffer);
+        self.grown.intervals += intervals.len();
+        self.grown.interval_bytes += self.buffer.len() as u64;
         self.append()
     }
 
     fn event(&mut self, event: &Event) -> Result<(), WriteError> {
+        let before = self.grown.event_bytes;
+        if before > store::MOST_EVENTS {
+            return Ok(());
+        }
         Encoder::event(event, &mut self.buffer);
+        self.grown.event_bytes += self.buffer.len() as u64;
+        if self.grown.event_bytes > store::MOST_EVENTS - MOST_LAST_EVENT {
+            // The last one says that there are more.
+            self.grown.event_bytes = u64::MAX;
+            self.buffer.clear();
+            let what = format!("no more events are kept than these {before} bytes");
+            let last = Event { at: event.at, kind: EventKind::Note, what, actor: None };
+            Encoder::event(&last, &mut self.buffer);
+        }
         self.append()
     }
 }
 
+/// Where the next `run.json` is written.
+const SPARE: &str = "run.json.partial";
+/// Characters that are kept of why a run did not end.
+const MOST_REASON: usize = 300;
+/// Room for what `run.json` gets in the end: why the run did not end in JSON, or the other files' checksums.
+const SPARE_ROOM: usize = 6 * MOST_REASON + 512;
+/// Bytes of the event that says that no more are kept.
+const MOST_LAST_EVENT: u64 = 512;
+
 /// Makes an error of what the system says about a path.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
     |error| WriteError::Io { path: path.to_path_buf(), error }
-}
-
-fn put_json<T: serde::Serialize>(directory: &Path, name: &str, value: &T) -> Result<(), WriteError> {
-    let written = store::json(value).and_then(|text| store::write_whole(directory, name, &text));
-    written.map_err(at(&directory.join(name)))
 }
 
 /// What the Parquet writer says: mostly what the system told it.
@@ -235,8 +333,14 @@ impl Place {
         Ok(lock)
     }
 
-    /// Writes a run without rows and puts it where it belongs; its journal and head.
-    fn fill(&self, facts: Facts, scenario: &str, replaces: bool) -> Result<(OutFile, Head), WriteError> {
+    /// Writes a run without rows and puts it where it belongs; its journal, what its next head is written into,
+    /// and its head.
+    fn fill(
+        &self,
+        facts: Facts,
+        scenario: &str,
+        replaces: bool,
+    ) -> Result<(OutFile, OutFile, Head), WriteError> {
         let mut head = Head { format: store::FORMAT, state: State::Running, facts, ..Head::default() };
         let create = |name: &str, contents: &[u8]| {
             let made = storage::create_new(&self.beside.join(name), Access::Umask);
@@ -246,15 +350,18 @@ impl Place {
         create(store::SCENARIO, scenario.as_bytes())?;
         head.files.insert(store::SCENARIO.to_owned(), Whole::of_bytes(scenario.as_bytes()));
         let journal = create(store::JOURNAL, journal::MAGIC)?;
-        let written =
-            store::json(&head).and_then(|text| store::write_whole(&self.beside, store::HEAD, &text));
-        written.map_err(at(&self.directory.join(store::HEAD)))?;
+        let head_at = self.directory.join(store::HEAD);
+        let text = store::sealed_json(&head).map_err(at(&head_at))?;
+        store::write_whole(&self.beside, store::HEAD, &text).map_err(at(&head_at))?;
+        let spare = create(SPARE, &vec![b' '; text.len() + SPARE_ROOM])?;
+        // Takes its place on the disk now.
+        spare.sync().map_err(at(&head_at))?;
         if replaces {
             remove_files(&self.directory, &self.directory)?;
         }
         // Takes the place of an empty directory.
         storage::rename(&self.beside, &self.directory).map_err(at(&self.directory))?;
-        Ok((journal, head))
+        Ok((journal, spare, head))
     }
 }
 
@@ -299,7 +406,8 @@ fn occupant(directory: &Path) -> Result<Option<File>, WriteError> {
         format: u32,
         state: State,
     }
-    let head = fs::read(directory.join(store::HEAD)).ok();
+    let head = storage::open_regular_itself(&directory.join(store::HEAD));
+    let head = head.and_then(|file| storage::read_open_at_most(file, store::MOST_HEAD)).ok();
     if head.and_then(|head| serde_json::from_slice::<AnyFormat>(&head).ok()).is_none() {
         return Err(occupied(format!("no {} of a run", store::HEAD)));
     }

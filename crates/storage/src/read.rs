@@ -57,7 +57,14 @@ fn open(path: &Path, more: OFlags) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`]; `FileTooLarge` for a longer file, of which nothing is read if it says so itself.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open_regular(path)?;
+    read_open_at_most(open_regular(path)?, limit)
+}
+
+/// Reads what is left of an open file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`read_at_most`].
+pub fn read_open_at_most(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let too_large = |length: String| {
         let why = format!("{length} bytes; at most {limit} are read");

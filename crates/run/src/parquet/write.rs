@@ -1,24 +1,20 @@
-//! Tables as Parquet, for lotsfree and for whatever else reads Parquet.
-//!
-//! Numbers are `INT64` columns, delta-encoded; text is `BYTE_ARRAY` marked as UTF-8; pages are compressed
-//! with zstd. Nothing in a file depends on when or where it was written.
+//! Writing tables.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use lotsfree_storage::OutFile;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::column::reader::ColumnReader;
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
-use parquet::errors::{ParquetError, Result};
+use parquet::errors::Result;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use crate::intervals::NUMBERS;
-use crate::table::{Column, Samples};
+use crate::table::Samples;
 use crate::{Histogram, Intervals};
+
+use super::LATENCY;
 
 /// Rows per row group: a reader of one column need not hold more of it at once.
 const GROUP: usize = 1 << 16;
@@ -70,8 +66,6 @@ pub(crate) fn write_samples(file: OutFile, samples: &Samples) -> Result<()> {
 /// Quantiles beside each histogram, for programs that do not know its encoding.
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50", 0.5), ("latency_p99", 0.99), ("latency_p999", 0.999), ("latency_max", 1.0)];
-/// The encoded histogram.
-const LATENCY: &str = "latency";
 
 /// Writes what the actors did.
 pub(crate) fn write_intervals(file: OutFile, intervals: &Intervals) -> Result<()> {
@@ -150,108 +144,4 @@ fn write(file: OutFile, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()>
     }
     writer.into_inner()?.sync()?;
     Ok(())
-}
-
-/// Reads the counters of a run. Columns of other types are passed over.
-pub(crate) fn read_samples(file: File) -> Result<Samples> {
-    let reader = SerializedFileReader::new(file)?;
-    let mut columns = Vec::new();
-    for (index, column) in reader.metadata().file_metadata().schema_descr().columns().iter().enumerate() {
-        if column.physical_type() != Physical::INT64 || column.max_rep_level() > 0 {
-            continue;
-        }
-        let (values, present) = numbers(&reader, index, column.max_def_level())?;
-        let name = column.path().parts().join(".");
-        columns.push(Column::new(&name, values, present));
-    }
-    Samples::from_columns(columns)
-        .ok_or_else(|| ParquetError::General("columns of different length, or twice the same".to_owned()))
-}
-
-/// Reads what the actors did.
-pub(crate) fn read_intervals(file: File) -> Result<Intervals> {
-    let reader = SerializedFileReader::new(file)?;
-    let descriptor = reader.metadata().file_metadata().schema_descr();
-    let find = |name: &str, physical: Physical| {
-        let fits = |column: &parquet::schema::types::ColumnDescPtr| {
-            column.name() == name && column.physical_type() == physical && column.max_rep_level() == 0
-        };
-        let missing = || ParquetError::General(format!("no column {name} of type {physical}"));
-        descriptor.columns().iter().position(fits).ok_or_else(missing)
-    };
-    let texts = |name| bytes(&reader, find(name, Physical::BYTE_ARRAY)?);
-    let (actors, roles, latencies) = (texts("actor")?, texts("role")?, texts(LATENCY)?);
-    let mut columns = Vec::with_capacity(NUMBERS.len());
-    for name in NUMBERS {
-        let index = find(name, Physical::INT64)?;
-        columns.push(numbers(&reader, index, descriptor.column(index).max_def_level())?.0);
-    }
-    let wrong = || ParquetError::General("a row that makes no sense".to_owned());
-    let mut intervals = Intervals::default();
-    for (row, latency) in latencies.iter().enumerate() {
-        let mut values = [0; NUMBERS.len()];
-        for (value, column) in values.iter_mut().zip(&columns) {
-            *value = *column.get(row).ok_or_else(wrong)?;
-        }
-        let text = |column: &[ByteArray]| {
-            let cell = column.get(row).and_then(|cell| str::from_utf8(cell.data()).ok());
-            cell.map(str::to_owned).ok_or_else(wrong)
-        };
-        let (actor, role) = (text(&actors)?, text(&roles)?);
-        intervals.push_stored(&actor, &role, values, latency.data()).ok_or_else(wrong)?;
-    }
-    Ok(intervals)
-}
-
-/// The rows of a row group.
-fn group_rows(reader: &SerializedFileReader<File>, group: usize) -> Result<usize> {
-    let rows = reader.metadata().row_group(group).num_rows();
-    usize::try_from(rows).map_err(|_| ParquetError::General("a row group of negative length".to_owned()))
-}
-
-/// A column of numbers, and which of them are there.
-fn numbers(
-    reader: &SerializedFileReader<File>,
-    index: usize,
-    highest_level: i16,
-) -> Result<(Vec<u64>, Vec<bool>)> {
-    let (mut values, mut present) = (Vec::new(), Vec::new());
-    for group in 0..reader.num_row_groups() {
-        let rows = group_rows(reader, group)?;
-        let ColumnReader::Int64ColumnReader(mut column) =
-            reader.get_row_group(group)?.get_column_reader(index)?
-        else {
-            return Err(ParquetError::General("a column that is no number".to_owned()));
-        };
-        let (mut numbers, mut levels) = (Vec::new(), Vec::new());
-        column.read_records(rows, Some(&mut levels), None, &mut numbers)?;
-        let mut numbers = numbers.into_iter().map(i64::cast_unsigned);
-        if highest_level == 0 {
-            values.extend(numbers);
-        } else {
-            for level in levels {
-                let value = if level == highest_level { numbers.next() } else { None };
-                values.push(value.unwrap_or(0));
-                present.push(value.is_some());
-            }
-        }
-    }
-    present.resize(values.len(), true);
-    Ok((values, present))
-}
-
-/// A column of texts or bytes.
-fn bytes(reader: &SerializedFileReader<File>, index: usize) -> Result<Vec<ByteArray>> {
-    let mut values = Vec::new();
-    for group in 0..reader.num_row_groups() {
-        let rows = group_rows(reader, group)?;
-        let ColumnReader::ByteArrayColumnReader(mut column) =
-            reader.get_row_group(group)?.get_column_reader(index)?
-        else {
-            return Err(ParquetError::General("a column that is no text".to_owned()));
-        };
-        let mut levels = Vec::new();
-        column.read_records(rows, Some(&mut levels), None, &mut values)?;
-    }
-    Ok(values)
 }
