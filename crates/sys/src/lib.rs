@@ -4,6 +4,7 @@
 //! can be checked by eye. Nothing here knows scenarios or runs.
 
 mod buffer;
+mod confine;
 mod numa;
 mod region;
 mod segment;
@@ -11,6 +12,7 @@ mod swap;
 mod usage;
 
 pub use buffer::Buffer;
+pub use confine::{Confinement, Limit, User};
 pub use numa::{Policy, set_policy};
 pub use region::{Hint, Region, lock_all};
 pub use segment::SharedMemory;
