@@ -27,6 +27,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
                 .args(["test", "--locked", "--workspace", "--test", test])
                 .env("LOTSFREE_LAB", "1")
                 .env("LOTSFREE_LAB_KERNEL", series)
+                .env("LOTSFREE_STATE", root().join("target/lab-state"))
                 .current_dir(root())
                 .status()?;
             if !done.success() {

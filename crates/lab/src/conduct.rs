@@ -201,6 +201,8 @@ impl Conductor<'_> {
         let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
         let mut child = Command::new(&self.place.program)
             .args(&self.place.arguments)
+            // Nothing of who started the lab, nor what tests ask of it.
+            .env_clear()
             // A Ctrl-C is for the lab, which ends its agents in order.
             .process_group(0)
             .stdin(Stdio::piped())

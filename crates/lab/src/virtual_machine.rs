@@ -197,6 +197,9 @@ impl Passing<'_> {
             let vm = &self.facts;
             facts.remarks.push(format!("{} ({})", vm.qemu, vm.accelerator));
             facts.remarks.push(vm.command.clone());
+            if let Some(why) = &vm.unfiltered {
+                facts.remarks.push(format!("QEMU runs without a filter for its system calls: {why}"));
+            }
             facts.remarks.extend(self.remark.take());
             self.output.begin(facts)?;
             self.running.throttle()?;

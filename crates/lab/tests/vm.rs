@@ -223,7 +223,78 @@ fn disks_are_throttled_when_asked() {
     assert!(fast < slow && (3500..8000).contains(&slow), "{fast} {slow}");
 }
 
-/// What the next test starts as another process.
+/// Numbers of the processes whose current directory is below this one.
+fn processes_below(scratch: &Path) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("there").flatten();
+    let below = |process: &std::fs::DirEntry| {
+        let directory = std::fs::read_link(process.path().join("cwd")).unwrap_or_default();
+        directory != scratch && directory.starts_with(scratch)
+    };
+    processes.filter(below).filter_map(|process| process.file_name().to_string_lossy().parse().ok()).collect()
+}
+
+/// A figure of `/proc/PID/status` in MiB.
+fn mib(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+}
+
+#[test]
+fn qemu_may_do_little_and_takes_little_beside_the_memory_of_the_guest() {
+    if !wanted() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut guest = guest(
+        "cpus = [1, 1]\nnodes = [\"384 MiB\", \"256 MiB\"]\n\
+         swap = { size = \"128 MiB\", latency = \"100 us\", bandwidth = \"100 MiB/s\" }",
+        &["look"],
+    );
+    guest.scratch = Some(scratch.path().to_owned());
+    let running = guest.start(LIMIT).expect("started");
+    assert!(running.facts().unfiltered.is_none(), "{:?}", running.facts().unfiltered);
+    said(&running);
+    let process = processes_below(scratch.path());
+    assert_eq!(process.len(), 1);
+    let proc = PathBuf::from(format!("/proc/{}", process[0]));
+    let read = |path: &Path| std::fs::read_to_string(path).expect("readable");
+    for task in std::fs::read_dir(proc.join("task")).expect("there").flatten() {
+        let status = read(&task.path().join("status"));
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000"] {
+            assert!(status.contains(line), "no {line}: {status}");
+        }
+    }
+    let (status, limits) = (read(&proc.join("status")), read(&proc.join("limits")));
+    if rustix::process::geteuid().is_root() {
+        let user = (1_879_048_192 + std::process::id()).to_string();
+        let lines = ["Uid:", "Gid:"].map(|name| format!("{name}\t{user}\t{user}\t{user}\t{user}\n"));
+        for line in lines.iter().map(String::as_str).chain(["Groups:\t \n", "CapBnd:\t0000000000000000"]) {
+            assert!(status.contains(line), "no {line}: {status}");
+        }
+    }
+    let limit = |name: &str| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[0], words[1], "{line}");
+        words[0].parse::<u64>().expect("a number")
+    };
+    assert_eq!((limit("Max core file size"), limit("Max open files")), (0, 256));
+    assert_eq!(limit("Max file size"), 64 << 30);
+    let (bound, memory) = (limit("Max address space") >> 20, 640);
+    let (peak, resident) = (mib(&status, "VmPeak:"), mib(&status, "VmHWM:"));
+    eprintln!(
+        "QEMU: {memory} MiB for the guest, address space {peak} of {bound} MiB, resident {resident} MiB"
+    );
+    assert!(peak <= bound && bound <= memory + 3072, "{peak} {bound}");
+    let environment = read(&proc.join("environ"));
+    let names: Vec<&str> =
+        environment.split_terminator('\0').filter_map(|set| set.split('=').next()).collect();
+    assert!(names.iter().all(|name| ["PATH", "MALLOC_ARENA_MAX"].contains(name)), "{names:?}");
+    let _ = running.data().write_all(&(0..=255).collect::<Vec<u8>>());
+    running.wait().unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// What the next tests start as another process.
 #[test]
 fn a_guest_that_hangs() {
     let Some(scratch) = std::env::var_os("LOTSFREE_LAB_HANGS") else { return };
@@ -233,29 +304,44 @@ fn a_guest_that_hangs() {
     let _ = guest.start(LIMIT).expect("started").wait();
 }
 
+/// What the next test starts as another process.
 #[test]
-fn a_guest_dies_with_the_process_that_started_it() {
+fn disks_of_guests_that_are_gone_are_swept() {
+    if std::env::var_os("LOTSFREE_LAB_SWEEPS").is_none() {
+        return;
+    }
+    let mut swept = 0;
+    lotsfree_lab::vm::sweep(&mut |_| swept += 1).expect("swept");
+    assert_eq!(swept, 1);
+}
+
+#[test]
+fn a_guest_dies_with_the_process_that_started_it_and_its_disks_can_be_swept() {
     if !wanted() {
         return;
     }
     let scratch = tempfile::tempdir().expect("a directory");
+    let state = scratch.path().join("state");
     let mut child = Command::new(std::env::current_exe().expect("a path"))
         .args(["--exact", "a_guest_that_hangs"])
         .env("LOTSFREE_LAB_HANGS", scratch.path())
+        .env("LOTSFREE_STATE", &state)
         .stdout(Stdio::null())
         .spawn()
         .expect("started");
-    until(|| guests_below(scratch.path()) == 1);
+    until(|| processes_below(scratch.path()).len() == 1);
     child.kill().expect("killed");
     child.wait().expect("ended");
-    until(|| guests_below(scratch.path()) == 0);
-}
-
-/// Processes whose current directory is below this one.
-fn guests_below(scratch: &Path) -> usize {
-    let processes = std::fs::read_dir("/proc").expect("there").flatten();
-    let directories = processes.filter_map(|process| std::fs::read_link(process.path().join("cwd")).ok());
-    directories.filter(|directory| directory != scratch && directory.starts_with(scratch)).count()
+    until(|| processes_below(scratch.path()).is_empty());
+    let count = |path: &Path| std::fs::read_dir(path).expect("there").count();
+    // The state directory, and the disks.
+    assert_eq!((count(scratch.path()), count(&state.join("machines"))), (2, 1));
+    let swept = Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", "disks_of_guests_that_are_gone_are_swept"])
+        .envs([("LOTSFREE_LAB_SWEEPS", Path::new("yes")), ("LOTSFREE_STATE", &state)])
+        .status();
+    assert!(swept.expect("started").success());
+    assert_eq!((count(scratch.path()), count(&state.join("machines"))), (1, 0));
 }
 
 fn until(holds: impl Fn() -> bool) {

@@ -165,6 +165,69 @@ fn an_agent_that_is_killed_is_an_event_and_the_run_goes_on() {
 }
 
 #[test]
+fn agents_have_no_privilege_but_to_lock_memory() {
+    let Some(bench) = Bench::new() else { return };
+    let before = setting();
+    let lab = bench.lab(&[]).env("LOTSFREE_SECRET", "planted").spawn().unwrap();
+    let agents = agents(&bench, &lab);
+    assert_eq!(agents.len(), 2);
+    for agent in agents {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{agent}/{name}")).unwrap();
+        let (status, limits) = (read("status"), read("limits"));
+        // CAP_IPC_LOCK is the 14th.
+        for line in [
+            "NoNewPrivs:\t1",
+            "CapInh:\t0000000000000000",
+            "CapPrm:\t0000000000004000",
+            "CapEff:\t0000000000004000",
+            "CapBnd:\t0000000000000000",
+            "CapAmb:\t0000000000000000",
+        ] {
+            assert!(status.contains(&format!("{line}\n")), "no {line}: {status}");
+        }
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+        assert_eq!(read("environ"), "");
+    }
+    kill(lab.id().cast_signed(), Signal::INT);
+    lab.wait_with_output().unwrap();
+    bench.is_clean(&before);
+}
+
+/// Every operation that an agent executes, with as few capabilities as it has: locked memory beyond any limit,
+/// shared memory of both kinds that the lab holds.
+#[test]
+fn locked_and_shared_memory_work_without_other_privileges() {
+    let Some(bench) = Bench::new() else { return };
+    let before = setting();
+    let mut scenario = SCENARIO.to_owned();
+    for backing in ["shm", "tmpfs"] {
+        scenario += &format!(
+            "[[actor]]\nname = \"{backing}\"\nkind = \"sessions\"\nprocesses = 2\nsegment = \"8 MiB\"\n\
+             backing = \"{backing}\"\n"
+        );
+    }
+    for locked in ["before", "region"] {
+        scenario += &format!(
+            "[[actor]]\nname = \"{locked}\"\nkind = \"page-toucher\"\nsize = \"24 MiB\"\nlocked = \"{locked}\"\n"
+        );
+    }
+    fs::write(bench.path("short.toml"), scenario).unwrap();
+    // No more than 64 KiB without the capability.
+    let lab = bench.lab(&[]);
+    let mut limited = Command::new("prlimit");
+    limited.arg("--memlock=65536").arg(lab.get_program()).args(lab.get_args());
+    limited.current_dir(bench.path("")).env("LOTSFREE_STATE", bench.path("state"));
+    let output = limited.output().unwrap();
+    assert!(output.status.success(), "{}", says(&output));
+    let run = bench.run();
+    assert_eq!(run.state(), State::Complete);
+    let errors: Vec<_> = run.events().iter().filter(|event| event.kind == EventKind::Error).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    bench.is_clean(&before);
+}
+
+#[test]
 fn after_a_kill_the_next_lab_or_restore_puts_everything_back() {
     let Some(bench) = Bench::new() else { return };
     let before = setting();
@@ -212,17 +275,136 @@ fn files_in_memory_are_refused() {
 fn without_qemu_the_error_says_what_to_install() {
     let Some(bench) = Bench::new() else { return };
     let kernel = bench.path("vmlinuz");
-    let mut image = vec![0; 0x400];
-    image[0x202..0x206].copy_from_slice(b"HdrS");
-    image[0x20e..0x210].copy_from_slice(&0x80_u16.to_le_bytes());
-    image[0x280..0x286].copy_from_slice(b"6.1.0\0");
-    fs::write(&kernel, image).unwrap();
+    fs::write(&kernel, image()).unwrap();
     let kernel = kernel.to_str().unwrap();
     let arguments =
         ["lab", "short.toml", "--on", "vm", "--out", "runs", "--kernel", kernel, "--accel", "tcg"];
     let output = bench.command(&arguments).env("PATH", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(says(&output).contains("apt-get install"), "{}", says(&output));
+}
+
+/// A kernel's image by its header, and nothing else.
+fn image() -> Vec<u8> {
+    let mut image = vec![0; 0x400];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    image[0x20e..0x210].copy_from_slice(&0x80_u16.to_le_bytes());
+    image[0x280..0x286].copy_from_slice(b"6.1.0\0");
+    image
+}
+
+/// A program in the place of QEMU, as everybody may execute it: returns the `PATH` where it is found.
+fn instead_of_qemu(bench: &Bench, script: &str) -> std::ffi::OsString {
+    let programs = bench.path("programs");
+    fs::create_dir(&programs).unwrap();
+    let program = programs.join("qemu-system-x86_64");
+    fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
+    let everybody = rustix::fs::Mode::from_raw_mode(0o755);
+    rustix::fs::chmod(&program, everybody).unwrap();
+    rustix::fs::chmod(bench.directory.path(), everybody).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path))).unwrap()
+}
+
+fn in_a_virtual_machine(bench: &Bench, kernel: &str) -> Command {
+    let scratch = bench.path("scratch");
+    fs::create_dir_all(&scratch).unwrap();
+    let scratch = scratch.to_str().unwrap();
+    let arguments =
+        ["lab", "short.toml", "--out", "runs", "--accel", "tcg", "--kernel", kernel, "--dir", scratch];
+    bench.command(&arguments)
+}
+
+/// What stands for QEMU tells what it is and may: its messages are part of the error.
+const TELLS: &str = "\
+    case \"$*\" in *--version*) echo fake; exit 0;; *'-machine help') exit 0;; esac\n\
+    exec >&2\n\
+    cat /proc/self/status /proc/self/limits\n\
+    env\n\
+    ls .\n\
+    echo \"arguments: $*\"\n\
+    for word; do case $word in /proc/self/fd/*) echo \"begins: $(head -c 6 $word)\";; esac; done\n\
+    exit 3\n";
+
+#[test]
+fn qemu_is_no_user_s_and_needs_no_path() {
+    let Some(bench) = Bench::new() else { return };
+    fs::write(bench.path("vmlinuz"), image()).unwrap();
+    let path = instead_of_qemu(&bench, TELLS);
+    let kernel = bench.path("vmlinuz");
+    let mut lab = in_a_virtual_machine(&bench, kernel.to_str().unwrap());
+    let output = lab.env("PATH", &path).env("LOTSFREE_SECRET", "planted").output().unwrap();
+    let text = says(&output);
+    assert!(text.contains("exit status: 3"), "{text}");
+    for line in [
+        "NoNewPrivs:\t1",
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "begins: 070701",
+        "arguments: -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny -add-fd ",
+        "Permission denied",
+    ] {
+        assert!(text.contains(line), "no {line}: {text}");
+    }
+    let user = text.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap();
+    let user: u32 = user.split('\t').next().unwrap().parse().unwrap();
+    assert!(user == 65_533 || (1_879_048_192..1_883_242_496).contains(&user), "{user}");
+    assert!(text.contains("Groups:\t \n"), "{text}");
+    assert!(!text.contains("planted") && !text.contains("HOME="), "{text}");
+    let words: Vec<&str> =
+        text.lines().find(|line| line.contains("arguments: ")).unwrap().split(' ').collect();
+    let paths: Vec<&&str> =
+        words.iter().filter(|word| word.contains(bench.path("").to_str().unwrap())).collect();
+    assert!(paths.is_empty(), "{paths:?}");
+    // 256 MiB, what QEMU needs, and two CPUs.
+    let limit = text.lines().find(|line| line.contains("Max address space")).unwrap();
+    let limit: u64 = limit.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!((256 << 20..4 << 30).contains(&limit), "{limit}");
+    assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(bench.path("state/machines")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_qemu_that_only_root_may_execute_is_an_error_that_says_so() {
+    let Some(bench) = Bench::new() else { return };
+    fs::write(bench.path("vmlinuz"), image()).unwrap();
+    instead_of_qemu(&bench, TELLS);
+    rustix::fs::chmod(bench.directory.path(), rustix::fs::Mode::RWXU).unwrap();
+    let kernel = bench.path("vmlinuz");
+    // Where there is no other.
+    let path = bench.path("programs");
+    let output = in_a_virtual_machine(&bench, kernel.to_str().unwrap()).env("PATH", path).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(says(&output).contains("only root may execute it"), "{}", says(&output));
+}
+
+#[test]
+fn root_boots_no_kernel_that_somebody_else_could_exchange() {
+    let Some(bench) = Bench::new() else { return };
+    let kernels = bench.path("kernels");
+    fs::create_dir_all(kernels.join("6.1.0/lib/modules/6.1.0")).unwrap();
+    fs::write(kernels.join("6.1.0/vmlinuz"), image()).unwrap();
+    rustix::fs::chmod(&kernels, rustix::fs::Mode::from_raw_mode(0o777)).unwrap();
+    let mut lab = bench.command(&["lab", "short.toml", "--out", "runs", "--accel", "tcg"]);
+    let output = lab.env("LOTSFREE_LAB_KERNELS", &kernels).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = says(&output);
+    assert!(text.contains("root boots no kernel that somebody else could exchange"), "{text}");
+    assert!(text.contains("not sticky") && text.contains("a virtual machine needs no root"), "{text}");
+}
+
+#[test]
+fn a_kernel_without_end_or_that_is_a_fifo_is_an_error() {
+    let Some(bench) = Bench::new() else { return };
+    let (long, fifo) = (bench.path("long"), bench.path("fifo"));
+    fs::write(&long, image()).unwrap();
+    fs::File::options().write(true).open(&long).unwrap().set_len(100 << 30).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    for (kernel, why) in [(long, "longer than 256 MiB"), (fifo, "a FIFO, not a regular file")] {
+        let output = in_a_virtual_machine(&bench, kernel.to_str().unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(says(&output).contains(why), "{}", says(&output));
+    }
 }
 
 #[test]
@@ -389,4 +571,39 @@ fn a_kernel_without_the_file_system_is_an_error_before_it_boots() {
     assert_eq!(output.status.code(), Some(2), "{}", says(&output));
     assert!(says(&output).contains("xfs"), "{}", says(&output));
     assert!(!bench.path("runs/base").exists());
+}
+
+#[test]
+fn the_disks_of_a_virtual_machine_whose_lab_was_killed_go_with_the_next() {
+    let (Some(bench), Some(kernel)) = (Bench::new(), virtual_machines()) else { return };
+    let (mut lab, guest) = begun(&bench, &kernel);
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_alive(guest) {
+        assert!(Instant::now() < deadline, "QEMU outlives the lab");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 1);
+    fs::remove_dir_all(bench.path("runs")).unwrap();
+    // One without a filter for system calls, which is told.
+    let real = ["/usr/local/bin", "/usr/bin", "/bin"]
+        .map(|directory| Path::new(directory).join("qemu-system-x86_64"));
+    let real = real.iter().find(|path| path.exists()).unwrap().display();
+    let path = instead_of_qemu(
+        &bench,
+        &format!(
+            "case \"$*\" in *-sandbox*) echo '-sandbox support is not enabled' >&2; exit 1;; esac\n\
+             exec {real} \"$@\"\n"
+        ),
+    );
+    let output = in_a_virtual_machine(&bench, &kernel).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{}", says(&output));
+    assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(bench.path("state/machines")).unwrap().count(), 0);
+    let remarks = bench.run().facts().remarks.join("\n");
+    assert!(
+        remarks.contains("QEMU runs without a filter for its system calls: -sandbox support"),
+        "{remarks}"
+    );
 }

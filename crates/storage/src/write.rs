@@ -46,7 +46,7 @@ impl OutFile {
         &self.file
     }
 
-    /// The file, for what is no write.
+    /// The file alone, for whoever writes to it in another way.
     pub fn into_file(self) -> File {
         self.file
     }

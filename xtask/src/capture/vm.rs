@@ -10,6 +10,8 @@ use lotsfree_lab::vm::packages::KernelPackage;
 use lotsfree_lab::vm::qemu::{self, quoted, tail};
 use lotsfree_lab::vm::{Initramfs, Qemu, modules};
 
+use lotsfree_units::Bytes;
+
 use super::samples::Files;
 use super::scenarios::Scenario;
 use super::{Error, Result};
@@ -52,13 +54,35 @@ pub(super) fn run(
     fs::create_dir_all(work)?;
     fs::write(work.join("initramfs"), initramfs(scenario, kernel, user_space)?)?;
     let disks = disks(scenario);
+    let mut files = qemu::Files::default();
+    let mut places = vec![
+        ("kernel", files.read(fs::File::open(&kernel.image)?)),
+        ("initramfs", files.read(fs::File::open(work.join("initramfs"))?)),
+        ("console", files.write(fs::File::create(work.join("console"))?)),
+    ];
     for (name, size) in &disks {
         fs::File::create(work.join(name))?.set_len(*size)?;
+        places.push((name, files.disk(&work.join(name))?));
     }
+    let place = |name: &str| {
+        let known = places.iter().find(|(known, _)| *known == name);
+        known.map_or_else(|| name.to_owned(), |(_, place)| place.clone())
+    };
 
-    let mut arguments = arguments(scenario, &disks);
-    arguments.splice(0..0, ["-kernel".to_owned(), kernel.image.to_string_lossy().into_owned()]);
-    let ended = Qemu::start(&arguments, work, Stdio::null(), Stdio::null())?.wait(TIME_LIMIT);
+    let start = qemu::Start {
+        arguments: &arguments(scenario, &disks, &place),
+        directory: work,
+        input: Stdio::null(),
+        output: Stdio::null(),
+        files,
+        bounds: qemu::Bounds {
+            memory: Bytes::mib(scenario.nodes.iter().sum()),
+            cpus: 2,
+            file: Bytes(disks.iter().map(|(_, size)| *size).max().unwrap_or(0)),
+        },
+        kvm: false,
+    };
+    let ended = Qemu::start(start)?.wait(TIME_LIMIT);
     let console = String::from_utf8_lossy(&fs::read(work.join("console")).unwrap_or_default()).into_owned();
     let complete = console.lines().any(|line| line.trim() == "capture: done");
     if let Err(error) =
@@ -75,7 +99,9 @@ pub(super) fn run(
         return Err(format!("{} samples instead of {}", samples.len(), scenario.samples()).into());
     }
     let image = kernel.image.file_name().unwrap_or_default();
-    arguments[1] = image.to_string_lossy().into_owned();
+    let image = image.to_string_lossy();
+    let shown = |name: &str| if name == "kernel" { image.to_string() } else { name.to_owned() };
+    let arguments = arguments(scenario, &disks, &shown);
     Ok(Run { command: format!("{} {}", qemu::PROGRAM, quoted(&arguments)), samples })
 }
 
@@ -88,11 +114,15 @@ fn disks(scenario: &Scenario) -> Vec<(&'static str, u64)> {
     disks
 }
 
-fn arguments(scenario: &Scenario, disks: &[(&str, u64)]) -> Vec<String> {
+/// The command line; `place` says where a file is that has this name.
+fn arguments(scenario: &Scenario, disks: &[(&str, u64)], place: &dyn Fn(&str) -> String) -> Vec<String> {
     let memory: u64 = scenario.nodes.iter().sum();
-    let mut line = String::from(
-        "-initrd initramfs -nodefaults -no-user-config -display none -no-reboot \
-         -accel tcg,thread=multi -cpu max,la57=off -smp 2 -serial file:console",
+    let mut line = format!(
+        "-kernel {} -initrd {} -nodefaults -no-user-config -display none -no-reboot \
+         -accel tcg,thread=multi -cpu max,la57=off -smp 2 -serial file:{}",
+        place("kernel"),
+        place("initramfs"),
+        place("console")
     );
     let _ = write!(line, " -m {memory}M");
     for (node, size) in scenario.nodes.iter().enumerate() {
@@ -109,8 +139,9 @@ fn arguments(scenario: &Scenario, disks: &[(&str, u64)]) -> Vec<String> {
     for (name, _) in disks {
         let _ = write!(
             line,
-            " -drive file={name},if=none,id={name},format=raw,cache=unsafe \
-             -device virtio-blk-pci,drive={name}"
+            " -drive file={},if=none,id={name},format=raw,cache=unsafe \
+             -device virtio-blk-pci,drive={name}",
+            place(name)
         );
     }
     let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();

@@ -7,6 +7,7 @@
 
 mod clock;
 mod files;
+pub(crate) mod privileges;
 mod process;
 mod tally;
 mod thread;
@@ -117,10 +118,13 @@ fn prepare(input: &mut dyn BufRead) -> Result<(process::Process, Clock), AgentEr
     // Nobody shall outlive the lab, whatever ends it.
     let killed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     killed.map_err(|error| kernel("prctl", error.into()))?;
+    privileges::gain_none().map_err(|error| kernel("no new privileges", error))?;
     let order: Order =
         serde_json::from_str(&line(input)?).map_err(|error| AgentError::Order(error.to_string()))?;
     let case = read_case(&order.case)?;
+    // Opens what the lab holds for it.
     let process = process::Process::new(&case, order)?;
+    privileges::keep(privileges::LOCK).map_err(|error| kernel("capset", error))?;
     Ok((process, Clock::default()))
 }
 

@@ -26,9 +26,11 @@ use lotsfree_scenario::Record;
 use lotsfree_sys::{Hint, Region};
 use lotsfree_units::Bytes;
 use rustix::fs::Advice;
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use super::{Calibration, PAGE, Value, cpu_of, keep, of};
+use crate::agent::privileges;
 use crate::error::{LabError, at, calling};
 use crate::group::{self, Version};
 
@@ -143,6 +145,7 @@ fn ask(
     let (program, arguments) = &calibration.helper;
     let mut child = Command::new(program)
         .args(arguments)
+        .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -179,6 +182,10 @@ pub fn helper() -> Result<(), LabError> {
     // Nobody shall outlive the lab, whatever ends it.
     let killed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     killed.map_err(|error| calling("prctl")(error.into()))?;
+    // The group and the file are root's, as this is: nothing that it does needs more.
+    privileges::gain_none()
+        .and_then(|()| privileges::keep(CapabilitySet::empty()))
+        .map_err(calling("giving up capabilities"))?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).map_err(calling("input"))?;
     let order: Order = serde_json::from_str(&line)

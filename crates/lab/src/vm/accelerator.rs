@@ -3,21 +3,28 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Error, Initramfs, Kernel, Qemu};
+use lotsfree_units::Bytes;
+
+use super::guest::{default_scratch, write_only};
+use super::qemu::{Bounds, Files, Start};
+use super::running::{CONSOLE, console};
+use super::scratch::Scratch;
+use super::{Error, Initramfs, Kernel, Qemu, command, kernel, user};
 
 /// In which time a kernel has to boot with KVM; it takes one to two seconds.
 const LIMIT: Duration = Duration::from_secs(12);
 /// In which time it has to say its name; it does at once.
 const SILENCE: Duration = Duration::from_secs(4);
 /// With which words.
-const FIRST: &[u8] = b"Linux version";
+const FIRST: &str = "Linux version";
 /// What the probe prints.
-const MARK: &[u8] = b"lotsfree: user space";
+const MARK: &str = "lotsfree: user space";
 
 /// How the guest's instructions are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +41,8 @@ pub enum Accelerator {
 
 impl Accelerator {
     /// KVM if this kernel gets to user space with it, else software emulation. It is tried once for a kernel
-    /// and process: on some hosts there is a `/dev/kvm` with which distributions' kernels hang.
+    /// and process: on some hosts there is a `/dev/kvm` with which distributions' kernels hang. One that only
+    /// root may open is not used, as QEMU does not run as root.
     ///
     /// # Errors
     /// If there is no QEMU, or no place for the trial's files.
@@ -45,7 +53,8 @@ impl Accelerator {
         if let Some(known) = verdicts.get(&kernel.image) {
             return Ok(*known);
         }
-        let works = fs::File::options().read(true).write(true).open("/dev/kvm").is_ok() && boots(kernel)?;
+        let open = || fs::File::options().read(true).write(true).open(user::KVM).is_ok();
+        let works = open() && user::no_kvm().is_none() && boots(kernel, "-accel kvm", LIMIT)?;
         let verdict = if works { Accelerator::Kvm } else { Accelerator::Tcg };
         verdicts.insert(kernel.image.clone(), verdict);
         Ok(verdict)
@@ -72,30 +81,36 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// Whether the kernel gets to user space with KVM.
-fn boots(kernel: &Kernel) -> Result<bool, Error> {
-    let directory = tempfile::tempdir().map_err(Error::io(std::env::temp_dir()))?;
-    boots_in(kernel, "-accel kvm", LIMIT, directory.path())
-}
-
-fn boots_in(kernel: &Kernel, accelerator: &str, limit: Duration, directory: &Path) -> Result<bool, Error> {
+/// Whether the kernel gets to user space.
+fn boots(kernel: &Kernel, accelerator: &str, limit: Duration) -> Result<bool, Error> {
     let mut initramfs = Initramfs::default();
     initramfs.character_device("dev/console", (5, 1));
     initramfs.file("init", &probe())?;
-    let path = directory.join("initramfs");
-    fs::write(&path, initramfs.finish()).map_err(Error::io(path))?;
-    let mut arguments =
-        vec!["-kernel".to_owned(), kernel.bootable(directory)?.to_string_lossy().into_owned()];
-    let line = "-initrd initramfs -nodefaults -no-user-config -display none -no-reboot -smp 1 -m 256M \
-                -cpu max,la57=off -serial file:console";
-    arguments.extend(accelerator.split(' ').chain(line.split(' ')).map(str::to_owned));
+    let scratch = Scratch::make(&default_scratch())?;
+    let path = scratch.path().join(command::INITRAMFS);
+    scratch.file(command::INITRAMFS)?.write_all(&initramfs.finish()).map_err(Error::io(&path))?;
+    let mut files = Files::default();
+    let initramfs = files.read(kernel::readable(&path)?);
+    let says = files.write(write_only(&scratch, CONSOLE)?);
+    let (_, image) = kernel.bootable(scratch.path())?;
+    let mut arguments = vec!["-kernel".to_owned(), files.read(image)];
+    let line = format!(
+        "{accelerator} -initrd {initramfs} -nodefaults -no-user-config -display none -no-reboot -smp 1 -m 256M \
+         -cpu max,la57=off -serial file:{says}"
+    );
+    arguments.extend(line.split(' ').map(str::to_owned));
     arguments.extend(["-append".to_owned(), "console=ttyS0 earlyprintk=ttyS0 panic=-1".to_owned()]);
-    let mut qemu = Qemu::start(&arguments, directory, Stdio::null(), Stdio::null())?;
+    let mut qemu = Qemu::start(Start {
+        arguments: &arguments,
+        directory: scratch.path(),
+        input: Stdio::null(),
+        output: Stdio::null(),
+        files,
+        bounds: Bounds { memory: Bytes::mib(256), cpus: 1, file: Bytes::mib(64) },
+        kvm: true,
+    })?;
     let started = Instant::now();
-    let says = |words: &[u8]| {
-        let console = fs::read(directory.join("console")).unwrap_or_default();
-        console.windows(words.len()).any(|window| window == words)
-    };
+    let says = |words: &str| console(scratch.path()).contains(words);
     while started.elapsed() < limit {
         let ended = qemu.ended()?.is_some();
         if says(MARK) {
@@ -128,7 +143,7 @@ fn probe() -> Vec<u8> {
         0xeb, 0xfe, // jmp to itself
     ];
     code[18] = MARK.len() as u8;
-    code.extend_from_slice(MARK);
+    code.extend_from_slice(MARK.as_bytes());
 
     let size = u64::from(HEADERS) + code.len() as u64;
     let mut program = b"\x7fELF\x02\x01\x01".to_vec();
@@ -176,7 +191,7 @@ mod tests {
         fs::write(&path, probe()).expect("written");
         assert_eq!(super::super::elf::read_static(&path).expect("static"), probe());
         let code = &probe()[0x78..];
-        assert_eq!(&code[48..], MARK);
+        assert_eq!(&code[48..], MARK.as_bytes());
         assert_eq!(usize::from(code[18]), MARK.len());
     }
 
@@ -186,10 +201,7 @@ mod tests {
             return;
         }
         let kernel = Kernel::find("linux-6.1").expect("a kernel");
-        let boots = |accelerator: &str| {
-            let directory = tempfile::tempdir().expect("a directory");
-            boots_in(&kernel, accelerator, Duration::from_secs(60), directory.path()).expect("QEMU")
-        };
+        let boots = |accelerator: &str| boots(&kernel, accelerator, Duration::from_secs(60)).expect("QEMU");
         assert!(boots("-accel tcg"));
         assert!(!boots("-accel tcg -S"), "it does not even start");
     }

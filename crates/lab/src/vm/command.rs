@@ -29,8 +29,8 @@ pub(crate) fn check(case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
-/// Everything but `-kernel` and `-append`; files are in the current directory, the data channel is the
-/// standard input, a socket, and the monitor the standard output, another one.
+/// Everything but `-kernel` and `-append`; `place` says where a file is that has this name, the data channel is
+/// the standard input, a socket, and the monitor the standard output, another one.
 ///
 /// # Errors
 /// If the accelerator cannot have so many CPUs.
@@ -40,6 +40,7 @@ pub(crate) fn arguments(
     accelerator: Accelerator,
     channel: Channel,
     throttled: bool,
+    place: &dyn Fn(&str) -> String,
 ) -> Result<Vec<String>, Error> {
     let per_node = machine.cpus_per_node();
     let cpus: u32 = per_node.iter().sum();
@@ -48,10 +49,12 @@ pub(crate) fn arguments(
     }
     // A socket for each CPU: no cache spans two nodes.
     let mut line = format!(
-        "{} -cpu max,la57=off -smp {cpus},sockets={cpus},cores=1,threads=1 -initrd {INITRAMFS} -nodefaults \
-         -no-user-config -display none -no-reboot -serial file:{CONSOLE} -chardev socket,id=data,fd=0 {} \
+        "{} -cpu max,la57=off -smp {cpus},sockets={cpus},cores=1,threads=1 -initrd {} -nodefaults \
+         -no-user-config -display none -no-reboot -serial file:{} -chardev socket,id=data,fd=0 {} \
          -chardev socket,id=monitor,fd=1 -mon chardev=monitor,mode=control",
         accelerator.options(),
+        place(INITRAMFS),
+        place(CONSOLE),
         channel.options()
     );
     nodes(&mut line, machine, &per_node);
@@ -61,8 +64,9 @@ pub(crate) fn arguments(
         // What a host without room cannot write is an error in the guest, not a stop.
         let _ = write!(
             line,
-            " -drive file={name},if=none,id={name},format=raw,cache=unsafe,rerror=report,\
-             werror=report{throttle} -device virtio-blk-pci,drive={name}"
+            " -drive file={},if=none,id={name},format=raw,cache=unsafe,rerror=report,\
+             werror=report{throttle} -device virtio-blk-pci,drive={name}",
+            place(name)
         );
     }
     Ok(line.split(' ').map(str::to_owned).collect())
@@ -117,7 +121,8 @@ mod tests {
     fn line(machine: &str, accelerator: Accelerator, throttled: bool) -> Result<String, Error> {
         let machine = case(machine).machine;
         let disks = disks(&machine, Bytes::ZERO);
-        Ok(arguments(&machine, &disks, accelerator, Channel::Virtio, throttled)?.join(" "))
+        let name = |name: &str| name.to_owned();
+        Ok(arguments(&machine, &disks, accelerator, Channel::Virtio, throttled, &name)?.join(" "))
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! Whether a program runs where there are no shared libraries.
 
-use std::fs;
 use std::path::Path;
 
-use super::Error;
+use super::{Error, trust};
 
 /// What the guest executes: [ELF](https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html) of 64
 /// bits, little-endian, for x86-64.
@@ -18,7 +17,7 @@ const INTERPRETER: u32 = 3;
 /// If it cannot be read, is no program for x86-64 or needs shared libraries; the error says how to build one
 /// that does not.
 pub fn read_static(path: &Path) -> Result<Vec<u8>, Error> {
-    let bytes = fs::read(path).map_err(Error::io(path))?;
+    let bytes = trust::read_bounded(path, trust::PROGRAM)?;
     match look(&bytes) {
         Some(Program { linked: false, end }) => Ok(loaded(bytes, end)),
         Some(Program { linked: true, .. }) => Err(Error::unusable(

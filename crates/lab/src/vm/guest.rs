@@ -1,6 +1,7 @@
 //! [`Guest`]: what boots.
 
-use std::fs;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,11 +11,16 @@ use lotsfree_units::{Bytes, PageSize};
 use super::channel::Channel;
 use super::disk::{self, Disk};
 use super::modules::Loader;
-use super::running::Facts;
-use super::{Accelerator, Error, Initramfs, Kernel, Running, command, elf, image, qemu};
+use super::qemu::{Bounds, Files};
+use super::running::{Boot, CONSOLE, Facts};
+use super::scratch::{self, Scratch};
+use super::{Accelerator, Error, Initramfs, Kernel, Running, command, elf, image, kernel, qemu, trust, user};
 
 /// What disk images need beside the files and the swap area: a journal, and what actors write.
 const ROOM: Bytes = Bytes::mib(512);
+
+/// A console may have this length where no disk is longer.
+const CONSOLE_LENGTH: Bytes = Bytes::mib(64);
 
 /// A virtual machine with the nodes, CPUs, distances and disks of a scenario's machine, and a program that is
 /// its only process when it boots.
@@ -107,33 +113,73 @@ impl Guest {
             Some(accelerator) => accelerator,
             None => Accelerator::of(&self.kernel)?,
         };
+        if let Some(why) = (accelerator == Accelerator::Kvm).then(user::no_kvm).flatten() {
+            return Err(Error::unusable(user::KVM, why));
+        }
         let loader = self.kernel.modules.as_deref().map(Loader::new).transpose()?;
         let channel = Channel::of(loader.as_ref());
-        let arguments = command::arguments(&self.machine, &self.disks, accelerator, channel, self.throttled)?;
+        let line = |kernel: &str, place: &dyn Fn(&str) -> String| {
+            let (machine, disks) = (&self.machine, &self.disks);
+            let arguments = command::arguments(machine, disks, accelerator, channel, self.throttled, place)?;
+            let kernel = vec!["-kernel".to_owned(), kernel.to_owned()];
+            Ok::<_, Error>([kernel, arguments, vec!["-append".to_owned(), self.parameters(channel)]].concat())
+        };
+        // What is refused is so before anything is made.
+        line("", &|name| name.to_owned())?;
         let parent = self.scratch.clone().unwrap_or_else(default_scratch);
         self.check_room(&parent)?;
-        let scratch = tempfile::Builder::new().prefix("lotsfree-lab-").tempdir_in(&parent);
-        let scratch = scratch.map_err(Error::io(&parent))?;
-        let initramfs = scratch.path().join(command::INITRAMFS);
-        fs::write(&initramfs, self.initramfs(loader)?).map_err(Error::io(initramfs))?;
-        for disk in &self.disks {
-            image::create(disk, scratch.path())?;
-        }
-
-        let boots = self.kernel.bootable(scratch.path())?;
-        let shown = Path::new(boots.file_name().unwrap_or_default());
-        let line = |kernel: &Path| {
-            let kernel = ["-kernel".to_owned(), kernel.to_string_lossy().into_owned()];
-            [kernel.to_vec(), arguments.clone(), vec!["-append".to_owned(), self.parameters(channel)]]
-                .concat()
+        // What cannot be removed, `lab restore` tells.
+        let _ = scratch::sweep(&mut |_| ());
+        let scratch = Scratch::make(&parent)?;
+        let mut files = Files::default();
+        let places = self.files(&scratch, self.initramfs(loader)?, &mut files)?;
+        let place = |name: &str| {
+            places.iter().find(|(known, _)| *known == name).map_or("", |(_, place)| place).to_owned()
+        };
+        let (boots, kernel) = self.kernel.bootable(scratch.path())?;
+        let unfiltered = qemu::unfiltered()?;
+        let shown = line(&boots, &|name| name.to_owned())?;
+        let shown = match unfiltered {
+            None => [qemu::SANDBOX.map(str::to_owned).to_vec(), shown].concat(),
+            Some(_) => shown,
         };
         let facts = Facts {
             accelerator,
             qemu: qemu::version()?,
             kernel: self.kernel.release.clone(),
-            command: format!("{} {}", qemu::PROGRAM, qemu::quoted(&line(shown))),
+            command: format!("{} {}", qemu::PROGRAM, qemu::quoted(&shown)),
+            unfiltered,
         };
-        Running::start(line(&boots), scratch, self.disks.clone(), facts, limit)
+        let arguments = line(&files.read(kernel), &place)?;
+        let boot = Boot { arguments, files, bounds: self.bounds(), scratch };
+        Running::start(boot, self.disks.clone(), facts, limit)
+    }
+
+    /// How much QEMU may take.
+    fn bounds(&self) -> Bounds {
+        let longest = self.disks.iter().map(image::length).max().unwrap_or(0);
+        let cpus = self.machine.cpus_per_node().iter().sum();
+        // Each node has whole MiB.
+        let memory = self.machine.memory() + Bytes::mib(self.machine.nodes.len() as u64);
+        Bounds { memory, cpus, file: Bytes(longest).max(CONSOLE_LENGTH) }
+    }
+
+    /// Makes the files of a machine; their names, and what they are called on QEMU's command line.
+    fn files(
+        &self,
+        scratch: &Scratch,
+        initramfs: Vec<u8>,
+        files: &mut Files,
+    ) -> Result<Vec<(&'static str, String)>, Error> {
+        let path = scratch.path().join(command::INITRAMFS);
+        scratch.file(command::INITRAMFS)?.write_all(&initramfs).map_err(Error::io(&path))?;
+        let mut places = vec![(command::INITRAMFS, files.read(kernel::readable(&path)?))];
+        places.push((CONSOLE, files.write(write_only(scratch, CONSOLE)?)));
+        for disk in &self.disks {
+            image::create(disk, scratch.path())?;
+            places.push((disk.name, files.disk(&scratch.path().join(disk.name))?));
+        }
+        Ok(places)
     }
 
     /// Images are sparse, but what is in files and what is swapped takes room.
@@ -178,7 +224,7 @@ impl Guest {
         }
         initramfs.file("modules/order", order.as_bytes())?;
         for (path, here) in &self.files {
-            initramfs.file(path, &fs::read(here).map_err(Error::io(here))?)?;
+            initramfs.file(path, &trust::read_bounded(here, trust::PROGRAM)?)?;
         }
         Ok(initramfs.finish())
     }
@@ -207,9 +253,16 @@ impl Guest {
     }
 }
 
+/// A new file that is only written to, as QEMU wants it of one that it only writes.
+pub(crate) fn write_only(scratch: &Scratch, name: &str) -> Result<File, Error> {
+    scratch.file(name)?;
+    let path = scratch.path().join(name);
+    File::options().write(true).open(&path).map_err(Error::io(path))
+}
+
 /// `/tmp` may be in memory, `/var/tmp` is for what is large
 /// ([file-hierarchy](https://man7.org/linux/man-pages/man7/file-hierarchy.7.html)).
-fn default_scratch() -> PathBuf {
+pub(crate) fn default_scratch() -> PathBuf {
     std::env::var_os("TMPDIR")
         .filter(|path| !path.is_empty())
         .map_or_else(|| "/var/tmp".into(), PathBuf::from)

@@ -1,11 +1,11 @@
 //! Disk images: sparse files with a file system, a swap area or both.
 
-use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write as _};
 use std::path::Path;
 
 use lotsfree_scenario::Filesystem;
+use lotsfree_storage::{self as storage, Access, OutFile};
 use rustix::fs::SeekFrom as Seeking;
 
 use super::mbr::Layout;
@@ -17,10 +17,10 @@ const EXT4: &str = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,ex
                     large_file,huge_file,uninit_bg,dir_nlink,extra_isize";
 const EXT3: &str = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,sparse_super,large_file";
 
-/// Makes the image of a disk in a directory.
+/// Makes the image of a disk in a private directory.
 ///
 /// # Errors
-/// If the program that makes the file system is missing or fails, or the image cannot be written.
+/// If the program that makes the file system is missing or fails, or the image is there or cannot be written.
 pub(crate) fn create(disk: &Disk, directory: &Path) -> Result<(), Error> {
     let path = directory.join(disk.name);
     match (disk.files, disk.swap) {
@@ -29,10 +29,9 @@ pub(crate) fn create(disk: &Disk, directory: &Path) -> Result<(), Error> {
             make_file_system(kind, &path)
         }
         (None, Some(size)) => {
-            let image = sparse(&path, size.0)?;
-            lotsfree_changes::swap_header(size.0)
-                .and_then(|header| image.write_all_at(&header, 0))
-                .map_err(Error::io(&path))
+            let mut image = sparse(&path, size.0)?;
+            let header = lotsfree_changes::swap_header(size.0).map_err(Error::io(&path))?;
+            image.write_all(&header).map_err(Error::io(&path))
         }
         (Some((kind, size)), Some(area)) => {
             let layout = Layout::new(size, area).ok_or_else(|| {
@@ -41,23 +40,34 @@ pub(crate) fn create(disk: &Disk, directory: &Path) -> Result<(), Error> {
             let part = directory.join(format!("{}.part", disk.name));
             let files = sparse(&part, layout.files.size)?;
             make_file_system(kind, &part)?;
-            let image = sparse(&path, layout.size())?;
+            let mut image = sparse(&path, layout.size())?;
             let header = lotsfree_changes::swap_header(layout.swap.size).map_err(Error::io(&path))?;
-            image
-                .write_all_at(&layout.sector(), 0)
-                .and_then(|()| image.write_all_at(&header, layout.swap.start))
-                .and_then(|()| copy_data(&files, &image, layout.files.start))
+            write_at(&mut image, 0, &layout.sector())
+                .and_then(|()| write_at(&mut image, layout.swap.start, &header))
+                .and_then(|()| copy_data(files.file(), &mut image, layout.files.start))
                 .map_err(Error::io(&path))?;
-            fs::remove_file(&part).map_err(Error::io(&part))
+            storage::remove_file(&part).map_err(Error::io(&part))
         }
         (None, None) => sparse(&path, 0).map(|_| ()),
     }
 }
 
+/// The length of a disk's image.
+pub(crate) fn length(disk: &Disk) -> u64 {
+    match (disk.files, disk.swap) {
+        (Some((_, size)), Some(area)) => Layout::new(size, area).map_or(0, |layout| layout.size()),
+        (files, swap) => files.map_or(0, |(_, size)| size.0) + swap.map_or(0, |size| size.0),
+    }
+}
+
+fn write_at(image: &mut OutFile, at: u64, bytes: &[u8]) -> io::Result<()> {
+    image.file().seek(SeekFrom::Start(at))?;
+    image.write_all(bytes)
+}
+
 /// A new file of this size that takes no room.
-fn sparse(path: &Path, size: u64) -> Result<File, Error> {
-    let options = File::options().read(true).write(true).create(true).truncate(true).open(path);
-    let file = options.map_err(Error::io(path))?;
+fn sparse(path: &Path, size: u64) -> Result<OutFile, Error> {
+    let file = storage::create_new(path, Access::Private).map_err(Error::io(path))?;
     file.set_len(size).map_err(Error::io(path))?;
     Ok(file)
 }
@@ -80,16 +90,15 @@ fn make_file_system(kind: Filesystem, image: &Path) -> Result<(), Error> {
 }
 
 /// Copies what is written of a sparse file to a place in another one.
-fn copy_data(from: &File, to: &File, start: u64) -> io::Result<()> {
+fn copy_data(from: &File, to: &mut OutFile, start: u64) -> io::Result<()> {
     let (mut at, end) = (0, from.metadata()?.len());
     let mut source = from;
-    let mut target = to;
     while at < end {
         let Ok(data) = rustix::fs::seek(from, Seeking::Data(at)) else { break };
         let hole = rustix::fs::seek(from, Seeking::Hole(data))?;
         source.seek(SeekFrom::Start(data))?;
-        target.seek(SeekFrom::Start(start + data))?;
-        io::copy(&mut io::Read::take(source, hole - data), &mut target)?;
+        to.file().seek(SeekFrom::Start(start + data))?;
+        io::copy(&mut io::Read::take(source, hole - data), to)?;
         at = hole;
     }
     Ok(())
@@ -97,7 +106,8 @@ fn copy_data(from: &File, to: &File, start: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
+    use std::fs;
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
     use super::super::disk::Throttle;
     use lotsfree_units::Bytes;
@@ -124,6 +134,10 @@ mod tests {
         let read = file.read_at(&mut head, 0).expect("read");
         head.truncate(read);
         assert_eq!(fs::read_dir(directory.path()).expect("there").count(), 1);
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        let disk = Disk { name: "disk", files, swap, throttle };
+        assert_eq!(fs::metadata(&path).expect("there").len(), length(&disk));
+        assert!(create(&disk, directory.path()).is_err(), "it is there");
         Some((directory, head, blocks * 512))
     }
 

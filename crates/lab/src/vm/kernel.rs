@@ -1,11 +1,14 @@
 //! [`Kernel`]: which one boots, and where it is.
 
-use std::fs;
-use std::io::Read;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use lotsfree_storage::{self as storage, Access};
+
 use super::packages::by_number;
-use super::{Error, vmlinux};
+use super::{Error, trust, vmlinux};
 
 /// Where kernels are kept, instead of the user's cache directory.
 const CACHE: &str = "LOTSFREE_LAB_KERNELS";
@@ -44,7 +47,7 @@ impl Kernel {
     /// An image, or a directory that holds one.
     ///
     /// # Errors
-    /// If it does not, or is no kernel for a PC.
+    /// If it does not, or is no kernel for a PC; if this is root, and somebody else could exchange it.
     pub fn at(path: &Path) -> Result<Kernel, Error> {
         let image = if path.is_dir() { image_in(path)? } else { path.to_owned() };
         let image = fs::canonicalize(&image).map_err(Error::io(&image))?;
@@ -54,14 +57,24 @@ impl Kernel {
         Ok(Kernel { image, vmlinux, release, modules })
     }
 
-    /// What QEMU boots, the faster one of the image and what is in it, which is put into a directory if it
-    /// has to be.
-    pub(crate) fn bootable(&self, directory: &Path) -> Result<PathBuf, Error> {
-        if let Some(vmlinux) = &self.vmlinux {
-            return Ok(vmlinux.clone());
+    /// What QEMU boots, the faster one of the image and what is in it, with its name: a file that whoever has
+    /// it open may read. What cannot be taken as it is is put into a directory.
+    pub(crate) fn bootable(&self, directory: &Path) -> Result<(String, File), Error> {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let made = directory.join("vmlinux");
+        let (path, file) = match &self.vmlinux {
+            Some(vmlinux) => (vmlinux, trust::open(vmlinux, trust::VMLINUX)?),
+            None if vmlinux::extract(&self.image, &made)? => (&made, trust::open(&made, trust::VMLINUX)?),
+            None => (&self.image, trust::open(&self.image, trust::IMAGE)?),
+        };
+        if file.metadata().map_err(Error::io(path))?.mode() & 0o004 != 0 {
+            return Ok((name(path), file));
         }
-        let vmlinux = directory.join("vmlinux");
-        Ok(if vmlinux::extract(&self.image, &vmlinux)? { vmlinux } else { self.image.clone() })
+        // Some distributions let only root read their kernels, and QEMU is not root's.
+        let copy = directory.join("kernel");
+        let mut to = storage::create_new(&copy, Access::Private).map_err(Error::io(&copy))?;
+        io::copy(&mut &file, &mut to).map_err(Error::io(&copy))?;
+        Ok((name(path), readable(&copy)?))
     }
 
     fn host(release: &str, root: &Path) -> Result<Kernel, Error> {
@@ -105,6 +118,13 @@ impl Kernel {
             }),
         }
     }
+}
+
+/// Opens a file of our own for somebody who may not go into its directory, and may read the file itself.
+pub(crate) fn readable(path: &Path) -> Result<File, Error> {
+    let file = storage::open_regular(path).map_err(Error::io(path))?;
+    file.set_permissions(Permissions::from_mode(0o444)).map_err(Error::io(path))?;
+    Ok(file)
 }
 
 /// Where kernels are kept: `$LOTSFREE_LAB_KERNELS`, else `lotsfree/kernels` in the user's cache directory
@@ -154,7 +174,7 @@ fn modules_near(image: &Path, release: &str) -> Option<PathBuf> {
 /// `HdrS` at 0x202, and at 0x20e where the version's text is, less 0x200.
 fn release(image: &Path) -> Result<String, Error> {
     let mut head = Vec::new();
-    let file = fs::File::open(image).map_err(Error::io(image))?;
+    let file = trust::open(image, trust::IMAGE)?;
     file.take(1 << 17).read_to_end(&mut head).map_err(Error::io(image))?;
     release_in(&head).ok_or_else(|| Error::unusable(image, "not a kernel image for a PC (bzImage)"))
 }

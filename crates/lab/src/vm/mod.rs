@@ -38,7 +38,10 @@ mod monitor;
 pub mod packages;
 pub mod qemu;
 mod running;
+mod scratch;
 pub mod tool;
+mod trust;
+mod user;
 pub mod vmlinux;
 
 pub use accelerator::Accelerator;
@@ -51,3 +54,4 @@ pub use kernel::Kernel;
 pub use packages::Packages;
 pub use qemu::Qemu;
 pub use running::{Ended, Facts, Running};
+pub use scratch::sweep;

@@ -6,9 +6,8 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::{Error, tool};
+use super::{Error, tool, trust};
 
 /// A module, ready for `insmod`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +48,8 @@ impl Loader {
     /// If it cannot be read.
     pub fn new(directory: &Path) -> Result<Loader, Error> {
         let list = directory.join("modules.builtin");
-        let built_in = fs::read_to_string(&list).map_err(Error::io(list))?;
+        let built_in = trust::read(&list, trust::LIST)?;
+        let built_in = String::from_utf8_lossy(&built_in);
         let built_in = built_in.lines().map(|line| name_of(Path::new(line))).collect();
         let mut available = HashMap::new();
         find(&directory.join("kernel"), &mut available)?;
@@ -75,7 +75,7 @@ impl Loader {
         let Some(path) = self.available.get(&name) else {
             return Err(Error::NoModule { directory: self.directory.clone(), name });
         };
-        let object = read(path)?;
+        let object = read(path, trust::MODULE)?;
         self.seen.push(name.clone());
         for dependency in depends(&object) {
             self.add(&dependency)?;
@@ -110,14 +110,17 @@ fn name_of(path: &Path) -> String {
     file.split(".ko").next().unwrap_or_default().replace('-', "_")
 }
 
-/// The object, decompressed as its name says.
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
+/// The object, decompressed as its name says: at most so many bytes.
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("ko") => fs::read(path).map_err(Error::io(path)),
-        Some("xz") => tool::output_bytes(Command::new("xz").args(["--decompress", "--stdout"]).arg(path)),
+        Some("ko") => trust::read(path, limit),
+        Some("xz") => {
+            let object = tool::unxz(&trust::read(path, limit)?, limit)?;
+            object.ok_or_else(|| trust::too_long(path, limit))
+        }
         Some("zst") => {
-            let file = fs::File::open(path).map_err(Error::io(path))?;
-            zstd::stream::decode_all(file).map_err(Error::io(path))
+            let decoder = zstd::stream::read::Decoder::new(trust::open(path, limit)?);
+            trust::decompressed(path, decoder.map_err(Error::io(path))?, limit)
         }
         _ => Err(Error::unusable(path, "neither .ko nor .ko.xz nor .ko.zst")),
     }
@@ -132,6 +135,8 @@ fn depends(object: &[u8]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -177,14 +182,19 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         fs::write(path("a.ko"), "object").expect("written");
         fs::write(path("a.ko.zst"), zstd::encode_all(&b"object"[..], 1).expect("short")).expect("written");
-        assert_eq!(read(&path("a.ko")).expect("read"), b"object");
-        assert_eq!(read(&path("a.ko.zst")).expect("read"), b"object");
+        assert_eq!(read(&path("a.ko"), 6).expect("read"), b"object");
+        assert_eq!(read(&path("a.ko.zst"), 6).expect("read"), b"object");
         if let Ok(xz) = tool::output_bytes(Command::new("xz").arg("--stdout").arg(path("a.ko"))) {
             fs::write(path("a.ko.xz"), xz).expect("written");
-            assert_eq!(read(&path("a.ko.xz")).expect("read"), b"object");
+            assert_eq!(read(&path("a.ko.xz"), 6).expect("read"), b"object");
+            assert!(read(&path("a.ko.xz"), 5).is_err());
+        }
+        for name in ["a.ko", "a.ko.zst"] {
+            let error = read(&path(name), 5).unwrap_err().to_string();
+            assert!(error.contains("longer than 5 B"), "{error}");
         }
         fs::write(path("a.ko.lz"), "").expect("written");
-        let error = read(&path("a.ko.lz")).unwrap_err().to_string();
+        let error = read(&path("a.ko.lz"), 6).unwrap_err().to_string();
         assert!(error.ends_with("a.ko.lz: neither .ko nor .ko.xz nor .ko.zst"), "{error}");
     }
 }

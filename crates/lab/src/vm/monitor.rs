@@ -1,7 +1,7 @@
 //! [`Monitor`]: QEMU while it runs, by its
 //! [machine protocol](https://www.qemu.org/docs/master/interop/qmp-spec.html).
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -11,6 +11,9 @@ use super::{Disk, Error};
 
 /// QEMU answers at once, or never.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// Bytes of an answer at most; they have some hundred.
+const LINE: u64 = 1 << 20;
 
 /// A connection to the monitor of a running QEMU.
 #[derive(Debug)]
@@ -55,7 +58,8 @@ impl Monitor {
 
     fn line(&mut self) -> Result<Value, Error> {
         let mut line = String::new();
-        let read = self.0.read_line(&mut line).map_err(Error::io("QEMU's monitor"))?;
+        let mut bounded = (&mut self.0).take(LINE);
+        let read = bounded.read_line(&mut line).map_err(Error::io("QEMU's monitor"))?;
         if read == 0 {
             return Err(Error::io("QEMU's monitor")(ErrorKind::UnexpectedEof.into()));
         }

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Error;
+use lotsfree_storage::{self as storage, Access};
+
 use super::tool::output;
+use super::{Error, trust};
 
 /// Where packages are kept.
 #[derive(Debug)]
@@ -72,11 +74,14 @@ impl Packages {
     /// Downloads and unpacks a package, once. The tree appears under its name only when it is complete.
     ///
     /// # Errors
-    /// If it does not come, or cannot be unpacked.
+    /// If it does not come, or cannot be unpacked; if this is root, and somebody else could exchange what is in
+    /// the cache.
     pub fn fetch(&self, package: &str) -> Result<Unpacked, Error> {
         let packages = self.cache.join("packages");
         let tree = packages.join(package);
         let version_file = packages.join(format!("{package}.version"));
+        storage::create_dir_all(&packages).map_err(Error::io(&packages))?;
+        trust::check(&packages)?;
         if tree.is_dir() {
             let version = fs::read_to_string(&version_file).map_err(Error::io(version_file))?;
             return Ok(Unpacked { tree, version: version.trim().to_owned() });
@@ -84,10 +89,9 @@ impl Packages {
         (self.announce)(package);
         let download = self.cache.join("download").join(package);
         if download.exists() {
-            fs::remove_dir_all(&download).map_err(Error::io(&download))?;
+            storage::remove_dir_all(&download).map_err(Error::io(&download))?;
         }
-        fs::create_dir_all(&download).map_err(Error::io(&download))?;
-        fs::create_dir_all(&packages).map_err(Error::io(&packages))?;
+        storage::create_dir_all(&download).map_err(Error::io(&download))?;
         output(Command::new("apt-get").args(["--quiet", "download", package]).current_dir(&download))?;
         let archive = fs::read_dir(&download)
             .map_err(Error::io(&download))?
@@ -97,9 +101,10 @@ impl Packages {
         let version = output(Command::new("dpkg-deb").arg("--field").arg(&archive).arg("Version"))?;
         let unfinished = download.join("tree");
         output(Command::new("dpkg").arg("-x").arg(&archive).arg(&unfinished))?;
-        fs::write(&version_file, &version).map_err(Error::io(version_file))?;
-        fs::rename(&unfinished, &tree).map_err(Error::io(&tree))?;
-        fs::remove_dir_all(&download).map_err(Error::io(&download))?;
+        storage::replace(&version_file, Access::Umask, version.as_bytes())
+            .map_err(Error::io(version_file))?;
+        storage::rename(&unfinished, &tree).map_err(Error::io(&tree))?;
+        storage::remove_dir_all(&download).map_err(Error::io(&download))?;
         Ok(Unpacked { tree, version: version.trim().to_owned() })
     }
 }

@@ -1,14 +1,28 @@
-//! [`Qemu`]: the process.
+//! [`Qemu`]: the process, and what it may do.
+//!
+//! The guest's kernel, its disks and what is in them may be anybody's, and QEMU has had holes. So it
+//!
+//! - runs as a user that owns nothing, where this process is root's, and without any capability;
+//! - gets its files open, so that it needs no permission to any path of this user;
+//! - has a filter for system calls (`-sandbox`), if it was built with one;
+//! - has no more address space than the guest's memory and [what it needs itself](OVERHEAD), writes no file
+//!   longer than the largest disk, and leaves no core;
+//! - has no environment but where programs are.
 
-use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::{Error, tool};
+use lotsfree_storage::{self as storage, Access};
+use lotsfree_sys::{Confinement, Limit};
+use lotsfree_units::Bytes;
+
+use super::{Error, tool, user};
 
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -16,49 +30,156 @@ pub const PROGRAM: &str = "qemu-system-x86_64";
 /// Where the process writes its own messages, below its directory.
 pub const LOG: &str = "qemu.log";
 
+/// Its filter for system calls: none that are obsolete, that change the user, that start a program, or that
+/// change priorities.
+pub const SANDBOX: [&str; 2] =
+    ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"];
+
+/// Address space that QEMU needs beside the guest's memory. Measured with QEMU 7.2, 2 CPUs and two disks:
+/// 1457 MiB, of which 1024 are for translated code (software emulation takes an eighth of the host's memory
+/// for that, at most 1 GiB) and the rest is program, libraries, devices and [`ARENAS`]. Disks may have up to 64
+/// threads with stacks of 8 MiB, another 512 MiB, and those fill the arenas.
+const OVERHEAD: Bytes = Bytes::mib(2560);
+/// For each CPU beside that: the thread's stack, and what the emulator keeps of it.
+const PER_CPU: Bytes = Bytes::mib(16);
+/// Arenas of the C library's allocator, each of 64 MiB of address space, 128 while it is made. Without this
+/// there would be up to eight for each CPU of the host.
+const ARENAS: &str = "4";
+/// Open files: some 30 are, and two more for each disk.
+const FILES: u64 = 256;
+
 /// Between two looks at whether it has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Files that QEMU gets open.
+#[derive(Debug, Default)]
+pub struct Files {
+    files: Vec<OwnedFd>,
+    /// `-add-fd` of those that it opens as `/dev/fdset/N`.
+    options: Vec<String>,
+    sets: u32,
+}
+
+impl Files {
+    /// A kernel or an initramfs, which QEMU opens by itself and only reads: its mode has to let everybody, as
+    /// QEMU is another user. Returns what to call it on the command line.
+    pub fn read(&mut self, file: File) -> String {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        self.files.push(file.into());
+        path
+    }
+
+    /// A file that is only written to, and open so. Returns what to call it on the command line.
+    pub fn write(&mut self, file: File) -> String {
+        self.set([file])
+    }
+
+    /// A disk's image. QEMU opens it to read before a device says that it writes. Returns what to call it on
+    /// the command line.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn disk(&mut self, path: &Path) -> Result<String, Error> {
+        let open = |write| File::options().read(true).write(write).open(path).map_err(Error::io(path));
+        Ok(self.set([open(false)?, open(true)?]))
+    }
+
+    /// Files of which QEMU takes the one that is open as it needs it, without any permission.
+    fn set<const COUNT: usize>(&mut self, files: [File; COUNT]) -> String {
+        self.sets += 1;
+        let set = self.sets;
+        for file in files {
+            self.options.extend(["-add-fd".to_owned(), format!("fd={},set={set}", file.as_raw_fd())]);
+            self.files.push(file.into());
+        }
+        format!("/dev/fdset/{set}")
+    }
+}
+
+/// How much a QEMU may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The guest's memory.
+    pub memory: Bytes,
+    /// The guest's CPUs.
+    pub cpus: u32,
+    /// Length of the longest file that it writes.
+    pub file: Bytes,
+}
+
+impl Bounds {
+    fn limits(self) -> Vec<(Limit, u64)> {
+        let space = self.memory.0.saturating_add(OVERHEAD.0 + PER_CPU.0 * u64::from(self.cpus));
+        vec![
+            (Limit::AddressSpace, space),
+            (Limit::Core, 0),
+            (Limit::FileSize, self.file.0),
+            (Limit::Files, FILES),
+        ]
+    }
+}
+
+/// What is started, and where.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// The command line, but for what confines it.
+    pub arguments: &'a [String],
+    /// The current directory, where [`LOG`] is made.
+    pub directory: &'a Path,
+    /// The standard input.
+    pub input: Stdio,
+    /// The standard output.
+    pub output: Stdio,
+    /// Files that it gets.
+    pub files: Files,
+    /// How much it may take.
+    pub bounds: Bounds,
+    /// Whether it uses KVM, for which it is in the group that may.
+    pub kvm: bool,
+}
+
 /// A running QEMU, which outlives neither this value nor the thread that started it, and so not this process
-/// either: should that be killed, the kernel kills QEMU, where `setpriv` can ask for it
-/// ([`PR_SET_PDEATHSIG`](https://man7.org/linux/man-pages/man2/pr_set_pdeathsig.2const.html), of util-linux
-/// since 2.33). Signals of the terminal do not reach it.
+/// either: should that be killed, the kernel kills QEMU
+/// ([`PR_SET_PDEATHSIG`](https://man7.org/linux/man-pages/man2/pr_set_pdeathsig.2const.html)). Signals of the
+/// terminal do not reach it.
 #[derive(Debug)]
 pub struct Qemu(Child);
 
 impl Qemu {
-    /// Starts it with this command line, current directory, standard input and output. Its messages go to
-    /// [`LOG`] there.
+    /// Starts it. Its messages go to [`LOG`].
     ///
     /// # Errors
-    /// If there is no QEMU.
-    pub fn start(
-        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
-        directory: &Path,
-        input: Stdio,
-        output: Stdio,
-    ) -> Result<Qemu, Error> {
+    /// If there is no QEMU, or only root may use it.
+    pub fn start(start: Start<'_>) -> Result<Qemu, Error> {
+        let Start { arguments, directory, input, output, files, bounds, kvm } = start;
+        let filtered = unfiltered()?.is_none();
         let log = directory.join(LOG);
-        let log = File::create(&log).map_err(Error::io(log))?;
-        let mut command = if dies_with_us() {
-            // What setpriv cannot start would look like a failure of QEMU.
-            version()?;
-            let mut command = Command::new("setpriv");
-            command.args(["--pdeathsig", "KILL", PROGRAM]);
-            command
-        } else {
-            Command::new(PROGRAM)
-        };
-        let child = command
-            .args(arguments)
-            .current_dir(directory)
-            .process_group(0)
-            .stdin(input)
-            .stdout(output)
-            .stderr(log)
-            .spawn()
-            .map_err(|error| tool::not_started(PROGRAM, error))?;
+        let log = storage::create_new(&log, Access::Private).map_err(Error::io(log))?.into_file();
+        let mut command = Command::new(PROGRAM);
+        if filtered {
+            command.args(SANDBOX);
+        }
+        command.args(files.options).args(arguments).current_dir(directory).process_group(0);
+        command.stdin(input).stdout(output).stderr(log);
+        command.env_clear().env("MALLOC_ARENA_MAX", ARENAS);
+        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        let user = user::user(kvm);
+        let other = user.is_some();
+        Confinement { user, limits: bounds.limits(), files: files.files }.apply(&mut command);
+        let child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied if other => Error::unusable(
+                PROGRAM,
+                "only root may execute it, and it does not run as root: let others execute it, in a directory \
+                 that they may look into",
+            ),
+            _ => tool::not_started(PROGRAM, error),
+        })?;
         Ok(Qemu(child))
+    }
+
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
     }
 
     /// How it ended, if it has.
@@ -109,6 +230,24 @@ pub fn version() -> Result<String, Error> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
+/// Why QEMU runs without its filter for system calls; `None`: it has one. It is asked once for a process.
+///
+/// # Errors
+/// If there is no QEMU; the error names the package.
+pub(crate) fn unfiltered() -> Result<Option<String>, Error> {
+    static ANSWER: OnceLock<Option<String>> = OnceLock::new();
+    if let Some(answer) = ANSWER.get() {
+        return Ok(answer.clone());
+    }
+    // It sets the filter up, lists what it can be, and ends.
+    let answer = match tool::output_bytes(Command::new(PROGRAM).args(SANDBOX).args(["-machine", "help"])) {
+        Ok(_) => None,
+        Err(Error::Failed { message, .. }) => Some(message.lines().next().unwrap_or_default().to_owned()),
+        Err(error) => return Err(error),
+    };
+    Ok(ANSWER.get_or_init(|| answer).clone())
+}
+
 /// The last lines of a console, each after two spaces.
 pub fn tail(console: &str) -> String {
     let lines: Vec<&str> = console.lines().collect();
@@ -121,12 +260,4 @@ pub fn quoted(arguments: &[String]) -> String {
         if argument.contains(' ') { format!("'{argument}'") } else { argument.clone() }
     };
     arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
-}
-
-/// Whether `setpriv` can have a process killed with us.
-fn dies_with_us() -> bool {
-    static WORKS: OnceLock<bool> = OnceLock::new();
-    *WORKS.get_or_init(|| {
-        tool::output_bytes(Command::new("setpriv").args(["--pdeathsig", "KILL", "true"])).is_ok()
-    })
 }

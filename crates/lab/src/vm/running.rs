@@ -1,6 +1,6 @@
 //! [`Running`]: a guest that has been started.
 
-use std::fs;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -10,13 +10,20 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use lotsfree_storage::open_regular;
 
 use super::monitor::Monitor;
+use super::qemu::{Bounds, Files, Start};
+use super::scratch::Scratch;
 use super::{Accelerator, Disk, Error, Qemu, qemu};
 
 /// The guest's console, in the scratch directory.
 pub(crate) const CONSOLE: &str = "console";
+
+/// Bytes of the console that are looked at, from its end: a guest may write without end.
+const CONSOLE_SHOWN: u64 = 4 << 20;
+/// Bytes of QEMU's messages that are shown.
+const LOG_SHOWN: u64 = 64 << 10;
 
 /// Between two looks at the guest.
 const LOOK: Duration = Duration::from_millis(100);
@@ -35,6 +42,18 @@ pub struct Facts {
     pub kernel: String,
     /// QEMU's command line, without directories.
     pub command: String,
+    /// Why QEMU runs without its filter for system calls, if it does.
+    pub unfiltered: Option<String>,
+}
+
+/// What a guest is started with.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) files: Files,
+    pub(crate) bounds: Bounds,
+    /// Removed when it has ended.
+    pub(crate) scratch: Scratch,
 }
 
 /// A guest that has been started. It ends with this value, and with this process.
@@ -59,10 +78,9 @@ pub struct Ended {
 }
 
 impl Running {
-    /// Starts QEMU in a directory that is removed when it has ended.
+    /// Starts QEMU.
     pub(crate) fn start(
-        arguments: Vec<String>,
-        scratch: TempDir,
+        boot: Boot,
         disks: Vec<Disk>,
         facts: Facts,
         limit: Duration,
@@ -71,12 +89,15 @@ impl Running {
         let (monitor, output) = UnixStream::pair().map_err(Error::io("socket"))?;
         let (stop, stopped) = channel();
         let (report, started) = channel();
+        let kvm = facts.accelerator == Accelerator::Kvm;
         // Of QEMU's parent, the thread counts: it has to be there as long as QEMU.
         let keep = move || {
             let started = Instant::now();
             let [input, output] = [input, output].map(|end| Stdio::from(OwnedFd::from(end)));
-            let qemu = Qemu::start(&arguments, scratch.path(), input, output);
-            let qemu = match qemu {
+            let Boot { arguments, files, bounds, scratch } = boot;
+            let directory = scratch.path();
+            let start = Start { arguments: &arguments, directory, input, output, files, bounds, kvm };
+            let qemu = match Qemu::start(start) {
                 Ok(qemu) => qemu,
                 Err(error) => {
                     let _ = report.send(false);
@@ -87,7 +108,7 @@ impl Running {
             let ended = watch(qemu, scratch.path(), &stopped, limit);
             let console = console(scratch.path());
             let last = |lines: &str| {
-                let log = fs::read_to_string(scratch.path().join(qemu::LOG)).unwrap_or_default();
+                let log = end_of(&scratch.path().join(qemu::LOG), LOG_SHOWN);
                 format!("{}{log}", qemu::tail(lines))
             };
             match (ended, last_words(&console)) {
@@ -186,8 +207,21 @@ fn until_last_words(console: &str) -> &str {
     console[end..].find('\n').map_or(console, |rest| &console[..end + rest])
 }
 
-fn console(scratch: &Path) -> String {
-    String::from_utf8_lossy(&fs::read(scratch.join(CONSOLE)).unwrap_or_default()).into_owned()
+pub(crate) fn console(scratch: &Path) -> String {
+    end_of(&scratch.join(CONSOLE), CONSOLE_SHOWN)
+}
+
+/// The last so many bytes of a file; nothing of one that cannot be read.
+fn end_of(path: &Path, bytes: u64) -> String {
+    let read = || {
+        let mut file = open_regular(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+        let mut end = Vec::new();
+        file.take(bytes).read_to_end(&mut end)?;
+        Ok::<_, io::Error>(end)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
@@ -204,5 +238,18 @@ mod tests {
         assert_eq!(until_last_words("a\nb\n"), "a\nb\n");
         assert!(last_words("Out of memory and no killable processes...\n").is_some());
         assert_eq!(last_words("Out of memory: Killed process 7 (graphdb)\n"), None);
+    }
+
+    #[test]
+    fn of_a_console_without_end_the_end_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join(CONSOLE);
+        assert_eq!(console(directory.path()), "");
+        let file = std::fs::File::create(&path).expect("made");
+        file.set_len(100 << 30).expect("sparse");
+        std::os::unix::fs::FileExt::write_all_at(&file, b"the end", (100 << 30) - 7).expect("written");
+        let console = console(directory.path());
+        assert_eq!(console.len() as u64, CONSOLE_SHOWN);
+        assert!(console.ends_with("the end"));
     }
 }

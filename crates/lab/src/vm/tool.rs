@@ -1,7 +1,7 @@
 //! Programs of the host.
 
-use std::io;
-use std::process::Command;
+use std::io::{self, Read as _, Write as _};
+use std::process::{Command, Stdio};
 
 use super::Error;
 
@@ -25,6 +25,52 @@ pub fn output_bytes(command: &mut Command) -> Result<Vec<u8>, Error> {
         return Err(Error::Failed { program, status: output.status, message });
     }
     Ok(output.stdout)
+}
+
+/// Gives a program this standard input and returns its standard output; `None` if that has more than so many
+/// bytes: then it is ended.
+///
+/// # Errors
+/// If it is missing or fails; the error names it and the package to install.
+pub(crate) fn filter(command: &mut Command, input: &[u8], limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| not_started(&program, error))?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut output, mut message) = (Vec::new(), String::new());
+    let read = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A program that takes no more says why by its status.
+            let _ = stdin.map(|mut stdin| stdin.write_all(input));
+        });
+        let read = stdout.map_or(Ok(0), |stdout| stdout.take(limit + 1).read_to_end(&mut output));
+        if read.is_err() || output.len() as u64 > limit {
+            // It may write for ever; its end is that of its input, too.
+            let _ = child.kill();
+        }
+        read
+    });
+    let _ = stderr.map(|stderr| stderr.take(4096).read_to_string(&mut message));
+    let status = child.wait().map_err(Error::io(&program))?;
+    read.map_err(Error::io(&program))?;
+    if output.len() as u64 > limit {
+        return Ok(None);
+    }
+    if !status.success() {
+        return Err(Error::Failed { program, status, message: message.trim().to_owned() });
+    }
+    Ok(Some(output))
+}
+
+/// Decompresses what `xz` has compressed, to at most so many bytes; `None` if it is more. A header that asks
+/// for a dictionary of gigabytes is refused.
+///
+/// # Errors
+/// If there is no `xz`, or the bytes are damaged.
+pub(crate) fn unxz(compressed: &[u8], limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    let mut command = Command::new("xz");
+    command.args(["--decompress", "--stdout", "--single-stream", "--memlimit-decompress=1GiB"]);
+    filter(&mut command, compressed, limit)
 }
 
 /// A program that is for the administrator, and which others have, but not in their `PATH`.
@@ -64,6 +110,21 @@ mod tests {
         assert!(error.ends_with("apt-get install xz-utils"), "{error}");
         let error = output(&mut Command::new("lotsfree-no-such-program")).unwrap_err().to_string();
         assert!(error.starts_with("lotsfree-no-such-program did not start ("), "{error}");
+    }
+
+    #[test]
+    fn a_bomb_is_not_decompressed_to_its_end() {
+        // Of 64 MiB of zeros, 10 KiB.
+        let mut command = Command::new("sh");
+        command.args(["-c", "head -c 67108864 /dev/zero | xz -0 --stdout"]);
+        if Command::new("xz").arg("--version").output().is_err() {
+            return;
+        }
+        let bomb = output_bytes(&mut command).expect("compressed");
+        assert!(bomb.len() < 1 << 20);
+        assert_eq!(unxz(&bomb, 1 << 20).expect("a filter"), None);
+        let error = unxz(&bomb[..1000], 1 << 30).unwrap_err().to_string();
+        assert!(error.starts_with("xz: exit status: 1: "), "{error}");
     }
 
     #[test]

@@ -4,49 +4,47 @@
 //! QEMU starts such a kernel by its [PVH](https://xenbits.xen.org/docs/unstable/misc/pvh.html) entry, without
 //! a BIOS. Kernels have that since 4.21 if they are so configured, as distributions' are.
 
-use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 
-use super::{Error, tool};
+use lotsfree_storage::{self as storage, Access};
+
+use super::{Error, tool, trust};
 
 /// An ELF note of a kernel, with the address at which PVH enters it: `XEN_ELFNOTE_PHYS32_ENTRY`.
 const PVH_ENTRY: u32 = 18;
 
-/// Writes the kernel that is in a compressed image to a file. Returns whether QEMU can start it: it is left
+/// Writes the kernel that is in a compressed image to a new file. Returns whether QEMU can start it: it is left
 /// alone if it is compressed in a way that is not known here, or has no PVH entry.
 ///
 /// # Errors
-/// If the image cannot be read or the file not be written.
+/// If the image cannot be read, somebody else could exchange it and this is root, or what is in it is no
+/// kernel by its length; if the file is there or cannot be written.
 pub fn extract(image: &Path, to: &Path) -> Result<bool, Error> {
-    let bytes = fs::read(image).map_err(Error::io(image))?;
+    extract_at_most(image, to, trust::VMLINUX)
+}
+
+fn extract_at_most(image: &Path, to: &Path, limit: u64) -> Result<bool, Error> {
+    let bytes = trust::read(image, trust::IMAGE)?;
     let Some(payload) = payload(&bytes) else { return Ok(false) };
     let kernel = match payload {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => {
             // After it comes its size.
-            let compressed = to.with_extension("xz");
             let end = payload.len().saturating_sub(4);
-            fs::write(&compressed, &payload[..end]).map_err(Error::io(&compressed))?;
-            let mut command = Command::new("xz");
-            command.args(["--decompress", "--stdout", "--single-stream"]).arg(&compressed);
-            let kernel = tool::output_bytes(&mut command);
-            fs::remove_file(&compressed).map_err(Error::io(&compressed))?;
-            kernel?
+            let kernel = tool::unxz(&payload[..end], limit)?;
+            kernel.ok_or_else(|| trust::too_long(image, limit))?
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            let mut kernel = Vec::new();
             let decoder = zstd::stream::read::Decoder::new(payload).map_err(Error::io(image))?;
-            std::io::copy(&mut decoder.single_frame(), &mut kernel).map_err(Error::io(image))?;
-            kernel
+            trust::decompressed(image, decoder.single_frame(), limit)?
         }
         _ => return Ok(false),
     };
     if !has_pvh_entry(&kernel) {
         return Ok(false);
     }
-    File::create(to)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, &kernel))
-        .map_err(Error::io(to))?;
+    let mut file = storage::create_new(to, Access::Umask).map_err(Error::io(to))?;
+    file.write_all(&kernel).map_err(Error::io(to))?;
     Ok(true)
 }
 
@@ -89,6 +87,9 @@ fn has_pvh_entry(kernel: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
     use super::*;
 
     fn kernel(note: u32) -> Vec<u8> {
@@ -134,6 +135,34 @@ mod tests {
         if let Ok(xz) = tool::output_bytes(Command::new("xz").arg("--stdout").arg(path("kernel"))) {
             assert_eq!(extracted(&[xz, vec![0, 16, 0, 0]].concat()), Some(kernel(PVH_ENTRY)));
         }
+    }
+
+    #[test]
+    fn a_kernel_that_unpacks_to_gigabytes_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        let zeros = vec![0; 1 << 20];
+        let bomb = zstd::encode_all(&zeros[..], 1).expect("short");
+        fs::write(path("bzImage"), image(&bomb)).expect("written");
+        assert!(!extract_at_most(&path("bzImage"), &path("vmlinux"), 1 << 20).expect("short enough"));
+        let error = extract_at_most(&path("bzImage"), &path("vmlinux"), (1 << 20) - 4096).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.ends_with("bzImage: longer than 1020 KiB, so it is no kernel and no part of one"),
+            "{error}"
+        );
+        assert!(!path("vmlinux").exists());
+    }
+
+    #[test]
+    fn what_is_there_is_not_taken_for_the_new_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        let compressed = zstd::encode_all(&kernel(PVH_ENTRY)[..], 1).expect("short");
+        fs::write(path("bzImage"), image(&[compressed, vec![0; 4]].concat())).expect("written");
+        std::os::unix::fs::symlink(path("elsewhere"), path("vmlinux")).expect("linked");
+        assert!(extract(&path("bzImage"), &path("vmlinux")).is_err());
+        assert!(!path("elsewhere").exists());
     }
 
     #[test]
