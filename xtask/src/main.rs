@@ -3,6 +3,7 @@
 //! A chore reports on the terminal, and what it cannot do ends it with one line that says why.
 #![allow(clippy::print_stderr, reason = "a chore talks to the person who started it")]
 
+mod attack;
 mod capture;
 mod docs;
 mod fuzz;
@@ -18,6 +19,7 @@ usage: cargo xtask COMMAND
 
   docs                       write the pages that are generated from code
   tidy                       look for what rustfmt and clippy do not see
+  attack [PROGRAM]           attack lotsfree, or another program of it, in every way that is known
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
   lab [brief] SERIES…        run the tests that need virtual machines with the kernels of these series
   lab-kernel SERIES…         download Debian's kernel of a series (6.1, 6.12) for `lotsfree lab --on vm`
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "docs" => docs::command(),
         "tidy" => tidy::command(),
+        "attack" => attack::command(&rest),
         "capture" => capture::command(&rest),
         "lab" => lab::command(&rest),
         "lab-kernel" => lab_kernel::command(&rest),
