@@ -187,8 +187,9 @@ fn remove_group(path: &Path) -> Result<bool, ChangeError> {
         match lotsfree_storage::remove_dir(path) {
             Ok(()) => return Ok(true),
             Err(error) if is_gone(&error) => return Ok(false),
-            Err(error) if Instant::now() > deadline => return Err(at(path)(error)),
-            Err(_) => {}
+            // Somebody is in it.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {}
+            Err(error) => return Err(at(path)(error)),
         }
         let procs = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
         for id in procs.lines().filter_map(|line| rustix::process::Pid::from_raw(line.trim().parse().ok()?)) {

@@ -1,8 +1,8 @@
-//! A lab that is killed at every step that it comes to: nothing of it is left after `lotsfree lab restore`, and what an
-//! administrator changed in between stays. Needs root.
+//! A lab that is killed or fails at every step that it comes to: nothing of it is left after `lotsfree lab restore`, and
+//! what an administrator changed in between stays. Needs root.
 //!
-//! By default it is killed at every eighth step; with `LOTSFREE_KILLS=every` at every one, with such a change and
-//! without (`cargo xtask attack`).
+//! By default that is every eighth step; with `LOTSFREE_KILLS=every` every one, with such a change and without
+//! (`cargo xtask attack`).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what was done is said")]
 
@@ -121,30 +121,41 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
-fn kill_at_every_step(on: &str) {
+/// A bench, unless this host cannot be changed, which is said. One lab at a time, whatever the number of test threads.
+fn alone(on: &str) -> Option<(Bench, std::sync::MutexGuard<'static, ()>)> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     if !rustix::process::geteuid().is_root() || (on == "cgroup" && !Path::new(GROUPS).is_dir()) {
         eprintln!("not tested: changing this host needs root, and groups of version 1");
-        return;
+        return None;
     }
-    // One lab at a time, whatever the number of test threads.
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let bench = Bench::new();
+    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Some((Bench::new(), alone))
+}
+
+/// The numbers of the steps that are tried.
+fn tried(steps: &[String]) -> impl Iterator<Item = (usize, &String)> {
+    let stride = if every() { 1 } else { 8 };
+    (1..).zip(steps).skip(stride - 1).step_by(stride)
+}
+
+fn every() -> bool {
+    std::env::var_os("LOTSFREE_KILLS").is_some_and(|kills| kills == "every")
+}
+
+fn kill_at_every_step(on: &str) {
+    let Some((bench, _alone)) = alone(on) else { return };
     let before = [SETTING, PAIR[0], PAIR[1]].map(read);
     let steps = bench.steps(on);
     bench.is_clean("the whole run");
     assert_eq!([SETTING, PAIR[0], PAIR[1]].map(read), before);
-    let every = std::env::var_os("LOTSFREE_KILLS").is_some_and(|kills| kills == "every");
     let mut kills = 0;
-    for (index, step) in
-        steps.iter().enumerate().skip(if every { 0 } else { 7 }).step_by(if every { 1 } else { 8 })
-    {
-        let administrators: &[bool] = if every { &[false, true] } else { &[index / 8 % 2 == 0] };
+    for (number, step) in tried(&steps) {
+        let administrators: &[bool] = if every() { &[false, true] } else { &[number / 8 % 2 == 0] };
         for administrator in administrators {
-            let output = bench.lab(on, &[("LOTSFREE_FAULT", format!("kill:{}", index + 1))]);
+            let output = bench.lab(on, &[("LOTSFREE_FAULT", format!("kill:{number}"))]);
             // How many rows a run has depends on the time that it takes.
             let killed = std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9);
-            assert!(killed || index + 10 > steps.len(), "{step}: {output:?}");
+            assert!(killed || number + 10 > steps.len(), "{step}: {output:?}");
             kills += usize::from(killed);
             bench.restore(step, &before, *administrator);
         }
@@ -161,4 +172,38 @@ fn a_lab_on_this_host_can_be_killed_at_every_step() {
 #[test]
 fn a_lab_in_a_control_group_can_be_killed_at_every_step() {
     kill_at_every_step("cgroup");
+}
+
+#[test]
+fn a_lab_that_fails_at_a_step_says_so_and_what_it_could_not_undo_is_undone_by_restore() {
+    let Some((bench, _alone)) = alone("cgroup") else { return };
+    let before = [SETTING, PAIR[0], PAIR[1]].map(read);
+    let steps = bench.steps("cgroup");
+    let mut failures = 0;
+    for (number, step) in tried(&steps) {
+        // Once, and from there on as a disk that is full does.
+        for kind in ["fail", "from"] {
+            let log = bench.path("reached");
+            let environment = [
+                ("LOTSFREE_FAULT", format!("{kind}:{number}")),
+                ("LOTSFREE_FAULT_LOG", log.display().to_string()),
+            ];
+            let output = bench.lab("cgroup", &environment);
+            let reached = fs::read_to_string(&log).unwrap().lines().count();
+            fs::remove_file(log).unwrap();
+            assert!(reached >= number || number + 10 > steps.len(), "{kind}:{number} was not reached");
+            if reached < number {
+                continue;
+            }
+            failures += 1;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(matches!(output.status.code(), Some(0 | 2)), "{kind} {step}: {said}");
+            // What fails and is not said is made up for: a line of the journal that says that a change is undone.
+            let told = said.contains("No space left on device");
+            assert!(told || output.status.code() == Some(0), "{kind} {step}: {said}");
+            bench.restore(step, &before, false);
+        }
+    }
+    eprintln!("{failures} failures at {} steps", steps.len());
+    assert!(failures > 0);
 }

@@ -75,7 +75,10 @@ impl Bench {
                 other => format!("WORK/{other}"),
             });
         }
-        if work.starts_with(path) || path == env!("CARGO_BIN_EXE_lotsfree") || path.starts_with("/proc/self/exe") {
+        if work.starts_with(path)
+            || path == env!("CARGO_BIN_EXE_lotsfree")
+            || path.starts_with("/proc/self/exe")
+        {
             return None;
         }
         if let Some(rest) = path.strip_prefix("/sys/fs/cgroup") {
@@ -97,7 +100,9 @@ fn unlike_others(name: &str) -> String {
     let is_random = |part: &str| part.len() == 12 && part.chars().all(|c| c.is_ascii_alphanumeric());
     let parts: Vec<&str> = name.split('-').collect();
     match parts.as_slice() {
-        ["", "lotsfree", rest] | [".lotsfree", rest] if rest.ends_with(".tmp") => ".lotsfree-*.tmp".to_owned(),
+        ["", "lotsfree", rest] | [".lotsfree", rest] if rest.ends_with(".tmp") => {
+            ".lotsfree-*.tmp".to_owned()
+        }
         ["lotsfree", what, rest] if is_random(rest) => format!("lotsfree-{what}-*"),
         ["process", rest] if rest.ends_with(".journal") => "process-*.journal".to_owned(),
         _ if name.chars().all(|c| c.is_ascii_digit()) && !name.is_empty() => "N".to_owned(),
@@ -116,7 +121,9 @@ fn calls(line: &str) -> Vec<(Done, String)> {
         "open" | "openat" | "openat2" if flags("O_WRONLY") || flags("O_RDWR") => Done::Writes,
         "open" | "openat" | "openat2" | "execve" | "statx" | "stat" | "lstat" | "newfstatat" | "readlink"
         | "readlinkat" | "access" | "faccessat" | "faccessat2" | "statfs" | "chdir" => Done::Opens,
-        "mkdir" | "mkdirat" | "symlink" | "symlinkat" | "link" | "linkat" | "mknod" | "mknodat" | "creat" => Done::Makes,
+        "mkdir" | "mkdirat" | "symlink" | "symlinkat" | "link" | "linkat" | "mknod" | "mknodat" | "creat" => {
+            Done::Makes
+        }
         "rename" | "renameat" | "renameat2" => Done::Renames,
         "unlink" | "unlinkat" | "rmdir" => Done::Removes,
         "chmod" | "fchmodat" | "chown" | "lchown" | "fchownat" | "truncate" | "utimensat" => Done::Writes,
