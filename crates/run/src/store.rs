@@ -92,11 +92,6 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Of a file as it is.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        Whole::of_file(&storage::open_regular_itself(path)?)
-    }
-
     /// Of a file from where it stands.
     pub(crate) fn of_file(mut file: &File) -> io::Result<Self> {
         let (mut bytes, mut fnv) = (0, Fnv::default());
@@ -129,9 +124,10 @@ fn hexadecimal(value: u64) -> String {
 pub(crate) fn write_whole(directory: &Path, name: &str, contents: &[u8]) -> io::Result<()> {
     let partial = directory.join(format!("{name}{PARTIAL}"));
     let mut file = storage::create_new(&partial, Access::Umask)?;
-    file.write_all(contents)?;
-    file.sync()?;
-    storage::rename(&partial, &directory.join(name))
+    let written = file.write_all(contents).and_then(|()| file.sync());
+    let written = written.and_then(|()| storage::rename(&partial, &directory.join(name)));
+    // Half a file takes the place that the disk may lack.
+    written.inspect_err(|_| drop(storage::remove_file(&partial)))
 }
 
 /// JSON as it stands in a run's files: indented, with a line feed at its end.

@@ -144,31 +144,25 @@ impl Writer {
         Ok(run)
     }
 
-    /// Writes a table and enters it among the files that are whole.
+    /// Writes a table and enters it among the files that are whole. It is made in memory, where it takes a
+    /// tenth of what the rows take, so that nothing but writing it can fail on the way.
     fn table(
         &mut self,
         name: &str,
-        write: impl FnOnce(OutFile) -> Result<(), ParquetError>,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), ParquetError>,
     ) -> Result<(), WriteError> {
-        let path = self.directory.join(name);
-        let partial = self.directory.join(format!("{name}{PARTIAL}"));
-        let file = storage::create_new(&partial, Access::Umask).map_err(at(&path))?;
-        let written = write(file).map_err(|error| parquet_error(&path, error)).and_then(|()| {
-            let whole = Whole::of(&partial).map_err(at(&path))?;
-            storage::rename(&partial, &path).map_err(at(&path))?;
-            Ok(whole)
-        });
-        // Half a table takes the place that the disk may lack.
-        let whole = written.inspect_err(|_| drop(storage::remove_file(&partial)))?;
-        self.head.files.insert(name.to_owned(), whole);
-        Ok(())
+        let mut contents = Vec::new();
+        write(&mut contents).map_err(|error| WriteError::Parquet {
+            path: self.directory.join(name),
+            why: error.to_string(),
+        })?;
+        self.put(name, &contents)
     }
 
     /// Writes a file and enters it among those that are whole.
     fn put(&mut self, name: &str, contents: &[u8]) -> Result<(), WriteError> {
-        let path = self.directory.join(name);
-        store::write_whole(&self.directory, name, contents).map_err(at(&path))?;
-        self.head.files.insert(name.to_owned(), Whole::of(&path).map_err(at(&path))?);
+        store::write_whole(&self.directory, name, contents).map_err(at(&self.directory.join(name)))?;
+        self.head.files.insert(name.to_owned(), Whole::of_bytes(contents));
         Ok(())
     }
 
@@ -293,17 +287,6 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
     |error| WriteError::Io { path: path.to_path_buf(), error }
 }
 
-/// What the Parquet writer says: mostly what the system told it.
-fn parquet_error(path: &Path, error: ParquetError) -> WriteError {
-    match error {
-        ParquetError::External(error) => match error.downcast::<io::Error>() {
-            Ok(error) => at(path)(*error),
-            Err(error) => WriteError::Parquet { path: path.to_path_buf(), why: error.to_string() },
-        },
-        error => WriteError::Parquet { path: path.to_path_buf(), why: error.to_string() },
-    }
-}
-
 /// A run that is made beside the place that it takes once it can be read.
 struct Place {
     /// With a name that others can guess.
@@ -345,7 +328,7 @@ impl Place {
         let create = |name: &str, contents: &[u8]| {
             let made = storage::create_new(&self.beside.join(name), Access::Umask);
             let written = made.and_then(|mut file| file.write_all(contents).map(|()| file));
-            written.map_err(at(&self.directory.join(name)))
+            written.map_err(at(&self.directory.join(name.strip_suffix(PARTIAL).unwrap_or(name))))
         };
         create(store::SCENARIO, scenario.as_bytes())?;
         head.files.insert(store::SCENARIO.to_owned(), Whole::of_bytes(scenario.as_bytes()));

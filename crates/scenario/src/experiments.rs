@@ -1,13 +1,12 @@
 //! [`Experiments`]: what is executed both on a kernel and on the model, to see how far they are apart.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Document, Node, Place, Value};
+use crate::document::{Document, LARGEST, Node, Place, Value};
 use crate::error::Collector;
 use crate::read::read;
 use crate::{Errors, Generation};
@@ -100,7 +99,8 @@ impl Experiments {
     /// If it cannot be read, or as [`parse`](Experiments::parse).
     pub fn load(path: &Path) -> Result<Self, Errors> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| Errors::unreadable(&name, error.to_string()))?;
+        let text = lotsfree_storage::read_text_at_most(path, LARGEST as u64)
+            .map_err(|error| Errors::unreadable(&name, error.to_string()))?;
         Experiments::parse(&text, &name)
     }
 

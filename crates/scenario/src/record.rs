@@ -1,14 +1,13 @@
 //! [`Record`]: what a machine costs, as it was measured.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::costs::MeasuredCosts;
-use crate::document::{Document, Node, Place, Table, Value};
+use crate::document::{Document, LARGEST, Node, Place, Table, Value};
 use crate::error::{Collector, Errors};
 use crate::quantity::Size;
 use crate::read::read;
@@ -184,7 +183,8 @@ impl Record {
     /// If it cannot be read, or as [`parse`](Record::parse).
     pub fn load(path: &Path) -> Result<Self, Errors> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| Errors::unreadable(&name, error.to_string()))?;
+        let text = lotsfree_storage::read_text_at_most(path, LARGEST as u64)
+            .map_err(|error| Errors::unreadable(&name, error.to_string()))?;
         Record::parse(&text, &name)
     }
 

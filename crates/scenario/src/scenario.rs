@@ -1,7 +1,6 @@
 //! [`Scenario`]: a scenario file, checked, and the cases that it stands for.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,7 +118,7 @@ impl Scenario {
         let name = path.display().to_string();
         let mut bytes = Vec::new();
         let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX).saturating_add(1);
-        File::open(path)
+        lotsfree_storage::open_regular(path)
             .and_then(|file| file.take(limit).read_to_end(&mut bytes))
             .map_err(|error| Errors::unreadable(&name, error.to_string()))?;
         let text = String::from_utf8(bytes)

@@ -17,6 +17,8 @@ use crate::words::{enumeration, plural};
 
 /// The format's name; raised when a field changes its meaning or goes.
 const SCHEMA: &str = "lotsfree.validation/1";
+/// Bytes of a file that are read; those that are kept have 64 KiB at most.
+const MOST_TEXT: u64 = 16 << 20;
 /// Measures of all experiments that are listed first, the worst of them.
 const WORST: usize = 40;
 
@@ -133,7 +135,7 @@ impl Validation {
         }
         paths.sort();
         let read = |path: &PathBuf| {
-            let text = fs::read_to_string(path).map_err(at(path))?;
+            let text = lotsfree_storage::read_text_at_most(path, MOST_TEXT).map_err(at(path))?;
             Validation::parse(&text)
                 .map_err(|error| ValidationError::File { path: path.clone(), error: Box::new(error) })
         };

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use lotsfree_storage::OutFile;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::Result;
@@ -55,12 +54,12 @@ impl Cells<'_> {
 }
 
 /// Writes the counters of a run.
-pub(crate) fn write_samples(file: OutFile, samples: &Samples) -> Result<()> {
+pub(crate) fn write_samples(out: &mut Vec<u8>, samples: &Samples) -> Result<()> {
     let columns = samples.columns().iter().map(|column| {
         let (values, present) = column.parts();
         (column.name(), Cells::Optional(values, present))
     });
-    write(file, "samples", &columns.collect::<Vec<_>>())
+    write(out, "samples", &columns.collect::<Vec<_>>())
 }
 
 /// Quantiles beside each histogram, for programs that do not know its encoding.
@@ -68,7 +67,7 @@ const QUANTILES: [(&str, f64); 4] =
     [("latency_p50", 0.5), ("latency_p99", 0.99), ("latency_p999", 0.999), ("latency_max", 1.0)];
 
 /// Writes what the actors did.
-pub(crate) fn write_intervals(file: OutFile, intervals: &Intervals) -> Result<()> {
+pub(crate) fn write_intervals(out: &mut Vec<u8>, intervals: &Intervals) -> Result<()> {
     let rows = &intervals.rows;
     let mut columns = vec![
         ("actor", Cells::Texts(rows.iter().map(|row| row.actor.as_bytes()).collect())),
@@ -89,10 +88,10 @@ pub(crate) fn write_intervals(file: OutFile, intervals: &Intervals) -> Result<()
         columns.push((name, Cells::Optional(values, &present)));
     }
     columns.push((LATENCY, Cells::Blobs(rows.iter().map(|row| &*row.latency).collect())));
-    write(file, "actors", &columns)
+    write(out, "actors", &columns)
 }
 
-fn write(file: OutFile, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()> {
+fn write(out: &mut Vec<u8>, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()> {
     let fields = columns.iter().map(|(name, cells)| cells.schema(name).map(Arc::new));
     let schema = Type::group_type_builder(name).with_fields(fields.collect::<Result<_>>()?).build()?;
     let properties = WriterProperties::builder()
@@ -109,7 +108,7 @@ fn write(file: OutFile, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()>
         builder.set_column_encoding(vec![(*name).to_owned()].into(), encoding)
     };
     let properties = columns.iter().fold(properties, delta).build();
-    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
+    let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
     let rows = columns.first().map_or(0, |(_, cells)| cells.rows());
     let (mut numbers, mut levels) = (Vec::new(), Vec::new());
     for begin in (0..rows).step_by(GROUP) {
@@ -142,6 +141,6 @@ fn write(file: OutFile, name: &str, columns: &[(&str, Cells<'_>)]) -> Result<()>
         }
         group.close()?;
     }
-    writer.into_inner()?.sync()?;
+    writer.close()?;
     Ok(())
 }

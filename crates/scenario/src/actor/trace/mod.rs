@@ -134,6 +134,12 @@ const MEMORY: RegionId = RegionId(0);
 /// for is made at a time.
 const ACCESS_MOST: u32 = 1 << 20;
 
+/// Records that are read: half an hour of reading. The longest public traces have some 10⁹; a file that zstd
+/// compressed may have any number.
+const MOST_RECORDS: u64 = 1 << 32;
+/// Objects: 256 GiB of single pages, which take some 2 GiB while the trace is read.
+const MOST_OBJECTS: usize = 1 << 26;
+
 /// One access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
@@ -295,6 +301,10 @@ impl Trace {
                 let size = &mut sizes[index as usize];
                 end += u64::from(pages.saturating_sub(*size));
                 *size = pages.max(*size);
+            }
+            if records > MOST_RECORDS || objects.len() > MOST_OBJECTS {
+                let most = format!("more than {MOST_RECORDS} records or {MOST_OBJECTS} objects");
+                return Err(wrong(format!("{most}; `records` reads fewer")));
             }
             if end > u64::from(u32::MAX) {
                 return Err(wrong("the trace needs 16 TiB or more".to_owned()));

@@ -1,8 +1,9 @@
 //! [`Reader`]: the records of a trace, one by one.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+
+use lotsfree_storage as storage;
 
 use super::{Access, OracleRecord, table::Shape};
 
@@ -16,7 +17,25 @@ pub(crate) struct Settings {
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-type Bytes = Box<dyn Read + Send>;
+/// Bytes of a table between the begins of two records, comments and blank lines among them. Lines of traces have
+/// some 50; a file that has no line ends, or a quote that is never closed, would be read into memory whole.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What a trace holds, decompressed.
+struct Bytes {
+    from: Box<dyn Read + Send>,
+    /// What may still be read before the next record.
+    left: u64,
+}
+
+impl Read for Bytes {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        let too_long = || io::Error::other(format!("more than {MOST_BYTES} bytes without a record"));
+        self.left = self.left.checked_sub(read as u64).ok_or_else(too_long)?;
+        Ok(read)
+    }
+}
 
 /// Reads a trace from its beginning to its end, in constant memory.
 pub(crate) struct Reader {
@@ -27,9 +46,12 @@ pub(crate) struct Reader {
     name: String,
 }
 
+/// A table, with a line end at its end.
+type Table = csv::Reader<io::Chain<Bytes, &'static [u8]>>;
+
 enum Records {
-    Table { shape: Shape, reader: csv::Reader<io::Chain<Bytes, &'static [u8]>>, record: csv::ByteRecord },
-    Oracle(BufReader<Bytes>),
+    Table { shape: Shape, reader: Table, record: csv::ByteRecord },
+    Oracle(BufReader<Box<dyn Read + Send>>),
 }
 
 impl Reader {
@@ -38,7 +60,7 @@ impl Reader {
         let name = path.display().to_string();
         let bytes = bytes(path).map_err(|error| format!("{name}: {error}"))?;
         let records = match &settings.csv {
-            None => Records::Oracle(BufReader::with_capacity(1 << 16, bytes)),
+            None => Records::Oracle(BufReader::with_capacity(1 << 16, bytes.from)),
             Some(shape) => Records::Table {
                 shape: shape.clone(),
                 reader: csv::ReaderBuilder::new()
@@ -87,7 +109,9 @@ impl Reader {
 }
 
 /// Reads the next record that is not blank; false at the end. A carriage return is part of the last column.
-fn read_line(reader: &mut csv::Reader<impl Read>, record: &mut csv::ByteRecord) -> csv::Result<bool> {
+fn read_line(reader: &mut Table, record: &mut csv::ByteRecord) -> csv::Result<bool> {
+    // What the reader holds already is 64 KiB at most.
+    reader.get_mut().get_mut().0.left = MOST_BYTES;
     while reader.read_byte_record(record)? {
         if record.len() > 1 || record.get(0).is_some_and(|field| !field.trim_ascii().is_empty()) {
             return Ok(true);
@@ -97,12 +121,13 @@ fn read_line(reader: &mut csv::Reader<impl Read>, record: &mut csv::ByteRecord) 
 }
 
 fn bytes(path: &Path) -> io::Result<Bytes> {
-    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
-    Ok(if file.fill_buf()?.starts_with(&ZSTD) {
+    let mut file = BufReader::with_capacity(1 << 16, storage::open_regular(path)?);
+    let from: Box<dyn Read + Send> = if file.fill_buf()?.starts_with(&ZSTD) {
         Box::new(zstd::Decoder::with_buffer(file)?)
     } else {
         Box::new(file)
-    })
+    };
+    Ok(Bytes { from, left: MOST_BYTES })
 }
 
 /// A record, none at the end, and an error where the file ends within one.

@@ -234,6 +234,50 @@ fn missing() -> String {
     actor.build(&mut site).unwrap_err().to_string()
 }
 
+/// What is said of a trace that is not there to be read as one, by its path.
+fn refused(path: &str, more: &str) -> String {
+    let actor: Actor = toml::from_str(&format!("kind = 'trace'\npath = '{path}'\n{more}")).unwrap();
+    let (mut files, mut segments) = (Files::default(), Vec::new());
+    let built = actor.build(&mut site(Path::new("/"), &mut files, &mut segments));
+    built.err().map(|refusal| refusal.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn what_is_no_file_is_no_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    for more in ["format = 'oracle-general'", "format = 'csv'"] {
+        for (path, what) in [
+            (fifo.to_str().unwrap(), "a FIFO, not a regular file"),
+            ("/dev/zero", "a device, not a regular file"),
+            (directory.path().to_str().unwrap(), "a directory, not a regular file"),
+        ] {
+            let error = refused(path, more);
+            assert!(error.contains(path) && error.contains(what), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_without_line_ends_is_not_read_into_memory() {
+    let long = vec![b'7'; 64 << 20];
+    let quoted = [&b"\"7\n"[..], &b"7\n".repeat(32 << 20)].concat();
+    let bomb = zstd::encode_all(&long[..], 1).unwrap();
+    assert!(bomb.len() < 1 << 20);
+    for bytes in [&long, &quoted, &bomb, &[b'#'; 2 << 20].to_vec()] {
+        let error = replay(bytes, "format = 'csv'").unwrap_err();
+        assert_eq!(error, "path: t: record 1, line 1: more than 1048576 bytes without a record");
+    }
+    // Long comments may be.
+    let comment = [&[b'#'; 900_000][..], b"\n7\n"].concat();
+    assert_eq!(
+        replay(&comment, "format = 'csv'\nper-request = 0").unwrap().0,
+        vec![file(8), touch(7, false)]
+    );
+}
+
 proptest! {
     #[test]
     fn oracle_records_read_back(clock_time: u32, object: u64, size: u32, next_access: i64) {
