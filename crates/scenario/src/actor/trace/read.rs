@@ -86,7 +86,11 @@ impl Reader {
                 Ok(false) => Ok(None),
                 Ok(true) => shape.access(record).map(Some),
                 Err(error) => Err(match error.into_kind() {
-                    csv::ErrorKind::Io(error) => error.to_string(),
+                    csv::ErrorKind::Io(error) => {
+                        // The reader stands within the line, not behind it.
+                        let line = reader.position().line();
+                        return Err(format!("{}: record {}, line {line}: {error}", self.name, self.count));
+                    }
                     other => format!("{other:?}"),
                 }),
             },

@@ -268,7 +268,8 @@ fn a_trace_without_line_ends_is_not_read_into_memory() {
     assert!(bomb.len() < 1 << 20);
     for bytes in [&long, &quoted, &bomb, &[b'#'; 2 << 20].to_vec()] {
         let error = replay(bytes, "format = 'csv'").unwrap_err();
-        assert_eq!(error, "path: t: record 1, line 1: more than 1048576 bytes without a record");
+        assert!(error.starts_with("path: t: record 1, line "), "{error}");
+        assert!(error.ends_with(": more than 1048576 bytes without a record"), "{error}");
     }
     // Long comments may be.
     let comment = [&[b'#'; 900_000][..], b"\n7\n"].concat();
