@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn nodes_share_memory_and_cpus() {
         let scenario = super::super::scenarios::find("6.1-2nodes-zone-reclaim").expect("known");
-        let line = quoted(&arguments(scenario, &disks(scenario)));
+        let line = quoted(&arguments(scenario, &disks(scenario), &|name| name.to_owned()));
         assert!(line.contains(" -m 512M "), "{line}");
         assert!(
             line.contains("-numa node,nodeid=1,cpus=1,memdev=m1 -numa dist,src=0,dst=1,val=40 "),
