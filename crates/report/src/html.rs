@@ -2,7 +2,7 @@
 //! phone and prints.
 
 use lotsfree_doctor::{Evidence, Finding, MemoryMap, Remedy, Severity, Use};
-use lotsfree_units::{Bytes, Percent};
+use lotsfree_units::{Bytes, Percent, visible, visible_line};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use crate::palette::{of_rate, of_severity, of_use};
@@ -43,7 +43,7 @@ pub fn html(report: &Report) -> String {
         }
     };
     // All markup is free of control characters, so what is found now came from the host.
-    words::visible(&page.into_string()).into_owned()
+    visible(&page.into_string()).into_owned()
 }
 
 /// The style sheet with the colours that the report's pictures use.
@@ -300,7 +300,7 @@ fn card_remedy(number: usize, remedy: &Remedy) -> Markup {
 
 /// Lines to be copied; one click selects them all.
 fn commands(lines: &[String]) -> Markup {
-    let lines: Vec<_> = lines.iter().map(|line| words::visible_line(line)).collect();
+    let lines: Vec<_> = lines.iter().map(|line| visible_line(line)).collect();
     markup! { pre { (lines.join("\n")) } }
 }
 

@@ -1,5 +1,7 @@
 //! JSON and its schema.
 
+use lotsfree_units::visible_json;
+
 use crate::Report;
 
 /// The report as JSON, indented.
@@ -7,10 +9,7 @@ use crate::Report;
 /// # Errors
 /// If a number is not finite, which no finding's is.
 pub fn json(report: &Report) -> Result<String, serde_json::Error> {
-    serde_json::to_string_pretty(report).map(|mut text| {
-        text.push('\n');
-        text
-    })
+    Ok(visible_json(serde_json::to_string_pretty(report)? + "\n"))
 }
 
 /// The JSON Schema (draft 2020-12) of [`json`]'s output.

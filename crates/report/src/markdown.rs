@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use lotsfree_doctor::{Evidence, Finding, MemoryMap, Remedy, SkippedRule};
 use lotsfree_snapshot::ProblemKind;
-use lotsfree_units::{Bytes, Grouped, Percent};
+use lotsfree_units::{Bytes, Grouped, Percent, visible_line};
 
-use crate::words::{self, visible_line};
+use crate::words;
 use crate::{Report, Series, Unread};
 
 /// The report as Markdown. Everything from the host is escaped, so that no name becomes markup.

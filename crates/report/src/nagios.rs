@@ -1,9 +1,9 @@
 //! One line and an exit status, as monitoring plugins give them.
 
 use lotsfree_doctor::Severity;
+use lotsfree_units::visible_line;
 
 use crate::Report;
-use crate::words::visible_line;
 
 /// A plugin's exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -137,7 +137,7 @@ fn short(pixels: f64) -> String {
 /// For text and attributes of XML. Control characters, which XML forbids, are spelled out.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in crate::words::visible_line(text).chars() {
+    for c in lotsfree_units::visible_line(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

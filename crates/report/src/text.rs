@@ -5,11 +5,11 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Color, Effects, Style};
 use lotsfree_doctor::{Finding, MemoryMap, Remedy};
 use lotsfree_snapshot::ProblemKind;
-use lotsfree_units::{Bytes, Percent};
+use lotsfree_units::{Bytes, Percent, visible, visible_line};
 use unicode_width::UnicodeWidthStr;
 
 use crate::palette::{ansi_severity, ansi_use};
-use crate::words::{self, visible, visible_line};
+use crate::words;
 use crate::{Report, Unread};
 
 /// How to write it.

@@ -1,6 +1,5 @@
 //! The sentences, names and figures that every form of the report shares.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 
 use lotsfree_doctor::{Confidence, Evidence, MemoryMap, Severity, Use};
@@ -11,46 +10,6 @@ use crate::{Report, Unread};
 
 /// Parts of memory below this share are left out of legends and tables.
 const NEGLIGIBLE: f64 = 0.0005;
-
-/// `text` with everything spelled out (`\x1b`, `\u{202e}`) that would move a terminal's cursor, change its
-/// colours or reorder what is read. Names of processes and cgroups hold whatever their owners like. Line ends
-/// stay.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if is_hidden(c) && u32::from(c) < 0x100 => {
-                let _ = write!(out, "\\x{:02x}", u32::from(c));
-            }
-            c if is_hidden(c) => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    Cow::Owned(out)
-}
-
-/// Control characters other than the line end, line and paragraph separators, directional overrides and
-/// marks, and characters without width.
-fn is_hidden(c: char) -> bool {
-    c.is_control() && c != '\n'
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
-/// [`visible`] in one line: line ends become `\n`. For commands, where a line end would run what follows it.
-pub(crate) fn visible_line(text: &str) -> Cow<'_, str> {
-    match visible(text) {
-        line if line.contains('\n') => Cow::Owned(line.replace('\n', "\\n")),
-        line => line,
-    }
-}
 
 /// `1 finding`, `2 findings`.
 pub(crate) fn plural(n: usize, noun: &str) -> String {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use lotsfree_units::visible_line;
+
 use crate::document::{Place, Source};
 
 /// Errors that are reported; more are counted.
@@ -56,20 +58,21 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.origin {
+        let mut line = match &self.origin {
             // The whole file is meant.
-            Origin::File { name, line: 0, .. } => write!(f, "{name}: ")?,
-            Origin::File { name, line, column } => write!(f, "{name}:{line}:{column}: ")?,
-            Origin::Set { text } => write!(f, "--set {text}: ")?,
-        }
+            Origin::File { name, line: 0, .. } => format!("{name}: "),
+            Origin::File { name, line, column } => format!("{name}:{line}:{column}: "),
+            Origin::Set { text } => format!("--set {text}: "),
+        };
         if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+            line += &format!("{}: ", self.key);
         }
-        f.write_str(&self.message)?;
-        match &self.case {
-            Some(case) => write!(f, " ({case})"),
-            None => Ok(()),
+        line += &self.message;
+        if let Some(case) = &self.case {
+            line += &format!(" ({case})");
         }
+        // One error is one line, whatever the names of file, key and case hold.
+        f.write_str(&visible_line(&line))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Quantities of memory, with the kernel's units and the spellings that people type.
+//! Quantities of memory, with the kernel's units and the spellings that people type, and how other people's
+//! text is printed.
 //!
 //! Everything that counts memory in this workspace is a [`Bytes`]; what the kernel counts in pages or KiB is
 //! converted where it is read, with the page size of the host that it was read *from*.
@@ -6,10 +7,12 @@
 mod bytes;
 mod number;
 mod page;
+mod visible;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use number::{Grouped, Percent};
 pub use page::PageSize;
+pub use visible::{visible, visible_json, visible_line};
 
 /// One kibibyte, the unit that `/proc` spells `kB`.
 pub const KIB: u64 = 1 << 10;

@@ -1,11 +1,10 @@
 //! Panels over time: one block per run, panels of a block one above the other on one time axis, blocks side
 //! by side with shared axes.
 
-use lotsfree_units::Bytes;
+use lotsfree_units::{Bytes, visible_line};
 
 use crate::plots::{NARROW, WIDE};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
-use crate::words::visible_line;
 
 /// What an axis counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Runs side by side as JSON.
 
 use lotsfree_run::{Run, State, Summary};
+use lotsfree_units::visible_json;
 use serde::Serialize;
 
 use super::explain::{self, Mechanism};
@@ -84,7 +85,7 @@ pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
         runs: comparison.views.iter().enumerate().map(run).collect(),
         measures: measures(&shown).into_iter().map(row).collect(),
     };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    Ok(visible_json(serde_json::to_string_pretty(&document)? + "\n"))
 }
 
 fn one<'a, 'r>(comparison: &'a Comparison<'r>, index: usize, view: &'a View<'r>) -> OneRun<'a> {

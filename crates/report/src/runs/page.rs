@@ -1,7 +1,7 @@
 //! The page of runs: what made the difference, the measures, the pictures.
 
 use lotsfree_doctor::{Severity, Use};
-use lotsfree_units::{Bytes, Grouped, Percent};
+use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::bars;
@@ -50,7 +50,7 @@ pub fn runs_html(runs: &[Run]) -> String {
             }
         }
     };
-    words::visible(&page.into_string()).into_owned()
+    visible(&page.into_string()).into_owned()
 }
 
 /// One picture as a page of its own, to be photographed.
@@ -117,7 +117,7 @@ fn alone(name: &'static str, picture: &Picture) -> PicturePage {
         name,
         message: picture.message.clone(),
         svg: standalone(&picture.wide),
-        html: words::visible(&page.into_string()).into_owned(),
+        html: visible(&page.into_string()).into_owned(),
         width: (WIDE + 2.0 * FRAME) as u32,
         height: (height + LINE * lines + 14.0 + 2.0 * FRAME) as u32,
     }
@@ -129,7 +129,7 @@ fn standalone(svg: &str) -> String {
     let style = format!("<style>{}{ALONE}</style>", style());
     let Some((open, rest)) = svg.split_once('>') else { return String::new() };
     let open = open.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
-    words::visible(&format!("{open}>{style}{rest}\n")).into_owned()
+    visible(&format!("{open}>{style}{rest}\n")).into_owned()
 }
 
 /// The palette as far as pictures of runs use it.

@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Color, Effects, Style};
 use lotsfree_run::Run;
-use lotsfree_units::Percent;
+use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
 
 use super::bars;
@@ -12,7 +12,7 @@ use super::measure::{Measure, gain_text, measures};
 use super::page::{facts, measured_part, shown_at};
 use super::view::{Comparison, View, ended};
 use crate::TextOptions;
-use crate::words::{glued, visible_line};
+use crate::words::glued;
 
 /// See [`TextOptions::width`].
 const WIDTHS: (usize, usize) = (40, 200);

@@ -178,7 +178,7 @@ pub fn compare(places: &[Vec<Run>]) -> Compared {
 /// # Errors
 /// As [`serde_json::to_string_pretty`]; no run that can be read brings one about.
 pub fn compare_json(compared: &Compared) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(compared)? + "\n")
+    Ok(lotsfree_units::visible_json(serde_json::to_string_pretty(compared)? + "\n"))
 }
 
 /// The JSON Schema (draft 2020-12) of [`compare_json`]'s output.
