@@ -7,6 +7,7 @@
 //! LOTSFREE_FAULT=fail:N    the N-th point fails as a full disk does, a write after half of its bytes
 //! LOTSFREE_FAULT=from:N    as do all after it
 //! LOTSFREE_FAULT=kill:N    the process is killed before the N-th point, a write after half of its bytes
+//! LOTSFREE_FAULT=stop:N    the process is stopped before the N-th point; SIGCONT lets it go on
 //! LOTSFREE_FAULT_LOG=FILE  a line for each point: its number, operation and path
 //! ```
 
@@ -90,6 +91,8 @@ mod wanted {
         fault: Option<(Fault, u64)>,
         /// Also at all later points.
         sticky: bool,
+        /// Stop instead, so that a test can send a signal at this point.
+        stop: bool,
         log: Option<Mutex<File>>,
     }
 
@@ -104,6 +107,7 @@ mod wanted {
                 let fault = if kind == "kill" { Fault::Kill } else { Fault::Fail };
                 wish.fault = number.parse().ok().map(|number| (fault, number));
                 wish.sticky = kind == "from";
+                wish.stop = kind == "stop";
             }
             wish.log = std::env::var_os("LOTSFREE_FAULT_LOG")
                 .and_then(|path| File::options().append(true).create(true).open(path).ok())
@@ -122,6 +126,10 @@ mod wanted {
             let _ = writeln!(log, "{number} {operation:?} {}", path.display());
         }
         let (fault, from) = wish.fault?;
+        if wish.stop && number == from {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+            return None;
+        }
         (number == from || (wish.sticky && number > from)).then_some(fault)
     }
 }

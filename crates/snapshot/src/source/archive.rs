@@ -38,7 +38,6 @@
 //! are refused, counted and reported; the rest is kept. [`Bounds`] hold for the decompressed stream.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -499,7 +498,7 @@ impl ArchiveWriter {
     /// If there is more than `most`, or `path` cannot be written or is something other than a file.
     pub fn write(&self, path: &Path, most: u64) -> Result<u64, ArchiveError> {
         let bytes = self.to_bytes(most)?;
-        write_atomically(path, &bytes)
+        lotsfree_storage::replace(path, lotsfree_storage::Access::Private, &bytes)
             .map_err(|error| ArchiveError::Write { path: path.to_owned(), why: error.to_string() })?;
         Ok(bytes.len() as u64)
     }
@@ -516,25 +515,9 @@ fn add(tar: &mut tar::Builder<impl Write>, path: &str, contents: Option<&[u8]>, 
     tar.append_data(&mut header, path, contents)
 }
 
-/// Writes `bytes` to `path` with mode 0600 by way of a temporary file in the same directory, which is gone if
-/// anything fails. An existing file is replaced; a device, pipe or directory is not.
-///
-/// # Errors
-/// What the system says.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(io::Error::other("exists and is not a regular file"));
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".lotsfree-").suffix(".tmp").tempfile_in(directory)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(directory)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::Source;
