@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use lotsfree_doctor::{Meta, rules};
+use lotsfree_units::visible_json;
 
 use crate::cli::ExplainArgs;
 
@@ -27,7 +28,7 @@ fn json(metas: &[&Meta]) -> anyhow::Result<String> {
             serde_json::json!({ "id": meta.id, "group": meta.group.title(), "summary": meta.summary(), "doc": doc })
         })
         .collect();
-    Ok(serde_json::to_string_pretty(&entries)? + "\n")
+    Ok(visible_json(serde_json::to_string_pretty(&entries)? + "\n"))
 }
 
 fn page(meta: &Meta, arguments: &ExplainArgs) -> String {

@@ -26,7 +26,10 @@ use cli::{Cli, Command};
 const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(output::usage(&error)),
+    };
     let done = match cli.command {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error);
-            ExitCode::from(UNUSABLE)
+            ExitCode::from(error.downcast_ref().map_or(UNUSABLE, |&output::Interrupted { code }| code))
         }
     }
 }

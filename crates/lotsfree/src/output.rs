@@ -1,13 +1,19 @@
 //! Writing: to the terminal, to a file as a whole, and complaints to standard error.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
 
 use anyhow::Context;
-
 use lotsfree_scenario::Errors;
+use lotsfree_storage::Access;
+use lotsfree_units::{visible, visible_line};
 
+use crate::UNUSABLE;
 use crate::cli::{Color, PageArgs, StyleArgs};
+use crate::signals::Signals;
 
 /// Columns where the terminal does not say.
 const DEFAULT_WIDTH: usize = 100;
@@ -65,21 +71,80 @@ impl PageArgs {
     pub(crate) fn write(&self, text: &str) -> anyhow::Result<()> {
         match &self.output {
             None => print(text),
-            Some(path) => lotsfree_snapshot::source::archive::write_atomically(path, text.as_bytes())
-                .with_context(|| format!("cannot write {}", path.display())),
+            Some(path) => save(path, Access::Umask, text.as_bytes()),
         }
     }
+}
+
+/// Writes a file as a whole or not at all. A Ctrl-C meanwhile takes effect once the file is there.
+///
+/// # Errors
+/// Names the file; [`Interrupted`].
+pub(crate) fn save(path: &Path, access: Access, contents: &[u8]) -> anyhow::Result<()> {
+    let signals = Signals::watch().context("cannot handle signals")?;
+    lotsfree_storage::replace(path, access, contents)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    signals.code().map_or(Ok(()), |code| Err(Interrupted { code }.into()))
+}
+
+/// Ctrl-C came while a file was written, which is complete.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interrupted {
+    pub(crate) code: u8,
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// As [`print_bytes`].
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
 }
 
 /// Writes to standard output.
 ///
 /// # Errors
-/// If it cannot be written to.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+/// If it is closed or cannot be written to.
+pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    check_stdout()?;
+    // Not through `Stdout`, which takes "bad file descriptor" for success.
+    let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    out.write_all(bytes).context("cannot write to standard output")
+}
+
+/// Refuses a standard output that was closed when the program began, before any work is done for it.
+///
+/// # Errors
+/// If it was.
+pub(crate) fn check_stdout() -> anyhow::Result<()> {
+    anyhow::ensure!(
+        lotsfree_sys::stdout_was_open(),
+        "standard output is closed; redirect it to a file, or to /dev/null if nobody is to read it"
+    );
     Ok(())
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments, and says with which code to exit.
+pub(crate) fn usage(error: &clap::Error) -> u8 {
+    let text = error.to_string();
+    let printed = match error.use_stderr() {
+        // An argument is quoted as it was given, and may be the name of a file.
+        true if *visible(&text) != *text => io::stderr().write_all(visible(&text).as_bytes()),
+        true => error.print(),
+        // Standard output cannot tell whether it was written to, and a terminal can.
+        false if io::stdout().is_terminal() => error.print(),
+        false => match print(&text) {
+            Err(error) if !is_broken_pipe(&error) => {
+                complain(&error);
+                return UNUSABLE;
+            }
+            _ => Ok(()),
+        },
+    };
+    // If standard error is gone too there is nobody left to tell.
+    drop(printed);
+    u8::try_from(error.exit_code()).unwrap_or(UNUSABLE)
 }
 
 /// Whether an error only says that the reader of a pipe has gone.
@@ -105,14 +170,14 @@ impl std::error::Error for Located {}
 pub(crate) fn complain(error: &anyhow::Error) {
     // If standard error is gone too there is nobody left to tell.
     let _ = match error.is::<Errors>() || error.is::<Located>() {
-        true => writeln!(io::stderr(), "{error}"),
-        false => writeln!(io::stderr(), "lotsfree: {error:#}"),
+        true => writeln!(io::stderr(), "{}", visible(&error.to_string())),
+        false => writeln!(io::stderr(), "lotsfree: {}", visible_line(&format!("{error:#}"))),
     };
 }
 
 /// Says something about the input on standard error, beside the report.
 pub(crate) fn remark(note: &str) {
-    let _ = writeln!(io::stderr(), "lotsfree: {note}");
+    let _ = writeln!(io::stderr(), "lotsfree: {}", visible_line(note));
 }
 
 /// Says how far a wait of more than a second has come, to a person only.

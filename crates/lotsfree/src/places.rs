@@ -86,7 +86,7 @@ pub(crate) fn check<'a>(base: &Path, places: impl Iterator<Item = &'a Path>) -> 
             );
         }
     }
-    std::fs::create_dir_all(base).with_context(|| format!("cannot write to {}", base.display()))
+    lotsfree_storage::create_dir_all(base).with_context(|| format!("cannot write to {}", base.display()))
 }
 
 #[cfg(test)]

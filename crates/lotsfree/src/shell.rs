@@ -1,23 +1,32 @@
 //! Completions and man pages, from the parser's own definition.
 
-use std::io;
-
 use anyhow::Context;
 use clap::CommandFactory;
+use clap_mangen::Man;
+use lotsfree_storage::Access;
 
 use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::output;
 
 /// Prints a shell's completions.
 pub(crate) fn completions(arguments: &CompletionsArgs) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "lotsfree", &mut text);
-    io::Write::write_all(&mut io::stdout().lock(), &text)?;
+    output::print_bytes(&text)?;
     Ok(0)
 }
 
 /// Writes `lotsfree.1` and one page per command.
 pub(crate) fn man(arguments: &ManArgs) -> anyhow::Result<u8> {
-    clap_mangen::generate_to(Cli::command(), &arguments.directory)
-        .with_context(|| format!("cannot write man pages to {}", arguments.directory.display()))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut left = vec![command];
+    while let Some(command) = left.pop() {
+        left.extend(command.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
+        let man = Man::new(command);
+        let mut page = Vec::new();
+        man.render(&mut page).context("cannot render a man page")?;
+        output::save(&arguments.directory.join(man.get_filename()), Access::Umask, &page)?;
+    }
     Ok(0)
 }

@@ -8,7 +8,7 @@ use lotsfree_size::{
 };
 use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Options, Snapshot, collect, observe};
-use lotsfree_units::{Bytes, PageSize};
+use lotsfree_units::{Bytes, PageSize, visible, visible_json};
 
 use crate::cli::{
     SizeArgs, SizeCommon, SizeHugepages, SizeOvercommit, SizePagetables, SizeSwap, SizeTopic, SizeWatermarks,
@@ -24,8 +24,8 @@ pub(crate) fn run(arguments: &SizeArgs) -> anyhow::Result<u8> {
         SizeTopic::Watermarks(topic) => (size_watermarks(topic, &Host::of(&topic.common)?)?, &topic.common),
     };
     let text = match common.json {
-        true => serde_json::to_string_pretty(&answer)? + "\n",
-        false => answer.to_text(common.page.columns()),
+        true => visible_json(serde_json::to_string_pretty(&answer)? + "\n"),
+        false => visible(&answer.to_text(common.page.columns())).into_owned(),
     };
     common.page.write(&text)?;
     Ok(0)

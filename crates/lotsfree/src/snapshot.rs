@@ -1,16 +1,18 @@
 //! `lotsfree snapshot`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lotsfree_snapshot::source::archive::{ArchiveWriter, Manifest, write_atomically};
+use lotsfree_snapshot::source::archive::{ArchiveWriter, Manifest};
 use lotsfree_snapshot::source::redact::{Redaction, Redactor};
 use lotsfree_snapshot::source::text::TextArchive;
 use lotsfree_snapshot::source::{Deadline, MemorySource, RecordLimits, Recorder, TreeSource};
 use lotsfree_snapshot::{Options, Snapshot, collect};
+use lotsfree_storage::Access;
+use lotsfree_units::visible;
 
 use crate::cli::{SnapshotArgs, SnapshotFormat};
 use crate::output;
@@ -36,19 +38,22 @@ pub(crate) fn run(arguments: &SnapshotArgs) -> anyhow::Result<u8> {
     };
     let path = match &arguments.output {
         Some(path) if path == Path::new("-") => {
-            let mut out = io::stdout().lock();
+            let terminal = io::stdout().is_terminal();
             anyhow::ensure!(
-                arguments.format == SnapshotFormat::Text || !out.is_terminal(),
+                arguments.format == SnapshotFormat::Text || !terminal,
                 "an archive does not belong on a terminal; use -o FILE or --format text"
             );
-            out.write_all(&bytes)?;
-            out.flush()?;
+            match terminal {
+                // To be looked at, not to be kept.
+                true => output::print(&visible(&String::from_utf8_lossy(&bytes)))?,
+                false => output::print_bytes(&bytes)?,
+            }
             return Ok(0);
         }
         Some(path) => path.clone(),
         None => PathBuf::from(format!("{}.{extension}", writer.directory())),
     };
-    write_atomically(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    output::save(&path, Access::Private, &bytes)?;
     let redacted = match arguments.full {
         true => "names, addresses and command lines included",
         false => "names and addresses replaced; --full keeps them",

@@ -205,7 +205,7 @@ fn an_interrupted_run_is_kept_and_can_be_read() {
     until("the end", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
-    says(&err(&output), &["of 2 runs 0 are complete, 1 incomplete, 1 were not begun", "runs/tiny"]);
+    says(&err(&output), &["of 2 runs 0 are complete, 1 is incomplete, 1 was not begun", "runs/tiny"]);
     says(&out(&output), &["as-it-is", "interrupted"]);
     assert!(!place.at("runs/tiny/direct-reads").exists());
 
@@ -533,7 +533,10 @@ fn a_disk_that_fills_up_ends_all_runs_and_leaves_what_is_there() {
     let said = err(&output);
     says(
         &said,
-        &["as-it-is/16-MiB/journal: File too large", "0 are complete, 0 incomplete, 3 were not begun"],
+        &[
+            "as-it-is/16-MiB/journal: File too large",
+            "0 are complete, 0 are incomplete, 1 failed (as-it-is, 16 MiB), 3 were not begun",
+        ],
     );
     let doctor = place.run(&["doctor", "runs/tiny/as-it-is/16-MiB"]);
     says(&err(&doctor), &["the run is incomplete"]);

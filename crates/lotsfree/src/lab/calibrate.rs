@@ -8,6 +8,7 @@ use anyhow::Context;
 use lotsfree_changes::State;
 use lotsfree_lab::{Calibration, Effort, LabError, VirtualMachine};
 use lotsfree_scenario::{Case, Generation, Record, Scenario};
+use lotsfree_storage::Access;
 
 use super::{date, plain};
 use crate::cli::{CalibrateArgs, Measured};
@@ -47,14 +48,13 @@ pub(super) fn run(arguments: &CalibrateArgs) -> anyhow::Result<u8> {
         record.name.clone_from(name);
     }
     let text = match arguments.json {
-        true => serde_json::to_string_pretty(&record)? + "\n",
+        true => lotsfree_units::visible_json(serde_json::to_string_pretty(&record)? + "\n"),
         false => record.to_toml(),
     };
     match &arguments.output {
         None => output::print(&text)?,
         Some(path) => {
-            lotsfree_snapshot::source::archive::write_atomically(path, text.as_bytes())
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            output::save(path, Access::Umask, text.as_bytes())?;
             let absent = match record.absent.len() {
                 0 => String::new(),
                 1 => "; one value is absent, the record says why".to_owned(),

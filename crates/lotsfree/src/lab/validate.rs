@@ -1,7 +1,5 @@
 //! `lotsfree lab validate`.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -10,7 +8,7 @@ use lotsfree_report::runs::compare::compare;
 use lotsfree_report::runs::{Drawn, Validation, runs_pictures, validation_markdown};
 use lotsfree_run::{Run, Sample, State};
 use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Stand};
-use lotsfree_snapshot::source::archive::write_atomically;
+use lotsfree_storage::Access;
 
 use super::progress::Progress;
 use super::{Job, Machine, calibrate};
@@ -34,7 +32,7 @@ pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
         None => Experiments::parse(EXPERIMENTS, "lab/validation.toml")?,
     };
     let chosen = chosen(&experiments, &arguments.names)?;
-    fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
+    lotsfree_storage::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
     let signals = Signals::watch().context("cannot handle signals")?;
     for experiment in chosen {
         for generation in experiment.generations.iter().take_while(|_| !signals.came()) {
@@ -68,12 +66,9 @@ fn chosen<'e>(experiments: &'e Experiments, names: &[String]) -> anyhow::Result<
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        lotsfree_storage::create_dir_all(parent).with_context(|| parent.display().to_string())?;
     }
-    let cannot = || format!("cannot write {}", path.display());
-    write_atomically(path, text.as_bytes()).with_context(cannot)?;
-    // They are for everybody to read.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).with_context(cannot)
+    output::save(path, Access::Umask, text.as_bytes())
 }
 
 /// The sample from which on a run is measured.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use anstyle::Style;
 use lotsfree_scenario::shipped::SHIPPED;
 use lotsfree_scenario::{Case, Errors};
+use lotsfree_units::visible_json;
 use serde_json::json;
 
 use crate::cli::SimArgs;
@@ -41,7 +42,7 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         }));
     }
     match arguments.json {
-        true => output::print(&(serde_json::to_string_pretty(&entries)? + "\n"))?,
+        true => output::print(&visible_json(serde_json::to_string_pretty(&entries)? + "\n"))?,
         false => output::print(&text)?,
     }
     Ok(0)

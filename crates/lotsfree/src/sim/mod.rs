@@ -33,6 +33,16 @@ struct Job {
     bytes: u64,
 }
 
+impl Job {
+    /// Its variant, and its value of the sweep.
+    fn name(&self) -> String {
+        match &self.case.sweep {
+            Some(point) => format!("{}, {}", self.case.variant, point.label),
+            None => self.case.variant.clone(),
+        }
+    }
+}
+
 /// Runs every case of a scenario on the model and prints the measures side by side.
 pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     let Some(named) = arguments.scenario.as_deref().filter(|_| !arguments.list) else {
@@ -49,33 +59,52 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     }
 
     let base = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(places::safe(&name)));
-    let jobs = jobs(cases, &base, arguments)?;
+    output::check_stdout()?;
     let signals = Signals::watch().context("cannot handle signals")?;
+    let jobs = jobs(cases, &base, arguments)?;
     let done = simulate(&jobs, arguments.threads, arguments.json, &signals);
 
-    let (mut runs, mut failed) = (Vec::new(), None);
-    for result in done.into_iter().flatten() {
+    let (mut runs, mut failed) = (Vec::new(), Vec::new());
+    for (job, result) in jobs.iter().zip(done) {
         match result {
-            Ok(run) => runs.push(run),
-            Err(error) => failed = failed.or(Some(error)),
+            Some(Ok(run)) => runs.push(run),
+            Some(Err(error)) => failed.push((job, error)),
+            None => {}
         }
     }
-    let incomplete = runs.iter().filter(|run| run.state() != State::Complete).count();
-    let complete = runs.len() - incomplete;
+    let complete = runs.iter().filter(|run| run.state() == State::Complete).count();
     if complete < jobs.len() {
-        output::remark(&format!(
-            "of {} runs {complete} are complete, {incomplete} incomplete, {} were not begun",
-            jobs.len(),
-            jobs.len() - runs.len() - usize::from(failed.is_some())
-        ));
+        output::remark(&tally(&jobs, runs.len(), complete, &failed));
     }
-    runs::show(&runs, &arguments.style, arguments.json, arguments.verbose)?;
+    let shown = runs::show(&runs, &arguments.style, arguments.json, arguments.verbose);
     point_to(&base, &jobs, &runs, arguments);
-    match (failed, signals.code()) {
+    let mut errors = failed.into_iter().map(|(_, error)| error).chain(shown.err());
+    let first = errors.next();
+    errors.for_each(|error| output::complain(&error));
+    match (first, signals.code()) {
         (Some(error), _) => Err(error),
         (None, Some(code)) if complete < jobs.len() => Ok(code),
         (None, _) => Ok(0),
     }
+}
+
+/// `of 4 runs 1 is complete, 0 are incomplete, 1 failed (as it is, 64 MiB), 2 were not begun`: each is in
+/// one of the four.
+fn tally(jobs: &[Job], ended: usize, complete: usize, failed: &[(&Job, anyhow::Error)]) -> String {
+    let are = |number| if number == 1 { "1 is".to_owned() } else { format!("{number} are") };
+    let were = |number| if number == 1 { "1 was".to_owned() } else { format!("{number} were") };
+    let names: Vec<String> = failed.iter().map(|(job, _)| job.name()).collect();
+    let failed_text = match names.as_slice() {
+        [] => String::new(),
+        names => format!(", {} failed ({})", names.len(), names.join("; ")),
+    };
+    format!(
+        "of {} {} complete, {} incomplete{failed_text}, {} not begun",
+        if jobs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", jobs.len()) },
+        are(complete),
+        are(ended - complete),
+        were(jobs.len() - ended - failed.len())
+    )
 }
 
 /// Runs cases on the model, each into its directory; those that were interrupted are left out.

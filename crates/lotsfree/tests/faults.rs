@@ -1,0 +1,400 @@
+//! Every write, sync, rename, creation and removal of a command fails once, and the process is killed or
+//! interrupted there once, as SQLite does it: whatever happens, a file is the old one or the new one, a run
+//! can be read up to its last whole row, and the next call succeeds.
+//!
+//! The points are those of `lotsfree_storage::fault`. Each command's number of them is in a table here, so
+//! that a new write is seen, and looked at, when it is added.
+
+#![cfg(debug_assertions)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "the number of points is part of a test's output")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use lotsfree_run::{OpenError, Run, State};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tempfile::TempDir;
+
+const TINY: &str = r#"
+title    = "Tiny"
+seed     = 7
+duration = "250 ms"
+interval = "125 ms"
+base     = "as it is"
+
+[machine]
+generation = "linux-6.1"
+cpus = 1
+nodes = ["64 MiB"]
+disk = { bandwidth = "200 MiB/s" }
+
+[[actor]]
+name = "reader"
+kind = "file-reader"
+size = "2 MiB"
+"#;
+
+const VARIANT: &str = "
+[[variant]]
+name = \"again\"
+actor.reader.size = \"3 MiB\"
+";
+
+/// Points of `sim` on [`TINY`]: in a new directory, and in place of a run.
+const SIM_NEW: usize = 481;
+const SIM_AGAIN: usize = 487;
+/// The directory of its run.
+const RUN: &str = "runs/as-it-is";
+const SIM: [&str; 6] = ["sim", "tiny.toml", "--threads", "1", "-o", "runs"];
+
+/// Commands that write a file: the file, how many points there are, the arguments. A file takes five: it is
+/// made, written, synced and renamed, and its directory is synced.
+const WRITERS: [(&str, usize, &[&str]); 12] = [
+    ("report", 5, &["doctor", "SOURCE", "-o", "report"]),
+    ("report.html", 5, &["doctor", "--format", "html", "SOURCE", "-o", "report.html"]),
+    ("snap.zst", 5, &["snapshot", "--samples", "1", "--max-time", "0.1", "-o", "snap.zst"]),
+    (
+        "snap.txt",
+        5,
+        &["snapshot", "--format", "text", "--samples", "1", "--max-time", "0.1", "-o", "snap.txt"],
+    ),
+    ("page.html", 5, &["report", "runs", "-o", "page.html"]),
+    ("page.json", 5, &["report", "runs", "--json", "-o", "page.json"]),
+    ("page.txt", 5, &["report", "runs", "--format", "text", "-o", "page.txt"]),
+    ("table.json", 5, &["compare", "runs", "--json", "-o", "table.json"]),
+    ("table.md", 5, &["compare", "runs", "--format", "markdown", "-o", "table.md"]),
+    ("answer", 5, &["size", "pagetables", "16GiB", "-o", "answer"]),
+    ("rules", 5, &["explain", "-o", "rules"]),
+    // 19 pages, one as the other.
+    ("lotsfree.1", 95, &["man", "."]),
+];
+
+/// What happens at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It fails.
+    Fail,
+    /// It fails, as does everything after it.
+    From,
+    /// The process is killed there.
+    Kill,
+    /// Ctrl-C is pressed there.
+    Interrupt,
+}
+
+/// How a command ended.
+struct Ended {
+    output: Output,
+    /// Points that it came to: operation and path.
+    points: Vec<String>,
+}
+
+impl Ended {
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+}
+
+/// A directory in which the program runs.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        // In memory, where syncing costs nothing; whether it is asked for is what is tested.
+        let memory = TempDir::new_in("/dev/shm");
+        let place = Place(memory.or_else(|_| tempfile::tempdir()).unwrap());
+        fs::write(place.at("tiny.toml"), TINY).unwrap();
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lotsfree"));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/articles/oracle-system-a.meminfo");
+        command.args(arguments.iter().map(|&argument| if argument == "SOURCE" { source } else { argument }));
+        command.current_dir(self.0.path()).env("LOTSFREE_FAULT_LOG", self.at(".log"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs a command with a fault at a point, or without.
+    fn run(&self, arguments: &[&str], fault: Option<(Fault, usize)>) -> Ended {
+        let mut command = self.command(arguments);
+        let Some((fault, point)) = fault else {
+            let output = command.output().unwrap();
+            return Ended { output, points: self.points() };
+        };
+        let kind = match fault {
+            Fault::Fail => "fail",
+            Fault::From => "from",
+            Fault::Kill => "kill",
+            Fault::Interrupt => "stop",
+        };
+        let child = command.env("LOTSFREE_FAULT", format!("{kind}:{point}")).spawn().unwrap();
+        if fault == Fault::Interrupt {
+            let pid = Pid::from_child(&child);
+            let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+            assert!(status.stopped(), "{arguments:?} point {point}: {status:?}");
+            kill_process(pid, Signal::INT).unwrap();
+            kill_process(pid, Signal::CONT).unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        Ended { output, points: self.points() }
+    }
+
+    /// The points that the last command came to, which are numbered from 1.
+    fn points(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.at(".log")).unwrap_or_default();
+        let _ = fs::remove_file(self.at(".log"));
+        let point = |(line, number): (&str, usize)| {
+            let (first, point) = line.split_once(' ').unwrap();
+            assert_eq!(first, number.to_string(), "{log}");
+            point.to_owned()
+        };
+        log.lines().zip(1..).map(point).collect()
+    }
+
+    /// Every file below the place with its contents, but for the one that says how long a run took.
+    fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut directories = vec![self.0.path().to_path_buf()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(self.0.path()).unwrap().to_str().unwrap().to_owned();
+                if path.is_dir() {
+                    directories.push(path);
+                } else if !name.ends_with("/timing.json") {
+                    files.insert(name, fs::read(path).unwrap());
+                }
+            }
+        }
+        files
+    }
+}
+
+/// The points at which a fault is tried: all, but of many writes to one file, one after the other, the first and
+/// last two and one in 64, unless the environment has `LOTSFREE_EVERY_POINT`.
+fn tried(points: &[String]) -> Vec<usize> {
+    let mut tried = Vec::new();
+    for same in points.chunk_by(|a, b| a == b) {
+        let begin = tried.last().map_or(1, |&(_, end)| end);
+        let end = begin + same.len();
+        let all = same.len() <= 16 || std::env::var_os("LOTSFREE_EVERY_POINT").is_some();
+        let wanted = |&point: &usize| {
+            let nth = point - begin;
+            all || nth < 2 || nth + 2 >= same.len() || nth % 64 == 0
+        };
+        tried.push(((begin..end).filter(wanted).collect::<Vec<_>>(), end));
+    }
+    tried.into_iter().flat_map(|(points, _)| points).collect()
+}
+
+/// Checks the exit code of a command after a fault, that the fault happened, and that the message names the
+/// file and the reason.
+#[track_caller]
+fn check_end(what: &str, fault: Fault, point: usize, asked_for: &str, ended: &Ended) {
+    let (said, code) = (ended.said(), ended.output.status.code());
+    assert!(!said.contains("panicked"), "{what}: {said}");
+    assert!(ended.points.len() >= point, "{what}: it came to {} points", ended.points.len());
+    match fault {
+        Fault::Fail | Fault::From => {
+            assert_eq!(code, Some(2), "{what}: {said}");
+            assert!(said.contains(asked_for), "{what}: {said}");
+            assert!(said.contains("No space left on device"), "{what}: {said}");
+            assert!(!said.contains(".lotsfree-") && !said.contains(".partial"), "{what}: {said}");
+        }
+        Fault::Kill => {
+            assert_eq!(
+                std::os::unix::process::ExitStatusExt::signal(&ended.output.status),
+                Some(9),
+                "{what}"
+            );
+            assert_eq!(ended.points.len(), point, "{what}");
+        }
+        Fault::Interrupt => assert!(matches!(code, Some(0..=1 | 130)), "{what}: {code:?}: {said}"),
+    }
+}
+
+/// Whether a snapshot, which is another one each time, is whole.
+fn is_snapshot(path: &Path) -> bool {
+    lotsfree_snapshot::source::open(path).is_ok()
+}
+
+/// Lets a command that writes a file meet a fault at every point.
+fn write_with(fault: Fault) {
+    let place = Place::new();
+    assert!(place.run(&SIM, None).output.status.success());
+    let second = ["sim", "tiny.toml", "--threads", "1", "-o", "runs/second"];
+    assert!(place.run(&second, None).output.status.success());
+    for (file, points, arguments) in WRITERS {
+        let target = place.at(file);
+        let undisturbed = place.run(arguments, None);
+        let reached = undisturbed.points.len();
+        eprintln!("lotsfree {}: {reached} points", arguments.join(" "));
+        assert_eq!(reached, points, "{arguments:?}: look at what was added, and count it here");
+        let (whole, mut around) = (fs::read(&target).unwrap(), place.files());
+        around.remove(file);
+        let asked_for = if arguments[0] == "man" { "lotsfree.1" } else { file };
+        for point in 1..=points.min(5) {
+            for old in [None, Some("old\n")] {
+                let what = format!("{fault:?} {point} of {arguments:?}, over {old:?}");
+                let _ = fs::remove_file(&target);
+                old.iter().for_each(|old| fs::write(&target, old).unwrap());
+                let ended = place.run(arguments, Some((fault, point)));
+                check_end(&what, fault, point, asked_for, &ended);
+
+                let mut after = place.files();
+                let now = after.remove(file);
+                let is_new = now.as_deref().is_some_and(|now| {
+                    if file.starts_with("snap") { is_snapshot(&target) } else { now == whole }
+                });
+                assert!(is_new || now.as_deref() == old.map(str::as_bytes), "{what}: neither old nor new");
+                assert!(is_new || fault != Fault::Interrupt, "{what}: what was begun is finished");
+                if fault == Fault::Kill {
+                    // Nobody is left to remove it; its name says what it is.
+                    for name in after.extract_if(.., |name, _| name.ends_with(".tmp")).map(|(name, _)| name) {
+                        assert!(name.starts_with(".lotsfree-"), "{what}: {name}");
+                        fs::remove_file(place.at(&name)).unwrap();
+                    }
+                }
+                let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+                assert_eq!(names(&after), names(&around), "{what}");
+                assert!(after == around, "{what}: another file was changed");
+            }
+        }
+        fs::remove_file(&target).unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_old_or_new_whichever_step_fails() {
+    write_with(Fault::Fail);
+}
+
+#[test]
+fn a_file_is_old_or_new_from_whichever_step_on_the_disk_is_full() {
+    write_with(Fault::From);
+}
+
+#[test]
+fn a_file_is_old_or_new_wherever_the_process_is_killed() {
+    write_with(Fault::Kill);
+}
+
+#[test]
+fn a_file_is_new_wherever_the_process_is_interrupted() {
+    write_with(Fault::Interrupt);
+}
+
+/// Lets `sim` meet a fault at every point, in a new directory and in place of a run.
+fn simulate_with(fault: Fault) {
+    let reference = Place::new();
+    let points = [SIM_NEW, SIM_AGAIN].map(|points| {
+        let undisturbed = reference.run(&SIM, None);
+        let reached = undisturbed.points.len();
+        eprintln!("lotsfree {}: {reached} points", SIM.join(" "));
+        assert_eq!(reached, points, "look at what was added, and count it here: {:#?}", undisturbed.points);
+        tried(&undisturbed.points)
+    });
+    let whole = reference.files();
+    let rows = Run::open(reference.at(RUN)).unwrap().samples().times().to_vec();
+    for (again, points) in [false, true].into_iter().zip(points) {
+        for point in points {
+            let what = format!("{fault:?} {point} of sim, {}", if again { "again" } else { "anew" });
+            let place = Place::new();
+            if again {
+                fs::create_dir_all(place.at(RUN)).unwrap();
+                for name in
+                    ["timing.json"].into_iter().chain(whole.keys().filter_map(|name| name.strip_prefix(RUN)))
+                {
+                    let name = format!("{RUN}/{}", name.trim_start_matches('/'));
+                    fs::copy(reference.at(&name), place.at(&name)).unwrap();
+                }
+            }
+            let ended = place.run(&SIM, Some((fault, point)));
+            check_end(&what, fault, point, "runs", &ended);
+            check_run(&what, fault, again, &place, &rows);
+            let next = place.run(&SIM, None);
+            assert!(next.output.status.success(), "{what}: the next sim: {}", next.said());
+            let names: Vec<_> = place.files().into_keys().collect();
+            assert_eq!(names, whole.keys().cloned().collect::<Vec<_>>(), "{what}: after the next sim");
+            assert!(place.files() == whole, "{what}: the next sim wrote something else");
+        }
+    }
+}
+
+/// Whether a run can be read, and says of itself what is true, or is not there.
+#[track_caller]
+fn check_run(what: &str, fault: Fault, again: bool, place: &Place, rows: &[u64]) {
+    let directory = place.at(RUN);
+    if !lotsfree_run::is_run(&directory) {
+        return;
+    }
+    let run = match Run::open(&directory) {
+        Ok(run) => run,
+        // The older run was being removed, and opening it says so.
+        Err(OpenError::Missing { .. }) if again && fault != Fault::Interrupt => return,
+        Err(error) => panic!("{what}: {error}"),
+    };
+    let times = run.samples().times();
+    assert_eq!(times, &rows[..times.len()], "{what}");
+    match run.state() {
+        State::Complete => assert_eq!((times, run.remarks()), (rows, &[][..]), "{what}"),
+        State::Interrupted => assert_eq!(fault, Fault::Interrupt, "{what}"),
+        State::Running => {
+            assert_ne!(fault, Fault::Interrupt, "{what}");
+            assert!(run.remarks()[0].contains("incomplete"), "{what}: {:?}", run.remarks());
+        }
+    }
+}
+
+#[test]
+fn a_run_can_be_read_whichever_step_fails() {
+    simulate_with(Fault::Fail);
+}
+
+#[test]
+fn a_run_can_be_read_from_whichever_step_on_the_disk_is_full() {
+    simulate_with(Fault::From);
+}
+
+#[test]
+fn a_run_can_be_read_wherever_the_process_is_killed() {
+    simulate_with(Fault::Kill);
+}
+
+#[test]
+fn a_run_can_be_read_wherever_the_process_is_interrupted() {
+    simulate_with(Fault::Interrupt);
+}
+
+#[test]
+fn after_a_full_disk_every_run_is_counted_once_and_the_one_that_failed_is_named() {
+    let tally = |point: usize| {
+        let place = Place::new();
+        fs::write(place.at("tiny.toml"), format!("{TINY}{VARIANT}")).unwrap();
+        let ended = place.run(&SIM, Some((Fault::From, point)));
+        assert_eq!(ended.output.status.code(), Some(2));
+        ended.said()
+    };
+    // In the first run, once rows are written, and in the second.
+    let said = tally(SIM_NEW - 10);
+    let first = "of 2 runs 0 are complete, 0 are incomplete, 1 failed (as it is), 1 was not begun";
+    assert!(said.contains(first), "{said}");
+    let said = tally(2 * SIM_NEW - 10);
+    let second = "of 2 runs 1 is complete, 0 are incomplete, 1 failed (again), 0 were not begun";
+    assert!(said.contains(second), "{said}");
+    assert!(said.contains("runs/again"), "{said}");
+
+    let place = Place::new();
+    let said = place.run(&SIM, Some((Fault::From, SIM_NEW - 10))).said();
+    let only = "of 1 run 0 are complete, 0 are incomplete, 1 failed (as it is), 0 were not begun";
+    assert!(said.contains(only), "{said}");
+}
