@@ -10,6 +10,7 @@ mod fuzz;
 mod lab;
 mod lab_kernel;
 mod pictures;
+mod seam;
 mod tidy;
 
 use std::process::ExitCode;

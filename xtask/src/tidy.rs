@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::docs;
+use crate::{docs, seam};
 
 /// Larger files are not worth cloning for ever.
 const LARGEST: u64 = 512 << 10;
@@ -23,6 +23,7 @@ pub(crate) fn command() -> Result<(), Box<dyn Error>> {
     check_readme(&mut wrong);
     check_fixtures(&files, &mut wrong);
     check_specification(&mut wrong);
+    seam::check(&files, &mut wrong);
     match wrong.as_slice() {
         [] => Ok(()),
         wrong => Err(format!("{} untidy\n{}", wrong.len(), wrong.join("\n")).into()),
