@@ -20,6 +20,8 @@ use crate::{Event, EventKind, Facts, Interval, Run, Sample, Sink, State, Timing,
 #[derive(Debug)]
 pub struct Writer {
     directory: PathBuf,
+    /// A path to that directory, whatever somebody who may rename it puts in its place.
+    held: PathBuf,
     /// Of the directory: locked.
     _lock: File,
     journal: OutFile,
@@ -61,14 +63,16 @@ impl Writer {
         beside.push(PARTIAL);
         let place = Place { beside: parent.join(beside), directory };
         let lock = place.make()?;
-        let begun = place.fill(facts, scenario, replaced.is_some());
+        let held = storage::held(&lock, &place.beside);
+        let begun = place.fill(&held, facts, scenario, replaced.as_ref());
         let (journal, spare, head) = begun.inspect_err(|_| {
             // What cannot be removed is emptied by the next writer.
-            let _ = remove_files(&place.beside, &place.directory);
+            let _ = remove_files(&held, &place.directory);
             let _ = storage::remove_dir(&place.beside);
         })?;
         Ok(Writer {
             directory: place.directory,
+            held,
             _lock: lock,
             journal,
             written: journal::MAGIC.len() as u64,
@@ -108,7 +112,8 @@ impl Writer {
             path: journal_at.clone(),
             error: io::Error::new(io::ErrorKind::InvalidData, "changed by another program"),
         };
-        let journal = storage::open_regular_itself(&journal_at).map_err(at(&journal_at))?;
+        let journal =
+            storage::open_regular_itself(&self.held.join(store::JOURNAL)).map_err(at(&journal_at))?;
         let contents = journal::read(journal, self.written).map_err(at(&journal_at))?;
         let contents = contents.filter(|contents| contents.rest == 0).ok_or_else(changed)?;
 
@@ -123,7 +128,7 @@ impl Writer {
         self.put(store::EVENTS, &events)?;
         let scenario_at = self.directory.join(store::SCENARIO);
         let written = self.head.files.get(store::SCENARIO).map_or(0, |whole| whole.bytes);
-        let scenario = storage::open_regular_itself(&scenario_at);
+        let scenario = storage::open_regular_itself(&self.held.join(store::SCENARIO));
         let scenario = scenario.and_then(|file| storage::read_open_at_most(file, written));
         let scenario = String::from_utf8(scenario.map_err(at(&scenario_at))?).map_err(|_| changed())?;
         let facts = self.head.facts.clone();
@@ -132,15 +137,15 @@ impl Writer {
         self.put(store::SUMMARY, &summary)?;
         // Two runs with the same rows are the same bytes but for this file, so that its checksum is in it.
         let text = store::sealed_json(&timing);
-        let written = text.and_then(|text| store::write_whole(&self.directory, store::TIMING, &text));
+        let written = text.and_then(|text| store::write_whole(&self.held, store::TIMING, &text));
         written.map_err(at(&self.directory.join(store::TIMING)))?;
         run.written_to(&self.directory, timing);
         self.head.state = state;
         self.replace_head().map_err(at(&self.directory.join(store::HEAD)))?;
         self.spare = None;
         // The rows are not removed before what replaces them stays.
-        storage::sync_dir(&self.directory).map_err(at(&self.directory))?;
-        storage::remove_file(&journal_at).map_err(at(&journal_at))?;
+        storage::sync_dir(&self.held).map_err(at(&self.directory))?;
+        storage::remove_file(&self.held.join(store::JOURNAL)).map_err(at(&journal_at))?;
         Ok(run)
     }
 
@@ -161,7 +166,7 @@ impl Writer {
 
     /// Writes a file and enters it among those that are whole.
     fn put(&mut self, name: &str, contents: &[u8]) -> Result<(), WriteError> {
-        store::write_whole(&self.directory, name, contents).map_err(at(&self.directory.join(name)))?;
+        store::write_whole(&self.held, name, contents).map_err(at(&self.directory.join(name)))?;
         self.head.files.insert(name.to_owned(), Whole::of_bytes(contents));
         Ok(())
     }
@@ -174,7 +179,7 @@ impl Writer {
         spare.write_all(&text)?;
         spare.set_len(text.len() as u64)?;
         spare.sync()?;
-        storage::rename(&self.directory.join(SPARE), &self.directory.join(store::HEAD))
+        storage::rename(&self.held.join(SPARE), &self.held.join(store::HEAD))
     }
 
     /// Says in the run why it did not end, if that is possible. It is an unfinished one as before.
@@ -311,22 +316,23 @@ impl Place {
         })?;
         let lock = locked(directory, &self.directory)?;
         if abandoned {
-            remove_files(&self.beside, &self.directory)?;
+            remove_files(&storage::held(&lock, &self.beside), &self.directory)?;
         }
         Ok(lock)
     }
 
-    /// Writes a run without rows and puts it where it belongs; its journal, what its next head is written into,
+    /// Writes a run without rows into the directory that is held and puts it where it belongs; its journal, what its next head is written into,
     /// and its head.
     fn fill(
         &self,
+        held: &Path,
         facts: Facts,
         scenario: &str,
-        replaces: bool,
+        replaced: Option<&File>,
     ) -> Result<(OutFile, OutFile, Head), WriteError> {
         let mut head = Head { format: store::FORMAT, state: State::Running, facts, ..Head::default() };
         let create = |name: &str, contents: &[u8]| {
-            let made = storage::create_new(&self.beside.join(name), Access::Umask);
+            let made = storage::create_new(&held.join(name), Access::Umask);
             let written = made.and_then(|mut file| file.write_all(contents).map(|()| file));
             written.map_err(at(&self.directory.join(name.strip_suffix(PARTIAL).unwrap_or(name))))
         };
@@ -335,12 +341,12 @@ impl Place {
         let journal = create(store::JOURNAL, journal::MAGIC)?;
         let head_at = self.directory.join(store::HEAD);
         let text = store::sealed_json(&head).map_err(at(&head_at))?;
-        store::write_whole(&self.beside, store::HEAD, &text).map_err(at(&head_at))?;
+        store::write_whole(held, store::HEAD, &text).map_err(at(&head_at))?;
         let spare = create(SPARE, &vec![b' '; text.len() + SPARE_ROOM])?;
         // Takes its place on the disk now.
         spare.sync().map_err(at(&head_at))?;
-        if replaces {
-            remove_files(&self.directory, &self.directory)?;
+        if let Some(replaced) = replaced {
+            remove_files(&storage::held(replaced, &self.directory), &self.directory)?;
         }
         // Takes the place of an empty directory.
         storage::rename(&self.beside, &self.directory).map_err(at(&self.directory))?;

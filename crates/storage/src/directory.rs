@@ -57,8 +57,15 @@ impl PrivateDirectory {
 
     /// A path to the directory that was made, whatever its name leads to now.
     pub fn held(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.directory.as_raw_fd()).into()
+        held(&self.directory, &self.path)
     }
+}
+
+/// A path to a directory that is open, whatever the name by which it was opened leads to now. Without `/proc`
+/// that is its name.
+pub fn held(directory: &File, name: &Path) -> PathBuf {
+    let held = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    if held.is_dir() { held } else { name.to_path_buf() }
 }
 
 /// Opens a directory, to sync, lock or list it. Anything else that has its name is not opened, so that a FIFO
