@@ -55,8 +55,8 @@ pub(crate) fn run(arguments: &SnapshotArgs) -> anyhow::Result<u8> {
     };
     output::save(&path, Access::Private, &bytes)?;
     let redacted = match arguments.full {
-        true => "names, addresses and command lines included",
-        false => "names and addresses replaced; --full keeps them",
+        true => "names included, nothing replaced",
+        false => "names replaced; --full keeps them",
     };
     output::remark(&format!(
         "{}: {files} files, {} KiB, {redacted}",
@@ -106,7 +106,7 @@ fn describe(manifest: &mut Manifest, snapshot: &Snapshot, redactor: &mut Redacto
     manifest.lotsfree = env!("CARGO_PKG_VERSION").to_owned();
     manifest.taken_at = snapshot.taken_at.unwrap_or(0.0).floor();
     manifest.page_size = snapshot.host.page_size.bytes().0;
-    manifest.kernel = snapshot.host.kernel.release.clone();
+    manifest.kernel = redactor.kernel_release(&snapshot.host.kernel.release);
     manifest.host = redactor.host_name(&snapshot.host.hostname);
     manifest.redaction = redactor.level().name().to_owned();
 }

@@ -62,15 +62,8 @@ pub struct Recorded {
 }
 
 impl<S: Source> Recorder<S> {
-    /// Starts a copy. The host name is read from `inner` at once, so that it is known before it occurs
-    /// elsewhere.
-    pub fn new(inner: S, limits: RecordLimits, mut redactor: Redactor) -> Self {
-        let mut buffer = Vec::new();
-        for path in ["proc/sys/kernel/hostname", "etc/hostname"] {
-            if inner.read(path, 1024, &mut buffer).is_ok() {
-                redactor.learn_host(String::from_utf8_lossy(&buffer).trim());
-            }
-        }
+    /// Starts a copy.
+    pub fn new(inner: S, limits: RecordLimits, redactor: Redactor) -> Self {
         let kept = MemorySource::default();
         let state = State {
             kept,
@@ -88,7 +81,9 @@ impl<S: Source> Recorder<S> {
     pub fn finish(self) -> Recorded {
         let State { mut kept, left_out, mut redactor, listed, .. } = self.state.into_inner();
         for path in listed {
-            let Some(kept_path) = redactor.path(&path) else { continue };
+            let Some(kept_path) = redactor.path(&path).or_else(|| redactor.directory(&path)) else {
+                continue;
+            };
             let (directory, name) = kept_path.rsplit_once('/').unwrap_or(("", &kept_path));
             if kept
                 .list(directory)
@@ -117,7 +112,7 @@ impl State {
             Err(ReadError::Absent) => return,
             Err(error) => {
                 self.seen.insert(path.to_owned(), 0);
-                self.kept.insert_error(kept_path, error.clone());
+                self.kept.insert_error(kept_path, self.redactor.error(error));
                 return;
             }
             Ok(contents) => contents,
@@ -146,8 +141,8 @@ impl State {
         if matches!(outcome, Err(ReadError::Absent)) || self.kept.directories_len() >= self.limits.files {
             return;
         }
-        if let Some(kept) = self.redactor.path(path) {
-            self.kept.insert_directory(kept, outcome.map_err(Clone::clone));
+        if let Some(kept) = self.redactor.directory(path) {
+            self.kept.insert_directory(kept, outcome.map_err(|error| self.redactor.error(error)));
         }
     }
 }
@@ -165,6 +160,9 @@ impl<S: Source> Source for Recorder<S> {
         let outcome = self.inner.list(directory);
         let mut state = self.state.borrow_mut();
         state.directory(directory, outcome.as_ref().map(|_| ()));
+        if let Ok(names) = &outcome {
+            state.redactor.learn_names(directory, names);
+        }
         if let Ok(names) = &outcome
             && directory != "proc"
             && !directory.starts_with("sys/fs/cgroup")
@@ -310,7 +308,7 @@ mod tests {
         recorder.list(wants).unwrap();
         recorder.list("proc").unwrap();
         let kept = recorder.finish().source;
-        assert_eq!(kept.list(wants).unwrap(), ["saptune.service", "unit1.service"]);
+        assert_eq!(kept.list(wants).unwrap(), ["saptune.service"]);
         assert_eq!(kept.list("proc").unwrap(), [""; 0]);
     }
 

@@ -1,0 +1,133 @@
+//! The kernel log: of the lines that the parser understands, the fields that it reads.
+//!
+//! | event | what stays beside the time |
+//! |---|---|
+//! | OOM kill | constraint, groups, the victim's name, process id and user; its sizes and score |
+//! | `drop_caches` | name, process id, value |
+//! | page allocation failure | name, order |
+//!
+//! Names are replaced as anywhere else. `cpuset=`, `nodemask=`, call traces, registers and the lists of tasks,
+//! groups and modules go.
+
+use super::lists::{CONSTRAINTS, KILLED, UNITS};
+use super::names::Names;
+use super::words::{is_decimal, keep_words};
+use crate::file::kernel_log::{
+    allocation_failure, drop_caches, header, killing, limits_of, process, split_prefix,
+};
+
+impl Names {
+    /// A line of the log; `None` if it is no event that is read.
+    pub(super) fn log_line(&mut self, line: &str) -> Option<String> {
+        let line = line.trim_ascii();
+        let exported = line.strip_prefix("MESSAGE=").map(|message| ("MESSAGE=", message));
+        let (key, line) = exported.unwrap_or(("", line));
+        if let Some(time) = line.strip_prefix("__MONOTONIC_TIMESTAMP=") {
+            return is_decimal(time).then(|| line.to_owned());
+        }
+        let (at, message) = split_prefix(line)?;
+        let message = self.message(message)?;
+        // A time, a level and a sequence number stay as they are; a date or a host's name does not.
+        let prefix = line.get(..line.len() - split_prefix(line)?.1.len()).unwrap_or("");
+        let plain = prefix.bytes().all(|b| b.is_ascii_digit() || b"[]<>.,;- ".contains(&b));
+        let prefix = match (plain, at) {
+            (true, _) => prefix.to_owned(),
+            (false, Some(seconds)) => format!("[{seconds:5}.000000] "),
+            (false, None) => String::new(),
+        };
+        Some(format!("{key}{prefix}{message}"))
+    }
+
+    fn message(&mut self, message: &str) -> Option<String> {
+        if header(message).is_some() {
+            return self.oom_kill(message);
+        }
+        if let Some((memcg, text)) = killing(message) {
+            let (killed, pid, name, rest) = process(text)?;
+            let start = match (message.starts_with(text), memcg) {
+                (true, _) => "",
+                (false, true) => "Memory cgroup out of memory: ",
+                (false, false) => "Out of memory: ",
+            };
+            let verb = if killed { "Killed" } else { "Kill" };
+            let rest = keep_words(rest, &[&KILLED, &UNITS], self);
+            return Some(format!("{start}{verb} process {pid} ({}){rest}", self.program(name)));
+        }
+        if let Some((task, limit)) = limits_of(message) {
+            let (task, limit) = (self.group_path(task), self.group_path(limit));
+            return Some(format!("Task in {task} killed as a result of limit of {limit}"));
+        }
+        if let Some((name, pid, value)) = drop_caches(message) {
+            return Some(format!("{} ({pid}): drop_caches: {value}", self.program(&name)));
+        }
+        let (name, order) = allocation_failure(message)?;
+        Some(format!("{}: page allocation failure: order:{order}", self.program(&name)))
+    }
+
+    /// `oom-kill:constraint=…`. Fields are looked for from the end, as the parser does: names may hold commas.
+    fn oom_kill(&mut self, message: &str) -> Option<String> {
+        let kill = header(message)?;
+        let (rest, uid) = message.rsplit_once(",uid=")?;
+        let (rest, _) = rest.rsplit_once(",task=")?;
+        let (rest, task_group) = match rest.rsplit_once(",task_memcg=") {
+            Some((rest, group)) => (rest, Some(group)),
+            None => (rest, None),
+        };
+        let oom_group = rest.split_once(",oom_memcg=").map(|(_, group)| group);
+        let constraint =
+            if CONSTRAINTS.has(&kill.constraint) { &*kill.constraint } else { "CONSTRAINT_REDACTED" };
+        let mut out = format!("oom-kill:constraint={constraint}");
+        if rest.ends_with(",global_oom") {
+            out.push_str(",global_oom");
+        }
+        for (key, group) in [("oom_memcg", oom_group), ("task_memcg", task_group)] {
+            if let Some(group) = group {
+                out.push_str(&format!(",{key}={}", self.group_path(group)));
+            }
+        }
+        let uid = if is_decimal(uid) { uid } else { "0" };
+        Some(format!("{out},task={},pid={},uid={uid}", self.program(&kill.name), kill.pid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_stay_without_names() {
+        let mut names = Names::default();
+        for (line, kept) in [
+            ("[1.0] usb 1-1: Joe's phone", None),
+            ("[2.0] acme invoked oom-killer: gfp_mask=0x1, order=0", None),
+            ("[2.1] Memory cgroup stats for /acme:", None),
+            (
+                "[3.0] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=acme,mems_allowed=0,oom_memcg=/system.slice/acme.service,task_memcg=/system.slice/acme.service,task=a,b (acme),pid=42,uid=7",
+                Some(
+                    "[3.0] oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/system.slice/unit1.service,task_memcg=/system.slice/unit1.service,task=program1,pid=42,uid=7",
+                ),
+            ),
+            (
+                "Nov 22 10:00:00 acme kernel: [4.5] Memory cgroup out of memory: Killed process 42 (acme) total-vm:1kB, anon-rss:2kB, UID:7 pgtables:52kB oom_score_adj:-17 acme",
+                Some(
+                    "[    4.000000] Memory cgroup out of memory: Killed process 42 (program2) total-vm:1kB, anon-rss:2kB, UID:7 pgtables:52kB oom_score_adj:-17 word1",
+                ),
+            ),
+            ("[5.0] Joe Acme (77): drop_caches: 3", Some("[5.0] program3 (77): drop_caches: 3")),
+            (
+                "6,900,86400000000,-;bash (5211): drop_caches: 3",
+                Some("6,900,86400000000,-;bash (5211): drop_caches: 3"),
+            ),
+            (
+                "[6.0] mysqld: page allocation failure: order:4, mode:0x1, nodemask=(null),cpuset=acme",
+                Some("[6.0] mysqld: page allocation failure: order:4"),
+            ),
+            (
+                "[7.0] Task in /acme killed as a result of limit of /acme",
+                Some("[7.0] Task in /unit1 killed as a result of limit of /unit1"),
+            ),
+        ] {
+            assert_eq!(names.log_line(line).as_deref(), kept);
+        }
+    }
+}
