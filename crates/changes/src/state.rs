@@ -127,9 +127,15 @@ impl State {
         Ok(Changes::of(opened.0, opened.1, self.territory.clone(), false))
     }
 
-    /// Undoes what is in the journals of processes that are gone.
-    fn undo_abandoned(&self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
+    /// Undoes what is in the journals of processes that are gone. Nothing is made.
+    ///
+    /// # Errors
+    /// If a journal cannot be read, or a directory not removed; the others are undone all the same.
+    pub fn undo_abandoned(&self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
         let mut first = None;
+        if !self.exists()? {
+            return Ok(());
+        }
         for path in self.journals()?.iter().filter(|path| is_named(path, PROCESS)) {
             let undone = match Journal::open(path) {
                 Ok(Some((journal, entries))) => {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lotsfree_changes::{State, Territory};
 use lotsfree_lab::vm::{Accelerator, Guest, Kernel, Running};
 use lotsfree_scenario::{Case, Scenario};
 
@@ -304,17 +305,6 @@ fn a_guest_that_hangs() {
     let _ = guest.start(LIMIT).expect("started").wait();
 }
 
-/// What the next test starts as another process.
-#[test]
-fn disks_of_guests_that_are_gone_are_swept() {
-    if std::env::var_os("LOTSFREE_LAB_SWEEPS").is_none() {
-        return;
-    }
-    let mut swept = 0;
-    lotsfree_lab::vm::sweep(&mut |_| swept += 1).expect("swept");
-    assert_eq!(swept, 1);
-}
-
 #[test]
 fn a_guest_dies_with_the_process_that_started_it_and_its_disks_can_be_swept() {
     if !wanted() {
@@ -335,13 +325,10 @@ fn a_guest_dies_with_the_process_that_started_it_and_its_disks_can_be_swept() {
     until(|| processes_below(scratch.path()).is_empty());
     let count = |path: &Path| std::fs::read_dir(path).expect("there").count();
     // The state directory, and the disks.
-    assert_eq!((count(scratch.path()), count(&state.join("machines"))), (2, 1));
-    let swept = Command::new(std::env::current_exe().expect("a path"))
-        .args(["--exact", "disks_of_guests_that_are_gone_are_swept"])
-        .envs([("LOTSFREE_LAB_SWEEPS", Path::new("yes")), ("LOTSFREE_STATE", &state)])
-        .status();
-    assert!(swept.expect("started").success());
-    assert_eq!((count(scratch.path()), count(&state.join("machines"))), (1, 0));
+    assert_eq!((count(scratch.path()), count(&state)), (2, 1));
+    let mut swept = 0;
+    State::at(&state, Territory::host()).undo_abandoned(&mut |_| swept += 1).expect("swept");
+    assert_eq!((count(scratch.path()), count(&state), swept), (1, 0, 1));
 }
 
 fn until(holds: impl Fn() -> bool) {

@@ -361,7 +361,7 @@ fn qemu_is_no_user_s_and_needs_no_path() {
     let limit: u64 = limit.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((256 << 20..4 << 30).contains(&limit), "{limit}");
     assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
-    assert_eq!(fs::read_dir(bench.path("state/machines")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(bench.path("state")).unwrap().count(), 0);
 }
 
 #[test]
@@ -600,7 +600,7 @@ fn the_disks_of_a_virtual_machine_whose_lab_was_killed_go_with_the_next() {
     let output = in_a_virtual_machine(&bench, &kernel).env("PATH", path).output().unwrap();
     assert!(output.status.success(), "{}", says(&output));
     assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
-    assert_eq!(fs::read_dir(bench.path("state/machines")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(bench.path("state")).unwrap().count(), 0);
     let remarks = bench.run().facts().remarks.join("\n");
     assert!(
         remarks.contains("QEMU runs without a filter for its system calls: -sandbox support"),

@@ -345,14 +345,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_a_cursor_or_reorders_text_is_spelled_out() {
-        assert_eq!(visible("a\x1b[31mb\u{9b}c\u{202e}d\te\r"), "a\\x1b[31mb\\x9bc\\u{202e}d\\te\\r");
-        assert_eq!(visible("two\nlines"), "two\nlines");
-        assert_eq!(visible_line("two\nlines"), "two\\nlines");
-        assert!(matches!(visible("Größe 1 %"), Cow::Borrowed(_)));
-    }
-
-    #[test]
     fn a_number_stays_with_its_unit() {
         assert_eq!(
             glued("takes 5 MiB, 3 % of 7 pages · b"),

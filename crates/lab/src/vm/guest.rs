@@ -13,7 +13,7 @@ use super::disk::{self, Disk};
 use super::modules::Loader;
 use super::qemu::{Bounds, Files};
 use super::running::{Boot, CONSOLE, Facts};
-use super::scratch::{self, Scratch};
+use super::scratch::Scratch;
 use super::{Accelerator, Error, Initramfs, Kernel, Running, command, elf, image, kernel, qemu, trust, user};
 
 /// What disk images need beside the files and the swap area: a journal, and what actors write.
@@ -128,8 +128,6 @@ impl Guest {
         line("", &|name| name.to_owned())?;
         let parent = self.scratch.clone().unwrap_or_else(default_scratch);
         self.check_room(&parent)?;
-        // What cannot be removed, `lab restore` tells.
-        let _ = scratch::sweep(&mut |_| ());
         let scratch = Scratch::make(&parent)?;
         let mut files = Files::default();
         let places = self.files(&scratch, self.initramfs(loader)?, &mut files)?;

@@ -54,4 +54,3 @@ pub use kernel::Kernel;
 pub use packages::Packages;
 pub use qemu::Qemu;
 pub use running::{Ended, Facts, Running};
-pub use scratch::sweep;
