@@ -144,11 +144,18 @@ pub(crate) struct Layout {
     swaps: Vec<(Box<str>, String)>,
 }
 
-/// The position of `item`, which is added if need be.
-fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> usize {
-    list.iter().position(|known| *known == item).unwrap_or_else(|| {
-        list.push(item);
-        list.len() - 1
+/// Zones, nodes or swap areas that are told apart: 1,024 nodes have four zones each. Each column looks through
+/// all of them.
+const MOST_PLACES: usize = 4096;
+
+/// The position of `item`, which is added if need be; `None` if there are too many.
+fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> Option<usize> {
+    let known = list.iter().position(|known| *known == item);
+    known.or_else(|| {
+        (list.len() < MOST_PLACES).then(|| {
+            list.push(item);
+            list.len() - 1
+        })
     })
 }
 
@@ -174,12 +181,12 @@ impl Layout {
             "zoneinfo" => {
                 let (node, rest) = rest.split_once('.')?;
                 let (zone, rest) = rest.split_once('.')?;
-                let zone = position(&mut self.zones, (node.parse().ok()?, zone.into()));
+                let zone = position(&mut self.zones, (node.parse().ok()?, zone.into()))?;
                 in_zone(zone, rest)?
             }
             "node" => {
                 let (node, rest) = rest.split_once('.')?;
-                let node = position(&mut self.nodes, node.parse().ok()?);
+                let node = position(&mut self.nodes, node.parse().ok()?)?;
                 match rest.split_once('.') {
                     Some(("meminfo", name)) => Target::NodeMeminfo(node, Name::of(name)),
                     Some(("numastat", name)) => Target::Numastat(node, Name::of(name)),
@@ -195,7 +202,7 @@ impl Layout {
                     "priority" => SwapPart::Priority,
                     _ => return None,
                 };
-                Target::Swap(position(&mut self.swaps, (kind.into(), path.to_owned())), part)
+                Target::Swap(position(&mut self.swaps, (kind.into(), path.to_owned()))?, part)
             }
             _ => return None,
         })

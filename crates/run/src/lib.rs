@@ -9,19 +9,23 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `run.json` | format version, how the run ended, [`Facts`], lengths and checksums of the other files |
+//! | `run.json` | format version, how the run ended, [`Facts`], lengths and checksums of all files |
 //! | `scenario.toml` | the scenario as it was executed |
 //! | `samples.parquet` | a row per sample, a column per counter ([`Samples`] says how they are named) |
 //! | `actors.parquet` | a row per [`Interval`]: counts, times in nanoseconds, histogram, main quantiles |
 //! | `events.jsonl` | an [`Event`] per line |
 //! | `summary.json` | the [`Summary`]; nothing reads it back, as it follows from the rows |
-//! | `timing.json` | the real time spent ([`Timing`]) |
+//! | `timing.json` | the real time spent ([`Timing`]), and its own checksum |
 //! | `journal` | the rows of a run that has not ended, instead of the tables |
 //!
 //! Until it ends, a run is its journal, which only grows: whatever happens to the process, all rows but the
 //! one being written are there, and [`Run::remarks`] says that the run is incomplete. When it ends, every
 //! file is written under a temporary name, synced and renamed, `run.json` last, and the journal is removed
-//! after that; at each step the directory is either the unfinished run or the finished one.
+//! after that; at each step the directory is either the unfinished run or the finished one. A writer
+//! that fails says so in `run.json`, for which it keeps room on the disk (`run.json.partial`).
+//!
+//! A run may come from anybody. Only regular files are read and no links, each has a longest length (`store`),
+//! and what a file declares is believed no further than its bytes reach.
 //!
 //! Two runs with the same rows and facts are the same bytes, `timing.json` left out.
 
