@@ -46,6 +46,9 @@ fn sparse(at: &Path, bytes: u64) {
     file.set_len(bytes).unwrap();
 }
 
+/// Puts something where a file should be.
+type Put<'a> = &'a dyn Fn(&Path);
+
 const GIB: u64 = 1 << 30;
 
 #[test]
@@ -57,7 +60,7 @@ fn hostile_runs_are_refused_by_doctor_report_and_compare() {
         ["run.json", "scenario.toml", "samples.parquet", "actors.parquet", "events.jsonl", "timing.json"];
     let mut hostile: Vec<(String, &str)> = Vec::new();
     for name in files.into_iter().chain(["summary.json", "journal"]) {
-        let put: [(&str, &dyn Fn(&Path)); 5] = [
+        let put: [(&str, Put<'_>); 5] = [
             ("fifo", &|path| fifo(path)),
             ("directory", &|path| fs::create_dir(path).unwrap()),
             ("device", &|path| symlink("/dev/zero", path).unwrap()),

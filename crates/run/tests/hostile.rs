@@ -1,6 +1,7 @@
 //! Runs that somebody made up, damaged, or could not finish.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "a child tells how it went")]
 
 mod common;
 
@@ -128,7 +129,7 @@ fn what_is_no_file_is_refused_at_once_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let secret = directory.path().join("secret");
     fs::write(&secret, "hunter2").unwrap();
-    let put: [(&str, &dyn Fn(&Path)); 4] = [
+    let put: [(&str, Put<'_>); 4] = [
         ("a FIFO", &|at| assert!(Command::new("mkfifo").arg(at).status().unwrap().success())),
         ("a directory", &|at| fs::create_dir(at).unwrap()),
         ("a link", &|at| symlink(&secret, at).unwrap()),
@@ -309,6 +310,9 @@ fn tables_with_any_bytes_exchanged_and_good_checksums_do_no_harm() {
         assert!(Run::open(at).is_ok());
     }
 }
+
+/// Puts something where a file should be.
+type Put<'a> = &'a dyn Fn(&Path);
 
 const CHILD: &str = "LOTSFREE_TEST_FAILING_RUN";
 
