@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_act_on_a_terminal_is_spelled_out() {
+    fn what_moves_a_cursor_or_reorders_text_is_spelled_out() {
         assert_eq!(visible("a\u{1b}[31m\u{9b}31m\u{7f}\tb\nc"), "a\\x1b[31m\\x9b31m\\x7f\\tb\nc");
         assert_eq!(visible("\u{202e}\u{2066}\u{2028}"), "\\u{202e}\\u{2066}\\u{2028}");
         assert_eq!(visible_line("a\r\nb"), "a\\r\\nb");
