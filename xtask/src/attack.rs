@@ -18,8 +18,8 @@ const ATTACKS: &[(&str, &[&str])] = &[
     ("lotsfree", &["--test", "paths"]),
 ];
 
-/// Runs the attacks one after the other, as root all of them. With a program, such as that of an earlier release,
-/// only those on a program: what they did to it is what fails.
+/// Runs the attacks one after the other, as root all of them. With a program, such as that of an earlier
+/// release, only those on a program: what they did to it is what fails.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let program = arguments.first();
     let on_program = |tests: &[&str]| tests.contains(&"attacks");

@@ -100,7 +100,8 @@ impl Changes {
         }
     }
 
-    /// Makes what was noted; what cannot be made is forgotten again, so that nothing of somebody else's is undone.
+    /// Makes what was noted; what cannot be made is forgotten again, so that nothing of somebody else's is
+    /// undone.
     fn make<T>(
         &mut self,
         change: Change,
@@ -196,7 +197,8 @@ impl Changes {
         Ok(path)
     }
 
-    /// Switches a controller on for the children of a control group of version 2. Nothing is done if it is on.
+    /// Switches a controller on for the children of a control group of version 2. Nothing is done if it is
+    /// on.
     ///
     /// # Errors
     /// If it cannot be switched on.

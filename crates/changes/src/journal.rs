@@ -3,13 +3,13 @@
 //! ```text
 //! file    = "lotsfree changes 1\n" line…
 //! line    = FNV-1a of the record, 16 hexadecimal digits · space · record, one line of JSON · "\n"
-//! record  = {"record":"noted","number":N,"boot":ID,"change":{…}}   before a change is made
-//!         | {"record":"made","number":N,"now":[VALUE,…]}           after it; what the kernel then printed of each key
-//!         | {"record":"closed","number":N}                         it was undone, was never made, or is another's now
+//! record  = {"record":"noted","number":N,"boot":ID,"change":{…}}  before a change is made
+//!         | {"record":"made","number":N,"now":[VALUE,…]}          after it; each key as the kernel then prints it
+//!         | {"record":"closed","number":N}                        undone, never made, or another's by now
 //! ```
-//! The file only grows, and is emptied when all its changes are closed. A last line without a line feed belongs
-//! to a change that was not made and is cut off. Any other line that is not understood is an error, and the
-//! file stays as it is.
+//! The file only grows, and is emptied when all its changes are closed. A last line without a line feed
+//! belongs to a change that was not made and is cut off. Any other line that is not understood is an error,
+//! and the file stays as it is.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -195,8 +195,8 @@ struct Parsed {
 /// What is open in the text of a journal.
 ///
 /// # Errors
-/// The number of the first line that is not understood, from 1, and what is wrong with it. A last line without
-/// a line feed is left out.
+/// The number of the first line that is not understood, from 1, and what is wrong with it. A last line
+/// without a line feed is left out.
 pub fn parse(contents: &[u8]) -> Result<Vec<Entry>, (usize, String)> {
     parse_all(contents).map(|parsed| parsed.entries)
 }

@@ -1,7 +1,7 @@
 //! Journals of lotsfree 0.1.0 before it had versions: `lab.journal`, a line of JSON for each change.
 //!
-//! They tell neither the boot nor the value that was set, so that nobody knows whether a change is still ours:
-//! they are undone only when somebody who has seen the list says so.
+//! They tell neither the boot nor the value that was set, so that nobody knows whether a change is still
+//! ours: they are undone only when somebody who has seen the list says so.
 
 use std::fmt;
 use std::path::PathBuf;

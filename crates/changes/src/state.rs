@@ -72,8 +72,8 @@ impl State {
     /// behind is undone first; `report` is told of each.
     ///
     /// # Errors
-    /// If another process changes this host, somebody else may have written the journal, something that was left
-    /// behind cannot be undone, or a journal of 0.1.0 has to be confirmed first.
+    /// If another process changes this host, somebody else may have written the journal, something that was
+    /// left behind cannot be undone, or a journal of 0.1.0 has to be confirmed first.
     pub fn host(&self, report: &mut dyn FnMut(&Outcome)) -> Result<Changes, ChangeError> {
         self.make()?;
         let legacy = self.legacy()?;

@@ -24,8 +24,8 @@ pub fn header(bytes: u64) -> io::Result<[u8; PAGE as usize]> {
     Ok(page)
 }
 
-/// Makes a file that can be swapped to: without holes, for its owner only, and new. It is returned open, so that
-/// what is swapped to is this file, whatever its name leads to by then.
+/// Makes a file that can be swapped to: without holes, for its owner only, and new. It is returned open, so
+/// that what is swapped to is this file, whatever its name leads to by then.
 ///
 /// # Errors
 /// The system's, above all that the disk is full. The file may be there then.

@@ -63,8 +63,8 @@ pub(crate) fn undo(change: &Change, rebooted: bool) -> Result<Outcome, ChangeErr
 
 /// Undoes all changes of one unit of settings, of this boot, oldest first.
 ///
-/// Only the last that is known to have been made tells what the setting is as we left it; those that were noted
-/// after it may or may not have been made.
+/// Only the last that is known to have been made tells what the setting is as we left it; those that were
+/// noted after it may or may not have been made.
 pub(crate) fn undo_settings(chain: &[(&Entry, &Set)]) -> Result<Outcome, ChangeError> {
     let (Some((_, oldest)), Some((_, newest))) = (chain.first(), chain.last()) else {
         return Ok(Outcome::AsBefore);
@@ -129,8 +129,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Removes a directory with what is in it; `false` if it was gone. Processes that were killed may add files to it
-/// for a moment longer.
+/// Removes a directory with what is in it; `false` if it was gone. Processes that were killed may add files
+/// to it for a moment longer.
 fn remove_directory(path: &Path) -> Result<bool, ChangeError> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -200,8 +200,8 @@ fn remove_group(path: &Path) -> Result<bool, ChangeError> {
     }
 }
 
-/// Limits and protections by which a group shows that somebody relies on its memory controller, with the value
-/// of a group that nobody has touched (`mm/memcontrol.c:memory_files`).
+/// Limits and protections by which a group shows that somebody relies on its memory controller, with the
+/// value of a group that nobody has touched (`mm/memcontrol.c:memory_files`).
 const RELIED_ON: [(&str, &str); 5] = [
     ("memory.max", "max"),
     ("memory.high", "max"),

@@ -4,7 +4,6 @@
 //! moment; what comes later counts in the next interval, so that nothing is lost and nobody is held up.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -419,10 +418,10 @@ fn add(to: &mut Interval, row: &Interval) {
 fn join(id: u32, place: &Place) -> Result<(), LabError> {
     if let Some(group) = &place.group {
         let procs = group.join("cgroup.procs");
-        fs::write(&procs, id.to_string()).map_err(at(&procs))?;
+        lotsfree_storage::set(&procs, &id.to_string()).map_err(at(&procs))?;
     }
     let score = PathBuf::from(format!("/proc/{id}/oom_score_adj"));
-    fs::write(&score, place.oom_score_adj.to_string()).map_err(at(&score))
+    lotsfree_storage::set(&score, &place.oom_score_adj.to_string()).map_err(at(&score))
 }
 
 /// Passes on what an agent says, until it says no more.

@@ -481,8 +481,8 @@ pub(crate) struct SnapshotArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub(crate) interval: f64,
 
-    /// Keep every file as it was read; otherwise names of hosts, users, programs, services, disks and files are
-    /// replaced, and what no rule needs is left out
+    /// Keep every file as it was read; otherwise names of hosts, users, programs, services, disks and files
+    /// are replaced, and what no rule needs is left out
     #[arg(long)]
     pub(crate) full: bool,
 

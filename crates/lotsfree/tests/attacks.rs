@@ -1,6 +1,8 @@
-//! Another user in the way of a lab that root runs, and of what it leaves. Needs root; the other user is 65534.
+//! Another user in the way of a lab that root runs, and of what it leaves. Needs root; the other user is
+//! 65534.
 //!
-//! `LOTSFREE_PROGRAM` names another program to attack, such as an earlier release, which shows what each attack did to it.
+//! `LOTSFREE_PROGRAM` names another program to attack, such as an earlier release, which shows what each
+//! attack did to it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 

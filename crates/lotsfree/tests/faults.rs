@@ -179,8 +179,8 @@ impl Place {
     }
 }
 
-/// The points at which a fault is tried: all, but of many writes to one file, one after the other, the first and
-/// last two and one in 64, unless the environment has `LOTSFREE_EVERY_POINT`.
+/// The points at which a fault is tried: all, but of many writes to one file, one after the other, the first
+/// and last two and one in 64, unless the environment has `LOTSFREE_EVERY_POINT`.
 fn tried(points: &[String]) -> Vec<usize> {
     let mut tried = Vec::new();
     for same in points.chunk_by(|a, b| a == b) {

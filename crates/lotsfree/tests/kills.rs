@@ -1,8 +1,8 @@
-//! A lab that is killed or fails at every step that it comes to: nothing of it is left after `lotsfree lab restore`, and
-//! what an administrator changed in between stays. Needs root.
+//! A lab that is killed or fails at every step that it comes to: nothing of it is left after `lotsfree lab
+//! restore`, and what an administrator changed in between stays. Needs root.
 //!
-//! By default that is every eighth step; with `LOTSFREE_KILLS=every` every one, with such a change and without
-//! (`cargo xtask attack`).
+//! By default that is every eighth step; with `LOTSFREE_KILLS=every` every one, with such a change and
+//! without (`cargo xtask attack`).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what was done is said")]
 
@@ -61,8 +61,8 @@ impl Bench {
         steps
     }
 
-    /// Undoes what a lab left, and looks whether all of it is gone; first somebody else sets what the lab had set,
-    /// or was about to set.
+    /// Undoes what a lab left, and looks whether all of it is gone; first somebody else sets what the lab had
+    /// set, or was about to set.
     fn restore(&self, step: &str, before: &[String; 3], administrator: bool) {
         if administrator {
             fs::write(SETTING, "7").unwrap();
@@ -121,7 +121,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
-/// A bench, unless this host cannot be changed, which is said. One lab at a time, whatever the number of test threads.
+/// A bench, unless this host cannot be changed, which is said. One lab at a time, whatever the number of test
+/// threads.
 fn alone(on: &str) -> Option<(Bench, std::sync::MutexGuard<'static, ()>)> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     if !rustix::process::geteuid().is_root() || (on == "cgroup" && !Path::new(GROUPS).is_dir()) {
@@ -198,7 +199,8 @@ fn a_lab_that_fails_at_a_step_says_so_and_what_it_could_not_undo_is_undone_by_re
             failures += 1;
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(matches!(output.status.code(), Some(0 | 2)), "{kind} {step}: {said}");
-            // What fails and is not said is made up for: a line of the journal that says that a change is undone.
+            // What fails and is not said is made up for: a line of the journal that says that a change is
+            // undone.
             let told = said.contains("No space left on device");
             assert!(told || output.status.code() == Some(0), "{kind} {step}: {said}");
             bench.restore(step, &before, false);

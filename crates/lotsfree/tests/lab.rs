@@ -194,8 +194,8 @@ fn agents_have_no_privilege_but_to_lock_memory() {
     bench.is_clean(&before);
 }
 
-/// Every operation that an agent executes, with as few capabilities as it has: locked memory beyond any limit,
-/// shared memory of both kinds that the lab holds.
+/// Every operation that an agent executes, with as few capabilities as it has: locked memory beyond any
+/// limit, shared memory of both kinds that the lab holds.
 #[test]
 fn locked_and_shared_memory_work_without_other_privileges() {
     let Some(bench) = Bench::new() else { return };

@@ -244,8 +244,8 @@ fn ctrl_c_while_a_report_is_written_leaves_it_whole() {
     }
 }
 
-/// A C1 control sequence introducer, an override and an isolate that turn what follows round, a line separator,
-/// DEL, and a character without width.
+/// A C1 control sequence introducer, an override and an isolate that turn what follows round, a line
+/// separator, DEL, and a character without width.
 const HOSTILE: &str = "x\u{9b}31m\u{202e}\u{2066}\u{2028}\u{7f}\u{200b}";
 
 fn is_hidden(c: char) -> bool {

@@ -1,5 +1,5 @@
-//! Every path that a command of root opens, makes, renames or removes, as strace sees it, is in a table that says who
-//! could be in the way there and which test puts somebody there. Needs root and strace.
+//! Every path that a command of root opens, makes, renames or removes, as strace sees it, is in a table that
+//! says who could be in the way there and which test puts somebody there. Needs root and strace.
 //!
 //! `SECURITY.md` has the table; what a command does that is not in it fails here.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

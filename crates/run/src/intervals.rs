@@ -28,7 +28,8 @@ pub(crate) struct Row {
     pub(crate) latency: Box<[u8]>,
 }
 
-/// Actors with their roles that are read at most: each is looked for in all rows. Those that ship have a dozen.
+/// Actors with their roles that are read at most: each is looked for in all rows. Those that ship have a
+/// dozen.
 const MOST_ACTORS: usize = 4096;
 /// Bytes of a name that are read at most; scenarios' are shorter than a line.
 const MOST_NAME: usize = 4096;
@@ -80,8 +81,8 @@ impl Intervals {
         self.rows.push(Row { actor, role, numbers: numbers(interval), latency: latency.into() });
     }
 
-    /// Adds a row as it was stored; `None` if its histogram makes no sense, or there are more actors or longer
-    /// names than a run may have.
+    /// Adds a row as it was stored; `None` if its histogram makes no sense, or there are more actors or
+    /// longer names than a run may have.
     pub(crate) fn push_stored(
         &mut self,
         actor: &str,

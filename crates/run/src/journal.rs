@@ -138,9 +138,9 @@ pub(crate) struct Contents {
 /// Longest record. A sample of thousands of CPUs takes some 100 KiB.
 pub(crate) const LONGEST: usize = 1 << 26;
 
-/// Reads a journal of `length` bytes up to its last whole record. A begin that is cut off is an empty journal;
-/// one that is something else is `None`. What is in memory at a time is a record and what came of those
-/// before it.
+/// Reads a journal of `length` bytes up to its last whole record. A begin that is cut off is an empty
+/// journal; one that is something else is `None`. What is in memory at a time is a record and what came of
+/// those before it.
 pub(crate) fn read(journal: impl Read, length: u64) -> io::Result<Option<Contents>> {
     let mut journal = BufReader::with_capacity(1 << 16, journal);
     let mut contents = Contents { rest: length, ..Contents::default() };

@@ -144,8 +144,8 @@ pub(crate) struct Layout {
     swaps: Vec<(Box<str>, String)>,
 }
 
-/// Zones, nodes or swap areas that are told apart: 1,024 nodes have four zones each. Each column looks through
-/// all of them.
+/// Zones, nodes or swap areas that are told apart: 1,024 nodes have four zones each. Each column looks
+/// through all of them.
 const MOST_PLACES: usize = 4096;
 
 /// The position of `item`, which is added if need be; `None` if there are too many.

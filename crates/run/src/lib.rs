@@ -24,8 +24,8 @@
 //! after that; at each step the directory is either the unfinished run or the finished one. A writer
 //! that fails says so in `run.json`, for which it keeps room on the disk (`run.json.partial`).
 //!
-//! A run may come from anybody. Only regular files are read and no links, each has a longest length (`store`),
-//! and what a file declares is believed no further than its bytes reach.
+//! A run may come from anybody. Only regular files are read and no links, each has a longest length
+//! (`store`), and what a file declares is believed no further than its bytes reach.
 //!
 //! Two runs with the same rows and facts are the same bytes, `timing.json` left out.
 

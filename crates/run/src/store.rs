@@ -28,8 +28,9 @@ pub(crate) const PARTIAL: &str = ".partial";
 /// Every file of a run.
 pub(crate) const FILES: [&str; 8] = [HEAD, SCENARIO, SAMPLES, ACTORS, EVENTS, SUMMARY, TIMING, JOURNAL];
 
-// What is read at most, as a run may come from anybody; the writer keeps within it. Each is several times what
-// the largest run takes that anybody should want: a day, sampled every second, on a host of hundreds of CPUs.
+// What is read at most, as a run may come from anybody; the writer keeps within it. Each is several times
+// what the largest run takes that anybody should want: a day, sampled every second, on a host of hundreds of
+// CPUs.
 
 /// Bytes of `run.json`. 256 nodes with their distances to each other take 1 MiB, 8,192 CPUs 128 KiB.
 pub(crate) const MOST_HEAD: u64 = 4 << 20;

@@ -30,7 +30,8 @@ pub struct Writer {
     encoder: Encoder,
     buffer: Vec<u8>,
     head: Head,
-    /// What `run.json` is written into before it takes its place, with room for saying why the run did not end.
+    /// What `run.json` is written into before it takes its place, with room for saying why the run did not
+    /// end.
     spare: Option<OutFile>,
     grown: Grown,
     began: Instant,
@@ -307,7 +308,8 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => true,
             made => made.map(|()| false).map_err(at(&self.directory))?,
         };
-        // One that is there was left behind by a process that was killed while it began, or is somebody else's.
+        // One that is there was left behind by a process that was killed while it began, or is somebody
+        // else's.
         let directory = storage::open_own_dir(&self.beside).map_err(|error| match error.kind() {
             io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
                 WriteError::Occupied { path: self.beside.clone(), why: error.to_string() }
@@ -321,8 +323,8 @@ impl Place {
         Ok(lock)
     }
 
-    /// Writes a run without rows into the directory that is held and puts it where it belongs; its journal, what its next head is written into,
-    /// and its head.
+    /// Writes a run without rows into the directory that is held and puts it where it belongs; its journal,
+    /// what its next head is written into, and its head.
     fn fill(
         &self,
         held: &Path,

@@ -22,8 +22,8 @@ impl PrivateDirectory {
     /// A name for a directory in `parent` that nobody can guess. Nothing is made.
     ///
     /// # Errors
-    /// The system's, if `parent` is not there; `PermissionDenied` if somebody else could exchange what is made
-    /// in it, as [`is_exchangeable`] says.
+    /// The system's, if `parent` is not there; `PermissionDenied` if somebody else could exchange what is
+    /// made in it, as [`is_exchangeable`] says.
     pub fn name_in(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
         let parent = fs::canonicalize(parent)?;
         if let Some(why) = is_exchangeable(&parent)? {

@@ -1,4 +1,5 @@
-//! The seam where tests let a step fail: every write, rename, sync, creation, removal and setting is a *point*.
+//! The seam where tests let a step fail: every write, rename, sync, creation, removal and setting is a
+//! *point*.
 //!
 //! Points are numbered from 1 in the order in which a process comes to them. Tests ask for a fault by the
 //! environment of a program that was built with debug assertions; a release build has no such code.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The crate knows neither formats nor kernels. It is for other people's files as much as for our own: a path
-//! that a user names may lead to a FIFO, a device, a link that somebody else planted, or a file that is larger
-//! than memory.
+//! that a user names may lead to a FIFO, a device, a link that somebody else planted, or a file that is
+//! larger than memory.
 
 mod directory;
 pub mod fault;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file. A FIFO without a writer does not hang, and a terminal does not become the controlling
-/// one. A link is followed.
+/// Opens a regular file. A FIFO without a writer does not hang, and a terminal does not become the
+/// controlling one. A link is followed.
 ///
 /// # Errors
 /// The system's, and `InvalidInput` that says what the path leads to if that is no regular file.
@@ -16,8 +16,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     open(path, OFlags::empty())
 }
 
-/// Opens a regular file, and no link to one: of a directory that came from somewhere, in which a link may lead
-/// to a file that its maker cannot read and the reader can.
+/// Opens a regular file, and no link to one: of a directory that came from somewhere, in which a link may
+/// lead to a file that its maker cannot read and the reader can.
 ///
 /// # Errors
 /// As [`open_regular`].

@@ -123,7 +123,8 @@ fn set_limit(limit: Limit, value: u64) -> io::Result<()> {
 /// Who may not do this has no capability to lose.
 fn drop_bounding_set() {
     for capability in 0..CAPABILITIES {
-        // SAFETY: numbers only. Fails for a capability that the kernel does not know, and without CAP_SETPCAP.
+        // SAFETY: numbers only. Fails for a capability that the kernel does not know, and without
+        // CAP_SETPCAP.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
 }

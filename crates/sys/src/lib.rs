@@ -1,4 +1,5 @@
-//! The system calls that a real kernel is loaded with, and what must be known before `main`, as safe functions.
+//! The system calls that a real kernel is loaded with, and what must be known before `main`, as safe
+//! functions.
 //!
 //! The only crate with unsafe code: what has no safe form elsewhere is wrapped here, so small that each block
 //! can be checked by eye. Nothing here knows scenarios or runs.

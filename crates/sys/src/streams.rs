@@ -11,9 +11,9 @@ static OPEN: AtomicU8 = AtomicU8::new(0);
 
 /// Called once by the C library, before Rust's runtime.
 #[used]
-// SAFETY: The C library calls each function in this section once, with the C calling convention, before `main`
-// and in the only thread. The function needs nothing of Rust's runtime: it makes three system calls and sets
-// an atomic.
+// SAFETY: The C library calls each function in this section once, with the C calling convention, before
+// `main` and in the only thread. The function needs nothing of Rust's runtime: it makes three system calls
+// and sets an atomic.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 

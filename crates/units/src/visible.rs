@@ -1,7 +1,8 @@
 //! Other people's text, made safe to look at.
 //!
 //! Names of processes, control groups, variants and files hold whatever their owners like: what would move a
-//! terminal's cursor, change its colours, or reorder what is read. Everything that is printed goes through here.
+//! terminal's cursor, change its colours, or reorder what is read. Everything that is printed goes through
+//! here.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -11,9 +11,9 @@
 //! | `set_mempolicy`, its own CPUs, timer slack | nothing |
 //! | `oom_score_adj`, control group | nothing: the lab writes them |
 //!
-//! So it begins with [`gain_none`], opens the segments that the lab holds (`/proc/PID/fd`, which only somebody
-//! with as many capabilities as the lab may look into), and goes on with [`keep`] alone. An actor that
-//! executes a program of the scenario's would besides need a user of its own, as QEMU has, and its files
+//! So it begins with [`gain_none`], opens the segments that the lab holds (`/proc/PID/fd`, which only
+//! somebody with as many capabilities as the lab may look into), and goes on with [`keep`] alone. An actor
+//! that executes a program of the scenario's would besides need a user of its own, as QEMU has, and its files
 //! given to that user.
 
 use std::io;
@@ -45,8 +45,8 @@ pub(crate) fn gain_none() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up all capabilities but these, as far as they are held; nobody else's process may look into this one,
-/// and a handler of cores gets nothing of it. For a process with one thread: others would keep theirs.
+/// Gives up all capabilities but these, as far as they are held; nobody else's process may look into this
+/// one, and a handler of cores gets nothing of it. For a process with one thread: others would keep theirs.
 ///
 /// # Errors
 /// The kernel's.

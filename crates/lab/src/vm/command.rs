@@ -29,8 +29,8 @@ pub(crate) fn check(case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
-/// Everything but `-kernel` and `-append`; `place` says where a file is that has this name, the data channel is
-/// the standard input, a socket, and the monitor the standard output, another one.
+/// Everything but `-kernel` and `-append`; `place` says where a file is that has this name, the data channel
+/// is the standard input, a socket, and the monitor the standard output, another one.
 ///
 /// # Errors
 /// If the accelerator cannot have so many CPUs.

@@ -74,8 +74,8 @@ impl Packages {
     /// Downloads and unpacks a package, once. The tree appears under its name only when it is complete.
     ///
     /// # Errors
-    /// If it does not come, or cannot be unpacked; if this is root, and somebody else could exchange what is in
-    /// the cache.
+    /// If it does not come, or cannot be unpacked; if this is root, and somebody else could exchange what is
+    /// in the cache.
     pub fn fetch(&self, package: &str) -> Result<Unpacked, Error> {
         let packages = self.cache.join("packages");
         let tree = packages.join(package);

@@ -37,8 +37,8 @@ pub const SANDBOX: [&str; 2] =
 
 /// Address space that QEMU needs beside the guest's memory. Measured with QEMU 7.2, 2 CPUs and two disks:
 /// 1457 MiB, of which 1024 are for translated code (software emulation takes an eighth of the host's memory
-/// for that, at most 1 GiB) and the rest is program, libraries, devices and [`ARENAS`]. Disks may have up to 64
-/// threads with stacks of 8 MiB, another 512 MiB, and those fill the arenas.
+/// for that, at most 1 GiB) and the rest is program, libraries, devices and [`ARENAS`]. Disks may have up to
+/// 64 threads with stacks of 8 MiB, another 512 MiB, and those fill the arenas.
 const OVERHEAD: Bytes = Bytes::mib(2560);
 /// For each CPU beside that: the thread's stack, and what the emulator keeps of it.
 const PER_CPU: Bytes = Bytes::mib(16);

@@ -1,8 +1,8 @@
 //! [`Scratch`]: the directory of a virtual machine, which does not outlive it.
 //!
-//! A machine's disks take gigabytes, and this process may be killed before it removes them. So the directory is a
-//! change of this host like any other: noted in a journal of this process before it is made, and removed by the
-//! next machine that starts, or by `lotsfree lab restore`.
+//! A machine's disks take gigabytes, and this process may be killed before it removes them. So the directory
+//! is a change of this host like any other: noted in a journal of this process before it is made, and removed
+//! by the next machine that starts, or by `lotsfree lab restore`.
 
 use std::path::{Path, PathBuf};
 

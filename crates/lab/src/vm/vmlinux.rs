@@ -14,8 +14,8 @@ use super::{Error, tool, trust};
 /// An ELF note of a kernel, with the address at which PVH enters it: `XEN_ELFNOTE_PHYS32_ENTRY`.
 const PVH_ENTRY: u32 = 18;
 
-/// Writes the kernel that is in a compressed image to a new file. Returns whether QEMU can start it: it is left
-/// alone if it is compressed in a way that is not known here, or has no PVH entry.
+/// Writes the kernel that is in a compressed image to a new file. Returns whether QEMU can start it: it is
+/// left alone if it is compressed in a way that is not known here, or has no PVH entry.
 ///
 /// # Errors
 /// If the image cannot be read, somebody else could exchange it and this is root, or what is in it is no

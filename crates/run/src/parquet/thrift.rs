@@ -1,6 +1,7 @@
 //! Thrift's compact protocol, as far as Parquet's footer and page headers need it.
 //!
-//! A cursor over bytes that are there: nothing is allocated by a declared length, and what cannot be is `None`.
+//! A cursor over bytes that are there: nothing is allocated by a declared length, and what cannot be is
+//! `None`.
 
 use crate::bytes;
 

@@ -17,8 +17,9 @@ pub(crate) struct Settings {
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Bytes of a table between the begins of two records, comments and blank lines among them. Lines of traces have
-/// some 50; a file that has no line ends, or a quote that is never closed, would be read into memory whole.
+/// Bytes of a table between the begins of two records, comments and blank lines among them. Lines of traces
+/// have some 50; a file that has no line ends, or a quote that is never closed, would be read into memory
+/// whole.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// What a trace holds, decompressed.

@@ -1,6 +1,7 @@
 //! Which files are kept, and how each is read: the table [`FILES`].
 //!
-//! A file that is in no row is not kept. In a pattern `#` stands for a number and a word in braces for a name:
+//! A file that is in no row is not kept. In a pattern `#` stands for a number and a word in braces for a
+//! name:
 //!
 //! | in braces | stands for | becomes |
 //! |---|---|---|

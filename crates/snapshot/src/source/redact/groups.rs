@@ -1,9 +1,9 @@
 //! Names of control groups and units, in paths and in contents.
 //!
-//! A name is taken apart at its dashes, as systemd does: `acme-billing.service` becomes `unit1-unit2.service`,
-//! and the drop-ins of `acme-.service.d` and the slice `acme.slice` still belong to it. Words that are
-//! systemd's, a container runtime's or a well-known program's stay; identifiers of containers and pods become
-//! `id1`.
+//! A name is taken apart at its dashes, as systemd does: `acme-billing.service` becomes
+//! `unit1-unit2.service`, and the drop-ins of `acme-.service.d` and the slice `acme.slice` still belong to
+//! it. Words that are systemd's, a container runtime's or a well-known program's stay; identifiers of
+//! containers and pods become `id1`.
 
 use super::lists::{GROUPS, PROGRAMS, UNIT_TYPES};
 use super::names::Names;

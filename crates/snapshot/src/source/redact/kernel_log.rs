@@ -6,8 +6,8 @@
 //! | `drop_caches` | name, process id, value |
 //! | page allocation failure | name, order |
 //!
-//! Names are replaced as anywhere else. `cpuset=`, `nodemask=`, call traces, registers and the lists of tasks,
-//! groups and modules go.
+//! Names are replaced as anywhere else. `cpuset=`, `nodemask=`, call traces, registers and the lists of
+//! tasks, groups and modules go.
 
 use super::lists::{CONSTRAINTS, KILLED, UNITS};
 use super::names::Names;
@@ -64,7 +64,8 @@ impl Names {
         Some(format!("{}: page allocation failure: order:{order}", self.program(&name)))
     }
 
-    /// `oom-kill:constraint=…`. Fields are looked for from the end, as the parser does: names may hold commas.
+    /// `oom-kill:constraint=…`. Fields are looked for from the end, as the parser does: names may hold
+    /// commas.
     fn oom_kill(&mut self, message: &str) -> Option<String> {
         let kill = header(message)?;
         let (rest, uid) = message.rsplit_once(",uid=")?;

@@ -1,10 +1,10 @@
 //! What is replaced before an archive leaves the host: [`Redactor`].
 //!
 //! What stays is listed, file by file and field by field; everything else is replaced by a token or left out.
-//! Numbers, units, settings, process and user ids, and the words that the kernel, distributions and well-known
-//! programs write are in the lists, so that a redacted archive leads to the same findings. Names that people
-//! give are in none. Nothing is searched for, so that no key, number or word of a file's grammar changes
-//! because a host or a program happens to be called like it.
+//! Numbers, units, settings, process and user ids, and the words that the kernel, distributions and
+//! well-known programs write are in the lists, so that a redacted archive leads to the same findings. Names
+//! that people give are in none. Nothing is searched for, so that no key, number or word of a file's grammar
+//! changes because a host or a program happens to be called like it.
 //!
 //! | where | what stays | what goes |
 //! |---|---|---|
