@@ -348,7 +348,14 @@ impl Place {
         // Takes its place on the disk now.
         spare.sync().map_err(at(&head_at))?;
         if let Some(replaced) = replaced {
-            remove_files(&storage::held(replaced, &self.directory), &self.directory)?;
+            let older = storage::held(replaced, &self.directory);
+            if storage::exchange(&self.beside, &self.directory).map_err(at(&self.directory))? {
+                // The new run is in its place. What is left of the older one the next writer removes.
+                let _ = remove_files(&older, &self.directory);
+                let _ = storage::remove_dir(&self.beside);
+                return Ok((journal, spare, head));
+            }
+            remove_files(&older, &self.directory)?;
         }
         // Takes the place of an empty directory.
         storage::rename(&self.beside, &self.directory).map_err(at(&self.directory))?;

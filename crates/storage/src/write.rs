@@ -158,6 +158,21 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
+/// Exchanges two paths, so that at no time either is missing. `false` where the file system cannot (NFS, FUSE)
+/// or the kernel is older than 3.15: nothing was done then.
+///
+/// # Errors
+/// The system's.
+pub fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+    point(Operation::Rename, other)?;
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(false),
+        exchanged => Ok(exchanged.map(|()| true)?),
+    }
+}
+
 /// Syncs a directory, so that what was made, renamed or removed in it stays so.
 ///
 /// # Errors
@@ -272,6 +287,19 @@ mod tests {
         symlink(at("file"), at("link")).unwrap();
         assert!(replace(&at("link"), Access::Umask, b"y").is_err());
         assert_eq!(fs::read(at("file")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn two_directories_are_exchanged() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("one")).unwrap();
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("one/file"), "x").unwrap();
+        if exchange(&at("one"), &at("other")).unwrap() {
+            assert!(at("other/file").exists() && !at("one/file").exists());
+        }
+        assert!(exchange(&at("one"), &at("none")).is_err());
     }
 
     #[test]
