@@ -5,6 +5,7 @@
 
 mod attack;
 mod capture;
+mod deny;
 mod docs;
 mod fuzz;
 mod lab;

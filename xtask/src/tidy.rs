@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{docs, seam};
+use crate::{deny, docs, seam};
 
 /// Larger files are not worth cloning for ever.
 const LARGEST: u64 = 512 << 10;
@@ -24,6 +24,7 @@ pub(crate) fn command() -> Result<(), Box<dyn Error>> {
     check_fixtures(&files, &mut wrong);
     check_specification(&mut wrong);
     seam::check(&files, &mut wrong);
+    deny::check(&mut wrong)?;
     match wrong.as_slice() {
         [] => Ok(()),
         wrong => Err(format!("{} untidy\n{}", wrong.len(), wrong.join("\n")).into()),
@@ -100,7 +101,9 @@ fn check_fixtures(files: &[String], wrong: &mut Vec<String>) {
 fn check_specification(wrong: &mut Vec<String>) {
     let text = fs::read_to_string(docs::root().join("SPECIFICATION.md")).unwrap_or_default();
     let mut sources = BTreeSet::new();
-    collect_tests(&docs::root().join("crates"), &mut sources);
+    for directory in ["crates", "xtask"] {
+        collect_tests(&docs::root().join(directory), &mut sources);
+    }
     for (line, number) in text.lines().zip(1..) {
         for name in line.split("test:`").skip(1).filter_map(|rest| rest.split('`').next()) {
             if !sources.contains(name) {
