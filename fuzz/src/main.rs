@@ -1,14 +1,18 @@
 //! Hostile input for every reader of lotsfree, and for the model: one libFuzzer binary with all targets.
 //!
-//! The environment chooses: `LOTSFREE_FUZZ` names the target, or `list` prints their names;
-//! `LOTSFREE_FUZZ_SEEDS=DIR` writes the target's seeds, made from `LOTSFREE_FUZZ_FIXTURES`, into a directory
-//! that exists and ends. `README.md` says how to run it.
+//! The environment chooses: `LOTSFREE_FUZZ` names the target, or `list` prints their names and
+//! how many executions without a new edge each is to have; `LOTSFREE_FUZZ_SEEDS=DIR` writes the target's
+//! seeds, made from `LOTSFREE_FUZZ_FIXTURES`, into a directory that exists and ends; targets that read files
+//! keep them in `LOTSFREE_FUZZ_PLACE`. `README.md` says how to run it.
 #![no_main]
 
 mod files;
+mod machines;
 mod model;
+mod runs;
 mod seeds;
 mod sources;
+mod traces;
 mod whole;
 
 use std::sync::OnceLock;
@@ -19,21 +23,36 @@ struct Target {
     run: fn(&[u8]),
     /// The seeds that one fixture gives.
     seeds: fn(&seeds::Fixture) -> Vec<Vec<u8>>,
+    /// How many executions without a new edge `cargo xtask fuzz settle` asks for.
+    settled: u64,
 }
 
+/// Executions without a new edge of a target that reads.
+const READS: u64 = 10_000_000;
+/// The same of one that executes scenarios, which takes milliseconds each.
+const EXECUTES: u64 = 100_000;
+
 const TARGETS: &[Target] = &[
-    Target { name: "files", run: files::run, seeds: files::seeds },
-    Target { name: "values", run: files::values, seeds: files::value_seeds },
-    Target { name: "bytes", run: whole::bytes, seeds: whole::byte_seeds },
-    Target { name: "archive", run: sources::archive, seeds: sources::archive_seeds },
-    Target { name: "text", run: sources::text, seeds: sources::text_seeds },
-    Target { name: "open", run: sources::open, seeds: sources::open_seeds },
-    Target { name: "oswatcher", run: sources::oswatcher, seeds: sources::oswatcher_seeds },
-    Target { name: "sos", run: sources::sos, seeds: sources::sos_seeds },
-    Target { name: "redact", run: sources::redact, seeds: sources::redact_seeds },
-    Target { name: "doctor", run: whole::doctor, seeds: sources::text_seeds },
-    Target { name: "scenario", run: model::scenario, seeds: model::scenario_seeds },
-    Target { name: "operations", run: model::operations, seeds: model::operation_seeds },
+    Target { name: "files", run: files::run, seeds: files::seeds, settled: READS },
+    Target { name: "values", run: files::values, seeds: files::value_seeds, settled: READS },
+    Target { name: "bytes", run: whole::bytes, seeds: whole::byte_seeds, settled: READS },
+    Target { name: "archive", run: sources::archive, seeds: sources::archive_seeds, settled: READS },
+    Target { name: "text", run: sources::text, seeds: sources::text_seeds, settled: READS },
+    Target { name: "open", run: sources::open, seeds: sources::open_seeds, settled: READS },
+    Target { name: "oswatcher", run: sources::oswatcher, seeds: sources::oswatcher_seeds, settled: READS },
+    Target { name: "sos", run: sources::sos, seeds: sources::sos_seeds, settled: READS },
+    Target { name: "redact", run: sources::redact, seeds: sources::redact_seeds, settled: READS },
+    Target { name: "doctor", run: whole::doctor, seeds: sources::text_seeds, settled: READS },
+    Target { name: "scenario", run: model::scenario, seeds: model::scenario_seeds, settled: READS },
+    Target { name: "operations", run: model::operations, seeds: model::operation_seeds, settled: READS },
+    Target { name: "run", run: runs::directory, seeds: runs::directory_seeds, settled: READS },
+    Target { name: "journal", run: runs::journal, seeds: runs::journal_seeds, settled: READS },
+    Target { name: "tables", run: runs::tables, seeds: runs::table_seeds, settled: READS },
+    Target { name: "wire", run: runs::wire, seeds: runs::wire_seeds, settled: READS },
+    Target { name: "trace", run: traces::run, seeds: traces::seeds, settled: READS },
+    Target { name: "execute", run: machines::run, seeds: machines::seeds, settled: EXECUTES },
+    // The lab's journal of settings belongs here, as `settings`: reading what `restore` reads, and undoing it
+    // on a made-up host. See `README.md`.
 ];
 
 static CHOSEN: OnceLock<&'static Target> = OnceLock::new();
@@ -42,7 +61,7 @@ fn choose() {
     let name = std::env::var("LOTSFREE_FUZZ").unwrap_or_default();
     if name == "list" {
         for target in TARGETS {
-            println!("{}", target.name);
+            println!("{} {}", target.name, target.settled);
         }
         std::process::exit(0);
     }

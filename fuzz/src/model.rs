@@ -35,20 +35,21 @@ pub(crate) fn scenario(data: &[u8]) {
 
 /// The scenarios that ship, and small ones.
 pub(crate) fn scenario_seeds(_: &Fixture) -> Vec<Vec<u8>> {
-    let scenarios = std::env::var("LOTSFREE_FUZZ_FIXTURES").map(|fixtures| format!("{fixtures}/../scenarios"));
+    let scenarios =
+        std::env::var("LOTSFREE_FUZZ_FIXTURES").map(|fixtures| format!("{fixtures}/../scenarios"));
     let listed = scenarios.ok().and_then(|directory| std::fs::read_dir(directory).ok());
     let paths = listed.into_iter().flatten().flatten().map(|entry| entry.path());
     paths.filter_map(|path| std::fs::read(path).ok()).collect()
 }
 
 /// Bytes of the input, zeroes after its end.
-struct Bytes<'a>(&'a [u8]);
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl Bytes<'_> {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    fn next(&mut self) -> u32 {
+    pub(crate) fn next(&mut self) -> u32 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         u32::from(*first)
@@ -112,7 +113,8 @@ pub(crate) fn operations(data: &[u8]) {
         let offset = u64::from(bytes.wide()) * 700;
         let len = bytes.wide() * 40;
         let how = if what & 16 == 0 { How::Buffered } else { How::Direct };
-        let advices = [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::DontNeed];
+        let advices =
+            [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::DontNeed];
         let advice = advices[len as usize % advices.len()];
         let mut done = 0;
         let mut retry = 0;
@@ -182,16 +184,18 @@ fn check(mm: &Mm) {
 
 /// A few walks.
 pub(crate) fn operation_seeds(_: &Fixture) -> Vec<Vec<u8>> {
-    let walk = |seed: u32| {
-        let mut state = seed.wrapping_mul(2_654_435_761) | 1;
-        (0..600)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 17;
-                state ^= state << 5;
-                state as u8
-            })
-            .collect()
-    };
-    (1..8).map(walk).collect()
+    (1..8).map(|seed| walk(seed, 600)).collect()
+}
+
+/// Bytes without a pattern.
+pub(crate) fn walk(seed: u32, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as u8
+        })
+        .collect()
 }

@@ -26,6 +26,8 @@ usage: cargo xtask COMMAND
   lab [brief] SERIES…        run the tests that need virtual machines with the kernels of these series
   lab-kernel SERIES…         download Debian's kernel of a series (6.1, 6.12) for `lotsfree lab --on vm`
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)
+  fuzz settle [SECONDS] [TARGET…]   until enough executions took no new edge, or for so many seconds each
+  fuzz unreached [TARGET…]   list the lines of the readers that no input of the corpora reaches
   pictures RUN|NAME…         draw runs, directories of runs or scenarios into docs/pictures (needs Chromium)";
 
 fn main() -> ExitCode {

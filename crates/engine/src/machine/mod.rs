@@ -58,7 +58,7 @@ use device::{Disk, Scheduler};
 use files::Files;
 use measure::{Group, Log};
 use queue::{Happening, Queue};
-use task::{Kind, Process, Task, Thread, Waiters};
+use task::{Kind, Process, State, Task, Thread, Waiters};
 
 /// How far a task may run past the next entry of the queue, in nanoseconds, while memory is calm.
 pub const CALM: u64 = 1_000_000;
@@ -231,6 +231,27 @@ impl Machine {
         self.now = until;
         self.sample(sink)?;
         Ok(End::Complete)
+    }
+
+    /// Compares the whole state with recounts: memory as [`Mm::check`] does, and the accounts of every thread
+    /// with how long it has lived.
+    ///
+    /// # Errors
+    /// Says what does not agree.
+    pub fn check(&self) -> Result<(), String> {
+        self.mm.check()?;
+        for task in &self.tasks {
+            let Kind::Thread(thread) = task.kind else { continue };
+            let Thread { spent, started, .. } = &self.threads[thread];
+            let lived = task.at.saturating_sub(*started);
+            let accounted = measure::total(spent);
+            if task.state != State::New && lived > 0 && accounted != lived {
+                return Err(format!(
+                    "{accounted} ns of thread {thread} are accounted for; it lived {lived} ns"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn happen(&mut self, happening: Happening) {
