@@ -12,6 +12,16 @@ use crate::{deny, docs, seam};
 const LARGEST: u64 = 512 << 10;
 /// Columns of comments, which rustfmt leaves alone; addresses and tables cannot be broken.
 const WIDEST: usize = 110;
+/// Crates that read what others wrote. Their arithmetic is checked in release too: a number from a hostile
+/// file that overflows ends the program instead of making it answer wrongly.
+const PARSERS: [&str; 6] = [
+    "lotsfree-counters",
+    "lotsfree-formulas",
+    "lotsfree-run",
+    "lotsfree-scenario",
+    "lotsfree-snapshot",
+    "lotsfree-units",
+];
 
 /// Lists everything untidy and fails if there is anything.
 pub(crate) fn command() -> Result<(), Box<dyn Error>> {
@@ -24,6 +34,7 @@ pub(crate) fn command() -> Result<(), Box<dyn Error>> {
     check_fixtures(&files, &mut wrong);
     check_specification(&mut wrong);
     seam::check(&files, &mut wrong);
+    check_overflow(&fs::read_to_string(docs::root().join("Cargo.toml"))?, &mut wrong)?;
     deny::check(&mut wrong)?;
     match wrong.as_slice() {
         [] => Ok(()),
@@ -113,6 +124,23 @@ fn check_specification(wrong: &mut Vec<String>) {
     }
 }
 
+/// The release profile checks the arithmetic of every crate that parses.
+fn check_overflow(manifest: &str, wrong: &mut Vec<String>) -> Result<(), toml::de::Error> {
+    let manifest: toml::Table = manifest.parse()?;
+    for parser in PARSERS {
+        let keys = ["profile", "release", "package", parser];
+        let mut section = Some(&manifest);
+        for key in keys {
+            section = section.and_then(|section| section.get(key)?.as_table());
+        }
+        let checked = section.and_then(|section| section.get("overflow-checks")?.as_bool());
+        if checked != Some(true) {
+            wrong.push(format!("Cargo.toml: [{}] has no `overflow-checks = true`", keys.join(".")));
+        }
+    }
+    Ok(())
+}
+
 fn collect_tests(directory: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -124,5 +152,26 @@ fn collect_tests(directory: &Path, names: &mut BTreeSet<String>) {
                 text.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next());
             names.extend(functions.map(str::to_owned));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_of_crates_that_parse_is_checked_in_release() {
+        let manifest = include_str!("../../Cargo.toml");
+        let wrong = |text: &str| {
+            let mut wrong = Vec::new();
+            check_overflow(text, &mut wrong).unwrap();
+            wrong
+        };
+        assert_eq!(wrong(manifest), [""; 0]);
+        assert_eq!(wrong("").len(), PARSERS.len());
+        let off = manifest.replacen("overflow-checks = true", "overflow-checks = false", 1);
+        let expected =
+            "Cargo.toml: [profile.release.package.lotsfree-counters] has no `overflow-checks = true`";
+        assert_eq!(wrong(&off), [expected]);
     }
 }
