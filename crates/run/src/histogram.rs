@@ -76,7 +76,7 @@ impl Histogram {
         }
     }
 
-    /// Adds what `other` has counted.
+    /// Adds what `other` has counted. Saturating: a file may say that anything was counted.
     pub fn merge(&mut self, other: &Histogram) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -123,9 +123,9 @@ impl Histogram {
             return None;
         }
         let rank = ((share.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
-        let mut below = 0;
+        let mut below = 0u64;
         for (bucket, values) in self.buckets.iter().enumerate() {
-            below = u64::saturating_add(below, *values);
+            below = below.saturating_add(*values);
             if below >= rank {
                 return Some(upper(bucket).clamp(self.min, self.max));
             }
@@ -255,6 +255,19 @@ mod tests {
         let mut many = Vec::new();
         [5, 1, 2, 1, u64::MAX, 0, u64::MAX].iter().for_each(|&value| bytes::put(&mut many, value));
         assert_eq!(Histogram::decode(&many), None);
+    }
+
+    #[test]
+    fn counts_that_are_more_than_there_can_be_are_merged_and_asked_for_all_the_same() {
+        let mut histogram = Histogram::default();
+        histogram.record_many(5, u64::MAX);
+        let mut other = Histogram::default();
+        other.record_many(5, u64::MAX - 1);
+        other.record_many(9, 1);
+        histogram.merge(&other);
+        assert_eq!((histogram.count(), histogram.quantile(0.5)), (u64::MAX, Some(5)));
+        histogram.merge(&other);
+        assert_eq!((histogram.count(), histogram.max(), histogram.quantile(1.0)), (u64::MAX, Some(9), Some(5)));
     }
 
     proptest! {
