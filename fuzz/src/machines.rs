@@ -2,7 +2,7 @@
 //!
 //! An input is not the text of a scenario but decisions, a byte each: which kernel, how large a machine,
 //! which settings, which actors with which parameters. So every mutation is another scenario that is well
-//! formed, small and short: at most two nodes with 4 to 20 MiB free, two CPUs, four actors, and memory that
+//! formed, small and short: at most two nodes with 2 to 10 MiB free, two CPUs, four actors, and memory that
 //! they all together want several times over.
 
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("vm.dirty_bytes", &["8192", "65536", "9223372036854775807"]),
     ("vm.dirty_background_ratio", &["0", "1", "100"]),
     ("vm.dirty_background_bytes", &["1", "65536", "9223372036854775807"]),
-    ("vm.dirty_expire_centisecs", &["0", "1", "3000"]),
+    ("vm.dirty_expire_centisecs", &["0", "1", "5", "3000"]),
     ("vm.dirty_writeback_centisecs", &["0", "1", "500"]),
     ("vm.laptop_mode", &["0", "1"]),
     ("vm.page-cluster", &["0", "3", "8", "31"]),
@@ -66,7 +66,7 @@ const POLICIES: [&str; 5] = ["local", "preferred 0", "bind 0", "interleave", "in
 struct Author<'a> {
     bytes: Bytes<'a>,
     text: String,
-    /// Seconds instead of milliseconds, for what only time does; then every actor takes its time.
+    /// Tenths of a second instead of milliseconds, for what only time does; then every actor takes its time.
     long: bool,
 }
 
@@ -112,8 +112,8 @@ impl Author<'_> {
     fn scenario(mut self) -> String {
         let generation = self.one_of(&NAMES);
         self.long = self.below(8) == 7;
-        let duration = if self.long { "2500 ms" } else { self.one_of(&["5 ms", "20 ms", "60 ms", "120 ms"]) };
-        let interval = if self.long { "500 ms" } else { "25 ms" };
+        let duration = if self.long { "400 ms" } else { self.one_of(&["2 ms", "5 ms", "12 ms", "25 ms"]) };
+        let interval = if self.long { "100 ms" } else { "5 ms" };
         let seed = self.below(4);
         self.text = format!("title = 't'\nseed = {seed}\nduration = '{duration}'\ninterval = '{interval}'\n");
         self.machine(generation);
@@ -129,7 +129,7 @@ impl Author<'_> {
         let nodes = 1 + self.below(2);
         let cpus = nodes.max(1 + self.below(2));
         let sizes = vec!["'64 MiB'"; nodes].join(", ");
-        let free = nodes * (4 + self.below(16));
+        let free = nodes * (2 + self.below(8));
         let kernel = 64 * nodes - free;
         let _ = write!(
             self.text,
@@ -171,8 +171,8 @@ impl Author<'_> {
 
     fn actor(&mut self, number: usize) {
         let _ = write!(self.text, "[[actor]]\nname = 'a{number}'\n");
-        self.maybe("start", &["1 ms", "7 ms", "30 ms"]);
-        self.maybe("stop", &["31 ms", "50 ms", "90 ms"]);
+        self.maybe("start", &["500 us", "3 ms", "9 ms"]);
+        self.maybe("stop", &["4 ms", "10 ms", "20 ms"]);
         self.maybe_raw("node", &["0"]);
         self.maybe("policy", &POLICIES);
         match self.below(9) {
@@ -197,7 +197,7 @@ impl Author<'_> {
             (false, true) => self.line("think", "'4 ms'"),
             (false, false) => self.maybe("think", &["1 ms", "50 us"]),
         }
-        self.maybe_raw("active", &["[['0 s', '10 ms'], ['20 ms', 'end']]", "[['40 ms', '41 ms']]"]);
+        self.maybe_raw("active", &["[['0 s', '1 ms'], ['1500 us', 'end']]", "[['1 ms', '1100 us']]"]);
     }
 
     fn file_writer(&mut self) {
@@ -280,7 +280,7 @@ fn case(data: &[u8]) -> Option<Case> {
     Some(scenario.cases(None).ok()?.remove(0))
 }
 
-/// Executes the scenario in three parts, with the whole state checked after each, and sums it up.
+/// Executes the scenario in two parts, with the whole state checked after each, and sums it up.
 pub(crate) fn run(data: &[u8]) {
     if let Some(case) = case(data) {
         let _ = execute(&case).map(|run| run.summary());
@@ -293,7 +293,7 @@ fn execute(case: &Case) -> Option<Run> {
     let mut machine = Machine::new(config, program);
     let mut memory = Memory::default();
     let (mut last, mut looks) = (0, 0);
-    for part in [3, 2, 1] {
+    for part in [2, 1] {
         let until = case.duration.ns() / part;
         let end = machine.run(until, &mut memory, &mut |now| {
             assert!(now >= last, "time went back from {last} to {now}");
