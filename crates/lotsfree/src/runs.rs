@@ -99,3 +99,21 @@ pub(crate) fn show(runs: &[Run], style: &StyleArgs, json: bool, verbose: bool) -
     let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose };
     output::print(&runs_text(runs, options))
 }
+
+/// `of 4 runs 1 is complete, 0 are incomplete, 1 failed (as it is, 64 MiB), 2 were not begun`: each is in one
+/// of the four. `ended` are those of which there is something to read.
+pub(crate) fn tally(all: usize, ended: usize, complete: usize, failed: &[String]) -> String {
+    let are = |number| if number == 1 { "1 is".to_owned() } else { format!("{number} are") };
+    let were = |number| if number == 1 { "1 was".to_owned() } else { format!("{number} were") };
+    let failed_text = match failed {
+        [] => String::new(),
+        names => format!(", {} failed ({})", names.len(), names.join("; ")),
+    };
+    format!(
+        "of {} {} complete, {} incomplete{failed_text}, {} not begun",
+        if all == 1 { "1 run".to_owned() } else { format!("{all} runs") },
+        are(complete),
+        are(ended - complete),
+        were(all - ended - failed.len())
+    )
+}

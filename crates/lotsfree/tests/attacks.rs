@@ -276,3 +276,57 @@ fn the_journal_of_0_1_0_can_still_be_read() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("back to") && !listed.contains("not read"), "{listed}");
 }
+
+#[test]
+fn nothing_is_written_through_what_another_user_planted() {
+    let Some(bench) = Bench::new() else { return };
+    let run = |arguments: &[&str]| bench.command(arguments).output().unwrap();
+    fs::write(bench.path("tiny.toml"), SCENARIO.replace("swap = { size = \"16 MiB\", on = \"disk\" }\n", ""))
+        .unwrap();
+    assert!(run(&["sim", "tiny.toml", "-o", "good", "--threads", "1"]).status.success());
+    let victim = bench.path("victim");
+    // A place of the other user's, who may put there what he likes.
+    fs::create_dir(bench.path("theirs")).unwrap();
+    chmod(&bench.path("theirs"), 0o777);
+    give(&bench.path("theirs"));
+    let commands: [(&[&str], &str); 6] = [
+        (&["doctor", "--interval", "0", "-o", "theirs/page"], "theirs/page"),
+        (&["report", "good", "-o", "theirs/page"], "theirs/page"),
+        (&["snapshot", "-o", "theirs/page"], "theirs/page"),
+        (&["man", "theirs"], "theirs/lotsfree.1"),
+        (&["sim", "tiny.toml", "-o", "theirs/runs", "--threads", "1"], "theirs/runs/.base.partial"),
+        (&["sim", "tiny.toml", "-o", "theirs/runs", "--threads", "1"], "theirs/runs/base"),
+    ];
+    for (arguments, planted) in commands {
+        for kind in ["link to a file", "link to a directory", "link to nothing", "fifo", "directory"] {
+            fs::create_dir_all(victim.join("inside")).unwrap();
+            fs::write(victim.join("file"), "mine").unwrap();
+            let place = bench.path(planted);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            match kind {
+                "link to a file" => symlink(victim.join("file"), &place).unwrap(),
+                "link to a directory" => symlink(victim.join("inside"), &place).unwrap(),
+                "link to nothing" => symlink(victim.join("made"), &place).unwrap(),
+                "fifo" => {
+                    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+                    rustix::fs::mkfifoat(rustix::fs::CWD, &place, mode).unwrap();
+                }
+                _ => fs::create_dir(&place).unwrap(),
+            }
+            give(&place);
+            let output = run(arguments);
+            let what = format!("{arguments:?}, {kind} at {planted}: {}", says(&output));
+            assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), "mine", "{what}");
+            assert!(!victim.join("made").exists(), "{what}");
+            // A run may go where a link leads that is named; its files stay among themselves.
+            let followed = planted.ends_with("base") && kind == "link to a directory";
+            assert!(followed || fs::read_dir(victim.join("inside")).unwrap().count() == 0, "{what}");
+            assert!(output.status.success() || output.status.code() == Some(2), "{what}");
+            let refused = output.status.code() == Some(2);
+            assert!(refused || planted.ends_with("base"), "{what}");
+            fs::remove_dir_all(&victim).unwrap();
+            let _ = fs::remove_file(&place).or_else(|_| fs::remove_dir_all(&place));
+            let _ = fs::remove_dir_all(bench.path("theirs/runs"));
+        }
+    }
+}

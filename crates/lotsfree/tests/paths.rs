@@ -1,7 +1,7 @@
 //! Every path that a command of root opens, makes, renames or removes, as strace sees it, is in a table that
 //! says who could be in the way there and which test puts somebody there. Needs root and strace.
 //!
-//! `SECURITY.md` has the table; what a command does that is not in it fails here.
+//! What a command does that is not in the table fails here.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 
@@ -90,9 +90,20 @@ impl Bench {
             "/lib" | "/lib64" | "/bin" | "/sbin" => "/usr".to_owned(),
             "/root" | "/home" if path.contains("/.cache/lotsfree") => "KERNELS".to_owned(),
             "/var" if path.starts_with("/var/log") => "/var/log".to_owned(),
+            "" => "/".to_owned(),
+            _ if mounts().contains(path) => "MOUNTS".to_owned(),
             _ => root,
         })
     }
+}
+
+/// Where file systems are mounted.
+fn mounts() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/self/mounts").unwrap();
+    text.lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .map(|place| place.trim_end_matches('/').to_owned())
+        .collect()
 }
 
 /// A name without what is chosen anew each time.
@@ -162,6 +173,63 @@ fn paths(arguments: &str) -> Vec<String> {
     found
 }
 
+/// Where commands of root go, who could be in the way there, and the test that puts him there.
+const TABLE: &[(&str, &str, &str)] = &[
+    ("/", "nobody: only root may put anything there", ""),
+    ("/dev", "nobody: only root may put anything there", ""),
+    ("/etc", "nobody: only root may put anything there", ""),
+    ("/usr", "nobody: only root may put anything there", ""),
+    ("/run", "nobody: only root may put anything there", ""),
+    ("/boot", "nobody: only root may put anything there", ""),
+    ("/var/log", "nobody: only root may put anything there", ""),
+    ("/proc", "nobody: the kernel's", ""),
+    ("/sys", "nobody: the kernel's", ""),
+    ("MOUNTS", "who owns a mount point; it is looked at by statfs, never opened", ""),
+    (
+        "GROUPS",
+        "nobody: only root may make groups; one that root made is not taken",
+        "what_somebody_else_made_is_not_undone",
+    ),
+    (
+        "STATE",
+        "who owns or may write to the directory that is named",
+        "a_state_directory_of_another_user_is_refused_and_one_of_roots_tightened",
+    ),
+    ("STATE", "whose journal it is", "a_journal_of_another_user_is_not_obeyed"),
+    (
+        "SCRATCH",
+        "who could exchange what is made there",
+        "a_place_where_another_user_could_exchange_directories_is_refused",
+    ),
+    (
+        "SCRATCH/lotsfree-lab-*",
+        "nobody: private and new",
+        "the_labs_directory_is_private_and_swap_is_not_switched_on_by_name",
+    ),
+    (
+        "OUT",
+        "who may write to the directory that a run goes to",
+        "nothing_is_written_through_what_another_user_planted",
+    ),
+    ("OUT", "who wrote the run that is read", "hostile_runs_are_refused_by_doctor_report_and_compare"),
+    (
+        "WORK",
+        "who may write to the directory of a file that is made",
+        "nothing_is_written_through_what_another_user_planted",
+    ),
+    ("WORK", "who wrote the file that is named", "what_is_no_file_is_refused_wherever_a_file_is_named"),
+    ("HOME", "who may write there", "nothing_is_written_through_what_another_user_planted"),
+    ("KERNELS", "who could exchange a kernel", "root_boots_no_kernel_that_somebody_else_could_exchange"),
+];
+
+/// The rows of the table that a place is in: those of the longest beginning.
+fn rows(place: &str) -> Vec<usize> {
+    let within =
+        |row: &str| place == row || place.strip_prefix(row).is_some_and(|rest| rest.starts_with('/'));
+    let longest = TABLE.iter().filter(|(row, ..)| within(row)).map(|(row, ..)| row.len()).max();
+    (0..TABLE.len()).filter(|&row| within(TABLE[row].0) && Some(TABLE[row].0.len()) == longest).collect()
+}
+
 /// What commands of root do, as `Done PLACE`.
 fn traced(bench: &Bench) -> BTreeMap<(String, Done), String> {
     fs::create_dir(bench.path("scratch")).unwrap();
@@ -199,8 +267,36 @@ fn every_path_of_a_command_of_root_is_in_the_table() {
     }
     let bench = Bench(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let found = traced(&bench);
+    let mut used = BTreeSet::new();
     for ((place, done), command) in &found {
-        println!("{done:?}\t{place}\t{command}");
+        let rows = rows(place);
+        assert!(!rows.is_empty(), "{done:?} {place} by lotsfree {command}: who could be in the way there?");
+        // What only root or the kernel has is opened, and settings written; nothing else is done to it.
+        let kernels = ["/proc", "/sys", "GROUPS"].contains(&TABLE[rows[0]].0);
+        let only_opened = TABLE[rows[0]].1.starts_with("nobody: only") && !kernels;
+        assert!(!only_opened || *done == Done::Opens, "{done:?} {place} by lotsfree {command}");
+        eprintln!("{done:?}\t{place}\t{}", TABLE[rows[0]].2);
+        used.extend(rows);
     }
-    let _ = (BTreeSet::<String>::new(), Path::new(""));
+    for name in ["STATE", "SCRATCH", "OUT", "WORK", "GROUPS", "/proc", "/sys"] {
+        assert!(used.iter().any(|&row| TABLE[row].0 == name), "nothing was done in {name}: is it traced?");
+    }
+    let tests = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    for (place, _, test) in TABLE.iter().filter(|(_, _, test)| !test.is_empty()) {
+        assert!(tests.contains(&format!("fn {test}()")), "{place}: there is no test {test}");
+    }
+}
+
+/// The text of all Rust files below a directory.
+fn sources(directory: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() && entry.file_name() != "target" {
+            text += &sources(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text += &fs::read_to_string(&path).unwrap();
+        }
+    }
+    text
 }

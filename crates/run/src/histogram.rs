@@ -267,7 +267,10 @@ mod tests {
         histogram.merge(&other);
         assert_eq!((histogram.count(), histogram.quantile(0.5)), (u64::MAX, Some(5)));
         histogram.merge(&other);
-        assert_eq!((histogram.count(), histogram.max(), histogram.quantile(1.0)), (u64::MAX, Some(9), Some(5)));
+        assert_eq!(
+            (histogram.count(), histogram.max(), histogram.quantile(1.0)),
+            (u64::MAX, Some(9), Some(5))
+        );
     }
 
     proptest! {

@@ -158,8 +158,8 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Exchanges two paths, so that at no time either is missing. `false` where the file system cannot (NFS, FUSE)
-/// or the kernel is older than 3.15: nothing was done then.
+/// Exchanges two paths, so that at no time either is missing. `false` where the file system cannot (NFS,
+/// FUSE) or the kernel is older than 3.15: nothing was done then.
 ///
 /// # Errors
 /// The system's.

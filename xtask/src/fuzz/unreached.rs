@@ -4,9 +4,9 @@
 //! which of them each input of a corpus reaches (`-merge_inner`), and the debug information says which lines
 //! they are. A line is unreached if there are places on it and none is reached in any function that it was
 //! inlined into. So a branch that shares its line with one that is reached is not seen, and code that no
-//! target links is not there. Not every line that is named is a gap: the compiler counts no block that another
-//! one implies, so that of a line which ran, only the panic of its arithmetic may be counted; and derived code
-//! has the lines of its type.
+//! target links is not there. Not every line that is named is a gap: the compiler counts no block that
+//! another one implies, so that of a line which ran, only the panic of its arithmetic may be counted; and
+//! derived code has the lines of its type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -66,14 +66,19 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
         return machine.explain(&jobs);
     }
     places::check(&base, jobs.iter().map(|job| job.place.as_path()))?;
+    // What would be lost is not measured.
+    output::check_stdout()?;
     let signals = Signals::watch().context("cannot handle signals")?;
-    let (mut runs, mut failed) = (Vec::new(), None);
+    let (mut runs, mut lost, mut failed) = (Vec::new(), Vec::new(), None);
     let mut progress = Progress::new(jobs.iter().map(|job| job.case.duration.ns()).collect(), arguments.json);
     for (number, job) in jobs.iter().enumerate() {
         if signals.came() {
             break;
         }
         let (run, done) = machine.run(job, &signals, &mut |stage| progress.show(number, stage));
+        if run.is_none() && done.is_err() {
+            lost.push(job.place.strip_prefix(&base).unwrap_or(&job.place).display().to_string());
+        }
         runs.extend(run);
         if let Err(error) = done {
             failed = Some(error.context(job.place.display().to_string()));
@@ -83,12 +88,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
     progress.clear();
     let complete = runs.iter().filter(|run| run.state() == State::Complete).count();
     if complete < jobs.len() {
-        let incomplete = runs.len() - complete;
-        output::remark(&format!(
-            "of {} runs {complete} are complete, {incomplete} incomplete, {} were not begun",
-            jobs.len(),
-            jobs.len() - runs.len()
-        ));
+        output::remark(&runs::tally(jobs.len(), runs.len(), complete, &lost));
     }
     runs::show(&runs, &arguments.style, arguments.json, arguments.verbose)?;
     if !runs.is_empty() && !arguments.json {

@@ -74,7 +74,8 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     }
     let complete = runs.iter().filter(|run| run.state() == State::Complete).count();
     if complete < jobs.len() {
-        output::remark(&tally(&jobs, runs.len(), complete, &failed));
+        let names: Vec<String> = failed.iter().map(|(job, _)| job.name()).collect();
+        output::remark(&runs::tally(jobs.len(), runs.len(), complete, &names));
     }
     let shown = runs::show(&runs, &arguments.style, arguments.json, arguments.verbose);
     point_to(&base, &jobs, &runs, arguments);
@@ -86,25 +87,6 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         (None, Some(code)) if complete < jobs.len() => Ok(code),
         (None, _) => Ok(0),
     }
-}
-
-/// `of 4 runs 1 is complete, 0 are incomplete, 1 failed (as it is, 64 MiB), 2 were not begun`: each is in
-/// one of the four.
-fn tally(jobs: &[Job], ended: usize, complete: usize, failed: &[(&Job, anyhow::Error)]) -> String {
-    let are = |number| if number == 1 { "1 is".to_owned() } else { format!("{number} are") };
-    let were = |number| if number == 1 { "1 was".to_owned() } else { format!("{number} were") };
-    let names: Vec<String> = failed.iter().map(|(job, _)| job.name()).collect();
-    let failed_text = match names.as_slice() {
-        [] => String::new(),
-        names => format!(", {} failed ({})", names.len(), names.join("; ")),
-    };
-    format!(
-        "of {} {} complete, {} incomplete{failed_text}, {} not begun",
-        if jobs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", jobs.len()) },
-        are(complete),
-        are(ended - complete),
-        were(jobs.len() - ended - failed.len())
-    )
 }
 
 /// Runs cases on the model, each into its directory; those that were interrupted are left out.
