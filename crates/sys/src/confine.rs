@@ -234,7 +234,8 @@ mod tests {
         let stray = File::open("/dev/null").unwrap();
         rustix::io::fcntl_setfd(&stray, rustix::io::FdFlags::empty()).unwrap();
         let (number, other) = (given.as_raw_fd(), stray.as_raw_fd());
-        let script = format!("cat <&{number}; test ! -e /proc/self/fd/{other}");
+        // Shells take numbers of one digit only.
+        let script = format!("cat /proc/self/fd/{number}; test ! -e /proc/self/fd/{other}");
         let files = vec![OwnedFd::from(given)];
         assert_eq!(status(Confinement { files, ..Confinement::default() }, &script), "given");
     }
