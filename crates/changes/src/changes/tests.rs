@@ -1,3 +1,5 @@
+//! Changes on a host of files, made, killed and undone.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

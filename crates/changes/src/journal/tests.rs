@@ -1,3 +1,5 @@
+//! The journal as a file: read again, damaged, and whose it may be.
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
