@@ -31,7 +31,7 @@ const BETWEEN: &[u8] = b"\n\xff\xfe\n";
 const MAGIC: &[u8] = b"lotsfree journal 1\n";
 
 /// FNV-1a as runs have it: damage that the reader is to get past is signed as if it had been written so.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
 }

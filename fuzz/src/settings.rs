@@ -4,18 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use lotsfree_changes::{State, Territory, parse, parse_legacy};
+use lotsfree_changes::{StateDirectory, Territory, parse, parse_legacy};
 
-use crate::runs::place;
+use crate::runs::{fnv, place};
 use crate::seeds::Fixture;
 
 /// Stands for the root of the host in an input, which is made before it is known where that is.
 const ROOT: &str = "/ROOT";
-
-fn fnv(bytes: &[u8]) -> u64 {
-    let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
-}
 
 fn put(path: &Path, contents: &[u8]) {
     let written = fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| fs::write(path, contents));
@@ -43,7 +38,7 @@ pub(crate) fn run(data: &[u8]) {
     put(&setting, b"0\n");
     put(&victim, b"theirs");
     put(&root.join(name), journal.as_bytes());
-    let state = State::at(&root.join("state"), Territory::below(&root.join("vm")));
+    let state = StateDirectory::at(&root.join("state"), Territory::below(&root.join("vm")));
     let _ = state.list();
     let _ = state.restore(&mut |_| ());
     let _ = state.restore_legacy(&mut |_| ());
@@ -61,7 +56,8 @@ pub(crate) fn seeds(_: &Fixture) -> Vec<Vec<u8>> {
          [{{\"path\":\"{ROOT}/vm/swappiness\",\"old\":\"60\\n\"}}]}}"
     );
     let at = |kind: &str, name: &str| format!("{{\"kind\":\"{kind}\",\"path\":\"{ROOT}/{name}\"}}");
-    let made = "{\"record\":\"made\",\"number\":1,\"now\":[\"0\\n\"]}\n{\"record\":\"closed\",\"number\":2}\n";
+    let made =
+        "{\"record\":\"made\",\"number\":1,\"now\":[\"0\\n\"]}\n{\"record\":\"closed\",\"number\":2}\n";
     let whole = noted(1, &set) + &noted(2, &at("directory", "lotsfree-lab-1")) + made;
     let kinds = noted(1, &at("swap", "lotsfree-lab-1/swap"))
         + &noted(2, &at("group", "vm/cgroup/lotsfree-lab-1"))
@@ -71,5 +67,9 @@ pub(crate) fn seeds(_: &Fixture) -> Vec<Vec<u8>> {
         "{{\"change\":\"write\",\"path\":\"{ROOT}/vm/swappiness\",\"before\":\"60\"}}\n\
          {{\"change\":\"directory\",\"path\":\"{ROOT}/victim\"}}\n"
     );
-    vec![format!("0{whole}").into_bytes(), format!("0{kinds}").into_bytes(), format!("1{legacy}").into_bytes()]
+    vec![
+        format!("0{whole}").into_bytes(),
+        format!("0{kinds}").into_bytes(),
+        format!("1{legacy}").into_bytes(),
+    ]
 }

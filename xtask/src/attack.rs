@@ -7,14 +7,18 @@ use std::process::Command;
 
 use crate::docs::root;
 
-/// What is run: a package, and the tests of it whose names contain the word; the whole package without one.
+/// A package, and which tests of it are run; all of them if none is named.
 const ATTACKS: &[(&str, &[&str])] = &[
     ("lotsfree-storage", &[]),
     ("lotsfree-changes", &[]),
     ("lotsfree-run", &[]),
-    ("lotsfree-snapshot", &["redact"]),
+    ("lotsfree-doctor", &["--test", "redaction"]),
     ("lotsfree", &["--test", "attacks"]),
     ("lotsfree", &["--test", "kills"]),
+    ("lotsfree", &["--test", "faults"]),
+    ("lotsfree", &["--test", "runs"]),
+    ("lotsfree", &["--test", "output"]),
+    ("lotsfree", &["--test", "bounds"]),
     ("lotsfree", &["--test", "paths"]),
 ];
 

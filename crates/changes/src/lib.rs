@@ -2,7 +2,7 @@
 //! killed.
 //!
 //! ```text
-//! Changes ── note ──▶ Journal (a file of the State directory)
+//! Changes ── note ──▶ Journal (a file of the StateDirectory)
 //!    │  ▲                │
 //!    │  └──── undo ◀─────┘ read again by the next process, or by `lotsfree lab restore`
 //!    ▼
@@ -32,7 +32,7 @@ pub use changes::Changes;
 pub use error::ChangeError;
 pub use journal::{Entry, parse};
 pub use legacy::{Legacy, parse_legacy};
-pub use state::{Left, State};
+pub use state::{Listing, StateDirectory};
 pub use swap::{header as swap_header, make_file as make_swap_file};
 pub use territory::{PREFIX, Territory};
 pub use undo::Outcome;

@@ -1,4 +1,4 @@
-//! [`State`]: the directory with the journals of a user.
+//! [`StateDirectory`]: the directory with the journals of a user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ const LONGEST: u64 = 16 << 20;
 /// The directory with the journals of a user: mode 0700. Root's is `/var/lib/lotsfree`, that of others
 /// `~/.local/state/lotsfree`; `LOTSFREE_STATE` names another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct StateDirectory {
     directory: PathBuf,
     territory: Territory,
 }
 
 /// What a journal lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Listing {
     /// The journal.
     pub journal: PathBuf,
     /// How each change in it would be undone, the last first.
@@ -43,7 +43,7 @@ pub struct Left {
     pub problem: Option<String>,
 }
 
-impl State {
+impl StateDirectory {
     /// That of the user who runs this. Nothing is made.
     ///
     /// # Errors
@@ -60,12 +60,12 @@ impl State {
         let why = "no directory for the journal of changes: neither LOTSFREE_STATE nor HOME is set";
         let directory = directory.ok_or_else(|| ChangeError::Refused(why.to_owned()))?;
         let directory = std::path::absolute(&directory).map_err(at(&directory))?;
-        Ok(State { directory, territory: Territory::host() })
+        Ok(StateDirectory { directory, territory: Territory::host() })
     }
 
     /// Another directory, and what its journals may lead to.
     pub fn at(directory: &Path, territory: Territory) -> Self {
-        State { directory: directory.to_path_buf(), territory }
+        StateDirectory { directory: directory.to_path_buf(), territory }
     }
 
     /// Begins to change this host: nobody else does until the value is dropped. What an earlier process left
@@ -109,13 +109,13 @@ impl State {
     /// Undoes what killed processes left behind.
     ///
     /// # Errors
-    /// As [`State::host`], but for journals of 0.1.0.
+    /// As [`StateDirectory::host`], but for journals of 0.1.0.
     pub fn restore(&self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
         if !self.exists()? {
             return Ok(());
         }
         self.make()?;
-        let host = self.open_host()?.undo_all(report);
+        let host = self.open_host().and_then(|mut changes| changes.undo_all(report));
         self.undo_abandoned(report).and(host)
     }
 
@@ -154,18 +154,19 @@ impl State {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub fn list(&self) -> Result<Vec<Left>, ChangeError> {
+    pub fn list(&self) -> Result<Vec<Listing>, ChangeError> {
         let mut listed = Vec::new();
         if !self.exists()? {
             return Ok(listed);
         }
         for path in self.journals()? {
-            let contents = lotsfree_storage::read_at_most(&path, LONGEST).map_err(at(&path))?;
-            let legacy = is_named(&path, LEGACY);
-            let (mut changes, problem) = readable(&contents, legacy);
+            let (mut changes, problem) = match lotsfree_storage::read_at_most(&path, LONGEST) {
+                Ok(contents) => readable(&contents, is_named(&path, LEGACY)),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
             changes.reverse();
             if !changes.is_empty() || problem.is_some() {
-                listed.push(Left { journal: path, changes, problem });
+                listed.push(Listing { journal: path, changes, problem });
             }
         }
         Ok(listed)

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use lotsfree_changes::{Changes, Outcome, State as ChangesState};
+use lotsfree_changes::{Changes, Outcome, StateDirectory};
 use lotsfree_counters::{Meminfo, Values, meminfo};
 use lotsfree_run::{Machine, State};
 use lotsfree_scenario::Case;
@@ -36,7 +36,7 @@ pub struct Local {
     /// Where a directory is made for files and swap; it is removed afterwards.
     pub parent: PathBuf,
     /// Where changes of this host are noted.
-    pub state: ChangesState,
+    pub state: StateDirectory,
     /// The program that is an agent, with its arguments.
     pub agent: (PathBuf, Vec<String>),
     /// Also if that endangers what else runs here.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lotsfree_changes::{State, Territory};
+use lotsfree_changes::{StateDirectory, Territory};
 use lotsfree_lab::vm::{Accelerator, Guest, Kernel, Running};
 use lotsfree_scenario::{Case, Scenario};
 
@@ -327,7 +327,7 @@ fn a_guest_dies_with_the_process_that_started_it_and_its_disks_can_be_swept() {
     // The state directory, and the disks.
     assert_eq!((count(scratch.path()), count(&state)), (2, 1));
     let mut swept = 0;
-    State::at(&state, Territory::host()).undo_abandoned(&mut |_| swept += 1).expect("swept");
+    StateDirectory::at(&state, Territory::host()).undo_abandoned(&mut |_| swept += 1).expect("swept");
     assert_eq!((count(scratch.path()), count(&state), swept), (1, 0, 1));
 }
 

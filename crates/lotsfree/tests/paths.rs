@@ -1,7 +1,8 @@
 //! Every path that a command of root opens, makes, renames or removes, as strace sees it, is in a table that
 //! says who could be in the way there and which test puts somebody there. Needs root and strace.
 //!
-//! What a command does that is not in the table fails here.
+//! What a command does that is not in the table fails here. `LOTSFREE_KILLS` adds `lab calibrate`,
+//! `LOTSFREE_LAB` a virtual machine, which take their time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 
@@ -70,7 +71,7 @@ impl Bench {
             let rest = rest.join("/");
             return Some(match first.as_str() {
                 "state" | "scratch" | "home" => format!("{}/{rest}", first.to_uppercase()),
-                "runs" | "lab-runs" => format!("OUT/{rest}"),
+                "runs" | "lab-runs" | "lab-vm" => format!("OUT/{rest}"),
                 "" => "WORK".to_owned(),
                 other => format!("WORK/{other}"),
             });
@@ -254,6 +255,13 @@ fn traced(bench: &Bench) -> BTreeMap<(String, Done), String> {
         trace(&["lab", "short.toml", "--on", on, "--out", "lab-runs", "--yes-really", "--dir", &scratch]);
     }
     trace(&["compare", "runs", "lab-runs"]);
+    if std::env::var_os("LOTSFREE_KILLS").is_some() {
+        trace(&["lab", "calibrate", "--dir", &scratch, "-o", "record.toml"]);
+    }
+    if std::env::var_os("LOTSFREE_LAB").is_some() {
+        let kernel = std::env::var("LOTSFREE_LAB_KERNEL").unwrap_or("6.1".to_owned());
+        trace(&["lab", "short.toml", "--kernel", &kernel, "--out", "lab-vm", "--dir", &scratch]);
+    }
     trace(&["lab", "restore"]);
     trace(&["lab", "restore", "--list"]);
     found

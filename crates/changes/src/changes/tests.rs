@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::state::State;
+use crate::state::StateDirectory;
 
 /// A host of files: settings, control groups and a state directory below one root.
 struct Host {
@@ -31,8 +31,8 @@ impl Host {
         fs::read_to_string(self.at(name)).unwrap().trim().to_owned()
     }
 
-    fn state(&self) -> State {
-        State::at(&self.at("state"), Territory::below(&self.at("")))
+    fn state(&self) -> StateDirectory {
+        StateDirectory::at(&self.at("state"), Territory::below(&self.at("")))
     }
 
     fn changes(&self) -> Changes {
@@ -278,7 +278,7 @@ fn the_state_directory_and_its_journal_are_private_whatever_was_there() {
     let mode = |name: &str| fs::metadata(host.at(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("state"), mode("state/host.journal")), (0o700, 0o600));
     assert!(!host.at("nowhere").exists());
-    State::at(&host.at("nowhere"), Territory::host()).restore(&mut |_| ()).unwrap();
+    StateDirectory::at(&host.at("nowhere"), Territory::host()).restore(&mut |_| ()).unwrap();
     assert!(!host.at("nowhere").exists(), "made for nothing");
 }
 
@@ -338,7 +338,7 @@ fn settings_that_clear_each_other_are_put_back_together() {
     let values = || (raw(&ratio).unwrap(), raw(&bytes).unwrap());
     let before = values();
     let host = Host::new();
-    let state = State::at(&host.at("state"), Territory::host());
+    let state = StateDirectory::at(&host.at("state"), Territory::host());
     let mut changes = state.host(&mut |_| ()).unwrap();
     changes.set(&bytes, "104857600").unwrap();
     changes.set(&ratio, "7").unwrap();

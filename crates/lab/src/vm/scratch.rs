@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lotsfree_changes::{ChangeError, Changes, State};
+use lotsfree_changes::{ChangeError, Changes, StateDirectory};
 use lotsfree_storage::{self as storage, Access};
 
 use super::Error;
@@ -26,7 +26,7 @@ impl Scratch {
     /// written to.
     pub(crate) fn make(parent: &Path) -> Result<Scratch, Error> {
         let refused = |error: ChangeError| Error::unusable(parent, error.to_string());
-        let state = State::of_user().map_err(refused)?;
+        let state = StateDirectory::of_user().map_err(refused)?;
         // What cannot be removed is no obstacle; `restore` says why.
         let _ = state.undo_abandoned(&mut |_| ());
         let mut changes = state.process().map_err(refused)?;

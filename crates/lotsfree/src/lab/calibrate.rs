@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
-use lotsfree_changes::State;
+use lotsfree_changes::StateDirectory;
 use lotsfree_lab::{Calibration, Effort, LabError, VirtualMachine};
 use lotsfree_scenario::{Case, Generation, Record, Scenario};
 use lotsfree_storage::Access;
@@ -96,7 +96,7 @@ pub(super) fn here(directory: Option<&Path>, signals: &Signals) -> anyhow::Resul
         fresh: false,
         effort: Effort::default(),
     };
-    let state = State::of_user()?;
+    let state = StateDirectory::of_user()?;
     let changes = match rustix::process::geteuid().is_root() {
         true => state.host(&mut |outcome| output::remark(&outcome.to_string()))?,
         // Makes a directory, and changes nothing else.

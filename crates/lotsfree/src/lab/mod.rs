@@ -167,7 +167,7 @@ impl Machine {
         Ok(Machine::Local(Local {
             group: on == On::Cgroup,
             parent: parent.to_path_buf(),
-            state: lotsfree_changes::State::of_user()?,
+            state: lotsfree_changes::StateDirectory::of_user()?,
             agent: (program()?, vec!["agent".to_owned()]),
             risky,
             slow: SLOW,

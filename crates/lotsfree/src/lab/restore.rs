@@ -3,14 +3,15 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Context;
-use lotsfree_changes::{Outcome, State};
+use lotsfree_changes::{Outcome, StateDirectory};
+use lotsfree_units::visible_line;
 
 use crate::cli::RestoreArgs;
 use crate::output;
 
 /// Undoes what labs that were killed left behind, or lists it.
 pub(crate) fn run(arguments: &RestoreArgs) -> anyhow::Result<u8> {
-    let state = State::of_user()?;
+    let state = StateDirectory::of_user()?;
     if arguments.list {
         return list(&state);
     }
@@ -31,12 +32,14 @@ pub(crate) fn run(arguments: &RestoreArgs) -> anyhow::Result<u8> {
 }
 
 /// Prints how everything that is noted would be undone, the last change first.
-fn list(state: &State) -> anyhow::Result<u8> {
+fn list(state: &StateDirectory) -> anyhow::Result<u8> {
     let mut text = String::new();
-    for left in state.list()? {
+    for mut left in state.list()? {
         text += &format!("{}\n", left.journal.display());
-        left.changes.iter().for_each(|change| text += &format!("  {change}\n"));
-        left.problem.iter().for_each(|problem| text += &format!("  not read: {problem}\n"));
+        let lines =
+            left.changes.iter().cloned().chain(left.problem.take().map(|why| format!("not read: {why}")));
+        // Whoever wrote it may have written anything.
+        lines.for_each(|line| text += &format!("  {}\n", visible_line(&line)));
     }
     if text.is_empty() {
         output::remark("nothing was left behind");
@@ -49,7 +52,7 @@ fn list(state: &State) -> anyhow::Result<u8> {
 ///
 /// # Errors
 /// If the answer is not yes, or there is nobody to ask.
-fn confirm(state: &State, yes: bool) -> anyhow::Result<()> {
+fn confirm(state: &StateDirectory, yes: bool) -> anyhow::Result<()> {
     output::remark(
         "an earlier version of lotsfree noted these changes, but not whether they are still its own:",
     );
