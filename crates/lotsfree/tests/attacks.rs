@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 
+mod common;
+
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -37,7 +39,7 @@ impl Bench {
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = common::directory();
         fs::write(directory.path().join("short.toml"), SCENARIO).unwrap();
         fs::create_dir(directory.path().join("scratch")).unwrap();
         fs::create_dir(directory.path().join("state")).unwrap();

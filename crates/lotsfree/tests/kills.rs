@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what was done is said")]
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -28,7 +30,7 @@ struct Bench(tempfile::TempDir);
 
 impl Bench {
     fn new() -> Self {
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = common::directory();
         fs::write(directory.path().join("short.toml"), SCENARIO).unwrap();
         fs::create_dir(directory.path().join("scratch")).unwrap();
         Bench(directory)

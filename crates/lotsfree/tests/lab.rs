@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -36,7 +38,7 @@ impl Bench {
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = common::directory();
         fs::write(directory.path().join("short.toml"), SCENARIO).unwrap();
         fs::create_dir(directory.path().join("scratch")).unwrap();
         Some(Bench { directory, _alone: alone })

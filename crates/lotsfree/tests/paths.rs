@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -273,7 +275,7 @@ fn every_path_of_a_command_of_root_is_in_the_table() {
         eprintln!("not tested: needs root and strace");
         return;
     }
-    let bench = Bench(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let bench = Bench(common::directory());
     let found = traced(&bench);
     let mut used = BTreeSet::new();
     for ((place, done), command) in &found {

@@ -160,7 +160,7 @@ impl Redactor {
         }
         let (class, _) = self.find(path)?;
         let text = String::from_utf8_lossy(contents);
-        let kept = match class {
+        let mut kept = match class {
             Contents::Drop => return None,
             Contents::Nothing => String::new(),
             Contents::Stat => self.stat(path, &text),
@@ -175,6 +175,10 @@ impl Redactor {
             }
             _ => self.lines(class, &text),
         };
+        if kept.ends_with('\n') && !text.ends_with('\n') {
+            // A file that was cut off stays one.
+            kept.pop();
+        }
         Some(kept.into_bytes())
     }
 

@@ -251,3 +251,13 @@ proptest! {
         redactor.directory(&path);
     }
 }
+
+#[test]
+fn a_file_that_was_cut_off_gains_no_line() {
+    let r = &mut redactor();
+    for path in ["etc/systemd/system/db.service", "dev/kmsg", "proc/1/status", "proc/1/stat"] {
+        assert_eq!(kept(r, path, "acme").matches('\n').count(), 0, "{path}");
+    }
+    let unit = "[Service]\nExecStart=/acme\nMemoryMax=4G";
+    assert_eq!(kept(r, "etc/systemd/system/db.service", unit), "[Service]\n\nMemoryMax=4G");
+}
