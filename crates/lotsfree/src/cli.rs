@@ -656,7 +656,7 @@ pub(crate) struct RestoreArgs {
     /// List what was noted and how it would be undone; change nothing
     #[arg(long, conflicts_with = "yes")]
     pub(crate) list: bool,
-    /// Do not ask before undoing what a lotsfree noted that did not note yet what it had set
+    /// Undo the changes in a journal of 0.1.0 without asking; it does not tell whether they are still ours
     #[arg(long)]
     pub(crate) yes: bool,
 }
