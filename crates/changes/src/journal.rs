@@ -16,7 +16,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use lotsfree_storage::{Access, OutFile};
+use lotsfree_storage::{Access, Fnv1a, OutFile};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +124,7 @@ impl Journal {
         let path = self.file.path().to_path_buf();
         let record = serde_json::to_string(record).map_err(|error| at(&path)(error.into()))?;
         let magic = if self.empty { MAGIC } else { "" };
-        let line = format!("{magic}{:016x} {record}\n", fnv1a(record.as_bytes()));
+        let line = format!("{magic}{:016x} {record}\n", Fnv1a::of(record.as_bytes()));
         let before = self.file.file().metadata().map_err(at(&path))?.len();
         if let Err(error) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync()) {
             // Half a line would spoil the next one; if not even that works the reader cuts it off.
@@ -229,7 +229,7 @@ fn first_line(line: &str) -> Result<(), String> {
 impl Parsed {
     fn line(&mut self, line: &str) -> Result<(), String> {
         let (check, record) = line.trim_end_matches('\n').split_once(' ').ok_or("no checksum")?;
-        if check != format!("{:016x}", fnv1a(record.as_bytes())) {
+        if check != format!("{:016x}", Fnv1a::of(record.as_bytes())) {
             return Err("its checksum is another one".to_owned());
         }
         let record = serde_json::from_str(record).map_err(|error| format!("not understood ({error})"))?;
@@ -263,13 +263,6 @@ impl Parsed {
         }
         Ok(())
     }
-}
-
-/// FNV-1a, 64 bits: finds damage, keeps nobody out.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

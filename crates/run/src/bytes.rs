@@ -56,43 +56,11 @@ pub(crate) fn unzigzag(value: u64) -> u64 {
     (value >> 1) ^ (value & 1).wrapping_neg()
 }
 
-/// FNV-1a, 64 bits: tells a damaged file from a whole one; no protection against intent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    }
-
-    pub(crate) fn value(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) fn of(bytes: &[u8]) -> u64 {
-        let mut fnv = Fnv::default();
-        fnv.add(bytes);
-        fnv.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn fnv_is_the_published_one() {
-        assert_eq!(Fnv::of(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(Fnv::of(b"foobar"), 0x8594_4171_f739_67e8);
-    }
 
     #[test]
     fn numbers_of_more_than_64_bits_are_refused() {

@@ -16,7 +16,9 @@
 
 use std::io::{self, BufReader, Read};
 
-use crate::bytes::{self, Fnv};
+use lotsfree_storage::Fnv1a;
+
+use crate::bytes;
 use crate::table::Samples;
 use crate::{Event, Interval, Intervals, Sample, intervals, layout, store};
 
@@ -117,7 +119,7 @@ fn record(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&[0; 8]);
     fill(out);
     let payload = &out[head + 8..];
-    let (length, check) = (payload.len() as u32, Fnv::of(payload) as u32);
+    let (length, check) = (payload.len() as u32, Fnv1a::of(payload) as u32);
     out[head..head + 4].copy_from_slice(&length.to_le_bytes());
     out[head + 4..head + 8].copy_from_slice(&check.to_le_bytes());
 }
@@ -182,7 +184,7 @@ pub(crate) fn next(from: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, from) = from.split_first_chunk()?;
     let (check, from) = from.split_first_chunk()?;
     let (payload, rest) = from.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    (Fnv::of(payload) as u32 == u32::from_le_bytes(*check)).then_some((payload, rest))
+    (Fnv1a::of(payload) as u32 == u32::from_le_bytes(*check)).then_some((payload, rest))
 }
 
 /// What a record of [`Encoder::text`] holds, or that it is not UTF-8; `None` for any other record.

@@ -5,11 +5,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use lotsfree_storage::{self as storage, Access};
+use lotsfree_storage::{self as storage, Access, Fnv1a};
 use serde::{Deserialize, Serialize};
 
 use crate::Facts;
-use crate::bytes::Fnv;
 
 /// Version of the directory's format; raised when an older lotsfree could not read it.
 pub(crate) const FORMAT: u32 = 1;
@@ -95,7 +94,7 @@ pub(crate) struct Whole {
 impl Whole {
     /// Of a file from where it stands.
     pub(crate) fn of_file(mut file: &File) -> io::Result<Self> {
-        let (mut bytes, mut fnv) = (0, Fnv::default());
+        let (mut bytes, mut fnv) = (0, Fnv1a::default());
         let mut buffer = vec![0; 1 << 16];
         loop {
             match file.read(&mut buffer) {
@@ -113,7 +112,7 @@ impl Whole {
 
     /// Of a file whose contents these are.
     pub(crate) fn of_bytes(contents: &[u8]) -> Self {
-        Whole { bytes: contents.len() as u64, fnv1a: hexadecimal(Fnv::of(contents)) }
+        Whole { bytes: contents.len() as u64, fnv1a: hexadecimal(Fnv1a::of(contents)) }
     }
 }
 
@@ -151,7 +150,7 @@ const DIGITS: usize = 16;
 pub(crate) fn sealed_json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     let mut text = json(value)?;
     text.truncate(text.len().saturating_sub(b"\n}\n".len()));
-    let check = hexadecimal(Fnv::of(&text));
+    let check = hexadecimal(Fnv1a::of(&text));
     text.extend([SEAL.0, check.as_bytes(), SEAL.1].concat());
     Ok(text)
 }
@@ -176,7 +175,7 @@ impl Seal {
         else {
             return Seal::Absent;
         };
-        if hexadecimal(Fnv::of(body)).as_bytes() == check { Seal::Whole } else { Seal::Broken }
+        if hexadecimal(Fnv1a::of(body)).as_bytes() == check { Seal::Whole } else { Seal::Broken }
     }
 }
 

@@ -4,6 +4,7 @@
 //! read       regular files only, and no more of them than the caller is ready for
 //! write      whole or not at all; new files never follow a link and never take what is there
 //! directory  directories that nobody else can look into or exchange
+//! checksum   finds damage
 //! fault      the seam where tests let the n-th step fail, or kill the process there
 //! ```
 //!
@@ -11,11 +12,13 @@
 //! that a user names may lead to a FIFO, a device, a link that somebody else planted, or a file that is
 //! larger than memory.
 
+mod checksum;
 mod directory;
 pub mod fault;
 mod read;
 mod write;
 
+pub use checksum::Fnv1a;
 pub use directory::{PrivateDirectory, held, is_exchangeable, make_private, open_dir, open_own_dir};
 pub use read::{open_regular, open_regular_itself, read_at_most, read_open_at_most, read_text_at_most};
 pub use write::{
