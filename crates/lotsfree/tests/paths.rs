@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 const SCENARIO: &str = "title = \"Short\"\nseed = 1\nduration = \"200 ms\"\ninterval = \"100 ms\"\n\
      [machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"256 MiB\"]\n\
@@ -94,20 +95,20 @@ impl Bench {
             "/root" | "/home" if path.contains("/.cache/lotsfree") => "KERNELS".to_owned(),
             "/var" if path.starts_with("/var/log") => "/var/log".to_owned(),
             "" => "/".to_owned(),
-            _ if mounts().contains(path) => "MOUNTS".to_owned(),
+            _ if MOUNTS.contains(path) => "MOUNTS".to_owned(),
             _ => root,
         })
     }
 }
 
 /// Where file systems are mounted.
-fn mounts() -> BTreeSet<String> {
+static MOUNTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let text = fs::read_to_string("/proc/self/mounts").unwrap();
     text.lines()
         .filter_map(|line| line.split(' ').nth(1))
         .map(|place| place.trim_end_matches('/').to_owned())
         .collect()
-}
+});
 
 /// A name without what is chosen anew each time.
 fn unlike_others(name: &str) -> String {

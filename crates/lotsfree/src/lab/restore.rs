@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Context;
-use lotsfree_changes::{Outcome, StateDirectory};
+use lotsfree_changes::{Legacy, Outcome, StateDirectory};
 use lotsfree_units::visible_line;
 
 use crate::cli::RestoreArgs;
@@ -21,8 +21,9 @@ pub(crate) fn run(arguments: &RestoreArgs) -> anyhow::Result<u8> {
         output::remark(&outcome.to_string());
     };
     state.restore(&mut report)?;
-    if !state.legacy()?.is_empty() {
-        confirm(&state, arguments.yes)?;
+    let legacy = state.legacy()?;
+    if !legacy.is_empty() {
+        confirm(&legacy, arguments.yes)?;
         state.restore_legacy(&mut report)?;
     }
     if told == 0 {
@@ -52,11 +53,11 @@ fn list(state: &StateDirectory) -> anyhow::Result<u8> {
 ///
 /// # Errors
 /// If the answer is not yes, or there is nobody to ask.
-fn confirm(state: &StateDirectory, yes: bool) -> anyhow::Result<()> {
+fn confirm(legacy: &[Legacy], yes: bool) -> anyhow::Result<()> {
     output::remark(
         "an earlier version of lotsfree noted these changes, but not whether they are still its own:",
     );
-    for change in state.legacy()?.iter().rev() {
+    for change in legacy.iter().rev() {
         output::remark(&format!("  {change}"));
     }
     if yes {
