@@ -110,7 +110,7 @@ fn name_of(path: &Path) -> String {
     file.split(".ko").next().unwrap_or_default().replace('-', "_")
 }
 
-/// The object, decompressed as its name says: at most so many bytes.
+/// Reads a module of at most `limit` bytes, decompressed if its name ends in `.xz` or `.zst`.
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("ko") => trust::read(path, limit),

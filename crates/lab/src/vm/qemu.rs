@@ -55,7 +55,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub struct Files {
     files: Vec<OwnedFd>,
-    /// `-add-fd` of those that it opens as `/dev/fdset/N`.
+    /// An `-add-fd` option for each file that QEMU opens as `/dev/fdset/N`.
     options: Vec<String>,
     sets: u32,
 }

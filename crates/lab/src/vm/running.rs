@@ -211,7 +211,7 @@ pub(crate) fn console(scratch: &Path) -> String {
     end_of(&scratch.join(CONSOLE), CONSOLE_SHOWN)
 }
 
-/// The last so many bytes of a file; nothing of one that cannot be read.
+/// Returns the last `bytes` bytes of a file, or an empty text if it cannot be read.
 fn end_of(path: &Path, bytes: u64) -> String {
     let read = || {
         let mut file = open_regular(path)?;

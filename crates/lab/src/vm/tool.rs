@@ -27,8 +27,8 @@ pub fn output_bytes(command: &mut Command) -> Result<Vec<u8>, Error> {
     Ok(output.stdout)
 }
 
-/// Gives a program this standard input and returns its standard output; `None` if that has more than so many
-/// bytes: then it is ended.
+/// Runs a program with this standard input and returns its standard output. A program that writes more than
+/// `limit` bytes is killed, and the result is `None`.
 ///
 /// # Errors
 /// If it is missing or fails; the error names it and the package to install.
@@ -62,8 +62,8 @@ pub(crate) fn filter(command: &mut Command, input: &[u8], limit: u64) -> Result<
     Ok(Some(output))
 }
 
-/// Decompresses what `xz` has compressed, to at most so many bytes; `None` if it is more. A header that asks
-/// for a dictionary of gigabytes is refused.
+/// Decompresses xz data, or returns `None` if the result is longer than `limit` bytes. A header that asks for
+/// a dictionary of gigabytes is refused.
 ///
 /// # Errors
 /// If there is no `xz`, or the bytes are damaged.

@@ -46,7 +46,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Opens a file of a kernel of at most so many bytes.
+/// Opens a file of a kernel that is at most `limit` bytes long.
 ///
 /// # Errors
 /// As [`check`]; if it is no regular file, or longer.
@@ -57,7 +57,7 @@ pub(crate) fn open(path: &Path, limit: u64) -> Result<File, Error> {
     if length > limit { Err(too_long(path, limit)) } else { Ok(file) }
 }
 
-/// Reads a file of a kernel of at most so many bytes.
+/// Reads a file of a kernel that is at most `limit` bytes long.
 ///
 /// # Errors
 /// As [`open`].
@@ -66,7 +66,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     read_bounded(path, limit)
 }
 
-/// Reads a file of at most so many bytes, whosever it is.
+/// Reads a file that is at most `limit` bytes long, whoever owns it.
 ///
 /// # Errors
 /// If it is no regular file, or longer.
@@ -77,7 +77,7 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// What comes out of a decompressor: at most so many bytes.
+/// Reads at most `limit` bytes from a decompressor.
 ///
 /// # Errors
 /// The decompressor's; if there is more.
