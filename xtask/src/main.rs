@@ -8,6 +8,7 @@ mod capture;
 mod deny;
 mod docs;
 mod fuzz;
+mod guest;
 mod lab;
 mod lab_kernel;
 mod pictures;
@@ -22,6 +23,7 @@ usage: cargo xtask COMMAND
   docs                       write the pages that are generated from code
   tidy                       look for what rustfmt and clippy do not see
   attack [PROGRAM]           attack lotsfree, or another program of it, in every way that is known
+  attack vm SERIES…          kill labs in control groups of version 2, in a virtual machine with such a kernel
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
   lab [brief] SERIES…        run the tests that need virtual machines with the kernels of these series
   lab-kernel SERIES…         download Debian's kernel of a series (6.1, 6.12) for `lotsfree lab --on vm`

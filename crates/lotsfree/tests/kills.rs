@@ -2,7 +2,8 @@
 //! restore`, and what an administrator changed in between stays. Needs root.
 //!
 //! By default that is every eighth step; with `LOTSFREE_KILLS=every` every one, with such a change and
-//! without (`cargo xtask attack`).
+//! without (`cargo xtask attack`). Where control groups are of version 2 the memory controller, which a lab
+//! switches on, is among what is undone (`cargo xtask attack vm 6.12`).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what was done is said")]
 
@@ -17,21 +18,36 @@ use std::time::{Duration, Instant};
 const SETTING: &str = "/proc/sys/vm/page-cluster";
 /// Two settings that clear each other.
 const PAIR: [&str; 2] = ["/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_background_bytes"];
-const GROUPS: &str = "/sys/fs/cgroup/memory";
+/// Where the groups of version 2 are, and who has which of their controllers.
+const GROUPS: &str = "/sys/fs/cgroup";
+const CONTROL: &str = "/sys/fs/cgroup/cgroup.subtree_control";
+/// A group that an administrator makes.
+const ANOTHER: &str = "/sys/fs/cgroup/another";
 
+/// Without its swap, which wants a file system that can hold a swap file.
 const SCENARIO: &str = "title = \"Short\"\nseed = 1\nduration = \"200 ms\"\ninterval = \"100 ms\"\n\
      [machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"256 MiB\"]\n\
-     swap = { size = \"16 MiB\", on = \"disk\" }\n\
+     SWAP\n\
      [tuning]\n\"vm.page-cluster\" = 5\n\"vm.dirty_background_bytes\" = 104857600\n\
      [[actor]]\nname = \"app\"\nkind = \"app-server\"\nheap = \"4 MiB\"\nrate = 100\n\
      [[actor]]\nname = \"writer\"\nkind = \"file-writer\"\nsize = \"1 MiB\"\nsync = true\n";
+
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC` of `include/uapi/linux/magic.h`.
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
 
 struct Bench(tempfile::TempDir);
 
 impl Bench {
     fn new() -> Self {
         let directory = common::directory();
-        fs::write(directory.path().join("short.toml"), SCENARIO).unwrap();
+        let file_system = rustix::fs::statfs(directory.path()).unwrap().f_type;
+        let swap = if [TMPFS, RAMFS].contains(&file_system) {
+            ""
+        } else {
+            "swap = { size = \"16 MiB\", on = \"disk\" }"
+        };
+        fs::write(directory.path().join("short.toml"), SCENARIO.replace("SWAP", swap)).unwrap();
         fs::create_dir(directory.path().join("scratch")).unwrap();
         Bench(directory)
     }
@@ -64,13 +80,20 @@ impl Bench {
     }
 
     /// Undoes what a lab left, and looks whether all of it is gone; first somebody else sets what the lab had
-    /// set, or was about to set.
+    /// set, or was about to set, and relies on a controller that the lab switched on.
     fn restore(&self, step: &str, before: &[String; 3], administrator: bool) {
+        let mut relies = false;
         if administrator {
             fs::write(SETTING, "7").unwrap();
             fs::write(PAIR[0], "9").unwrap();
+            relies = rely_on_controller();
         }
         let restored = self.lotsfree(&["lab", "restore"], &[]);
+        if relies {
+            assert_eq!(read(&format!("{ANOTHER}/memory.low")), PROTECTED, "{step}");
+            fs::remove_dir(ANOTHER).unwrap();
+            fs::write(CONTROL, "-memory").unwrap();
+        }
         let found = [SETTING, PAIR[0], PAIR[1]].map(read);
         if administrator {
             fs::write(SETTING, &before[0]).unwrap();
@@ -93,9 +116,10 @@ impl Bench {
         assert!(left.is_empty(), "{step}: {left:?}");
         let swaps = fs::read_to_string("/proc/swaps").unwrap();
         assert!(!swaps.contains(self.0.path().to_str().unwrap()), "{step}: {swaps}");
-        let groups = fs::read_dir(GROUPS).into_iter().flatten().flatten();
+        let groups = groups().map(fs::read_dir).into_iter().flatten().flatten().flatten();
         let ours = |name: &str| name.starts_with("lotsfree-");
         assert!(!groups.into_iter().any(|entry| entry.file_name().to_str().is_some_and(ours)), "{step}");
+        assert!(fs::read_to_string(CONTROL).is_ok_and(|on| !on.contains("memory")) || one(), "{step}");
         let deadline = Instant::now() + Duration::from_secs(10);
         while let Some(id) = agent() {
             assert!(Instant::now() < deadline, "{step}: agent {id} is left");
@@ -105,6 +129,36 @@ impl Bench {
         let journals = || fs::read_dir(&state).into_iter().flatten().flatten().map(|entry| entry.path());
         assert!(journals().all(|path| fs::read(path).unwrap().is_empty()), "{step}");
     }
+}
+
+/// How much of a group's memory an administrator protects.
+const PROTECTED: &str = "1048576";
+
+/// An administrator makes a group and sets what it can set only because a lab switched the controller on; tells
+/// whether it had.
+fn rely_on_controller() -> bool {
+    if one() || !fs::read_to_string(CONTROL).is_ok_and(|on| on.contains("memory")) {
+        return false;
+    }
+    fs::create_dir(ANOTHER).unwrap();
+    fs::write(Path::new(ANOTHER).join("memory.low"), PROTECTED).unwrap();
+    true
+}
+
+/// Whether groups that hold memory are of version 1.
+fn one() -> bool {
+    Path::new(GROUPS).join("memory").is_dir()
+}
+
+/// Where groups that hold memory are made; nowhere if an administrator uses those of version 2.
+fn groups() -> Option<PathBuf> {
+    let groups = Path::new(GROUPS);
+    if one() {
+        return Some(groups.join("memory"));
+    }
+    let controllers = fs::read_to_string(groups.join("cgroup.controllers")).unwrap_or_default();
+    let unused = !fs::read_to_string(CONTROL).is_ok_and(|on| on.contains("memory"));
+    (controllers.contains("memory") && unused).then(|| groups.to_owned())
 }
 
 /// A process of this program that is an agent and has not ended.
@@ -127,8 +181,8 @@ fn read(path: &str) -> String {
 /// threads.
 fn alone(on: &str) -> Option<(Bench, std::sync::MutexGuard<'static, ()>)> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    if !rustix::process::geteuid().is_root() || (on == "cgroup" && !Path::new(GROUPS).is_dir()) {
-        eprintln!("not tested: changing this host needs root, and groups of version 1");
+    if !rustix::process::geteuid().is_root() || (on == "cgroup" && groups().is_none()) {
+        eprintln!("not tested: changing this host needs root, and control groups that hold memory");
         return None;
     }
     let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -29,6 +29,7 @@ use lotsfree_lab::vm::packages::KernelPackage;
 use lotsfree_lab::vm::tool::output;
 use lotsfree_lab::vm::{Packages, qemu};
 use lotsfree_snapshot::source::text::TextArchive;
+
 use scenarios::{SCENARIOS, Scenario, Subject};
 
 /// An archive larger than this, in bytes, is refused: fixtures are read by people.
@@ -159,7 +160,8 @@ fn keep(archive: &TextArchive, directory: &Path, name: &str) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_snapshot::{Options, Problem, ProblemKind, collect};
+    use lotsfree_kernel_files::{Problem, ProblemKind};
+    use lotsfree_snapshot::{Options, collect};
 
     use super::*;
 

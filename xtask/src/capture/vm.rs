@@ -3,24 +3,20 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
+use lotsfree_lab::vm::Initramfs;
 use lotsfree_lab::vm::packages::KernelPackage;
-use lotsfree_lab::vm::qemu::{self, quoted, tail};
-use lotsfree_lab::vm::{Initramfs, Qemu, modules};
-
+use lotsfree_lab::vm::qemu::{self, quoted};
 use lotsfree_units::Bytes;
 
 use super::samples::Files;
 use super::scenarios::Scenario;
 use super::{Error, Result};
+use crate::guest::{self, Guest};
 
 /// A capture takes about 25 s on an idle machine; software emulation on a busy one several times that.
 const TIME_LIMIT: Duration = Duration::from_secs(150);
-
-/// Disks and a file system. The CRC is what ext4 asks the crypto layer for by name, which no `depends=` says.
-const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 
 const MIB: u64 = 1 << 20;
 
@@ -52,45 +48,15 @@ pub(super) fn run(
         fs::remove_dir_all(work)?;
     }
     fs::create_dir_all(work)?;
-    fs::write(work.join("initramfs"), initramfs(scenario, kernel, user_space)?)?;
     let disks = disks(scenario);
-    let mut files = qemu::Files::default();
-    let mut places = vec![
-        ("kernel", files.read(fs::File::open(&kernel.image)?)),
-        ("initramfs", files.read(fs::File::open(work.join("initramfs"))?)),
-        ("console", files.write(fs::File::create(work.join("console"))?)),
-    ];
-    for (name, size) in &disks {
-        fs::File::create(work.join(name))?.set_len(*size)?;
-        places.push((name, files.disk(&work.join(name))?));
-    }
-    let place = |name: &str| {
-        let known = places.iter().find(|(known, _)| *known == name);
-        known.map_or_else(|| name.to_owned(), |(_, place)| place.clone())
+    let guest = Guest {
+        kernel: &kernel.image,
+        initramfs: initramfs(scenario, kernel, user_space)?,
+        disks: &disks,
+        memory: Bytes::mib(scenario.nodes.iter().sum()),
+        time_limit: TIME_LIMIT,
     };
-
-    let start = qemu::Start {
-        arguments: &arguments(scenario, &disks, &place),
-        directory: work,
-        input: Stdio::null(),
-        output: Stdio::null(),
-        files,
-        bounds: qemu::Bounds {
-            memory: Bytes::mib(scenario.nodes.iter().sum()),
-            cpus: 2,
-            file: Bytes(disks.iter().map(|(_, size)| *size).max().unwrap_or(0)),
-        },
-        kvm: false,
-    };
-    let ended = Qemu::start(start)?.wait(TIME_LIMIT);
-    let console = String::from_utf8_lossy(&fs::read(work.join("console")).unwrap_or_default()).into_owned();
-    let complete = console.lines().any(|line| line.trim() == "capture: done");
-    if let Err(error) =
-        ended.map_err(Error::from).and_then(|()| if complete { Ok(()) } else { Err("no capture".into()) })
-    {
-        let qemu = fs::read_to_string(work.join(qemu::LOG)).unwrap_or_default();
-        return Err(format!("{error}\n{}{qemu}", tail(&console)).into());
-    }
+    guest.boot(work, "capture: done", |place| arguments(scenario, &disks, place))?;
 
     let disk = fs::read(work.join("output"))?;
     let written = disk.chunks(usize::try_from(SAMPLE)?).take_while(|chunk| chunk.starts_with(b"F "));
@@ -117,13 +83,7 @@ fn disks(scenario: &Scenario) -> Vec<(&'static str, u64)> {
 /// The command line; `place` says where a file is that has this name.
 fn arguments(scenario: &Scenario, disks: &[(&str, u64)], place: &dyn Fn(&str) -> String) -> Vec<String> {
     let memory: u64 = scenario.nodes.iter().sum();
-    let mut line = format!(
-        "-kernel {} -initrd {} -nodefaults -no-user-config -display none -no-reboot \
-         -accel tcg,thread=multi -cpu max,la57=off -smp 2 -serial file:{}",
-        place("kernel"),
-        place("initramfs"),
-        place("console")
-    );
+    let mut line = guest::machine(place);
     let _ = write!(line, " -m {memory}M");
     for (node, size) in scenario.nodes.iter().enumerate() {
         let cpus = if scenario.nodes.len() == 1 { "0-1".to_owned() } else { node.to_string() };
@@ -137,12 +97,7 @@ fn arguments(scenario: &Scenario, disks: &[(&str, u64)], place: &dyn Fn(&str) ->
         let _ = write!(line, " -numa dist,src=0,dst=1,val={}", scenario.distance);
     }
     for (name, _) in disks {
-        let _ = write!(
-            line,
-            " -drive file={},if=none,id={name},format=raw,cache=unsafe \
-             -device virtio-blk-pci,drive={name}",
-            place(name)
-        );
+        line += &guest::disk(name, place);
     }
     let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
     arguments.extend(["-append".to_owned(), format!("console=ttyS0 quiet panic=-1{}", scenario.parameters)]);
@@ -159,12 +114,7 @@ fn initramfs(
     for (path, here) in user_space {
         initramfs.file(path, &fs::read(here).map_err(|error| format!("{}: {error}", here.display()))?)?;
     }
-    let mut order = String::new();
-    for module in modules::in_order(&kernel.modules, MODULES)? {
-        order += &format!("{}\n", module.file);
-        initramfs.file(&format!("modules/{}", module.file), &module.object)?;
-    }
-    initramfs.file("modules/order", order.as_bytes())?;
+    guest::add_modules(&mut initramfs, &kernel.modules, guest::DISKS)?;
     initramfs.file("init", include_bytes!("guest/init.sh"))?;
     initramfs.file("guest/main.sh", include_bytes!("guest/main.sh"))?;
     initramfs.file("guest/library.sh", include_bytes!("guest/library.sh"))?;

@@ -1,6 +1,8 @@
-//! `cargo xtask attack [PROGRAM]`: everything that attacks lotsfree from outside, at full length.
+//! `cargo xtask attack`: everything that attacks lotsfree from outside, at full length.
 //!
 //! Most of it is part of `cargo test`, in which labs are killed at every eighth step only.
+
+mod vm;
 
 use std::error::Error;
 use std::process::Command;
@@ -25,6 +27,11 @@ const ATTACKS: &[(&str, &[&str])] = &[
 /// Runs the attacks one after the other, as root all of them. With a program, such as that of an earlier
 /// release, only those on a program: what they did to it is what fails.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    if let Some((first, series)) = arguments.split_first()
+        && first == "vm"
+    {
+        return vm::command(series);
+    }
     let program = arguments.first();
     let on_program = |tests: &[&str]| tests.contains(&"attacks");
     for (package, tests) in ATTACKS.iter().filter(|(_, tests)| program.is_none() || on_program(tests)) {
