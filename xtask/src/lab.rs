@@ -9,7 +9,7 @@ use crate::lab_kernel;
 /// Tests that ask the same of the model and of a kernel.
 const BRIEF: &[&str] = &["conformance"];
 /// All that boot something.
-const ALL: &[&str] = &["conformance", "lab", "vm"];
+const ALL: &[&str] = &["conformance", "lab", "vm", "paths"];
 
 /// Fetches the kernel of each series that is not there, and runs the tests on it: all of them, which takes a
 /// quarter of an hour without KVM, or with `brief` those of the fidelity of the model.
