@@ -33,13 +33,49 @@ pub(crate) fn scenario(data: &[u8]) {
     }
 }
 
-/// The scenarios that ship, and small ones.
+/// Values that no key, or few of them, accept.
+const SPOILED: &[&str] = &[
+    "-1",
+    "0",
+    "1e300",
+    "9223372036854775808",
+    "true",
+    "1979-05-27",
+    "\"\"",
+    "\"x\"",
+    "\"0 B\"",
+    "\"-1 s\"",
+    "\"9e9 TiB\"",
+    "[]",
+    "[\"0 B\", \"1 EiB\"]",
+    "{}",
+    "{ x = 1 }",
+];
+/// Longer scenarios are not spoiled, as there would be too many.
+const SHORT: usize = 1200;
+
+/// The scenarios that ship and one of a test; and the short ones with one value spoiled.
 pub(crate) fn scenario_seeds(_: &Fixture) -> Vec<Vec<u8>> {
-    let scenarios =
-        std::env::var("LOTSFREE_FUZZ_FIXTURES").map(|fixtures| format!("{fixtures}/../scenarios"));
-    let listed = scenarios.ok().and_then(|directory| std::fs::read_dir(directory).ok());
-    let paths = listed.into_iter().flatten().flatten().map(|entry| entry.path());
-    paths.filter_map(|path| std::fs::read(path).ok()).collect()
+    let Ok(fixtures) = std::env::var("LOTSFREE_FUZZ_FIXTURES") else { return Vec::new() };
+    let directories = ["scenarios", "crates/scenario/tests/files"];
+    let listed =
+        directories.iter().filter_map(|name| std::fs::read_dir(format!("{fixtures}/../{name}")).ok());
+    let mut paths: Vec<_> = listed.flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut seeds: Vec<Vec<u8>> = paths.iter().filter_map(|path| std::fs::read(path).ok()).collect();
+    let short: Vec<String> = seeds
+        .iter()
+        .filter(|text| text.len() <= SHORT)
+        .filter_map(|text| String::from_utf8(text.clone()).ok())
+        .collect();
+    for text in &short {
+        for line in text.lines().filter(|line| line.contains(" = ")) {
+            let key = line.split(" = ").next().unwrap_or_default();
+            let spoiled = SPOILED.iter().map(|value| text.replacen(line, &format!("{key} = {value}"), 1));
+            seeds.extend(spoiled.map(String::into_bytes));
+        }
+    }
+    seeds
 }
 
 /// Bytes of the input, zeroes after its end.

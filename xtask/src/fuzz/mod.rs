@@ -28,6 +28,8 @@ const INSTRUMENT: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Ccodegen-units=1 -Cdebug-assertions=on \
     -Coverflow-checks=on";
+/// Counts also the blocks that others imply, which makes the search slower and the list of lines exact.
+const EVERY_BLOCK: &str = "-Cllvm-args=-sanitizer-coverage-prune-blocks=0";
 /// How long each target runs unless told otherwise.
 const SECONDS: u64 = 30;
 /// No input is longer than this; all bounds of the readers that matter for time are within reach.
@@ -47,7 +49,11 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         Some((Ok(seconds), rest)) if mode != "unreached" => (Some(seconds), rest),
         _ => (None, rest),
     };
-    let fuzzer = Fuzzer::build()?;
+    let fuzzer = if mode == "unreached" {
+        Fuzzer::build("target/unreached", &format!("{INSTRUMENT} {EVERY_BLOCK}"))?
+    } else {
+        Fuzzer::build("target", INSTRUMENT)?
+    };
     let targets = fuzzer.targets()?;
     if let Some(unknown) = chosen.iter().find(|name| targets.iter().all(|target| target.name != **name)) {
         let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
@@ -117,18 +123,19 @@ fn corpus(target: &str) -> PathBuf {
 }
 
 impl Fuzzer {
-    fn build() -> Result<Self, Box<dyn Error>> {
+    /// Builds the targets into a directory below that of the fuzzer, with these flags.
+    fn build(target_directory: &str, flags: &str) -> Result<Self, Box<dyn Error>> {
         // With a target named, build scripts and procedural macros are built without the instruments.
         let rustc = Command::new("rustc").arg("-vV").output()?;
         let about = String::from_utf8(rustc.stdout)?;
         let host = about.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.ok_or("rustc does not name its host")?;
-        let target_directory = directory().join("target");
+        let target_directory = directory().join(target_directory);
         let status = Command::new("cargo")
             .args(["build", "--quiet", "--release", "--locked", "--target", host, "--target-dir"])
             .arg(&target_directory)
             .current_dir(directory())
-            .env("RUSTFLAGS", INSTRUMENT)
+            .env("RUSTFLAGS", flags)
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .status()?;
         if !status.success() {
