@@ -2,33 +2,33 @@
 
 use std::fmt::Debug;
 
-use lotsfree_counters::*;
-use lotsfree_snapshot::file::block::DiskStats;
-use lotsfree_snapshot::file::buddyinfo::BuddyZone;
-use lotsfree_snapshot::file::cgroup::{self, Limit};
-use lotsfree_snapshot::file::hugepages;
-use lotsfree_snapshot::file::kernel_log::KernelLog;
-use lotsfree_snapshot::file::limits_conf::LimitsLine;
-use lotsfree_snapshot::file::lru_gen;
-use lotsfree_snapshot::file::mounts::Mount;
-use lotsfree_snapshot::file::node;
-use lotsfree_snapshot::file::os_release::OsRelease;
-use lotsfree_snapshot::file::pagetypeinfo::PageTypes;
-use lotsfree_snapshot::file::pressure::Psi;
-use lotsfree_snapshot::file::process::numa_maps::NumaLine;
-use lotsfree_snapshot::file::process::smaps_rollup::{parse_rollup, print_rollup};
-use lotsfree_snapshot::file::process::{
+use lotsfree_kernel_files::counters::*;
+use lotsfree_kernel_files::file::block::DiskStats;
+use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
+use lotsfree_kernel_files::file::cgroup::{self, Limit};
+use lotsfree_kernel_files::file::hugepages;
+use lotsfree_kernel_files::file::kernel_log::KernelLog;
+use lotsfree_kernel_files::file::limits_conf::LimitsLine;
+use lotsfree_kernel_files::file::lru_gen;
+use lotsfree_kernel_files::file::mounts::Mount;
+use lotsfree_kernel_files::file::node;
+use lotsfree_kernel_files::file::os_release::OsRelease;
+use lotsfree_kernel_files::file::pagetypeinfo::PageTypes;
+use lotsfree_kernel_files::file::pressure::Psi;
+use lotsfree_kernel_files::file::process::numa_maps::NumaLine;
+use lotsfree_kernel_files::file::process::smaps_rollup::{parse_rollup, print_rollup};
+use lotsfree_kernel_files::file::process::{
     NumaMaps, Process, ProcessLimits, Stat, Statm, StatusFile, parse_status,
 };
-use lotsfree_snapshot::file::process::{cgroup as process_cgroup, io};
-use lotsfree_snapshot::file::slabinfo::SlabCache;
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::file::sysctl::{self, SysctlSetting, Sysctls};
-use lotsfree_snapshot::file::sysv_shm::ShmSegment;
-use lotsfree_snapshot::file::thp::Choice;
-use lotsfree_snapshot::file::unit::{self, Unit};
-use lotsfree_snapshot::file::zoneinfo::Zone;
-use lotsfree_snapshot::{File, KernelVersion, Log};
+use lotsfree_kernel_files::file::process::{cgroup as process_cgroup, io};
+use lotsfree_kernel_files::file::slabinfo::SlabCache;
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::sysctl::{self, SysctlSetting, Sysctls};
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
+use lotsfree_kernel_files::file::thp::Choice;
+use lotsfree_kernel_files::file::unit::{self, Unit};
+use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_kernel_files::{File, KernelVersion, Log};
 use lotsfree_units::{Bytes, PageSize};
 
 use crate::seeds::Fixture;
@@ -218,7 +218,7 @@ pub(crate) fn values(data: &[u8]) {
             index += 1;
         };
     }
-    lotsfree_counters::each_family!(visit);
+    lotsfree_kernel_files::each_family!(visit);
     assert_eq!(index, 11, "a family was added: choose among as many");
     for line in text.split(|&b| b == b'\n') {
         for separator in [b':', b' '] {

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use lotsfree_counters::{Family, Values};
 use lotsfree_doctor::diagnose;
+use lotsfree_kernel_files::counters::{Family, Values};
 use lotsfree_report::runs::{runs_html, runs_json};
 use lotsfree_run::wire::{Receiver, Sender};
-use lotsfree_run::{Facts, Instants, Memory, Run, Sink, State, WriteError, Writer};
+use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
 use lotsfree_snapshot::source::MOST_SAMPLES;
+use lotsfree_snapshot::source::run::{Instants, input};
 use lotsfree_snapshot::{Options, observe};
 use serde_json::{Value, json};
 
@@ -86,7 +87,7 @@ fn open(directory: &Path) -> Option<Run> {
     let summary = serde_json::to_string(&run.summary());
     assert!(summary.is_ok(), "{summary:?}");
     for instants in [Instants::Measured, Instants::LastTwo, Instants::All] {
-        let Some(input) = run.input(instants) else { continue };
+        let Some(input) = input(&run, instants) else { continue };
         assert!(!input.samples.is_empty() && input.samples.len() <= MOST_SAMPLES);
     }
     Some(run)
@@ -94,7 +95,7 @@ fn open(directory: &Path) -> Option<Run> {
 
 /// Diagnoses a run and reports on it.
 fn judge(run: Run) {
-    if let Some(mut input) = run.input(Instants::All) {
+    if let Some(mut input) = input(&run, Instants::All) {
         // Two instants show all that many do.
         input.samples.truncate(2);
         let observation = observe(input, &Options::default());

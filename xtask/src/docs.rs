@@ -10,7 +10,7 @@ use lotsfree_scenario::Experiments;
 /// The generated files: path below the repository's root, contents.
 fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
     Ok(vec![
-        ("docs/counters.md", lotsfree_counters::document()),
+        ("docs/counters.md", lotsfree_kernel_files::counters::document()),
         ("docs/rules.md", lotsfree_doctor::document()),
         ("docs/scenario.md", lotsfree_scenario::document()),
         ("docs/schema/compare-1.json", lotsfree_report::runs::compare::compare_schema()),

@@ -16,7 +16,7 @@ const WIDEST: usize = 110;
 /// file that overflows ends the program instead of making it answer wrongly.
 const PARSERS: [&str; 7] = [
     "lotsfree-changes",
-    "lotsfree-counters",
+    "lotsfree-kernel-files",
     "lotsfree-formulas",
     "lotsfree-run",
     "lotsfree-scenario",

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::{File as _, Log};
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_storage::fault::{Operation, point};
 use rustix::fs::OFlags;
 

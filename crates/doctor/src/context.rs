@@ -1,17 +1,17 @@
 //! [`Context`]: typed questions to an observation. A missing answer is a [`Skip`], so that rules can use `?`.
 
-use lotsfree_counters::{Counter, Meminfo, Vmstat, meminfo as m};
-use lotsfree_snapshot::file::block::BlockDevice;
-use lotsfree_snapshot::file::cgroup::Cgroups;
-use lotsfree_snapshot::file::hugepages::HugePool;
-use lotsfree_snapshot::file::mounts::Mount;
-use lotsfree_snapshot::file::node::Node;
-use lotsfree_snapshot::file::pressure::{Psi, Stall};
-use lotsfree_snapshot::file::process::Process;
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::file::sysv_shm::ShmSegment;
-use lotsfree_snapshot::file::thp::Thp;
-use lotsfree_snapshot::file::zoneinfo::Zone;
+use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat, meminfo as m};
+use lotsfree_kernel_files::file::block::BlockDevice;
+use lotsfree_kernel_files::file::cgroup::Cgroups;
+use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::mounts::Mount;
+use lotsfree_kernel_files::file::node::Node;
+use lotsfree_kernel_files::file::pressure::{Psi, Stall};
+use lotsfree_kernel_files::file::process::Process;
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
+use lotsfree_kernel_files::file::thp::Thp;
+use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_snapshot::{Observation, Sample, Snapshot};
 use lotsfree_units::{Bytes, Grouped};
 
@@ -167,7 +167,7 @@ impl<'a> Context<'a> {
     /// A reading of `/proc/meminfo` as evidence, in the kernel's KiB.
     pub fn saw_mem(&self, field: Counter<Meminfo>) -> Evidence {
         let value = match self.mem_count(field) {
-            Ok(value) if field.row().unit == lotsfree_counters::Unit::kib => {
+            Ok(value) if field.row().unit == lotsfree_kernel_files::counters::Unit::kib => {
                 format!("{:#}", Bytes::kib(value))
             }
             Ok(value) => Grouped(value).to_string(),

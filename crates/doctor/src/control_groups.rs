@@ -1,7 +1,7 @@
 //! Memory cgroups as rules speak of them: their files, who administers them, what they hold.
 
-use lotsfree_counters::memory_stat as s;
-use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion};
+use lotsfree_kernel_files::counters::memory_stat as s;
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
 use lotsfree_units::{Bytes, MIB};
 
 use crate::finding::subject;
@@ -207,7 +207,7 @@ pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(Stri
     let mut found: Vec<(String, Bytes)> = (cx.now().processes.iter().flatten())
         .filter(|process| process.detail.as_ref().and_then(|d| d.cgroup.as_deref()).is_some_and(inside))
         .map(|process| {
-            let resident = process.memory_or_zero(lotsfree_counters::status::VmRSS);
+            let resident = process.memory_or_zero(lotsfree_kernel_files::counters::status::VmRSS);
             (subject(process), resident)
         })
         .collect();

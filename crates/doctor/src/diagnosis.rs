@@ -1,7 +1,8 @@
 //! [`diagnose`]: all rules over one observation, reconciled and ranked.
 
-use lotsfree_snapshot::file::hugepages::HugePool;
-use lotsfree_snapshot::{Observation, Problem};
+use lotsfree_kernel_files::Problem;
+use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_snapshot::Observation;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 

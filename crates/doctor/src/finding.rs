@@ -1,6 +1,6 @@
 //! [`Finding`]: what is wrong, how we know, what it costs, what to do.
 
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lotsfree_counters::meminfo as m;
 use lotsfree_formulas::hugepages::{SCRIPT_MIN, script_pages};
-use lotsfree_snapshot::file::hugepages::HugePool;
-use lotsfree_snapshot::file::process::Process;
-use lotsfree_snapshot::file::process::numa_maps::NumaMapping;
-use lotsfree_snapshot::file::sysv_shm::ShmSegment;
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::process::Process;
+use lotsfree_kernel_files::file::process::numa_maps::NumaMapping;
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::workload::CLUSTER_MANAGERS;
@@ -393,7 +393,7 @@ mod tests {
         let boot = |cmdline: &str, size: Bytes| {
             let mut now = lotsfree_snapshot::Snapshot::default();
             now.host.cmdline = Some(cmdline.to_owned());
-            let mut meminfo = lotsfree_counters::Values::default();
+            let mut meminfo = lotsfree_kernel_files::counters::Values::default();
             meminfo.set(m::Hugepagesize, 2048);
             now.meminfo = Some(meminfo);
             let observation = lotsfree_snapshot::Observation::instant("test", now);

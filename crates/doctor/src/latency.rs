@@ -1,7 +1,7 @@
 //! Which processes count as latency-critical, decided from what they do.
 
-use lotsfree_counters::status as s;
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::status as s;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::Bytes;
 
 use crate::{Context, Workload, finding};

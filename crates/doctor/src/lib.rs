@@ -35,7 +35,7 @@ pub use context::{Context, Rate, Trend};
 pub use diagnosis::{Diagnosis, SkippedRule, diagnose, diagnose_with};
 pub use document::document;
 pub use finding::{Confidence, Cost, Evidence, Finding, Severity, Threshold};
-pub use lotsfree_counters::groups::*;
+pub use lotsfree_kernel_files::counters::groups::*;
 pub use memory_map::{MemoryMap, Use};
 pub use remedy::{Persistent, Remedy, Setting};
 pub use rule::{Describe, Group, Meta, Outcome, Rule, Skip};

@@ -1,6 +1,6 @@
 //! [`MemoryMap`]: where memory goes, in parts that add up.
 
-use lotsfree_counters::{Meminfo, Values, meminfo as m};
+use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo as m};
 use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;

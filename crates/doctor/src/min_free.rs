@@ -1,8 +1,8 @@
 //! Where a running `vm.min_free_kbytes` comes from.
 
-use lotsfree_counters::zoneinfo as z;
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::watermarks::{khugepaged_min_free_kib, min_free_kib};
+use lotsfree_kernel_files::counters::zoneinfo as z;
 
 use crate::{Context, Skip};
 
@@ -95,8 +95,8 @@ pub(crate) enum Origin {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_counters::{Values, meminfo as m};
-    use lotsfree_snapshot::file::zoneinfo::Zone;
+    use lotsfree_kernel_files::counters::{Values, meminfo as m};
+    use lotsfree_kernel_files::file::zoneinfo::Zone;
     use lotsfree_snapshot::{Observation, Snapshot};
 
     use super::*;

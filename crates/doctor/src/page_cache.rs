@@ -1,6 +1,6 @@
 //! The page cache, as `/proc/meminfo` shows it.
 
-use lotsfree_counters::meminfo as m;
+use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_units::Bytes;
 
 use crate::{Context, Skip};

@@ -1,7 +1,7 @@
 //! Remedies that several rules propose, so that all of them propose the same.
 
-use lotsfree_snapshot::file::cgroup::CgroupVersion;
-use lotsfree_snapshot::file::sysctl::SysctlSetting;
+use lotsfree_kernel_files::file::cgroup::CgroupVersion;
+use lotsfree_kernel_files::file::sysctl::SysctlSetting;
 use lotsfree_units::Bytes;
 
 use crate::remedy::{sysctl_file, word};

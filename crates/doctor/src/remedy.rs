@@ -1,9 +1,8 @@
 //! [`Remedy`]: what to do, how to make it last, how to undo it, what it risks.
 
+use lotsfree_kernel_files::file::sysctl::winner;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use lotsfree_snapshot::file::sysctl::winner;
 
 use crate::Context;
 
@@ -168,7 +167,7 @@ pub(crate) fn word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_snapshot::file::sysctl::SysctlSetting;
+    use lotsfree_kernel_files::file::sysctl::SysctlSetting;
     use lotsfree_snapshot::{Observation, Snapshot};
 
     use super::*;

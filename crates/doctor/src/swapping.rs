@@ -1,9 +1,9 @@
 //! What the rules of swap share: who uses it, on which device it lies, how more of it is made.
 
-use lotsfree_counters::{Counter, Status, Vmstat, status as s, vmstat as v};
-use lotsfree_snapshot::file::block::BlockDevice;
-use lotsfree_snapshot::file::process::Process;
-use lotsfree_snapshot::file::swaps::SwapArea;
+use lotsfree_kernel_files::counters::{Counter, Status, Vmstat, status as s, vmstat as v};
+use lotsfree_kernel_files::file::block::BlockDevice;
+use lotsfree_kernel_files::file::process::Process;
+use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_units::{Bytes, GIB, PageSize};
 
 use crate::finding::subject;
@@ -110,7 +110,7 @@ pub(crate) fn add_swap(size: Bytes) -> Remedy {
 
 /// The share of used swap that zswap holds in memory; 0 where nothing is known of it.
 pub(crate) fn in_zswap(cx: &Context<'_>) -> f64 {
-    use lotsfree_counters::meminfo as m;
+    use lotsfree_kernel_files::counters::meminfo as m;
     let used = cx.mem_or_zero(m::SwapTotal) - cx.mem_or_zero(m::SwapFree);
     cx.mem_or_zero(m::Zswapped).share_of(used).min(1.0)
 }
@@ -138,7 +138,7 @@ pub(crate) fn first_victim(processes: &[Process], total: Bytes, page: PageSize) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lotsfree_snapshot::file::mounts::Mount;
+    use lotsfree_kernel_files::file::mounts::Mount;
     use lotsfree_snapshot::{Observation, Snapshot};
 
     #[test]

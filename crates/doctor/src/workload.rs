@@ -1,6 +1,6 @@
 //! [`Workload`]: the server programs that vendors write memory advice for.
 
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::file::process::Process;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Which processes write most to storage.
 
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::Bytes;
 
 use crate::finding::subject;

@@ -30,7 +30,7 @@ fn fixtures(rule: &str, kind: &str) -> Vec<(String, String, Observation)> {
         let input = open(&entry.path()).unwrap();
         let observation = observe(input, &Options::default());
         assert!(
-            observation.now.problems.iter().all(|p| p.kind != lotsfree_snapshot::ProblemKind::Malformed),
+            observation.now.problems.iter().all(|p| p.kind != lotsfree_kernel_files::ProblemKind::Malformed),
             "{rule}/{name} has lines that no parser understands: {:?}",
             observation.now.problems
         );

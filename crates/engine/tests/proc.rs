@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use lotsfree_counters::{Family, Meminfo, Values, Vmstat, meminfo as m, vmstat as v, zoneinfo as z};
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Generation, NAMES};
+use lotsfree_kernel_files::counters::{
+    Family, Meminfo, Values, Vmstat, meminfo as m, vmstat as v, zoneinfo as z,
+};
+use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_kernel_files::{File, Log};
 use lotsfree_scenario::{How, Policy, RegionId};
-use lotsfree_snapshot::file::zoneinfo::Zone;
-use lotsfree_snapshot::{File, Log};
 
 const FIXTURE_6_1: &str = include_str!("../../../fixtures/hosts/6.1-2nodes-zone-reclaim.txt");
 const FIXTURE_6_12: &str = include_str!("../../../fixtures/hosts/6.12-1node-swap.txt");

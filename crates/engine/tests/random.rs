@@ -364,7 +364,7 @@ proptest! {
             prop_assert!(false, "after everybody left: {why}");
         }
         let meminfo = machine.mm.meminfo();
-        use lotsfree_counters::meminfo as m;
+        use lotsfree_kernel_files::counters::meminfo as m;
         for empty in [m::AnonPages, m::Mapped, m::Cached, m::SwapCached, m::Dirty, m::Writeback, m::Active] {
             prop_assert_eq!(meminfo.get(empty), Some(0), "{:?}", empty);
         }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use lotsfree_changes::{Changes, Outcome, StateDirectory};
-use lotsfree_counters::{Meminfo, Values, meminfo};
+use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 use lotsfree_run::{Machine, State};
 use lotsfree_scenario::Case;
 use lotsfree_storage::{Access, create_dir, create_new};

@@ -1,6 +1,6 @@
 //! How much of a machine's memory is the kernel's, and nobody else's.
 
-use lotsfree_counters::{Counter, Meminfo, meminfo, zoneinfo};
+use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, zoneinfo};
 use lotsfree_run::Sample;
 use lotsfree_scenario::Occupied;
 use lotsfree_scenario::quantity::Size;

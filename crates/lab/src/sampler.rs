@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use lotsfree_counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat, vmstat};
+use lotsfree_kernel_files::counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat, vmstat};
+use lotsfree_kernel_files::file::cgroup::parse_memory_stat;
+use lotsfree_kernel_files::file::node::parse_meminfo;
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_run::{NodeSample, Sample};
-use lotsfree_snapshot::file::cgroup::parse_memory_stat;
-use lotsfree_snapshot::file::node::parse_meminfo;
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::file::zoneinfo::Zone;
-use lotsfree_snapshot::{File as _, Log};
 
 use crate::error::{LabError, at};
 
@@ -111,7 +111,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lotsfree_counters::meminfo;
+    use lotsfree_kernel_files::counters::meminfo;
 
     #[test]
     fn this_host_is_read_again_and_again() {

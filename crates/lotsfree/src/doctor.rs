@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use lotsfree_doctor::{Severity, diagnose_with, rules};
 use lotsfree_report::{Report, TextOptions};
-use lotsfree_run::{Instants, Machine, Run};
+use lotsfree_run::{Machine, Run};
+use lotsfree_snapshot::source::run::{Instants, input};
 use lotsfree_snapshot::source::{Input, TreeSource};
 use lotsfree_snapshot::{Observation, Options, collect};
 
@@ -91,7 +92,7 @@ fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
 fn open(path: &Path) -> anyhow::Result<Input> {
     if lotsfree_run::is_run(path) {
         let run = Run::open(path)?;
-        let input = run.input(Instants::default());
+        let input = input(&run, Instants::default());
         let mut input =
             input.with_context(|| format!("{}: it ended before its first sample", path.display()))?;
         if run.facts().machine == Machine::Model {

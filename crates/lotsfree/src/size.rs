@@ -1,7 +1,7 @@
 //! `lotsfree size`: fills the records of `lotsfree-size` from the command line and from a host.
 
 use anyhow::Context;
-use lotsfree_counters::meminfo as m;
+use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_size::{
     Answer, HugepagesInput, OvercommitInput, PagetablesInput, Postgres, SwapInput, WatermarksInput,
     hugepages, overcommit, pagetables, swap, watermarks,
@@ -47,7 +47,10 @@ impl Host {
         Ok(Host { snapshot })
     }
 
-    fn mem(&self, field: lotsfree_counters::Counter<lotsfree_counters::Meminfo>) -> Option<Bytes> {
+    fn mem(
+        &self,
+        field: lotsfree_kernel_files::counters::Counter<lotsfree_kernel_files::counters::Meminfo>,
+    ) -> Option<Bytes> {
         self.snapshot.meminfo.as_ref()?.get(field).map(Bytes::kib)
     }
 
@@ -171,8 +174,8 @@ fn size_overcommit(topic: &SizeOvercommit, host: &Host) -> anyhow::Result<Answer
 fn size_watermarks(topic: &SizeWatermarks, host: &Host) -> anyhow::Result<Answer> {
     let defaults = WatermarksInput::default();
     let zones = host.snapshot.zones.as_ref().map(|zones| {
-        let managed = |zone: &&lotsfree_snapshot::file::zoneinfo::Zone| {
-            zone.marks.get(lotsfree_counters::zoneinfo::managed).is_some_and(|pages| pages > 0)
+        let managed = |zone: &&lotsfree_kernel_files::file::zoneinfo::Zone| {
+            zone.marks.get(lotsfree_kernel_files::counters::zoneinfo::managed).is_some_and(|pages| pages > 0)
         };
         zones.iter().filter(managed).count() as u64
     });

@@ -348,7 +348,7 @@ fn unread(report: &Report) -> Markup {
     markup! {
         @for (kind, label) in words::UNREAD_KINDS {
             @let of_kind: Vec<&Unread> = report.unread.iter().filter(|unread| unread.kind == kind).collect();
-            @if matches!(kind, lotsfree_snapshot::ProblemKind::Denied | lotsfree_snapshot::ProblemKind::Absent) {
+            @if matches!(kind, lotsfree_kernel_files::ProblemKind::Denied | lotsfree_kernel_files::ProblemKind::Absent) {
                 (folded(&format!("Files {label}"), &words::collapse(&of_kind)))
             } @else if !of_kind.is_empty() {
                 details {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use lotsfree_doctor::{Evidence, Finding, MemoryMap, Remedy, SkippedRule};
-use lotsfree_snapshot::ProblemKind;
+use lotsfree_kernel_files::ProblemKind;
 use lotsfree_units::{Bytes, Grouped, Percent, visible_line};
 
 use crate::words;

@@ -1,8 +1,9 @@
 //! [`Report`]: all that is said about a host.
 
-use lotsfree_counters::meminfo as m;
 use lotsfree_doctor::{Diagnosis, Finding, MemoryMap, Severity, SkippedRule, Use, Workload};
-use lotsfree_snapshot::{Observation, Problem, ProblemKind};
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::{Problem, ProblemKind};
+use lotsfree_snapshot::Observation;
 use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -204,7 +205,7 @@ fn unread(problem: &Problem) -> Unread {
 impl Series {
     /// From at least three samples: two make no trend.
     fn of(observation: &Observation) -> Option<Series> {
-        use lotsfree_counters::vmstat as v;
+        use lotsfree_kernel_files::counters::vmstat as v;
         let samples = &observation.samples;
         if samples.len() < 3 {
             return None;
@@ -226,7 +227,10 @@ impl Series {
             ("major faults", &[v::pgmajfault]),
             ("direct reclaim entries", lotsfree_doctor::ALLOCSTALL),
         ];
-        let total = |index: usize, counters: &[lotsfree_counters::Counter<lotsfree_counters::Vmstat>]| {
+        let total = |index: usize,
+                     counters: &[lotsfree_kernel_files::counters::Counter<
+            lotsfree_kernel_files::counters::Vmstat,
+        >]| {
             let vmstat = samples[index].vmstat.as_ref()?;
             counters.iter().filter_map(|&c| vmstat.get(c)).reduce(u64::saturating_add)
         };

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Color, Effects, Style};
 use lotsfree_doctor::{Finding, MemoryMap, Remedy};
-use lotsfree_snapshot::ProblemKind;
+use lotsfree_kernel_files::ProblemKind;
 use lotsfree_units::{Bytes, Percent, visible, visible_line};
 use unicode_width::UnicodeWidthStr;
 

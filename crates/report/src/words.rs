@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use lotsfree_doctor::{Confidence, Evidence, MemoryMap, Severity, Use};
-use lotsfree_snapshot::ProblemKind;
+use lotsfree_kernel_files::ProblemKind;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::{Report, Unread};

@@ -14,8 +14,9 @@ use lotsfree_report::runs::compare::{
     compare_text,
 };
 use lotsfree_run::{Facts, Histogram, Interval, Machine, Memory, Run, Sample, Sink, Spent, State};
-use synthetic::{Fate, facts, scenario, write};
 use unicode_width::UnicodeWidthStr;
+
+use synthetic::{Fate, facts, scenario, write};
 
 /// Repeats of two variants on a kernel; their noise follows from the size of the copy.
 fn kernel(root: &Path, sizes: &[f64]) -> Vec<Run> {
@@ -108,7 +109,7 @@ fn brief(variant: &str, machine: Machine, operations: u64, pages: [u64; 2]) -> R
     for (row, scanned) in (0..).zip([0, pages[0]]) {
         let mut sample = Sample { at: row * 1_000_000_000, ..Sample::default() };
         for (name, value) in [("pgscan_direct", scanned), ("pswpout", row * pages[1]), ("oom_kill", row)] {
-            sample.vmstat.set(lotsfree_counters::Counter::named(name).unwrap(), value);
+            sample.vmstat.set(lotsfree_kernel_files::counters::Counter::named(name).unwrap(), value);
         }
         memory.sample(&sample).unwrap();
     }

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use lotsfree_doctor::{
     Cost, Evidence, Finding, MemoryMap, Persistent, Remedy, Severity, SkippedRule, Use, diagnose,
 };
+use lotsfree_kernel_files::ProblemKind;
 use lotsfree_report::{
     HostLine, Report, Series, Source, TextOptions, Unread, html, json, markdown, nagios, schema, text,
 };
-use lotsfree_snapshot::{Options, ProblemKind, observe};
+use lotsfree_snapshot::{Options, observe};
 use lotsfree_units::Bytes;
 use unicode_width::UnicodeWidthStr;
 

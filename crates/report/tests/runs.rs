@@ -12,8 +12,9 @@ use std::path::Path;
 use lotsfree_report::TextOptions;
 use lotsfree_report::runs::{Mechanism, explain, runs_html, runs_json, runs_pictures, runs_text};
 use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sample, Sink, State};
-use synthetic::{Fate, facts, run, scenario, write};
 use unicode_width::UnicodeWidthStr;
+
+use synthetic::{Fate, facts, run, scenario, write};
 
 const FATES: [(&str, Fate); 5] = [
     ("base", Fate::Swaps),
@@ -280,7 +281,7 @@ fn hostile(label: &str) -> Run {
             ("pgscan_direct", u64::MAX >> (9 - row)),
             ("pswpin", 9 - row),
         ] {
-            sample.vmstat.set(lotsfree_counters::Counter::named(name).unwrap(), value);
+            sample.vmstat.set(lotsfree_kernel_files::counters::Counter::named(name).unwrap(), value);
         }
         memory.sample(&sample).unwrap();
         let mut latency = lotsfree_run::Histogram::default();

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use lotsfree_counters::{Counter, Family, Values, Zoneinfo, zoneinfo};
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::file::zoneinfo::{Pageset, Zone};
+use lotsfree_kernel_files::counters::{Counter, Family, Values, Zoneinfo, zoneinfo};
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
 use lotsfree_units::Bytes;
 
 use crate::table::Column;
@@ -101,17 +101,17 @@ impl<F: Family> Name<F> {
 /// Where a column's values belong. Zones, nodes and swap areas are counted as the columns name them.
 enum Target {
     At,
-    Meminfo(Name<lotsfree_counters::Meminfo>),
-    Vmstat(Name<lotsfree_counters::Vmstat>),
+    Meminfo(Name<lotsfree_kernel_files::counters::Meminfo>),
+    Vmstat(Name<lotsfree_kernel_files::counters::Vmstat>),
     Mark(usize, Counter<Zoneinfo>),
-    Stat(usize, Name<lotsfree_counters::Vmstat>),
+    Stat(usize, Name<lotsfree_kernel_files::counters::Vmstat>),
     Protection(usize, usize),
     Pageset(usize, u32, PagesetPart),
-    NodeStat(usize, Name<lotsfree_counters::Vmstat>),
-    NodeMeminfo(usize, Name<lotsfree_counters::Meminfo>),
-    Numastat(usize, Name<lotsfree_counters::Numastat>),
+    NodeStat(usize, Name<lotsfree_kernel_files::counters::Vmstat>),
+    NodeMeminfo(usize, Name<lotsfree_kernel_files::counters::Meminfo>),
+    Numastat(usize, Name<lotsfree_kernel_files::counters::Numastat>),
     Swap(usize, SwapPart),
-    Group(Name<lotsfree_counters::MemoryStat>),
+    Group(Name<lotsfree_kernel_files::counters::MemoryStat>),
     /// Written by something else.
     Foreign,
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! machine ── Sample, Interval, Event ──▶ Sink: Writer (a directory) | Memory ──▶ Run ──▶ Summary
-//!                                                                              └──▶ Input of the doctor
 //! ```
 //!
 //! # The directory
@@ -41,7 +40,6 @@ mod parquet;
 mod run;
 mod sample;
 mod sink;
-mod source;
 mod store;
 mod summary;
 mod table;
@@ -56,7 +54,6 @@ pub use memory::Memory;
 pub use run::{OpenError, Run, is_run};
 pub use sample::{NodeSample, Sample};
 pub use sink::{Sink, WriteError};
-pub use source::{Instants, input};
 pub use store::State;
 pub use summary::{ActorFigures, Figures, Latency, Level, Moved, Summary, ZoneFigures};
 pub use table::{Column, Samples};

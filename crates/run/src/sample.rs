@@ -1,8 +1,8 @@
 //! [`Sample`]: the kernel's counters at one instant.
 
-use lotsfree_counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat};
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::file::zoneinfo::Zone;
+use lotsfree_kernel_files::counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat};
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::zoneinfo::Zone;
 
 /// What the machine's kernel counts, at one instant of the run. Monotonic counters count from the machine's
 /// boot, as the kernel's do: only their change means something.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use lotsfree_counters::{Counter, Values, Vmstat, groups, vmstat as v};
+use lotsfree_kernel_files::counters::{Counter, Values, Vmstat, groups, vmstat as v};
 use serde::{Deserialize, Serialize};
 
 use crate::{Histogram, Machine, Run, Samples, Spent, State, Window};

@@ -163,7 +163,7 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::EventKind;
-    use lotsfree_counters::vmstat;
+    use lotsfree_kernel_files::counters::vmstat;
 
     fn sample(at: u64, free: u64) -> Sample {
         let mut sample = Sample { at, ..Sample::default() };

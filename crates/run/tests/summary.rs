@@ -4,13 +4,14 @@
 
 mod common;
 
-use common::facts;
-use lotsfree_counters::{Counter, Values, zoneinfo};
+use lotsfree_kernel_files::counters::{Counter, Values, zoneinfo};
+use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_run::{
     Event, EventKind, Facts, Figures, Histogram, Interval, Measure, Memory, Run, Sample, Sink, Spent, State,
     Summary, Window,
 };
-use lotsfree_snapshot::file::zoneinfo::Zone;
+
+use common::facts;
 
 const SECOND: u64 = 1_000_000_000;
 

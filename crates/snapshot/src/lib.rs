@@ -4,38 +4,16 @@
 //! Source (live /, tree, archive, paste) ── collect ──▶ Snapshot ──▶ Observation (now, before, samples)
 //! ```
 //!
-//! A [`Source`] only hands out bytes by path. Each file has one module in [`mod@file`] with its type, its
-//! parser and its printer. [`collect`] knows which files there are and puts them together. A parser never
-//! fails: what it cannot read becomes a [`Problem`] and the rest is kept.
-//!
-//! # Why not the `procfs` crates
-//!
-//! `procfs-core` 0.18 parses many of these files well, but a whole file is lost on the first line that it
-//! does not expect, fields of newer kernels are dropped, there are no printers, and page size and tick rate
-//! are those of the machine it runs on, while a saved tree is usually another host's. Its maps of owned
-//! strings also cost several times the reading of a file, where the whole of `doctor` may cost twice that. So
-//! the parsers here are our own.
+//! A [`Source`] only hands out bytes by path; [`lotsfree_kernel_files`] reads them. [`collect`] knows which
+//! files there are and puts them together. What cannot be read becomes a
+//! [`Problem`](lotsfree_kernel_files::Problem) and the rest is kept.
 
 mod collect;
-pub mod file;
 mod observe;
-mod problem;
 mod snapshot;
 pub mod source;
 
 pub use collect::{Options, collect};
 pub use observe::{Observation, Sample, observe};
-pub use problem::{Log, Problem, ProblemKind};
-pub use snapshot::{Host, KernelVersion, Snapshot};
+pub use snapshot::{Host, Snapshot};
 pub use source::{Input, OpenError, ReadError, Source};
-
-/// A file's parser and printer.
-///
-/// `parse(print(x))` gives `x` back for every `x` that a parser can return.
-pub trait File: Sized {
-    /// Reads `text`. Lines that make no sense are reported to `log` and passed over; the rest is kept.
-    fn parse(text: &[u8], log: &mut Log) -> Self;
-
-    /// Writes what `parse` reads, in the kernel's layout.
-    fn print(&self, out: &mut String);
-}

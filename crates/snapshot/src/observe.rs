@@ -1,10 +1,10 @@
 //! [`Observation`]: what is judged, at one instant or over time.
 
-use lotsfree_counters::{Meminfo, Values, Vmstat};
+use lotsfree_kernel_files::counters::{Meminfo, Values, Vmstat};
+use lotsfree_kernel_files::file::pressure::Pressure;
 use lotsfree_units::PageSize;
 use serde::Serialize;
 
-use crate::file::pressure::Pressure;
 use crate::source::Input;
 use crate::{Options, Snapshot, collect};
 
@@ -39,8 +39,10 @@ pub struct Sample {
 impl Sample {
     /// The part of a snapshot that a series keeps.
     pub fn of(snapshot: &Snapshot, at: f64) -> Self {
-        let free = |zone: &crate::file::zoneinfo::Zone| {
-            zone.marks.get(lotsfree_counters::zoneinfo::free).map(|free| (zone.node, zone.name.clone(), free))
+        let free = |zone: &lotsfree_kernel_files::file::zoneinfo::Zone| {
+            zone.marks
+                .get(lotsfree_kernel_files::counters::zoneinfo::free)
+                .map(|free| (zone.node, zone.name.clone(), free))
         };
         Sample {
             at,

@@ -1,31 +1,28 @@
 //! [`Snapshot`]: one host at one instant.
 
-use std::fmt;
-
-use lotsfree_counters::{Ksm, Meminfo, Values, Vmstat};
+use lotsfree_kernel_files::counters::{Ksm, Meminfo, Values, Vmstat};
+use lotsfree_kernel_files::file::block::BlockDevice;
+use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
+use lotsfree_kernel_files::file::cgroup::Cgroups;
+use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::kernel_log::KernelLog;
+use lotsfree_kernel_files::file::limits_conf::LimitsLine;
+use lotsfree_kernel_files::file::lru_gen::LruGen;
+use lotsfree_kernel_files::file::mounts::Mount;
+use lotsfree_kernel_files::file::node::Node;
+use lotsfree_kernel_files::file::pagetypeinfo::PageTypes;
+use lotsfree_kernel_files::file::pressure::Pressure;
+use lotsfree_kernel_files::file::process::Process;
+use lotsfree_kernel_files::file::slabinfo::SlabCache;
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::sysctl::{SysctlSetting, Sysctls};
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
+use lotsfree_kernel_files::file::thp::Thp;
+use lotsfree_kernel_files::file::unit::Unit;
+use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_kernel_files::{KernelVersion, Problem};
 use lotsfree_units::{Bytes, PageSize};
 use serde::Serialize;
-
-use crate::Problem;
-use crate::file::block::BlockDevice;
-use crate::file::buddyinfo::BuddyZone;
-use crate::file::cgroup::Cgroups;
-use crate::file::hugepages::HugePool;
-use crate::file::kernel_log::KernelLog;
-use crate::file::limits_conf::LimitsLine;
-use crate::file::lru_gen::LruGen;
-use crate::file::mounts::Mount;
-use crate::file::node::Node;
-use crate::file::pagetypeinfo::PageTypes;
-use crate::file::pressure::Pressure;
-use crate::file::process::Process;
-use crate::file::slabinfo::SlabCache;
-use crate::file::swaps::SwapArea;
-use crate::file::sysctl::{SysctlSetting, Sysctls};
-use crate::file::sysv_shm::ShmSegment;
-use crate::file::thp::Thp;
-use crate::file::unit::Unit;
-use crate::file::zoneinfo::Zone;
 
 /// What a host showed of its memory at one instant.
 ///
@@ -136,47 +133,6 @@ impl Host {
     }
 }
 
-/// A kernel release such as `6.12.43+deb13-amd64` or `2.6.32-642.6.2.el6.x86_64`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct KernelVersion {
-    /// The three leading numbers, zero where unknown.
-    pub numbers: (u32, u32, u32),
-    /// The whole release.
-    pub release: String,
-}
-
-impl KernelVersion {
-    /// Parses a release; `None` if it does not begin with `number.number`.
-    pub fn parse(release: &str) -> Option<Self> {
-        let mut parts = release.trim().splitn(3, '.');
-        let major = parts.next()?.parse().ok()?;
-        let leading = |text: &str| {
-            let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-            text[..end].parse::<u32>().ok()
-        };
-        let minor = leading(parts.next()?)?;
-        let patch = parts.next().and_then(leading).unwrap_or(0);
-        Some(KernelVersion { numbers: (major, minor, patch), release: release.trim().to_owned() })
-    }
-
-    /// Whether the release is known at all.
-    pub fn is_known(&self) -> bool {
-        self.numbers.0 > 0
-    }
-
-    /// Whether this is `major.minor` or later. Distribution kernels carry backports: prefer asking for a
-    /// counter or a file over asking for a version. `false` when the release is unknown.
-    pub fn at_least(&self, major: u32, minor: u32) -> bool {
-        (self.numbers.0, self.numbers.1) >= (major, minor)
-    }
-}
-
-impl fmt::Display for KernelVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(if self.release.is_empty() { "unknown" } else { &self.release })
-    }
-}
-
 /// Memory errors counted by EDAC (`/sys/devices/system/edac/mc/mc*/{ce,ue}_count`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Edac {
@@ -204,6 +160,6 @@ pub struct Tuners {
 impl Snapshot {
     /// All of memory, `MemTotal`.
     pub fn mem_total(&self) -> Option<Bytes> {
-        self.meminfo.as_ref()?.get(lotsfree_counters::meminfo::MemTotal).map(Bytes::kib)
+        self.meminfo.as_ref()?.get(lotsfree_kernel_files::counters::meminfo::MemTotal).map(Bytes::kib)
     }
 }

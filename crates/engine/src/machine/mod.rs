@@ -46,9 +46,9 @@ mod tests;
 
 use std::ops::ControlFlow;
 
+use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
 use lotsfree_scenario::Program;
-use lotsfree_snapshot::file::swaps::SwapArea;
 use lotsfree_units::PageSize;
 
 use crate::mm::{self, Device, Io, Mm};
@@ -363,7 +363,7 @@ impl Machine {
             zones: self.mm.zoneinfo(),
             nodes: (0..self.nodes).map(node).collect(),
             swaps: swap.into_iter().collect(),
-            group: lotsfree_counters::Values::default(),
+            group: lotsfree_kernel_files::counters::Values::default(),
         }
     }
 }

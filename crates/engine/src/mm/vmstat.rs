@@ -5,16 +5,16 @@
 //! model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it happens;
 //! those whose true value is unknown are absent: page tables, the trees' own nodes, the direct map.
 
-use lotsfree_counters::{
-    Counter, Family, Meminfo, Numastat, Row, Values, Vmstat, Zoneinfo, meminfo, numastat, vmstat, zoneinfo,
-};
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::available::{AvailableInput, mem_available};
 use lotsfree_formulas::lists::inactive_ratio;
 use lotsfree_formulas::overcommit::{LimitSetting, OVERCOMMIT_RATIO, commit_limit};
 use lotsfree_formulas::watermarks::{Watermarks, ZoneKind};
-use lotsfree_snapshot::KernelVersion;
-use lotsfree_snapshot::file::zoneinfo::{Pageset, Zone as ZoneText};
+use lotsfree_kernel_files::KernelVersion;
+use lotsfree_kernel_files::counters::{
+    Counter, Family, Meminfo, Numastat, Row, Values, Vmstat, Zoneinfo, meminfo, numastat, vmstat, zoneinfo,
+};
+use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone as ZoneText};
 use lotsfree_units::PageSize;
 
 use super::Mm;

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use lotsfree_counters::{groups, zoneinfo as z};
+use lotsfree_kernel_files::counters::{groups, zoneinfo as z};
 use lotsfree_run::{Event, Figures, Interval, Memory, Sample, Sink, State, WriteError};
 use lotsfree_scenario::{Case, Op, Scenario};
 

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_scenario::{Device, Measured, Record};
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::{File as _, Log};
 use lotsfree_sys::Buffer;
 use lotsfree_units::Bytes;
 use rustix::fs::OFlags;

@@ -8,10 +8,10 @@
 
 use std::io;
 
-use lotsfree_counters::smaps_rollup;
+use lotsfree_kernel_files::Log;
+use lotsfree_kernel_files::counters::smaps_rollup;
+use lotsfree_kernel_files::file::process::smaps_rollup::parse_rollup;
 use lotsfree_scenario::{Costs, Record};
-use lotsfree_snapshot::Log;
-use lotsfree_snapshot::file::process::smaps_rollup::parse_rollup;
 use lotsfree_sys::{Buffer, Hint, Region};
 
 use super::{Effort, PAGE, Value, cpu, keep, less, of, repeated};

@@ -1,10 +1,10 @@
 //! The machine as a whole.
 
-use lotsfree_counters::{Meminfo, Values, meminfo, zoneinfo};
+use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo, zoneinfo};
+use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_scenario::quantity::Size;
 use lotsfree_scenario::{Provenance, Record};
-use lotsfree_snapshot::file::zoneinfo::Zone;
-use lotsfree_snapshot::{File as _, Log};
 use lotsfree_units::{Bytes, PageSize};
 
 use super::text;

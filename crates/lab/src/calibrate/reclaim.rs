@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use lotsfree_changes::Changes;
-use lotsfree_counters::{Values, Vmstat, vmstat};
+use lotsfree_kernel_files::counters::{Values, Vmstat, vmstat};
 use lotsfree_scenario::Record;
 use lotsfree_sys::{Hint, Region};
 use lotsfree_units::Bytes;

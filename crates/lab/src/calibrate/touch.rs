@@ -5,7 +5,7 @@
 //! that choose the page. The model's `touch` is that of the largest footprint: its workloads are larger than
 //! caches are.
 
-use lotsfree_counters::{Meminfo, Values, meminfo};
+use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 use lotsfree_scenario::quantity::Size;
 use lotsfree_scenario::{Record, Touch};
 use lotsfree_sys::{Hint, Region};

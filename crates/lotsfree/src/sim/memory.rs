@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lotsfree_counters::{Meminfo, Values, meminfo};
+use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 
 /// The share of what is available that is taken: the rest is for run directories in the page cache, for
 /// tables while they are written, and for errors of the estimate.

@@ -1,6 +1,6 @@
 //! The pictures that are drawn over time. What each says is computed from what it shows.
 
-use lotsfree_counters::{Counter, Vmstat, groups, vmstat as v};
+use lotsfree_kernel_files::counters::{Counter, Vmstat, groups, vmstat as v};
 use lotsfree_run::{EventKind, Samples, ZoneFigures};
 use lotsfree_units::{Grouped, Percent};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use lotsfree_counters::{Counter, Vmstat};
+use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
 use lotsfree_scenario::actor::{Access, Actor as Kind};
 use lotsfree_scenario::{Case, Scenario, SweepPoint};

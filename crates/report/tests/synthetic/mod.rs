@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lotsfree_counters::{Counter, Family, Values, zoneinfo};
+use lotsfree_kernel_files::counters::{Counter, Family, Values, zoneinfo};
+use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_run::{
     Event, EventKind, Facts, Histogram, Interval, Measure, NodeFacts, Run, Sample, Sink, Spent, State,
     Window, Writer,
 };
 use lotsfree_scenario::{Case, Scenario};
-use lotsfree_snapshot::file::zoneinfo::Zone;
 
 const SECOND: u64 = 1_000_000_000;
 /// Of a zone: 8 GiB.

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lotsfree_counters::{Counter, Family, Values, zoneinfo};
+use lotsfree_kernel_files::counters::{Counter, Family, Values, zoneinfo};
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
 use lotsfree_run::{Event, EventKind, Facts, Histogram, Interval, NodeSample, Sample, Sink, Spent};
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::file::zoneinfo::{Pageset, Zone};
 use lotsfree_units::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -122,13 +122,16 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn zone(node: u32, name: &'static str) -> impl Strategy<Value = Zone> {
-    let marks = vec((0..lotsfree_counters::Zoneinfo::ROWS.len(), number()), 0..5);
+    let marks = vec((0..lotsfree_kernel_files::counters::Zoneinfo::ROWS.len(), number()), 0..5);
     let pagesets = vec((number(), number(), number()), 0..3);
     (marks, values(), vec(number(), 0..4), pagesets, number()).prop_map(
         move |(marks, stats, protection, pagesets, free)| {
             let mut zone = Zone { node, name: name.into(), stats, protection, ..Zone::default() };
             for (index, value) in marks {
-                zone.marks.set(Counter::named(lotsfree_counters::Zoneinfo::ROWS[index].name).unwrap(), value);
+                zone.marks.set(
+                    Counter::named(lotsfree_kernel_files::counters::Zoneinfo::ROWS[index].name).unwrap(),
+                    value,
+                );
             }
             zone.marks.set(zoneinfo::free, free);
             let set = |(cpu, (count, high, batch))| Pageset { cpu, count, high, batch };

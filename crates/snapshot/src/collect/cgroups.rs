@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use lotsfree_kernel_files::ProblemKind;
+use lotsfree_kernel_files::file::cgroup::{self, Cgroup, CgroupVersion, Cgroups, HugetlbLimit, Limit};
+use lotsfree_kernel_files::file::process::cgroup::memory_group;
 use lotsfree_units::Bytes;
 
 use super::memory::values;
 use super::reader::Reader;
-use crate::file::cgroup::{self, Cgroup, CgroupVersion, Cgroups, HugetlbLimit, Limit};
-use crate::file::process::cgroup::memory_group;
-use crate::{ProblemKind, Snapshot};
+use crate::Snapshot;
 
 /// Directories looked at before giving up on the rest; a large container host has a few hundred.
 const MOST_VISITED: usize = 1024;
@@ -285,6 +286,6 @@ mod tests {
         let groups = collect(&source, &Options::default()).cgroups.unwrap();
         let [limit] = &groups.at("/jobs").unwrap().hugetlb[..] else { panic!("one limit: {groups:?}") };
         assert_eq!((limit.max.to_string().as_str(), limit.events_max), ("2097152", Some(3)));
-        assert_eq!(limit.reserved_max, Some(crate::file::cgroup::Limit::Max));
+        assert_eq!(limit.reserved_max, Some(lotsfree_kernel_files::file::cgroup::Limit::Max));
     }
 }

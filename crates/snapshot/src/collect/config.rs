@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use lotsfree_kernel_files::file::limits_conf::LimitsLine;
+use lotsfree_kernel_files::file::sysctl::{self, SysctlSetting};
+use lotsfree_kernel_files::file::unit::{self, Unit};
+
 use super::reader::Reader;
 use crate::Snapshot;
-use crate::file::limits_conf::LimitsLine;
-use crate::file::sysctl::{self, SysctlSetting};
-use crate::file::unit::{self, Unit};
 use crate::snapshot::Tuners;
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {

@@ -1,11 +1,11 @@
 //! Swap areas, mounts, block devices and memory controllers.
 
+use lotsfree_kernel_files::file::block::{BlockDevice, DiskStats};
+use lotsfree_kernel_files::file::mounts::Mount;
 use lotsfree_units::Bytes;
 
 use super::reader::Reader;
 use crate::Snapshot;
-use crate::file::block::{BlockDevice, DiskStats};
-use crate::file::mounts::Mount;
 use crate::snapshot::Edac;
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {

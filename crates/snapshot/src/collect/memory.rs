@@ -1,17 +1,18 @@
 //! The machine-wide memory files of `/proc` and `/sys`.
 
-use lotsfree_counters::{Family, Ksm, Values};
+use lotsfree_kernel_files::Log;
+use lotsfree_kernel_files::counters::{Family, Ksm, Values};
+use lotsfree_kernel_files::file::hugepages::{self, HugePool};
+use lotsfree_kernel_files::file::lru_gen::LruGen;
+use lotsfree_kernel_files::file::node::{self, Node};
+use lotsfree_kernel_files::file::pressure::Pressure;
+use lotsfree_kernel_files::file::slabinfo::SlabCache;
+use lotsfree_kernel_files::file::sysctl::Sysctls;
+use lotsfree_kernel_files::file::thp::{Choice, Thp, ThpSize};
 use lotsfree_units::Bytes;
 
 use super::reader::Reader;
-use crate::file::hugepages::{self, HugePool};
-use crate::file::lru_gen::LruGen;
-use crate::file::node::{self, Node};
-use crate::file::pressure::Pressure;
-use crate::file::slabinfo::SlabCache;
-use crate::file::sysctl::Sysctls;
-use crate::file::thp::{Choice, Thp, ThpSize};
-use crate::{Log, Snapshot};
+use crate::Snapshot;
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.meminfo = values(reader.bytes("proc/meminfo"));
@@ -186,7 +187,7 @@ fn one_value_files<F: Family>(reader: &mut Reader<'_>, directory: &str, names: &
 
 fn lru_gen(reader: &mut Reader<'_>) -> Option<LruGen> {
     let (text, log) = reader.bytes("sys/kernel/mm/lru_gen/enabled")?;
-    let enabled = crate::file::lru_gen::parse_enabled(text, log)?;
+    let enabled = lotsfree_kernel_files::file::lru_gen::parse_enabled(text, log)?;
     let min_ttl_ms = reader.optional_number("sys/kernel/mm/lru_gen/min_ttl_ms").unwrap_or(0);
     Some(LruGen { enabled, min_ttl_ms })
 }

@@ -9,13 +9,13 @@ mod reader;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lotsfree_counters::{Counter, Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_kernel_files::KernelVersion;
+use lotsfree_kernel_files::counters::{Counter, Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_kernel_files::file::kernel_log::KernelLog;
+use lotsfree_kernel_files::file::node;
+use lotsfree_kernel_files::file::os_release::OsRelease;
 use lotsfree_units::{Bytes, PageSize};
 
-use crate::file::kernel_log::KernelLog;
-use crate::file::node;
-use crate::file::os_release::OsRelease;
-use crate::snapshot::KernelVersion;
 use crate::{Snapshot, Source};
 use reader::Reader;
 

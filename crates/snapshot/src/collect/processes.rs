@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use lotsfree_counters::{meminfo, status as s};
+use lotsfree_kernel_files::ProblemKind;
+use lotsfree_kernel_files::counters::{meminfo, status as s};
+use lotsfree_kernel_files::file::process::{self, Detail, NumaMaps, Process, Stat, Statm};
 use lotsfree_units::{Bytes, PageSize};
 
 use super::Options;
 use super::reader::Reader;
-use crate::file::process::{self, Detail, NumaMaps, Process, Stat, Statm};
-use crate::{ProblemKind, Snapshot};
+use crate::Snapshot;
 
 /// A close look at this many.
 const LARGEST: usize = 48;

@@ -1,6 +1,8 @@
 //! [`Reader`]: reads files of a source and notes what is missing.
 
-use crate::{File, Log, Problem, ProblemKind, ReadError, Source};
+use lotsfree_kernel_files::{File, Log, Problem, ProblemKind};
+
+use crate::{ReadError, Source};
 
 /// Reads files of a source, one after the other, into one buffer.
 pub(super) struct Reader<'s> {

@@ -33,6 +33,7 @@ mod oswatcher;
 mod paste;
 mod recorder;
 pub mod redact;
+pub mod run;
 mod samples;
 mod sos;
 pub mod text;

@@ -29,7 +29,7 @@
 
 use std::collections::BTreeSet;
 
-use lotsfree_counters::{Counter, Meminfo, Vmstat};
+use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat};
 
 use super::MemorySource;
 use super::samples::safe;
@@ -503,7 +503,7 @@ impl Splitter {
                 true
             }
             ["Linux", _, release, version, ..] if version.starts_with('#') => {
-                if crate::KernelVersion::parse(release).is_some() {
+                if lotsfree_kernel_files::KernelVersion::parse(release).is_some() {
                     self.add("proc/sys/kernel/osrelease", release);
                     return true;
                 }

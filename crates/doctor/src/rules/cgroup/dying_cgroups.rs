@@ -1,5 +1,5 @@
-use lotsfree_counters::meminfo as m;
-use lotsfree_snapshot::file::cgroup::CgroupVersion;
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::cgroup::CgroupVersion;
 use lotsfree_units::Grouped;
 
 use crate::rule::rule;

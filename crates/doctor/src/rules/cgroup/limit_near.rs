@@ -1,5 +1,5 @@
-use lotsfree_counters::{meminfo as m, memory_events as e};
-use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
+use lotsfree_kernel_files::counters::{meminfo as m, memory_events as e};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups::{self as groups, Held};

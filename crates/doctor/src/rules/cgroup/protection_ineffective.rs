@@ -1,5 +1,5 @@
-use lotsfree_counters::memory_events as e;
-use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
+use lotsfree_kernel_files::counters::memory_events as e;
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups as groups;
@@ -258,7 +258,7 @@ fn sum_too_large(cx: &Context<'_>, cgroups: &Cgroups, kind: Kind) -> Option<Find
         cost,
     )
     .sure(Confidence::Certain)
-    .because(cx.saw_mem(lotsfree_counters::meminfo::MemTotal));
+    .because(cx.saw_mem(lotsfree_kernel_files::counters::meminfo::MemTotal));
     for group in top.iter().filter(|g| kind.asked(g).is_some_and(|bytes| bytes > Bytes::ZERO)) {
         let value = kind
             .limit(group)

@@ -1,5 +1,5 @@
-use lotsfree_counters::meminfo as m;
-use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups as groups;

@@ -1,4 +1,4 @@
-use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
+use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Limit};
 
 use crate::control_groups as groups;
 use crate::rule::rule;

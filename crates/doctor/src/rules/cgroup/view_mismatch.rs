@@ -1,5 +1,5 @@
-use lotsfree_counters::meminfo as m;
-use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Limit};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups::{self as groups, Owner};

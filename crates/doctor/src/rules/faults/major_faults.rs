@@ -1,5 +1,5 @@
-use lotsfree_counters::status as s;
-use lotsfree_snapshot::file::cgroup::Limit;
+use lotsfree_kernel_files::counters::status as s;
+use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::latency::{self, WARM_UP_SECONDS, Why};

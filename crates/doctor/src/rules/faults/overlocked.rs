@@ -1,4 +1,4 @@
-use lotsfree_counters::{meminfo as m, status as s};
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::finding::subject;

@@ -1,5 +1,5 @@
-use lotsfree_counters::status as s;
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::status as s;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::finding::subject;

@@ -1,5 +1,5 @@
-use lotsfree_counters::meminfo as m;
-use lotsfree_snapshot::file::sysctl::{SysctlSetting, winner};
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::sysctl::{SysctlSetting, winner};
 use lotsfree_units::Bytes;
 
 use crate::remedy::{sysctl_file, word};

@@ -1,5 +1,5 @@
-use lotsfree_counters::vmstat as v;
-use lotsfree_snapshot::file::buddyinfo::BuddyZone;
+use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;

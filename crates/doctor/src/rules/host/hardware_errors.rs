@@ -1,4 +1,4 @@
-use lotsfree_counters::meminfo as m;
+use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::rule::rule;

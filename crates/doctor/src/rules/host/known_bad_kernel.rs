@@ -1,5 +1,6 @@
-use lotsfree_counters::meminfo as m;
 use std::cmp::Ordering;
+
+use lotsfree_kernel_files::counters::meminfo as m;
 
 use crate::kernel_release::{Release, compare};
 use crate::rule::rule;

@@ -1,6 +1,6 @@
-use lotsfree_counters::vmstat as v;
-use lotsfree_snapshot::ProblemKind;
-use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
+use lotsfree_kernel_files::ProblemKind;
+use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Limit};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups as groups;

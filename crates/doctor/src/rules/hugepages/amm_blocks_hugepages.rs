@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use lotsfree_counters::{meminfo as m, status as s};
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::finding::subject;

@@ -1,4 +1,4 @@
-use lotsfree_counters::meminfo as m;
+use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::finding::subject;
@@ -48,7 +48,7 @@ impl Rule for HugePageNodeSkew {
         if nodes.iter().all(|node| node.huge_pools.is_empty()) {
             return Err(Skip::missing("/sys/devices/system/node/node*/hugepages"));
         }
-        let has_memory = |node: &lotsfree_snapshot::file::node::Node| {
+        let has_memory = |node: &lotsfree_kernel_files::file::node::Node| {
             node.meminfo.as_ref().is_none_or(|meminfo| meminfo.get(m::MemTotal) != Some(0))
         };
         let mut sizes: Vec<Bytes> = nodes.iter().flat_map(|n| n.huge_pools.iter().map(|p| p.size)).collect();

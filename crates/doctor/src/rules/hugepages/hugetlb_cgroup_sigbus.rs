@@ -1,4 +1,4 @@
-use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion, HugetlbLimit, Limit};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, HugetlbLimit, Limit};
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge;

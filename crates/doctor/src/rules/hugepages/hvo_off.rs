@@ -1,5 +1,5 @@
 use lotsfree_formulas::hugepages::hvo_saving;
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::huge;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::memlock::{Owner, memlock_kib, oracle_memlock_kib, shm_hugetlb_permitted};
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::finding::subject;

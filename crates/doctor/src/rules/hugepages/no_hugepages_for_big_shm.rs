@@ -1,7 +1,7 @@
-use lotsfree_counters::meminfo as m;
 use lotsfree_formulas::hugepages::{WORTH_IT_SESSIONS, WORTH_IT_SGA};
 use lotsfree_formulas::pagetables;
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::Grouped;
 
 use crate::huge::{self, Backing, LARGE};

@@ -1,4 +1,4 @@
-use lotsfree_snapshot::file::sysv_shm::ShmSegment;
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
@@ -112,7 +112,7 @@ fn held(segment: &ShmSegment) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_counters::Values;
+    use lotsfree_kernel_files::counters::Values;
     use lotsfree_snapshot::{Observation, Snapshot};
 
     use super::*;
@@ -121,7 +121,7 @@ mod tests {
     fn a_segment_that_was_just_detached_is_no_orphan_yet() {
         let check = |detached: u64| {
             let mut meminfo = Values::default();
-            meminfo.set(lotsfree_counters::meminfo::MemTotal, 16 << 20);
+            meminfo.set(lotsfree_kernel_files::counters::meminfo::MemTotal, 16 << 20);
             let segment = ShmSegment {
                 size: Bytes::gib(1),
                 rss: Some(Bytes::gib(1)),

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use lotsfree_counters::{meminfo as m, status as s};
 use lotsfree_formulas::pagetables::{ENTRY_BYTES, touched_per_process};
-use lotsfree_snapshot::file::hugepages::HugePool;
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
+use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::finding::subject;

@@ -1,6 +1,6 @@
-use lotsfree_counters::meminfo as m;
 use lotsfree_formulas::hugepages::script_pages;
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::huge::{self, Backing};

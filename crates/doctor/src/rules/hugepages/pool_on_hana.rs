@@ -1,4 +1,4 @@
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::Bytes;
 
 use crate::huge;

@@ -1,6 +1,6 @@
-use lotsfree_counters::{meminfo as m, vmstat as v};
 use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::huge;

@@ -1,6 +1,6 @@
-use lotsfree_counters::meminfo as m;
 use lotsfree_formulas::hugepages::Pool;
 use lotsfree_formulas::pagetables;
+use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_units::Grouped;
 
 use crate::huge::{self, Backing};

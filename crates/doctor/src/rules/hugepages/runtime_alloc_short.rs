@@ -1,6 +1,6 @@
-use lotsfree_counters::vmstat as v;
-use lotsfree_snapshot::file::hugepages::HugePool;
-use lotsfree_snapshot::file::sysctl;
+use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::sysctl;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge;

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge;

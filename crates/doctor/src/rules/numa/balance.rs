@@ -1,9 +1,9 @@
 //! How memory is spread over the nodes, for several rules.
 
-use lotsfree_counters::{meminfo as m, zoneinfo as z};
-use lotsfree_snapshot::file::hugepages::HugePool;
-use lotsfree_snapshot::file::node::Node;
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::{meminfo as m, zoneinfo as z};
+use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::node::Node;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::finding::subject;
@@ -107,10 +107,10 @@ pub(super) fn imbalance(nodes: &[NodeMemory]) -> Option<(&NodeMemory, &NodeMemor
 /// free.
 pub(super) fn below_low(cx: &Context<'_>, short: u32) -> Option<Evidence> {
     let zones = cx.zones().ok()?;
-    let marks = |zone: &lotsfree_snapshot::file::zoneinfo::Zone| {
+    let marks = |zone: &lotsfree_kernel_files::file::zoneinfo::Zone| {
         Some((zone.marks.get(z::free)?, zone.marks.get(z::low)?, zone.marks.get(z::high)?))
     };
-    let normal = |zone: &&lotsfree_snapshot::file::zoneinfo::Zone| &*zone.name == "Normal";
+    let normal = |zone: &&lotsfree_kernel_files::file::zoneinfo::Zone| &*zone.name == "Normal";
     let own = zones.iter().filter(normal).find(|zone| zone.node == short)?;
     let (free, low, _) = marks(own)?;
     let ample = zones.iter().filter(normal).filter(|zone| zone.node != short).filter_map(marks);

@@ -1,4 +1,4 @@
-use lotsfree_counters::vmstat as v;
+use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_units::Percent;
 
 use crate::finding::subject;
@@ -125,7 +125,7 @@ impl Rule for BalancingOnPinned {
 
 /// Databases whose memory is bound or interleaved: proof that they place it themselves.
 fn policies(cx: &Context<'_>) -> Vec<Evidence> {
-    let evidence = |process: &lotsfree_snapshot::file::process::Process| {
+    let evidence = |process: &lotsfree_kernel_files::file::process::Process| {
         Workload::of_name(&process.stat.name).filter(|workload| workload.is_database())?;
         let numa = process.detail.as_ref()?.numa.as_ref()?;
         let own = numa.mappings.iter().map(|mapping| &mapping.policy);

@@ -1,4 +1,4 @@
-use lotsfree_snapshot::file::kernel_log::OomKill;
+use lotsfree_kernel_files::file::kernel_log::OomKill;
 use lotsfree_units::Bytes;
 
 use super::balance;
@@ -119,7 +119,7 @@ impl Rule for ConstraintOom {
 
 /// Processes that are bound to nodes, the largest first.
 fn bound_processes(cx: &Context<'_>) -> Vec<Evidence> {
-    let evidence = |process: &lotsfree_snapshot::file::process::Process| {
+    let evidence = |process: &lotsfree_kernel_files::file::process::Process| {
         let numa = process.detail.as_ref()?.numa.as_ref()?;
         let own = numa.mappings.iter().map(|mapping| &mapping.policy);
         let policy =

@@ -1,4 +1,4 @@
-use lotsfree_counters::vmstat as v;
+use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_units::{Bytes, Percent};
 
 use super::balance::{self, SHORT, TIMES};
@@ -139,12 +139,12 @@ impl Rule for NodeImbalance {
 /// Pages that tasks scanned on each node over the period, from the nodes' own counters.
 fn scanned(cx: &Context<'_>) -> Vec<Evidence> {
     let before = cx.before().ok().and_then(|before| before.nodes.as_deref()).unwrap_or_default();
-    let sum = |node: &lotsfree_snapshot::file::node::Node| {
+    let sum = |node: &lotsfree_kernel_files::file::node::Node| {
         let vmstat = node.vmstat.as_ref()?;
         let present = DIRECT_SCAN.iter().filter_map(|counter| vmstat.get(*counter));
         present.reduce(u64::saturating_add)
     };
-    let evidence = |node: &lotsfree_snapshot::file::node::Node| {
+    let evidence = |node: &lotsfree_kernel_files::file::node::Node| {
         let first = before.iter().find(|first| first.id == node.id).and_then(sum)?;
         let pages = sum(node)?.saturating_sub(first);
         let file = format!("/sys/devices/system/node/node{}/vmstat", node.id);

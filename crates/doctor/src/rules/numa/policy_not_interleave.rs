@@ -1,4 +1,4 @@
-use lotsfree_snapshot::file::process::{NumaMaps, Process};
+use lotsfree_kernel_files::file::process::{NumaMaps, Process};
 use lotsfree_units::{Bytes, Percent};
 
 use super::balance;

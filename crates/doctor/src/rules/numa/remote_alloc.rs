@@ -1,4 +1,4 @@
-use lotsfree_counters::{numastat as n, vmstat as v};
+use lotsfree_kernel_files::counters::{numastat as n, vmstat as v};
 use lotsfree_units::{Grouped, Percent};
 
 use super::balance;
@@ -138,7 +138,7 @@ impl Rule for RemoteAlloc {
 /// Nodes by how many allocations wanted them in vain over the period, most first.
 fn foreign(cx: &Context<'_>) -> Vec<(u32, u64)> {
     let before = cx.before().ok().and_then(|before| before.nodes.as_deref()).unwrap_or_default();
-    let count = |node: &lotsfree_snapshot::file::node::Node| node.numastat.as_ref()?.get(n::numa_foreign);
+    let count = |node: &lotsfree_kernel_files::file::node::Node| node.numastat.as_ref()?.get(n::numa_foreign);
     let mut found: Vec<(u32, u64)> = (cx.nodes().unwrap_or_default().iter())
         .filter_map(|node| {
             let first = before.iter().find(|first| first.id == node.id).and_then(count)?;
@@ -152,7 +152,7 @@ fn foreign(cx: &Context<'_>) -> Vec<(u32, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_snapshot::file::node::Node;
+    use lotsfree_kernel_files::file::node::Node;
     use lotsfree_snapshot::{Observation, Snapshot};
     use lotsfree_units::Bytes;
 

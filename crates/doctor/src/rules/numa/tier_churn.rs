@@ -1,4 +1,4 @@
-use lotsfree_counters::vmstat as v;
+use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_units::Percent;
 
 use crate::remedies::DROP_IN;

@@ -1,5 +1,5 @@
-use lotsfree_counters::{meminfo as m, vmstat as v};
-use lotsfree_snapshot::file::node::Node;
+use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
+use lotsfree_kernel_files::file::node::Node;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;

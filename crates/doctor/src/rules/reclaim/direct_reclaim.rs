@@ -1,4 +1,4 @@
-use lotsfree_counters::{Counter, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_kernel_files::counters::{Counter, Vmstat, meminfo as m, vmstat as v};
 use lotsfree_units::{Grouped, Percent};
 
 use crate::rule::rule;

@@ -1,5 +1,5 @@
-use lotsfree_counters::{meminfo as m, vmstat as v};
-use lotsfree_snapshot::file::block::DiskStats;
+use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
+use lotsfree_kernel_files::file::block::DiskStats;
 use lotsfree_units::Bytes;
 
 use crate::rule::rule;

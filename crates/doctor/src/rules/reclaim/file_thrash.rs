@@ -1,4 +1,4 @@
-use lotsfree_counters::{meminfo as m, vmstat as v};
+use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
 use lotsfree_units::{Grouped, Percent};
 
 use crate::finding::subject;
@@ -174,7 +174,7 @@ fn largest_faulters(cx: &Context<'_>) -> Vec<(String, f64)> {
         .filter(|(faults, _)| *faults > 0)
         .collect();
     faulters.sort_by_key(|(faults, _)| std::cmp::Reverse(*faults));
-    let named = |(faults, p): &(u64, &lotsfree_snapshot::file::process::Process)| {
+    let named = |(faults, p): &(u64, &lotsfree_kernel_files::file::process::Process)| {
         (subject(p), *faults as f64 / seconds)
     };
     faulters.iter().take(3).map(named).collect()

@@ -1,5 +1,5 @@
-use lotsfree_counters::memory_events as e;
-use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion};
+use lotsfree_kernel_files::counters::memory_events as e;
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
 use lotsfree_units::Percent;
 
 use crate::rule::rule;

@@ -1,4 +1,4 @@
-use lotsfree_counters::{meminfo as m, status as s, vmstat as v};
+use lotsfree_kernel_files::counters::{meminfo as m, status as s, vmstat as v};
 use lotsfree_units::Bytes;
 
 use crate::finding::subject;

@@ -1,5 +1,5 @@
-use lotsfree_counters::{Counter, Meminfo, meminfo as m, vmstat as v};
-use lotsfree_snapshot::file::hugepages::HugePool;
+use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo as m, vmstat as v};
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;

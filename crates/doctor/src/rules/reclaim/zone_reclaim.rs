@@ -1,4 +1,4 @@
-use lotsfree_counters::{vmstat as v, zoneinfo as z};
+use lotsfree_kernel_files::counters::{vmstat as v, zoneinfo as z};
 
 use crate::rule::rule;
 use crate::{

@@ -1,8 +1,8 @@
-use lotsfree_counters::zoneinfo as z;
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::watermarks::{WatermarkRules, khugepaged_min_free_kib, min_free_kib, scale_gap};
-use lotsfree_snapshot::file::sysctl::winner;
-use lotsfree_snapshot::file::zoneinfo::Zone;
+use lotsfree_kernel_files::counters::zoneinfo as z;
+use lotsfree_kernel_files::file::sysctl::winner;
+use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;

@@ -1,10 +1,10 @@
-use lotsfree_counters::{meminfo as m, status as s};
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::overcommit::{
     Asker, CommitState, LimitSetting, Mode, OVERCOMMIT_RATIO, commit_limit, largest_request, postgres_limit,
     ratio_for_limit,
 };
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::finding::subject;

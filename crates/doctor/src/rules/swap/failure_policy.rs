@@ -1,4 +1,4 @@
-use lotsfree_snapshot::file::cgroup::Limit;
+use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_units::Grouped;
 
 use crate::rule::rule;

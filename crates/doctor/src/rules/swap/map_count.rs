@@ -1,5 +1,5 @@
 use lotsfree_formulas::vendors::max_map_count;
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Grouped, Percent};
 
 use crate::finding::subject;

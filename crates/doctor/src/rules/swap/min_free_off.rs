@@ -1,5 +1,5 @@
 use lotsfree_formulas::vendors::{SAP_MIN_FREE_MAX_KIB, oracle_min_free_kib, sap_min_free_kib};
-use lotsfree_snapshot::file::sysctl;
+use lotsfree_kernel_files::file::sysctl;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::min_free::{Defaults, Origin};
@@ -99,7 +99,7 @@ impl Rule for MinFreeOff {
                 format!("{} to {}", Grouped(range.least), Grouped(range.most)),
                 advice.because.clone(),
             ))
-            .because(cx.saw_mem(lotsfree_counters::meminfo::MemTotal))
+            .because(cx.saw_mem(lotsfree_kernel_files::counters::meminfo::MemTotal))
             .because(Evidence::new("/proc/zoneinfo", "populated zones", defaults.zones));
         if let Some(rate) = stalls.filter(|_| low) {
             finding = finding.because(cx.saw_rate(ALLOCSTALL, &rate));

@@ -1,6 +1,6 @@
-use lotsfree_counters::{meminfo as m, status as s};
 use lotsfree_formulas::swap;
-use lotsfree_snapshot::file::cgroup::{Cgroup, Limit};
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, Limit};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;

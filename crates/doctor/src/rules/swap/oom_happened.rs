@@ -1,6 +1,6 @@
-use lotsfree_counters::{memory_events as e, vmstat as v};
-use lotsfree_snapshot::file::cgroup::{Cgroup, CgroupVersion};
-use lotsfree_snapshot::file::kernel_log::OomKill;
+use lotsfree_kernel_files::counters::{memory_events as e, vmstat as v};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
+use lotsfree_kernel_files::file::kernel_log::OomKill;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups::{self, Owner};

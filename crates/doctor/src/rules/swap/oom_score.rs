@@ -1,5 +1,5 @@
-use lotsfree_counters::{meminfo as m, status as s};
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::finding::subject;

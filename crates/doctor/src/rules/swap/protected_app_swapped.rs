@@ -1,6 +1,6 @@
-use lotsfree_counters::{meminfo as m, status as s};
-use lotsfree_snapshot::file::cgroup::{CgroupVersion, Limit};
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
+use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Limit};
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups;

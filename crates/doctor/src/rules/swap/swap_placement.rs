@@ -1,5 +1,5 @@
-use lotsfree_snapshot::file::block::BlockDevice;
-use lotsfree_snapshot::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::block::BlockDevice;
+use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::remedy::word;

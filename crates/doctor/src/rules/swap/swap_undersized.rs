@@ -1,5 +1,5 @@
-use lotsfree_counters::meminfo as m;
 use lotsfree_formulas::swap;
+use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;

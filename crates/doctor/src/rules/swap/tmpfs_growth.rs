@@ -1,5 +1,5 @@
-use lotsfree_counters::meminfo as m;
-use lotsfree_snapshot::file::mounts::Mount;
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::mounts::Mount;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::remedy::word;
@@ -200,8 +200,8 @@ fn nearly_full(mount: &Mount) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lotsfree_counters::Values;
-    use lotsfree_snapshot::file::process::Process;
+    use lotsfree_kernel_files::counters::Values;
+    use lotsfree_kernel_files::file::process::Process;
     use lotsfree_snapshot::{Observation, Snapshot};
 
     /// A host of 16 GiB whose mounts were measured; text fixtures cannot have that.

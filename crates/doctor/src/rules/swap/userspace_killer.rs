@@ -1,5 +1,5 @@
-use lotsfree_counters::meminfo as m;
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::finding::subject;
@@ -65,7 +65,7 @@ impl Rule for UserspaceKiller {
 }
 
 fn largest_database(processes: &[Process]) -> Option<&Process> {
-    use lotsfree_counters::status as s;
+    use lotsfree_kernel_files::counters::status as s;
     let databases = processes.iter().filter(|p| Workload::database_of(p).is_some());
     databases.max_by_key(|p| p.memory_or_zero(s::VmRSS) + p.memory_or_zero(s::VmSwap))
 }

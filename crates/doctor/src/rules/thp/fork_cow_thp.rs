@@ -1,5 +1,5 @@
-use lotsfree_counters::smaps_rollup as r;
-use lotsfree_snapshot::file::process::Process;
+use lotsfree_kernel_files::counters::smaps_rollup as r;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::Bytes;
 
 use crate::finding::subject;

@@ -1,4 +1,4 @@
-use lotsfree_counters::ksm;
+use lotsfree_kernel_files::counters::ksm;
 use lotsfree_units::Percent;
 
 use crate::latency::TICKS_PER_SECOND;
@@ -49,8 +49,9 @@ pub(super) fn cpu_share(cx: &Context<'_>, name: &str) -> Result<(u32, f64), Skip
     let pairs = cx.process_pairs()?;
     let pair = pairs.iter().find(|(_, now)| now.stat.is_kernel_thread() && &*now.stat.name == name);
     let (before, now) = pair.ok_or_else(|| Skip::missing(format!("/proc/PID/stat of {name}")))?;
-    let ticks =
-        |p: &lotsfree_snapshot::file::process::Process| p.stat.user_ticks.saturating_add(p.stat.system_ticks);
+    let ticks = |p: &lotsfree_kernel_files::file::process::Process| {
+        p.stat.user_ticks.saturating_add(p.stat.system_ticks)
+    };
     let used = ticks(now).saturating_sub(ticks(before)) as f64 / TICKS_PER_SECOND;
     Ok((now.stat.pid, used / seconds))
 }

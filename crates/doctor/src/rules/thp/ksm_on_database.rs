@@ -1,4 +1,4 @@
-use lotsfree_counters::{ksm, meminfo as m};
+use lotsfree_kernel_files::counters::{ksm, meminfo as m};
 use lotsfree_units::Percent;
 
 use super::khugepaged_cpu::cpu_share;

@@ -1,6 +1,6 @@
-use lotsfree_counters::{mthp_stats as t, smaps_rollup as r, status as s, vmstat as v};
+use lotsfree_kernel_files::counters::{mthp_stats as t, smaps_rollup as r, status as s, vmstat as v};
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_snapshot::Snapshot;
-use lotsfree_snapshot::file::process::Process;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::finding::subject;

@@ -1,4 +1,4 @@
-use lotsfree_counters::{ksm, vmstat as v};
+use lotsfree_kernel_files::counters::{ksm, vmstat as v};
 use lotsfree_units::Percent;
 
 use crate::rule::rule;

@@ -1,6 +1,6 @@
 //! Programs whose course can be worked out by hand.
 
-use lotsfree_counters::vmstat;
+use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::{FileId, How, RegionId};
 
 use super::*;

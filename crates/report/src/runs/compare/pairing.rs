@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use lotsfree_kernel_files::KernelVersion;
 use lotsfree_run::Machine;
-use lotsfree_snapshot::KernelVersion;
 
 use super::super::view::View;
 

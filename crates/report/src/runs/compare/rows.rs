@@ -1,6 +1,6 @@
 //! The measures that runs have in common, with the floor of each.
 
-use lotsfree_counters::{Counter, Family, Kind, Unit as Counted, Vmstat, groups, vmstat as v};
+use lotsfree_kernel_files::counters::{Counter, Family, Kind, Unit as Counted, Vmstat, groups, vmstat as v};
 use lotsfree_run::{ActorFigures, Latency, Level, Samples, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -16,13 +16,13 @@
 
 use std::sync::LazyLock;
 
-use lotsfree_counters::{Family, MthpStats};
+use lotsfree_kernel_files::counters::{Family, MthpStats};
+use lotsfree_kernel_files::file::{sysctl, unit};
 
 use super::Redactor;
 use super::counters;
 use super::lists::{CONTROL_FILES, ENABLED, KHUGEPAGED, KSM, UNIT_TYPES, VM, WANTS, ZSWAP};
 use super::words::normalized;
-use crate::file::{sysctl, unit};
 
 /// How a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,13 @@
 //! Names are replaced as anywhere else. `cpuset=`, `nodemask=`, call traces, registers and the lists of
 //! tasks, groups and modules go.
 
+use lotsfree_kernel_files::file::kernel_log::{
+    allocation_failure, drop_caches, header, killing, limits_of, process, split_prefix,
+};
+
 use super::lists::{CONSTRAINTS, KILLED, UNITS};
 use super::names::Names;
 use super::words::{is_decimal, keep_words};
-use crate::file::kernel_log::{
-    allocation_failure, drop_caches, header, killing, limits_of, process, split_prefix,
-};
 
 impl Names {
     /// A line of the log; `None` if it is no event that is read.

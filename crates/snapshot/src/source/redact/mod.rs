@@ -46,7 +46,7 @@ mod words;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use lotsfree_counters::{
+use lotsfree_kernel_files::counters::{
     Family, Khugepaged, Ksm, Meminfo, MemoryEvents, MemoryStat, MthpStats, Numastat, SmapsRollup, Status,
     Vmstat, Zoneinfo, each_family,
 };

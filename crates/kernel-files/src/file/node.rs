@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use lotsfree_counters::{Family as _, Meminfo, Numastat, Unit, Values, Vmstat, field};
 use serde::Serialize;
 
 use super::hugepages::HugePool;
 use super::scan::{decimal, decimal32, trimmed_lines, words};
 use super::zoneinfo::MOST_CPUS;
 use crate::Log;
+use crate::counters::{Family as _, Meminfo, Numastat, Unit, Values, Vmstat, field};
 
 /// At most this many distances are kept; Linux can be built for 1024 nodes.
 const MOST_NODES: usize = 4096;
@@ -133,7 +133,7 @@ pub fn print_meminfo(id: u32, values: &Values<Meminfo>, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_counters::{meminfo, numastat};
+    use crate::counters::{meminfo, numastat};
     use proptest::collection::{btree_set, vec};
     use proptest::prelude::*;
 
@@ -141,7 +141,7 @@ mod tests {
     use crate::file::trial::hostile;
 
     /// 6.18.
-    const MEMINFO: &str = include_str!("../../../counters/tests/data/node0-meminfo-6.18.txt");
+    const MEMINFO: &str = include_str!("../../tests/data/node0-meminfo-6.18.txt");
 
     fn with_log<T>(parse: impl Fn(&[u8], &mut Log) -> T, text: &[u8]) -> (T, Vec<u32>) {
         let mut log = Log::default();

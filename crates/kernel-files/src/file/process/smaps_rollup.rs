@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lotsfree_counters::{SmapsRollup, Values, field};
+use crate::counters::{SmapsRollup, Values, field};
 
 use crate::Log;
 use crate::file::scan::{cut, lines, words};
@@ -46,7 +46,7 @@ pub fn print_rollup(values: &Values<SmapsRollup>, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_counters::smaps_rollup;
+    use crate::counters::smaps_rollup;
     use proptest::prelude::*;
 
     use super::*;

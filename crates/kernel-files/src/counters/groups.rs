@@ -1,7 +1,7 @@
-//! Counters that kernels have split or renamed, as one quantity each: [`Values::sum`](crate::Values::sum)
+//! Counters that kernels have split or renamed, as one quantity each: [`Values::sum`](crate::counters::Values::sum)
 //! adds up those that are present.
 
-use crate::{Counter, Values, Vmstat, vmstat as v};
+use crate::counters::{Counter, Values, Vmstat, vmstat as v};
 
 /// Pages scanned by tasks themselves (direct reclaim and zone reclaim). Per zone before 4.8.
 pub const DIRECT_SCAN: &[Counter<Vmstat>] = &[

@@ -13,9 +13,10 @@ pub mod stat;
 pub mod statm;
 pub mod status;
 
-use lotsfree_counters::{Counter, SmapsRollup, Status, Values};
 use lotsfree_units::Bytes;
 use serde::Serialize;
+
+use crate::counters::{Counter, SmapsRollup, Status, Values};
 
 pub use limits::ProcessLimits;
 pub use numa_maps::NumaMaps;

@@ -221,7 +221,7 @@ fn split<T>(kept: Kept<T>, lines: &mut Vec<(u64, String)>) -> impl Iterator<Item
 }
 
 /// Splits time and origin off a line; `None` for records that did not come from the kernel.
-pub(crate) fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
+pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
     let mut rest = line;
     let mut at = None;
     // `<6>` of dmesg -r, `kern  :warn  :` of dmesg -x.
@@ -290,7 +290,7 @@ fn bracket(line: &str) -> (Option<u64>, &str) {
 }
 
 /// `oom-kill:constraint=…,…,task=x,pid=1,uid=0` (4.19 and later, `mm/oom_kill.c:dump_oom_victim`).
-pub(crate) fn header(message: &str) -> Option<OomKill> {
+pub fn header(message: &str) -> Option<OomKill> {
     let rest = message.strip_prefix("oom-kill:constraint=")?;
     let (constraint, rest) = rest.split_once(',')?;
     // A group's and a process's name may hold commas, so the fields are looked for from the end.
@@ -312,7 +312,7 @@ pub(crate) fn header(message: &str) -> Option<OomKill> {
 }
 
 /// Whether a memory cgroup was out of memory, and the text from `Kill` or `Killed` on.
-pub(crate) fn killing(message: &str) -> Option<(bool, &str)> {
+pub fn killing(message: &str) -> Option<(bool, &str)> {
     let memcg = message.starts_with("Memory cgroup out of memory");
     if memcg || message.starts_with("Out of memory") {
         // A reason may stand in parentheses before the colon.
@@ -324,7 +324,7 @@ pub(crate) fn killing(message: &str) -> Option<(bool, &str)> {
 
 /// `Kill process 1 (x) …`, `Killed process 1 (x) …`, `Killed process 1, UID 0, (x) …` (RHEL 6): whether it
 /// says that it is done, pid, name and the rest.
-pub(crate) fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
+pub fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
     let (killed, rest) = match text.strip_prefix("Killed process ") {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix("Kill process ").or_else(|| text.strip_prefix("kill process "))?),
@@ -344,14 +344,14 @@ pub(crate) fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
 
 /// `Task in /a/b killed as a result of limit of /a` (before 4.19,
 /// `mm/memcontrol.c:mem_cgroup_print_oom_info`).
-pub(crate) fn limits_of(message: &str) -> Option<(&str, &str)> {
+pub fn limits_of(message: &str) -> Option<(&str, &str)> {
     let (task, group) = message.strip_prefix("Task in ")?.split_once(" killed as a result of limit of ")?;
     Some((task, group.trim()))
 }
 
 /// `bash (1234): drop_caches: 3` (`fs/drop_caches.c:drop_caches_sysctl_handler`, 3.15 and later; vendor
 /// kernels before that have `bash(1234): dropped kernel caches: 3`).
-pub(crate) fn drop_caches(message: &str) -> Option<(String, u32, u32)> {
+pub fn drop_caches(message: &str) -> Option<(String, u32, u32)> {
     let (who, value) = (message.rsplit_once("): drop_caches: "))
         .or_else(|| message.rsplit_once("): dropped kernel caches: "))?;
     let (name, pid) = who.rsplit_once('(')?;
@@ -361,7 +361,7 @@ pub(crate) fn drop_caches(message: &str) -> Option<(String, u32, u32)> {
 
 /// `kswapd0: page allocation failure: order:4, mode:…` (`mm/page_alloc.c:warn_alloc`; a full stop in place of
 /// the second colon before 3.1).
-pub(crate) fn allocation_failure(message: &str) -> Option<(String, u32)> {
+pub fn allocation_failure(message: &str) -> Option<(String, u32)> {
     let (name, rest) = message.rsplit_once(": page allocation failure")?;
     let rest = rest.strip_prefix([':', '.'])?.trim_start().strip_prefix("order:")?;
     let (order, _) = leading_digits(rest.as_bytes());

@@ -1,10 +1,10 @@
 //! `/sys/kernel/mm/transparent_hugepage`.
 
-use lotsfree_counters::{MthpStats, Values};
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
 use super::scan::{name_of, words};
+use crate::counters::{MthpStats, Values};
 use crate::{File, Log};
 
 /// At most this many words are kept of a choice; the longest has six.

@@ -13,7 +13,7 @@ pub fn parse_io(text: &[u8], log: &mut Log) -> Option<(u64, u64)> {
             _ if line.starts_with(b"write_bytes:") => &mut written,
             _ => continue,
         };
-        match lotsfree_counters::field(line, b':') {
+        match crate::counters::field(line, b':') {
             Ok((_, value)) => *slot = Some(value),
             Err(why) => log.malformed(number, why),
         }

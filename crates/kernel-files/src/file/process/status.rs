@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use lotsfree_counters::{Status, Values, field};
 use serde::Serialize;
 
 use super::Process;
+use crate::counters::{Status, Values, field};
 use crate::file::scan::{decimal, hexadecimal, lines, words};
 use crate::{File, Log};
 
@@ -95,7 +95,7 @@ impl File for StatusFile {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_counters::status;
+    use crate::counters::status;
     use proptest::prelude::*;
 
     use super::*;

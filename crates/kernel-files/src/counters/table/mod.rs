@@ -21,15 +21,15 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $family;
 
-        impl $crate::Family for $family {
+        impl $crate::counters::Family for $family {
             const NAME: &'static str = stringify!($module);
             const FILE: &'static str = $file;
             const SEPARATOR: u8 = $separator;
-            const ROWS: &'static [$crate::Row] = &[
-                $($crate::Row {
+            const ROWS: &'static [$crate::counters::Row] = &[
+                $($crate::counters::Row {
                     name: counters!(@name $id $($name)?),
-                    unit: $crate::Unit::$unit,
-                    kind: $crate::Kind::$kind,
+                    unit: $crate::counters::Unit::$unit,
+                    kind: $crate::counters::Kind::$kind,
                     since: $since,
                     until: counters!(@until $($until)?),
                     meaning: $meaning,
@@ -37,8 +37,8 @@ macro_rules! counters {
                 },)*
             ];
 
-            fn index() -> &'static $crate::Index {
-                static INDEX: $crate::Index = $crate::Index::new();
+            fn index() -> &'static $crate::counters::Index {
+                static INDEX: $crate::counters::Index = $crate::counters::Index::new();
                 &INDEX
             }
         }
@@ -48,7 +48,7 @@ macro_rules! counters {
 
         $(#[doc = $meaning]
         #[allow(non_upper_case_globals)]
-        pub const $id: $crate::Counter<$family> = $crate::Counter::at(Position::$id as u16);)*
+        pub const $id: $crate::counters::Counter<$family> = $crate::counters::Counter::at(Position::$id as u16);)*
     };
     (@name $id:ident $name:literal) => { $name };
     (@name $id:ident) => { stringify!($id) };

@@ -39,7 +39,7 @@ const MOST_VALUE: usize = 1024;
 const MOST_LINE: usize = 4096;
 /// Where systemd looks for system units and their drop-ins, the strongest first
 /// (`systemd-analyze unit-paths`).
-pub(crate) const LOOKUP: [&str; 13] = [
+pub const LOOKUP: [&str; 13] = [
     "etc/systemd/system.control",
     "run/systemd/system.control",
     "run/systemd/transient",

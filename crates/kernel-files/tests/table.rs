@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lotsfree_counters::*;
+use lotsfree_kernel_files::counters::*;
 
 /// `6.12` as `[6, 12, 0]`.
 fn version(text: &str) -> [u32; 3] {

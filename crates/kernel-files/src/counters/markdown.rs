@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::*;
+use crate::counters::*;
 
 /// The reference page of every counter, as Markdown.
 pub fn document() -> String {
     let mut out = String::from(
-        "# Counters\n\nGenerated from `crates/counters` by `cargo xtask docs`; change the table, not this page.\n\n\
+        "# Counters\n\nGenerated from `crates/kernel-files/src/counters` by `cargo xtask docs`; change the table, not this page.\n\n\
          `since` is the first kernel that has the counter (2.6.32 stands for that or earlier), `until` the first \
          that no longer has it. A *gauge* is a level; a *monotonic* counter only grows, so only its change counts.\n",
     );

@@ -2,22 +2,34 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::{facts, small};
 use lotsfree_doctor::diagnose;
-use lotsfree_run::{
-    Facts, Instants, Measure, Memory, NodeFacts, NodeSample, Run, Sample, Sink, State, Window, Writer,
-};
-use lotsfree_snapshot::{Observation, Options, ProblemKind, Snapshot, observe, source};
+use lotsfree_kernel_files::ProblemKind;
+use lotsfree_run::{Facts, Measure, Memory, NodeFacts, NodeSample, Run, Sample, Sink, State, Window, Writer};
+use lotsfree_snapshot::source::run::{Instants, input};
+use lotsfree_snapshot::{Observation, Options, Snapshot, observe, source};
 
 /// A captured host.
 fn host(name: &str) -> Observation {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
     observe(source::open(&fixtures.join(name)).unwrap(), &Options::default())
+}
+
+fn facts() -> Facts {
+    Facts {
+        lotsfree: "0.1.0".to_owned(),
+        title: "A test".to_owned(),
+        kernel: "linux-6.1".to_owned(),
+        osrelease: "6.1.0".to_owned(),
+        cpus: 2,
+        page_size: 4096,
+        interval: 1_000_000_000,
+        duration: 10_000_000_000,
+        uptime: 60.0,
+        ..Facts::default()
+    }
 }
 
 /// What a machine would yield of a snapshot.
@@ -34,7 +46,7 @@ fn sample(snapshot: &Snapshot, at: u64) -> Sample {
         zones: snapshot.zones.clone().unwrap(),
         nodes: nodes.collect(),
         swaps: snapshot.swaps.clone().unwrap(),
-        group: lotsfree_counters::Values::default(),
+        group: lotsfree_kernel_files::counters::Values::default(),
     }
 }
 
@@ -67,7 +79,7 @@ fn captured_hosts_come_back_as_they_were() {
         writer.sample(&sample(&host.now, 2_500_000_000)).unwrap();
         writer.finish(State::Complete).unwrap();
 
-        let input = lotsfree_run::input(directory.path(), Instants::default()).unwrap();
+        let input = input(&Run::open(directory.path()).unwrap(), Instants::default()).unwrap();
         assert_eq!(input.samples.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0.0, 2.5]);
         let seen = observe(input, &Options::default());
         assert_eq!(seen.seconds(), 2.5);
@@ -125,7 +137,7 @@ fn zone_reclaim_is_found_in_a_run() {
     memory.sample(&sample(before, 0)).unwrap();
     memory.sample(&sample(&host.now, 1_000_000_000)).unwrap();
     let run = memory.finish(facts_of(&host.now), "", State::Complete);
-    let of_run = ids(&observe(run.input(Instants::All).unwrap(), &Options::default()));
+    let of_run = ids(&observe(input(&run, Instants::All).unwrap(), &Options::default()));
     assert!(of_run.iter().any(|id| id.contains("zone-reclaim")), "{of_run:?}");
 }
 
@@ -133,11 +145,13 @@ fn zone_reclaim_is_found_in_a_run() {
 fn the_measured_part_is_what_is_shown() {
     let run = |measure, rows| -> Run {
         let mut memory = Memory::default();
-        small(rows).write(&mut memory);
+        for row in 0..rows {
+            memory.sample(&Sample { at: row * 1_000_000_000, ..Sample::default() }).unwrap();
+        }
         memory.finish(Facts { measure, ..facts() }, "", State::Complete)
     };
     let times = |run: &Run, instants| {
-        let input = run.input(instants)?;
+        let input = input(run, instants)?;
         Some(input.samples.iter().map(|(at, _)| *at).collect::<Vec<_>>())
     };
     let window = Window { from: 3_500_000_000, to: 6_000_000_000 };

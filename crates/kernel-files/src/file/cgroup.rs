@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use lotsfree_counters::{MemoryEvents, MemoryStat, Values, field, memory_events};
 use lotsfree_units::{Bytes, GIB, KIB, MIB};
 use serde::Serialize;
 
 use super::pressure::Psi;
 use super::scan::{cut, decimal, leading_digits, lines};
+use crate::counters::{MemoryEvents, MemoryStat, Values, field, memory_events};
 use crate::{File, Log, ProblemKind};
 
 /// Where the memory controller lives.
@@ -261,7 +261,7 @@ pub struct HugetlbLimit {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_counters::memory_stat;
+    use crate::counters::memory_stat;
     use proptest::prelude::*;
 
     use super::*;

@@ -13,6 +13,7 @@ mod markdown;
 mod table;
 mod values;
 
+pub use crate::each_family;
 pub use markdown::document;
 pub use table::*;
 pub use values::{BadLine, Counter, Family, Index, Kind, Row, Unit, Values, field};

@@ -196,7 +196,7 @@ impl<F: Family> Values<F> {
     }
 
     /// The sum of those of `counters` that are present, `None` if none is: a quantity that kernels have split
-    /// or renamed (see [`groups`](crate::groups)). Saturating.
+    /// or renamed (see [`groups`](crate::counters::groups)). Saturating.
     pub fn sum(&self, counters: &[Counter<F>]) -> Option<u64> {
         let present = counters.iter().filter_map(|&counter| self.get(counter));
         present.reduce(u64::saturating_add)

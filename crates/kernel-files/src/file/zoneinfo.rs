@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use lotsfree_counters::{Counter, Values, Vmstat, Zoneinfo, zoneinfo};
 use serde::Serialize;
 
 use super::scan::{decimal, decimal32, name_of, trimmed_lines, words};
+use crate::counters::{Counter, Values, Vmstat, Zoneinfo, zoneinfo};
 use crate::{File, Log, ProblemKind};
 
 /// At most this many zones are kept: eight for each of 1024 nodes, the most that Linux can be built for.
@@ -336,7 +336,7 @@ pub(super) fn zone_line(line: &[u8]) -> Option<(u32, &[u8], impl Iterator<Item =
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_counters::{Family, vmstat};
+    use crate::counters::{Family, vmstat};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -344,7 +344,7 @@ mod tests {
     use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
     /// 6.18, two CPUs.
-    const NEW: &str = include_str!("../../../counters/tests/data/zoneinfo-6.18.txt");
+    const NEW: &str = include_str!("../../tests/data/zoneinfo-6.18.txt");
     /// A zone of a 2.6.3x kernel, shortened to some of its statistics and two of its CPUs.
     const OLD: &str = "Node 0, zone   Normal
   pages free     209598

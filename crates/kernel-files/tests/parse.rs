@@ -1,6 +1,6 @@
 //! Reading and printing: what is printed reads back, and no input is fatal.
 
-use lotsfree_counters::*;
+use lotsfree_kernel_files::counters::*;
 use proptest::prelude::*;
 
 /// Reads `text`, with the lines that were refused.

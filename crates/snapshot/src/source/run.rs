@@ -1,16 +1,15 @@
 //! A run as files of `/proc` and `/sys`, for the doctor.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use lotsfree_counters::{Values, Vmstat};
-use lotsfree_snapshot::file::node::{print_cpulist, print_distance, print_meminfo};
-use lotsfree_snapshot::file::swaps::SwapArea;
-use lotsfree_snapshot::file::zoneinfo::Zone;
-use lotsfree_snapshot::source::{Input, Kind, MOST_SAMPLES, MemorySource};
-use lotsfree_snapshot::{File as _, Source};
+use lotsfree_kernel_files::File as _;
+use lotsfree_kernel_files::counters::{Values, Vmstat};
+use lotsfree_kernel_files::file::node::{print_cpulist, print_distance, print_meminfo};
+use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_run::{Facts, Run, Sample, Window};
 
-use crate::{Facts, OpenError, Run, Sample, Window};
+use super::{Input, Kind, MOST_SAMPLES, MemorySource, Source};
 
 /// Which samples of a run are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,60 +25,45 @@ pub enum Instants {
     All,
 }
 
-/// Reads a run as something to diagnose: what `lotsfree doctor` does with a directory for which
-/// [`is_run`](crate::is_run) holds.
-///
-/// # Errors
-/// As [`Run::open`]; a run without any sample is damaged in this sense.
-pub fn input(directory: &Path, instants: Instants) -> Result<Input, OpenError> {
-    let run = Run::open(directory)?;
-    run.input(instants).ok_or_else(|| OpenError::Damaged {
-        path: directory.to_path_buf(),
-        why: "it ended before its first sample".to_owned(),
-    })
-}
-
-impl Run {
-    /// The run as files that a collector reads, at several instants; `None` if there is no sample. Of very
-    /// many instants an even selection is shown.
-    pub fn input(&self, instants: Instants) -> Option<Input> {
-        let times = self.samples().times();
-        let last_two = || times.len().saturating_sub(2)..times.len();
-        let rows = match instants {
-            Instants::All => 0..times.len(),
-            Instants::LastTwo => last_two(),
-            Instants::Window(window) => self.samples().rows(window),
-            Instants::Measured => match self.facts().measure.window {
-                Some(window) => self.samples().rows(window),
-                None => last_two(),
-            },
-        };
-        // A window that the run never reached.
-        let rows = if rows.is_empty() { last_two() } else { rows };
-        let count = rows.len();
-        let kept = count.min(MOST_SAMPLES);
-        let start = *times.get(rows.start)?;
-        let common = Arc::new(common(self.facts()));
-        let instant = |number: usize| {
-            let row = rows.start + if kept < 2 { 0 } else { number * (count - 1) / (kept - 1) };
-            let sample = self.samples().get(row)?;
-            let seconds = sample.at.saturating_sub(start) as f64 / 1e9;
-            let source = files(&sample, self.facts()).lie_over(Arc::clone(&common));
-            Some((seconds, Box::new(source) as Box<dyn Source>))
-        };
-        let mut notes = self.remarks().to_vec();
-        if kept < count {
-            notes.push(format!("{kept} of {count} samples are looked at, evenly spaced"));
-        }
-        let label = self.directory().map_or_else(|| self.facts().title.clone(), |d| d.display().to_string());
-        Some(Input {
-            label,
-            kind: Kind::Series,
-            samples: (0..kept).filter_map(instant).collect(),
-            notes,
-            manifest: None,
-        })
+/// The run as files that a collector reads, at several instants; `None` if there is no sample. Of very
+/// many instants an even selection is shown.
+pub fn input(run: &Run, instants: Instants) -> Option<Input> {
+    let times = run.samples().times();
+    let last_two = || times.len().saturating_sub(2)..times.len();
+    let rows = match instants {
+        Instants::All => 0..times.len(),
+        Instants::LastTwo => last_two(),
+        Instants::Window(window) => run.samples().rows(window),
+        Instants::Measured => match run.facts().measure.window {
+            Some(window) => run.samples().rows(window),
+            None => last_two(),
+        },
+    };
+    // A window that the run never reached.
+    let rows = if rows.is_empty() { last_two() } else { rows };
+    let count = rows.len();
+    let kept = count.min(MOST_SAMPLES);
+    let start = *times.get(rows.start)?;
+    let common = Arc::new(common(run.facts()));
+    let instant = |number: usize| {
+        let row = rows.start + if kept < 2 { 0 } else { number * (count - 1) / (kept - 1) };
+        let sample = run.samples().get(row)?;
+        let seconds = sample.at.saturating_sub(start) as f64 / 1e9;
+        let source = files(&sample, run.facts()).lie_over(Arc::clone(&common));
+        Some((seconds, Box::new(source) as Box<dyn Source>))
+    };
+    let mut notes = run.remarks().to_vec();
+    if kept < count {
+        notes.push(format!("{kept} of {count} samples are looked at, evenly spaced"));
     }
+    let label = run.directory().map_or_else(|| run.facts().title.clone(), |d| d.display().to_string());
+    Some(Input {
+        label,
+        kind: Kind::Series,
+        samples: (0..kept).filter_map(instant).collect(),
+        notes,
+        manifest: None,
+    })
 }
 
 /// What a printer writes.
