@@ -21,13 +21,13 @@ pub(crate) struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Boots it with files in the directory `work`, and returns what it wrote on its console if that has a line
-    /// `done`. The command line is made with a function that says where a file is that has such a name:
+    /// Boots it with files in the directory `work`, and returns what it wrote on its console if that has a
+    /// line `done`. The command line is made with a function that says where a file is that has such a name:
     /// `kernel`, `initramfs`, `console` or a disk's.
     ///
     /// # Errors
-    /// QEMU fails; the guest does not write that line in time. The error ends with the last lines of the guest's
-    /// console.
+    /// QEMU fails; the guest does not write that line in time. The error ends with the last lines of the
+    /// guest's console.
     pub(crate) fn boot(
         &self,
         work: &Path,

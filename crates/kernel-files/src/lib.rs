@@ -1,8 +1,8 @@
 //! The kernel's memory files, from 2.6.32 on: what is in them, how they are read and written.
 //!
 //! Each file of `/proc`, `/sys` and `/etc` has one module in [`mod@file`] with its type, its parser and its
-//! printer. Files that are lines of `name value` are [`counters`], declared in one table. A parser never fails:
-//! what it cannot read becomes a [`Problem`] and the rest is kept.
+//! printer. Files that are lines of `name value` are [`counters`], declared in one table. A parser never
+//! fails: what it cannot read becomes a [`Problem`] and the rest is kept.
 //!
 //! # Why not the `procfs` crates
 //!

@@ -134,8 +134,8 @@ impl Bench {
 /// How much of a group's memory an administrator protects.
 const PROTECTED: &str = "1048576";
 
-/// An administrator makes a group and sets what it can set only because a lab switched the controller on; tells
-/// whether it had.
+/// An administrator makes a group and sets in it what a controller that a lab switched on lets him set. Tells
+/// whether the lab had.
 fn rely_on_controller() -> bool {
     if one() || !fs::read_to_string(CONTROL).is_ok_and(|on| on.contains("memory")) {
         return false;

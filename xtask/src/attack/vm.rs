@@ -62,7 +62,8 @@ pub(super) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The tests and the program that they start, with the path that the tests know it by, and the libraries of both.
+/// The tests and the program that they start, with the path by which the tests know it, and the libraries of
+/// both.
 struct Programs {
     tests: PathBuf,
     program: PathBuf,

@@ -1,5 +1,5 @@
-//! Counters that kernels have split or renamed, as one quantity each: [`Values::sum`](crate::counters::Values::sum)
-//! adds up those that are present.
+//! Counters that kernels have split or renamed, as one quantity each:
+//! [`Values::sum`](crate::counters::Values::sum) adds up those that are present.
 
 use crate::counters::{Counter, Values, Vmstat, vmstat as v};
 
