@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use lotsfree_scenario::{Op, Scenario};
+use lotsfree_scenario::Scenario;
+use lotsfree_workload::Op;
 
 use crate::runs::place;
 use crate::seeds::Fixture;

@@ -14,7 +14,7 @@ const LARGEST: u64 = 512 << 10;
 const WIDEST: usize = 110;
 /// Crates that read what others wrote. Their arithmetic is checked in release too: a number from a hostile
 /// file that overflows ends the program instead of making it answer wrongly.
-const PARSERS: [&str; 7] = [
+const PARSERS: [&str; 8] = [
     "lotsfree-changes",
     "lotsfree-kernel-files",
     "lotsfree-formulas",
@@ -22,6 +22,7 @@ const PARSERS: [&str; 7] = [
     "lotsfree-scenario",
     "lotsfree-snapshot",
     "lotsfree-units",
+    "lotsfree-workload",
 ];
 
 /// Lists everything untidy and fails if there is anything.

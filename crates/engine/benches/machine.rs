@@ -9,7 +9,7 @@ use std::time::Instant;
 use lotsfree_engine::machine::{DeviceSpec, Machine, MachineConfig, SwapDevice};
 use lotsfree_engine::{Generation, mm};
 use lotsfree_run::{Event, Interval, Sample, Sink, WriteError};
-use lotsfree_scenario::{Op, Policy, Process, Program, RegionId, Stream, Thread};
+use lotsfree_workload::{Op, Policy, Process, Program, RegionId, Stream, Thread};
 
 const S: u64 = 1_000_000_000;
 const SECONDS: u64 = 60;

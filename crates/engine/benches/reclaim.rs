@@ -13,7 +13,7 @@ use std::time::Instant;
 use lotsfree_engine::Generation;
 use lotsfree_engine::mm::{Config, Cx, Event, Mm, Stop, Why};
 use lotsfree_engine::reference::{Reference, Replacement};
-use lotsfree_scenario::{Advice, Policy, RegionId};
+use lotsfree_workload::{Advice, Policy, RegionId};
 
 const ACCESSES: usize = 20_000_000;
 const REPETITIONS: usize = 5;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
-use lotsfree_scenario::{Actor, Case, Errors, Occupied, Setting, SwapOn};
+use lotsfree_scenario::{Case, Errors, Occupied, Setting, SwapOn};
+use lotsfree_workload::Actor;
 use thiserror::Error;
 
 use crate::generation::Generation;
@@ -161,7 +162,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
         }
     }
     let name = config.mm.generation.name;
-    let window = |(from, to): (lotsfree_scenario::quantity::Time, lotsfree_scenario::quantity::Time)| {
+    let window = |(from, to): (lotsfree_workload::quantity::Time, lotsfree_workload::quantity::Time)| {
         Window { from: from.ns(), to: to.ns() }
     };
     Ok(Facts {

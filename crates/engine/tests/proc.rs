@@ -9,7 +9,7 @@ use lotsfree_kernel_files::counters::{
 };
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_kernel_files::{File, Log};
-use lotsfree_scenario::{How, Policy, RegionId};
+use lotsfree_workload::{How, Policy, RegionId};
 
 const FIXTURE_6_1: &str = include_str!("../../../fixtures/hosts/6.1-2nodes-zone-reclaim.txt");
 const FIXTURE_6_12: &str = include_str!("../../../fixtures/hosts/6.12-1node-swap.txt");

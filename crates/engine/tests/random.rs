@@ -2,7 +2,8 @@
 
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
-use lotsfree_scenario::{Advice, Filesystem, How, Policy, RegionId};
+use lotsfree_scenario::Filesystem;
+use lotsfree_workload::{Advice, How, Policy, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

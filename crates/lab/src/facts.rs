@@ -8,7 +8,7 @@ use lotsfree_kernel_files::Log;
 use lotsfree_kernel_files::file::node::{parse_cpulist, parse_distance};
 use lotsfree_run::{Facts, Machine, Measure, NodeFacts, Window};
 use lotsfree_scenario::Case;
-use lotsfree_scenario::quantity::Time;
+use lotsfree_workload::quantity::Time;
 
 /// Files of `/proc/sys/vm` that are commands, or belong to the observer.
 const COMMANDS: [&str; 4] = ["drop_caches", "compact_memory", "stat_refresh", "block_dump"];

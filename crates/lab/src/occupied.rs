@@ -3,8 +3,8 @@
 use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, zoneinfo};
 use lotsfree_run::Sample;
 use lotsfree_scenario::Occupied;
-use lotsfree_scenario::quantity::Size;
 use lotsfree_units::{Bytes, PageSize};
+use lotsfree_workload::quantity::Size;
 
 /// What can be had of a node, in bytes: free pages, those that CPUs hold back, and those on the lists of
 /// reclaim. `None` if the sample does not say.

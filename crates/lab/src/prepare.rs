@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use lotsfree_scenario::{FileId, Program, SegmentBacking, SegmentSpec};
 use lotsfree_sys::{Buffer, Region, SharedMemory};
+use lotsfree_workload::{FileId, Program, SegmentBacking, SegmentSpec};
 use rustix::fs::{MemfdFlags, OFlags};
 
 use crate::agent::{Segment, file_path};
@@ -132,7 +132,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lotsfree_scenario::FileSpec;
+    use lotsfree_workload::FileSpec;
 
     #[test]
     fn only_files_that_exist_are_written() {

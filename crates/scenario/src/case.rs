@@ -6,15 +6,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use lotsfree_units::Bytes;
+use lotsfree_workload::actor::{Actor, Files, Site};
+use lotsfree_workload::program::{FileSpec, Policy, Process, Program};
+use lotsfree_workload::quantity::{Size, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::actor::{Actor, Files, Site};
 use crate::costs::Costs;
 use crate::error::{Collector, Errors, quoted};
 use crate::machine::{Machine, SwapOn};
-use crate::program::{FileSpec, Policy, Process, Program};
-use crate::quantity::{Size, Time};
 use crate::record::Record;
 use crate::scenario::Overrides;
 use crate::tuning::Tuning;

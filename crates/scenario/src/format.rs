@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use lotsfree_workload::quantity::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::case::{NamedFile, Placement};
 use crate::machine::Machine;
-use crate::quantity::Time;
 
 /// The top of a scenario; its sections are read apart from it.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 use lotsfree_units::{Bytes, TIB};
+use lotsfree_workload::quantity::{Bandwidth, Size, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::document::{Node, Place, Table, Value};
 use crate::error::Collector;
 use crate::generation::Generation;
-use crate::quantity::{Bandwidth, Size, Time};
 use crate::read::read;
 
 /// Most CPUs of a machine.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use lotsfree_workload::quantity::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::costs::MeasuredCosts;
 use crate::document::{Document, LARGEST, Node, Place, Table, Value};
 use crate::error::{Collector, Errors};
-use crate::quantity::Size;
 use crate::read::read;
 
 /// A calibration record: what the work of a kernel costs on a machine, measured by `lotsfree lab calibrate`

@@ -413,7 +413,7 @@ mod tests {
             let last = cells.last().unwrap().trim_end_matches('|').trim();
             assert!(last.len() > 4, "no meaning: {line}");
         }
-        for name in tuning::names().chain(crate::actor::Actor::KINDS) {
+        for name in tuning::names().chain(lotsfree_workload::actor::Actor::KINDS) {
             assert!(text.contains(name), "{name}");
         }
     }

@@ -5,7 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::actor::Actor as Kind;
+use lotsfree_workload::actor::Actor as Kind;
+use lotsfree_workload::quantity::{Bandwidth, Size, Time};
+
 use crate::case::{
     Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint, THREADS, too_many_threads,
 };
@@ -14,7 +16,6 @@ use crate::document::{Document, Entry, LARGEST, Node, Place, Source, Table, Valu
 use crate::error::{Collector, Errors, quoted, suggestion};
 use crate::format::{ActorTable, Header, Instant, MeasureTable, SweepTable};
 use crate::machine::{Machine, machine};
-use crate::quantity::{Bandwidth, Size, Time};
 use crate::read::{fields, read, unknown_key, unknown_name};
 use crate::tuning;
 
@@ -1034,12 +1035,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    "app-server" => AppServer(crate::actor::AppServer),
-    "file-writer" => FileWriter(crate::actor::FileWriter),
-    "file-reader" => FileReader(crate::actor::FileReader),
-    "segment-store" => SegmentStore(crate::actor::SegmentStore),
-    "sessions" => Sessions(crate::actor::Sessions),
-    "page-toucher" => PageToucher(crate::actor::PageToucher),
-    "allocator" => Allocator(crate::actor::Allocator),
-    "trace" => Trace(crate::actor::Trace),
+    "app-server" => AppServer(lotsfree_workload::actor::AppServer),
+    "file-writer" => FileWriter(lotsfree_workload::actor::FileWriter),
+    "file-reader" => FileReader(lotsfree_workload::actor::FileReader),
+    "segment-store" => SegmentStore(lotsfree_workload::actor::SegmentStore),
+    "sessions" => Sessions(lotsfree_workload::actor::Sessions),
+    "page-toucher" => PageToucher(lotsfree_workload::actor::PageToucher),
+    "allocator" => Allocator(lotsfree_workload::actor::Allocator),
+    "trace" => Trace(lotsfree_workload::actor::Trace),
 }

@@ -1,6 +1,7 @@
 //! Scenarios that are sound: what their cases are, that overrides count, and that resolved cases read back.
 
-use lotsfree_scenario::{Actor, Case, Policy, Scenario, Setting};
+use lotsfree_scenario::{Case, Scenario, Setting};
+use lotsfree_workload::{Actor, Policy};
 use proptest::prelude::*;
 
 const TWO_NODES: &str = include_str!("files/two-nodes.toml");

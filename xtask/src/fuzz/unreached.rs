@@ -20,13 +20,14 @@ use super::{Fuzzer, LONGEST, MEMORY_MIB, TIMEOUT, Target, corpus};
 use crate::docs;
 
 /// What reads, or undoes what was read.
-const READERS: [&str; 6] = [
+const READERS: [&str; 7] = [
     "crates/changes/src/",
     "crates/kernel-files/src/",
     "crates/run/src/",
     "crates/scenario/src/",
     "crates/snapshot/src/",
     "crates/units/src/",
+    "crates/workload/src/",
 ];
 /// What writes instead, or asks this host: that each of its steps fails is tested (`tests/faults.rs`,
 /// `tests/kills.rs`).

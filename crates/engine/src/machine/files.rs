@@ -1,6 +1,6 @@
 //! Files by the numbers of the scenario, and the space that they take on disk.
 
-use lotsfree_scenario::{FileId, FileSpec};
+use lotsfree_workload::{FileId, FileSpec};
 use rustc_hash::FxHashMap;
 
 /// A file that exists.

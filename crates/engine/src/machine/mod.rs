@@ -46,13 +46,13 @@ mod tests;
 
 use std::ops::ControlFlow;
 
+use cpus::Cpus;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
-use lotsfree_scenario::Program;
 use lotsfree_units::PageSize;
+use lotsfree_workload::Program;
 
 use crate::mm::{self, Device, Io, Mm};
-use cpus::Cpus;
 pub use device::DeviceSpec;
 use device::{Disk, Scheduler};
 use files::Files;

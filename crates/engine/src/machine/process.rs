@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lotsfree_run::{EventKind, Spent};
-use lotsfree_scenario as scenario;
+use lotsfree_workload as workload;
 use rustc_hash::FxHashMap;
 
 use super::Machine;
@@ -13,12 +13,12 @@ use super::task::{Death, Kind, Process, Stages, State, Thread};
 
 impl Machine {
     /// Enters an actor; it starts when its time comes.
-    pub(super) fn add_process(&mut self, actor: scenario::Process) {
-        let scenario::Process { name, instance: _, policy, node, start, stop, threads } = actor;
+    pub(super) fn add_process(&mut self, actor: workload::Process) {
+        let workload::Process { name, instance: _, policy, node, start, stop, threads } = actor;
         let index = self.processes.len();
         let number = self.mm.create_process(policy);
         let first = self.threads.len();
-        for scenario::Thread { role, marks, stream } in threads {
+        for workload::Thread { role, marks, stream } in threads {
             let task = self.add_task(Kind::Thread(self.threads.len()), node);
             let group = self.group(&name, role);
             self.threads.push(Thread {

@@ -1,7 +1,7 @@
 //! One slice of a thread: operations back to back in the thread's own time.
 
 use lotsfree_run::{EventKind, Spent};
-use lotsfree_scenario::{Advice, FileId, How, Op, RegionId};
+use lotsfree_workload::{Advice, FileId, How, Op, RegionId};
 
 use super::cpus::Stretch;
 use super::files::Files;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lotsfree_run::Spent;
-use lotsfree_scenario::{Op, Stream};
+use lotsfree_workload::{Op, Stream};
 use rustc_hash::FxHashMap;
 
 use crate::mm::readahead::RaState;

@@ -1,7 +1,7 @@
 //! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`;
 //! section 8.6).
 
-use lotsfree_scenario::{Advice, RegionId};
+use lotsfree_workload::{Advice, RegionId};
 
 use super::frame::{entry, flag, list};
 use super::readahead::RaState;

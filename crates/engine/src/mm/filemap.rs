@@ -1,6 +1,6 @@
 //! The page cache under `read` and `write` (`mm/filemap.c`; section 8.1).
 
-use lotsfree_scenario::{How, RegionId};
+use lotsfree_workload::{How, RegionId};
 
 use super::frame::{entry, flag, list};
 use super::readahead::RaState;

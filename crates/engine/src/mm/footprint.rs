@@ -44,7 +44,7 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_scenario::{Policy, RegionId};
+    use lotsfree_workload::{Policy, RegionId};
 
     use crate::Generation;
     use crate::mm::{Config, Cx, MOST_FRAMES, Mm};

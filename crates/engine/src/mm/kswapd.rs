@@ -373,7 +373,7 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_scenario::{How, Policy};
+    use lotsfree_workload::{How, Policy};
 
     use super::super::readahead::RaState;
     use super::super::{Config, Why};

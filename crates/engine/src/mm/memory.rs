@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lotsfree_scenario::{Advice, Op, Policy, RegionId};
+use lotsfree_workload::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
 use super::readahead::RaState;

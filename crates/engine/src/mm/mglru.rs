@@ -1014,7 +1014,7 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_scenario::{Advice, How, Policy, RegionId};
+    use lotsfree_workload::{Advice, How, Policy, RegionId};
     use proptest::prelude::*;
 
     use super::super::readahead::RaState;

@@ -34,14 +34,15 @@ mod kswapd;
 
 use std::collections::VecDeque;
 
-use lotsfree_scenario::{Filesystem, Policy};
+use frame::Frame;
+use lotsfree_scenario::Costs;
+use lotsfree_scenario::Filesystem;
+use lotsfree_workload::Policy;
+use memory::{Object, Process};
+use mmzone::{Lruvec, Node, Zone};
 
 use crate::generation::Generation;
 use crate::tuning::Tuning;
-use frame::Frame;
-use lotsfree_scenario::Costs;
-use memory::{Object, Process};
-use mmzone::{Lruvec, Node, Zone};
 pub(crate) use mmzone::{has_transparent_hugepage, unmanaged};
 use page_writeback::Writeback;
 pub use readahead::RaState;

@@ -1,6 +1,6 @@
 //! Page allocation: fast path, slow path (`mm/page_alloc.c`; section 2).
 
-use lotsfree_scenario::Policy;
+use lotsfree_workload::Policy;
 
 use super::frame::flag;
 use super::mmzone::RECLAIM_DISTANCE;

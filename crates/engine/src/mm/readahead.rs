@@ -1,9 +1,10 @@
 //! Readahead windows (`mm/readahead.c`, `mm/filemap.c`; section 8.2).
 
+use lotsfree_workload::{Advice, RegionId};
+
 use super::frame::{entry, flag};
 use super::memory::Object;
 use super::{Cx, Device, IoRequest, Mm, Stop};
-use lotsfree_scenario::{Advice, RegionId};
 
 /// MMAP_LOTSAMISS
 const MMAP_LOTSAMISS: u32 = 100;

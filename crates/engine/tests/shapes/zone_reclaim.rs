@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use lotsfree_kernel_files::counters::{groups, zoneinfo as z};
 use lotsfree_run::{Event, Figures, Interval, Memory, Sample, Sink, State, WriteError};
-use lotsfree_scenario::{Case, Op, Scenario};
+use lotsfree_scenario::{Case, Scenario};
+use lotsfree_workload::Op;
 
 const ZONE_RECLAIM: &str = include_str!("../../../../scenarios/zone-reclaim.toml");
 const SEGMENT_POOL: &str = include_str!("../../../../scenarios/segment-pool.toml");

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use lotsfree_scenario::{FileId, How};
+use lotsfree_workload::{FileId, How};
 use rustix::fs::OFlags;
 
 /// The path of a file.

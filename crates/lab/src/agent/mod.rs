@@ -1,6 +1,6 @@
 //! The agent: executes the operations of actors with real system calls.
 //!
-//! One process per [`Process`](lotsfree_scenario::Process) of the program, one thread per thread. It gets an
+//! One process per [`Process`](lotsfree_workload::Process) of the program, one thread per thread. It gets an
 //! [`Order`] as a line of JSON on its standard input, says `ready` on its standard output, gets the time at
 //! which the run begins, and then streams what its threads do ([`lotsfree_run::wire`]) until the run or its
 //! own time is over. It never knows which machine it is on.

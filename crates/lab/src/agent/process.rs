@@ -10,9 +10,10 @@ use std::thread::JoinHandle;
 
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent};
-use lotsfree_scenario as scenario;
-use lotsfree_scenario::{Case, RegionId};
+use lotsfree_scenario::Case;
 use lotsfree_sys::{Policy, Region, SharedMemory};
+use lotsfree_workload as workload;
+use lotsfree_workload::RegionId;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::clock::Clock;
@@ -171,7 +172,7 @@ struct Running {
 /// One process of a program, ready to begin.
 pub(super) struct Process {
     shared: Arc<Shared>,
-    threads: Vec<scenario::Thread>,
+    threads: Vec<workload::Thread>,
     /// The CPUs of each thread; empty: any.
     cpus: Vec<Vec<u32>>,
     start: u64,
@@ -182,11 +183,11 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(case: &Case, order: Order) -> Result<Self, AgentError> {
         let program = case.program().map_err(|errors| AgentError::Case(errors.to_string()))?;
-        let scenario::Program { processes, segments, .. } = program;
+        let workload::Program { processes, segments, .. } = program;
         let number = processes.len();
         let process = processes.into_iter().nth(order.process);
         let missing = || AgentError::Case(format!("it has {number} processes, and none {}", order.process));
-        let scenario::Process { name, policy, node, start, stop, threads, .. } =
+        let workload::Process { name, policy, node, start, stop, threads, .. } =
             process.ok_or_else(missing)?;
         lotsfree_sys::set_policy(&kernel_policy(policy)).map_err(|error| kernel("set_mempolicy", error))?;
         let segments = (segments.iter().zip(&order.segments))
@@ -265,10 +266,10 @@ fn event(sender: &mut Sender<File>, at: u64, kind: EventKind, what: &str, actor:
 fn begin(
     shared: &Arc<Shared>,
     clock: Clock,
-    thread: scenario::Thread,
+    thread: workload::Thread,
     cpus: Vec<u32>,
 ) -> Result<Running, AgentError> {
-    let scenario::Thread { role, marks, stream } = thread;
+    let workload::Thread { role, marks, stream } = thread;
     let tally = Arc::new(Mutex::new(Tally::default()));
     let worker = Worker::new(Arc::clone(shared), Arc::clone(&tally), clock, marks);
     let (tell, told) = std::sync::mpsc::channel();
@@ -343,11 +344,11 @@ fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64
     drop(sent);
 }
 
-fn kernel_policy(policy: scenario::Policy) -> Policy {
+fn kernel_policy(policy: workload::Policy) -> Policy {
     match policy {
-        scenario::Policy::Local => Policy::Default,
-        scenario::Policy::Preferred(node) => Policy::Preferred(node),
-        scenario::Policy::Bind(nodes) => Policy::Bind(nodes),
-        scenario::Policy::Interleave(nodes) => Policy::Interleave(nodes),
+        workload::Policy::Local => Policy::Default,
+        workload::Policy::Preferred(node) => Policy::Preferred(node),
+        workload::Policy::Bind(nodes) => Policy::Bind(nodes),
+        workload::Policy::Interleave(nodes) => Policy::Interleave(nodes),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lotsfree_run::{Event, EventKind};
-use lotsfree_scenario::{Advice, FileId, How, Op, RegionId, SegmentId, Stream};
 use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
+use lotsfree_workload::{Advice, FileId, How, Op, RegionId, SegmentId, Stream};
 use rustix::fs::Advice as FileAdvice;
 
 use super::clock::Clock;

@@ -3,9 +3,9 @@
 use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo, zoneinfo};
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_kernel_files::{File as _, Log};
-use lotsfree_scenario::quantity::Size;
 use lotsfree_scenario::{Provenance, Record};
 use lotsfree_units::{Bytes, PageSize};
+use lotsfree_workload::quantity::Size;
 
 use super::text;
 

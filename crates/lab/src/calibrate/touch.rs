@@ -6,10 +6,10 @@
 //! caches are.
 
 use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
-use lotsfree_scenario::quantity::Size;
 use lotsfree_scenario::{Record, Touch};
 use lotsfree_sys::{Hint, Region};
 use lotsfree_units::{Bytes, MIB};
+use lotsfree_workload::quantity::Size;
 
 use super::{Effort, PAGE, Random, cpu, keep, repeated};
 

@@ -107,8 +107,8 @@ pub(crate) fn devices(disks: &[Disk]) -> (Option<String>, Option<String>) {
 #[cfg(test)]
 mod tests {
     use lotsfree_scenario::Disk as Figures;
-    use lotsfree_scenario::quantity::{Bandwidth, Size, Time};
     use lotsfree_scenario::{Cpus, Distance, Generation, Swap};
+    use lotsfree_workload::quantity::{Bandwidth, Size, Time};
 
     use super::*;
 

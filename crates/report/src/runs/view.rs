@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
-use lotsfree_scenario::actor::{Access, Actor as Kind};
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
+use lotsfree_workload::actor::{Access, Actor as Kind};
 
 /// A run with everything that is derived from it.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ mod random;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, WriteError};
-use lotsfree_scenario::{FileSpec, Op, Policy, Process, Program, Stream, Thread};
+use lotsfree_workload::{FileSpec, Op, Policy, Process, Program, Stream, Thread};
 
 use super::measure::{add, total};
 use super::{DeviceSpec, Machine, MachineConfig, SwapDevice};

@@ -1,7 +1,7 @@
 //! Programs whose course can be worked out by hand.
 
 use lotsfree_kernel_files::counters::vmstat;
-use lotsfree_scenario::{FileId, How, RegionId};
+use lotsfree_workload::{FileId, How, RegionId};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Random programs on random machines: they end, their accounts add up, and they repeat.
 
-use lotsfree_scenario::{Advice, FileId, How, RegionId};
+use lotsfree_workload::{Advice, FileId, How, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

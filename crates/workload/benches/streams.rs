@@ -1,6 +1,6 @@
 //! How fast the actors' operations are made: millions of operations and requests a second, on one thread.
 //!
-//! `cargo bench -p lotsfree-scenario --bench streams [FILTER]`. Each line is the best of five runs,
+//! `cargo bench -p lotsfree-workload --bench streams [FILTER]`. Each line is the best of five runs,
 //! in time on the CPU as `/proc/thread-self/schedstat` counts it, so that a busy host disturbs little.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -8,9 +8,9 @@
 use std::hint::black_box;
 use std::path::Path;
 
-use lotsfree_scenario::Op;
-use lotsfree_scenario::actor::{Actor, Files, OracleRecord, Site};
-use lotsfree_scenario::quantity::Time;
+use lotsfree_workload::Op;
+use lotsfree_workload::actor::{Actor, Files, OracleRecord, Site};
+use lotsfree_workload::quantity::Time;
 
 /// Operations of one run.
 const OPS: usize = 50_000_000;

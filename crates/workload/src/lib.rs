@@ -1,0 +1,14 @@
+//! What loads a machine: processes and threads, and the seeded operations of their actors.
+//!
+//! An [`Actor`] of a scenario makes the [`Process`]es of a [`Program`]; each [`Thread`] has a [`Stream`] of
+//! [`Op`]s. Nothing here knows which machine executes the operations: the model and a real kernel get the same
+//! stream.
+
+pub mod actor;
+pub mod op;
+pub mod program;
+pub mod quantity;
+
+pub use actor::Actor;
+pub use op::{Advice, FileId, How, Op, RegionId, SegmentId};
+pub use program::{FileSpec, Policy, Process, Program, SegmentBacking, SegmentSpec, Stream, Thread};
