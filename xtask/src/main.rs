@@ -33,6 +33,9 @@ usage: cargo xtask COMMAND
   pictures RUN|NAME…         draw runs, directories of runs or scenarios into docs/pictures (needs Chromium)";
 
 fn main() -> ExitCode {
+    if let Some(code) = fuzz::become_rustc() {
+        return code;
+    }
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();

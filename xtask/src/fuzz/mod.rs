@@ -9,6 +9,7 @@
 //! The flags are those that cargo-fuzz passes, without the sanitizers: those need a nightly compiler, and
 //! there is no unsafe code here for them to watch.
 
+mod instrument;
 mod log;
 mod settle;
 mod unreached;
@@ -21,15 +22,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::docs;
+pub(crate) use instrument::become_rustc;
 use log::Log;
 
-/// What makes the compiler count which branches were taken, and compare what was compared.
-const INSTRUMENT: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Ccodegen-units=1 -Cdebug-assertions=on \
-    -Coverflow-checks=on";
-/// Counts also the blocks that others imply, which makes the search slower and the list of lines exact.
-const EVERY_BLOCK: &str = "-Cllvm-args=-sanitizer-coverage-prune-blocks=0";
 /// How long each target runs unless told otherwise.
 const SECONDS: u64 = 30;
 /// No input is longer than this; all bounds of the readers that matter for time are within reach.
@@ -50,9 +45,9 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         _ => (None, rest),
     };
     let fuzzer = if mode == "unreached" {
-        Fuzzer::build("target/unreached", &format!("{INSTRUMENT} {EVERY_BLOCK}"))?
+        Fuzzer::build("target/unreached", true)?
     } else {
-        Fuzzer::build("target", INSTRUMENT)?
+        Fuzzer::build("target", false)?
     };
     let targets = fuzzer.targets()?;
     if let Some(unknown) = chosen.iter().find(|name| targets.iter().all(|target| target.name != **name)) {
@@ -123,8 +118,8 @@ fn corpus(target: &str) -> PathBuf {
 }
 
 impl Fuzzer {
-    /// Builds the targets into a directory below that of the fuzzer, with these flags.
-    fn build(target_directory: &str, flags: &str) -> Result<Self, Box<dyn Error>> {
+    /// Builds the targets into a directory below that of the fuzzer.
+    fn build(target_directory: &str, every_block: bool) -> Result<Self, Box<dyn Error>> {
         // With a target named, build scripts and procedural macros are built without the instruments.
         let rustc = Command::new("rustc").arg("-vV").output()?;
         let about = String::from_utf8(rustc.stdout)?;
@@ -135,7 +130,7 @@ impl Fuzzer {
             .args(["build", "--quiet", "--release", "--locked", "--target", host, "--target-dir"])
             .arg(&target_directory)
             .current_dir(directory())
-            .env("RUSTFLAGS", flags)
+            .envs(instrument::environment(every_block)?)
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .status()?;
         if !status.success() {

@@ -1,0 +1,74 @@
+//! Which code is counted: lotsfree's own, not that of its dependencies.
+//!
+//! libFuzzer looks at every counter after every execution. With those of all dependencies there are six times
+//! as many, and what they count (which entropy table zstd took) makes thousands of inputs look new that are the
+//! same to lotsfree. `RUSTFLAGS` reaches every crate, so cargo calls this program in place of `rustc`
+//! (`RUSTC_WRAPPER`), and it takes the flags away where they are not wanted. As they are in `RUSTFLAGS`, cargo
+//! still builds anew when they change.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Makes the compiler count which branches were taken, and compare what was compared.
+pub(super) const COUNT: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Ccodegen-units=1",
+];
+/// Counts also the blocks that others imply, which makes the search slower and the list of lines exact.
+pub(super) const EVERY_BLOCK: &str = "-Cllvm-args=-sanitizer-coverage-prune-blocks=0";
+/// Checks that stay on in every crate, as bugs are what is looked for.
+const CHECK: &[&str] = &["--cfg", "fuzzing", "-Cdebug-assertions=on", "-Coverflow-checks=on"];
+/// Says to this program that cargo calls it in place of `rustc`.
+const WRAPPER: &str = "LOTSFREE_RUSTC_WRAPPER";
+
+/// The environment of a build that counts.
+///
+/// # Errors
+/// This program does not know where it lies.
+pub(super) fn environment(every_block: bool) -> std::io::Result<[(&'static str, OsString); 3]> {
+    let mut flags = [COUNT, CHECK].concat();
+    flags.extend(every_block.then_some(EVERY_BLOCK));
+    let program: PathBuf = std::env::current_exe()?;
+    Ok([("RUSTFLAGS", flags.join(" ").into()), ("RUSTC_WRAPPER", program.into()), (WRAPPER, "1".into())])
+}
+
+/// Becomes `rustc`, if cargo called this program in its place.
+pub(crate) fn become_rustc() -> Option<ExitCode> {
+    std::env::var_os(WRAPPER)?;
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let mut arguments = std::env::args_os().skip(1);
+    let rustc = arguments.next()?;
+    let kept = arguments.filter(|argument| is_kept(argument.to_str().unwrap_or_default(), &package));
+    let error = Command::new(&rustc).args(kept).exec();
+    eprintln!("{}: {error}", rustc.display());
+    Some(ExitCode::FAILURE)
+}
+
+/// Whether an argument of `rustc` is kept where it compiles this package.
+fn is_kept(argument: &str, package: &str) -> bool {
+    let counts = COUNT.contains(&argument) || argument == EVERY_BLOCK;
+    !counts || package.starts_with("lotsfree")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_crates_of_lotsfree_are_counted_and_all_are_checked() {
+        for count in COUNT.iter().chain([&EVERY_BLOCK]) {
+            assert!(is_kept(count, "lotsfree-run"));
+            assert!(!is_kept(count, "parquet"));
+            assert!(!is_kept(count, ""));
+        }
+        for check in CHECK.iter().chain([&"-Copt-level=2"]) {
+            assert!(is_kept(check, "lotsfree-run") && is_kept(check, "parquet"));
+        }
+    }
+}
