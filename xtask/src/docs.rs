@@ -4,7 +4,8 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lotsfree_report::runs::{Validation, validation_markdown};
+use lotsfree_analysis::validation::Validation;
+use lotsfree_report::runs::validation_markdown;
 use lotsfree_scenario::Experiments;
 
 /// The generated files: path below the repository's root, contents.

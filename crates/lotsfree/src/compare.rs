@@ -1,10 +1,9 @@
 //! `lotsfree compare`.
 
 use anyhow::bail;
+use lotsfree_analysis::compare::{Sort, compare};
 use lotsfree_report::TextOptions;
-use lotsfree_report::runs::compare::{
-    MarkdownOptions, Sort, compare, compare_json, compare_markdown, compare_text,
-};
+use lotsfree_report::runs::compare::{MarkdownOptions, compare_json, compare_markdown, compare_text};
 
 use crate::cli::{CompareArgs, CompareFormat, CompareSort};
 use crate::runs;

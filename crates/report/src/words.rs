@@ -4,27 +4,13 @@ use std::fmt::Write;
 
 use lotsfree_doctor::{Confidence, Evidence, MemoryMap, Severity, Use};
 use lotsfree_kernel_files::ProblemKind;
+pub(crate) use lotsfree_units::words::{duration, enumeration, plural};
 use lotsfree_units::{Bytes, Percent};
 
 use crate::{Report, Unread};
 
 /// Parts of memory below this share are left out of legends and tables.
 const NEGLIGIBLE: f64 = 0.0005;
-
-/// `1 finding`, `2 findings`.
-pub(crate) fn plural(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
-}
-
-/// `1 s`, `90 s`, `48 h`.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s >= 2.0 * 3600.0 => format!("{:.1} h", s / 3600.0),
-        s if s >= 120.0 => format!("{:.1} min", s / 60.0),
-        s if s >= 10.0 || s == s.trunc() => format!("{s:.0} s"),
-        s => format!("{s:.1} s"),
-    }
-}
 
 /// Puts no-break spaces between numbers and their units, and before the dot between facts.
 pub(crate) fn glued(text: &str) -> String {
@@ -41,15 +27,6 @@ pub(crate) fn glued(text: &str) -> String {
         after_number = word.ends_with(|c: char| c.is_ascii_digit());
     }
     out
-}
-
-/// `a`, `a and b`, `a, b and c`.
-pub(crate) fn enumeration(items: &[String]) -> String {
-    match items {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 /// Its name in a report.

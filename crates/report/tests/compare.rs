@@ -8,15 +8,14 @@ mod synthetic;
 
 use std::path::Path;
 
+use lotsfree_analysis::compare::{Compared, Sort, Table, Verdict, compare};
 use lotsfree_report::TextOptions;
 use lotsfree_report::runs::compare::{
-    Compared, MarkdownOptions, Sort, Table, Verdict, compare, compare_json, compare_markdown, compare_schema,
-    compare_text,
+    Grid, MarkdownOptions, compare_json, compare_markdown, compare_schema, compare_text, orders_sentence,
 };
 use lotsfree_run::{Facts, Histogram, Interval, Machine, Memory, Run, Sample, Sink, Spent, State};
-use unicode_width::UnicodeWidthStr;
-
 use synthetic::{Fate, facts, scenario, write};
+use unicode_width::UnicodeWidthStr;
 
 /// Repeats of two variants on a kernel; their noise follows from the size of the copy.
 fn kernel(root: &Path, sizes: &[f64]) -> Vec<Run> {
@@ -72,7 +71,7 @@ fn the_model_is_held_against_repeats_of_a_kernel() {
     let generation = Some("linux-3.10");
     assert_eq!(columns, [("virtual machine", 3, generation), ("model", 1, generation)]);
     // What grows with the size of the copy lies between the repeats.
-    let within = |row: &&lotsfree_report::runs::compare::Row| {
+    let within = |row: &&lotsfree_analysis::compare::Row| {
         row.deviations[0].is_some_and(|deviation| deviation.verdict == Verdict::WithinSpread)
     };
     assert!(table.rows.iter().filter(within).count() > 2);
@@ -84,7 +83,10 @@ fn the_model_is_held_against_repeats_of_a_kernel() {
     assert_eq!(orders.variants, ["base", "direct"]);
     assert!(orders.measures.iter().any(|order| order.key == "throughput_per_second"));
     let kept = orders.measures.len();
-    assert!(orders.sentence().contains(&format!("preserved in model: {kept} of {kept}.")), "{orders:?}");
+    assert!(
+        orders_sentence(orders).contains(&format!("preserved in model: {kept} of {kept}.")),
+        "{orders:?}"
+    );
 }
 
 #[test]
@@ -211,9 +213,9 @@ fn every_form_holds_every_measure() {
             assert!(json.contains(&row.key), "{}", row.key);
         }
         assert!(markdown.contains(&format!("## {}", table.title)));
-        assert!(markdown.contains(&table.grid(true, Sort::Group, false).markdown()));
+        assert!(markdown.contains(&Grid::of_table(table, true, Sort::Group, false).markdown()));
     }
-    assert!(markdown.contains(&compared.overview().markdown()));
+    assert!(markdown.contains(&Grid::overview(&compared).markdown()));
     assert!(text.contains("2 repeats") && markdown.contains("| range |"));
     let schema: serde_json::Value = serde_json::from_str(&compare_schema()).unwrap();
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -9,12 +9,12 @@ mod synthetic;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use lotsfree_analysis::explain::{Mechanism, explain};
 use lotsfree_report::TextOptions;
-use lotsfree_report::runs::{Mechanism, explain, runs_html, runs_json, runs_pictures, runs_text};
+use lotsfree_report::runs::{runs_html, runs_json, runs_pictures, runs_text};
 use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sample, Sink, State};
-use unicode_width::UnicodeWidthStr;
-
 use synthetic::{Fate, facts, run, scenario, write};
+use unicode_width::UnicodeWidthStr;
 
 const FATES: [(&str, Fate); 5] = [
     ("base", Fate::Swaps),

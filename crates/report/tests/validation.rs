@@ -7,8 +7,9 @@ mod synthetic;
 
 use std::path::Path;
 
-use lotsfree_report::runs::compare::{Verdict, compare};
-use lotsfree_report::runs::{Drawn, Validation, validation_markdown};
+use lotsfree_analysis::compare::{Verdict, compare};
+use lotsfree_analysis::validation::{Drawn, Validation};
+use lotsfree_report::runs::validation_markdown;
 use lotsfree_run::{Facts, Machine, Run, State};
 use lotsfree_scenario::Experiments;
 use synthetic::{Fate, facts, scenario, write};

@@ -8,6 +8,7 @@ mod bytes;
 mod number;
 mod page;
 mod visible;
+pub mod words;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use number::{Grouped, Percent};

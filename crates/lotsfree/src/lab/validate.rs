@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lotsfree_analysis::compare::compare;
+use lotsfree_analysis::validation::{Drawn, Validation};
 use lotsfree_lab::{VirtualMachine, occupied, pagesets, reserved};
-use lotsfree_report::runs::compare::compare;
-use lotsfree_report::runs::{Drawn, Validation, runs_pictures, validation_markdown};
+use lotsfree_report::runs::{runs_pictures, validation_markdown};
 use lotsfree_run::{Run, Sample, State};
 use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Stand};
 use lotsfree_storage::Access;

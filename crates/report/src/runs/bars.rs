@@ -1,12 +1,12 @@
 //! The pictures that have no time axis: throughput over the sweep, latency percentiles, where time went.
 
+use lotsfree_analysis::measure::nanoseconds;
+use lotsfree_analysis::view::{Comparison, Sweep, View, busy, spent, with_each};
 use lotsfree_run::Latency;
 use lotsfree_units::{Bytes, Percent};
 
 use super::chart::{self, Picture, cut};
-use super::measure::nanoseconds;
 use super::pictures::line_class;
-use super::view::{Comparison, Sweep, View, busy, spent, with_each};
 use crate::plots::{NARROW, WIDE};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
 

@@ -1,12 +1,11 @@
 //! Runs side by side as JSON.
 
+use lotsfree_analysis::explain::{self, Mechanism};
+use lotsfree_analysis::measure::measures;
+use lotsfree_analysis::view::{Comparison, View};
 use lotsfree_run::{Run, State, Summary};
 use lotsfree_units::visible_json;
 use serde::Serialize;
-
-use super::explain::{self, Mechanism};
-use super::measure::measures;
-use super::view::{Comparison, View};
 
 /// The format's name; raised when a field changes its meaning or goes.
 const SCHEMA: &str = "lotsfree.runs/1";
@@ -68,7 +67,7 @@ struct Row {
 pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
     let comparison = Comparison::of(runs);
     let run = |(index, view)| one(&comparison, index, view);
-    let row = |measure: super::measure::Measure| Row {
+    let row = |measure: lotsfree_analysis::measure::Measure| Row {
         key: measure.key,
         name: measure.name,
         unit: measure.unit.name(),

@@ -13,17 +13,13 @@
 mod bars;
 mod chart;
 pub mod compare;
-mod explain;
 mod json;
-mod measure;
 mod page;
 mod pictures;
 mod text;
 mod validation;
-mod view;
 
-pub use explain::{Mechanism, Sentence, explain};
 pub use json::runs_json;
 pub use page::{PicturePage, runs_html, runs_pictures};
 pub use text::runs_text;
-pub use validation::{Drawn, Validation, ValidationError, validation_markdown};
+pub use validation::validation_markdown;

@@ -1,20 +1,20 @@
 //! The page of runs: what made the difference, the measures, the pictures.
 
+use lotsfree_analysis::explain;
+use lotsfree_analysis::measure::{Measure, gain_text, measures, nanoseconds};
+use lotsfree_analysis::view::{Comparison, View, busy, ended, spent};
 use lotsfree_doctor::{Severity, Use};
+use lotsfree_run::{Event, Latency, Level, Run, Spent};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::bars;
 use super::chart::Picture;
-use super::explain;
-use super::measure::{Measure, gain_text, measures, nanoseconds};
 use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
-use super::view::{Comparison, View, busy, ended, spent};
 use crate::palette::{self, of_rate, of_run, of_severity, of_use};
 use crate::plots::WIDE;
 use crate::svg::text_width;
 use crate::{sheet, words};
-use lotsfree_run::{Event, Latency, Level, Run, Spent};
 
 /// Columns that a table has at most: more than this nobody compares by eye, and `runs_json` has all.
 const MOST_COLUMNS: usize = 24;
@@ -416,7 +416,7 @@ fn pace_numbers(comparison: &Comparison<'_>) -> Markup {
     each_view(comparison, &heads, |view| {
         let rate = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.1}"));
         let all = || view.pace.iter().map(|pace| pace.per_second);
-        let before = view.undisturbed.as_ref().and_then(super::view::Work::per_second);
+        let before = view.undisturbed.as_ref().and_then(lotsfree_analysis::view::Work::per_second);
         let mean = view.work.per_second();
         vec![vec![
             String::new(),

@@ -1,5 +1,7 @@
 //! The pictures that are drawn over time. What each says is computed from what it shows.
 
+use lotsfree_analysis::measure::nanoseconds;
+use lotsfree_analysis::view::{Comparison, View, vmstat, with_each};
 use lotsfree_kernel_files::counters::{Counter, Vmstat, groups, vmstat as v};
 use lotsfree_run::{EventKind, Samples, ZoneFigures};
 use lotsfree_units::{Grouped, Percent};
@@ -7,8 +9,6 @@ use lotsfree_units::{Grouped, Percent};
 use super::chart::{
     self, Axis, Block, Layer, Panel, Pick, Picture, Points, Rates, short_count, steps, thinned,
 };
-use super::measure::nanoseconds;
-use super::view::{Comparison, View, vmstat, with_each};
 
 /// Runs that pictures with one block per run show; the tables have all.
 pub(super) const MOST_BLOCKS: usize = 12;
@@ -449,7 +449,7 @@ pub(super) fn line_class(index: usize) -> String {
 
 /// The throughput of a run from interval to interval, relative to its undisturbed part or else per second.
 fn pace(view: &View<'_>, relative: bool) -> Points {
-    let before = view.undisturbed.as_ref().and_then(super::view::Work::per_second);
+    let before = view.undisturbed.as_ref().and_then(lotsfree_analysis::view::Work::per_second);
     let unit = if relative { before.filter(|before| *before > 0.0) } else { Some(1.0) };
     let Some(unit) = unit else { return Points::new() };
     let middle = |from: f64, to: f64| f64::midpoint(from, to);

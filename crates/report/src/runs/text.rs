@@ -1,16 +1,16 @@
 //! Runs side by side as terminal text.
 
 use anstyle::{AnsiColor, Color, Effects, Style};
+use lotsfree_analysis::explain;
+use lotsfree_analysis::measure::{Measure, gain_text, measures};
+use lotsfree_analysis::view::{Comparison, View, ended};
 use lotsfree_run::Run;
 use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
 
 use super::bars;
 use super::chart;
-use super::explain;
-use super::measure::{Measure, gain_text, measures};
 use super::page::{facts, measured_part, shown_at};
-use super::view::{Comparison, View, ended};
 use crate::TextOptions;
 use crate::words::glued;
 

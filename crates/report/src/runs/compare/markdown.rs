@@ -1,7 +1,8 @@
 //! Runs held against each other as Markdown, for tickets and for pages of documentation.
 
-use super::grid::{KEY, REPEATS};
-use super::{Compared, Sort, Table, described};
+use lotsfree_analysis::compare::{Compared, Sort, Table, described};
+
+use super::grid::{Grid, KEY, REPEATS, orders_sentence, totals};
 use crate::markdown::{escaped, line};
 
 /// How to write it.
@@ -14,7 +15,7 @@ pub struct MarkdownOptions {
 }
 
 /// Runs held against each other as Markdown (GitHub's dialect). Its parts are there singly:
-/// [`Compared::overview`], [`Table::markdown`], [`Orders::sentence`](super::Orders::sentence).
+/// [`Grid::overview`], [`table_markdown`], [`orders_sentence`].
 pub fn compare_markdown(compared: &Compared, options: MarkdownOptions) -> String {
     let mut out = String::new();
     line(&mut out, "# Runs compared\n");
@@ -23,17 +24,17 @@ pub fn compare_markdown(compared: &Compared, options: MarkdownOptions) -> String
         line(&mut out, &format!("{}\n", escaped(remark)));
     }
     if compared.tables.len() > 1 {
-        out.push_str(&compared.overview().markdown());
+        out.push_str(&Grid::overview(compared).markdown());
     }
     for orders in &compared.orders {
-        line(&mut out, &format!("- {}. {}", escaped(&orders.title), escaped(&orders.sentence())));
+        line(&mut out, &format!("- {}. {}", escaped(&orders.title), escaped(&orders_sentence(orders))));
     }
     if !compared.orders.is_empty() {
         line(&mut out, "");
     }
     for table in &compared.tables {
         line(&mut out, &format!("## {}\n", escaped(&table.title)));
-        out.push_str(&table.markdown(options));
+        out.push_str(&table_markdown(table, options));
     }
     if !compared.alone.is_empty() {
         line(&mut out, "Without a counterpart:\n");
@@ -49,29 +50,24 @@ pub fn compare_markdown(compared: &Compared, options: MarkdownOptions) -> String
     out
 }
 
-impl Table {
-    /// Columns, measures and totals as Markdown, without a heading.
-    pub fn markdown(&self, options: MarkdownOptions) -> String {
-        let mut out = String::new();
-        for (index, column) in self.columns.iter().enumerate() {
-            let reference = if index == 0 { " (the reference)" } else { "" };
-            line(
-                &mut out,
-                &format!("- {}{reference}: {}", escaped(&column.label), escaped(&described(column))),
-            );
-        }
-        for remark in &self.remarks {
-            line(&mut out, &format!("- {}", escaped(remark)));
-        }
-        line(&mut out, "");
-        out.push_str(&self.grid(false, options.sort, options.verbose).markdown());
-        if options.verbose {
-            line(&mut out, "Counters of `/proc/vmstat`, and means of its levels:\n");
-            out.push_str(&self.grid(true, options.sort, false).markdown());
-        }
-        for total in self.totals() {
-            line(&mut out, &format!("{}\n", escaped(&total)));
-        }
-        out
+/// Columns, measures and totals as Markdown, without a heading.
+pub fn table_markdown(table: &Table, options: MarkdownOptions) -> String {
+    let mut out = String::new();
+    for (index, column) in table.columns.iter().enumerate() {
+        let reference = if index == 0 { " (the reference)" } else { "" };
+        line(&mut out, &format!("- {}{reference}: {}", escaped(&column.label), escaped(&described(column))));
     }
+    for remark in &table.remarks {
+        line(&mut out, &format!("- {}", escaped(remark)));
+    }
+    line(&mut out, "");
+    out.push_str(&Grid::of_table(table, false, options.sort, options.verbose).markdown());
+    if options.verbose {
+        line(&mut out, "Counters of `/proc/vmstat`, and means of its levels:\n");
+        out.push_str(&Grid::of_table(table, true, options.sort, false).markdown());
+    }
+    for total in totals(table) {
+        line(&mut out, &format!("{}\n", escaped(&total)));
+    }
+    out
 }

@@ -1,11 +1,11 @@
 //! Runs held against each other as terminal text.
 
 use anstyle::Style;
+use lotsfree_analysis::compare::{self, Compared, Row, Sort, Table, Verdict, described};
 use unicode_width::UnicodeWidthStr;
 
 use super::super::text::{BEST, BOLD, Cell, DIM, GAP, PLAIN, Page, WIDEST_NAME, shortened};
-use super::grid::{Cells, KEY, REPEATS};
-use super::{Compared, Row, Sort, Table, Verdict, described};
+use super::grid::{Cells, Grid, KEY, REPEATS, cells, orders_sentence, totals};
 use crate::TextOptions;
 use crate::words::plural;
 
@@ -54,7 +54,7 @@ pub fn compare_text(compared: &Compared, sort: Sort, options: TextOptions) -> St
         page.blank();
         for orders in &compared.orders {
             let title = if compared.orders.len() > 1 { format!("{}. ", orders.title) } else { String::new() };
-            page.wrapped(&format!("{title}{}", orders.sentence()), "  ", PLAIN);
+            page.wrapped(&format!("{title}{}", orders_sentence(orders)), "  ", PLAIN);
         }
     }
     if !compared.alone.is_empty() {
@@ -95,7 +95,7 @@ impl Page {
             }
         }
         self.blank();
-        for total in table.totals() {
+        for total in totals(table) {
             self.wrapped(&total, "  ", PLAIN);
         }
     }
@@ -118,11 +118,11 @@ impl Page {
                 self.wrapped(rows.first().map_or("", |row| row.group.name()), "", BOLD);
             }
             let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
-            let cells: Vec<Vec<Cells>> = rows.iter().map(|row| Table::cells(row, ranges)).collect();
+            let cells: Vec<Vec<Cells>> = rows.iter().map(|row| cells(row, ranges)).collect();
             let columns = |spreads: bool| -> Vec<Column> {
                 let labels = table.columns.iter().enumerate();
                 let label =
-                    |index: usize, column: &super::Column| format!("{}{}", number(index), column.label);
+                    |index: usize, column: &compare::Column| format!("{}{}", number(index), column.label);
                 labels.map(|(i, column)| padded(rows, &cells, i, &label(i, column), spreads)).collect()
             };
             let names_width = self.names_width(&names);
@@ -166,7 +166,7 @@ impl Page {
     }
 
     fn overview(&mut self, compared: &Compared) {
-        let grid = compared.overview();
+        let grid = Grid::overview(compared);
         let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
         let one_other = compared.tables.iter().all(|table| table.columns.len() == 2);
         let name = |row: &Vec<String>| match one_other {

@@ -11,51 +11,55 @@ use lotsfree_workload::actor::{Access, Actor as Kind};
 
 /// A run with everything that is derived from it.
 #[derive(Debug)]
-pub(super) struct View<'r> {
-    pub(super) run: &'r Run,
+pub struct View<'r> {
+    /// The run itself.
+    pub run: &'r Run,
     /// Its name among the runs that it is compared with.
-    pub(super) label: String,
-    pub(super) summary: Summary,
+    pub label: String,
+    /// Its figures, whole and in parts.
+    pub summary: Summary,
     /// The keys of its scenario that a variant can change, with their values.
-    pub(super) keys: BTreeMap<String, String>,
+    pub keys: BTreeMap<String, String>,
     /// The value of the sweep, if the scenario has one.
-    pub(super) point: Option<SweepPoint>,
+    pub point: Option<SweepPoint>,
     /// What the measured threads did in the part of the run that counts.
-    pub(super) work: Work,
+    pub work: Work,
     /// What they did in the undisturbed part; `None` without one in which something was done.
-    pub(super) undisturbed: Option<Work>,
+    pub undisturbed: Option<Work>,
     /// What they did from interval to interval.
-    pub(super) pace: Vec<Pace>,
+    pub pace: Vec<Pace>,
     /// Actors and roles whose requests are measured, in the order in which they first appear.
-    pub(super) measured: Vec<(Arc<str>, Arc<str>)>,
+    pub measured: Vec<(Arc<str>, Arc<str>)>,
     /// Actors that read or write past the page cache.
-    pub(super) direct: Vec<String>,
+    pub direct: Vec<String>,
 }
 
 /// What the measured threads did in a part of a run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Work {
+pub struct Work {
     /// Requests that ended.
-    pub(super) operations: u64,
+    pub operations: u64,
     /// Operations that failed.
-    pub(super) errors: u64,
+    pub errors: u64,
     /// Length of the part.
-    pub(super) seconds: f64,
-    pub(super) latency: Histogram,
-    pub(super) spent: Spent,
+    pub seconds: f64,
+    /// How long requests took.
+    pub latency: Histogram,
+    /// Where the threads' time went.
+    pub spent: Spent,
     /// Page faults that read from a device.
-    pub(super) major_faults: u64,
+    pub major_faults: u64,
 }
 
 impl Work {
     /// Requests per second; `None` if the part has no length.
-    pub(super) fn per_second(&self) -> Option<f64> {
+    pub fn per_second(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds)
     }
 
     /// The share of requests that took longer than `ns`; `None` if none ended. Exact to the histogram's
     /// bucket (1/32).
-    pub(super) fn slower_than(&self, ns: u64) -> Option<f64> {
+    pub fn slower_than(&self, ns: u64) -> Option<f64> {
         let count = self.latency.count();
         let slow: u64 = self.latency.buckets().filter(|(upper, _)| *upper > ns).map(|(_, n)| n).sum();
         (count > 0).then(|| slow as f64 / count as f64)
@@ -64,18 +68,19 @@ impl Work {
 
 /// What the measured threads did in one interval.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    /// Seconds of the run.
-    pub(super) from: f64,
-    pub(super) to: f64,
+pub struct Pace {
+    /// Seconds of the run at its begin.
+    pub from: f64,
+    /// Seconds of the run at its end.
+    pub to: f64,
     /// Requests per second.
-    pub(super) per_second: f64,
+    pub per_second: f64,
     /// Within so many nanoseconds 99 in 100 requests ended; `None` if none did.
-    pub(super) p99: Option<f64>,
+    pub p99: Option<f64>,
 }
 
 /// Where time went, in the order of bars and tables.
-pub(super) fn spent(spent: &Spent) -> [(&'static str, u64); 6] {
+pub fn spent(spent: &Spent) -> [(&'static str, u64); 6] {
     let Spent { user, system, reclaim, io, throttled, runnable, idle: _ } = *spent;
     [
         ("user", user),
@@ -88,12 +93,13 @@ pub(super) fn spent(spent: &Spent) -> [(&'static str, u64); 6] {
 }
 
 /// Nanoseconds of threads that were not asleep by their own wish.
-pub(super) fn busy(of: &Spent) -> f64 {
+pub fn busy(of: &Spent) -> f64 {
     spent(of).iter().map(|(_, ns)| *ns as f64).sum()
 }
 
 impl<'r> View<'r> {
-    pub(super) fn of(run: &'r Run) -> Self {
+    /// Reads a run as far as it can be read: one that was cut off has fewer figures.
+    pub fn of(run: &'r Run) -> Self {
         let summary = run.summary();
         // What wrote the run checked its scenario; one that another version wrote may not read any more.
         let case = Scenario::parse(run.scenario(), "scenario.toml").and_then(|all| all.cases(None)).ok();
@@ -119,18 +125,18 @@ impl<'r> View<'r> {
     }
 
     /// Figures of the part that counts.
-    pub(super) fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &Figures {
         &self.summary.measured
     }
 
     /// Throughput as a share of the undisturbed one.
-    pub(super) fn relative(&self) -> Option<f64> {
+    pub fn relative(&self) -> Option<f64> {
         let before = self.undisturbed.as_ref()?.per_second().filter(|before| *before > 0.0)?;
         Some(self.work.per_second()? / before)
     }
 
     /// Bytes of a page.
-    pub(super) fn page(&self) -> f64 {
+    pub fn page(&self) -> f64 {
         match self.run.facts().page_size {
             0 => 4096.0,
             bytes => bytes as f64,
@@ -138,19 +144,19 @@ impl<'r> View<'r> {
     }
 
     /// Seconds from the run's begin to its last row.
-    pub(super) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         let sampled = self.run.samples().times().last().map_or(0.0, |at| *at as f64 / 1e9);
         self.pace.last().map_or(sampled, |pace| pace.to.max(sampled))
     }
 
     /// `vm.zone_reclaim_mode` is set.
-    pub(super) fn zone_reclaim(&self) -> bool {
+    pub fn zone_reclaim(&self) -> bool {
         let mode = self.run.facts().sysctls.get("vm.zone_reclaim_mode");
         mode.is_some_and(|mode| mode.trim().parse::<u32>().is_ok_and(|mode| mode > 0))
     }
 
     /// What is not as a whole run is; empty if all is well.
-    pub(super) fn remarks(&self) -> Vec<String> {
+    pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.run.remarks().to_vec();
         if self.run.samples().is_empty() && self.run.intervals().is_empty() {
             remarks.push("it holds no sample and no interval".to_owned());
@@ -161,7 +167,7 @@ impl<'r> View<'r> {
     }
 
     /// Model or kernel, and which.
-    pub(super) fn machine(&self) -> String {
+    pub fn machine(&self) -> String {
         let facts = self.run.facts();
         let place = place(facts.machine);
         if facts.kernel.is_empty() { place.to_owned() } else { format!("{} ({place})", facts.kernel) }
@@ -169,7 +175,7 @@ impl<'r> View<'r> {
 }
 
 /// What executed a run, in words.
-pub(super) fn place(machine: Machine) -> &'static str {
+pub fn place(machine: Machine) -> &'static str {
     match machine {
         Machine::Model => "model",
         Machine::Host => "host",
@@ -260,30 +266,32 @@ impl Subject {
 
 /// Runs side by side, in the order in which they were given. The first is what the others are compared with.
 #[derive(Debug)]
-pub(super) struct Comparison<'r> {
-    pub(super) views: Vec<View<'r>>,
+pub struct Comparison<'r> {
+    /// The runs.
+    pub views: Vec<View<'r>>,
     /// Those of which a column, a sentence and a picture over time are shown: one of each variant. Of a sweep
     /// that is the run at the largest value that all variants have.
-    pub(super) shown: Vec<usize>,
-    pub(super) sweep: Option<Sweep>,
+    pub shown: Vec<usize>,
+    /// What differs between runs of one variant, if their scenario has a sweep.
+    pub sweep: Option<Sweep>,
 }
 
 /// What differs from run to run of one variant.
 #[derive(Debug)]
-pub(super) struct Sweep {
+pub struct Sweep {
     /// What the values are.
-    pub(super) title: String,
+    pub title: String,
     /// Their unit.
-    pub(super) unit: Option<String>,
+    pub unit: Option<String>,
     /// Each variant's runs, by ascending value: the value and the index of the view.
-    pub(super) lines: Vec<(String, Vec<(f64, usize)>)>,
+    pub lines: Vec<(String, Vec<(f64, usize)>)>,
     /// The value of the runs that are shown, as the scenario writes it; `None` if they differ.
-    pub(super) shown: Option<String>,
+    pub shown: Option<String>,
 }
 
 impl Sweep {
     /// What the values are, within a sentence: a capital letter at the begin is none there.
-    pub(super) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         let mut letters = self.title.chars();
         match (letters.next(), letters.clone().next()) {
             (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
@@ -296,13 +304,14 @@ impl Sweep {
 
 /// `30 % with base, 100 % with direct`: what two runs have. A name with a comma is followed by a
 /// semicolon.
-pub(super) fn with_each(first: (impl Display, &str), second: (impl Display, &str)) -> String {
+pub fn with_each(first: (impl Display, &str), second: (impl Display, &str)) -> String {
     let between = if first.1.contains(',') || second.1.contains(',') { ';' } else { ',' };
     format!("{} with {}{between} {} with {}", first.0, first.1, second.0, second.1)
 }
 
 impl<'r> Comparison<'r> {
-    pub(super) fn of(runs: &'r [Run]) -> Self {
+    /// Puts runs side by side.
+    pub fn of(runs: &'r [Run]) -> Self {
         let mut views: Vec<View<'r>> = runs.iter().map(View::of).collect();
         tell_apart(&mut views);
         let sweep = Sweep::of(&views);
@@ -330,13 +339,13 @@ impl<'r> Comparison<'r> {
     }
 
     /// The runs that are shown, in order.
-    pub(super) fn columns(&self) -> impl Iterator<Item = &View<'r>> + Clone + '_ {
+    pub fn columns(&self) -> impl Iterator<Item = &View<'r>> + Clone + '_ {
         self.shown.iter().filter_map(|index| self.views.get(*index))
     }
 
     /// What a view is compared with: the first run at the same value of the sweep; `None` for that run
     /// itself.
-    pub(super) fn baseline(&self, of: &View<'r>) -> Option<&View<'r>> {
+    pub fn baseline(&self, of: &View<'r>) -> Option<&View<'r>> {
         let number = |view: &View<'_>| view.point.as_ref().map(|point| point.number);
         let first = self.views.first()?;
         let same = |view: &&View<'r>| view.label == first.label && number(view) == number(of);
@@ -348,7 +357,7 @@ impl<'r> Comparison<'r> {
     }
 
     /// The title that all runs have, or what stands for several.
-    pub(super) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         let titles: BTreeSet<&str> = self
             .views
             .iter()
@@ -444,7 +453,7 @@ impl Sweep {
 }
 
 /// The sum of some counters of `/proc/vmstat`, sample by sample; `None` where none of them is present.
-pub(super) fn vmstat(samples: &Samples, counters: &[Counter<Vmstat>]) -> Vec<Option<u64>> {
+pub fn vmstat(samples: &Samples, counters: &[Counter<Vmstat>]) -> Vec<Option<u64>> {
     let mut sums: Vec<Option<u64>> = vec![None; samples.len()];
     for counter in counters {
         let Some(column) = samples.column(&format!("vmstat.{}", counter.name())) else { continue };
@@ -458,7 +467,7 @@ pub(super) fn vmstat(samples: &Samples, counters: &[Counter<Vmstat>]) -> Vec<Opt
 }
 
 /// How a run ended, for a table; `None` for one that came to its end.
-pub(super) fn ended(state: State) -> Option<&'static str> {
+pub fn ended(state: State) -> Option<&'static str> {
     match state {
         State::Complete => None,
         State::Interrupted => Some("interrupted"),

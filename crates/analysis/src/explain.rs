@@ -19,7 +19,7 @@ use lotsfree_run::{Latency, Moved, Run};
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
-use super::view::{Comparison, View, Work, busy};
+use crate::view::{Comparison, View, Work, busy};
 
 /// See the module.
 const RATE_NOISE: f64 = 0.03;
@@ -102,7 +102,7 @@ pub fn explain(run: &Run, baseline: &Run) -> Sentence {
 }
 
 /// The sentence of a run in a comparison.
-pub(super) fn of_view<'r>(view: &View<'r>, comparison: &Comparison<'r>) -> Sentence {
+pub fn of_view<'r>(view: &View<'r>, comparison: &Comparison<'r>) -> Sentence {
     judge(&Account::of(view), comparison.baseline(view).map(Account::of).as_ref())
 }
 

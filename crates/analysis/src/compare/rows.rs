@@ -5,9 +5,9 @@ use lotsfree_run::{ActorFigures, Latency, Level, Samples, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::measure::{Better, Unit, measures};
-use super::super::view::{View, spent};
 use super::error::{FEW, FEW_ENTRIES, LITTLE, POINT, SHORT, SLOW, TICK};
+use crate::measure::{Better, Unit, measures};
+use crate::view::{View, spent};
 
 /// Parts of the list of measures, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub enum Group {
 
 impl Group {
     /// Its heading.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Group::Requests => "measured requests",
             Group::Reclaim => "reclaim and devices",
@@ -78,7 +78,7 @@ pub(super) fn read(views: &[&View<'_>]) -> Vec<Read> {
 
 /// The table of `report`.
 fn main(views: &[&View<'_>]) -> Vec<Read> {
-    let row = |measure: super::super::measure::Measure| {
+    let row = |measure: crate::measure::Measure| {
         let key = measure.key;
         let starts = |with: &[&str]| with.iter().any(|start| key.starts_with(start));
         let group = if starts(&["throughput_", "latency_", "slower_than_"]) || key == "errors" {

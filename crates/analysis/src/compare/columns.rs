@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::view::{ended, place};
+use lotsfree_units::words::{duration, enumeration, plural};
+
 use super::Column;
 use super::pairing::{Entry, is_kernel, variant};
-use crate::words::{duration, enumeration, plural};
+use crate::view::{ended, place};
 
 /// Measured parts whose lengths differ by a larger share are remarked on.
 const LENGTHS: f64 = 0.01;
@@ -153,7 +154,7 @@ pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -
 }
 
 /// `3 repeats of linux-6.1 (model)`, for the head of a table.
-pub(super) fn described(column: &Column) -> String {
+pub fn described(column: &Column) -> String {
     let machine = place(column.machine);
     let what = match column.kernel.as_str() {
         "" => machine.to_owned(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lotsfree_kernel_files::KernelVersion;
 use lotsfree_run::Machine;
 
-use super::super::view::View;
+use crate::view::View;
 
 /// A run, and the number of the argument that it was found below.
 #[derive(Debug)]

@@ -3,12 +3,14 @@
 use lotsfree_run::{Figures, Latency};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
-use super::view::View;
+use crate::view::View;
 
 /// Which way a measure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Better {
+pub enum Better {
+    /// More is better.
     Higher,
+    /// Less is better.
     Lower,
     /// It tells what happened, and neither way is better by itself.
     Neither,
@@ -16,7 +18,7 @@ pub(super) enum Better {
 
 impl Better {
     /// Its name in JSON; `None` where neither way is better.
-    pub(super) fn name(self) -> Option<&'static str> {
+    pub fn name(self) -> Option<&'static str> {
         match self {
             Better::Higher => Some("higher"),
             Better::Lower => Some("lower"),
@@ -25,7 +27,7 @@ impl Better {
     }
 
     /// The one of such a name.
-    pub(super) fn named(name: Option<&str>) -> Self {
+    pub fn named(name: Option<&str>) -> Self {
         match name {
             Some("higher") => Better::Higher,
             Some("lower") => Better::Lower,
@@ -36,25 +38,32 @@ impl Better {
 
 /// What a measure counts, which decides how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
     /// 0 to 1.
     Share,
+    /// A rate.
     PerSecond,
+    /// A time.
     Nanoseconds,
+    /// A number of things, pages among them.
     Count,
+    /// An amount of memory or data.
     Bytes,
 }
 
 /// One row of the table.
 #[derive(Debug)]
-pub(super) struct Measure {
+pub struct Measure {
     /// Its name in JSON; the unit is part of it.
-    pub(super) key: &'static str,
-    pub(super) name: &'static str,
-    pub(super) unit: Unit,
-    pub(super) better: Better,
+    pub key: &'static str,
+    /// Its name for people.
+    pub name: &'static str,
+    /// What the values count.
+    pub unit: Unit,
+    /// Which way it should go.
+    pub better: Better,
     /// One value per run; `None` where it is not known.
-    pub(super) values: Vec<Option<f64>>,
+    pub values: Vec<Option<f64>>,
 }
 
 /// Changes smaller than this are not worth a word.
@@ -62,13 +71,13 @@ const SLIGHT: f64 = 0.005;
 
 impl Measure {
     /// A value in words.
-    pub(super) fn text(&self, value: Option<f64>) -> String {
+    pub fn text(&self, value: Option<f64>) -> String {
         value.map_or_else(|| "–".to_owned(), |value| self.unit.text(value))
     }
 
     /// Which of the values are the best: those that read the same as the best one. None if all read the same
     /// or the measure has no better side.
-    pub(super) fn best(&self) -> Vec<bool> {
+    pub fn best(&self) -> Vec<bool> {
         let known = self.values.iter().flatten().copied();
         let best = match self.better {
             Better::Higher => known.reduce(f64::max),
@@ -85,7 +94,7 @@ impl Measure {
 
     /// How much better than the first run each is: positive is better. `None` for the first, where there is
     /// no better side, and where the change is slight or no ratio can be given.
-    pub(super) fn gains(&self) -> Vec<Option<f64>> {
+    pub fn gains(&self) -> Vec<Option<f64>> {
         let base = self.values.first().copied().flatten().filter(|base| *base > 0.0);
         let gain = |value: &Option<f64>| {
             let (value, base) = ((*value)?, base?);
@@ -102,7 +111,7 @@ impl Measure {
 }
 
 /// A gain with its sign: `+12 %`, `−340 %`; `11 times worse` where percentages stop being readable.
-pub(super) fn gain_text(gain: f64) -> String {
+pub fn gain_text(gain: f64) -> String {
     match gain {
         g if g <= -10.0 => format!("{} times worse", Grouped((1.0 - g).round() as u64)),
         g if g >= 10.0 => format!("{} times better", Grouped((1.0 + g).round() as u64)),
@@ -113,7 +122,7 @@ pub(super) fn gain_text(gain: f64) -> String {
 
 impl Unit {
     /// Its name in JSON.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Unit::Share => "share",
             Unit::PerSecond => "per second",
@@ -124,13 +133,13 @@ impl Unit {
     }
 
     /// The one of such a name; what has another is a number.
-    pub(super) fn named(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         let all = [Unit::Share, Unit::PerSecond, Unit::Nanoseconds, Unit::Count, Unit::Bytes];
         all.into_iter().find(|unit| unit.name() == name).unwrap_or(Unit::Count)
     }
 
     /// A value in words.
-    pub(super) fn text(self, value: f64) -> String {
+    pub fn text(self, value: f64) -> String {
         match self {
             Unit::Share => Percent(value).to_string(),
             Unit::PerSecond if value >= 10.0 || value == 0.0 => Grouped(value.round() as u64).to_string(),
@@ -144,7 +153,7 @@ impl Unit {
 }
 
 /// A time with three digits: `12.3 µs`.
-pub(super) fn nanoseconds(ns: f64) -> String {
+pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns {
         n if n >= 1e9 => (n / 1e9, "s"),
         n if n >= 1e6 => (n / 1e6, "ms"),
@@ -163,7 +172,7 @@ type Read<'a> = &'a dyn Fn(&View<'_>) -> Option<f64>;
 
 /// The measures of some runs. What no run knows is left out, and so is a trouble that no run had (errors, OOM
 /// kills, failed zone reclaim).
-pub(super) fn measures(views: &[&View<'_>]) -> Vec<Measure> {
+pub fn measures(views: &[&View<'_>]) -> Vec<Measure> {
     use Better::{Higher, Lower, Neither};
     let mut rows = Vec::new();
     let mut row = |key, name, unit, better, trouble: bool, read: Read<'_>| {

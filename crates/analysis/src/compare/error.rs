@@ -18,10 +18,12 @@
 //! | shares | [`POINT`] | one percentage point |
 //! | rates | [`SLOW`] | once per second |
 
+use std::cmp::Ordering;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::measure::Better;
+use crate::measure::Better;
 
 /// See the module.
 pub const FEW: f64 = 256.0;
@@ -99,7 +101,7 @@ pub enum Verdict {
 
 impl Span {
     /// Of the figures of repeats; `None` if there are none.
-    pub(super) fn of(figures: impl IntoIterator<Item = f64>, floor: f64) -> Option<Self> {
+    pub fn of(figures: impl IntoIterator<Item = f64>, floor: f64) -> Option<Self> {
         let mut figures: Vec<f64> = figures.into_iter().filter(|figure| figure.is_finite()).collect();
         figures.sort_by(f64::total_cmp);
         let (min, max) = (*figures.first()?, *figures.last()?);
@@ -115,7 +117,7 @@ impl Span {
     }
 
     /// Whether neither is larger: both below the floor, within the spread of repeats, or within [`TIE`].
-    pub(super) fn ties(&self, other: &Span, floor: f64) -> bool {
+    pub fn ties(&self, other: &Span, floor: f64) -> bool {
         let (a, b) = (self.value, other.value);
         let largest = a.abs().max(b.abs());
         largest < floor || self.overlaps(other) || (a - b).abs() <= TIE * largest.max(floor)
@@ -123,7 +125,8 @@ impl Span {
 }
 
 impl Deviation {
-    pub(super) fn of(reference: &Span, other: &Span, floor: f64, better: Better) -> Self {
+    /// How far one figure is from the reference's.
+    pub fn of(reference: &Span, other: &Span, floor: f64, better: Better) -> Self {
         let change = (other.value - reference.value) / reference.value.abs().max(floor);
         let error = change.abs();
         let gain = match better {
@@ -154,7 +157,7 @@ impl Deviation {
 
     /// Worst first: differences in kind, then by the size of the error, whichever of the two is the
     /// reference; what repeats explain, and what is too small, last.
-    pub(in super::super) fn rank(&self) -> (u8, f64) {
+    pub fn rank(&self) -> (u8, f64) {
         let kind = match self.verdict {
             Verdict::InKind => 3,
             Verdict::Off | Verdict::Close | Verdict::Same => 2,
@@ -166,7 +169,7 @@ impl Deviation {
 
     /// How many times smaller than the reference a figure is; `None` if it is at least a tenth, or if one of
     /// them is below the floor.
-    pub(super) fn times_smaller(&self) -> Option<f64> {
+    pub fn times_smaller(&self) -> Option<f64> {
         Some(self.turned + 1.0).filter(|times| *times >= 10.0)
     }
 }
@@ -187,7 +190,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(in super::super) fn of(deviations: impl IntoIterator<Item = Deviation>) -> Self {
+    /// Counts how many deviations are of each verdict.
+    pub fn of(deviations: impl IntoIterator<Item = Deviation>) -> Self {
         let mut tally = Tally::default();
         let mut errors = Vec::new();
         for deviation in deviations {
@@ -210,12 +214,17 @@ impl Tally {
 }
 
 /// Of sorted figures; of an even number the mean of those in the middle.
-pub(in super::super) fn median(sorted: &[f64]) -> Option<f64> {
+pub fn median(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     match sorted.len() % 2 {
         0 => Some((*sorted.get(sorted.len() / 2 - 1)? + upper) / 2.0),
         _ => Some(upper),
     }
+}
+
+/// Orders [ranks](Deviation::rank), the worst last.
+pub fn rank_order(a: &(u8, f64), b: &(u8, f64)) -> Ordering {
+    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
 }
 
 #[cfg(test)]

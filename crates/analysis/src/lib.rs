@@ -1,0 +1,14 @@
+//! What runs tell: measures, the mechanism that made a difference, and how far runs are apart.
+//!
+//! ```text
+//! &[Run] ──▶ Comparison of Views ──▶ measures, explain
+//!        └──▶ compare ──▶ Compared ──▶ Validation
+//! ```
+//!
+//! Figures and verdicts, without layout: `report` writes them as text, Markdown, JSON and HTML.
+
+pub mod compare;
+pub mod explain;
+pub mod measure;
+pub mod validation;
+pub mod view;
