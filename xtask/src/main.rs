@@ -11,6 +11,7 @@ mod fuzz;
 mod guest;
 mod lab;
 mod lab_kernel;
+mod layers;
 mod pictures;
 mod seam;
 mod tidy;

@@ -1,8 +1,8 @@
 //! What loads a machine: processes and threads, and the seeded operations of their actors.
 //!
 //! An [`Actor`] of a scenario makes the [`Process`]es of a [`Program`]; each [`Thread`] has a [`Stream`] of
-//! [`Op`]s. Nothing here knows which machine executes the operations: the model and a real kernel get the same
-//! stream.
+//! [`Op`]s. Nothing here knows which machine executes the operations: the model and a real kernel get the
+//! same stream.
 
 pub mod actor;
 pub mod op;

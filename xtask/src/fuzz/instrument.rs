@@ -1,11 +1,10 @@
 //! Which code is counted: lotsfree's own, not that of its dependencies.
 //!
-//! libFuzzer looks at every counter after every execution. With those of all dependencies there are six times
-//! as many, and what they count (which entropy table zstd took) makes thousands of inputs look new that are the
-//! same to lotsfree. `RUSTFLAGS` reaches every crate, so cargo calls this program in place of `rustc`
-//! (`RUSTC_WRAPPER`), and it takes the flags away where they are not wanted. As they are in `RUSTFLAGS`, cargo
-//! still builds anew when they change.
-
+//! libFuzzer looks at every counter after every execution. Dependencies would add many more counters, and
+//! what those count (which table zstd chose) makes inputs look new that are the same to lotsfree.
+//! `RUSTFLAGS` reaches every crate, so cargo calls this program in place of `rustc` (`RUSTC_WRAPPER`), and
+//! it takes the flags away where they are not wanted. As they are in `RUSTFLAGS`, cargo still builds anew
+//! when they change.
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
