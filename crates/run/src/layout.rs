@@ -116,6 +116,27 @@ enum Target {
     Foreign,
 }
 
+impl Target {
+    /// Whether the values are counters.
+    fn is_counter(&self) -> bool {
+        match self {
+            Target::Meminfo(_)
+            | Target::Vmstat(_)
+            | Target::Mark(..)
+            | Target::Stat(..)
+            | Target::NodeStat(..)
+            | Target::NodeMeminfo(..)
+            | Target::Numastat(..)
+            | Target::Group(_) => true,
+            Target::At
+            | Target::Protection(..)
+            | Target::Pageset(..)
+            | Target::Swap(..)
+            | Target::Foreign => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum PagesetPart {
     Count,
@@ -230,6 +251,10 @@ impl Layout {
         let mut swaps: Vec<Option<SwapArea>> = vec![None; self.swaps.len()];
         for (target, column) in self.targets.iter().zip(columns) {
             let Some(value) = column.get(row) else { continue };
+            // No counter holds it ([`Values::set`]), so a zone with nothing else would be there without a value.
+            if value == u64::MAX && target.is_counter() {
+                continue;
+            }
             match target {
                 Target::At => sample.at = value,
                 Target::Meminfo(name) => name.put(&mut sample.meminfo, value),
@@ -319,4 +344,23 @@ fn in_zone(zone: usize, rest: &str) -> Option<Target> {
         Some(mark) => Target::Mark(zone, mark),
         None => Target::Stat(zone, Name::of(rest)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_no_counter_holds_makes_no_zone_and_no_node() {
+        let names = ["at", "zoneinfo.0.DMA.present", "zoneinfo.1.DMA.present", "node.0.meminfo.MemTotal"];
+        let column = |name: &&str| Column::new(name, vec![7, u64::MAX], vec![true, true]);
+        let columns: Vec<Column> = names.iter().map(column).collect();
+        let layout = Layout::of(&columns);
+        let counted = |row: usize| {
+            let sample = layout.sample(&columns, row);
+            (sample.at, sample.zones.len(), sample.nodes.len())
+        };
+        assert_eq!(counted(0), (7, 2, 1));
+        assert_eq!(counted(1), (u64::MAX, 0, 0));
+    }
 }

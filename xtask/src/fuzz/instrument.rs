@@ -5,6 +5,7 @@
 //! `RUSTFLAGS` reaches every crate, so cargo calls this program in place of `rustc` (`RUSTC_WRAPPER`), and
 //! it takes the flags away where they are not wanted. As they are in `RUSTFLAGS`, cargo still builds anew
 //! when they change.
+
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
