@@ -12,6 +12,7 @@ mod guest;
 mod lab;
 mod lab_kernel;
 mod layers;
+mod literals;
 mod pictures;
 mod seam;
 mod tidy;

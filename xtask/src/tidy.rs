@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{deny, docs, layers, seam};
+use crate::{deny, docs, layers, literals, seam};
 
 /// Larger files are not worth cloning for ever.
 const LARGEST: u64 = 512 << 10;
@@ -38,6 +38,7 @@ pub(crate) fn command() -> Result<(), Box<dyn Error>> {
     seam::check(&files, &mut wrong);
     check_overflow(&fs::read_to_string(docs::root().join("Cargo.toml"))?, &mut wrong)?;
     layers::check(&mut wrong)?;
+    literals::check(&files, &mut wrong);
     deny::check(&mut wrong)?;
     match wrong.as_slice() {
         [] => Ok(()),

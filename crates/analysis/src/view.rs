@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
+use lotsfree_settings::ZONE_RECLAIM_MODE;
 use lotsfree_workload::actor::{Access, Actor as Kind};
 
 /// A run with everything that is derived from it.
@@ -151,7 +152,7 @@ impl<'r> View<'r> {
 
     /// `vm.zone_reclaim_mode` is set.
     pub fn zone_reclaim(&self) -> bool {
-        let mode = self.run.facts().sysctls.get("vm.zone_reclaim_mode");
+        let mode = self.run.facts().sysctls.get(ZONE_RECLAIM_MODE);
         mode.is_some_and(|mode| mode.trim().parse::<u32>().is_ok_and(|mode| mode > 0))
     }
 

@@ -60,19 +60,14 @@ pub struct Key {
     pub old: String,
 }
 
-/// Settings of which writing one clears the other (`mm/page-writeback.c:dirty_bytes_handler`,
-/// `mm/util.c:overcommit_kbytes_handler`).
-const PAIRS: [(&str, &str); 3] = [
-    ("vm/dirty_ratio", "vm/dirty_bytes"),
-    ("vm/dirty_background_ratio", "vm/dirty_background_bytes"),
-    ("vm/overcommit_ratio", "vm/overcommit_kbytes"),
-];
-
-/// The setting that the kernel clears when this one is written, if there is one.
+/// The setting that the kernel clears when this one is written (`mm/page-writeback.c:dirty_bytes_handler`,
+/// `mm/util.c:overcommit_kbytes_handler`), if there is one.
 pub(crate) fn partner(path: &Path) -> Option<PathBuf> {
-    PAIRS.iter().flat_map(|(one, other)| [(one, other), (other, one)]).find_map(|(this, other)| {
-        let root = path.to_str()?.strip_suffix(this)?;
-        root.ends_with('/').then(|| Path::new(root).join(other))
+    let below = |name: &str| name.replace('.', "/");
+    lotsfree_settings::ALL.iter().find_map(|setting| {
+        let twin = setting.twin?;
+        let root = path.to_str()?.strip_suffix(&below(setting.name))?;
+        root.ends_with('/').then(|| Path::new(root).join(below(twin)))
     })
 }
 

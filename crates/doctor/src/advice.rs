@@ -5,6 +5,7 @@
 //! decide by themselves.
 
 use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
+use lotsfree_settings::NUMA_BALANCING;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::rules::host::known_bad_kernel::has_thp_storm;
@@ -111,7 +112,7 @@ pub fn overcommit_memory(cx: &Context<'_>) -> Advice<u64> {
 pub fn numa_balancing(cx: &Context<'_>) -> Advice<u64> {
     const CONTESTED: &str = "SAP's own check 2200, Oracle, SQL Server and network-latency profiles want 0; hosts of many \
         unpinned virtual machines gain from 1. Some advice for HANA says 1 and cites SAP: SAP's check says otherwise.";
-    let tiering = cx.sysctl("kernel.numa_balancing").map_or(0, |mode| mode & 2);
+    let tiering = cx.sysctl(NUMA_BALANCING).map_or(0, |mode| mode & 2);
     match cx.workloads().iter().find(|w| w.is_database()) {
         Some(w) => Advice::new(tiering, format!("{} places its memory itself", w.name()), CONTESTED),
         None => Advice::new(

@@ -12,6 +12,7 @@ use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::thp::Thp;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_settings::{NR_OVERCOMMIT_HUGEPAGES, Release};
 use lotsfree_snapshot::{Observation, Sample, Snapshot};
 use lotsfree_units::{Bytes, Grouped};
 
@@ -271,6 +272,16 @@ impl<'a> Context<'a> {
         self.now().sysctl.number(name).ok_or_else(|| Skip::missing(sysctl_path(name)))
     }
 
+    /// A running sysctl that is one number; if it was not read, what this kernel has unless somebody sets it.
+    ///
+    /// # Errors
+    /// [`Skip::Unknown`] if that depends on the machine, or is not in the table.
+    pub fn sysctl_or_default(&self, name: &str) -> Result<u64, Skip> {
+        let (major, minor, _) = self.now().host.kernel.numbers;
+        let initially = || lotsfree_settings::find(name)?.default_number(Release(major, minor));
+        self.sysctl(name).or_else(|missing| initially().ok_or(missing))
+    }
+
     /// A running sysctl as evidence.
     pub fn saw_sysctl(&self, name: &str) -> Evidence {
         let value = self.now().sysctl.text(name).unwrap_or("absent").to_owned();
@@ -329,7 +340,7 @@ impl<'a> Context<'a> {
             free: self.mem_count(m::HugePages_Free)?,
             reserved: self.mem_count(m::HugePages_Rsvd).unwrap_or(0),
             surplus: self.mem_count(m::HugePages_Surp).unwrap_or(0),
-            overcommit: self.now().sysctl.number("vm.nr_overcommit_hugepages").unwrap_or(0),
+            overcommit: self.now().sysctl.number(NR_OVERCOMMIT_HUGEPAGES).unwrap_or(0),
         }])
     }
 

@@ -137,6 +137,7 @@ fn reconcile(findings: &mut [Finding]) {
 mod tests {
     use super::*;
     use crate::{Cost, Remedy, Severity};
+    use lotsfree_settings::{PANIC, PANIC_ON_OOM, PANIC_ON_OOPS};
 
     #[test]
     fn a_star_forbids_all_that_begins_so() {
@@ -146,15 +147,15 @@ mod tests {
         };
         let ban = Finding::new("view-mismatch", Severity::Warning, "", Cost::risk(""))
             .forbid("vm.*", "not from a container")
-            .forbid("kernel.panic", "not from a container");
+            .forbid(PANIC, "not from a container");
         let left = |setting: &str| {
             let mut findings = vec![ban.clone(), finding("other", setting)];
             reconcile(&mut findings);
             findings[1].remedies.len()
         };
-        assert_eq!(left("vm.panic_on_oom"), 0);
-        assert_eq!(left("kernel.panic"), 0);
-        assert_eq!(left("kernel.panic_on_oops"), 1);
+        assert_eq!(left(PANIC_ON_OOM), 0);
+        assert_eq!(left(PANIC), 0);
+        assert_eq!(left(PANIC_ON_OOPS), 1);
         assert_eq!(left("db.service MemoryMax"), 1);
     }
 }

@@ -8,6 +8,7 @@ use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_kernel_files::file::process::numa_maps::NumaMapping;
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
+use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::workload::CLUSTER_MANAGERS;
@@ -135,8 +136,8 @@ pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl 
         let path = format!("{}/nr_hugepages", directory(pool.size));
         return remedy.sysfs(&path, &pages.to_string(), Some(&persistent.to_string()));
     }
-    let mut remedy = remedy.sysctl(cx, "vm.nr_hugepages", pages);
-    if cx.now().sysctl.text("vm.nr_hugepages").is_none() {
+    let mut remedy = remedy.sysctl(cx, NR_HUGEPAGES, pages);
+    if cx.now().sysctl.text(NR_HUGEPAGES).is_none() {
         remedy = remedy.undo_with(format!("sysctl -w vm.nr_hugepages={persistent}"));
     }
     if let Some(boot) = boot_pages(cx, pool.size) {

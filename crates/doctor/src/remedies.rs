@@ -2,6 +2,7 @@
 
 use lotsfree_kernel_files::file::cgroup::CgroupVersion;
 use lotsfree_kernel_files::file::sysctl::SysctlSetting;
+use lotsfree_settings::{SWAPPINESS, WATERMARK_SCALE_FACTOR};
 use lotsfree_units::Bytes;
 
 use crate::remedy::{sysctl_file, word};
@@ -69,7 +70,7 @@ pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
     if cx.swaps().is_ok_and(crate::swapping::all_zram) {
         return None;
     }
-    let now = cx.sysctl("vm.swappiness").ok().filter(|now| *now > advice.value)?;
+    let now = cx.sysctl(SWAPPINESS).ok().filter(|now| *now > advice.value)?;
     Some(swappiness(cx, advice.value).risk(format!(
         "Reclaim then takes more file cache instead; from 10 to 60 the difference is small on kernels \
         before 3.11. It is {now} now; {}.",
@@ -79,7 +80,7 @@ pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
 
 /// `vm.swappiness = value`, in version 1 cgroups too, which keep their own.
 pub(crate) fn swappiness(cx: &Context<'_>, value: u64) -> Remedy {
-    let mut remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, "vm.swappiness", value);
+    let mut remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, SWAPPINESS, value);
     for (path, own) in own_swappiness(cx).into_iter().filter(|(_, own)| *own != value) {
         let file = format!("/sys/fs/cgroup/memory{path}/memory.swappiness");
         let file = word(&file);
@@ -102,7 +103,7 @@ pub(crate) fn own_swappiness<'a>(cx: &Context<'a>) -> Vec<(&'a str, u64)> {
 /// # Errors
 /// Says why it is not proposed: the kernel cannot, or it is set already.
 pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
-    const NAME: &str = "vm.watermark_scale_factor";
+    const NAME: &str = WATERMARK_SCALE_FACTOR;
     let advice = advice::watermark_scale_factor(cx);
     let now = cx.sysctl(NAME);
     if now.is_err() && !cx.now().host.kernel.at_least(4, 6) {
@@ -139,30 +140,30 @@ fn kept_free(total: Bytes, factor: u64) -> Bytes {
     lotsfree_formulas::watermarks::scale_gap_bytes(total, factor).times(2)
 }
 
-/// A `sysctl.d` setting that displaces another one, which the undo puts back (`dirty_bytes` and
-/// `dirty_ratio`).
-pub(crate) fn displacing(
-    remedy: Remedy,
-    cx: &Context<'_>,
-    name: &str,
-    value: u64,
-    displaced: &str,
-) -> Remedy {
+/// A `sysctl.d` setting that displaces its twin, which the undo puts back (`dirty_bytes` and `dirty_ratio`).
+pub(crate) fn displacing(remedy: Remedy, cx: &Context<'_>, name: &str, value: u64) -> Remedy {
     let remedy = remedy
         .run(format!("sysctl -w {name}={value}"))
         .keep(&sysctl_file(cx, name), format!("{name} = {value}"))
         .sets(name, value);
-    let remedy = without_twin(remedy, cx, name, displaced);
-    match (cx.sysctl(name), cx.sysctl(displaced)) {
+    let remedy = without_twin(remedy, cx, name);
+    let twin = twin(name).and_then(|twin| Some((twin, cx.sysctl(twin).ok()?)));
+    match (cx.sysctl(name), twin) {
         (Ok(now), _) if now > 0 => remedy.undo_with(format!("sysctl -w {name}={now}")),
-        (_, Ok(now)) => remedy.undo_with(format!("sysctl -w {displaced}={now}")),
+        (_, Some((twin, now))) => remedy.undo_with(format!("sysctl -w {twin}={now}")),
         _ => remedy,
     }
 }
 
-/// Adds the lines of persistent files that set `twin`, which have to go: `name` and `twin` zero each other,
+/// The setting that the kernel clears when this one is written.
+fn twin(name: &str) -> Option<&'static str> {
+    lotsfree_settings::find(name)?.twin
+}
+
+/// Adds the lines of persistent files that set a setting's twin, which have to go: the two zero each other,
 /// and at boot the later of the two lines stands.
-pub(crate) fn without_twin(remedy: Remedy, cx: &Context<'_>, name: &str, twin: &str) -> Remedy {
+pub(crate) fn without_twin(remedy: Remedy, cx: &Context<'_>, name: &str) -> Remedy {
+    let Some(twin) = twin(name) else { return remedy };
     let spelled = |setting: &&SysctlSetting| setting.name == twin && !setting.is_exclusion();
     cx.now().sysctl_files.iter().filter(spelled).fold(remedy, |remedy, setting| {
         let (file, line) = (setting.file.trim_start_matches('/'), setting.line);

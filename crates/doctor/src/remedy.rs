@@ -171,6 +171,7 @@ mod tests {
     use lotsfree_snapshot::{Observation, Snapshot};
 
     use super::*;
+    use lotsfree_settings::{DIRTY_RATIO, SWAPPINESS};
 
     #[test]
     fn what_the_host_says_stays_one_word() {
@@ -193,12 +194,12 @@ mod tests {
             };
             let now = Snapshot { sysctl_files: vec![setting], ..Snapshot::default() };
             let observation = Observation::instant("test", now);
-            sysctl_file(&Context::new(&observation), "vm.swappiness")
+            sysctl_file(&Context::new(&observation), SWAPPINESS)
         };
-        assert_eq!(file("etc/sysctl.conf", "vm.swappiness"), "/etc/sysctl.conf");
-        assert_eq!(file("etc/sysctl.d/99-oracle.conf", "vm.swappiness"), "/etc/sysctl.d/99-oracle.conf");
-        assert_eq!(file("usr/lib/sysctl.d/50-default.conf", "vm.swappiness"), SYSCTL_FILE);
-        assert_eq!(file("usr/lib/sysctl.d/99-vendor.conf", "vm.swappiness"), LATE_SYSCTL_FILE);
-        assert_eq!(file("etc/sysctl.conf", "vm.dirty_ratio"), SYSCTL_FILE);
+        assert_eq!(file("etc/sysctl.conf", SWAPPINESS), "/etc/sysctl.conf");
+        assert_eq!(file("etc/sysctl.d/99-oracle.conf", SWAPPINESS), "/etc/sysctl.d/99-oracle.conf");
+        assert_eq!(file("usr/lib/sysctl.d/50-default.conf", SWAPPINESS), SYSCTL_FILE);
+        assert_eq!(file("usr/lib/sysctl.d/99-vendor.conf", SWAPPINESS), LATE_SYSCTL_FILE);
+        assert_eq!(file("etc/sysctl.conf", DIRTY_RATIO), SYSCTL_FILE);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
-use lotsfree_scenario::{Case, Errors, Occupied, Setting, SwapOn};
+use lotsfree_scenario::{Case, Errors, Occupied, SwapOn};
+use lotsfree_settings::Value;
 use lotsfree_workload::Actor;
 use thiserror::Error;
 
@@ -60,8 +61,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         .ok_or_else(|| case.refuse("machine.generation", format!("the model has no rules for {name}")))?;
     let mut tuning = Tuning::default();
     for (key, setting) in case.tuning.iter() {
-        let value = setting.to_string();
-        tuning.set(key, &value).map_err(|why| case.refuse(&format!("tuning.{key}"), why))?;
+        tuning.set(key, setting).map_err(|why| case.refuse(&format!("tuning.{key}"), why))?;
     }
     let (_, costs) = case.costs()?;
     let machine = &case.machine;
@@ -153,9 +153,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
     for (key, setting) in case.tuning.iter() {
         if key.starts_with("vm.") {
             let value = match setting {
-                Setting::Numbers(numbers) => {
-                    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("\t")
-                }
+                Value::Numbers(numbers) => numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("\t"),
                 other => other.to_string(),
             };
             sysctls.insert(key.to_owned(), value);
@@ -244,6 +242,10 @@ mod tests {
     use lotsfree_scenario::{Costs, Measured, Record, Scenario};
 
     use super::*;
+    use lotsfree_settings::{
+        ADMIN_RESERVE_KBYTES, COMPACTION_PROACTIVENESS, NR_HUGEPAGES, NR_OVERCOMMIT_HUGEPAGES,
+        OVERCOMMIT_KBYTES, OVERCOMMIT_MEMORY, OVERCOMMIT_RATIO, SHMALL, SHMMAX, USER_RESERVE_KBYTES,
+    };
 
     fn case(more: &str) -> Case {
         let text = format!(
@@ -345,16 +347,16 @@ mod tests {
     #[test]
     fn settings_that_the_model_lacks_are_refused_by_name() {
         for setting in [
-            "vm.overcommit_memory",
-            "vm.overcommit_ratio",
-            "vm.overcommit_kbytes",
-            "vm.admin_reserve_kbytes",
-            "vm.user_reserve_kbytes",
-            "vm.nr_hugepages",
-            "vm.nr_overcommit_hugepages",
-            "vm.compaction_proactiveness",
-            "kernel.shmmax",
-            "kernel.shmall",
+            OVERCOMMIT_MEMORY,
+            OVERCOMMIT_RATIO,
+            OVERCOMMIT_KBYTES,
+            ADMIN_RESERVE_KBYTES,
+            USER_RESERVE_KBYTES,
+            NR_HUGEPAGES,
+            NR_OVERCOMMIT_HUGEPAGES,
+            COMPACTION_PROACTIVENESS,
+            SHMMAX,
+            SHMALL,
         ] {
             let error = config(&case(&format!("[tuning]\n'{setting}' = 1"))).unwrap_err().to_string();
             assert!(error.contains(&format!("the model does not know {setting}")), "{error}");

@@ -1,6 +1,7 @@
 //! [`Tuning`]: the sysctls that the model obeys, under the kernel's names and in its units.
 
 use lotsfree_formulas::dirty::DirtyLimit;
+use lotsfree_settings::*;
 use lotsfree_units::Bytes;
 
 /// Settings of a machine. `None` means the kernel's own default, which depends on the machine.
@@ -51,91 +52,97 @@ pub struct Tuning {
     pub lru_gen_min_ttl_ms: u64,
 }
 
+/// What a setting is on the newest kernel unless somebody sets it.
+fn initially(name: &str) -> u64 {
+    find(name).and_then(|setting| setting.default_number(Release::NEWEST)).unwrap_or(0)
+}
+
 impl Default for Tuning {
     fn default() -> Self {
         Tuning {
-            swappiness: 60,
+            swappiness: initially(SWAPPINESS),
             min_free_kbytes: None,
-            watermark_scale_factor: 10,
-            watermark_boost_factor: 15_000,
-            extra_free_kbytes: 0,
+            watermark_scale_factor: initially(WATERMARK_SCALE_FACTOR),
+            watermark_boost_factor: initially(WATERMARK_BOOST_FACTOR),
+            extra_free_kbytes: initially(EXTRA_FREE_KBYTES),
             lowmem_reserve_ratio: [256, 256, 32, 0],
             zone_reclaim_mode: None,
-            min_unmapped_ratio: 1,
-            min_slab_ratio: 5,
-            dirty: DirtyLimit::Percent(20),
-            dirty_background: DirtyLimit::Percent(10),
-            dirty_expire_centisecs: 3000,
-            dirty_writeback_centisecs: 500,
-            page_cluster: 3,
-            pagecache_limit_mb: 0,
-            pagecache_limit_ignore_dirty: 1,
-            laptop_mode: 0,
-            percpu_pagelist_high_fraction: 0,
-            read_ahead_kb: 128,
+            min_unmapped_ratio: initially(MIN_UNMAPPED_RATIO),
+            min_slab_ratio: initially(MIN_SLAB_RATIO),
+            dirty: DirtyLimit::Percent(initially(DIRTY_RATIO)),
+            dirty_background: DirtyLimit::Percent(initially(DIRTY_BACKGROUND_RATIO)),
+            dirty_expire_centisecs: initially(DIRTY_EXPIRE_CENTISECS),
+            dirty_writeback_centisecs: initially(DIRTY_WRITEBACK_CENTISECS),
+            page_cluster: initially(PAGE_CLUSTER),
+            pagecache_limit_mb: initially(PAGECACHE_LIMIT_MB),
+            pagecache_limit_ignore_dirty: initially(PAGECACHE_LIMIT_IGNORE_DIRTY),
+            laptop_mode: initially(LAPTOP_MODE),
+            percpu_pagelist_high_fraction: initially(PERCPU_PAGELIST_HIGH_FRACTION),
+            read_ahead_kb: initially(READ_AHEAD_KB),
             transparent_hugepage: None,
-            lru_gen_min_ttl_ms: 0,
+            lru_gen_min_ttl_ms: initially(LRU_GEN_MIN_TTL_MS),
         }
     }
 }
 
 impl Tuning {
-    /// Sets one sysctl by its name. `Err` says what would be accepted.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let number = |low: u64, high: u64| match value.trim().parse::<u64>() {
-            Ok(number) if (low..=high).contains(&number) => Ok(number),
-            _ => Err(format!("{key} must be a whole number from {low} to {high}, not {value:?}")),
-        };
-        match key {
-            "vm.swappiness" => self.swappiness = number(0, 200)?,
-            "vm.min_free_kbytes" => self.min_free_kbytes = Some(number(0, u64::MAX >> 20)?),
-            "vm.watermark_scale_factor" => self.watermark_scale_factor = number(1, 3000)?,
-            "vm.watermark_boost_factor" => self.watermark_boost_factor = number(0, u32::MAX.into())?,
-            "vm.extra_free_kbytes" => self.extra_free_kbytes = number(0, u64::MAX >> 20)?,
-            "vm.lowmem_reserve_ratio" => {
-                let mut ratios = [0; 4];
-                let mut words = value.split_whitespace();
-                for ratio in &mut ratios {
-                    *ratio = match words.next() {
-                        Some(word) => word.parse().map_err(|_| format!("{key}: {word:?} is not a number"))?,
-                        None => 0,
-                    };
-                }
-                self.lowmem_reserve_ratio = ratios;
+    /// Sets one setting to a value that the table accepts.
+    ///
+    /// # Errors
+    /// Says what the model lacks, if it does not obey the setting, or not that value.
+    pub fn set(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        match value {
+            Value::Number(number) => self.set_number(name, *number),
+            Value::Numbers(numbers) if name == LOWMEM_RESERVE_RATIO => {
+                let given = |place: usize| numbers.get(place).copied().unwrap_or(0);
+                self.lowmem_reserve_ratio = std::array::from_fn(given);
+                Ok(())
             }
-            "vm.zone_reclaim_mode" => self.zone_reclaim_mode = Some(number(0, 7)?),
-            "vm.min_unmapped_ratio" => self.min_unmapped_ratio = number(0, 100)?,
-            "vm.min_slab_ratio" => self.min_slab_ratio = number(0, 100)?,
-            "vm.dirty_ratio" => self.dirty = DirtyLimit::Percent(number(0, 100)?),
-            "vm.dirty_bytes" => self.dirty = DirtyLimit::Bytes(Bytes(number(8192, u64::MAX >> 1)?)),
-            "vm.dirty_background_ratio" => self.dirty_background = DirtyLimit::Percent(number(0, 100)?),
-            "vm.dirty_background_bytes" => {
-                self.dirty_background = DirtyLimit::Bytes(Bytes(number(1, u64::MAX >> 1)?));
+            Value::Word(word) if name == TRANSPARENT_HUGEPAGE_ENABLED => {
+                self.transparent_hugepage = Some(*word != "never");
+                Ok(())
             }
-            "vm.dirty_expire_centisecs" => self.dirty_expire_centisecs = number(0, u32::MAX.into())?,
-            "vm.dirty_writeback_centisecs" => self.dirty_writeback_centisecs = number(0, u32::MAX.into())?,
-            "vm.page-cluster" => self.page_cluster = number(0, 10)?,
-            "vm.pagecache_limit_mb" => self.pagecache_limit_mb = number(0, u64::MAX >> 20)?,
-            "vm.pagecache_limit_ignore_dirty" => self.pagecache_limit_ignore_dirty = number(0, 2)?,
-            "vm.laptop_mode" => self.laptop_mode = number(0, u32::MAX.into())?,
-            "vm.percpu_pagelist_high_fraction" => {
-                self.percpu_pagelist_high_fraction = number(0, u32::MAX.into())?;
-            }
-            "block.queue.read_ahead_kb" => self.read_ahead_kb = number(0, 1 << 20)?,
-            "kernel.mm.transparent_hugepage.enabled" => {
-                self.transparent_hugepage = match value {
-                    "always" | "madvise" => Some(true),
-                    "never" => Some(false),
-                    _ => return Err(format!("{key} must be always, madvise or never, not {value:?}")),
-                };
-            }
-            "kernel.numa_balancing" if value.trim() == "0" => {}
-            "kernel.numa_balancing" => {
-                return Err(format!("{key}: pages of the model stay where they are; write 0"));
-            }
-            "kernel.mm.lru_gen.min_ttl_ms" => self.lru_gen_min_ttl_ms = number(0, u32::MAX.into())?,
-            _ => return Err(format!("the model does not know {key}")),
+            Value::Word(_) | Value::Numbers(_) => Err(format!("the model does not know {name}")),
         }
+    }
+
+    fn set_number(&mut self, name: &str, number: u64) -> Result<(), String> {
+        let field = match name {
+            SWAPPINESS => &mut self.swappiness,
+            MIN_FREE_KBYTES => self.min_free_kbytes.insert(0),
+            WATERMARK_SCALE_FACTOR => &mut self.watermark_scale_factor,
+            WATERMARK_BOOST_FACTOR => &mut self.watermark_boost_factor,
+            EXTRA_FREE_KBYTES => &mut self.extra_free_kbytes,
+            ZONE_RECLAIM_MODE => self.zone_reclaim_mode.insert(0),
+            MIN_UNMAPPED_RATIO => &mut self.min_unmapped_ratio,
+            MIN_SLAB_RATIO => &mut self.min_slab_ratio,
+            DIRTY_EXPIRE_CENTISECS => &mut self.dirty_expire_centisecs,
+            DIRTY_WRITEBACK_CENTISECS => &mut self.dirty_writeback_centisecs,
+            PAGE_CLUSTER => &mut self.page_cluster,
+            PAGECACHE_LIMIT_MB => &mut self.pagecache_limit_mb,
+            PAGECACHE_LIMIT_IGNORE_DIRTY => &mut self.pagecache_limit_ignore_dirty,
+            LAPTOP_MODE => &mut self.laptop_mode,
+            PERCPU_PAGELIST_HIGH_FRACTION => &mut self.percpu_pagelist_high_fraction,
+            READ_AHEAD_KB => &mut self.read_ahead_kb,
+            LRU_GEN_MIN_TTL_MS => &mut self.lru_gen_min_ttl_ms,
+            DIRTY_RATIO => return set_limit(&mut self.dirty, DirtyLimit::Percent(number)),
+            DIRTY_BYTES => return set_limit(&mut self.dirty, DirtyLimit::Bytes(Bytes(number))),
+            DIRTY_BACKGROUND_RATIO => {
+                return set_limit(&mut self.dirty_background, DirtyLimit::Percent(number));
+            }
+            DIRTY_BACKGROUND_BYTES => {
+                return set_limit(&mut self.dirty_background, DirtyLimit::Bytes(Bytes(number)));
+            }
+            NUMA_BALANCING if number == 0 => return Ok(()),
+            NUMA_BALANCING => return Err(format!("{name}: pages of the model stay where they are; write 0")),
+            _ => return Err(format!("the model does not know {name}")),
+        };
+        *field = number;
         Ok(())
     }
+}
+
+fn set_limit(limit: &mut DirtyLimit, to: DirtyLimit) -> Result<(), String> {
+    *limit = to;
+    Ok(())
 }

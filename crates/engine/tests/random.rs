@@ -3,6 +3,10 @@
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::Filesystem;
+use lotsfree_settings::{
+    DIRTY_BACKGROUND_RATIO, DIRTY_RATIO, LAPTOP_MODE, MIN_FREE_KBYTES, PAGE_CLUSTER,
+    PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB, SWAPPINESS, Value, ZONE_RECLAIM_MODE,
+};
 use lotsfree_workload::{Advice, How, Policy, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -51,7 +55,7 @@ struct Plan {
     rotational: bool,
     filesystem: Filesystem,
     instant: bool,
-    sysctls: Vec<(&'static str, String)>,
+    sysctls: Vec<(&'static str, Value)>,
     policies: Vec<Policy>,
     files: Vec<(u32, bool)>,
     steps: Vec<Step>,
@@ -97,21 +101,21 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn sysctls() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+fn sysctls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
     let one = |key: &'static str, values: Vec<u64>| {
-        prop_oneof![Just(None), select(values).prop_map(move |value| Some((key, value.to_string())))]
+        prop_oneof![Just(None), select(values).prop_map(move |value| Some((key, Value::Number(value))))]
     };
     let settings = (
-        one("vm.swappiness", vec![0, 1, 60, 100]),
-        one("vm.zone_reclaim_mode", vec![0, 1, 3, 7]),
-        one("vm.min_free_kbytes", vec![64, 256, 1024]),
-        one("vm.pagecache_limit_mb", vec![1, 4]),
-        one("vm.pagecache_limit_ignore_dirty", vec![0, 1, 2]),
-        one("vm.page-cluster", vec![0, 3, 5]),
-        one("vm.dirty_ratio", vec![1, 5, 40]),
-        one("vm.dirty_background_ratio", vec![1, 5]),
-        one("vm.laptop_mode", vec![0, 5]),
-        one("block.queue.read_ahead_kb", vec![0, 128, 1024]),
+        one(SWAPPINESS, vec![0, 1, 60, 100]),
+        one(ZONE_RECLAIM_MODE, vec![0, 1, 3, 7]),
+        one(MIN_FREE_KBYTES, vec![64, 256, 1024]),
+        one(PAGECACHE_LIMIT_MB, vec![1, 4]),
+        one(PAGECACHE_LIMIT_IGNORE_DIRTY, vec![0, 1, 2]),
+        one(PAGE_CLUSTER, vec![0, 3, 5]),
+        one(DIRTY_RATIO, vec![1, 5, 40]),
+        one(DIRTY_BACKGROUND_RATIO, vec![1, 5]),
+        one(LAPTOP_MODE, vec![0, 5]),
+        one(READ_AHEAD_KB, vec![0, 128, 1024]),
     );
     settings.prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
         [a, b, c, d, e, f, g, h, i, j].into_iter().flatten().collect()

@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, PageSize};
 use crate::{mul_div, mul_div_up};
 
 /// Default of `vm.overcommit_ratio`, in percent.
-pub const OVERCOMMIT_RATIO: u64 = 50;
+pub const DEFAULT_RATIO: u64 = 50;
 /// Upper bound of the default of `vm.admin_reserve_kbytes`, in KiB.
 pub const ADMIN_RESERVE_MAX_KIB: u64 = 8 << 10;
 /// Upper bound of the default of `vm.user_reserve_kbytes`, in KiB.
@@ -108,7 +108,7 @@ pub const fn commit_limit(
     let base = ram_pages.saturating_sub(hugetlb_pages);
     let allowed = match setting {
         LimitSetting::Kbytes(kib) if rules.kbytes && kib > 0 => kib / page.bytes().as_kib(),
-        LimitSetting::Kbytes(_) => mul_div(base, OVERCOMMIT_RATIO, 100),
+        LimitSetting::Kbytes(_) => mul_div(base, DEFAULT_RATIO, 100),
         LimitSetting::Ratio(percent) => mul_div(base, percent, 100),
     };
     allowed.saturating_add(swap_pages)

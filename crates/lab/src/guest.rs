@@ -173,7 +173,7 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
     let mut changes = Changes::forgotten();
     settle(&mut changes)?;
     let files = disks(&case)?;
-    here::tune(&here::wanted(&case)?, &mut changes)?;
+    here::tune(&here::wanted(&case, &files)?, &mut changes)?;
     let going =
         || if ear.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     if asked_to_calibrate()? {

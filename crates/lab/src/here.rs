@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lotsfree_changes::Changes;
 use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
 use lotsfree_scenario::Case;
+use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, find};
 
 use crate::conduct::{Place, conduct};
 use crate::error::{LabError, at};
@@ -36,13 +37,32 @@ pub enum Stage {
     At(u64),
 }
 
-/// The setting that a generation with the multi-generational LRU stands for.
-const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
+/// The file of a setting of a scenario. One that each disk has is that of the disk on which `files` is.
+///
+/// # Errors
+/// Says in words why there is none.
+pub(crate) fn setting_path(name: &str, files: &Path) -> Result<PathBuf, String> {
+    let setting = find(name).ok_or_else(|| format!("no setting {name} is known"))?;
+    let path = match setting.place {
+        settings::Place::Block(file) => disk_of(files)?.join(file),
+        settings::Place::Sysctl | settings::Place::Sys(_) => PathBuf::from(setting.path()),
+    };
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(format!("this kernel has no such setting ({})", path.display()))
+    }
+}
 
-/// The file of a setting of a scenario: `vm.swappiness`, `kernel.mm.lru_gen.min_ttl_ms`.
-pub(crate) fn setting_path(name: &str) -> PathBuf {
-    let root = if name.starts_with("kernel.mm.") { "/sys" } else { "/proc/sys" };
-    Path::new(root).join(name.replace('.', "/"))
+/// The directory below `/sys` of the disk on which a path is. Of a partition it is the whole disk's.
+fn disk_of(path: &Path) -> Result<PathBuf, String> {
+    let status = rustix::fs::stat(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let (major, minor) = (rustix::fs::major(status.st_dev), rustix::fs::minor(status.st_dev));
+    // The links below /sys/dev/block lead to the devices; what is written to is below /sys/devices.
+    let device = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
+        .map_err(|_| format!("{} is on a file system without a disk of its own", path.display()))?;
+    let whole = device.parent().filter(|_| device.join("partition").exists());
+    Ok(whole.map_or_else(|| device.clone(), Path::to_path_buf))
 }
 
 /// Whether the kernel of a case uses the multi-generational LRU.
@@ -50,28 +70,24 @@ pub(crate) fn wants_lru_gen(case: &Case) -> bool {
     case.machine.generation.name().ends_with("+mglru")
 }
 
-/// Every setting that a case asks for: the file and the value.
+/// Every setting that a case asks for: the file and the value. `files` is on the disk that the actors use.
 ///
 /// # Errors
-/// If the kernel that runs here has no multi-generational LRU and the case wants it.
-pub(crate) fn wanted(case: &Case) -> Result<Vec<(PathBuf, String)>, LabError> {
+/// If the kernel that runs here lacks a setting, or has no multi-generational LRU and the case wants it.
+pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>, LabError> {
     let mut settings = Vec::new();
-    let lru_gen = Path::new(LRU_GEN);
-    match (wants_lru_gen(case), lru_gen.exists()) {
-        (true, false) => {
-            let why = format!("this kernel has no multi-generational LRU ({LRU_GEN})");
+    // A generation with the multi-generational LRU stands for it.
+    match (wants_lru_gen(case), setting_path(LRU_GEN_ENABLED, files)) {
+        (true, Err(why)) => {
+            let why = format!("this kernel has no multi-generational LRU: {why}");
             return Err(case.refuse("machine.generation", why).into());
         }
-        (true, true) => settings.push((lru_gen.to_path_buf(), "7".to_owned())),
-        (false, true) => settings.push((lru_gen.to_path_buf(), "0".to_owned())),
-        (false, false) => {}
+        (true, Ok(path)) => settings.push((path, "7".to_owned())),
+        (false, Ok(path)) => settings.push((path, "0".to_owned())),
+        (false, Err(_)) => {}
     }
     for (name, value) in case.tuning.iter() {
-        let path = setting_path(name);
-        if !path.exists() {
-            let why = format!("this kernel has no such setting ({})", path.display());
-            return Err(case.refuse(&format!("tuning.{name}"), why).into());
-        }
+        let path = setting_path(name, files).map_err(|why| case.refuse(&format!("tuning.{name}"), why))?;
         settings.push((path, value.to_string()));
     }
     Ok(settings)
@@ -111,4 +127,30 @@ pub(crate) fn current(path: &Path) -> Result<String, LabError> {
 /// As [`Changes::set`].
 pub(crate) fn tune(wanted: &[(PathBuf, String)], changes: &mut Changes) -> Result<(), LabError> {
     Ok(wanted.iter().try_for_each(|(path, value)| changes.set(path, value))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lotsfree_settings::{READ_AHEAD_KB, SWAPPINESS};
+
+    #[test]
+    fn settings_are_where_the_kernel_has_them() {
+        let swappiness = setting_path(SWAPPINESS, Path::new("/")).unwrap();
+        assert_eq!(swappiness, Path::new("/proc/sys/vm/swappiness"));
+        assert!(setting_path("vm.acme", Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn a_setting_of_disks_is_that_of_the_disk_below_the_files() {
+        let without = setting_path(READ_AHEAD_KB, Path::new("/proc")).unwrap_err();
+        assert_eq!(without, "/proc is on a file system without a disk of its own");
+        let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+        let disks = mounts.lines().filter_map(|line| line.strip_prefix("/dev/")?.split(' ').nth(1));
+        for mounted in disks {
+            let path = setting_path(READ_AHEAD_KB, Path::new(mounted)).unwrap();
+            assert!(path.starts_with("/sys/devices") && path.ends_with("queue/read_ahead_kb"), "{path:?}");
+            assert!(current(&path).unwrap().parse::<u64>().is_ok());
+        }
+    }
 }

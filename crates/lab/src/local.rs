@@ -8,6 +8,7 @@ use lotsfree_changes::{Changes, Outcome, StateDirectory};
 use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 use lotsfree_run::{Machine, State};
 use lotsfree_scenario::Case;
+use lotsfree_settings::SWAPPINESS;
 use lotsfree_storage::{Access, create_dir, create_new};
 use lotsfree_units::Bytes;
 
@@ -91,10 +92,10 @@ impl Local {
 
     /// The settings of the whole host: what a group has of its own is left out.
     fn settings(&self, case: &Case) -> Result<Vec<(PathBuf, String)>, LabError> {
-        let mut wanted = here::wanted(case)?;
+        let mut wanted = here::wanted(case, &self.parent)?;
         if self.group && version()? == Version::One {
-            let swappiness = here::setting_path(SWAPPINESS);
-            wanted.retain(|(path, _)| *path != swappiness);
+            let swappiness = here::setting_path(SWAPPINESS, &self.parent).ok();
+            wanted.retain(|(path, _)| Some(path) != swappiness.as_ref());
         }
         Ok(wanted)
     }
@@ -245,8 +246,6 @@ impl Local {
     }
 }
 
-const SWAPPINESS: &str = "vm.swappiness";
-
 /// What makes a control group as large as the scenario's machine.
 fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
     let (memory, swap) = (case.machine.memory().0, case.machine.swap.size.0.0);
@@ -257,11 +256,8 @@ fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
                 ("memory.limit_in_bytes", memory.to_string()),
                 ("memory.memsw.limit_in_bytes", (memory + swap).to_string()),
             ];
-            limits.extend(
-                case.tuning
-                    .number(SWAPPINESS)
-                    .map(|swappiness| ("memory.swappiness", swappiness.to_string())),
-            );
+            let swappiness = case.tuning.get(SWAPPINESS);
+            limits.extend(swappiness.map(|swappiness| ("memory.swappiness", swappiness.to_string())));
             limits
         }
         Version::Two => {

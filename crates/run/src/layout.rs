@@ -251,7 +251,8 @@ impl Layout {
         let mut swaps: Vec<Option<SwapArea>> = vec![None; self.swaps.len()];
         for (target, column) in self.targets.iter().zip(columns) {
             let Some(value) = column.get(row) else { continue };
-            // No counter holds it ([`Values::set`]), so a zone with nothing else would be there without a value.
+            // No counter holds it ([`Values::set`]), so a zone with nothing else would be there without a
+            // value.
             if value == u64::MAX && target.is_counter() {
                 continue;
             }

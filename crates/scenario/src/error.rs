@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn suggests_what_is_close_and_nothing_else() {
-        let known = ["cpus", "nodes", "write-pause", "vm.swappiness"];
+        let known = ["cpus", "nodes", "write-pause", lotsfree_settings::SWAPPINESS];
         assert_eq!(suggestion("cpu", known), "; did you mean \"cpus\"?");
         assert_eq!(suggestion("write_pause", known), "; did you mean \"write-pause\"?");
         assert_eq!(suggestion("Nodse", known), "; did you mean \"nodes\"?");

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use lotsfree_settings::Release;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -66,6 +67,28 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
 ];
 
 impl Kernel {
+    /// Every kernel, oldest first.
+    pub fn all() -> impl Iterator<Item = Kernel> {
+        GENERATIONS
+            .iter()
+            .filter(|(_, generation, _)| !generation.mglru)
+            .map(|(_, generation, _)| generation.kernel)
+    }
+
+    /// Its release, by which settings are told apart.
+    pub fn release(self) -> Release {
+        match self {
+            Kernel::Rhel6 => Release(2, 6),
+            Kernel::V3_0 => Release(3, 0),
+            Kernel::V3_10 => Release(3, 10),
+            Kernel::V3_11 => Release(3, 11),
+            Kernel::V4_4 => Release(4, 4),
+            Kernel::V5_4 => Release(5, 4),
+            Kernel::V6_1 => Release(6, 1),
+            Kernel::V6_12 => Release(6, 12),
+        }
+    }
+
     /// Its name in a scenario, such as `linux-6.1`.
     pub fn name(self) -> &'static str {
         plain(self).name()

@@ -28,4 +28,4 @@ pub use machine::{Cpus, Disk, Distance, Filesystem, Machine, Occupied, Swap, Swa
 pub use record::{Device, Measured, Provenance, Record, Touch, Whole};
 pub use reference::{document, schema};
 pub use scenario::Scenario;
-pub use tuning::{Setting, Tuning};
+pub use tuning::Tuning;

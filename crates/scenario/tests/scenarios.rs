@@ -1,6 +1,7 @@
 //! Scenarios that are sound: what their cases are, that overrides count, and that resolved cases read back.
 
-use lotsfree_scenario::{Case, Scenario, Setting};
+use lotsfree_scenario::{Case, Scenario};
+use lotsfree_settings::{SWAPPINESS, TRANSPARENT_HUGEPAGE_ENABLED, Value};
 use lotsfree_workload::{Actor, Policy};
 use proptest::prelude::*;
 
@@ -36,10 +37,10 @@ fn cases_are_variants_at_values() {
             ("3.11, direct", 1.5, 1536)
         ]
     );
-    assert_eq!(cases[0].tuning.number("vm.swappiness"), Some(60));
-    assert_eq!(cases[2].tuning.number("vm.swappiness"), Some(0));
+    assert_eq!(cases[0].tuning.get(SWAPPINESS), Some(&Value::Number(60)));
+    assert_eq!(cases[2].tuning.get(SWAPPINESS), Some(&Value::Number(0)));
     assert_eq!(cases[4].machine.generation.name(), "linux-3.11");
-    assert_eq!(cases[4].tuning.word("kernel.mm.transparent_hugepage.enabled"), Some("never"));
+    assert_eq!(cases[4].tuning.get(TRANSPARENT_HUGEPAGE_ENABLED), Some(&Value::Word("never")));
     assert_eq!(cases[0].machine.cpus_per_node(), [2, 2]);
     assert_eq!(cases[0].machine.distance(0, 1), Some(20));
     assert_eq!(cases[0].machine.distance(1, 1), Some(10));
@@ -74,7 +75,7 @@ fn overrides_win_over_variants() {
     let cases = scenario.cases(None).unwrap();
     assert_eq!(cases.len(), 3);
     for case in &cases {
-        assert_eq!(case.tuning.get("vm.swappiness"), Some(&Setting::Number(7)));
+        assert_eq!(case.tuning.get(SWAPPINESS), Some(&Value::Number(7)));
         assert_eq!(case.machine.cpus_per_node(), [3, 1]);
         assert_eq!(copied(case), 2048);
         assert_eq!(case.title, "7");

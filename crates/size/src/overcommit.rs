@@ -1,9 +1,10 @@
 //! `size overcommit`: what the kernel lets programs ask for, and how to set a wanted limit.
 
 use lotsfree_formulas::overcommit::{
-    Asker, CommitState, LimitSetting, Mode, OVERCOMMIT_RATIO, commit_limit, kbytes_for_limit,
-    largest_request, ratio_for_limit,
+    Asker, CommitState, DEFAULT_RATIO, LimitSetting, Mode, commit_limit, kbytes_for_limit, largest_request,
+    ratio_for_limit,
 };
+use lotsfree_settings::{OVERCOMMIT_KBYTES, OVERCOMMIT_RATIO};
 use lotsfree_units::{Bytes, Grouped, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -157,7 +158,7 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     let limit = page.of(limit_pages);
     let formula = match setting {
         LimitSetting::Kbytes(kib) if kib > 0 => format!("{} kB + {}", Grouped(kib), input.swap),
-        LimitSetting::Kbytes(_) => format!("{OVERCOMMIT_RATIO} % x {net} + {}", input.swap),
+        LimitSetting::Kbytes(_) => format!("{DEFAULT_RATIO} % x {net} + {}", input.swap),
         LimitSetting::Ratio(percent) => format!("{} % x {net} + {}", Grouped(percent), input.swap),
     };
     answer.step("CommitLimit", formula, Value::Bytes(limit));
@@ -214,7 +215,7 @@ fn setting(input: &OvercommitInput) -> Result<LimitSetting, SizeError> {
         (None, Some(bytes)) => {
             check::memory_or_none("kbytes", bytes).map(|bytes| LimitSetting::Kbytes(bytes.as_kib()))
         }
-        (None, None) => Ok(LimitSetting::Ratio(OVERCOMMIT_RATIO)),
+        (None, None) => Ok(LimitSetting::Ratio(DEFAULT_RATIO)),
     }
 }
 
@@ -291,7 +292,7 @@ fn wanted_limit(
             format!("vm.overcommit_kbytes = {kib} gives a CommitLimit of {wanted}."),
             Value::Kib(kib),
         );
-        ("vm.overcommit_kbytes", kib)
+        (OVERCOMMIT_KBYTES, kib)
     } else {
         let ratio = ratio.ok_or(SizeError::OutOfRange {
             field: "wanted",
@@ -302,7 +303,7 @@ fn wanted_limit(
             format!("vm.overcommit_ratio = {ratio} gives a CommitLimit of at least {wanted}."),
             Value::Percent(ratio as f64),
         );
-        ("vm.overcommit_ratio", ratio)
+        (OVERCOMMIT_RATIO, ratio)
     };
     answer.sysctl_file(path, vec!["vm.overcommit_memory = 2".into(), format!("{} = {}", line.0, line.1)]);
     if input.committed == Bytes::ZERO || input.committed >= wanted {

@@ -8,13 +8,20 @@
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::available::{AvailableInput, mem_available};
 use lotsfree_formulas::lists::inactive_ratio;
-use lotsfree_formulas::overcommit::{LimitSetting, OVERCOMMIT_RATIO, commit_limit};
+use lotsfree_formulas::overcommit::{DEFAULT_RATIO, LimitSetting, commit_limit};
 use lotsfree_formulas::watermarks::{Watermarks, ZoneKind};
 use lotsfree_kernel_files::KernelVersion;
 use lotsfree_kernel_files::counters::{
     Counter, Family, Meminfo, Numastat, Row, Values, Vmstat, Zoneinfo, meminfo, numastat, vmstat, zoneinfo,
 };
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone as ZoneText};
+use lotsfree_settings::{
+    DIRTY_BACKGROUND_BYTES, DIRTY_BACKGROUND_RATIO, DIRTY_BYTES, DIRTY_EXPIRE_CENTISECS, DIRTY_RATIO,
+    DIRTY_WRITEBACK_CENTISECS, EXTRA_FREE_KBYTES, LAPTOP_MODE, LOWMEM_RESERVE_RATIO, MIN_FREE_KBYTES,
+    MIN_SLAB_RATIO, MIN_UNMAPPED_RATIO, OVERCOMMIT_MEMORY, OVERCOMMIT_RATIO, PAGE_CLUSTER,
+    PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, SWAPPINESS, VFS_CACHE_PRESSURE, WATERMARK_BOOST_FACTOR,
+    WATERMARK_SCALE_FACTOR, ZONE_RECLAIM_MODE,
+};
 use lotsfree_units::PageSize;
 
 use super::Mm;
@@ -530,7 +537,7 @@ impl Mm {
         // The ratio is the same rule on every kernel; where its function was not read the predecessor's
         // counts.
         if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
-            let setting = LimitSetting::Ratio(OVERCOMMIT_RATIO);
+            let setting = LimitSetting::Ratio(DEFAULT_RATIO);
             let swap = u64::from(self.swap.total);
             let limit = commit_limit(&rules, setting, sums.managed, 0, swap, PageSize::X86);
             lines.put(meminfo::CommitLimit, 4 * limit);
@@ -725,41 +732,41 @@ impl Mm {
             DirtyLimit::Bytes(bytes) => (0, bytes.0),
         };
         let mut sysctls = vec![
-            ("vm.swappiness", t.swappiness),
-            ("vm.min_free_kbytes", self.min_free_kbytes),
-            ("vm.zone_reclaim_mode", self.zone_reclaim_mode),
-            ("vm.min_unmapped_ratio", t.min_unmapped_ratio),
-            ("vm.min_slab_ratio", t.min_slab_ratio),
-            ("vm.dirty_ratio", ratio),
-            ("vm.dirty_bytes", bytes),
-            ("vm.dirty_background_ratio", background_ratio),
-            ("vm.dirty_background_bytes", background_bytes),
-            ("vm.dirty_expire_centisecs", t.dirty_expire_centisecs),
-            ("vm.dirty_writeback_centisecs", t.dirty_writeback_centisecs),
-            ("vm.page-cluster", t.page_cluster),
-            ("vm.laptop_mode", t.laptop_mode),
-            ("vm.overcommit_memory", 0),
-            ("vm.overcommit_ratio", 50),
-            ("vm.vfs_cache_pressure", 100),
+            (SWAPPINESS, t.swappiness),
+            (MIN_FREE_KBYTES, self.min_free_kbytes),
+            (ZONE_RECLAIM_MODE, self.zone_reclaim_mode),
+            (MIN_UNMAPPED_RATIO, t.min_unmapped_ratio),
+            (MIN_SLAB_RATIO, t.min_slab_ratio),
+            (DIRTY_RATIO, ratio),
+            (DIRTY_BYTES, bytes),
+            (DIRTY_BACKGROUND_RATIO, background_ratio),
+            (DIRTY_BACKGROUND_BYTES, background_bytes),
+            (DIRTY_EXPIRE_CENTISECS, t.dirty_expire_centisecs),
+            (DIRTY_WRITEBACK_CENTISECS, t.dirty_writeback_centisecs),
+            (PAGE_CLUSTER, t.page_cluster),
+            (LAPTOP_MODE, t.laptop_mode),
+            (OVERCOMMIT_MEMORY, 0),
+            (OVERCOMMIT_RATIO, DEFAULT_RATIO),
+            (VFS_CACHE_PRESSURE, 100),
         ];
         let rules = &self.generation.rules.watermarks;
         if rules.scale_factor {
-            sysctls.push(("vm.watermark_scale_factor", t.watermark_scale_factor));
+            sysctls.push((WATERMARK_SCALE_FACTOR, t.watermark_scale_factor));
         }
         if rules.boost {
-            sysctls.push(("vm.watermark_boost_factor", t.watermark_boost_factor));
+            sysctls.push((WATERMARK_BOOST_FACTOR, t.watermark_boost_factor));
         }
         if rules.extra_free {
-            sysctls.push(("vm.extra_free_kbytes", t.extra_free_kbytes));
+            sysctls.push((EXTRA_FREE_KBYTES, t.extra_free_kbytes));
         }
         if t.pagecache_limit_mb > 0 {
-            sysctls.push(("vm.pagecache_limit_mb", t.pagecache_limit_mb));
-            sysctls.push(("vm.pagecache_limit_ignore_dirty", t.pagecache_limit_ignore_dirty));
+            sysctls.push((PAGECACHE_LIMIT_MB, t.pagecache_limit_mb));
+            sysctls.push((PAGECACHE_LIMIT_IGNORE_DIRTY, t.pagecache_limit_ignore_dirty));
         }
         let mut sysctls: std::collections::BTreeMap<String, String> =
             sysctls.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect();
         let ratios: Vec<String> = t.lowmem_reserve_ratio.iter().map(u64::to_string).collect();
-        sysctls.insert("vm.lowmem_reserve_ratio".to_owned(), ratios.join("\t"));
+        sysctls.insert(LOWMEM_RESERVE_RATIO.to_owned(), ratios.join("\t"));
         sysctls
     }
 }

@@ -2,6 +2,7 @@
 //! scenarios' length or less.
 
 use lotsfree_run::{ActorFigures, Figures};
+use lotsfree_settings::SWAPPINESS;
 
 use crate::{figures, of};
 
@@ -40,7 +41,7 @@ fn no_cliff_from_3_11_on() {
 #[test]
 fn swappiness_above_0_makes_no_difference_before_3_11() {
     for variant in ["3.0", "3.10"] {
-        let all = ["10", "30", "60"].map(|value| relative(variant, LARGE, &[("vm.swappiness", value)]));
+        let all = ["10", "30", "60"].map(|value| relative(variant, LARGE, &[(SWAPPINESS, value)]));
         assert!(all.iter().all(|one| (one - all[0]).abs() < 0.1), "{variant}: {all:?}");
     }
 }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent};
 use lotsfree_scenario::Case;
+use lotsfree_settings::TRANSPARENT_HUGEPAGE_ENABLED;
 use lotsfree_sys::{Policy, Region, SharedMemory};
 use lotsfree_workload as workload;
 use lotsfree_workload::RegionId;
@@ -24,8 +25,6 @@ use super::{AgentError, Order, Segment, kernel};
 
 /// Regions are an index: numbers beyond are errors of the stream.
 const MOST_REGIONS: usize = 1 << 20;
-/// With this setting a scenario says whether there are transparent huge pages.
-const THP: &str = "kernel.mm.transparent_hugepage.enabled";
 /// Dates are kept to so many nanoseconds, instead of the default of fifty thousand.
 const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
 /// Stacks of threads that execute operations: they need little.
@@ -207,7 +206,7 @@ impl Process {
             stages: Stages::default(),
             segments,
             slow: order.slow,
-            base_pages: case.tuning.get(THP).is_none(),
+            base_pages: case.tuning.get(TRANSPARENT_HUGEPAGE_ENABLED).is_none(),
         };
         Ok(Process {
             shared: Arc::new(shared),

@@ -1,5 +1,6 @@
 use lotsfree_kernel_files::counters::memory_events as e;
 use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
+use lotsfree_settings::MIN_FREE_KBYTES;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups as groups;
@@ -236,7 +237,7 @@ fn sum_too_large(cx: &Context<'_>, cgroups: &Cgroups, kind: Kind) -> Option<Find
         return None;
     }
     let name = kind.name();
-    let min_free = cx.sysctl("vm.min_free_kbytes").map_or(Bytes::ZERO, Bytes::kib);
+    let min_free = cx.sysctl(MIN_FREE_KBYTES).map_or(Bytes::ZERO, Bytes::kib);
     let budget = lotsfree_formulas::protection::low_budget(ram, cx.pool_bytes(), min_free);
     let (severity, cost) = match kind {
         Kind::Min => (

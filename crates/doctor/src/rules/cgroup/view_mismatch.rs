@@ -1,5 +1,6 @@
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Limit};
+use lotsfree_settings::PANIC;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups::{self as groups, Owner};
@@ -38,7 +39,7 @@ rule! {
 const NOT_NAMESPACED: &[&str] = &[
     "fs.procfs-drop-fd-dentries",
     "kernel.numa_balancing*",
-    "kernel.panic",
+    PANIC,
     "vm.*",
     "/sys/devices/system/node/*",
     "/sys/kernel/mm/*",

@@ -1,5 +1,9 @@
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::file::sysctl::{SysctlSetting, winner};
+use lotsfree_settings::{
+    MIN_FREE_KBYTES, NR_HUGEPAGES, NUMA_BALANCING, OVERCOMMIT_MEMORY, SEM, SHMALL, SHMMAX, SHMMNI,
+    SWAPPINESS, find,
+};
 use lotsfree_units::Bytes;
 
 use crate::remedy::{sysctl_file, word};
@@ -33,13 +37,6 @@ rule! {
     /// mm/util.c:overcommit_kbytes_handler (6.12).
     pub ConfigDrift = "config-drift" in Host
 }
-
-/// Setting the first clears the second, and the other way round.
-const EXCLUSIVE: &[(&str, &str)] = &[
-    ("vm.dirty_bytes", "vm.dirty_ratio"),
-    ("vm.dirty_background_bytes", "vm.dirty_background_ratio"),
-    ("vm.overcommit_kbytes", "vm.overcommit_ratio"),
-];
 
 struct Drift<'a> {
     name: &'a str,
@@ -107,7 +104,7 @@ impl Rule for ConfigDrift {
             let may = |value: &str| match &advised {
                 Some((advised, _)) => advised == value,
                 // How many huge pages is a matter of size, not of taste.
-                None => drift.name != "vm.nr_hugepages",
+                None => drift.name != NR_HUGEPAGES,
             };
             if may(&drift.setting.value) {
                 apply = apply
@@ -132,7 +129,7 @@ impl Rule for ConfigDrift {
             finding = finding
                 .remedy(apply.risk("Somebody changed the running value for a reason: find out which first."));
         }
-        if drifts.iter().any(|drift| drift.name == "vm.nr_hugepages") {
+        if drifts.iter().any(|drift| drift.name == NR_HUGEPAGES) {
             finding = finding.note(
                 "vm.nr_hugepages reads less than was asked for when memory was too fragmented: lotsfree size hugepages tells what is needed.",
             );
@@ -151,8 +148,7 @@ impl Rule for ConfigDrift {
 
 /// Other settings are read for other reasons and are nobody's business here.
 fn concerns_memory(name: &str) -> bool {
-    const KERNEL: &[&str] =
-        &["kernel.numa_balancing", "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni"];
+    const KERNEL: &[&str] = &[NUMA_BALANCING, SEM, SHMALL, SHMMAX, SHMMNI];
     name.starts_with("vm.") || KERNEL.contains(&name)
 }
 
@@ -181,18 +177,13 @@ fn same(running: &str, configured: &str) -> bool {
 /// Differences that the kernel makes by itself.
 fn explained(cx: &Context<'_>, drift: &Drift<'_>) -> bool {
     let running = |name: &str| cx.now().sysctl.number(name);
-    for (bytes, ratio) in EXCLUSIVE {
-        let other = match drift.name {
-            name if name == *bytes => ratio,
-            name if name == *ratio => bytes,
-            _ => continue,
-        };
+    if let Some(other) = find(drift.name).and_then(|setting| setting.twin) {
         // The files give both; the one that came last cleared this one.
         let configured = winner(&cx.now().sysctl_files, other);
         return drift.running == "0"
             && configured.is_some_and(|setting| running(other) == setting.value.parse().ok());
     }
-    if drift.name == "vm.min_free_kbytes" {
+    if drift.name == MIN_FREE_KBYTES {
         let khugepaged = cx.thp().map_or(true, |thp| &*thp.enabled.selected != "never");
         let configured = drift.setting.value.parse::<u64>().ok();
         // khugepaged never asks for more than 5 % of low memory.
@@ -208,10 +199,10 @@ fn explained(cx: &Context<'_>, drift: &Drift<'_>) -> bool {
 /// What `advice` says of a contested setting.
 fn advised(cx: &Context<'_>, name: &str) -> Option<(String, String)> {
     let advice = match name {
-        "vm.swappiness" => advice::swappiness(cx),
-        "vm.overcommit_memory" => advice::overcommit_memory(cx),
-        "vm.nr_hugepages" => advice::nr_hugepages(cx).ok()?,
-        "kernel.numa_balancing" => advice::numa_balancing(cx),
+        SWAPPINESS => advice::swappiness(cx),
+        OVERCOMMIT_MEMORY => advice::overcommit_memory(cx),
+        NR_HUGEPAGES => advice::nr_hugepages(cx).ok()?,
+        NUMA_BALANCING => advice::numa_balancing(cx),
         _ => return None,
     };
     Some((advice.value.to_string(), advice.because))

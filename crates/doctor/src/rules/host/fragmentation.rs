@@ -1,5 +1,6 @@
 use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
+use lotsfree_settings::{EXTFRAG_THRESHOLD, NR_HUGEPAGES};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
@@ -39,8 +40,6 @@ const SMALL_SHARE: f64 = 0.95;
 const SMALL_BELOW: usize = 4;
 /// A huge page of 2 MiB in pages of 4 KiB.
 const HUGE_ORDER: u32 = 9;
-/// Default of `vm.extfrag_threshold`: from here on the kernel compacts instead of reclaiming.
-const EXTFRAG_THRESHOLD: u64 = 500;
 /// Zones with less free memory cannot give one huge page a second anyway.
 const WORTH: Bytes = Bytes::mib(16);
 /// Fallbacks to small pages in this share of huge page faults hurt (as in the rule for compaction stalls).
@@ -64,7 +63,7 @@ impl Rule for Fragmentation {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let zones = cx.now().buddy.as_deref().filter(|zones| !zones.is_empty());
         let zones = zones.ok_or_else(|| crate::Skip::missing("/proc/buddyinfo"))?;
-        let threshold = cx.sysctl("vm.extfrag_threshold").unwrap_or(EXTFRAG_THRESHOLD);
+        let threshold = cx.sysctl_or_default(EXTFRAG_THRESHOLD)?;
         let broken: Vec<(&BuddyZone, f64, u64)> = zones
             .iter()
             .filter(|zone| &*zone.zone == "Normal")
@@ -128,7 +127,7 @@ impl Rule for Fragmentation {
                 .because(
                     Evidence::new("/proc/buddyinfo", "fragmentation index for order 9", index)
                         .of(&subject)
-                        .against(format!("at most {threshold}"), "vm.extfrag_threshold"),
+                        .against(format!("at most {threshold}"), EXTFRAG_THRESHOLD),
                 );
         }
         if let Some(rate) = &failed {
@@ -167,7 +166,7 @@ impl Rule for Fragmentation {
                         .keep("kernel command line", "hugepagesz=2M hugepages=(the figure that lotsfree size prints)")
                         .risk("The pool is lost to everything else; only for programs that use huge pages of the pool.")
                         .restart("the host")
-                        .sets("vm.nr_hugepages", "sized"),
+                        .sets(NR_HUGEPAGES, "sized"),
                 )
                 .note("How to choose: compaction for transparent huge pages, a reservation for a pool; neither if nothing uses huge pages."),
         ])

@@ -1,6 +1,7 @@
 use std::cmp::Ordering;
 
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_settings::SWAPPINESS;
 
 use crate::kernel_release::{Release, compare};
 use crate::rule::rule;
@@ -222,7 +223,7 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
 
 fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
     let Some(stream) = affected(RHEL6_SWAPPINESS, release) else { return Ok(None) };
-    if cx.sysctl("vm.swappiness")? != 0 || cx.mem(m::SwapTotal)? == lotsfree_units::Bytes::ZERO {
+    if cx.sysctl(SWAPPINESS)? != 0 || cx.mem(m::SwapTotal)? == lotsfree_units::Bytes::ZERO {
         return Ok(None);
     }
     let advice = advice::swappiness(cx);
@@ -236,11 +237,11 @@ fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, 
         )
         .sure(Confidence::Certain)
         .because(release_seen(release).of(stream.name).against(format!("{fixed} or later"), "Red Hat solution 1149413, Pythian"))
-        .because(cx.saw_sysctl("vm.swappiness").against("at least 1", "Red Hat solution 1149413"))
+        .because(cx.saw_sysctl(SWAPPINESS).against("at least 1", "Red Hat solution 1149413"))
         .because(cx.saw_mem(m::SwapFree))
         .remedy(
             Remedy::new("Let the kernel swap before it kills")
-                .sysctl(cx, "vm.swappiness", advice.value)
+                .sysctl(cx, SWAPPINESS, advice.value)
                 .risk("A little of what is idle goes to swap."),
         )
         .remedy(update(stream))

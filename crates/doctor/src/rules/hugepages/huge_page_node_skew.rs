@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::finding::subject;
@@ -152,7 +153,7 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
                     .restart("the program"),
             )
             .forbid(
-                "vm.nr_hugepages",
+                NR_HUGEPAGES,
                 "it grows and shrinks all nodes at once: spread the pages over the nodes first",
             )
             .note(

@@ -1,5 +1,6 @@
 use lotsfree_formulas::hugepages::hvo_saving;
 use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_settings::HUGETLB_OPTIMIZE_VMEMMAP;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::huge;
@@ -39,7 +40,7 @@ impl Rule for HvoOff {
         if bytes < LARGE {
             return Err(Skip::because("no huge page pool of 64 GiB or more"));
         }
-        if cx.sysctl("vm.hugetlb_optimize_vmemmap")? != 0 {
+        if cx.sysctl(HUGETLB_OPTIMIZE_VMEMMAP)? != 0 {
             return Ok(Vec::new());
         }
         let page = cx.now().host.page_size;
@@ -51,8 +52,7 @@ impl Rule for HvoOff {
         let cost = Cost::memory(saved, total, "of page descriptors that all say the same");
         let mut finding =
             Finding::new(Self::ID, Severity::Info, title, cost).sure(Confidence::Certain).because(
-                cx.saw_sysctl("vm.hugetlb_optimize_vmemmap")
-                    .against("1", "Documentation/mm/vmemmap_dedup.rst"),
+                cx.saw_sysctl(HUGETLB_OPTIMIZE_VMEMMAP).against("1", "Documentation/mm/vmemmap_dedup.rst"),
             );
         for pool in &pools {
             let each = hvo_saving(pool.size, page);
@@ -73,7 +73,7 @@ impl Rule for HvoOff {
             )
             .remedy(
                 Remedy::new("Free them for pages that are allocated from now on")
-                    .sysctl(cx, "vm.hugetlb_optimize_vmemmap", 1)
+                    .sysctl(cx, HUGETLB_OPTIMIZE_VMEMMAP, 1)
                     .risk(
                         "Pages that are in the pool already keep theirs until they are given back and \
                          taken again.",

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::memlock::{Owner, memlock_kib, oracle_memlock_kib, shm_hugetlb_permitted};
 use lotsfree_kernel_files::file::process::Process;
+use lotsfree_settings::HUGETLB_SHM_GROUP;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::finding::subject;
@@ -79,7 +80,7 @@ pub(super) fn too_low<'a>(cx: &Context<'a>) -> Result<Vec<Low<'a>>, Skip> {
         return Err(Skip::because("no known database runs"));
     }
     cx.shm()?;
-    let group = cx.now().sysctl.number("vm.hugetlb_shm_group").unwrap_or(0);
+    let group = cx.now().sysctl.number(HUGETLB_SHM_GROUP).unwrap_or(0);
     if group != 0 {
         return Err(Skip::because(format!(
             "vm.hugetlb_shm_group = {group}: its members get huge pages whatever their limit"
@@ -162,8 +163,8 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
         )
         .because(segment.evidence())
         .because(Evidence::new("/proc/meminfo", "HugePages_Free - HugePages_Rsvd", huge::count(spare)));
-    if cx.now().sysctl.text("vm.hugetlb_shm_group").is_some() {
-        finding = finding.because(cx.saw_sysctl("vm.hugetlb_shm_group"));
+    if cx.now().sysctl.text(HUGETLB_SHM_GROUP).is_some() {
+        finding = finding.because(cx.saw_sysctl(HUGETLB_SHM_GROUP));
     }
     if low.ignored {
         return finding
@@ -171,13 +172,13 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
                 Remedy::new("Name the database's group in vm.hugetlb_shm_group")
                     .run(format!("sysctl -w vm.hugetlb_shm_group=$(stat -c %g /proc/{})", process.stat.pid))
                     .keep(
-                        &crate::remedy::sysctl_file(cx, "vm.hugetlb_shm_group"),
+                        &crate::remedy::sysctl_file(cx, HUGETLB_SHM_GROUP),
                         "vm.hugetlb_shm_group = GID (what the command above printed)",
                     )
                     .undo_with("sysctl -w vm.hugetlb_shm_group=0")
                     .risk("One group only: all databases of the host have to share it.")
                     .restart("the database")
-                    .sets("vm.hugetlb_shm_group", "the database's group"),
+                    .sets(HUGETLB_SHM_GROUP, "the database's group"),
             )
             .note(format!(
                 "Kernel {} asks for CAP_IPC_LOCK or the group; up to 5.15 a limit as large as the segment \

@@ -1,6 +1,7 @@
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_kernel_files::file::sysctl;
+use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge;
@@ -105,7 +106,7 @@ fn wrong_size(cx: &Context<'_>, pool: &HugePool, default: Bytes) -> Finding {
 /// A `vm.nr_hugepages` that was worked out for 2 MiB pages.
 fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
     let total = cx.total().ok()?;
-    let setting = sysctl::winner(&cx.now().sysctl_files, "vm.nr_hugepages")?;
+    let setting = sysctl::winner(&cx.now().sysctl_files, NR_HUGEPAGES)?;
     let pages: u64 = setting.value.parse().ok()?;
     let (here, there) = (default.times(pages), USUAL.times(pages));
     if default == USUAL || here <= total || there > total {
@@ -127,7 +128,7 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
         .sure(Confidence::Likely)
         .because(Evidence::new(
             format!("/{} line {}", setting.file, setting.line),
-            "vm.nr_hugepages",
+            NR_HUGEPAGES,
             Grouped(pages),
         ))
         .because(cx.saw_mem(m::Hugepagesize))
@@ -141,7 +142,7 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
                      each.",
                 )
                 .restart("the database, once the pool is there")
-                .sets("vm.nr_hugepages", right),
+                .sets(NR_HUGEPAGES, right),
         ),
     )
 }

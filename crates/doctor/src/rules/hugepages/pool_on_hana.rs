@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_units::Bytes;
 
 use crate::huge;
@@ -49,7 +50,7 @@ impl Rule for PoolOnHana {
         let mut finding = Finding::new(Self::ID, Severity::High, title, cost).sure(Confidence::Certain);
         for pool in &pools {
             let name = match huge::default_size(cx) {
-                Ok(size) if size == pool.size => "vm.nr_hugepages".to_owned(),
+                Ok(size) if size == pool.size => NR_HUGEPAGES.to_owned(),
                 _ => format!("{}/nr_hugepages", huge::directory(pool.size)),
             };
             finding = finding.because_all(huge::saw_pool(cx, pool)).forbid(name, why).remedy(

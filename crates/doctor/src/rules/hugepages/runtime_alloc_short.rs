@@ -1,6 +1,7 @@
 use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_kernel_files::file::sysctl;
+use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge;
@@ -66,7 +67,7 @@ impl Rule for RuntimeAllocShort {
                     if requests(cx, size).is_empty() && pools.iter().all(|pool| pool.overcommit == 0) =>
                 {
                     // Nobody asked for a pool: nothing can be short, provided that the settings were read.
-                    match cx.now().sysctl.number("vm.nr_hugepages") {
+                    match cx.now().sysctl.number(NR_HUGEPAGES) {
                         Some(0) => Err(Skip::because("nobody asked for huge pages")),
                         _ => Err(skip),
                     }
@@ -176,7 +177,7 @@ fn shortage(cx: &Context<'_>, request: &Request, pool: &HugePool, missing: u64) 
 /// The name of the number that the pool is resized with.
 fn setting(cx: &Context<'_>, request: &Request) -> String {
     match huge::default_size(cx) {
-        Ok(size) if size == request.size => "vm.nr_hugepages".to_owned(),
+        Ok(size) if size == request.size => NR_HUGEPAGES.to_owned(),
         _ => format!("{}/nr_hugepages", huge::directory(request.size)),
     }
 }
@@ -214,7 +215,7 @@ fn free_blocks(cx: &Context<'_>, size: Bytes) -> Option<Evidence> {
 /// What the sysctl files and the command line ask for; the files, applied later, win.
 fn requests(cx: &Context<'_>, default: Bytes) -> Vec<Request> {
     let files = &cx.now().sysctl_files;
-    let file = sysctl::winner(files, "vm.nr_hugepages").and_then(|setting| {
+    let file = sysctl::winner(files, NR_HUGEPAGES).and_then(|setting| {
         let file = format!("/{} line {}", setting.file, setting.line);
         Some(Request { size: default, pages: setting.value.parse().ok()?, file })
     });
@@ -255,7 +256,7 @@ mod tests {
         now.sysctl_files.push(sysctl::SysctlSetting {
             file: "etc/sysctl.conf".to_owned(),
             line: 3,
-            name: "vm.nr_hugepages".to_owned(),
+            name: NR_HUGEPAGES.to_owned(),
             value: "100".to_owned(),
         });
         let observation = Observation::instant("test", now);

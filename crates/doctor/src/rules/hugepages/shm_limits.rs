@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_settings::{SHMALL, SHMMAX, SHMMNI};
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge;
@@ -44,8 +45,8 @@ const CUT: f64 = 0.9;
 
 impl Rule for ShmLimits {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let shmmax = cx.sysctl("kernel.shmmax")?;
-        let shmall = cx.sysctl("kernel.shmall")?;
+        let shmmax = cx.sysctl(SHMMAX)?;
+        let shmall = cx.sysctl(SHMALL)?;
         let shm = cx.shm()?;
         let mut findings = Vec::new();
         let page = cx.now().host.page_size;
@@ -85,14 +86,14 @@ fn total(cx: &Context<'_>, sum: Bytes, limit: Bytes, what: &str) -> Finding {
         Cost::risk("the next shmget fails with ENOSPC and an instance does not start"),
     )
     .sure(Confidence::Likely)
-    .because(cx.saw_sysctl("kernel.shmall").against(
+    .because(cx.saw_sysctl(SHMALL).against(
         format!("at least {} pages of {}", Grouped(page.pages(sum)), page.bytes()),
         "ipc/shm.c:newseg",
     ))
     .because(Evidence::new("/proc/sysvipc/shm", "size, sum", format!("{} ({} B)", sum, Grouped(sum.0))))
     .remedy(
         Remedy::new("Raise kernel.shmall")
-            .sysctl(cx, "kernel.shmall", wanted)
+            .sysctl(cx, SHMALL, wanted)
             .risk("None by itself: it bounds what may be asked for, not what is used."),
     )
     .note("kernel.shmall counts base pages, kernel.shmmax bytes.")
@@ -115,8 +116,7 @@ fn split(cx: &Context<'_>, uid: u32, sizes: &[Bytes], shmmax: u64) -> Finding {
     )
     .sure(Confidence::Possible)
     .because(
-        cx.saw_sysctl("kernel.shmmax")
-            .against(format!("at least {} B", Grouped(sum.0)), "the size of the whole SGA"),
+        cx.saw_sysctl(SHMMAX).against(format!("at least {} B", Grouped(sum.0)), "the size of the whole SGA"),
     )
     .because_all(
         sizes
@@ -126,7 +126,7 @@ fn split(cx: &Context<'_>, uid: u32, sizes: &[Bytes], shmmax: u64) -> Finding {
     )
     .remedy(
         Remedy::new("Raise kernel.shmmax to the size of the whole SGA")
-            .sysctl(cx, "kernel.shmmax", sum.0)
+            .sysctl(cx, SHMMAX, sum.0)
             .risk("None by itself.")
             .restart("the instance, whose segments stay as they are until then"),
     )
@@ -134,7 +134,7 @@ fn split(cx: &Context<'_>, uid: u32, sizes: &[Bytes], shmmax: u64) -> Finding {
 }
 
 fn number(cx: &Context<'_>, segments: u64) -> Option<Finding> {
-    let shmmni = cx.sysctl("kernel.shmmni").ok()?;
+    let shmmni = cx.sysctl(SHMMNI).ok()?;
     let sap = cx.runs(Workload::Sap) || cx.runs(Workload::Hana);
     let near = segments as f64 > shmmni as f64 * NEAR;
     let below = sap && shmmni < SAP_SHMMNI;
@@ -156,13 +156,13 @@ fn number(cx: &Context<'_>, segments: u64) -> Option<Finding> {
         Finding::new(ShmLimits::ID, severity, title, Cost::risk("at the limit shmget fails with ENOSPC"))
             .sure(Confidence::Certain)
             .because(
-                cx.saw_sysctl("kernel.shmmni")
+                cx.saw_sysctl(SHMMNI)
                     .against(format!("at least {}", Grouped(SAP_SHMMNI)), "what SAP asks for"),
             )
             .because(Evidence::new("/proc/sysvipc/shm", "segments", Grouped(segments)))
             .remedy(
                 Remedy::new("Raise kernel.shmmni")
-                    .sysctl(cx, "kernel.shmmni", SAP_SHMMNI.max(shmmni))
+                    .sysctl(cx, SHMMNI, SAP_SHMMNI.max(shmmni))
                     .risk("None; the kernel allows 32768 unless booted with ipcmni_extend."),
             ),
     )

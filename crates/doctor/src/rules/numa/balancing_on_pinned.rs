@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_settings::NUMA_BALANCING;
 use lotsfree_units::Percent;
 
 use crate::finding::subject;
@@ -48,7 +49,7 @@ const NORMAL: u64 = 1;
 impl Rule for BalancingOnPinned {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         cx.several_nodes()?;
-        let mode = cx.sysctl("kernel.numa_balancing")?;
+        let mode = cx.sysctl(NUMA_BALANCING)?;
         if mode & NORMAL == 0 {
             return Ok(Vec::new());
         }
@@ -99,7 +100,7 @@ impl Rule for BalancingOnPinned {
         };
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(if busy.is_some() { cx.rate_confidence() } else { Confidence::Likely })
-            .because(cx.saw_sysctl("kernel.numa_balancing").against(0, vendor));
+            .because(cx.saw_sysctl(NUMA_BALANCING).against(0, vendor));
         if let Some(rate) = faults {
             let seen = cx.saw_rate(&[v::numa_hint_faults], &rate);
             finding = finding.because(seen.against("10,000/s", "1 % of a CPU at a microsecond each"));
@@ -117,7 +118,7 @@ impl Rule for BalancingOnPinned {
         }
         finding = finding.because_all(policies(cx));
         let remedy = Remedy::new("Turn NUMA balancing off")
-            .sysctl(cx, "kernel.numa_balancing", advice.value)
+            .sysctl(cx, NUMA_BALANCING, advice.value)
             .risk("Programs that do not place their memory, and unpinned virtual machines, lose locality.");
         Ok(vec![finding.remedy(remedy).note(advice.contested)])
     }

@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{numastat as n, vmstat as v};
+use lotsfree_settings::NUMA_STAT;
 use lotsfree_units::{Grouped, Percent};
 
 use super::balance;
@@ -44,7 +45,7 @@ impl Rule for RemoteAlloc {
         let nodes = cx.several_nodes()?;
         let misses = cx.rate(&[v::numa_miss])?;
         let hits = cx.rate(&[v::numa_hit])?;
-        if cx.sysctl("vm.numa_stat") == Ok(0) {
+        if cx.sysctl(NUMA_STAT) == Ok(0) {
             return Err(Skip::missing(
                 "/proc/vmstat numa_miss (vm.numa_stat is 0: the counters stand still)",
             ));
@@ -171,7 +172,7 @@ mod tests {
             let vmstat = snapshot.vmstat.get_or_insert_default();
             vmstat.set(v::numa_hit, 5);
             vmstat.set(v::numa_miss, 1);
-            snapshot.sysctl.0.insert("vm.numa_stat".into(), "0".into());
+            snapshot.sysctl.0.insert(NUMA_STAT.into(), "0".into());
             snapshot
         };
         let observation = Observation::pair("constructed", snapshot(), snapshot(), 10.0);

@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_settings::NUMA_BALANCING_PROMOTE_RATE_LIMIT;
 use lotsfree_units::Percent;
 
 use crate::remedies::DROP_IN;
@@ -90,7 +91,7 @@ impl Rule for TierChurn {
                 .of(format!("node {}", node.id)),
             );
         }
-        const LIMIT: &str = "kernel.numa_balancing_promote_rate_limit_MBps";
+        const LIMIT: &str = NUMA_BALANCING_PROMOTE_RATE_LIMIT;
         // A quarter of what goes up now, so that only the hottest pages move.
         let limit = (cx.pages(1).scale(up.per_second / 4.0).0 >> 20).max(1);
         let mut remedy = Remedy::new("Promote fewer pages: only the hottest")

@@ -1,5 +1,6 @@
 use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
 use lotsfree_kernel_files::file::node::Node;
+use lotsfree_settings::NUMA_BALANCING;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
@@ -91,7 +92,7 @@ fn distance(node: &Node) -> String {
 }
 
 fn without_cpus(cx: &Context<'_>, sizes: &[(&Node, Bytes)]) -> Option<Finding> {
-    let tiering = cx.sysctl("kernel.numa_balancing").is_ok_and(|mode| mode & TIERING != 0)
+    let tiering = cx.sysctl(NUMA_BALANCING).is_ok_and(|mode| mode & TIERING != 0)
         || [v::pgpromote_success, v::pgdemote_kswapd, v::pgdemote_direct]
             .iter()
             .any(|counter| cx.vm(*counter).is_ok_and(|count| count > 0));

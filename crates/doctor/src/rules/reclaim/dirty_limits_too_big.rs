@@ -1,5 +1,6 @@
 use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
 use lotsfree_kernel_files::file::block::DiskStats;
+use lotsfree_settings::{DIRTY_BACKGROUND_BYTES, DIRTY_BACKGROUND_RATIO, DIRTY_BYTES, DIRTY_RATIO};
 use lotsfree_units::Bytes;
 
 use crate::rule::rule;
@@ -111,9 +112,7 @@ impl Rule for DirtyLimitsTooBig {
         if let Some(rate) = &throttled {
             finding = finding.because(cx.saw_rate(&[v::nr_throttled_written], rate));
         }
-        for name in
-            ["vm.dirty_ratio", "vm.dirty_background_ratio", "vm.dirty_bytes", "vm.dirty_background_bytes"]
-        {
+        for name in [DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_BYTES, DIRTY_BACKGROUND_BYTES] {
             if cx.sysctl(name).is_ok_and(|value| value > 0) {
                 finding = finding.because(cx.saw_sysctl(name));
             }
@@ -122,19 +121,11 @@ impl Rule for DirtyLimitsTooBig {
         let (dirty, background) = advice.value;
         if Bytes(dirty) < limit {
             let remedy = Remedy::new("Bound dirty data in bytes");
-            let remedy = remedies::displacing(
-                remedy,
-                cx,
-                "vm.dirty_background_bytes",
-                background,
-                "vm.dirty_background_ratio",
-            );
-            finding = finding.remedy(
-                remedies::displacing(remedy, cx, "vm.dirty_bytes", dirty, "vm.dirty_ratio").risk(
-                    "Too low a limit slows down writers that could have run ahead of the disk. Setting \
+            let remedy = remedies::displacing(remedy, cx, DIRTY_BACKGROUND_BYTES, background);
+            finding = finding.remedy(remedies::displacing(remedy, cx, DIRTY_BYTES, dirty).risk(
+                "Too low a limit slows down writers that could have run ahead of the disk. Setting \
                     bytes clears the ratio of the same name and the other way round.",
-                ),
-            );
+            ));
         } else {
             finding = finding.note(format!(
                 "The limit is below the {} that vendors set; a faster disk or a job that syncs as it goes \

@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
+use lotsfree_settings::WATERMARK_SCALE_FACTOR;
 use lotsfree_units::{Grouped, Percent};
 
 use crate::rule::rule;
@@ -113,8 +114,8 @@ impl Rule for KswapdBehind {
             Ok(remedy) => finding.remedy(remedy).note(advice.contested),
             Err(why) => finding.note(why),
         };
-        if cx.sysctl("vm.watermark_scale_factor").is_ok() {
-            finding = finding.because(cx.saw_sysctl("vm.watermark_scale_factor"));
+        if cx.sysctl(WATERMARK_SCALE_FACTOR).is_ok() {
+            finding = finding.because(cx.saw_sysctl(WATERMARK_SCALE_FACTOR));
         }
         Ok(vec![finding.note(
             "One node may be short while another is not: compare the free pages of each zone with its \

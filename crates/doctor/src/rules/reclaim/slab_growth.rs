@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_settings::VFS_CACHE_PRESSURE;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
@@ -141,11 +142,11 @@ impl Rule for SlabGrowth {
         let names = largest.iter().take(5).any(|(_, c)| {
             &*c.name == "dentry" || c.name.ends_with("inode_cache") || c.name.ends_with("_inode")
         });
-        let pressure = cx.sysctl("vm.vfs_cache_pressure").ok();
+        let pressure = cx.sysctl(VFS_CACHE_PRESSURE).ok();
         if (names || unused.is_some()) && pressure.is_some_and(|pressure| pressure < PRESSURE) {
             finding = finding.remedy(
                 Remedy::new("Let reclaim give up directory entries and inodes more readily")
-                    .sysctl(cx, "vm.vfs_cache_pressure", PRESSURE)
+                    .sysctl(cx, VFS_CACHE_PRESSURE, PRESSURE)
                     .risk(
                         "Path lookups miss more often. Beyond 200 the search for entries to free costs \
                         more than it gives.",

@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{meminfo as m, status as s, vmstat as v};
+use lotsfree_settings::SWAPPINESS;
 use lotsfree_units::Bytes;
 
 use crate::finding::subject;
@@ -45,7 +46,7 @@ const MOST_BEFORE_5_8: u64 = 100;
 
 impl Rule for SwappinessMismatch {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let now = cx.sysctl("vm.swappiness")?;
+        let now = cx.sysctl(SWAPPINESS)?;
         let processes = cx.processes()?;
         if cx.mem(m::SwapTotal)? == Bytes::ZERO {
             return Err(Skip::because("no swap, so swappiness has no effect"));
@@ -100,7 +101,7 @@ impl Rule for SwappinessMismatch {
             cost,
         )
         .sure(Confidence::Likely)
-        .because(cx.saw_sysctl("vm.swappiness").against(advice.value, &advice.because));
+        .because(cx.saw_sysctl(SWAPPINESS).against(advice.value, &advice.because));
         for (path, own) in differing.iter().take(3) {
             finding = finding.because(
                 Evidence::new(

@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v, zoneinfo as z};
+use lotsfree_settings::SWAPPINESS;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
@@ -59,7 +60,7 @@ enum Zero {
 
 impl Rule for SwappinessZeroOom {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        if cx.sysctl("vm.swappiness")? != 0 {
+        if cx.sysctl(SWAPPINESS)? != 0 {
             return Ok(Vec::new());
         }
         let swap = cx.mem(m::SwapTotal)?;
@@ -113,9 +114,7 @@ impl Rule for SwappinessZeroOom {
         };
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(confidence)
-            .because(
-                cx.saw_sysctl("vm.swappiness").against("at least 1", "the lowest value that still swaps"),
-            )
+            .because(cx.saw_sysctl(SWAPPINESS).against("at least 1", "the lowest value that still swaps"))
             .because(cx.saw_mem(m::SwapTotal))
             .because(cx.saw_mem(m::SwapFree));
         if let Some(files) = files {

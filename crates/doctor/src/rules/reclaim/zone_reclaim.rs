@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{vmstat as v, zoneinfo as z};
+use lotsfree_settings::ZONE_RECLAIM_MODE;
 
 use crate::rule::rule;
 use crate::{
@@ -36,7 +37,7 @@ rule! {
 
 impl Rule for ZoneReclaim {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let mode = cx.sysctl("vm.zone_reclaim_mode")?;
+        let mode = cx.sysctl(ZONE_RECLAIM_MODE)?;
         if mode == 0 {
             return Ok(Vec::new());
         }
@@ -73,7 +74,7 @@ impl Rule for ZoneReclaim {
             cost,
         )
         .sure(if proven { Confidence::Certain } else { Confidence::Likely })
-        .because(cx.saw_sysctl("vm.zone_reclaim_mode").against("0", "kernel default since 3.16"));
+        .because(cx.saw_sysctl(ZONE_RECLAIM_MODE).against("0", "kernel default since 3.16"));
         if let Some(rate) = scans.filter(|_| proven) {
             finding = finding.because(cx.saw_rate(DIRECT_SCAN, &rate));
         }
@@ -94,7 +95,7 @@ impl Rule for ZoneReclaim {
         Ok(vec![finding
             .remedy(
                 Remedy::new("Turn zone reclaim off")
-                    .sysctl(cx, "vm.zone_reclaim_mode", 0)
+                    .sysctl(cx, ZONE_RECLAIM_MODE, 0)
                     .risk("Memory may come from another node: a remote access costs tens of nanoseconds, a page read again from disk some 100 us or more."),
             )
             .remedy(

@@ -3,6 +3,7 @@ use lotsfree_formulas::watermarks::{WatermarkRules, khugepaged_min_free_kib, min
 use lotsfree_kernel_files::counters::zoneinfo as z;
 use lotsfree_kernel_files::file::sysctl::winner;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_settings::{MIN_FREE_KBYTES, WATERMARK_SCALE_FACTOR};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
@@ -223,7 +224,7 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
         ));
     }
     let scaled = scale_gap(0, weight, SCALE_FACTOR_DEFAULT);
-    let older = scaled > gap + 1 && cx.sysctl("vm.watermark_scale_factor").is_err();
+    let older = scaled > gap + 1 && cx.sysctl(WATERMARK_SCALE_FACTOR).is_err();
     older.then(|| {
         format!(
             "low - min is a quarter of min. With the default vm.watermark_scale_factor of \
@@ -288,11 +289,11 @@ impl Origin {
     fn of(cx: &Context<'_>, zones: &[Zone], marks: &[Marks<'_>]) -> Origin {
         let rules =
             Rules::of_release(&cx.now().host.kernel.release).unwrap_or_else(Rules::linux_6_12).watermarks;
-        let running = cx.sysctl("vm.min_free_kbytes").ok();
+        let running = cx.sysctl(MIN_FREE_KBYTES).ok();
         match (Whole::of(cx, &rules, zones, marks), running) {
             (Some(whole), _) => Origin::of_whole(cx, &rules, &whole, running),
             (None, Some(kib)) => Origin {
-                evidence: vec![cx.saw_sysctl("vm.min_free_kbytes")],
+                evidence: vec![cx.saw_sysctl(MIN_FREE_KBYTES)],
                 text: format!(
                     "vm.min_free_kbytes is {} kB. Whether that is the kernel's default cannot be said from \
                     a part of /proc/zoneinfo.",
@@ -352,9 +353,9 @@ impl Origin {
             format!("{} pages = {} kB", Grouped(whole.min), Grouped(total)),
         )];
         if running.is_some() {
-            evidence.push(cx.saw_sysctl("vm.min_free_kbytes"));
+            evidence.push(cx.saw_sysctl(MIN_FREE_KBYTES));
         }
-        let file = winner(&cx.now().sysctl_files, "vm.min_free_kbytes")
+        let file = winner(&cx.now().sysctl_files, MIN_FREE_KBYTES)
             .map(|setting| format!(" /{}:{} sets {}.", setting.file, setting.line, setting.value))
             .unwrap_or_default();
         Origin {

@@ -1,10 +1,10 @@
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::overcommit::{
-    Asker, CommitState, LimitSetting, Mode, OVERCOMMIT_RATIO, commit_limit, largest_request, postgres_limit,
-    ratio_for_limit,
+    Asker, CommitState, LimitSetting, Mode, commit_limit, largest_request, postgres_limit, ratio_for_limit,
 };
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_kernel_files::file::process::Process;
+use lotsfree_settings::{ADMIN_RESERVE_KBYTES, OVERCOMMIT_KBYTES, OVERCOMMIT_MEMORY, OVERCOMMIT_RATIO};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::finding::subject;
@@ -61,7 +61,7 @@ const ROUNDING: Bytes = Bytes::kib(64);
 
 impl Rule for CommitExhaustion {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let mode = cx.sysctl("vm.overcommit_memory")?;
+        let mode = cx.sysctl(OVERCOMMIT_MEMORY)?;
         if mode != 2 {
             return Ok(fork_of_redis(cx, mode).into_iter().collect());
         }
@@ -116,9 +116,7 @@ impl Rule for CommitExhaustion {
         };
         let mut finding = Finding::new(Self::ID, severity, title, cost)
             .sure(confidence)
-            .because(
-                cx.saw_sysctl("vm.overcommit_memory").against("0 or 1", "the limit applies in mode 2 only"),
-            )
+            .because(cx.saw_sysctl(OVERCOMMIT_MEMORY).against("0 or 1", "the limit applies in mode 2 only"))
             .because(cx.saw_mem(m::CommitLimit).against(
                 format!("at least {} of {:#}", Percent(LOW), view.usable),
                 "MemTotal without huge page pools, plus SwapTotal",
@@ -160,7 +158,7 @@ impl Rule for CommitExhaustion {
             finding = finding
                 .remedy(
                     Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
-                        .sysctl(cx, "vm.overcommit_memory", mode.value)
+                        .sysctl(cx, OVERCOMMIT_MEMORY, mode.value)
                         .risk(
                             "Allocations succeed again; if all that is promised is touched, the OOM \
                              killer chooses a process. Bound what may grow by memory cgroups.",
@@ -178,7 +176,7 @@ impl Rule for CommitExhaustion {
 
 /// Redis forks to save its data, and in mode 0 the kernel may refuse to charge a large mapping once more.
 fn fork_of_redis(cx: &Context<'_>, mode: u64) -> Option<Finding> {
-    const NAME: &str = "vm.overcommit_memory";
+    const NAME: &str = OVERCOMMIT_MEMORY;
     let advice = advice::overcommit_memory(cx);
     if mode != 0 || advice.value != 1 {
         return None;
@@ -233,9 +231,9 @@ impl View {
     fn of(cx: &Context<'_>) -> Result<View, crate::Skip> {
         let (limit, committed) = (cx.mem(m::CommitLimit)?, cx.mem(m::Committed_AS)?);
         let (total, pools, swap) = (cx.total()?, cx.pool_bytes(), cx.mem(m::SwapTotal)?);
-        let setting = match cx.sysctl("vm.overcommit_kbytes") {
+        let setting = match cx.sysctl(OVERCOMMIT_KBYTES) {
             Ok(kib) if kib > 0 => LimitSetting::Kbytes(kib),
-            _ => LimitSetting::Ratio(cx.sysctl("vm.overcommit_ratio").unwrap_or(OVERCOMMIT_RATIO)),
+            _ => LimitSetting::Ratio(cx.sysctl_or_default(OVERCOMMIT_RATIO)?),
         };
         Ok(View { limit, committed, total, pools, swap, usable: total - pools + swap, setting })
     }
@@ -276,7 +274,7 @@ impl View {
         let page = cx.now().host.page_size;
         let rules = Rules::of_release(&cx.now().host.kernel.release).unwrap_or(Rules::linux_6_12());
         let rules = rules.overcommit.or(Rules::linux_6_12().overcommit);
-        let reserve = cx.sysctl("vm.admin_reserve_kbytes").unwrap_or(0);
+        let reserve = cx.sysctl(ADMIN_RESERVE_KBYTES).unwrap_or(0);
         let state = CommitState {
             committed: page.pages(self.committed),
             admin_reserve: page.pages(Bytes::kib(reserve)),
@@ -313,7 +311,7 @@ impl View {
             pages(self.swap),
             page,
         );
-        let name = "vm.overcommit_ratio";
+        let name = OVERCOMMIT_RATIO;
         let mut remedy = Remedy::new(format!("Keep strict mode and raise its limit to {}", page.of(then)));
         remedy = match self.setting {
             LimitSetting::Ratio(_) => remedy.sysctl(cx, name, percent),
@@ -324,7 +322,7 @@ impl View {
                 .undo_with(format!("sysctl -w vm.overcommit_kbytes={kib}"))
                 .sets(name, percent),
         };
-        remedy = remedies::without_twin(remedy, cx, name, "vm.overcommit_kbytes");
+        remedy = remedies::without_twin(remedy, cx, name);
         Some(remedy.risk(format!(
             "80 % of memory outside the huge page pools plus swap, the lower end of what PostgreSQL's \
              advice allows (up to {most}). Anything that reserves far more than it touches (Java, Go, \

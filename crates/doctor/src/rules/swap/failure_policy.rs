@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::file::cgroup::Limit;
+use lotsfree_settings::{MEMORY_FAILURE_EARLY_KILL, PANIC, PANIC_ON_OOM};
 use lotsfree_units::Grouped;
 
 use crate::rule::rule;
@@ -34,14 +35,14 @@ rule! {
 
 impl Rule for FailurePolicy {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let panic_on_oom = cx.sysctl("vm.panic_on_oom")?;
+        let panic_on_oom = cx.sysctl(PANIC_ON_OOM)?;
         let processes = cx.processes()?;
         let cluster = processes.iter().any(|p| CLUSTER_MANAGERS.contains(&&*p.stat.name));
         let mut findings = Vec::new();
         if panic_on_oom != 0 && !cluster {
             findings.push(panics(cx, panic_on_oom));
         }
-        let early = cx.sysctl("vm.memory_failure_early_kill");
+        let early = cx.sysctl(MEMORY_FAILURE_EARLY_KILL);
         if cx.runs(Workload::Hana) && early == Ok(0) {
             findings.push(late_kill(cx));
         }
@@ -52,7 +53,7 @@ impl Rule for FailurePolicy {
 fn panics(cx: &Context<'_>, mode: u64) -> Finding {
     let limits = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
     let bounded = limits.iter().filter(|group| group.max.and_then(Limit::bytes).is_some()).count();
-    let reboot = cx.now().sysctl.text("kernel.panic").map(str::to_owned);
+    let reboot = cx.now().sysctl.text(PANIC).map(str::to_owned);
     let stays_down = reboot.as_deref() == Some("0");
     let severity = if stays_down || (mode >= 2 && bounded > 0) { Severity::High } else { Severity::Warning };
     let after = match reboot.as_deref() {
@@ -72,28 +73,25 @@ fn panics(cx: &Context<'_>, mode: u64) -> Finding {
         Cost::risk("one process that grows costs the whole host instead of itself"),
     )
     .sure(Confidence::Certain)
-    .because(cx.saw_sysctl("vm.panic_on_oom").against("0", "kernel default: kill one process"));
+    .because(cx.saw_sysctl(PANIC_ON_OOM).against("0", "kernel default: kill one process"));
     if reboot.is_some() {
-        finding = finding.because(cx.saw_sysctl("kernel.panic"));
+        finding = finding.because(cx.saw_sysctl(PANIC));
     }
     if mode >= 2 && bounded > 0 {
         finding =
             finding.because(Evidence::new("memory.max", "groups with a limit", Grouped(bounded as u64)));
     }
-    finding = finding.remedy(
-        Remedy::new("Kill one process instead of the host").sysctl(cx, "vm.panic_on_oom", 0).risk(
+    finding =
+        finding.remedy(Remedy::new("Kill one process instead of the host").sysctl(cx, PANIC_ON_OOM, 0).risk(
             "The host lives on without the process that was killed: a service manager has to start it \
              again.",
-        ),
-    );
+        ));
     if stays_down {
         finding = finding.remedy(
-            Remedy::new("If the panic is wanted, let the host come up again")
-                .sysctl(cx, "kernel.panic", 10)
-                .risk(
-                    "It also reboots after every other panic; set up kdump first if the reason is to be \
+            Remedy::new("If the panic is wanted, let the host come up again").sysctl(cx, PANIC, 10).risk(
+                "It also reboots after every other panic; set up kdump first if the reason is to be \
                      known.",
-                ),
+            ),
         );
     }
     finding.note(
@@ -113,11 +111,9 @@ fn late_kill(cx: &Context<'_>) -> Finding {
         ),
     )
     .sure(Confidence::Certain)
-    .because(cx.saw_sysctl("vm.memory_failure_early_kill").against("1", "SAP note 3464764"))
-    .remedy(
-        Remedy::new("Signal broken memory at once").sysctl(cx, "vm.memory_failure_early_kill", 1).risk(
-            "Programs that do not handle SIGBUS and only map the page are killed although they might \
+    .because(cx.saw_sysctl(MEMORY_FAILURE_EARLY_KILL).against("1", "SAP note 3464764"))
+    .remedy(Remedy::new("Signal broken memory at once").sysctl(cx, MEMORY_FAILURE_EARLY_KILL, 1).risk(
+        "Programs that do not handle SIGBUS and only map the page are killed although they might \
              never read it.",
-        ),
-    )
+    ))
 }

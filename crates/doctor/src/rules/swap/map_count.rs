@@ -1,5 +1,6 @@
 use lotsfree_formulas::vendors::max_map_count;
 use lotsfree_kernel_files::file::process::Process;
+use lotsfree_settings::MAX_MAP_COUNT;
 use lotsfree_units::{Grouped, Percent};
 
 use crate::finding::subject;
@@ -31,7 +32,7 @@ rule! {
     pub MapCount = "map-count" in Swap
 }
 
-const NAME: &str = "vm.max_map_count";
+const NAME: &str = MAX_MAP_COUNT;
 /// The next burst of mappings may reach the limit.
 const NEAR: f64 = 0.80;
 /// It is as good as there.

@@ -1,5 +1,6 @@
 use lotsfree_formulas::vendors::{SAP_MIN_FREE_MAX_KIB, oracle_min_free_kib, sap_min_free_kib};
 use lotsfree_kernel_files::file::sysctl;
+use lotsfree_settings::MIN_FREE_KBYTES;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::min_free::{Defaults, Origin};
@@ -37,7 +38,7 @@ rule! {
     pub MinFreeOff = "min-free-off" in Swap
 }
 
-const NAME: &str = "vm.min_free_kbytes";
+const NAME: &str = MIN_FREE_KBYTES;
 /// Kept back from here on, it is felt: 1 % of memory.
 const FELT: f64 = 0.01;
 /// Where the kernel's own raise stops; above it the OOM killer comes with gigabytes free.

@@ -1,6 +1,7 @@
 use lotsfree_formulas::swap;
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_kernel_files::file::cgroup::{Cgroup, Limit};
+use lotsfree_settings::OVERCOMMIT_MEMORY;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
@@ -57,7 +58,7 @@ impl Rule for NoSwapNoGuard {
         if share <= FULL || cx.mem_or_zero(m::Mlocked).share_of(held) >= LOCKED {
             return Ok(Vec::new());
         }
-        let mode = cx.sysctl("vm.overcommit_memory")?;
+        let mode = cx.sysctl(OVERCOMMIT_MEMORY)?;
         let groups = cx.cgroups()?;
         if mode == 2 || groups.groups.iter().any(|group| guards(group, ordinary)) {
             return Ok(Vec::new());
@@ -86,7 +87,7 @@ impl Rule for NoSwapNoGuard {
             "less than a third is left for file cache and the kernel",
         ))
         .because(cx.saw_mem(m::Shmem))
-        .because(cx.saw_sysctl("vm.overcommit_memory"))
+        .because(cx.saw_sysctl(OVERCOMMIT_MEMORY))
         .because(Evidence::new(
             "/sys/fs/cgroup",
             "memory.max, memory.high, memory.low, memory.min",

@@ -1,6 +1,7 @@
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Limit};
 use lotsfree_kernel_files::file::process::Process;
+use lotsfree_settings::SWAPPINESS;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups;
@@ -160,13 +161,13 @@ fn of_databases(
         ),
     );
     let swappiness = advice::swappiness(cx);
-    if let Ok(now) = cx.sysctl("vm.swappiness")
+    if let Ok(now) = cx.sysctl(SWAPPINESS)
         && now > swappiness.value
     {
         finding = finding
             .remedy(
                 Remedy::new(format!("Swap less eagerly: vm.swappiness = {}", swappiness.value))
-                    .sysctl(cx, "vm.swappiness", swappiness.value)
+                    .sysctl(cx, SWAPPINESS, swappiness.value)
                     .risk(format!("More file cache is dropped instead ({}).", swappiness.because)),
             )
             .note(swappiness.contested);

@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
+use lotsfree_settings::PAGE_CLUSTER;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
@@ -37,7 +38,7 @@ const ENOUGH: u64 = 100;
 
 impl Rule for SwapReadahead {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        const NAME: &str = "vm.page-cluster";
+        const NAME: &str = PAGE_CLUSTER;
         let cluster = cx.sysctl(NAME)?;
         if cx.mem(m::SwapTotal)? == Bytes::ZERO {
             return Err(Skip::because("there is no swap"));

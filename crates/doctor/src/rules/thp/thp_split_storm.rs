@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{ksm, vmstat as v};
+use lotsfree_settings::NUMA_BALANCING;
 use lotsfree_units::Percent;
 
 use crate::rule::rule;
@@ -144,14 +145,14 @@ impl Rule for ThpSplitStorm {
             finding = finding.because(mode.saw()).remedy(mode.set(cx, advised.value)).note(advised.contested);
         }
         let balancing = advice::numa_balancing(cx);
-        let on = cx.sysctl("kernel.numa_balancing").is_ok_and(|now| now != balancing.value);
+        let on = cx.sysctl(NUMA_BALANCING).is_ok_and(|now| now != balancing.value);
         if moved.is_some() && on && balancing.value & 1 == 0 {
-            finding = finding.because(cx.saw_sysctl("kernel.numa_balancing")).remedy(
+            finding = finding.because(cx.saw_sysctl(NUMA_BALANCING)).remedy(
                 crate::Remedy::new(
                     "Turn NUMA balancing \
                     off",
                 )
-                .sysctl(cx, "kernel.numa_balancing", balancing.value)
+                .sysctl(cx, NUMA_BALANCING, balancing.value)
                 .risk(
                     "Unpinned virtual machines and programs that do not place their memory lose \
                         locality.",
