@@ -8,7 +8,6 @@ use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
-use lotsfree_workload::actor::{Access, Actor as Kind};
 
 /// A run with everything that is derived from it.
 #[derive(Debug)]
@@ -108,14 +107,7 @@ impl<'r> View<'r> {
         let subject = Subject::of(case.as_ref(), run.intervals());
         let Worked { work, undisturbed, pace } = subject.worked(run, &summary);
         let measured = subject.among(run.intervals());
-        let direct = case.iter().flat_map(|case| &case.actors).filter(|actor| {
-            let how = match &actor.kind {
-                Kind::FileWriter(writer) => writer.how,
-                Kind::FileReader(reader) => reader.how,
-                _ => Access::Buffered,
-            };
-            how == Access::Direct
-        });
+        let direct = case.iter().flat_map(|case| &case.actors).filter(|actor| actor.kind.is_direct());
         let direct = direct.map(|actor| actor.name.clone()).collect();
         let named = run.facts().variant.clone().filter(|name| !name.is_empty());
         let label =

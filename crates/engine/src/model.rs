@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
 use lotsfree_scenario::{Case, Errors, Occupied, SwapOn};
 use lotsfree_settings::Value;
-use lotsfree_workload::Actor;
+use lotsfree_workload::actor::Need;
 use thiserror::Error;
 
 use crate::generation::Generation;
@@ -41,6 +41,9 @@ pub fn simulate(
     Ok(machine.run(case.duration.ns(), sink, progress)?)
 }
 
+/// What actors may need and the model does not have yet.
+const LACKS: &[Need] = &[Need::PageTables, Need::LockedMemory, Need::CommitLimits];
+
 /// What a case's machine is made of.
 ///
 /// # Errors
@@ -48,8 +51,10 @@ pub fn simulate(
 /// execute the kind of an actor.
 pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     for actor in &case.actors {
-        if let Some(lacks) = lacks(&actor.kind) {
-            let kind = actor.kind.kind();
+        let lacks: Vec<String> =
+            actor.kind.needs().iter().filter(|need| LACKS.contains(need)).map(Need::to_string).collect();
+        if !lacks.is_empty() {
+            let (kind, lacks) = (actor.kind.kind(), lacks.join(" and no "));
             let why = format!(
                 "the model does not execute `{kind}` yet: it has no {lacks}; `lotsfree lab` executes it on a kernel"
             );
@@ -117,20 +122,6 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         swap,
         interval: case.interval.ns(),
     })
-}
-
-/// What the model would need for a kind of actor and does not have.
-fn lacks(kind: &Actor) -> Option<&'static str> {
-    match kind {
-        Actor::Sessions(_) => Some("page tables"),
-        Actor::PageToucher(_) => Some("locked memory and no page tables"),
-        Actor::Allocator(_) => Some("commit limits"),
-        Actor::AppServer(_)
-        | Actor::FileWriter(_)
-        | Actor::FileReader(_)
-        | Actor::SegmentStore(_)
-        | Actor::Trace(_) => None,
-    }
 }
 
 /// What is known of a case's machine before it runs.

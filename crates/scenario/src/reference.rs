@@ -1,5 +1,6 @@
 //! The reference page and the JSON Schema of the format, made from its types.
 
+use lotsfree_workload::actor::Actor;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
@@ -11,7 +12,7 @@ use crate::generation::Generation;
 use crate::machine::{Disk, Machine, Swap};
 use crate::read::fields;
 use crate::record::{Device, Provenance, Record, Touch, Whole};
-use crate::scenario::{kind_fields, kind_roles, kind_schemas};
+use crate::scenario::{kind_fields, kind_schemas};
 use crate::tuning;
 
 /// A complete scenario, which the reference shows and a test reads.
@@ -160,7 +161,7 @@ Only 0 needs no unit: `\"0\"`.
         text += &format!("\n### `kind = \"{kind}\"`\n\n{}\n\n", description(&schema));
         text += &table(&schema, order);
         text += &inner_tables(&schema);
-        let roles = kind_roles(kind).iter().map(|role| format!("`{role}`")).collect::<Vec<_>>().join(", ");
+        let roles = Actor::roles(kind).iter().map(|role| format!("`{role}`")).collect::<Vec<_>>().join(", ");
         text += &format!("\nRoles of its threads: {roles}.\n");
     }
     text += "
@@ -401,7 +402,7 @@ mod tests {
             let program = scenario.cases(None).unwrap().remove(0).program().unwrap();
             let roles: BTreeSet<&str> =
                 program.processes[0].threads.iter().map(|thread| thread.role).collect();
-            assert_eq!(roles, kind_roles(kind).iter().copied().collect(), "{kind}");
+            assert_eq!(roles, Actor::roles(kind).iter().copied().collect(), "{kind}");
         }
     }
 
@@ -413,7 +414,7 @@ mod tests {
             let last = cells.last().unwrap().trim_end_matches('|').trim();
             assert!(last.len() > 4, "no meaning: {line}");
         }
-        for name in tuning::names().chain(lotsfree_workload::actor::Actor::KINDS) {
+        for name in tuning::names().chain(Actor::KINDS.iter().copied()) {
             assert!(text.contains(name), "{name}");
         }
     }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lotsfree_workload::actor::Actor as Kind;
+use lotsfree_workload::actor::{self, Actor as Kind};
 use lotsfree_workload::quantity::{Bandwidth, Size, Time};
 
 use crate::case::{
@@ -796,37 +796,6 @@ fn check_on_disk(size: Size, at: Place, key: String, machine: Option<&Machine>, 
     }
 }
 
-/// Threads that an actor has.
-fn threads(kind: &Kind) -> u64 {
-    match kind {
-        Kind::AppServer(server) => server.threads.into(),
-        Kind::SegmentStore(store) => u64::from(store.readers) + u64::from(store.writers) + 1,
-        Kind::Sessions(sessions) => sessions.processes.into(),
-        Kind::PageToucher(toucher) => toucher.threads.into(),
-        Kind::FileWriter(_) | Kind::FileReader(_) | Kind::Allocator(_) | Kind::Trace(_) => 1,
-    }
-}
-
-/// What an actor has on disk at least, by the key that says so.
-fn on_disk(kind: &Kind) -> Vec<(&'static str, Size)> {
-    match kind {
-        Kind::FileWriter(writer) => {
-            let source = writer.source_size.map(|size| ("source-size", size));
-            std::iter::once(("size", writer.size)).chain(source).collect()
-        }
-        Kind::FileReader(reader) => reader.size.map(|size| ("size", size)).into_iter().collect(),
-        Kind::SegmentStore(store) => {
-            let segments = u64::from(store.active).saturating_add(store.garbage.into());
-            vec![("active", Size(store.segment.0.times(segments)))]
-        }
-        Kind::AppServer(_)
-        | Kind::Sessions(_)
-        | Kind::PageToucher(_)
-        | Kind::Allocator(_)
-        | Kind::Trace(_) => Vec::new(),
-    }
-}
-
 fn bad_name(name: &str) -> String {
     format!("{} is not a name; write 1 to {NAME} letters, digits, '-' and '_'", quoted(name))
 }
@@ -862,12 +831,12 @@ fn read_actors(
         }
         if let Some(actor) = read_actor(node, table, &key, errors) {
             check_actor(&actor, node, &key, machine, duration, errors);
-            for (parameter, size) in on_disk(&actor.kind) {
+            for (parameter, size) in actor.kind.on_disk() {
                 let at = table.get(parameter).map_or(node.at, |node| node.at);
                 check_on_disk(size, at, format!("{key}.{parameter}"), machine, errors);
             }
             let before = running;
-            running = running.saturating_add(threads(&actor.kind));
+            running = running.saturating_add(actor.kind.thread_count());
             if before <= MOST_THREADS && running > MOST_THREADS {
                 errors.add(node.at, key, too_many_threads());
             }
@@ -888,7 +857,7 @@ fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> 
         Some((Value::Text(kind), at)) => match Kind::KINDS.iter().find(|known| *known == kind) {
             Some(kind) => Some(*kind),
             None => {
-                errors.add(at, format!("{key}.kind"), unknown_name(kind, &Kind::KINDS));
+                errors.add(at, format!("{key}.kind"), unknown_name(kind, Kind::KINDS));
                 None
             }
         },
@@ -994,27 +963,12 @@ fn resolve_measure(root: &Table, table: MeasureTable, duration: Time, errors: &m
     }
 }
 
-/// The roles that the threads of a kind have.
-pub(crate) fn kind_roles(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "app-server" => &["server"],
-        "file-writer" => &["writer"],
-        "file-reader" => &["reader"],
-        "segment-store" => &["reader", "setup", "writer"],
-        "sessions" => &["session"],
-        "page-toucher" => &["toucher"],
-        "allocator" => &["allocator"],
-        "trace" => &["replay"],
-        _ => &[],
-    }
-}
-
-macro_rules! kinds {
-    ($($name:literal => $variant:ident($type:ty),)*) => {
+macro_rules! readers {
+    ($(#[doc = $about:literal] $name:literal => $kind:ident,)*) => {
         /// The keys of a kind.
         pub(crate) fn kind_fields(kind: &str) -> &'static [&'static str] {
             match kind {
-                $($name => fields::<$type>(),)*
+                $($name => fields::<actor::$kind>(),)*
                 _ => &[],
             }
         }
@@ -1022,25 +976,16 @@ macro_rules! kinds {
         /// Reads the parameters of a kind.
         fn read_kind(kind: &str, node: &Node, key: &str, errors: &mut Collector) -> Option<Kind> {
             match kind {
-                $($name => read::<$type>(node, key, errors).map(Kind::$variant),)*
+                $($name => read::<actor::$kind>(node, key, errors).map(Kind::$kind),)*
                 _ => None,
             }
         }
 
         /// Each kind's name with the schema of its parameters.
         pub(crate) fn kind_schemas() -> Vec<(&'static str, schemars::Schema)> {
-            vec![$(($name, crate::format::schema_of::<$type>()),)*]
+            vec![$(($name, crate::format::schema_of::<actor::$kind>()),)*]
         }
     };
 }
 
-kinds! {
-    "app-server" => AppServer(lotsfree_workload::actor::AppServer),
-    "file-writer" => FileWriter(lotsfree_workload::actor::FileWriter),
-    "file-reader" => FileReader(lotsfree_workload::actor::FileReader),
-    "segment-store" => SegmentStore(lotsfree_workload::actor::SegmentStore),
-    "sessions" => Sessions(lotsfree_workload::actor::Sessions),
-    "page-toucher" => PageToucher(lotsfree_workload::actor::PageToucher),
-    "allocator" => Allocator(lotsfree_workload::actor::Allocator),
-    "trace" => Trace(lotsfree_workload::actor::Trace),
-}
+lotsfree_workload::kinds!(readers);

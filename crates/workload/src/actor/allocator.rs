@@ -1,9 +1,10 @@
 //! `allocator`: memory that is reserved, and perhaps touched.
 
+use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BATCH, Hold, Refusal, Site, mebibyte, pages, share, thread};
+use super::{BATCH, Hold, Instance, Kind, Need, Refusal, Site, mebibyte, pages, share, thread};
 use crate::op::{Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -50,8 +51,21 @@ pub enum Touching {
 /// Most chunks: as many mappings as a process may have (`vm.max_map_count`), all but a few.
 const CHUNKS: u32 = 65_000;
 
+impl Kind for Allocator {
+    const ROLES: &'static [&'static str] = &["allocator"];
+    const NEEDS: &'static [Need] = &[Need::CommitLimits];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        self.threads(site).map(Instance::only)
+    }
+
+    fn demand(&self) -> Bytes {
+        Bytes((self.size.bytes() as f64 * self.touch.clamp(0.0, 1.0)) as u64)
+    }
+}
+
 impl Allocator {
-    pub(super) fn build(&self, _: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+    fn threads(&self, _: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let size = pages("size", self.size)?;
         let chunk = pages("chunk", self.chunk)?;
         let chunks = size.div_ceil(chunk);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::locality::{Chooser, Locality};
 use super::pace::Pacer;
 use super::rng::{Chance, Rng};
-use super::{BATCH, Refusal, Site, THREADS, pages, share, thread, within};
+use super::{BATCH, Instance, Kind, Refusal, Site, THREADS, pages, share, thread, within};
 use crate::op::{Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -132,8 +132,24 @@ const HEAP: RegionId = RegionId(0);
 const MAPPED: u32 = 0;
 const FILLED: u32 = 1;
 
+impl Kind for AppServer {
+    const ROLES: &'static [&'static str] = &["server"];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        self.threads(site).map(Instance::only)
+    }
+
+    fn thread_count(&self) -> u64 {
+        self.threads.into()
+    }
+
+    fn demand(&self) -> Bytes {
+        self.heap.0
+    }
+}
+
 impl AppServer {
-    pub(super) fn build(&self, site: &Site<'_>) -> Result<Vec<Thread>, Refusal> {
+    fn threads(&self, site: &Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let heap = pages("heap", self.heap)?;
         let threads = within("threads", self.threads, 1, THREADS)?;
         let touches = within("touches", self.touches, 0, 1 << 20)?;

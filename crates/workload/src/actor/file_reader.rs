@@ -7,7 +7,7 @@ use super::file::{Access, Hint, Side, behind, chunk};
 use super::file_writer::existing;
 use super::pace::Pacer;
 use super::rng::Rng;
-use super::{BATCH, PAGE, Refusal, Site, mebibyte, pages, thread};
+use super::{BATCH, Instance, Kind, PAGE, Refusal, Site, mebibyte, pages, thread};
 use crate::op::Op;
 use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size, Time};
@@ -69,8 +69,24 @@ fn one() -> u32 {
     1
 }
 
+impl Kind for FileReader {
+    const ROLES: &'static [&'static str] = &["reader"];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        self.threads(site).map(Instance::only)
+    }
+
+    fn on_disk(&self) -> Vec<(&'static str, Size)> {
+        self.size.map(|size| ("size", size)).into_iter().collect()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.how == Access::Direct
+    }
+}
+
 impl FileReader {
-    pub(super) fn build(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+    fn threads(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let chunk = chunk(self.how, self.chunk)?;
         let behind = behind(self.how, self.behind)?;
         let pacer =

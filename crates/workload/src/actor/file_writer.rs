@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{Access, Hint, Side, behind, chunk, whole_pages};
 use super::pace::Pacer;
-use super::{BATCH, Nothing, Refusal, Site, mebibyte, pages, thread, within};
+use super::{BATCH, Instance, Kind, Nothing, Refusal, Site, mebibyte, pages, thread, within};
 use crate::op::{FileId, Op};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size};
@@ -59,8 +59,25 @@ fn one() -> u32 {
     1
 }
 
+impl Kind for FileWriter {
+    const ROLES: &'static [&'static str] = &["writer"];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        self.threads(site).map(Instance::only)
+    }
+
+    fn on_disk(&self) -> Vec<(&'static str, Size)> {
+        let source = self.source_size.map(|size| ("source-size", size));
+        std::iter::once(("size", self.size)).chain(source).collect()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.how == Access::Direct
+    }
+}
+
 impl FileWriter {
-    pub(super) fn build(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+    fn threads(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         const ROLE: &str = "writer";
         const MARKS: &[&str] = &["written"];
         let chunk = chunk(self.how, self.chunk)?;

@@ -19,6 +19,7 @@ mod sessions;
 mod trace;
 mod zipf;
 
+use std::fmt;
 use std::path::Path;
 
 use lotsfree_units::Bytes;
@@ -47,94 +48,149 @@ const PAGE: u64 = 4096;
 /// About so many operations a stream makes at a time.
 const BATCH: usize = 512;
 
-/// What an actor does, by its `kind`, with the parameters of that kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Actor {
-    /// A server whose requests touch a heap.
-    AppServer(AppServer),
-    /// A job that writes a file, or copies one.
-    FileWriter(FileWriter),
-    /// A job that reads a file.
-    FileReader(FileReader),
-    /// A log-structured store of mapped segments.
-    SegmentStore(SegmentStore),
-    /// Processes that attach one shared segment.
-    Sessions(Sessions),
-    /// A process that touches every page of its memory.
-    PageToucher(PageToucher),
-    /// A process that asks for memory, as much as it is told.
-    Allocator(Allocator),
-    /// Recorded accesses, replayed.
-    Trace(Trace),
-}
-
-impl Actor {
-    /// The kinds, as a scenario writes them.
-    pub const KINDS: [&'static str; 8] = [
-        "app-server",
-        "file-writer",
-        "file-reader",
-        "segment-store",
-        "sessions",
-        "page-toucher",
-        "allocator",
-        "trace",
-    ];
-
-    /// The kind, as a scenario writes it.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Actor::AppServer(_) => "app-server",
-            Actor::FileWriter(_) => "file-writer",
-            Actor::FileReader(_) => "file-reader",
-            Actor::SegmentStore(_) => "segment-store",
-            Actor::Sessions(_) => "sessions",
-            Actor::PageToucher(_) => "page-toucher",
-            Actor::Allocator(_) => "allocator",
-            Actor::Trace(_) => "trace",
-        }
-    }
+/// A kind of actor: a file that implements this, and a line in [`kinds!`](crate::kinds).
+pub trait Kind {
+    /// The roles that its threads have.
+    const ROLES: &'static [&'static str];
+    /// What a machine must have to execute it, beyond page cache, anonymous memory, files and devices.
+    const NEEDS: &'static [Need] = &[];
 
     /// The actor's processes. Files and segments of its own are declared in `site`.
     ///
     /// # Errors
     ///
     /// A parameter, or two together, that cannot be, or a trace that cannot be read.
-    pub fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
-        let threads = match self {
-            Actor::AppServer(actor) => actor.build(site),
-            Actor::FileWriter(actor) => actor.build(site),
-            Actor::FileReader(actor) => actor.build(site),
-            Actor::SegmentStore(actor) => actor.build(site),
-            Actor::Sessions(actor) => return actor.build(site),
-            Actor::PageToucher(actor) => actor.build(site),
-            Actor::Allocator(actor) => actor.build(site),
-            Actor::Trace(actor) => actor.build(site),
-        };
-        Ok(vec![Instance { delay: 0, threads: threads? }])
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal>;
+
+    /// How many threads it has, all processes together.
+    fn thread_count(&self) -> u64 {
+        1
+    }
+
+    /// Memory that it occupies at most and that nothing but swap can take from it: heaps, shared segments,
+    /// page tables of many processes. Page cache does not count, nor what a trace maps.
+    fn demand(&self) -> Bytes {
+        Bytes::ZERO
+    }
+
+    /// What it has on disk at least, by the parameter that says so.
+    fn on_disk(&self) -> Vec<(&'static str, Size)> {
+        Vec::new()
+    }
+
+    /// Whether it reads or writes past the page cache.
+    fn is_direct(&self) -> bool {
+        false
     }
 }
 
-impl Actor {
-    /// Memory that the actor occupies at most and that nothing but swap can take from it: heaps, shared
-    /// segments, page tables of many processes. Page cache does not count, nor what a trace maps.
-    pub fn demand(&self) -> Bytes {
-        let share = |size: Size, share: f64| Bytes((size.bytes() as f64 * share.clamp(0.0, 1.0)) as u64);
-        match self {
-            Actor::AppServer(actor) => actor.heap.0,
-            Actor::FileWriter(_) | Actor::FileReader(_) | Actor::SegmentStore(_) | Actor::Trace(_) => {
-                Bytes::ZERO
-            }
-            Actor::Sessions(actor) => {
-                let entries = Bytes(actor.segment.bytes() / 512 * u64::from(actor.processes));
-                actor.segment.0 + if actor.backing == Sharing::ShmHuge { Bytes::ZERO } else { entries }
-            }
-            Actor::PageToucher(actor) => actor.size.0,
-            Actor::Allocator(actor) => share(actor.size, actor.touch),
-        }
+/// Something that a machine may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Page tables that take memory.
+    PageTables,
+    /// Memory that reclaim may not take.
+    LockedMemory,
+    /// Reservations that are refused (`vm.overcommit_memory`).
+    CommitLimits,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Need::PageTables => "page tables",
+            Need::LockedMemory => "locked memory",
+            Need::CommitLimits => "commit limits",
+        })
     }
 }
+
+/// Calls a macro with every kind: what it does, its name in a scenario, and its type. This is the one list.
+#[macro_export]
+macro_rules! kinds {
+    ($call:ident) => {
+        $call! {
+            /// A server whose requests touch a heap.
+            "app-server" => AppServer,
+            /// A job that writes a file, or copies one.
+            "file-writer" => FileWriter,
+            /// A job that reads a file.
+            "file-reader" => FileReader,
+            /// A log-structured store of mapped segments.
+            "segment-store" => SegmentStore,
+            /// Processes that attach one shared segment.
+            "sessions" => Sessions,
+            /// A process that touches every page of its memory.
+            "page-toucher" => PageToucher,
+            /// A process that asks for memory, as much as it is told.
+            "allocator" => Allocator,
+            /// Recorded accesses, replayed.
+            "trace" => Trace,
+        }
+    };
+}
+
+macro_rules! actor {
+    ($(#[doc = $about:literal] $name:literal => $kind:ident,)*) => {
+        /// What an actor does, by its `kind`, with the parameters of that kind.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(tag = "kind")]
+        pub enum Actor {
+            $(#[doc = $about] #[serde(rename = $name)] $kind($kind),)*
+        }
+
+        impl Actor {
+            /// The kinds, as a scenario writes them.
+            pub const KINDS: &'static [&'static str] = &[$($name),*];
+
+            /// The kind, as a scenario writes it.
+            pub fn kind(&self) -> &'static str {
+                match self { $(Actor::$kind(_) => $name),* }
+            }
+
+            /// The roles that the threads of a kind have; none of an unknown one.
+            pub fn roles(kind: &str) -> &'static [&'static str] {
+                match kind { $($name => <$kind as Kind>::ROLES,)* _ => &[] }
+            }
+
+            /// [`Kind::NEEDS`]
+            pub fn needs(&self) -> &'static [Need] {
+                match self { $(Actor::$kind(_) => <$kind as Kind>::NEEDS),* }
+            }
+
+            /// As [`Kind::build`].
+            ///
+            /// # Errors
+            ///
+            /// As there.
+            pub fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+                match self { $(Actor::$kind(actor) => Kind::build(actor, site)),* }
+            }
+
+            /// [`Kind::thread_count`]
+            pub fn thread_count(&self) -> u64 {
+                match self { $(Actor::$kind(actor) => actor.thread_count()),* }
+            }
+
+            /// [`Kind::demand`]
+            pub fn demand(&self) -> Bytes {
+                match self { $(Actor::$kind(actor) => actor.demand()),* }
+            }
+
+            /// [`Kind::on_disk`]
+            pub fn on_disk(&self) -> Vec<(&'static str, Size)> {
+                match self { $(Actor::$kind(actor) => actor.on_disk()),* }
+            }
+
+            /// [`Kind::is_direct`]
+            pub fn is_direct(&self) -> bool {
+                match self { $(Actor::$kind(actor) => actor.is_direct()),* }
+            }
+        }
+    };
+}
+
+kinds!(actor);
 
 /// One process of an actor.
 #[derive(Debug)]
@@ -143,6 +199,13 @@ pub struct Instance {
     pub delay: u64,
     /// Its threads.
     pub threads: Vec<Thread>,
+}
+
+impl Instance {
+    /// The only process of an actor, which starts with it.
+    fn only(threads: Vec<Thread>) -> Vec<Self> {
+        vec![Instance { delay: 0, threads }]
+    }
 }
 
 /// Where an actor is built: what it takes from the scenario around it.

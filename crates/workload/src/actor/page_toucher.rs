@@ -1,9 +1,10 @@
 //! `page-toucher`: memory that is touched page by page.
 
+use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BATCH, Hold, Refusal, Site, THREADS, mebibyte, pages, thread, within};
+use super::{BATCH, Hold, Instance, Kind, Need, Refusal, Site, THREADS, mebibyte, pages, thread, within};
 use crate::op::{Advice, Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -79,8 +80,25 @@ const MEMORY: RegionId = RegionId(0);
 const MAPPED: u32 = 0;
 const TOUCHED: u32 = 1;
 
+impl Kind for PageToucher {
+    const ROLES: &'static [&'static str] = &["toucher"];
+    const NEEDS: &'static [Need] = &[Need::LockedMemory, Need::PageTables];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        self.threads(site).map(Instance::only)
+    }
+
+    fn thread_count(&self) -> u64 {
+        self.threads.into()
+    }
+
+    fn demand(&self) -> Bytes {
+        self.size.0
+    }
+}
+
 impl PageToucher {
-    pub(super) fn build(&self, _: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+    fn threads(&self, _: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let size = pages("size", self.size)?;
         let chunk = pages("chunk", self.chunk)?;
         let threads = within("threads", self.threads, 1, THREADS.min(size))?;

@@ -10,7 +10,7 @@ use super::file::{Access, Hint, Side, chunk};
 use super::locality::{Chooser, Locality};
 use super::pace::Pacer;
 use super::rng::Rng;
-use super::{BATCH, PAGE, Refusal, Site, THREADS, mebibyte, pages, thread, within};
+use super::{BATCH, Instance, Kind, PAGE, Refusal, Site, THREADS, mebibyte, pages, thread, within};
 use crate::op::{FileId, Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Bandwidth, Size, Time};
@@ -112,8 +112,25 @@ fn one() -> u32 {
 /// Stage of the start: the active segments are mapped.
 const MAPPED: u32 = 0;
 
+impl Kind for SegmentStore {
+    const ROLES: &'static [&'static str] = &["reader", "setup", "writer"];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        self.threads(site).map(Instance::only)
+    }
+
+    fn thread_count(&self) -> u64 {
+        u64::from(self.readers) + u64::from(self.writers) + 1
+    }
+
+    fn on_disk(&self) -> Vec<(&'static str, Size)> {
+        let segments = u64::from(self.active).saturating_add(self.garbage.into());
+        vec![("active", Size(self.segment.0.times(segments)))]
+    }
+}
+
 impl SegmentStore {
-    pub(super) fn build(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+    fn threads(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let segment = pages("segment", self.segment)?;
         let active = within("active", self.active, 1, 1 << 20)?;
         let garbage = within("garbage", self.garbage, 0, 1 << 20)?;

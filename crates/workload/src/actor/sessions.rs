@@ -1,11 +1,14 @@
 //! `sessions`: processes that attach one shared segment.
 
+use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pace::Pacer;
 use super::rng::{Chance, Rng};
-use super::{BATCH, Hold, Instance, Refusal, Site, THREADS, mebibyte, pages, share, thread, within};
+use super::{
+    BATCH, Hold, Instance, Kind, Need, Refusal, Site, THREADS, mebibyte, pages, share, thread, within,
+};
 use crate::op::{Op, RegionId, SegmentId};
 use crate::program::{SegmentBacking, SegmentSpec, Stream};
 use crate::quantity::{Size, Time};
@@ -87,8 +90,11 @@ const SEGMENT: RegionId = RegionId(0);
 /// Stages of each process.
 pub(super) const MARKS: [&str; 3] = ["attached", "touched", "left"];
 
-impl Sessions {
-    pub(super) fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+impl Kind for Sessions {
+    const ROLES: &'static [&'static str] = &["session"];
+    const NEEDS: &'static [Need] = &[Need::PageTables];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         let processes = within("processes", self.processes, 1, THREADS)?;
         let length = pages("segment", self.segment)?;
         let backing = match (self.backing, self.granule) {
@@ -136,6 +142,15 @@ impl Sessions {
                 Ok(Instance { delay: delay as u64, threads: vec![thread("session", &MARKS, session)] })
             })
             .collect()
+    }
+
+    fn thread_count(&self) -> u64 {
+        self.processes.into()
+    }
+
+    fn demand(&self) -> Bytes {
+        let entries = Bytes(self.segment.bytes() / 512 * u64::from(self.processes));
+        self.segment.0 + if self.backing == Sharing::ShmHuge { Bytes::ZERO } else { entries }
     }
 }
 

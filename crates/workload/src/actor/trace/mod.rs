@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rng::{Chance, Rng};
-use super::{BATCH, PAGE, Refusal, Site, share, thread, within};
+use super::{BATCH, Instance, Kind, PAGE, Refusal, Site, share, thread, within};
 use crate::op::{Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::Time;
@@ -205,8 +205,16 @@ impl Objects {
     }
 }
 
+impl Kind for Trace {
+    const ROLES: &'static [&'static str] = &["replay"];
+
+    fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
+        self.threads(site).map(Instance::only)
+    }
+}
+
 impl Trace {
-    pub(super) fn build(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+    fn threads(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let per_request = within("per-request", self.per_request, 0, 1 << 20)?;
         if self.timed && per_request != 1 {
             return Err(Refusal::new("per-request", format!("is {per_request}; with `timed` it must be 1")));
