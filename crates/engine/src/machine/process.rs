@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_run::{EventKind, Spent};
 use lotsfree_workload as workload;
 use rustc_hash::FxHashMap;
@@ -186,7 +187,7 @@ impl Machine {
         let (rss, victim) = victim;
         let what = format!("out of memory: the largest process had {rss} pages in memory and on swap");
         self.say(victim, at, EventKind::OomKill, what);
-        self.mm.events.oom_kill += 1;
+        self.mm.events[vmstat::oom_kill] += 1;
         self.kill(victim, Death::OomKilled, at);
     }
 }

@@ -1,6 +1,7 @@
 //! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`;
 //! section 8.6).
 
+use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{Advice, RegionId};
 
 use super::frame::{entry, flag, list};
@@ -150,7 +151,7 @@ impl Mm {
             return;
         }
         if list::is_active(f.list()) {
-            self.events.pgdeactivate += 1;
+            self.events[vmstat::pgdeactivate] += 1;
         }
         let to = if self.generation.mglru {
             let lruvec = self.lruvec_of_frame(frame);
@@ -165,7 +166,7 @@ impl Mm {
             // Goes when it has been written.
             *flags |= flag::RECLAIM;
         } else {
-            self.events.pgrotated += 1;
+            self.events[vmstat::pgrotated] += 1;
         }
         self.lru_move(frame, to, !busy);
     }

@@ -1,5 +1,6 @@
 //! The page cache under `read` and `write` (`mm/filemap.c`; section 8.1).
 
+use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{How, RegionId};
 
 use super::frame::{entry, flag, list};
@@ -40,11 +41,11 @@ impl Mm {
     /// It is major also where nothing was ever written and no device is asked.
     pub(crate) fn filemap_fault_miss(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) -> Done {
         if !cx.again {
-            self.events.pgfault += 1;
+            self.events[vmstat::pgfault] += 1;
             cx.spend(self.costs.fault);
         }
         self.mmap_readahead(cx, id, number, page)?;
-        self.events.pgmajfault += 1;
+        self.events[vmstat::pgmajfault] += 1;
         cx.major += 1;
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`; section 5).
 
+use lotsfree_kernel_files::counters::vmstat;
+
 use super::mmzone::Zone;
 use super::page_alloc::{HIGHEST, MAX_RECLAIM_RETRIES};
 use super::vmscan::{Scan, Who};
@@ -114,14 +116,14 @@ impl Mm {
                 }
                 State::Napping(until) => {
                     if std::mem::take(&mut self.nodes[node].kswapd.woken) {
-                        self.events.kswapd_low_wmark_hit_quickly += 1;
+                        self.events[vmstat::kswapd_low_wmark_hit_quickly] += 1;
                         self.begin_balance(node);
                     } else if cx.now() < until {
                         return Wait { event: Some(Event::Kswapd(node)), until: Some(until), why: Why::Idle };
                     } else if self.is_balanced(node) {
                         self.nodes[node].kswapd.state = State::Asleep;
                     } else {
-                        self.events.kswapd_high_wmark_hit_quickly += 1;
+                        self.events[vmstat::kswapd_high_wmark_hit_quickly] += 1;
                         self.begin_balance(node);
                     }
                 }
@@ -143,7 +145,7 @@ impl Mm {
     }
 
     fn begin_balance(&mut self, node: usize) {
-        self.events.pageoutrun += 1;
+        self.events[vmstat::pageoutrun] += 1;
         let mut scan = Scan::new(Who::Kswapd, DEF_PRIORITY, 0);
         scan.may_writepage = self.tuning.laptop_mode == 0;
         if self.generation.mglru {
@@ -228,7 +230,7 @@ impl Mm {
                     !self.zones[zone].passes(mark, class) && !self.is_unreclaimable(zone)
                 };
                 if zones.iter().any(under_min) {
-                    self.events.kswapd_skip_congestion_wait += 1;
+                    self.events[vmstat::kswapd_skip_congestion_wait] += 1;
                 } else {
                     return Err(self.congestion_wait(cx, TENTH));
                 }
@@ -354,7 +356,7 @@ impl Mm {
                 let hopeless = run.freed_in_pass == 0;
                 run.freed_in_pass = 0;
                 run.scan.priority = DEF_PRIORITY;
-                self.events.pageoutrun += u64::from(!hopeless);
+                self.events[vmstat::pageoutrun] += u64::from(!hopeless);
                 return !(hopeless
                     && self.lruvecs_of_node(node).iter().all(|&which| self.is_unreclaimable(which)));
             }
@@ -376,6 +378,7 @@ mod tests {
     use lotsfree_workload::{How, Policy};
 
     use super::super::readahead::RaState;
+    use super::super::vmstat::PGSCAN_KSWAPD;
     use super::super::{Config, Why};
     use super::*;
     use crate::Generation;
@@ -400,7 +403,7 @@ mod tests {
             cx.slice = slice;
             let wait = mm.kswapd(&mut cx, 0);
             if wait.why == Why::Idle {
-                return (mm.events.pgscan_kswapd.iter().sum(), free(&mm) - before);
+                return (mm.events.sum(&PGSCAN_KSWAPD), free(&mm) - before);
             }
             (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);
         }

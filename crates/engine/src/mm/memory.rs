@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
@@ -595,12 +596,12 @@ impl Mm {
 
     fn count_fault(&mut self, cx: &mut Cx, major: bool) {
         if !cx.again {
-            self.events.pgfault += 1;
+            self.events[vmstat::pgfault] += 1;
             cx.minor += 1;
             cx.spend(self.costs.fault);
         }
         if major {
-            self.events.pgmajfault += 1;
+            self.events[vmstat::pgmajfault] += 1;
             cx.major += 1;
             cx.minor = cx.minor.saturating_sub(1);
         }
@@ -667,7 +668,7 @@ impl Mm {
         if f.has(flag::SWAP_RA) {
             self.frames[frame as usize].flags &= !flag::SWAP_RA;
             self.swap.hit();
-            self.events.swap_ra_hit += 1;
+            self.events[vmstat::swap_ra_hit] += 1;
         }
         self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | frame;
         self.stat_add(frame, Stat::AnonPages);
@@ -829,7 +830,7 @@ mod tests {
         for page in 0..256 {
             mm.touch(&mut cx, RegionId(0), page, true).unwrap();
         }
-        (mm.events.pgmajfault, cx.major, cx.minor)
+        (mm.events[vmstat::pgmajfault], cx.major, cx.minor)
     }
 
     #[test]

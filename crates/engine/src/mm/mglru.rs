@@ -13,9 +13,15 @@
 //!   table is an aligned run of 512 entries.
 //! - Tasks that age at once share one walk, entry by entry; the kernel's share it process by process.
 
+use lotsfree_kernel_files::counters::vmstat;
+
 use super::frame::{Frame, NONE, entry, flag, list};
 use super::page_alloc::HIGHEST;
 use super::vmscan::{Fate, Met, Scan};
+use super::vmstat::{
+    ACTIVATE, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
+    REFAULT, RESTORE,
+};
 use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, Why};
 
 /// MIN_NR_GENS: eviction leaves so many generations alone.
@@ -336,14 +342,14 @@ impl Mm {
         let kind = kind_of(&self.frames[frame as usize]);
         let refs = self.lruvecs[which].mglru.refaulted(kind, shadow, workingset);
         let rules = self.generation.lru_gen;
-        self.events.workingset_refault[kind] += u64::from(refs.is_some() || !rules.counts_recent);
+        self.events[REFAULT[kind]] += u64::from(refs.is_some() || !rules.counts_recent);
         let Some(refs) = refs else { return false };
         if !rules.counts_protected {
-            self.events.workingset_activate[kind] += 1;
+            self.events[ACTIVATE[kind]] += 1;
         }
         if self.in_lru_fault || refs >= MOST_REFS - 1 {
             self.frames[frame as usize].flags |= flag::REFS | flag::WORKINGSET;
-            self.events.workingset_restore[kind] += 1;
+            self.events[RESTORE[kind]] += 1;
         }
         true
     }
@@ -566,7 +572,7 @@ impl Mm {
             let birth = generations.born[(generations.min_seq[FILE] % MAX_NR_GENS) as usize];
             let sizable = self.evictable(lruvec, can_swap) >> scan.priority > 0;
             if birth + ttl >= cx.now() || !sizable {
-                self.events.oom_kill += 1;
+                self.events[vmstat::oom_kill] += 1;
                 return Ok(());
             }
         }
@@ -833,7 +839,7 @@ impl Mm {
                 cx.spend(self.costs.scan);
                 if self.sort_page(lruvec, frame, kind, last_tier, pass) {
                     let zone = self.frames[frame as usize].zone();
-                    self.events.pgrefill[self.zones[zone].index()] += 1;
+                    self.events[PGREFILL[self.zones[zone].index()]] += 1;
                 } else if self.is_inhibited(scan, frame) {
                     skipped += 1;
                     self.lru_move(frame, from, false);
@@ -863,7 +869,7 @@ impl Mm {
     ) -> bool {
         let f = self.frames[frame as usize];
         if f.has(flag::MLOCKED) {
-            self.events.unevictable_pgs_culled += 1;
+            self.events[vmstat::unevictable_pgs_culled] += 1;
             self.lru_move(frame, list::UNEVICTABLE, false);
             return true;
         }
@@ -879,7 +885,7 @@ impl Mm {
             self.lru_move(frame, next, true);
             self.lruvecs[lruvec].mglru.protected[kind][tier] += 1;
             if self.generation.lru_gen.counts_protected {
-                self.events.workingset_activate[kind] += 1;
+                self.events[ACTIVATE[kind]] += 1;
             }
             return true;
         }
@@ -915,11 +921,11 @@ impl Mm {
         let index = self.zones[zone].index();
         let by_kswapd = scan.is_kswapd();
         if by_kswapd {
-            self.events.pgscan_kswapd[index] += 1;
+            self.events[PGSCAN_KSWAPD[index]] += 1;
         } else {
-            self.events.pgscan_direct[index] += 1;
+            self.events[PGSCAN_DIRECT[index]] += 1;
         }
-        self.events.pgscan_type[kind] += 1;
+        self.events[PGSCAN[kind]] += 1;
         scan.scanned += 1;
         met.taken += 1;
         if self.entries[slot as usize] & entry::MAPPED != 0
@@ -934,19 +940,19 @@ impl Mm {
         match self.shrink_page(cx, scan, lruvec, frame, met) {
             Fate::Freed => {
                 met.reclaimed += 1;
-                self.events.pgsteal_type[kind] += 1;
+                self.events[PGSTEAL[kind]] += 1;
                 if by_kswapd {
-                    self.events.pgsteal_kswapd[index] += 1;
+                    self.events[PGSTEAL_KSWAPD[index]] += 1;
                 } else {
-                    self.events.pgsteal_direct[index] += 1;
+                    self.events[PGSTEAL_DIRECT[index]] += 1;
                 }
             }
             Fate::Cull => {
-                self.events.unevictable_pgs_culled += 1;
+                self.events[vmstat::unevictable_pgs_culled] += 1;
                 self.lru_move(frame, list::UNEVICTABLE, false);
             }
             fate => {
-                self.events.pgactivate += u64::from(fate == Fate::Activate);
+                self.events[vmstat::pgactivate] += u64::from(fate == Fate::Activate);
                 let f = &mut self.frames[frame as usize];
                 let waits =
                     fate == Fate::Keep && f.has(flag::RECLAIM) && f.has(flag::DIRTY | flag::WRITEBACK);
@@ -1001,7 +1007,7 @@ impl Mm {
             self.promote(lruvec, frame);
             if activates {
                 self.lru_move(frame, self.frames[frame as usize].counts_in(), false);
-                self.events.pgactivate += 1;
+                self.events[vmstat::pgactivate] += 1;
             }
         }
         if seen * PER_CACHE_LINE >= end - first
@@ -1184,10 +1190,10 @@ mod tests {
             }
             let e = &self.mm.events;
             for kind in 0..2 {
-                assert!(e.pgsteal_type[kind] <= e.pgscan_type[kind]);
+                assert!(e[PGSTEAL[kind]] <= e[PGSCAN[kind]]);
             }
-            let scanned: u64 = e.pgscan_kswapd.iter().chain(&e.pgscan_direct).sum();
-            assert_eq!(scanned, e.pgscan_type.iter().sum::<u64>());
+            let scanned = e.sum(&PGSCAN_KSWAPD) + e.sum(&PGSCAN_DIRECT);
+            assert_eq!(scanned, e.sum(&PGSCAN));
         }
     }
 
@@ -1342,7 +1348,7 @@ mod tests {
                 (from, to)
             };
             assert_eq!((m.mm.nr_pages(0, from), m.mm.nr_pages(0, to)), (700, 300), "{kernel}");
-            assert_eq!(m.mm.events.pgrefill.iter().sum::<u64>(), 0, "{kernel}");
+            assert_eq!(m.mm.events.sum(&PGREFILL), 0, "{kernel}");
             let mut pass = Pass { aged: true, ..Pass::default() };
             let mut met = Met::default();
             m.mm.lruvecs[0].mglru.min_seq[ANON] = m.mm.lruvecs[0].mglru.max_seq - 2;
@@ -1350,7 +1356,7 @@ mod tests {
             let scanned = m.mm.evict_type(&mut m.cx, &mut scan, 0, (ANON, None), &mut met, &mut pass);
             let left: u64 = m.mm.lruvecs[0].places(from).map(|place| m.mm.lruvecs[0].lists[place].len).sum();
             assert_eq!(left, 1000 - 300 - MIN_LRU_BATCH, "{kernel}");
-            assert_eq!(m.mm.events.pgrefill.iter().sum::<u64>(), 300, "{kernel}");
+            assert_eq!(m.mm.events.sum(&PGREFILL), 300, "{kernel}");
             assert_eq!((scanned, met.taken), (300 + MIN_LRU_BATCH, MIN_LRU_BATCH), "{kernel}");
             m.mm.flush_pageout(&mut m.cx, scan.writer());
             m.check();
@@ -1370,15 +1376,15 @@ mod tests {
             for page in 0..80_000 {
                 m.read(stream, page);
                 if page % 1000 == 0 {
-                    let before = m.mm.events.pgmajfault;
+                    let before = m.mm.events[vmstat::pgmajfault];
                     for page in 0..3000 {
                         m.touch(0, page, false);
                     }
-                    faults += m.mm.events.pgmajfault - before;
+                    faults += m.mm.events[vmstat::pgmajfault] - before;
                 }
             }
             m.check();
-            let evicted = m.mm.events.pgsteal_type[FILE];
+            let evicted = m.mm.events[PGSTEAL[FILE]];
             assert!(evicted > 60_000, "{kernel}: {evicted} pages of the stream had to go");
             assert_eq!(m.resident(hot), 3000, "{kernel}");
             assert!(faults <= 30, "{kernel}: {faults} faults on 240,000 accesses to hot pages");
@@ -1398,7 +1404,7 @@ mod tests {
             m.touch(0, page % 3000, false);
         }
         m.check();
-        let faults = m.mm.events.pgmajfault;
+        let faults = m.mm.events[vmstat::pgmajfault];
         assert!(faults > 10_000, "{faults} of 40,000 accesses");
     }
 
@@ -1419,7 +1425,7 @@ mod tests {
             }
         }
         m.check();
-        (m.mm.events.pswpout, m.resident(file))
+        (m.mm.events[vmstat::pswpout], m.resident(file))
     }
 
     #[test]
@@ -1503,7 +1509,7 @@ mod tests {
             for page in 0..12_000 {
                 m.read(file, page);
             }
-            m.mm.events.oom_kill
+            m.mm.events[vmstat::oom_kill]
         };
         assert_eq!(killed(0), 0);
         assert!(killed(3_600_000) > 0);

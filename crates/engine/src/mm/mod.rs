@@ -35,6 +35,7 @@ mod kswapd;
 use std::collections::VecDeque;
 
 use frame::Frame;
+use lotsfree_kernel_files::counters;
 use lotsfree_scenario::Costs;
 use lotsfree_scenario::Filesystem;
 use lotsfree_workload::Policy;
@@ -401,9 +402,9 @@ impl Mm {
         cx.spend(self.costs.submit);
         let kib = u64::from(pages) * 4;
         if write {
-            self.events.pgpgout += kib;
+            self.events[counters::vmstat::pgpgout] += kib;
         } else {
-            self.events.pgpgin += kib;
+            self.events[counters::vmstat::pgpgin] += kib;
         }
         self.flights.launch(flight);
         match queued {
@@ -424,7 +425,7 @@ impl Mm {
     /// Accounts a read that takes no time.
     pub(crate) fn read_at_once(&mut self, cx: &mut Cx, pages: u32) {
         cx.spend(self.costs.submit);
-        self.events.pgpgin += u64::from(pages) * 4;
+        self.events[counters::vmstat::pgpgin] += u64::from(pages) * 4;
     }
 
     /// A request has completed.

@@ -7,6 +7,8 @@
 //! The kernel lets one task at a time into a zone's reclaim (not in RHEL 6); others go on to the next zone. A
 //! call is atomic here and never sleeps, so no other task can be inside, and the lock has nothing to decide.
 
+use lotsfree_kernel_files::counters::vmstat;
+
 use super::frame::list;
 use super::mmzone::Zone;
 use super::vmscan::{Scan, Who};
@@ -69,10 +71,10 @@ impl Mm {
         }
         cx.reclaim += cx.spent - before;
         if scan.reclaimed > 0 {
-            self.events.zone_reclaim_success += 1;
+            self.events[vmstat::zone_reclaim_success] += 1;
             NodeReclaim::Success
         } else {
-            self.events.zone_reclaim_failed += 1;
+            self.events[vmstat::zone_reclaim_failed] += 1;
             NodeReclaim::Some
         }
     }

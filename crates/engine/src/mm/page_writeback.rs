@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use lotsfree_formulas::dirty::{DirtyLimits, DirtyableInput, dirty_limits, dirtyable, freerun_pages};
+use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::PageSize;
 
 use super::frame::{entry, flag, list};
@@ -465,7 +466,7 @@ impl Mm {
         } else {
             return;
         }
-        self.events.pgrotated += 1;
+        self.events[vmstat::pgrotated] += 1;
     }
 
     /// Reclaim writes a page: to swap, or to its file (`pageout`).
@@ -493,7 +494,7 @@ impl Mm {
             for part in run.chunks(self.generation.request_pages as usize) {
                 let frames = part.iter().map(|page| page.2).collect();
                 if part[0].0 == Device::Swap {
-                    self.events.pswpout += part.len() as u64;
+                    self.events[vmstat::pswpout] += part.len() as u64;
                 }
                 let pages = part.len() as u32;
                 self.submit_write(cx, (part[0].0, part[0].1), pages, frames, false, writer);

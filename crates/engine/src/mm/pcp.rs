@@ -5,8 +5,11 @@
 //! its marks: 31 or 63 pages at a time, and more of them where a CPU only frees (5.14 on) or only allocates
 //! (6.7 on, where the lists' length adapts as well).
 
+use lotsfree_kernel_files::counters::vmstat;
+
 use super::frame::flag;
 use super::page_alloc::HIGHEST;
+use super::vmstat::PGALLOC;
 use super::{Cx, Mm};
 
 /// `CONFIG_PCP_BATCH_SCALE_MAX`: doublings of a batch.
@@ -53,7 +56,7 @@ impl Mm {
         pcp.freed >>= 1;
         pcp.expire = EXPIRE;
         zone.alloc_batch -= 1;
-        self.events.pgalloc[zone.index()] += 1;
+        self.events[PGALLOC[zone.index()]] += 1;
         let f = &mut self.frames[frame as usize];
         f.flags = (index as u32) << flag::ZONE_SHIFT | flag::USED;
         Some(frame)
@@ -111,7 +114,7 @@ impl Mm {
         debug_assert!(f.list() == 0 && f.has(flag::USED));
         let index = f.zone();
         f.flags &= flag::ZONE;
-        self.events.pgfree += 1;
+        self.events[vmstat::pgfree] += 1;
         let cpu = self.list_of_cpu(cpu);
         let zone = &mut self.zones[index];
         let pcp = &mut zone.pcp[cpu];

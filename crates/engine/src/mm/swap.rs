@@ -2,6 +2,7 @@
 //!
 //! Two simplifications: one area, and no per-CPU cache of slots (a few hundred slots at most).
 
+use lotsfree_kernel_files::counters::vmstat;
 use rustc_hash::FxHashMap;
 
 use super::frame::{NONE, entry, flag, list};
@@ -200,11 +201,11 @@ impl Mm {
     /// A fault on a page that is on swap (`do_swap_page`): reads it and its neighbours.
     pub(crate) fn swap_in(&mut self, cx: &mut Cx, number: u32, slot: u32, swap: u32, write: bool) -> Done {
         if !cx.again {
-            self.events.pgfault += 1;
+            self.events[vmstat::pgfault] += 1;
             cx.spend(self.costs.fault);
         }
         let id = self.swapin_readahead(cx, number, slot, swap)?;
-        self.events.pgmajfault += 1;
+        self.events[vmstat::pgmajfault] += 1;
         cx.major += 1;
         if let Some(frame) = entry::frame(self.entries[slot as usize])
             && !self.frames[frame as usize].has(flag::LOCKED)
@@ -255,7 +256,7 @@ impl Mm {
             if slot != swap {
                 let Some(frame) = self.alloc_page_light(cx, &place) else { break };
                 batch.push((slot, frame));
-                self.events.swap_ra += 1;
+                self.events[vmstat::swap_ra] += 1;
             }
         }
         batch.sort_unstable();
@@ -281,7 +282,7 @@ impl Mm {
                 }
             }
         }
-        self.events.pswpin += batch.len() as u64;
+        self.events[vmstat::pswpin] += batch.len() as u64;
         Ok(target)
     }
 

@@ -6,13 +6,17 @@
 //! Not modelled: isolation by several reclaimers at once (`too_many_isolated`), executable mappings, memory
 //! cgroups, slab shrinkers.
 
+use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_scenario::Filesystem;
+
 use super::frame::{Frame, entry, flag, list};
 use super::page_alloc::Place;
 use super::vmstat::Stat;
+use super::vmstat::{
+    ALLOCSTALL, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
+};
 use super::wbt::Writer;
 use super::{Cx, DEF_PRIORITY, Device, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
-use lotsfree_scenario::Filesystem;
-
 use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, Reference};
 
 /// What a task keeps between calls.
@@ -217,7 +221,7 @@ impl Mm {
             self.throttle_direct_reclaim(cx, place)?;
             direct.throttled = true;
             // User memory and files may use the highest zone there could be, ZONE_MOVABLE.
-            self.events.allocstall[3] += 1;
+            self.events[ALLOCSTALL[3]] += 1;
         }
         let lruvecs = self.lruvecs_of(place);
         loop {
@@ -309,7 +313,7 @@ impl Mm {
             return Ok(());
         }
         if !cx.again {
-            self.events.pgscan_direct_throttle += 1;
+            self.events[vmstat::pgscan_direct_throttle] += 1;
         }
         self.wakeup_kswapd(node);
         let until = Some(cx.now() + 10 * TENTH);
@@ -657,7 +661,7 @@ impl Mm {
                 break;
             }
             let zone = &self.zones[self.frames[frame as usize].zone()];
-            self.events.pgrefill[zone.index()] += 1;
+            self.events[PGREFILL[zone.index()]] += 1;
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
                 cx.spend(self.costs.skip);
                 self.lru_move(frame, which, false);
@@ -672,7 +676,7 @@ impl Mm {
                 self.frames[frame as usize].flags |= flag::WORKINGSET;
             }
             self.lru_move(frame, to, false);
-            self.events.pgdeactivate += 1;
+            self.events[vmstat::pgdeactivate] += 1;
         }
         let kind = usize::from(!anon);
         let l = &mut self.lruvecs[lruvec];
@@ -741,9 +745,9 @@ impl Mm {
             self.zones[zone].pages_scanned += 1;
             let index = self.zones[zone].index();
             if scan.is_kswapd() {
-                self.events.pgscan_kswapd[index] += 1;
+                self.events[PGSCAN_KSWAPD[index]] += 1;
             } else {
-                self.events.pgscan_direct[index] += 1;
+                self.events[PGSCAN_DIRECT[index]] += 1;
             }
             scan.scanned += 1;
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
@@ -758,30 +762,30 @@ impl Mm {
                 Fate::Freed => {
                     met.reclaimed += 1;
                     if scan.is_kswapd() {
-                        self.events.pgsteal_kswapd[index] += 1;
+                        self.events[PGSTEAL_KSWAPD[index]] += 1;
                     } else {
-                        self.events.pgsteal_direct[index] += 1;
+                        self.events[PGSTEAL_DIRECT[index]] += 1;
                     }
                 }
                 Fate::Keep => self.lru_move(frame, which, false),
                 Fate::Activate => {
                     met.activated += 1;
-                    self.events.pgactivate += 1;
+                    self.events[vmstat::pgactivate] += 1;
                     self.lru_move(frame, list::classic(anon, true), false);
                     if self.generation.anon_refault {
                         self.workingset_activation(frame);
                     }
                 }
                 Fate::Cull => {
-                    self.events.unevictable_pgs_culled += 1;
+                    self.events[vmstat::unevictable_pgs_culled] += 1;
                     self.lru_move(frame, list::UNEVICTABLE, false);
                 }
             }
         }
         met.queued = self.flush_pageout(cx, scan.writer());
         let kind = usize::from(!anon);
-        self.events.pgscan_type[kind] += batch;
-        self.events.pgsteal_type[kind] += met.reclaimed;
+        self.events[PGSCAN[kind]] += batch;
+        self.events[PGSTEAL[kind]] += met.reclaimed;
         let l = &mut self.lruvecs[lruvec];
         l.recent_scanned[kind] += met.taken;
         l.recent_rotated[kind] += met.activated;
@@ -1017,7 +1021,7 @@ impl Mm {
             f.flags &= !flag::REFERENCED;
             let anon = f.has(flag::ANON);
             self.lru_move(frame, list::classic(anon, true), false);
-            self.events.pgactivate += 1;
+            self.events[vmstat::pgactivate] += 1;
             self.note_added(frame, true);
             self.workingset_activation(frame);
         }

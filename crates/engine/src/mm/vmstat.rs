@@ -5,6 +5,8 @@
 //! model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it happens;
 //! those whose true value is unknown are absent: page tables, the trees' own nodes, the direct map.
 
+use std::ops::{Index, IndexMut};
+
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::available::{AvailableInput, mem_available};
 use lotsfree_formulas::lists::inactive_ratio;
@@ -49,44 +51,100 @@ pub(crate) enum Stat {
 /// How many there are.
 pub(crate) const STATS: usize = 13;
 
-/// Event counters. Arrays by zone are DMA, DMA32, Normal, Movable; arrays of two are anonymous and file.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Events {
-    pub(crate) pgpgin: u64,
-    pub(crate) pgpgout: u64,
-    pub(crate) pswpin: u64,
-    pub(crate) pswpout: u64,
-    pub(crate) pgalloc: [u64; 4],
-    pub(crate) pgfree: u64,
-    pub(crate) pgactivate: u64,
-    pub(crate) pgdeactivate: u64,
-    pub(crate) pgfault: u64,
-    pub(crate) pgmajfault: u64,
-    pub(crate) pgrefill: [u64; 4],
-    pub(crate) pgscan_kswapd: [u64; 4],
-    pub(crate) pgscan_direct: [u64; 4],
-    pub(crate) pgsteal_kswapd: [u64; 4],
-    pub(crate) pgsteal_direct: [u64; 4],
-    pub(crate) pgscan_type: [u64; 2],
-    pub(crate) pgsteal_type: [u64; 2],
-    pub(crate) pgscan_direct_throttle: u64,
-    pub(crate) allocstall: [u64; 4],
-    pub(crate) pageoutrun: u64,
-    pub(crate) kswapd_low_wmark_hit_quickly: u64,
-    pub(crate) kswapd_high_wmark_hit_quickly: u64,
-    pub(crate) kswapd_skip_congestion_wait: u64,
-    pub(crate) zone_reclaim_failed: u64,
-    pub(crate) zone_reclaim_success: u64,
-    pub(crate) pgrotated: u64,
-    pub(crate) workingset_refault: [u64; 2],
-    pub(crate) workingset_activate: [u64; 2],
-    pub(crate) workingset_restore: [u64; 2],
-    pub(crate) swap_ra: u64,
-    pub(crate) swap_ra_hit: u64,
-    pub(crate) unevictable_pgs_culled: u64,
-    pub(crate) drop_pagecache: u64,
-    pub(crate) oom_kill: u64,
+/// The counters of `/proc/vmstat` that only grow: `events[vmstat::pgfault] += 1`. What a kernel prints of them
+/// its release decides, and [`SUMS`] are not counted but added up.
+#[derive(Clone, Debug)]
+pub(crate) struct Events(Box<[u64; Vmstat::ROWS.len()]>);
+
+impl Default for Events {
+    fn default() -> Self {
+        Events(Box::new([0; Vmstat::ROWS.len()]))
+    }
 }
+
+impl Index<Counter<Vmstat>> for Events {
+    type Output = u64;
+
+    fn index(&self, counter: Counter<Vmstat>) -> &u64 {
+        &self.0[counter.row_index()]
+    }
+}
+
+impl IndexMut<Counter<Vmstat>> for Events {
+    fn index_mut(&mut self, counter: Counter<Vmstat>) -> &mut u64 {
+        &mut self.0[counter.row_index()]
+    }
+}
+
+impl Events {
+    /// Counters together.
+    pub(crate) fn sum(&self, counters: &[Counter<Vmstat>]) -> u64 {
+        counters.iter().map(|counter| self[*counter]).sum()
+    }
+}
+
+/// One counter for each kind of zone: DMA, DMA32, Normal, Movable ([`Zone::index`]).
+pub(crate) type ByZone = [Counter<Vmstat>; 4];
+/// One for anonymous pages and one for file pages.
+pub(crate) type ByType = [Counter<Vmstat>; 2];
+
+pub(crate) const PGALLOC: ByZone =
+    [vmstat::pgalloc_dma, vmstat::pgalloc_dma32, vmstat::pgalloc_normal, vmstat::pgalloc_movable];
+pub(crate) const ALLOCSTALL: ByZone =
+    [vmstat::allocstall_dma, vmstat::allocstall_dma32, vmstat::allocstall_normal, vmstat::allocstall_movable];
+pub(crate) const PGREFILL: ByZone =
+    [vmstat::pgrefill_dma, vmstat::pgrefill_dma32, vmstat::pgrefill_normal, vmstat::pgrefill_movable];
+pub(crate) const PGSTEAL_KSWAPD: ByZone = [
+    vmstat::pgsteal_kswapd_dma,
+    vmstat::pgsteal_kswapd_dma32,
+    vmstat::pgsteal_kswapd_normal,
+    vmstat::pgsteal_kswapd_movable,
+];
+pub(crate) const PGSTEAL_DIRECT: ByZone = [
+    vmstat::pgsteal_direct_dma,
+    vmstat::pgsteal_direct_dma32,
+    vmstat::pgsteal_direct_normal,
+    vmstat::pgsteal_direct_movable,
+];
+pub(crate) const PGSCAN_KSWAPD: ByZone = [
+    vmstat::pgscan_kswapd_dma,
+    vmstat::pgscan_kswapd_dma32,
+    vmstat::pgscan_kswapd_normal,
+    vmstat::pgscan_kswapd_movable,
+];
+pub(crate) const PGSCAN_DIRECT: ByZone = [
+    vmstat::pgscan_direct_dma,
+    vmstat::pgscan_direct_dma32,
+    vmstat::pgscan_direct_normal,
+    vmstat::pgscan_direct_movable,
+];
+pub(crate) const PGSCAN: ByType = [vmstat::pgscan_anon, vmstat::pgscan_file];
+pub(crate) const PGSTEAL: ByType = [vmstat::pgsteal_anon, vmstat::pgsteal_file];
+pub(crate) const REFAULT: ByType = [vmstat::workingset_refault_anon, vmstat::workingset_refault_file];
+pub(crate) const ACTIVATE: ByType = [vmstat::workingset_activate_anon, vmstat::workingset_activate_file];
+pub(crate) const RESTORE: ByType = [vmstat::workingset_restore_anon, vmstat::workingset_restore_file];
+
+/// Counters that are sums of others; the kernel counts only one of the two.
+const SUMS: [(Counter<Vmstat>, &[Counter<Vmstat>]); 11] = [
+    (vmstat::allocstall, &ALLOCSTALL),
+    (vmstat::pgrefill, &PGREFILL),
+    (vmstat::pgsteal_kswapd, &PGSTEAL_KSWAPD),
+    (vmstat::pgsteal_direct, &PGSTEAL_DIRECT),
+    (vmstat::pgscan_kswapd, &PGSCAN_KSWAPD),
+    (vmstat::pgscan_direct, &PGSCAN_DIRECT),
+    (vmstat::kswapd_steal, &PGSTEAL_KSWAPD),
+    (vmstat::pgsteal_dma, &[vmstat::pgsteal_kswapd_dma, vmstat::pgsteal_direct_dma]),
+    (vmstat::pgsteal_dma32, &[vmstat::pgsteal_kswapd_dma32, vmstat::pgsteal_direct_dma32]),
+    (vmstat::pgsteal_normal, &[vmstat::pgsteal_kswapd_normal, vmstat::pgsteal_direct_normal]),
+    (vmstat::pgsteal_movable, &[vmstat::pgsteal_kswapd_movable, vmstat::pgsteal_direct_movable]),
+];
+
+/// Before 5.9 (170b04b7ae49) the total, then each type (`mm/workingset.c`).
+const WORKINGSET: [(Counter<Vmstat>, ByType); 3] = [
+    (vmstat::workingset_refault, REFAULT),
+    (vmstat::workingset_activate, ACTIVATE),
+    (vmstat::workingset_restore, RESTORE),
+];
 
 /// A kernel release: three numbers.
 type Release = (u32, u32, u32);
@@ -332,23 +390,12 @@ impl Mm {
         lines.put(vmstat::nr_dirtied, sums.get(Stat::Dirtied));
         lines.put(vmstat::nr_written, sums.get(Stat::Written));
         lines.put(vmstat::nr_swapcached, sums.get(Stat::SwapCached));
-        let refault = &self.events.workingset_refault;
-        let activate = &self.events.workingset_activate;
-        let restore = &self.events.workingset_restore;
-        let workingset = [
-            (vmstat::workingset_refault, refault[0] + refault[1]),
-            (vmstat::workingset_activate, activate[0] + activate[1]),
-            (vmstat::workingset_restore, restore[0] + restore[1]),
-            (vmstat::workingset_refault_anon, refault[0]),
-            (vmstat::workingset_refault_file, refault[1]),
-            (vmstat::workingset_activate_anon, activate[0]),
-            (vmstat::workingset_activate_file, activate[1]),
-            (vmstat::workingset_restore_anon, restore[0]),
-            (vmstat::workingset_restore_file, restore[1]),
-        ];
-        for (counter, value) in workingset {
-            // Refaults are not counted by node.
-            lines.put(counter, if whole { value } else { u64::MAX });
+        for (total, by_type) in WORKINGSET {
+            for counter in by_type {
+                // Refaults are not counted by node.
+                lines.put(counter, if whole { self.events[counter] } else { u64::MAX });
+            }
+            lines.put(total, if whole { self.events.sum(&by_type) } else { u64::MAX });
         }
     }
 
@@ -374,96 +421,16 @@ impl Mm {
     }
 
     fn rhel_6_lines(&self, values: &mut Values<Vmstat>) {
-        let e = &self.events;
-        let own = [
-            0,
-            e.kswapd_low_wmark_hit_quickly,
-            e.kswapd_high_wmark_hit_quickly,
-            e.kswapd_skip_congestion_wait,
-        ];
-        for (counter, value) in RHEL_6.into_iter().zip(own) {
-            values.set(counter, value);
+        for counter in RHEL_6 {
+            values.set(counter, self.events[counter]);
         }
     }
 
     fn event_lines(&self, lines: &mut Lines<Vmstat>) {
-        let e = &self.events;
-        let sum = |by_zone: &[u64; 4]| by_zone.iter().sum::<u64>();
-        let mut by_zone = |counters: [Counter<Vmstat>; 4], values: &[u64; 4]| {
-            for (counter, value) in counters.into_iter().zip(values) {
-                lines.put(counter, *value);
-            }
-        };
-        use vmstat as v;
-        by_zone([v::pgalloc_dma, v::pgalloc_dma32, v::pgalloc_normal, v::pgalloc_movable], &e.pgalloc);
-        let allocstall =
-            [v::allocstall_dma, v::allocstall_dma32, v::allocstall_normal, v::allocstall_movable];
-        by_zone(allocstall, &e.allocstall);
-        by_zone([v::pgrefill_dma, v::pgrefill_dma32, v::pgrefill_normal, v::pgrefill_movable], &e.pgrefill);
-        let both = std::array::from_fn(|i| e.pgsteal_kswapd[i] + e.pgsteal_direct[i]);
-        by_zone([v::pgsteal_dma, v::pgsteal_dma32, v::pgsteal_normal, v::pgsteal_movable], &both);
-        by_zone(
-            [
-                v::pgsteal_kswapd_dma,
-                v::pgsteal_kswapd_dma32,
-                v::pgsteal_kswapd_normal,
-                v::pgsteal_kswapd_movable,
-            ],
-            &e.pgsteal_kswapd,
-        );
-        by_zone(
-            [
-                v::pgsteal_direct_dma,
-                v::pgsteal_direct_dma32,
-                v::pgsteal_direct_normal,
-                v::pgsteal_direct_movable,
-            ],
-            &e.pgsteal_direct,
-        );
-        by_zone(
-            [v::pgscan_kswapd_dma, v::pgscan_kswapd_dma32, v::pgscan_kswapd_normal, v::pgscan_kswapd_movable],
-            &e.pgscan_kswapd,
-        );
-        by_zone(
-            [v::pgscan_direct_dma, v::pgscan_direct_dma32, v::pgscan_direct_normal, v::pgscan_direct_movable],
-            &e.pgscan_direct,
-        );
-        let single = [
-            (v::pgpgin, e.pgpgin),
-            (v::pgpgout, e.pgpgout),
-            (v::pswpin, e.pswpin),
-            (v::pswpout, e.pswpout),
-            (v::pgfree, e.pgfree),
-            (v::pgactivate, e.pgactivate),
-            (v::pgdeactivate, e.pgdeactivate),
-            (v::pgfault, e.pgfault),
-            (v::pgmajfault, e.pgmajfault),
-            (v::pgrefill, sum(&e.pgrefill)),
-            (v::pgsteal_kswapd, sum(&e.pgsteal_kswapd)),
-            (v::pgsteal_direct, sum(&e.pgsteal_direct)),
-            (v::pgscan_kswapd, sum(&e.pgscan_kswapd)),
-            (v::pgscan_direct, sum(&e.pgscan_direct)),
-            (v::pgscan_direct_throttle, e.pgscan_direct_throttle),
-            (v::pgscan_anon, e.pgscan_type[0]),
-            (v::pgscan_file, e.pgscan_type[1]),
-            (v::pgsteal_anon, e.pgsteal_type[0]),
-            (v::pgsteal_file, e.pgsteal_type[1]),
-            (v::zone_reclaim_success, e.zone_reclaim_success),
-            (v::zone_reclaim_failed, e.zone_reclaim_failed),
-            (v::kswapd_steal, sum(&e.pgsteal_kswapd)),
-            (v::kswapd_low_wmark_hit_quickly, e.kswapd_low_wmark_hit_quickly),
-            (v::kswapd_high_wmark_hit_quickly, e.kswapd_high_wmark_hit_quickly),
-            (v::kswapd_skip_congestion_wait, e.kswapd_skip_congestion_wait),
-            (v::pageoutrun, e.pageoutrun),
-            (v::allocstall, sum(&e.allocstall)),
-            (v::pgrotated, e.pgrotated),
-            (v::drop_pagecache, e.drop_pagecache),
-            (v::oom_kill, e.oom_kill),
-            (v::unevictable_pgs_culled, e.unevictable_pgs_culled),
-            (v::swap_ra, e.swap_ra),
-            (v::swap_ra_hit, e.swap_ra_hit),
-        ];
-        for (counter, value) in single {
+        // What has not happened was made 0 with the rest.
+        let counted = Counter::all().map(|counter| (counter, self.events[counter]));
+        let sums = SUMS.iter().map(|(counter, parts)| (*counter, self.events.sum(parts)));
+        for (counter, value) in counted.chain(sums).filter(|(_, value)| *value > 0) {
             lines.put(counter, value);
         }
     }

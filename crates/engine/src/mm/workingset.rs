@@ -8,6 +8,7 @@ use lotsfree_formulas::lists::{Lists, Refault, refault_activates};
 
 use super::Mm;
 use super::frame::{entry, flag, list};
+use super::vmstat::{ACTIVATE, REFAULT, RESTORE};
 
 /// The page had been active.
 const WORKINGSET: u32 = 1 << 28;
@@ -59,7 +60,7 @@ impl Mm {
         if self.generation.mglru {
             return self.lru_gen_refault(frame, which, (shadow & mask, bits), was_active);
         }
-        self.events.workingset_refault[kind] += 1;
+        self.events[REFAULT[kind]] += 1;
         let lruvec = &self.lruvecs[which];
         let distance = u64::from((lruvec.clock as u32).wrapping_sub(shadow) & mask);
         let lists = Lists {
@@ -72,14 +73,14 @@ impl Mm {
         if !refault_activates(&self.generation.rules.lists, &lists, distance, anon, swap) {
             return false;
         }
-        self.events.workingset_activate[kind] += 1;
+        self.events[ACTIVATE[kind]] += 1;
         let home = self.lruvec_of_frame(frame);
         let lruvec = &mut self.lruvecs[home];
         lruvec.clock += 1;
         lruvec.refaults[kind] += 1;
         if was_active {
             self.frames[frame as usize].flags |= flag::WORKINGSET;
-            self.events.workingset_restore[kind] += 1;
+            self.events[RESTORE[kind]] += 1;
             self.note_cost(home, anon, 1, 0);
         }
         true

@@ -88,6 +88,16 @@ impl<F: Family> Counter<F> {
         F::index().find(F::ROWS, name.as_bytes(), 0).map(Self::at)
     }
 
+    /// All counters of the family, in the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0u16..).take(F::ROWS.len()).map(Self::at)
+    }
+
+    /// Which row of the table it is.
+    pub const fn row_index(self) -> usize {
+        self.index as usize
+    }
+
     /// Its row.
     pub fn row(self) -> &'static Row {
         &F::ROWS[usize::from(self.index)]
