@@ -3,6 +3,9 @@
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Filesystem, Scenario};
+use lotsfree_settings::{
+    DIRTY_RATIO, PAGE_CLUSTER, PAGECACHE_LIMIT_MB, SWAPPINESS, Value, ZONE_RECLAIM_MODE,
+};
 use lotsfree_workload::{Advice, How, Policy, RegionId};
 
 use crate::seeds::Fixture;
@@ -102,13 +105,13 @@ pub(crate) fn operations(data: &[u8]) {
     let nodes = 1 + bytes.next() as usize % 2;
     let mut tuning = Tuning::default();
     for (key, modulo) in [
-        ("vm.swappiness", 101),
-        ("vm.zone_reclaim_mode", 8),
-        ("vm.pagecache_limit_mb", 4),
-        ("vm.page-cluster", 5),
-        ("vm.dirty_ratio", 60),
+        (SWAPPINESS, 101),
+        (ZONE_RECLAIM_MODE, 8),
+        (PAGECACHE_LIMIT_MB, 4),
+        (PAGE_CLUSTER, 5),
+        (DIRTY_RATIO, 60),
     ] {
-        let _ = tuning.set(key, &(bytes.next() % modulo).to_string());
+        let _ = tuning.set(key, &Value::Number(u64::from(bytes.next() % modulo)));
     }
     let Some(generation) = Generation::named(NAMES[bytes.next() as usize % NAMES.len()]) else { return };
     let config = Config {
