@@ -1,8 +1,9 @@
 //! [`Generation`]: what differs between kernels, as a record of switches. Rules test a switch, never a
 //! version.
 //!
-//! The closed forms have their own record, [`Rules`], which a generation contains. Sections are of the
-//! project's digest of kernel rules; a switch says which tree was read for it.
+//! The closed forms have their own record, [`Rules`], which a generation contains. A release in
+//! parentheses is the first that does so, with the commit where it is known. "Read in" names the oldest
+//! tree that was looked at, where the release before which it came is not known.
 
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::dirty::DirtyRules;
@@ -13,95 +14,98 @@ use lotsfree_units::Bytes;
 /// Pages of a section of memory on x86-64 (`PAGES_PER_SECTION`).
 pub(crate) const SECTION: u64 = 1 << 15;
 
-/// How an accessed bit found on the inactive list counts (`page_check_references`; section 3.4).
+/// How an accessed bit found on the inactive list counts (`mm/vmscan.c:page_check_references`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// Anonymous pages are activated at once, file pages at the second round (2.6.32 of RHEL 6, 3.0).
     SecondRound,
-    /// As before, and a file page that several page tables have accessed is activated too (3.10 to 5.4).
+    /// Anonymous pages are activated at once, file pages at the second round or when several page tables have
+    /// accessed them (3.3, 34dbc67a644f).
     SwapBackedAtOnce,
-    /// One rule for both types: activated at the second round, or when several accessed it (5.15 on).
+    /// One rule for both types: activated at the second round, or when several accessed it (5.9,
+    /// b518154e59aa).
     OneRule,
 }
 
-/// How the pressure on anonymous and file pages is balanced (`get_scan_count`; sections 4.3, 4.4).
+/// How the pressure on anonymous and file pages is balanced (`mm/vmscan.c:get_scan_count`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Shares follow how many of the scanned pages had to be rotated (through 5.7).
     Rotation,
-    /// Shares follow what reclaim and refaults cost: pages (5.15, 6.1).
+    /// Shares follow what reclaim and refaults cost, in pages (5.8, 314b57fb0460).
     Cost,
-    /// Cost with I/O weighted 32 times a rotation (6.12).
+    /// Cost with I/O weighted 32 times a rotation (6.2, 0538a82c39e9).
     WeightedCost,
 }
 
-/// When file pages alone are scanned since enough of them are inactive (section 4.1 step 5).
+/// When file pages alone are scanned since enough of them are inactive (`mm/vmscan.c:get_scan_count`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOnly {
     /// Never (2.6.32 of RHEL 6, 3.0).
     Never,
-    /// The inactive list is at least as long as the active one (3.10 to 4.4).
+    /// The inactive list is at least as long as the active one (3.8, e9868505987a).
     AtLeastActive,
-    /// The inactive list is not low (4.19, 5.4).
+    /// The inactive list is not low by the ratio that anonymous pages have (4.7, 59dc76b0d4df).
     NotLow,
-    /// `cache_trim_mode` (5.15 on).
+    /// `cache_trim_mode` (5.5, b91ac374346b).
     CacheTrim,
 }
 
-/// When anonymous pages alone are scanned since the file cache is nearly gone (section 4.1 step 4).
+/// When anonymous pages alone are scanned since the file cache is nearly gone (`mm/vmscan.c:get_scan_count`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnonOnly {
     /// File pages and free pages of the lruvec together do not exceed the high mark (through 4.4).
     Tiny,
-    /// The same for the node, if inactive anonymous pages are not low and there are enough to scan (4.19,
-    /// 5.4).
+    /// The same for the node, if inactive anonymous pages are not low and there are enough to scan (read in
+    /// 4.19).
     TinyUnlessLow,
-    /// `file_is_tiny`: as before, if anonymous pages need not be deactivated (5.15 on).
+    /// `file_is_tiny`: as before, if anonymous pages need not be deactivated (5.5, 53138cea7f39).
     FileIsTiny,
 }
 
-/// Who may write dirty file pages from the LRU (section 5.3).
+/// Who may write dirty file pages from the LRU (`mm/vmscan.c:shrink_page_list`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileWrite {
     /// Every reclaimer (3.0).
     Anyone,
-    /// kswapd, at a priority below 10 (RHEL 6, 3.10).
+    /// kswapd, at a priority below 10 (3.2, ee72886d8ed5; RHEL 6).
     KswapdInNeed,
-    /// kswapd, once the tail of the list was seen to be all dirty, pages seen before (3.11 on).
+    /// kswapd, once the tail of the list was seen to be all dirty, pages seen before (3.11,
+    /// d43006d503ac).
     KswapdDirtyTail,
 }
 
-/// How a writer is held to the dirty limit (section 8.4).
+/// How a writer is held to the dirty limit (`mm/page-writeback.c:balance_dirty_pages`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterThrottle {
     /// The writer writes pages itself, then sleeps (RHEL 6, 3.0).
     WritesItself,
-    /// The writer sleeps so long that its rate fits the device (3.2 on).
+    /// The writer sleeps so long that its rate fits the device (3.2, 143dfe8611a6).
     Paused,
 }
 
-/// How many pages kswapd aims at in one pass over an lruvec (section 4.6).
+/// How many pages kswapd aims at in one pass over an lruvec (`mm/vmscan.c:kswapd_shrink_zone`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KswapdTarget {
     /// No bound (through 3.10).
     Unlimited,
-    /// The zone's high mark (3.11 to 4.7).
+    /// The zone's high mark (3.11, 75485363ce85).
     ZoneHigh,
-    /// The sum of the high marks of the node (4.8 on).
+    /// The sum of the high marks of the node (4.8, 1d82de618ddd).
     NodeHigh,
 }
 
-/// How many swap slots are read at a fault (section 9.3).
+/// How many swap slots are read at a fault (`mm/swap_state.c:swapin_nr_pages`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapReadahead {
-    /// The whole aligned block of 2^page-cluster slots (to 3.13).
+    /// The whole aligned block of 2^page-cluster slots (through 3.13).
     Block,
-    /// A window that grows with its hits (4.4 on).
+    /// A window that grows with its hits (3.14, 579f82901f6f).
     Adaptive,
 }
 
 /// Which zones the zonelist cache takes for full after zone reclaim, so that they are skipped for a second
-/// (`get_page_from_freelist`, `zlc_mark_zone_full`; section 7.4).
+/// (`get_page_from_freelist`, `zlc_mark_zone_full`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZonelistCache {
     /// Zones that are still below the mark (2.6.32, 3.0).
@@ -111,8 +115,7 @@ pub enum ZonelistCache {
     BelowMinOrNoProgress,
 }
 
-/// What differs between kernels with the multi-generational LRU (section 3.10; `mm/vmscan.c` of 6.1 and
-/// 6.12).
+/// What differs between kernels with the multi-generational LRU (`mm/vmscan.c`, read in 6.1 and 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruGen {
     /// kswapd ages before it evicts and not in between, and direct reclaim that has aged goes on to evict
@@ -175,13 +178,13 @@ pub struct Generation {
     pub pcp: PcpRules,
     /// Dirty limits; filled in where [`Rules::dirty`] is unknown.
     pub dirty: DirtyRules,
-    /// LRU lists belong to the node (4.19 on), else to the zone.
+    /// LRU lists belong to the node, else to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
     /// The multi-generational LRU is on.
     pub mglru: bool,
     /// Its rules, if it is.
     pub lru_gen: LruGen,
-    /// New anonymous pages start on the inactive list (5.15 on).
+    /// New anonymous pages start on the inactive list (5.9, b518154e59aa; read in 5.15).
     pub anon_starts_inactive: bool,
     /// Accessed bits.
     pub reference: Reference,
@@ -190,38 +193,41 @@ pub struct Generation {
     pub reclaim_clean_any: bool,
     /// Anonymous against file.
     pub balance: Balance,
-    /// Step 5 of the ladder.
+    /// When file pages are plentiful.
     pub file_only: FileOnly,
-    /// Step 4 of the ladder.
+    /// When file pages are nearly gone.
     pub anon_only: AnonOnly,
-    /// At priority 0 with swappiness above 0 every list is scanned without weights (3.10 on).
-    pub equal_at_zero: bool,
-    /// swappiness 0 keeps anonymous pages from being scanned (not in 3.0, which adds 1 to both weights).
+    /// At priority 0 with swappiness above 0 every list is scanned without weights (read in 3.10).
+    pub equal_at_priority_zero: bool,
+    /// swappiness 0 keeps anonymous pages from being scanned (3.5, fe35004fbf9e; RHEL 6). Before,
+    /// 1 is added to both weights.
     pub swappiness_zero_forbids: bool,
-    /// Weights are whole percents (RHEL 6).
+    /// Weights are whole percents (through 2.6.35, 76a33fc380c9).
     pub percent: bool,
-    /// Scans below 32 pages are saved up until they reach 32 (RHEL 6).
+    /// Scans below 32 pages are saved up until they reach 32 (through 2.6.39, 246e87a93934).
     pub save_small_scans: bool,
-    /// kswapd scans at least 32 pages of a list that is too short for the priority (3.0).
+    /// kswapd scans at least 32 pages of a list that is too short for the priority (3.0, 246e87a93934).
     pub force_scan: bool,
     /// Direct reclaim that frees nothing at priority 0 with swappiness 0 swaps after all (RHEL 6.8).
     pub oom_force_anon: bool,
-    /// `may_deactivate` decides whether active lists are scanned (5.15 on), else each list for itself.
+    /// `may_deactivate` decides whether active lists are scanned, else each list for itself (5.5,
+    /// b91ac374346b).
     pub may_deactivate: bool,
-    /// After its target is met a pass goes on in proportion (3.11 on), else it ends.
+    /// After its target is met a pass goes on in proportion, else it ends (3.11, e82e0561dae9).
     pub proportional: bool,
-    /// Direct reclaim ends a pass as soon as its target is met (3.11).
+    /// Direct reclaim ends a pass as soon as its target is met (3.11 to 3.15, e82e0561dae9 to 1a501907bbea).
     pub direct_stops: bool,
     /// kswapd's target.
     pub kswapd_target: KswapdTarget,
     /// kswapd starts again at priority 12 whenever a pass freed 32 pages, and lowers the priority at every
-    /// pass (through 3.10); else it lowers it only when less than the target was scanned.
+    /// pass (through 3.10); else it lowers it only when less than the target was scanned (3.11,
+    /// b8e83b942a16).
     pub kswapd_restarts: bool,
-    /// kswapd's last priority: 0 (3.0, 3.10) or 1.
+    /// kswapd's last priority: 0, or 1 (3.11, b8e83b942a16; RHEL 6).
     pub kswapd_last_priority: u8,
-    /// A node counts as balanced when one zone is (4.19 on), else all of them.
+    /// A node counts as balanced when one zone is, else all of them (4.8, 1d82de618ddd).
     pub balanced_by_one: bool,
-    /// A zone is reclaimed beyond its high mark by the balance gap (RHEL 6 to 4.4).
+    /// A zone is reclaimed beyond its high mark by the balance gap (2.6.39 to 4.7, 8afdcece4911; RHEL 6).
     pub balance_gap: bool,
     /// Of the highest zone of each node, so many pages and what is missing to the end of a section of 128
     /// MiB are there when the other CPUs come up, the rest later (`defer_init`; 2 GiB from 4.2 to 4.15, one
@@ -233,70 +239,74 @@ pub struct Generation {
     pub blk_mq: bool,
     /// Pages of the largest request: `max_sectors_kb` is 512, from 4.3 on 1280 (`BLK_DEF_MAX_SECTORS`).
     pub request_pages: u32,
-    /// Sixteen fruitless runs put kswapd to sleep (4.19 on); else a zone is given up after six times its
-    /// reclaimable pages were scanned in vain.
+    /// Sixteen fruitless runs put kswapd to sleep (4.12, c73322d098e4); else a zone is given up after six
+    /// times its reclaimable pages were scanned in vain.
     pub kswapd_failures: bool,
     /// kswapd marks a zone that was scanned in vain, until a page of it is freed (through 3.11;
-    /// `zone->all_unreclaimable`), else whoever wants to know computes it.
+    /// `zone->all_unreclaimable`), else whoever wants to know computes it (3.12, 6e543d5780e3).
     pub unreclaimable_mark: bool,
     /// Dirty file pages.
     pub file_write: FileWrite,
     /// File systems that reclaim does not ask to write pages: they have no `->writepage` (XFS from 6.0 on,
     /// ext3 and ext4 from 6.2 on).
     pub without_writepage: &'static [Filesystem],
-    /// The zone flags WRITEBACK, DIRTY and CONGESTED exist (3.11 on).
+    /// The zone flags WRITEBACK and DIRTY exist beside CONGESTED (3.11, 283aba9f9e0e).
     pub reclaim_flags: bool,
-    /// Only kswapd and zone reclaim write file pages to a congested device (through 5.4;
-    /// `may_write_to_queue`).
+    /// Only kswapd and zone reclaim write file pages to a congested device (through 5.17, fe55d563d417;
+    /// `may_write_to_queue`). From 5.0 on no queue of requests is ever congested.
     pub spares_congested: bool,
-    /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (5.4 on;
-    /// first release 4.11, UNVERIFIED), else they stay inactive.
+    /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (4.11,
+    /// c55e8d035b28; read in 5.4), else they stay inactive.
     pub dirty_activates: bool,
-    /// `reclaim_throttle` took the place of `congestion_wait` (6.1 on).
+    /// `reclaim_throttle` took the place of `congestion_wait` (5.16, 8cd7c588decf).
     pub reclaim_throttle: bool,
-    /// Direct reclaim is held while free memory is below half of the min marks (3.10 on).
+    /// Direct reclaim is held while free memory is below half of the min marks (3.6, 5515061d22f0).
     pub pfmemalloc_throttle: bool,
-    /// kswapd waits for the device at priorities below 10 (RHEL 6, 3.0).
+    /// kswapd waits for the device at priorities below 10 (read in RHEL 6 and 3.0, gone in 3.10).
     pub kswapd_congestion_wait: bool,
-    /// Direct reclaim wakes the flushers for what it scanned (through 3.11).
+    /// Direct reclaim wakes the flushers for what it scanned (through 4.10, bbef938429f5).
     pub direct_wakes_flushers: bool,
-    /// `should_reclaim_retry`: sixteen fruitless rounds before OOM (4.19 on), else one.
+    /// `should_reclaim_retry`: sixteen fruitless rounds before OOM, else one (4.7, 0a0337e0d1d1).
     pub reclaim_retries: bool,
-    /// zone_reclaim_mode is 1 at boot if a node is farther than RECLAIM_DISTANCE (through 3.12).
+    /// zone_reclaim_mode is 1 at boot if a node is farther than RECLAIM_DISTANCE (through 3.15,
+    /// 4f9b16a64753).
     pub zone_reclaim_auto: bool,
-    /// Only nodes within RECLAIM_DISTANCE are reclaimed by zone reclaim (3.10 on).
+    /// Only nodes within RECLAIM_DISTANCE are reclaimed by zone reclaim (3.8, 957f822a0ab9).
     pub zone_reclaim_near: bool,
-    /// Zone reclaim skips mapped pages when it isolates (3.10 on), else it keeps them when it meets them.
+    /// Zone reclaim skips mapped pages when it isolates, else it keeps them when it meets them
+    /// (3.2, f80c0673610e).
     pub isolate_unmapped: bool,
     /// One task at a time in a zone's reclaim (not in RHEL 6).
     pub zone_reclaim_lock: bool,
     /// After zone reclaim had success the zone is tested at the min mark (RHEL 6).
     pub zone_reclaim_relaxed: bool,
     /// An allocation waits for the devices between rounds whatever their state (RHEL 6, `congestion_wait`),
-    /// else only if the zone is flagged as congested (3.0 on, `wait_iff_congested`).
+    /// else only if the zone is flagged as congested (2.6.37, 0e093d99763e; `wait_iff_congested`).
     pub alloc_congestion_wait: bool,
     /// Rotating disks have the CFQ scheduler (default through 4.20), else deadline.
     pub cfq: bool,
-    /// The zonelist cache (deleted in 4.4).
+    /// The zonelist cache (through 4.3, f77cf4e4cc9d).
     pub zonelist_cache: Option<ZonelistCache>,
-    /// Zonelists are in zone order where little memory is low (through 3.17).
+    /// Zonelists are in zone order where little memory is low (through 3.17, 3193913ce62c).
     pub zonelist_order: bool,
-    /// Zones take turns in batches (4.4).
+    /// Zones take turns in batches (3.12 to 4.7, 81c0a2bb515f to e6cbd7f2efb4).
     pub fair_zones: bool,
     /// Swap readahead.
     pub swap_readahead: SwapReadahead,
-    /// A read fault maps up to 16 cached pages (4.4 on).
+    /// A read fault maps up to 16 cached pages (3.15, 8c6e50b0290c).
     pub fault_around: bool,
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
     /// readahead (`mm/memory.c:mm_account_fault`, 5.9 on). With locks per VMA (6.4 on) most are not retried.
     pub retried_is_major: bool,
     /// Writers.
     pub writers: WriterThrottle,
-    /// Dirty spreading: pages for writing avoid zones over their dirty limit (3.10 on).
+    /// Dirty spreading: pages for writing avoid zones, from 4.8 on nodes, over their dirty limit (3.3,
+    /// a756cf5908530).
     pub dirty_spreading: bool,
-    /// Refaults of anonymous pages are seen too, and the nonresident clock serves both types (5.15 on).
+    /// Refaults of anonymous pages are seen too, and the nonresident clock serves both types (5.9,
+    /// 170b04b7ae49, aae466b0052e).
     pub anon_refault: bool,
-    /// Counters are printed per zone (`pgscan_direct_normal`), through 4.4.
+    /// Counters are printed per zone (`pgscan_direct_normal`), through 4.7 (599d0c954f91).
     pub zone_counters: bool,
 }
 
@@ -360,7 +370,7 @@ impl Generation {
             balance: Balance::Rotation,
             file_only: FileOnly::Never,
             anon_only: AnonOnly::Tiny,
-            equal_at_zero: false,
+            equal_at_priority_zero: false,
             swappiness_zero_forbids: true,
             percent: true,
             save_small_scans: true,
@@ -438,7 +448,7 @@ impl Generation {
             dirty: known_dirty(&Rules::linux_3_10()),
             reference: Reference::SwapBackedAtOnce,
             file_only: FileOnly::AtLeastActive,
-            equal_at_zero: true,
+            equal_at_priority_zero: true,
             swappiness_zero_forbids: true,
             force_scan: false,
             file_write: FileWrite::KswapdInNeed,
@@ -453,7 +463,7 @@ impl Generation {
         }
     }
 
-    /// 3.11, with the series "Reduce system disruption due to kswapd" (section 5.5).
+    /// 3.11, with the series "Reduce system disruption due to kswapd" (linux-mm, May 2013).
     pub const fn linux_3_11() -> Self {
         Generation {
             name: "linux-3.11",

@@ -1,5 +1,4 @@
-//! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`;
-//! section 8.6).
+//! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`).
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{Advice, RegionId};

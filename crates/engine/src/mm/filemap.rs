@@ -1,4 +1,4 @@
-//! The page cache under `read` and `write` (`mm/filemap.c`; section 8.1).
+//! The page cache under `read` and `write` (`mm/filemap.c`).
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{How, RegionId};

@@ -1,4 +1,4 @@
-//! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`; section 5).
+//! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`).
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -92,7 +92,7 @@ impl Mm {
         self.nodes[node].zones.iter().any(|&zone| low(&self.zones[zone]))
     }
 
-    /// `pgdat_balanced` (section 5.2).
+    /// `mm/vmscan.c:pgdat_balanced`.
     fn is_balanced(&self, node: usize) -> bool {
         let zones = &self.nodes[node].zones;
         if self.generation.balanced_by_one {

@@ -1,5 +1,5 @@
-//! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1 and 6.12;
-//! section 3.10).
+//! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1 and
+//! 6.12).
 //!
 //! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and
 //! promotes what was accessed to the generation that was the youngest so far. A page that was promoted stays

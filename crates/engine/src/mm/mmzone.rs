@@ -1,4 +1,4 @@
-//! Nodes, zones, zonelists and watermarks (`mm/mmzone.c`, `mm/page_alloc.c`; sections 1.1 to 1.8).
+//! Nodes, zones, zonelists and watermarks (`mm/mmzone.c`, `mm/page_alloc.c`).
 
 use bytemuck::allocation::zeroed_vec;
 use lotsfree_formulas::pcp;
@@ -447,7 +447,7 @@ impl Mm {
     }
 
     /// Whether zonelists are in zone order: the Normal zones of all nodes come before any DMA32 zone
-    /// (`default_zonelist_order`; section 1.2).
+    /// (`mm/page_alloc.c:default_zonelist_order`).
     fn has_zone_order(&self) -> bool {
         let size = |zones: &[usize]| {
             let present = |&zone: &usize| self.zones[zone].present;

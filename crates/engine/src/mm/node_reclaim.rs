@@ -1,5 +1,5 @@
 //! Reclaim by an allocation in a zone that it finds short, before it goes to another node (`mm/vmscan.c`:
-//! `zone_reclaim`, from 4.8 on `node_reclaim`; section 7).
+//! `zone_reclaim`, from 4.8 on `node_reclaim`).
 //!
 //! It scans the file and anonymous lists of the zone, from 4.8 on of the node. Slab is not modelled: where
 //! the kernel would shrink slab alone, nothing is freed.
@@ -35,8 +35,8 @@ pub(crate) enum NodeReclaim {
 }
 
 impl Mm {
-    /// Reclaims in `zone`, or from 4.8 on in its node, for one page (sections 7.3 and 7.4). The caller tests
-    /// the zone's mark again.
+    /// Reclaims in `zone`, or from 4.8 on in its node, for one page (`get_page_from_freelist`). The caller
+    /// tests the zone's mark again.
     pub(crate) fn node_reclaim(&mut self, cx: &mut Cx, zone: usize) -> NodeReclaim {
         let lruvec = self.lruvec_of(zone);
         let min_unmapped = self.lruvec_sum(lruvec, |zone| zone.min_unmapped);

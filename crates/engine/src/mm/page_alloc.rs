@@ -1,4 +1,4 @@
-//! Page allocation: fast path, slow path (`mm/page_alloc.c`; section 2).
+//! Page allocation: fast path, slow path (`mm/page_alloc.c`).
 
 use lotsfree_workload::Policy;
 
@@ -38,7 +38,7 @@ pub(crate) struct Place {
 }
 
 impl Mm {
-    /// Where a process' policy puts a page (`policy_node`; section 7.6). `offset` is the page's place in a
+    /// Where a process' policy puts a page (`mm/mempolicy.c:policy_node`). `offset` is the page's place in a
     /// shared object, `None` for anonymous memory.
     pub(crate) fn place(&mut self, cx: &Cx, offset: Option<u32>, write_cache: bool) -> Place {
         let local = self.node_of_cpu(cx.cpu);

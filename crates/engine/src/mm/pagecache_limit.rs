@@ -1,5 +1,4 @@
-//! SUSE's limit on the page cache (SLE 11 SP1 to SLE 12, not upstream; `mm/vmscan.c`: `shrink_page_cache`;
-//! section 8.8).
+//! SUSE's limit on the page cache (SLE 11 SP1 to SLE 12, not upstream; `mm/vmscan.c`: `shrink_page_cache`).
 //!
 //! The limit is soft: eight times the free memory is added to it, so that nothing happens while much is free.
 //! Only file pages that nobody maps are taken. Whoever adds a page to the cache pays for it.

@@ -1,5 +1,4 @@
-//! Per-CPU lists: free pages of a zone that a CPU keeps for itself (`per_cpu_pages`, `mm/page_alloc.c`;
-//! section 2.6).
+//! Per-CPU lists: free pages of a zone that a CPU keeps for itself (`per_cpu_pages`, `mm/page_alloc.c`).
 //!
 //! They are not in `NR_FREE_PAGES`, so that what moves between them and the zone moves free memory against
 //! its marks: 31 or 63 pages at a time, and more of them where a CPU only frees (5.14 on) or only allocates

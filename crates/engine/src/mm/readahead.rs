@@ -1,4 +1,4 @@
-//! Readahead windows (`mm/readahead.c`, `mm/filemap.c`; section 8.2).
+//! Readahead windows (`mm/readahead.c`, `mm/filemap.c`).
 
 use lotsfree_workload::{Advice, RegionId};
 

@@ -1,4 +1,4 @@
-//! Swap: slots, swap cache, readahead (`mm/swapfile.c`, `mm/swap_state.c`; section 9).
+//! Swap: slots, swap cache, readahead (`mm/swapfile.c`, `mm/swap_state.c`).
 //!
 //! Two simplifications: one area, and no per-CPU cache of slots (a few hundred slots at most).
 

@@ -1,4 +1,4 @@
-//! Reclaim with active and inactive lists (`mm/vmscan.c`; sections 3, 4 and 6).
+//! Reclaim with active and inactive lists (`mm/vmscan.c`).
 //!
 //! Reclaim can be interrupted: where the kernel would sleep, or a long pass had better let others run, a
 //! [`Wait`] is returned and the same call goes on from the state that [`Scan`] keeps.
@@ -303,7 +303,7 @@ impl Mm {
         lruvecs
     }
 
-    /// `throttle_direct_reclaim` (section 6.3).
+    /// `mm/vmscan.c:throttle_direct_reclaim`.
     fn throttle_direct_reclaim(&mut self, cx: &mut Cx, place: &Place) -> Result<(), Wait> {
         if !self.generation.pfmemalloc_throttle {
             return Ok(());
@@ -354,7 +354,7 @@ impl Mm {
         self.lruvec_sum(lruvec, |zone| zone.pages_scanned) >= reclaimable * 6
     }
 
-    /// One pass over an lruvec at the scan's priority (`shrink_lruvec`; section 4.6).
+    /// One pass over an lruvec at the scan's priority (`mm/vmscan.c:shrink_lruvec`).
     pub(crate) fn shrink_lruvec(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) -> Result<(), Wait> {
         self.start_plug();
         if self.generation.mglru {
@@ -405,7 +405,7 @@ impl Mm {
         Ok(())
     }
 
-    /// What happens when enough was reclaimed; `true` ends the pass (section 4.6).
+    /// What happens when enough was reclaimed; `true` ends the pass (`mm/vmscan.c:shrink_lruvec`).
     fn target_met(&self, scan: &Scan, pass: &mut Pass) -> bool {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         if !self.generation.proportional {
@@ -445,7 +445,7 @@ impl Mm {
         false
     }
 
-    /// `get_scan_count` (sections 4.1 to 4.5).
+    /// `mm/vmscan.c:get_scan_count`.
     fn get_scan_count(&mut self, scan: &Scan, which: usize) -> Pass {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         enum Plan {
@@ -485,13 +485,13 @@ impl Mm {
         };
         let plan = if !swap {
             Plan::File
-        } else if generation.equal_at_zero && priority == 0 && swappiness != 0 {
+        } else if generation.equal_at_priority_zero && priority == 0 && swappiness != 0 {
             Plan::Equal
         } else if file_is_gone {
             Plan::Anon
         } else if file_is_plenty {
             Plan::File
-        } else if !generation.equal_at_zero
+        } else if !generation.equal_at_priority_zero
             && priority == 0
             && (swappiness != 0 || !generation.swappiness_zero_forbids || scan.force_anon)
         {
@@ -642,7 +642,7 @@ impl Mm {
         }
     }
 
-    /// Moves pages from an active list to the inactive one (`shrink_active_list`; section 3.5).
+    /// Moves pages from an active list to the inactive one (`mm/vmscan.c:shrink_active_list`).
     pub(crate) fn shrink_active_list(
         &mut self,
         cx: &mut Cx,
@@ -701,7 +701,7 @@ impl Mm {
         young
     }
 
-    /// Accounts the cost of reclaim (`lru_note_cost`; section 4.4).
+    /// Accounts the cost of reclaim (`mm/swap.c:lru_note_cost`).
     pub(crate) fn note_cost(&mut self, lruvec: usize, anon: bool, io: u64, rotated: u64) {
         let cost = match self.generation.balance {
             Balance::Rotation => return,
@@ -799,7 +799,8 @@ impl Mm {
         (met.reclaimed, self.stall_after(cx, scan, lruvec, met))
     }
 
-    /// What a batch says about the devices, and whether the reclaimer has to wait (section 5.4).
+    /// Notes what a batch says about the devices, and decides whether the reclaimer has to wait
+    /// (`mm/vmscan.c:shrink_inactive_list`).
     fn stall_after(&mut self, cx: &Cx, scan: &Scan, lruvec: usize, met: Met) -> Option<Wait> {
         if scan.who == Who::Limit {
             return None;
@@ -855,7 +856,7 @@ impl Mm {
         None
     }
 
-    /// What becomes of one page (`shrink_page_list`; section 4.8).
+    /// What becomes of one page (`mm/vmscan.c:shrink_page_list`).
     pub(crate) fn shrink_page(
         &mut self,
         cx: &mut Cx,
@@ -941,7 +942,7 @@ impl Mm {
         Fate::Freed
     }
 
-    /// `page_check_references` (section 3.4).
+    /// `mm/vmscan.c:page_check_references`.
     fn check_references(&mut self, cx: &mut Cx, frame: u32, anon: bool) -> References {
         let young = self.test_clear_young(cx, frame);
         let f = &mut self.frames[frame as usize];
@@ -966,7 +967,7 @@ impl Mm {
         }
     }
 
-    /// Whether this reclaimer may write this dirty file page (section 5.3).
+    /// Whether this reclaimer may write this dirty file page (`mm/vmscan.c:shrink_page_list`).
     fn may_write_file(&self, scan: &Scan, lruvec: usize, frame: u32) -> bool {
         match self.generation.file_write {
             FileWrite::Anyone => true,
@@ -1005,7 +1006,7 @@ impl Mm {
         self.forget_page(cx, frame);
     }
 
-    /// `mark_page_accessed` (section 3.3).
+    /// `mm/swap.c:mark_page_accessed`.
     pub(crate) fn mark_page_accessed(&mut self, frame: u32) {
         let f: &mut Frame = &mut self.frames[frame as usize];
         if self.generation.mglru {

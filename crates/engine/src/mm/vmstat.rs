@@ -51,8 +51,8 @@ pub(crate) enum Stat {
 /// How many there are.
 pub(crate) const STATS: usize = 13;
 
-/// The counters of `/proc/vmstat` that only grow: `events[vmstat::pgfault] += 1`. What a kernel prints of them
-/// its release decides, and [`SUMS`] are not counted but added up.
+/// The counters of `/proc/vmstat` that only grow: `events[vmstat::pgfault] += 1`. A kernel's release decides
+/// which of them it prints; [`SUMS`] are not counted but added up.
 #[derive(Clone, Debug)]
 pub(crate) struct Events(Box<[u64; Vmstat::ROWS.len()]>);
 

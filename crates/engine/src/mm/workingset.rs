@@ -1,4 +1,4 @@
-//! Refault distance (`mm/workingset.c`; section 3.8).
+//! Refault distance (`mm/workingset.c`).
 //!
 //! A shadow has 29 bits: whether the page had been active, the lruvec it was evicted from, and the low bits
 //! of that lruvec's clock. With MGLRU the clock is the sequence number of the oldest generation and the

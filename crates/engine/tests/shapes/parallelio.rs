@@ -1,4 +1,4 @@
-//! mmtests' parallelio, against the tables of "Reduce system disruption due to kswapd" (section 5.6):
+//! mmtests' parallelio, against the tables of "Reduce system disruption due to kswapd" (linux-mm, May 2013):
 //! operations relative to those without a write.
 
 use crate::{figures, of};
