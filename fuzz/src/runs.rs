@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use lotsfree_doctor::diagnose;
-use lotsfree_kernel_files::counters::{Family, Values};
+use lotsfree_kernel_files::counters::{Family, Values, Vmstat};
 use lotsfree_report::runs::{runs_html, runs_json};
-use lotsfree_run::wire::{Receiver, Sender};
+use lotsfree_run::wire::{Message, Receiver, Sender};
 use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
 use lotsfree_snapshot::source::MOST_SAMPLES;
 use lotsfree_snapshot::source::run::{Instants, input};
@@ -239,7 +239,27 @@ pub(crate) fn wire(data: &[u8]) {
         };
         assert!(passed.is_ok(), "{passed:?}");
     }
-    assert_eq!((messages, None), receive(&sent, sent.len().max(1)));
+    let (again, damaged) = receive(&sent, sent.len().max(1));
+    assert_eq!(damaged, None);
+    let sorted = |messages: Vec<Message>| messages.into_iter().map(sorted).collect::<Vec<_>>();
+    assert_eq!(sorted(messages), sorted(again));
+}
+
+/// A message and the statistics of its nodes, in an order that depends on names alone. Zones, CPUs and swap
+/// areas stand in the order of the columns, which a stream may name in any order; a sender appends what a
+/// later sample has more than those before it. A node's statistics are at its first zone.
+fn sorted(mut message: Message) -> (Message, Vec<(u32, Values<Vmstat>)>) {
+    let mut stats = Vec::new();
+    if let Message::Sample(sample) = &mut message {
+        for zone in &mut sample.zones {
+            zone.pagesets.sort_by_key(|pageset| pageset.cpu);
+            stats.extend(zone.node_stats.take().map(|stats| (zone.node, stats)));
+        }
+        stats.sort_by_key(|(node, _)| *node);
+        sample.zones.sort_by(|a, b| (a.node, &a.name).cmp(&(b.node, &b.name)));
+        sample.swaps.sort_by(|a, b| (&a.kind, &a.path).cmp(&(&b.kind, &b.path)));
+    }
+    (message, stats)
 }
 
 /// What the model yields for a small scenario, with few counters, so that seeds are small.
