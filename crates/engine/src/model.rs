@@ -336,6 +336,15 @@ mod tests {
     }
 
     #[test]
+    fn watermarks_that_would_be_boosted_are_refused() {
+        let boosted =
+            |factor: u64| config(&case(&format!("[tuning]\n'vm.watermark_boost_factor' = {factor}")));
+        assert!(boosted(0).is_ok());
+        let error = boosted(15_000).unwrap_err().to_string();
+        assert!(error.contains("the model does not raise watermarks after fallbacks; write 0"), "{error}");
+    }
+
+    #[test]
     fn settings_that_the_model_lacks_are_refused_by_name() {
         for setting in [
             OVERCOMMIT_MEMORY,

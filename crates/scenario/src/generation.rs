@@ -55,11 +55,7 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
     ("linux-3.10", plain(Kernel::V3_10), "the last kernel before the work of kswapd was bounded"),
     ("linux-3.11", plain(Kernel::V3_11), "the first after it"),
     ("linux-4.4", plain(Kernel::V4_4), "the last long-term kernel with lists per zone"),
-    (
-        "linux-5.4",
-        plain(Kernel::V5_4),
-        "lists per node, watermark boost, the old balance of file and anonymous pages",
-    ),
+    ("linux-5.4", plain(Kernel::V5_4), "lists per node, the old balance of file and anonymous pages"),
     ("linux-6.1", plain(Kernel::V6_1), "balance by the cost of refaults; the two lists"),
     ("linux-6.1+mglru", mglru(Kernel::V6_1), "the same with the multi-generational LRU"),
     ("linux-6.12", plain(Kernel::V6_12), "the two lists"),

@@ -38,7 +38,7 @@ pub(crate) struct Zone {
     pub(crate) present: u64,
     pub(crate) managed: u64,
     pub(crate) marks: Watermarks,
-    /// `watermark_boost`
+    /// `watermark_boost`: always 0, as nothing is ever allocated from a block of another migrate type.
     pub(crate) boost: u64,
     /// What it keeps from an allocation whose highest zone is the one of that kind.
     pub(crate) reserve: [u64; 5],

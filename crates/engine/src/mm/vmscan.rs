@@ -4,7 +4,7 @@
 //! [`Wait`] is returned and the same call goes on from the state that [`Scan`] keeps.
 //!
 //! Not modelled: isolation by several reclaimers at once (`too_many_isolated`), executable mappings, memory
-//! cgroups, slab shrinkers.
+//! cgroups, slab shrinkers, the boost of watermarks and kswapd's boosted reclaim.
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::Filesystem;
