@@ -25,7 +25,7 @@ fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
 fn validation() -> Result<String, Box<dyn Error>> {
     let experiments = Experiments::load(&root().join("lab/validation.toml"))?;
     let all = Validation::load_all(&root().join("lab/validation"))?;
-    Ok(validation_markdown(&experiments, &all, "pictures/validation"))
+    Ok(validation_markdown(&experiments, &all))
 }
 
 /// The repository's root.

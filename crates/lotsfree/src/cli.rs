@@ -592,9 +592,17 @@ pub(crate) struct ValidateArgs {
     #[arg(long, short, value_name = "DIR", default_value = "lab/validation", alias = "output")]
     pub(crate) out: PathBuf,
 
-    /// The page that is made of all that is in that directory; its pictures go beside it
+    /// The page that is made of all that is in that directory
     #[arg(long, value_name = "FILE", default_value = "docs/validation.md")]
     pub(crate) page: PathBuf,
+
+    /// Also a page with every measure; pictures of the experiments made now go beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tables: Option<PathBuf>,
+
+    /// Execute nothing: make the pages of what is in that directory
+    #[arg(long, conflicts_with_all = ["names", "fresh", "yes_really"])]
+    pub(crate) recorded: bool,
 
     /// Also on a host that is in use, for experiments on this host
     #[arg(long)]

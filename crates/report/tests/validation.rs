@@ -9,7 +9,7 @@ use std::path::Path;
 
 use lotsfree_analysis::compare::{Verdict, compare};
 use lotsfree_analysis::validation::{Drawn, Validation};
-use lotsfree_report::runs::validation_markdown;
+use lotsfree_report::runs::{validation_markdown, validation_tables};
 use lotsfree_run::{Facts, Machine, Run, State};
 use lotsfree_scenario::Experiments;
 use synthetic::{Fate, facts, scenario, write};
@@ -67,31 +67,58 @@ fn validation(emulated: bool) -> Validation {
 
 #[test]
 fn what_is_kept_reads_back() {
-    let validation = validation(false);
+    let validation = Validation { pictures: Vec::new(), ..validation(false) };
     let text = validation.to_json().unwrap();
     assert_eq!(Validation::parse(&text).unwrap(), validation);
     assert!(!text.contains(std::env::temp_dir().to_str().unwrap()), "no path of the machine that made it");
     let rows = || validation.compared.tables.iter().flat_map(|table| &table.rows);
     assert!(rows().count() > 10);
     assert!(rows().all(|row| row.deviations.iter().flatten().any(|d| d.verdict != Verdict::Small)));
-    let other = text.replace("validation/1", "validation/2");
-    assert!(Validation::parse(&other).unwrap_err().to_string().contains("validation/2"));
+    let other = text.replace("validation/2", "validation/3");
+    assert!(Validation::parse(&other).unwrap_err().to_string().contains("validation/3"));
+    let unknown = text.replacen("\"measures\":[\n{", "\"measures\":[],\"other\":[{", 2);
+    assert!(Validation::parse(&unknown).is_err(), "rows of no measure");
     assert!(Validation::parse("{}").is_err());
+}
+
+#[test]
+fn a_record_of_the_format_before_reads_as_the_same() {
+    let validation = Validation { pictures: Vec::new(), ..validation(true) };
+    let before = serde_json::json!({
+        "schema": "lotsfree.validation/1",
+        "experiment": validation.experiment,
+        "generation": validation.generation,
+        "release": validation.release,
+        "emulated": validation.emulated,
+        "calibration": validation.calibration,
+        "occupied": validation.occupied,
+        "compared": validation.compared,
+        "pictures": [{ "file": "a.svg", "message": "A" }],
+    });
+    let text = before.to_string();
+    assert_eq!(Validation::parse(&text).unwrap(), validation);
+    let after = validation.to_json().unwrap();
+    assert!(after.len() * 2 < text.len(), "{} against {}", after.len(), text.len());
 }
 
 #[test]
 fn the_page_has_the_bad_ones_first_and_says_why() {
     let experiments = Experiments::parse(EXPERIMENTS, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
-    let page = validation_markdown(&experiments, &[validation(false)], "pictures/validation");
+    let all = [validation(false)];
+    let page = validation_markdown(&experiments, &all);
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
-    let (short, worst, chapter) = (place("## In short"), place("## The worst"), place("## copy"));
+    let (short, worst, chapter) = (place("## In short"), place("## The worst"), place("**copy**"));
     assert!(short < worst && worst < chapter);
     let cause = place("1. The model's copy is larger.");
     assert!(worst < cause && cause < chapter);
-    assert!(page.contains("![Much is free](pictures/validation/copy-free.svg)"));
-    assert!(page.contains("`--set duration='60 s'`") && page.contains("60 MiB"));
-    assert!(!page.contains("## other"), "what was not made has no chapter");
-    let empty = validation_markdown(&experiments, &[], "pictures");
+    let tables = validation_tables(&experiments, &all, "pictures/validation");
+    assert!(tables.contains("![Much is free](pictures/validation/copy-free.svg)"));
+    assert!(tables.contains("| swapped out |") && !page.contains("<details>"));
+    for text in [&page, &tables] {
+        assert!(text.contains("`--set duration='60 s'`") && text.contains("60 MiB"));
+        assert!(!text.contains("Not made yet."), "what was not made has no chapter");
+    }
+    let empty = validation_markdown(&experiments, &[]);
     assert!(empty.contains("Nothing has been measured yet."));
 }
 
@@ -99,7 +126,7 @@ fn the_page_has_the_bad_ones_first_and_says_why() {
 fn times_of_an_emulated_kernel_do_not_count() {
     let experiments = Experiments::parse(EXPERIMENTS, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
     let worst = |emulated: bool| {
-        let page = validation_markdown(&experiments, &[validation(emulated)], "pictures");
+        let page = validation_markdown(&experiments, &[validation(emulated)]);
         let rest = page.split_once("## The worst\n").unwrap().1;
         rest.split_once("\n## ").unwrap().0.to_owned()
     };
@@ -113,7 +140,7 @@ fn what_is_left_out_is_so_in_its_variants_only() {
     let worst = |left_out: &str| {
         let text = format!("{left_out}{EXPERIMENTS}");
         let experiments = Experiments::parse(&text, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
-        let page = validation_markdown(&experiments, &[validation(false)], "pictures");
+        let page = validation_markdown(&experiments, &[validation(false)]);
         let rest = page.split_once("## The worst\n").unwrap().1;
         rest.split_once("\n## ").unwrap().0.contains("| pswpout |")
     };

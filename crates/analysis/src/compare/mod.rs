@@ -34,7 +34,7 @@ pub use rows::Group;
 pub use shown::Sort;
 
 /// The format's name; raised when a field changes its meaning or goes.
-const SCHEMA: &str = "lotsfree.compare/1";
+pub(crate) const SCHEMA: &str = "lotsfree.compare/1";
 
 /// Runs held against each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

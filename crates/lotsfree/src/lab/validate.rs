@@ -6,7 +6,7 @@ use anyhow::Context;
 use lotsfree_analysis::compare::compare;
 use lotsfree_analysis::validation::{Drawn, Validation};
 use lotsfree_lab::{VirtualMachine, occupied, pagesets, reserved};
-use lotsfree_report::runs::{runs_pictures, validation_markdown};
+use lotsfree_report::runs::{runs_pictures, validation_markdown, validation_tables};
 use lotsfree_run::{Run, Sample, State};
 use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Stand};
 use lotsfree_storage::Access;
@@ -19,11 +19,11 @@ use crate::{output, places, scenarios, sim};
 
 /// The experiments that ship.
 const EXPERIMENTS: &str = include_str!("../../../../lab/validation.toml");
-/// Pictures that the page shows of each experiment.
+/// Pictures that the tables show of each experiment.
 const PICTURES: [&str; 2] = ["free", "lists"];
 /// Variants whose pictures are shown.
 const DRAWN: usize = 2;
-/// Where the pictures are, beside the page.
+/// Where the pictures are, beside the tables.
 const BESIDE: &str = "pictures/validation";
 
 /// Executes experiments on kernels and on their models, and writes how far they are apart.
@@ -32,20 +32,34 @@ pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
         Some(path) => Experiments::load(path)?,
         None => Experiments::parse(EXPERIMENTS, "lab/validation.toml")?,
     };
-    let chosen = chosen(&experiments, &arguments.names)?;
+    let chosen = if arguments.recorded { Vec::new() } else { chosen(&experiments, &arguments.names)? };
     lotsfree_storage::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
     let signals = Signals::watch().context("cannot handle signals")?;
+    let mut made: Vec<Validation> = Vec::new();
     for experiment in chosen {
         for generation in experiment.generations.iter().take_while(|_| !signals.came()) {
             let bench = Bench { arguments, experiment, generation: *generation, signals: &signals };
             match bench.validate(experiments.repeats)? {
-                Some(validation) => bench.keep(&validation)?,
+                Some(validation) => {
+                    bench.keep(&validation)?;
+                    made.push(validation);
+                }
                 None => output::remark(&format!("{}, {generation}: interrupted", experiment.name)),
             }
         }
     }
-    let all = Validation::load_all(&arguments.out)?;
-    write(&arguments.page, &validation_markdown(&experiments, &all, BESIDE))?;
+    let mut all = Validation::load_all(&arguments.out)?;
+    for one in &mut all {
+        let of =
+            |made: &&Validation| (&made.experiment, &made.generation) == (&one.experiment, &one.generation);
+        if let Some(made) = made.iter().find(of) {
+            one.pictures.clone_from(&made.pictures);
+        }
+    }
+    write(&arguments.page, &validation_markdown(&experiments, &all))?;
+    if let Some(tables) = &arguments.tables {
+        write(tables, &validation_tables(&experiments, &all, BESIDE))?;
+    }
     output::remark(&format!("{}: {} experiments", arguments.page.display(), all.len()));
     Ok(signals.code().unwrap_or(0))
 }
@@ -217,9 +231,10 @@ impl Bench<'_> {
 
     /// Draws the first variants, the kernel's above the model's, and says what is where.
     fn draw(&self, kernels: &[Vec<Run>], models: &[Run]) -> anyhow::Result<Vec<Drawn>> {
+        let Some(tables) = &self.arguments.tables else { return Ok(Vec::new()) };
         let above = kernels.iter().filter_map(|runs| runs.first()).take(DRAWN);
         let runs: Vec<Run> = above.chain(models.iter().take(DRAWN)).cloned().collect();
-        let beside = self.arguments.page.parent().unwrap_or(Path::new("")).join(BESIDE);
+        let beside = tables.parent().unwrap_or(Path::new("")).join(BESIDE);
         let mut drawn = Vec::new();
         for picture in runs_pictures(&runs).into_iter().filter(|picture| PICTURES.contains(&picture.name)) {
             let file = format!("{}-{}.svg", self.name(), picture.name);

@@ -22,4 +22,4 @@ mod validation;
 pub use json::runs_json;
 pub use page::{PicturePage, runs_html, runs_pictures};
 pub use text::runs_text;
-pub use validation::validation_markdown;
+pub use validation::{validation_markdown, validation_tables};

@@ -1,10 +1,11 @@
-//! The page that is made of [`Validation`]s: how far the model is from kernels, the worst first.
+//! The pages that are made of [`Validation`]s: how far the model is from kernels, the worst first, and the tables
+//! with every measure.
 
 use lotsfree_analysis::compare::{Deviation, Order, Row, Sort, Table, Tally, Verdict, rank_order};
 use lotsfree_analysis::validation::{Drawn, Validation, variant};
 use lotsfree_scenario::{Experiment, Experiments, Stand};
 
-use super::compare::{Grid, cells, size};
+use super::compare::{Grid, KEY, REPEATS, cells, size};
 use crate::markdown::{self, escaped, line};
 use crate::words::{enumeration, plural};
 
@@ -19,19 +20,23 @@ struct Bad<'a> {
     deviation: Deviation,
 }
 
-/// The page: how far the model is from kernels, the worst first. `pictures` is the directory of the pictures,
-/// as the page names it.
-pub fn validation_markdown(experiments: &Experiments, all: &[Validation], pictures: &str) -> String {
+/// Those of `all` that are of an experiment, in the order of the experiments and their kernels.
+fn placed<'a>(experiments: &Experiments, all: &'a [Validation]) -> Vec<&'a Validation> {
     let place = |one: &Validation| {
         let number = experiments.all.iter().position(|experiment| experiment.name == one.experiment)?;
         let generations = &experiments.all.get(number)?.generations;
         let kernel = generations.iter().position(|generation| generation.name() == one.generation)?;
         Some((number, kernel))
     };
-    // Those that are no longer among the experiments are left out.
     let mut placed: Vec<_> = all.iter().filter_map(|one| Some((place(one)?, one))).collect();
     placed.sort_by_key(|(place, _)| *place);
-    let all: Vec<&Validation> = placed.into_iter().map(|(_, one)| one).collect();
+    placed.into_iter().map(|(_, one)| one).collect()
+}
+
+/// The page: how far the model is from kernels in short, the worst measures and why, and whether variants stand
+/// in the same order.
+pub fn validation_markdown(experiments: &Experiments, all: &[Validation]) -> String {
+    let all = placed(experiments, all);
     let mut out = String::new();
     line(&mut out, "# How far the model is from the kernel\n");
     line(&mut out, INTRODUCTION);
@@ -43,14 +48,67 @@ pub fn validation_markdown(experiments: &Experiments, all: &[Validation], pictur
     left_out(&mut out, experiments);
     worst(&mut out, experiments, &all);
     orders(&mut out, experiments, &all);
-    for experiment in &experiments.all {
-        let of: Vec<&Validation> =
-            all.iter().copied().filter(|one| one.experiment == experiment.name).collect();
-        if !of.is_empty() {
-            chapter(&mut out, experiment, &of, pictures);
+    line(&mut out, "## The experiments\n");
+    for (experiment, of) in chapters(experiments, &all) {
+        line(
+            &mut out,
+            &format!("**{}**: {} {}", experiment.name, one_line(&experiment.about), made_of(experiment)),
+        );
+        for one in of {
+            line(&mut out, &format!("- {}: {}", one.kernel(), conditions(one)));
         }
+        line(&mut out, "");
     }
     out
+}
+
+/// The tables: every measure of every experiment, and the pictures that were made with it. `pictures` is their
+/// directory, as the page names it.
+pub fn validation_tables(experiments: &Experiments, all: &[Validation], pictures: &str) -> String {
+    let all = placed(experiments, all);
+    let mut out = String::new();
+    line(&mut out, "# The model and the kernel, every measure\n");
+    line(&mut out, &format!("{} {}\n", escaped(KEY), escaped(REPEATS)));
+    for (experiment, of) in chapters(experiments, &all) {
+        chapter(&mut out, experiment, &of, pictures);
+    }
+    out
+}
+
+/// Each experiment that was made, with what was made of it.
+fn chapters<'a>(
+    experiments: &'a Experiments,
+    all: &[&'a Validation],
+) -> Vec<(&'a Experiment, Vec<&'a Validation>)> {
+    let of = |experiment: &'a Experiment| {
+        let of: Vec<&Validation> =
+            all.iter().copied().filter(|one| one.experiment == experiment.name).collect();
+        (!of.is_empty()).then_some((experiment, of))
+    };
+    experiments.all.iter().filter_map(of).collect()
+}
+
+/// The scenario, and where kernels execute it.
+fn made_of(experiment: &Experiment) -> String {
+    let set = |(key, value): (&String, &String)| format!("`--set {key}='{value}'`");
+    let set: Vec<String> = experiment.set.iter().map(set).collect();
+    let stand = match experiment.on {
+        Stand::Vm => "in a virtual machine",
+        Stand::Host => "on the host",
+    };
+    let with = if set.is_empty() { String::new() } else { format!(" with {}", enumeration(&set)) };
+    format!("Scenario `{}`{with} {stand}.", experiment.scenario)
+}
+
+/// Under what a kernel executed it.
+fn conditions(one: &Validation) -> String {
+    format!(
+        "kernel {}{}; costs: {}; occupied when measuring begins: {}.",
+        escaped(&one.release),
+        if one.emulated { ", by software emulation" } else { "" },
+        escaped(&one.calibration),
+        enumeration(&one.occupied)
+    )
 }
 
 const INTRODUCTION: &str = "\
@@ -66,6 +124,8 @@ An error is a share of the kernel's figure, or of a floor (1 MiB, 256 pages or r
 larger. *In kind*: next to nothing in one, much in the other. What repeats of the kernel differ by is no error.
 Where the kernel ran by software emulation, instructions take 10 to 20 times as long: times and throughput are shown,
 but not counted.
+
+`lotsfree lab validate --recorded --tables FILE` writes the tables with every measure.
 ";
 
 /// One row for each table, and what is true of all.
@@ -285,32 +345,10 @@ fn orders(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
 fn chapter(out: &mut String, experiment: &Experiment, all: &[&Validation], pictures: &str) {
     line(out, &format!("## {}\n", experiment.name));
     line(out, &format!("{}\n", one_line(&experiment.about)));
-    let set = |(key, value): (&String, &String)| format!("`--set {key}='{value}'`");
-    let set: Vec<String> = experiment.set.iter().map(set).collect();
-    let stand = match experiment.on {
-        Stand::Vm => "in a virtual machine",
-        Stand::Host => "on the host",
-    };
-    line(
-        out,
-        &format!(
-            "Scenario `{}`{} {stand}.\n",
-            experiment.scenario,
-            if set.is_empty() { String::new() } else { format!(" with {}", enumeration(&set)) }
-        ),
-    );
+    line(out, &format!("{}\n", made_of(experiment)));
     for one in all {
         line(out, &format!("### {}, {}\n", experiment.name, one.kernel()));
-        let occupied = enumeration(&one.occupied);
-        line(
-            out,
-            &format!(
-                "Kernel {}{}; costs: {}; occupied when measuring begins: {occupied}.\n",
-                escaped(&one.release),
-                if one.emulated { ", by software emulation" } else { "" },
-                escaped(&one.calibration)
-            ),
-        );
+        line(out, &format!("{}\n", conditions(one)));
         for Drawn { file, message } in &one.pictures {
             line(out, &format!("![{}]({pictures}/{file})\n", escaped(message)));
         }

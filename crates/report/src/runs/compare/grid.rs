@@ -236,9 +236,9 @@ fn total(tally: &Tally, noun: &str) -> String {
 }
 
 /// What the words of a table mean.
-pub(super) const KEY: &str = "An error is a share of the reference's figure, or of a floor where that is larger. \
+pub(in super::super) const KEY: &str = "An error is a share of the reference's figure, or of a floor where that is larger. \
      better, worse: for those whom the machine serves; more, less: neither way is better; in kind: next to nothing \
      in one, much in the other.";
 /// The same of repeats.
-pub(super) const REPEATS: &str = "Of repeats the median is shown, and how far the largest is from the smallest; within spread: repeats are as \
+pub(in super::super) const REPEATS: &str = "Of repeats the median is shown, and how far the largest is from the smallest; within spread: repeats are as \
      far apart.";

@@ -5,7 +5,7 @@ mod markdown;
 mod text;
 
 pub use grid::{Grid, orders_sentence};
-pub(super) use grid::{cells, size};
+pub(super) use grid::{KEY, REPEATS, cells, size};
 use lotsfree_analysis::compare::Compared;
 pub use markdown::{MarkdownOptions, compare_markdown, table_markdown};
 pub use text::compare_text;
