@@ -245,21 +245,37 @@ pub(crate) fn wire(data: &[u8]) {
     assert_eq!(sorted(messages), sorted(again));
 }
 
-/// A message and the statistics of its nodes, in an order that depends on names alone. Zones, CPUs and swap
-/// areas stand in the order of the columns, which a stream may name in any order; a sender appends what a
-/// later sample has more than those before it. A node's statistics are at its first zone.
+/// A message and the statistics of its nodes, in an order that depends on names alone. Zones, CPUs, swap areas
+/// and counters without a row stand in the order of the columns, which a stream may name in any order; a sender
+/// appends what a later sample has more than those before it. A node's statistics are at its first zone.
 fn sorted(mut message: Message) -> (Message, Vec<(u32, Values<Vmstat>)>) {
     let mut stats = Vec::new();
     if let Message::Sample(sample) = &mut message {
         for zone in &mut sample.zones {
             zone.pagesets.sort_by_key(|pageset| pageset.cpu);
-            stats.extend(zone.node_stats.take().map(|stats| (zone.node, stats)));
+            zone.stats = by_name(&zone.stats);
+            stats.extend(zone.node_stats.take().map(|stats| (zone.node, by_name(&stats))));
         }
+        for node in &mut sample.nodes {
+            (node.meminfo, node.numastat) = (by_name(&node.meminfo), by_name(&node.numastat));
+        }
+        (sample.meminfo, sample.vmstat) = (by_name(&sample.meminfo), by_name(&sample.vmstat));
+        sample.group = by_name(&sample.group);
         stats.sort_by_key(|(node, _)| *node);
         sample.zones.sort_by(|a, b| (a.node, &a.name).cmp(&(b.node, &b.name)));
         sample.swaps.sort_by(|a, b| (&a.kind, &a.path).cmp(&(&b.kind, &b.path)));
     }
     (message, stats)
+}
+
+/// The same with the counters that have no row by name.
+fn by_name<F: Family>(values: &Values<F>) -> Values<F> {
+    let mut sorted = Values::default();
+    values.iter().for_each(|(counter, value)| sorted.set(counter, value));
+    let mut unknown = values.unknown().to_vec();
+    unknown.sort();
+    unknown.iter().for_each(|(name, value)| sorted.record(name.as_bytes(), *value, &mut 0));
+    sorted
 }
 
 /// What the model yields for a small scenario, with few counters, so that seeds are small.
