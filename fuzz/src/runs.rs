@@ -245,9 +245,10 @@ pub(crate) fn wire(data: &[u8]) {
     assert_eq!(sorted(messages), sorted(again));
 }
 
-/// A message and the statistics of its nodes, in an order that depends on names alone. Zones, CPUs, swap areas
-/// and counters without a row stand in the order of the columns, which a stream may name in any order; a sender
-/// appends what a later sample has more than those before it. A node's statistics are at its first zone.
+/// A message and the statistics of its nodes, in an order that depends on names alone. Zones, CPUs, swap
+/// areas and counters without a row stand in the order of the columns, which a stream may name in any order;
+/// a sender appends what a later sample has more than those before it. A node's statistics are at its first
+/// zone.
 fn sorted(mut message: Message) -> (Message, Vec<(u32, Values<Vmstat>)>) {
     let mut stats = Vec::new();
     if let Message::Sample(sample) = &mut message {

@@ -4,8 +4,8 @@
 //! runs of a kernel and of its model ──▶ compare ──▶ Validation (a record) ──▶ the pages
 //! ```
 //!
-//! A record has the figures and not what follows from them: a measure is described once, and a figure of repeats
-//! is the list of what each of them had.
+//! A record has the figures and not what follows from them: a measure is described once, and a figure of
+//! repeats is the list of what each of them had.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

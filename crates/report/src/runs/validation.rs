@@ -1,5 +1,5 @@
-//! The pages that are made of [`Validation`]s: how far the model is from kernels, the worst first, and the tables
-//! with every measure.
+//! The pages that are made of [`Validation`]s: how far the model is from kernels, the worst first, and the
+//! tables with every measure.
 
 use lotsfree_analysis::compare::{Deviation, Order, Row, Sort, Table, Tally, Verdict, rank_order};
 use lotsfree_analysis::validation::{Drawn, Validation, variant};
@@ -33,8 +33,8 @@ fn placed<'a>(experiments: &Experiments, all: &'a [Validation]) -> Vec<&'a Valid
     placed.into_iter().map(|(_, one)| one).collect()
 }
 
-/// The page: how far the model is from kernels in short, the worst measures and why, and whether variants stand
-/// in the same order.
+/// The page: how far the model is from kernels in short, the worst measures and why, and whether variants
+/// stand in the same order.
 pub fn validation_markdown(experiments: &Experiments, all: &[Validation]) -> String {
     let all = placed(experiments, all);
     let mut out = String::new();
@@ -62,8 +62,8 @@ pub fn validation_markdown(experiments: &Experiments, all: &[Validation]) -> Str
     out
 }
 
-/// The tables: every measure of every experiment, and the pictures that were made with it. `pictures` is their
-/// directory, as the page names it.
+/// The tables: every measure of every experiment, and the pictures that were made with it. `pictures` is
+/// their directory, as the page names it.
 pub fn validation_tables(experiments: &Experiments, all: &[Validation], pictures: &str) -> String {
     let all = placed(experiments, all);
     let mut out = String::new();
