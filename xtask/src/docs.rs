@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use lotsfree_analysis::validation::Validation;
 use lotsfree_report::runs::validation_markdown;
-use lotsfree_scenario::Experiments;
+use lotsfree_scenario::shipped::SHIPPED;
+use lotsfree_scenario::{Case, Errors, Experiments};
+use serde_json::json;
 
 /// The generated files: path below the repository's root, contents.
 fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
@@ -18,7 +20,36 @@ fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
         ("docs/schema/doctor-1.json", lotsfree_report::schema()),
         ("docs/schema/scenario-1.json", lotsfree_scenario::schema()),
         ("docs/validation.md", validation()?),
+        ("crates/lotsfree/src/sim/list.json", scenarios()?),
     ])
+}
+
+/// What `lotsfree sim --list` says of the scenarios that ship.
+fn scenarios() -> Result<String, Box<dyn Error>> {
+    let mut entries = Vec::new();
+    for shipped in SHIPPED {
+        let scenario = shipped.scenario().map_err(|errors| errors.to_string())?;
+        let cases = scenario.cases(None).map_err(|errors| errors.to_string())?;
+        entries.push(json!({
+            "name": shipped.name,
+            "title": scenario.title(),
+            "shows": shipped.shows,
+            "variants": scenario.variants().collect::<Vec<_>>(),
+            "runs": cases.len(),
+            "refused": refused(&cases),
+        }));
+    }
+    Ok(serde_json::to_string_pretty(&entries)? + "\n")
+}
+
+/// Which of these cases the model does not run, and why not the first of them.
+fn refused(cases: &[Case]) -> Option<String> {
+    let errors: Vec<Errors> = cases.iter().filter_map(|case| lotsfree_engine::config(case).err()).collect();
+    let why = errors.first()?.iter().next()?.message();
+    match errors.len() {
+        all if all == cases.len() => Some(why.to_owned()),
+        some => Some(format!("{some} of the runs: {why}")),
+    }
 }
 
 /// The page of what `lotsfree lab validate` kept.
