@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::process::Command;
 
 use lotsfree_lab::vm::{Kernel, Packages, kernel, vmlinux};
 
@@ -27,7 +28,11 @@ pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
         // Beside the result, so that the files can be moved.
         let download = tempfile::Builder::new().prefix(".download-").tempdir_in(&cache)?;
         let packages = Packages::new(download.path(), |package| eprintln!("downloading {package}"));
-        let package = packages.kernel(series)?;
+        let package = match packages.kernel(series) {
+            // A machine that was just installed has no package lists.
+            Err(lotsfree_lab::vm::Error::NoPackage { .. }) if update_lists()? => packages.kernel(series)?,
+            package => package?,
+        };
         let directory = cache.join(&package.release);
         if !directory.exists() {
             let unfinished = download.path().join("kernel");
@@ -41,4 +46,11 @@ pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
         eprintln!("{} ({} {}): {}", kernel.release, package.package, package.version, directory.display());
     }
     Ok(())
+}
+
+/// Runs `apt-get update`, as root; tells whether that could be done.
+fn update_lists() -> Result<bool, Box<dyn Error>> {
+    eprintln!("apt-get update");
+    let status = Command::new("apt-get").args(["--quiet", "--quiet", "update"]).status();
+    Ok(status.map_err(|error| format!("apt-get: {error}"))?.success())
 }
