@@ -2,18 +2,8 @@
 //!
 //! Only measured figures count: the time per request and what it went to, against the undisturbed part of the
 //! same run; what reclaim scanned, freed and swapped; and the same of the run that is compared with. The
-//! thresholds:
-//!
-//! | constant | says |
-//! |---|---|
-//! | [`RATE_NOISE`] | throughputs closer than this are the same; above 1 minus this it is undisturbed |
-//! | [`LATENCY_NOISE`] | 99th percentiles closer than this are the same: three buckets of the histogram |
-//! | [`COUNT_NOISE`] | counts closer than this, or than [`FEW`], are the same |
-//! | [`FEW`] | fewer pages or faults than this are no cause of anything |
-//! | [`CAUSE`] | a wait is a cause if it has grown by this share of the time that a request takes now |
-//! | [`PER_ENTRY`] | with more pages scanned per entry into direct reclaim, zone reclaim scanned them |
-//!
-//! A run that is slower without a cause that passes these is said to be unexplained.
+//! thresholds are the constants below. A run that is slower without a cause that passes these is said to be
+//! unexplained.
 
 use lotsfree_run::{Latency, Moved, Run};
 use lotsfree_units::{Bytes, Grouped, Percent};
@@ -21,19 +11,19 @@ use serde::Serialize;
 
 use crate::view::{Comparison, View, Work, busy};
 
-/// See the module.
+/// Throughputs closer than this are the same; above 1 minus this it is undisturbed.
 const RATE_NOISE: f64 = 0.03;
-/// See the module.
+/// 99th percentiles closer than this are the same: three buckets of the histogram.
 const LATENCY_NOISE: f64 = 0.10;
-/// See the module.
+/// Counts closer than this, or than [`FEW`], are the same.
 const COUNT_NOISE: f64 = 0.10;
-/// See the module. 1 MiB in pages of 4 KiB.
+/// Fewer pages or faults than this are no cause of anything: 1 MiB in pages of 4 KiB.
 const FEW: u64 = 256;
-/// See the module.
+/// A wait is a cause if it has grown by this share of the time that a request takes now.
 const CAUSE: f64 = 0.10;
-/// See the module. An entry into direct reclaim scans 32 pages of each list (`SWAP_CLUSTER_MAX`) and
-/// priority; zone reclaim is no such entry (`mm/vmscan.c:__zone_reclaim`, `__node_reclaim` count no
-/// `allocstall`).
+/// With more pages scanned per entry into direct reclaim, zone reclaim scanned them. An entry into direct
+/// reclaim scans 32 pages of each list (`SWAP_CLUSTER_MAX`) and priority; zone reclaim is no such entry
+/// (`mm/vmscan.c:__zone_reclaim`, `__node_reclaim` count no `allocstall`).
 const PER_ENTRY: u64 = 10_000;
 
 /// What made the difference in a run.

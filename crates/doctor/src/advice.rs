@@ -8,7 +8,7 @@ use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
 use lotsfree_settings::NUMA_BALANCING;
 use lotsfree_units::{Bytes, Grouped};
 
-use crate::rules::host::known_bad_kernel::has_thp_storm;
+use crate::known_bad::has_thp_storm;
 use crate::{Context, Skip, Workload, huge};
 
 /// A recommendation for one setting.

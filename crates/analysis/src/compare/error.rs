@@ -5,18 +5,9 @@
 //! ```
 //!
 //! The floor keeps 3 pages against 5 from being an error of 67 %: it is what a measure must reach to be worth
-//! a ratio. Floors are the same for all runs, so that errors of different runs can be held together:
-//!
-//! | measure | floor | why |
-//! |---|---|---|
-//! | pages, faults, requests | [`FEW`] | 1 MiB in pages of 4 KiB; `report` calls fewer no cause of anything |
-//! | entries into reclaim | [`FEW_ENTRIES`] | each takes 32 pages at least (`SWAP_CLUSTER_MAX`) |
-//! | OOM kills, operations that failed | 1 | one of them matters |
-//! | memory | [`LITTLE`] | 1 MiB |
-//! | latency | [`SHORT`] | a timer's resolution and the cost of reading it |
-//! | time spent | [`TICK`] | what `/proc/PID/stat` counts in (`USER_HZ` is 100) |
-//! | shares | [`POINT`] | one percentage point |
-//! | rates | [`SLOW`] | once per second |
+//! a ratio. Floors are the same for all runs, so that errors of different runs can be compared:
+//! [`FEW`], [`FEW_ENTRIES`], [`LITTLE`], [`SHORT`], [`TICK`], [`POINT`] and [`SLOW`]. Of OOM kills and
+//! operations that failed one matters.
 
 use std::cmp::Ordering;
 
@@ -25,19 +16,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::Better;
 
-/// See the module.
+/// Floor of pages, faults and requests: 1 MiB in pages of 4 KiB.
 pub const FEW: f64 = 256.0;
-/// See the module.
+/// Floor of entries into reclaim, each of which takes 32 pages at least (`SWAP_CLUSTER_MAX`).
 pub const FEW_ENTRIES: f64 = FEW / 32.0;
-/// See the module. In bytes.
+/// Floor of memory, in bytes: 1 MiB.
 pub const LITTLE: f64 = 1024.0 * 1024.0;
-/// See the module. In nanoseconds.
+/// Floor of latencies, in nanoseconds: a timer's resolution and the cost of reading it.
 pub const SHORT: f64 = 1_000.0;
-/// See the module. In nanoseconds.
+/// Floor of time spent, in nanoseconds: what `/proc/PID/stat` counts in (`USER_HZ` is 100).
 pub const TICK: f64 = 10_000_000.0;
-/// See the module.
+/// Floor of shares: one percentage point.
 pub const POINT: f64 = 0.01;
-/// See the module.
+/// Floor of rates: once per second.
 pub const SLOW: f64 = 1.0;
 
 /// An error up to this is close.

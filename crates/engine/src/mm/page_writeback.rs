@@ -224,11 +224,6 @@ impl Mm {
         self.writeback.congested[0] || self.writeback.congested[1]
     }
 
-    /// Reads have a queue of their own, which one window per reader does not fill.
-    pub(crate) fn is_congested_for_reads(&self) -> bool {
-        false
-    }
-
     /// Whether a device takes no more write requests of a task: it has to wait before it submits one.
     pub(crate) fn queue_full(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
         let which = self.queue_of(device);

@@ -111,7 +111,8 @@ impl Mm {
     /// A read met the page that starts the next window (`page_cache_async_ra`).
     pub(crate) fn async_readahead(&mut self, cx: &mut Cx, number: u32, ra: &mut RaState, page: u32) {
         let max = self.ra_pages(ra.advice);
-        if max == 0 || self.is_congested_for_reads() {
+        // Reads have a queue of their own, which one window per reader does not fill: it is never congested.
+        if max == 0 {
             return;
         }
         let expected = ra.start + ra.size - ra.async_size.min(ra.size);

@@ -2,10 +2,10 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::huge::{self, STARTED};
 use crate::rule::rule;
-use crate::rules::hugepages::{memlock_too_low, runtime_alloc_short};
 use crate::{
     Confidence, Context, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
 };
+use crate::{memlock, pool_requests};
 
 rule! {
     /// A huge page pool exists and nobody uses a page of it.
@@ -117,7 +117,7 @@ impl Rule for PoolUnused {
                 Ok(advice) if huge::default_size(cx) == Ok(pool.size) => (advice.value, advice.because),
                 _ => (0, "nobody uses a page of this size".to_owned()),
             };
-            let asked = runtime_alloc_short::asked_for_more(cx, pool);
+            let asked = pool_requests::asked_for_more(cx, pool);
             if pages < pool.total && asked.is_none() {
                 let title = if pages == 0 {
                     "Release the pool"
@@ -151,7 +151,7 @@ impl Rule for PoolUnused {
 /// What may have kept a database out of the pool, as far as the data show it; whether anything was found.
 fn reasons(cx: &Context<'_>, size: Bytes) -> (Vec<String>, bool) {
     let mut reasons = Vec::new();
-    for low in memlock_too_low::too_low(cx).unwrap_or_default().iter().take(2) {
+    for low in memlock::too_low(cx).unwrap_or_default().iter().take(2) {
         reasons.push(format!("Kept out by its limit: {} (see memlock-too-low).", low.text()));
     }
     if huge::mappings(cx).any(|(_, mapping)| mapping.file.starts_with("/dev/shm/ora_")) {

@@ -1,8 +1,8 @@
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::huge::{self, STARTED};
+use crate::pool_requests;
 use crate::rule::rule;
-use crate::rules::hugepages::runtime_alloc_short;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
 };
@@ -111,7 +111,7 @@ impl Rule for PoolWaste {
                 Ok(advice) if pool.size == size => advice.value,
                 _ => huge::promised(pool),
             };
-            if let Some(asked) = runtime_alloc_short::asked_for_more(cx, pool) {
+            if let Some(asked) = pool_requests::asked_for_more(cx, pool) {
                 finding = finding.note(asked);
             } else if pages < pool.total {
                 let title = format!(

@@ -1,10 +1,10 @@
 use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_kernel_files::file::hugepages::HugePool;
-use lotsfree_kernel_files::file::sysctl;
 use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge;
+use crate::pool_requests::{Request, requests, short};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
@@ -32,13 +32,6 @@ rule! {
     /// mm/hugetlb.c:set_max_huge_pages and alloc_pool_huge_folio (6.12); openshift
     /// cluster-node-tuning-operator #279; SPDK #702 (3738 of 4096).
     pub RuntimeAllocShort = "runtime-alloc-short" in HugePages
-}
-
-/// A number of pages that somebody asked for.
-struct Request {
-    size: Bytes,
-    pages: u64,
-    file: String,
 }
 
 impl Rule for RuntimeAllocShort {
@@ -76,36 +69,6 @@ impl Rule for RuntimeAllocShort {
             },
         }
     }
-}
-
-/// The first request that its pool falls short of, the pool, and how many pages are missing. A shortfall is
-/// not one if no allocation ever failed: then somebody made the pool smaller.
-fn short(cx: &Context<'_>, pools: &[HugePool], default: Bytes) -> Option<(Request, HugePool, u64)> {
-    let failed = cx.vm(v::htlb_buddy_alloc_fail);
-    // More than there is of memory was never meant (page-size-mixup looks into it).
-    let total = cx.total().ok();
-    let sane = |request: &Request| total.is_none_or(|total| request.size.times(request.pages) <= total);
-    requests(cx, default).into_iter().filter(sane).find_map(|request| {
-        let pool = pools.iter().find(|pool| pool.size == request.size)?;
-        let missing = request.pages.saturating_sub(pool.total.saturating_sub(pool.surplus));
-        // Gigantic pages come from boot memory or alloc_contig_range, which that counter does not see.
-        let gigantic = request.size > cx.now().host.page_size.pmd_huge();
-        (missing > 0 && (gigantic || failed != Ok(0))).then_some((request, *pool, missing))
-    })
-}
-
-/// Where more pages of `pool`'s size were asked for than it has, if they were: it is then not to be made
-/// smaller.
-pub(super) fn asked_for_more(cx: &Context<'_>, pool: &HugePool) -> Option<String> {
-    let (request, short, _) = short(cx, &[*pool], huge::default_size(cx).ok()?)?;
-    (short.size == pool.size).then(|| {
-        format!(
-            "No release is proposed: {} asks for {}, more than there are, and a database that insists on \
-             them may not have started for that (see runtime-alloc-short).",
-            request.file,
-            huge::count(request.pages)
-        )
-    })
 }
 
 fn shortage(cx: &Context<'_>, request: &Request, pool: &HugePool, missing: u64) -> Finding {
@@ -210,59 +173,4 @@ fn free_blocks(cx: &Context<'_>, size: Bytes) -> Option<Evidence> {
         )
         .against("as many as pages are missing", "the rest has to come from compaction")
     })
-}
-
-/// What the sysctl files and the command line ask for; the files, applied later, win.
-fn requests(cx: &Context<'_>, default: Bytes) -> Vec<Request> {
-    let files = &cx.now().sysctl_files;
-    let file = sysctl::winner(files, NR_HUGEPAGES).and_then(|setting| {
-        let file = format!("/{} line {}", setting.file, setting.line);
-        Some(Request { size: default, pages: setting.value.parse().ok()?, file })
-    });
-    let mut found: Vec<Request> = file.into_iter().collect();
-    let cmdline = cx.now().host.cmdline.as_deref().unwrap_or_default();
-    let mut size = default;
-    for word in cmdline.split_ascii_whitespace() {
-        match word.split_once('=') {
-            Some(("hugepagesz", text)) => size = text.parse().unwrap_or(default),
-            Some(("hugepages", text)) if found.iter().all(|request| request.size != size) => {
-                // Either one number, or `node:number` joined by commas.
-                let part = |part: &str| part.rsplit(':').next().and_then(|pages| pages.parse::<u64>().ok());
-                let pages = text.split(',').filter_map(part).fold(0, u64::saturating_add);
-                found.push(Request { size, pages, file: "/proc/cmdline".to_owned() });
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use lotsfree_snapshot::{Observation, Snapshot};
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_names_sizes_before_numbers_and_files_win() {
-        let mut now = Snapshot::default();
-        now.host.cmdline = Some("ro hugepages=64 hugepagesz=1G hugepages=0:2,1:3 quiet".to_owned());
-        let observation = Observation::instant("test", now);
-        let found = requests(&Context::new(&observation), Bytes::mib(2));
-        let found: Vec<_> = found.iter().map(|r| (r.size, r.pages)).collect();
-        assert_eq!(found, [(Bytes::mib(2), 64), (Bytes::gib(1), 5)]);
-
-        let mut now = observation.now;
-        now.sysctl_files.push(sysctl::SysctlSetting {
-            file: "etc/sysctl.conf".to_owned(),
-            line: 3,
-            name: NR_HUGEPAGES.to_owned(),
-            value: "100".to_owned(),
-        });
-        let observation = Observation::instant("test", now);
-        let found = requests(&Context::new(&observation), Bytes::mib(2));
-        let found: Vec<_> = found.iter().map(|r| (r.size, r.pages, r.file.as_str())).collect();
-        let file = "/etc/sysctl.conf line 3";
-        assert_eq!(found, [(Bytes::mib(2), 100, file), (Bytes::gib(1), 5, "/proc/cmdline")]);
-    }
 }

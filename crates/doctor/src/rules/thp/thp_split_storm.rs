@@ -2,8 +2,8 @@ use lotsfree_kernel_files::counters::{ksm, vmstat as v};
 use lotsfree_settings::NUMA_BALANCING;
 use lotsfree_units::Percent;
 
+use crate::known_bad::has_thp_storm;
 use crate::rule::rule;
-use crate::rules::host::known_bad_kernel::has_thp_storm;
 use crate::{
     Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, REFAULT_FILE, Rule, Severity,
     THP_SPLIT, advice, thp,
