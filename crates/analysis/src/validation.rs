@@ -256,7 +256,7 @@ pub enum ValidationError {
 }
 
 impl Validation {
-    /// Of runs that were held against each other; names and facts are filled in by the caller.
+    /// Of runs that were compared with each other; names and facts are filled in by the caller.
     pub fn of(mut compared: Compared) -> Self {
         for table in &mut compared.tables {
             table.rows.retain(|row| row.deviations.iter().flatten().any(|d| d.verdict != Verdict::Small));

@@ -48,12 +48,12 @@ pub struct Evidence {
     pub before: Option<String>,
     /// The reading, with its unit.
     pub value: String,
-    /// What it was held against.
+    /// What it was compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Threshold>,
 }
 
-/// What a reading was held against.
+/// What a reading was compared with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Threshold {
     /// The bound, as in "at least 2 % of memory".
@@ -87,7 +87,7 @@ impl Evidence {
         self
     }
 
-    /// Adds what it was held against and whose bound that is.
+    /// Adds what it was compared with and whose bound that is.
     pub fn against(mut self, bound: impl ToString, source: impl ToString) -> Self {
         self.threshold = Some(Threshold { bound: bound.to_string(), source: source.to_string() });
         self

@@ -1,5 +1,5 @@
 //! `cargo bench --bench doctor [-- PROCESSES…]`: what `lotsfree doctor --interval 0` costs on this host with
-//! so many more processes (1,000 and 10,000 unless said otherwise), held against the floor: opening and
+//! so many more processes (1,000 and 10,000 unless said otherwise), compared with the floor: opening and
 //! reading the very same files once, in a process that parses nothing.
 //!
 //! Both are whole processes, run in turn; CPU time (user and system) is the kernel's own account of each

@@ -833,7 +833,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
                   time spent, one percentage point, once per second) keeps 3 pages against 5 from being 67 %. What is \
                   below it in one and ten times as much in the other differs in kind. Runs of the same scenario, \
                   variant, sweep value, machine and settings are repeats: a difference within their spread is no error. \
-                  Where one kernel is held against models it is the reference, else whatever is named first.\n\n\
+                  Where one kernel is compared with models it is the reference, else whatever is named first.\n\n\
                   Exit code: 0 compared, 2 wrong usage or unusable input."
 )]
 pub(crate) struct CompareArgs {

@@ -8,7 +8,7 @@ use lotsfree_report::runs::compare::{MarkdownOptions, compare_json, compare_mark
 use crate::cli::{CompareArgs, CompareFormat, CompareSort};
 use crate::runs;
 
-/// Holds runs against each other.
+/// Compares runs.
 pub(crate) fn run(arguments: &CompareArgs) -> anyhow::Result<u8> {
     let places = runs::open_each(&arguments.runs)?;
     if let [only] = places.iter().flatten().collect::<Vec<_>>().as_slice() {

@@ -245,7 +245,7 @@ fn evidence(evidence: &[Evidence]) -> Markup {
                         @if with_subject { th { "of" } }
                         @if with_before { th.number { "before" } }
                         th.number { "value" }
-                        @if with_threshold { th { "held against" } }
+                        @if with_threshold { th { "compared with" } }
                     }
                 }
                 tbody {
@@ -258,7 +258,7 @@ fn evidence(evidence: &[Evidence]) -> Markup {
                             td.number data-label="value" { (reading.value) }
                             @if with_threshold {
                                 @match &reading.threshold {
-                                    Some(held) => td data-label="held against" { (held.bound) span.dim { " (" (held.source) ")" } },
+                                    Some(held) => td data-label="compared with" { (held.bound) span.dim { " (" (held.source) ")" } },
                                     None => td {},
                                 }
                             }

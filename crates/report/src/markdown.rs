@@ -192,7 +192,7 @@ fn finding(out: &mut String, number: usize, finding: &Finding) {
     };
     let rows: Vec<_> = finding.evidence.iter().map(row).collect();
     if !rows.is_empty() {
-        let head = ["file", "field", "of", "before", "value", "held against"];
+        let head = ["file", "field", "of", "before", "value", "compared with"];
         table(out, &head, &[false, false, false, true, true, false], &rows);
     }
     for note in &finding.notes {

@@ -247,7 +247,7 @@ pub(crate) fn evidence(evidence: &Evidence) -> String {
         let _ = write!(text, ", was {before}");
     }
     if let Some(threshold) = &evidence.threshold {
-        let _ = write!(text, "; held against {} ({})", threshold.bound, threshold.source);
+        let _ = write!(text, "; compared with {} ({})", threshold.bound, threshold.source);
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Runs held against each other: every form holds every measure, the kernel is the reference, repeats are no
+//! Runs compared with each other: every form holds every measure, the kernel is the reference, repeats are no
 //! deviation, and JSON follows its schema.
 
 #![allow(clippy::unwrap_used)]
@@ -148,7 +148,7 @@ fn the_text_is_as_expected() {
     let text = compare_text(&compare(&[model.into(), kernel.into()]), Sort::Worst, plain(80, false));
     let expected = "\
 Brief: a
-The kernel's run is the reference that the model is held against.
+The kernel's run is the reference that the model is compared with.
 virtual machine (the reference): 6.1.0-49-amd64
 model: linux-6.1
 

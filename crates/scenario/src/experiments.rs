@@ -37,7 +37,7 @@ pub struct Experiment {
     /// What executes it.
     #[serde(default)]
     pub on: Stand,
-    /// Kernels, each held against the model of the same name. On this host: its model.
+    /// Kernels, each compared with the model of the same name. On this host: its model.
     pub generations: Vec<Generation>,
     /// Variants; without any, those that the base's kernel executes.
     #[serde(default)]

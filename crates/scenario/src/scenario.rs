@@ -647,7 +647,7 @@ fn read_case(
     let node = Node { value: Value::Table(root.clone()), at: Place::default(), inline: false, raw: None };
     let header: Option<Header> = read(&node, "", errors);
     let place = |key: &str| root.get(key).map_or(Place::default(), |node| node.at);
-    // Times are held against the duration only if there can be such a one.
+    // Times are compared with the duration only if there can be such a one.
     let duration = header.as_ref().and_then(|header| check_header(header, &place, errors));
     let machine = root.get("machine").and_then(|node| machine(node, errors));
     let table = |key: &str, errors: &mut Collector| {

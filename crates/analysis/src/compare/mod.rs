@@ -1,4 +1,4 @@
-//! Runs held against each other: every measure with its relative error, model against kernel or variant
+//! Runs compared with each other: every measure with its relative error, model against kernel or variant
 //! against variant.
 //!
 //! ```text
@@ -36,18 +36,18 @@ pub use shown::Sort;
 /// The format's name; raised when a field changes its meaning or goes.
 pub(crate) const SCHEMA: &str = "lotsfree.compare/1";
 
-/// Runs held against each other.
+/// Runs compared with each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// `lotsfree.compare/1`.
     pub schema: String,
     /// Version of lotsfree that compared.
     pub lotsfree: String,
-    /// Which run the others are held against, and why.
+    /// Which run the others are compared with, and why.
     pub reference: String,
     /// What a reader should know of all of it.
     pub remarks: Vec<String>,
-    /// What is held against each other, in the order in which the runs were given.
+    /// What is compared with each other, in the order in which the runs were given.
     pub tables: Vec<Table>,
     /// Runs without a counterpart.
     pub alone: Vec<String>,
@@ -141,7 +141,7 @@ pub struct Tallies {
     pub vmstat: Tally,
 }
 
-/// Holds runs against each other. `places` are the runs by the place (a directory, mostly) that was named
+/// Compares runs. `places` are the runs by the place (a directory, mostly) that was named
 /// for them: runs of the same thing are repeats, unless nothing but the place tells them apart.
 pub fn compare(places: &[Vec<Run>]) -> Compared {
     let views: Vec<(usize, View<'_>)> = places
@@ -176,9 +176,9 @@ fn reference(tables: &[Table]) -> String {
         table.columns.first().is_some_and(kernel) && !table.columns.iter().skip(1).any(kernel)
     };
     if !tables.is_empty() && tables.iter().all(one_kernel) {
-        "The kernel's run is the reference that the model is held against.".to_owned()
+        "The kernel's run is the reference that the model is compared with.".to_owned()
     } else {
-        "The first run is the reference that the others are held against.".to_owned()
+        "The first run is the reference that the others are compared with.".to_owned()
     }
 }
 
@@ -306,7 +306,7 @@ impl Row {
         Unit::named(&self.unit).text(value)
     }
 
-    /// Holds its figures against the reference's.
+    /// Compares its figures with the reference's.
     pub fn judge(&mut self) {
         let reference = self.values.first().copied().flatten();
         let (floor, better) = (self.floor, Better::named(self.better.as_deref()));

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::{Row, Span, Table};
 
 /// Whether the variants of a scenario stand in the same order by the main measures in the reference and in
-/// what is held against it.
+/// what is compared with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Orders {
     /// Scenario and value of the sweep.
     pub title: String,
     /// The reference.
     pub reference: String,
-    /// What is held against it.
+    /// What is compared with it.
     pub other: String,
     /// Variants that both have.
     pub variants: Vec<String>,

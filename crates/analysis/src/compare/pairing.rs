@@ -1,4 +1,4 @@
-//! Which runs are repeats of one thing, and which are held against each other.
+//! Which runs are repeats of one thing, and which are compared with each other.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) struct Entry<'v, 'r> {
 /// Runs of one thing.
 pub(super) type Repeats = Vec<usize>;
 
-/// What is held against each other.
+/// What is compared with each other.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Sets of runs of one thing each; the first is the reference of the others.
@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub(super) one_thing: bool,
 }
 
-/// What runs that are held against each other have in common.
+/// What runs that are compared with each other have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Basis {
     /// Scenario, variant and value of the sweep.
@@ -47,7 +47,7 @@ pub(super) enum Basis {
 
 impl Plan {
     /// Runs with all they have in common are repeats. Those that have their scenario, variant and value of
-    /// the sweep in common are held against each other; where no two do, those that have less in common.
+    /// the sweep in common are compared with each other; where no two do, those that have less in common.
     pub(super) fn of(entries: &[Entry<'_, '_>]) -> Self {
         let mut things: Vec<Repeats> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
@@ -287,7 +287,7 @@ mod tests {
     fn each_kernel_is_held_against_the_model_of_its_generation() {
         let runs = [model("linux-6.1", "a"), model("linux-6.12", "a"), vm("6.12.9", "a"), vm("6.1.0", "a")];
         assert_eq!(plan(&[&runs]).0, [vec![vec![3], vec![0]], vec![vec![2], vec![1]]]);
-        // Without a model of its own it is held against what there is.
+        // Without a model of its own it is compared with what there is.
         assert_eq!(plan(&[&runs[..3]]).0, [vec![vec![2], vec![0], vec![1]]]);
     }
 

@@ -11,7 +11,7 @@ rule! {
     /// A memory cgroup is close to its limit, and not with page cache.
     ///
     /// # Sees
-    /// `memory.current` less the inactive file list of `memory.stat`, held against `memory.max` (version 1:
+    /// `memory.current` less the inactive file list of `memory.stat`, compared with `memory.max` (version 1:
     /// `memory.usage_in_bytes`, `total_inactive_file`, `memory.limit_in_bytes`). Above 90 % the page cache
     /// that remains is taken apart: mapped files are left out, and if active page cache makes up the
     /// difference the finding is only a remark. Over two samples also `memory.events` `max` and `oom_kill`

@@ -1,4 +1,4 @@
-//! Runs held against each other as Markdown, for tickets and for pages of documentation.
+//! Runs compared with each other as Markdown, for tickets and for pages of documentation.
 
 use lotsfree_analysis::compare::{Compared, Sort, Table, described};
 
@@ -14,7 +14,7 @@ pub struct MarkdownOptions {
     pub verbose: bool,
 }
 
-/// Runs held against each other as Markdown (GitHub's dialect). Its parts are there singly:
+/// Runs compared with each other as Markdown (GitHub's dialect). Its parts are there singly:
 /// [`Grid::overview`], [`table_markdown`], [`orders_sentence`].
 pub fn compare_markdown(compared: &Compared, options: MarkdownOptions) -> String {
     let mut out = String::new();

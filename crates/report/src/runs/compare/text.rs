@@ -1,4 +1,4 @@
-//! Runs held against each other as terminal text.
+//! Runs compared with each other as terminal text.
 
 use anstyle::Style;
 use lotsfree_analysis::compare::{self, Compared, Row, Sort, Table, Verdict, described};
@@ -12,7 +12,7 @@ use crate::words::plural;
 /// Of more tables only the totals are shown, unless all is asked for.
 const MOST_TABLES: usize = 12;
 
-/// Runs held against each other as text: for every measure the figures and the relative error, worst first
+/// Runs compared with each other as text: for every measure the figures and the relative error, worst first
 /// or by group, and how many agree. No line is longer than the width (40 to 200 columns). With `verbose` also
 /// the kernel's counters one by one, what is too small to tell, and the ranges of repeats.
 pub fn compare_text(compared: &Compared, sort: Sort, options: TextOptions) -> String {
