@@ -268,15 +268,7 @@ impl Layout {
                     protection[*position] = value;
                 }
                 Target::Pageset(index, cpu, part) => {
-                    let pagesets = &mut self.zone(&mut zones, *index).pagesets;
-                    let place = match pagesets.last() {
-                        Some(last) if last.cpu == *cpu => pagesets.len() - 1,
-                        _ => pagesets.iter().position(|set| set.cpu == *cpu).unwrap_or_else(|| {
-                            pagesets.push(Pageset { cpu: *cpu, ..Pageset::default() });
-                            pagesets.len() - 1
-                        }),
-                    };
-                    let set = &mut pagesets[place];
+                    let set = pageset(&mut self.zone(&mut zones, *index).pagesets, *cpu);
                     match part {
                         PagesetPart::Count => set.count = value,
                         PagesetPart::High => set.high = value,
@@ -315,6 +307,18 @@ impl Layout {
         sample.swaps = swaps.into_iter().flatten().collect();
         sample
     }
+}
+
+/// The per-CPU list of a CPU, which is added if need be. Columns of one CPU stand together.
+fn pageset(pagesets: &mut Vec<Pageset>, cpu: u32) -> &mut Pageset {
+    let place = match pagesets.last() {
+        Some(last) if last.cpu == cpu => pagesets.len() - 1,
+        _ => pagesets.iter().position(|set| set.cpu == cpu).unwrap_or_else(|| {
+            pagesets.push(Pageset { cpu, ..Pageset::default() });
+            pagesets.len() - 1
+        }),
+    };
+    &mut pagesets[place]
 }
 
 /// The zone that shows its node's statistics (`mm/vmstat.c:is_zone_first_populated`); the node's first one
