@@ -1,4 +1,7 @@
 //! [`Op`]: what an actor's thread does next.
+//!
+//! The model executes operations in `crates/engine/src/machine/slice.rs`; on a kernel an agent makes the
+//! system calls, in `crates/lab/src/agent/thread.rs`.
 
 /// A file, by its number in the [`Program`](crate::Program): first the declared files in their order, then
 /// numbers that the streams hand out for the files that they create. A number may be used again after its

@@ -172,8 +172,8 @@ impl Machine {
         self.processes.iter().any(|process| process.dying.is_some() && process.alive > 0)
     }
 
-    /// Memory is out for a thread of `process`: the process that has most of it, in memory and on swap, is
-    /// killed; the one that asked if none has any.
+    /// Memory is out for a thread of `process`, as `mm/page_alloc.rs` gave up (`mm/oom_kill.c`): the process
+    /// that has most of it, in memory and on swap, is killed; the one that asked if none has any.
     pub(super) fn out_of_memory(&mut self, process: usize, at: u64) {
         let mut victim = (0, process);
         for (index, process) in self.processes.iter().enumerate() {

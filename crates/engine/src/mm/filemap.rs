@@ -40,10 +40,7 @@ impl Mm {
     /// A fault on a page of a file that is not in the cache (`filemap_fault`): reads it, with what is around.
     /// It is major also where nothing was ever written and no device is asked.
     pub(crate) fn filemap_fault_miss(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) -> Done {
-        if !cx.again {
-            self.events[vmstat::pgfault] += 1;
-            cx.spend(self.costs.fault);
-        }
+        self.begin_fault(cx);
         self.mmap_readahead(cx, id, number, page)?;
         self.events[vmstat::pgmajfault] += 1;
         cx.major += 1;

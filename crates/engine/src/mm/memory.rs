@@ -593,11 +593,19 @@ impl Mm {
         }
     }
 
-    fn count_fault(&mut self, cx: &mut Cx, major: bool) {
+    /// Counts a fault and charges it, when it begins; one that waited and goes on is counted already.
+    pub(crate) fn begin_fault(&mut self, cx: &mut Cx) {
         if !cx.again {
             self.events[vmstat::pgfault] += 1;
-            cx.minor += 1;
             cx.spend(self.costs.fault);
+        }
+    }
+
+    /// The same of one that is known to be minor or major.
+    fn count_fault(&mut self, cx: &mut Cx, major: bool) {
+        self.begin_fault(cx);
+        if !cx.again {
+            cx.minor += 1;
         }
         if major {
             self.events[vmstat::pgmajfault] += 1;

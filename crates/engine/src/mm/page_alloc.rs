@@ -1,4 +1,5 @@
-//! Page allocation: fast path, slow path (`mm/page_alloc.c`).
+//! Page allocation: fast path, slow path (`mm/page_alloc.c`). The OOM killer is in `machine/process.rs`, as
+//! it chooses among processes.
 
 use lotsfree_workload::Policy;
 
@@ -118,7 +119,8 @@ impl Mm {
             }
             if !self.should_retry(cx, place, freed) {
                 self.tasks[cx.task].slow = Default::default();
-                // The last attempt of __alloc_pages_may_oom, at the high mark.
+                // The last attempt of __alloc_pages_may_oom, at the high mark; then `machine/process.rs`
+                // kills.
                 return self.get_page(cx, place, Mark::High, false).ok_or(Stop::OutOfMemory);
             }
             let preferred = self.lruvec_of(self.nodes[place.preferred].zonelist[0]);

@@ -200,10 +200,7 @@ impl Mm {
 
     /// A fault on a page that is on swap (`do_swap_page`): reads it and its neighbours.
     pub(crate) fn swap_in(&mut self, cx: &mut Cx, number: u32, slot: u32, swap: u32, write: bool) -> Done {
-        if !cx.again {
-            self.events[vmstat::pgfault] += 1;
-            cx.spend(self.costs.fault);
-        }
+        self.begin_fault(cx);
         let id = self.swapin_readahead(cx, number, slot, swap)?;
         self.events[vmstat::pgmajfault] += 1;
         cx.major += 1;

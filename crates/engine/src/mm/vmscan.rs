@@ -3,6 +3,17 @@
 //! Reclaim can be interrupted: where the kernel would sleep, or a long pass had better let others run, a
 //! [`Wait`] is returned and the same call goes on from the state that [`Scan`] keeps.
 //!
+//! Who sleeps in reclaim, and on which kernels ([`Generation`](crate::Generation) has the switches):
+//!
+//! | who | sleeps | where |
+//! |---|---|---|
+//! | direct reclaim | while reserves are below half of min (3.6 on) | `throttle_direct_reclaim` |
+//! | direct reclaim, between priorities | `congestion_wait`, from 2.6.37 on `wait_iff_congested` (through 3.10) | `direct_reclaim` |
+//! | direct reclaim, at priority 1 without a page | `VMSCAN_THROTTLE_NOPROGRESS` (5.16 on) | `direct_reclaim` |
+//! | who reclaimed a batch | for pages under writeback or a congested device | `stall_after` |
+//! | an allocation, between rounds | for the devices (through 4.6) | `page_alloc.rs` |
+//! | kswapd | for the devices at priorities below 10 (through 3.0), else its nap | `kswapd.rs` |
+//!
 //! Not modelled: isolation by several reclaimers at once (`too_many_isolated`), executable mappings, memory
 //! cgroups, slab shrinkers, the boost of watermarks and kswapd's boosted reclaim.
 

@@ -34,13 +34,13 @@ rule! {
     pub KswapdBehind = "kswapd-behind" in Reclaim
 }
 
-/// Part of kswapd's runs that ended in a wake-up during the nap.
+/// Our choice: part of kswapd's runs that ended in a wake-up during the nap.
 const AGAIN: f64 = 0.3;
-/// Fewer runs do not make a ratio.
+/// Our choice: fewer runs do not make a ratio.
 const ENOUGH_RUNS: u64 = 10;
-/// One stalled allocation a second; fewer are single events.
+/// Our choice: one stalled allocation a second; fewer are single events.
 const STALLS_PER_SECOND: f64 = 1.0;
-/// Available part of memory above which a stall is kswapd's fault, not a shortage.
+/// Our choice: available part of memory above which a stall is kswapd's fault, not a shortage.
 const AVAILABLE: f64 = 0.2;
 
 impl Rule for KswapdBehind {
