@@ -26,6 +26,9 @@ const CAUSE: f64 = 0.10;
 /// (`mm/vmscan.c:__zone_reclaim`, `__node_reclaim` count no `allocstall`).
 const PER_ENTRY: u64 = 10_000;
 
+/// Who scanned less than this part of what the others did is not named.
+const MINOR: f64 = 0.1;
+
 /// What made the difference in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sentence {
@@ -154,8 +157,8 @@ impl Account {
     fn reclaimer(&self) -> &'static str {
         let (direct, kswapd) = (count(self.moved.direct_scan), count(self.moved.kswapd_scan));
         match (direct as f64, kswapd as f64) {
-            (direct, kswapd) if direct < 0.1 * kswapd => "kswapd",
-            (direct, kswapd) if kswapd < 0.1 * direct => "tasks themselves",
+            (direct, kswapd) if direct < MINOR * kswapd => "kswapd",
+            (direct, kswapd) if kswapd < MINOR * direct => "tasks themselves",
             _ => "tasks and kswapd",
         }
     }

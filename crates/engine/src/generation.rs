@@ -1,5 +1,5 @@
 //! [`Generation`]: what differs between kernels, as a record of switches. Rules test a switch, never a
-//! version.
+//! version; only what `/proc` shows follows the release.
 //!
 //! The closed forms have their own record, [`Rules`], which a generation contains. A release in
 //! parentheses is the first that does so, with the commit where it is known. "Read in" names the oldest
@@ -586,5 +586,8 @@ mod tests {
             assert_eq!(Generation::named(name).map(|generation| generation.name), Some(name));
         }
         assert_eq!(Generation::named("linux-7.0"), None);
+        let in_scenarios: Vec<_> =
+            lotsfree_scenario::Generation::all().map(lotsfree_scenario::Generation::name).collect();
+        assert_eq!(in_scenarios, NAMES, "a scenario may name each, and no other");
     }
 }

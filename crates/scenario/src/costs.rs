@@ -96,9 +96,10 @@ costs! {
     touch = 100;
     /// Entry to and exit from the kernel.
     syscall = 200;
-    /// A minor fault without allocation, zeroing and copying. With 250 ns for a zeroed page and 150 ns for
-    /// its allocation the sum is the 1.0 µs that is the published median of Linux 6.6 on an 11th generation
-    /// i7.
+    /// A fault of any kind, without allocation, zeroing and copying, which come on top
+    /// (`mm/memory.rs:begin_fault` of the model charges it); a major one also takes requests and the
+    /// device's time. With 250 ns for a zeroed page and 150 ns for its allocation the sum is the 1.0 µs that
+    /// is the published median of Linux 6.6 on an 11th generation i7.
     fault = 600;
     /// Allocation of one page from a CPU's list.
     alloc = 150;

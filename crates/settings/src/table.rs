@@ -1,4 +1,5 @@
-//! The table. Ranges and defaults are those of the kernel's source, and where one changed, the commit.
+//! The table. Ranges and defaults are those of the kernel's source, and where one changed, the commit. A
+//! scenario's values are checked in `crates/scenario/src/tuning.rs`.
 
 use crate::{Accepts, Initial, Place, Release, Setting, Unit};
 use Accepts::{Numbers, Range, Words};

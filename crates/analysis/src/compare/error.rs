@@ -5,9 +5,9 @@
 //! ```
 //!
 //! The floor keeps 3 pages against 5 from being an error of 67 %: it is what a measure must reach to be worth
-//! a ratio. Floors are the same for all runs, so that errors of different runs can be compared:
-//! [`FEW`], [`FEW_ENTRIES`], [`LITTLE`], [`SHORT`], [`TICK`], [`POINT`] and [`SLOW`]. Of OOM kills and
-//! operations that failed one matters.
+//! a ratio. Which measure has which is in `rows.rs`. Floors are the same for all runs, so that errors of
+//! different runs can be compared: [`FEW`], [`FEW_ENTRIES`], [`LITTLE`], [`SHORT`], [`TICK`], [`POINT`] and
+//! [`SLOW`]. Of OOM kills and operations that failed one matters.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,7 @@
 //! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`).
+//!
+//! Watermarks are never boosted here (`Zone::boost` is always 0, and `tuning.rs` refuses a
+//! `vm.watermark_boost_factor` above 0), so that there is no boosted reclaim and nothing to take back.
 
 use lotsfree_kernel_files::counters::vmstat;
 

@@ -810,8 +810,9 @@ impl Mm {
         self.flights.reading(frame).map_or(Wait::YIELD, Wait::io)
     }
 
-    /// The list of a new page (`mm/swap.c:lru_cache_add_inactive_or_unevictable`). With MGLRU one that a
-    /// fault brings in goes to the youngest generation.
+    /// The list of a new page (`mm/swap.c:lru_cache_add_inactive_or_unevictable`): anonymous pages start on
+    /// the inactive one from 5.9 on (b518154e59aa), on the active one before; for those that were swapped in
+    /// see `map_swapped_in`. With MGLRU one that a fault brings in goes to the youngest generation.
     pub(crate) fn new_page_list(&self, frame: u32, anon: bool) -> usize {
         if self.generation.mglru {
             let lruvec = self.lruvec_of_frame(frame);

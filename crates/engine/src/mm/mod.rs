@@ -1,7 +1,7 @@
 //! The memory of one machine: state and rules, without time.
 //!
 //! ```text
-//! operation ── memory (faults), filemap (read, write), mempolicy ──▶ page_alloc ──▶ vmscan (reclaim)
+//! operation ── memory (faults), filemap (read, write) ──▶ page_alloc (policy) ──▶ vmscan (reclaim)
 //!                       │                                                             │
 //!                       └── readahead, swap, page_writeback ──▶ wbt ──▶ Io (outbox) ◀─┘
 //! ```
@@ -134,9 +134,10 @@ pub enum Event {
     Flusher,
     /// kswapd of a node has brought free memory above half of the min marks, or gave up.
     Pfmemalloc(usize),
-    /// Pages were written, or pages were freed: reclaimers held in `reclaim_throttle` look again.
+    /// Pages of a node were written or freed: those held for a congested node (`VMSCAN_THROTTLE_CONGESTED`)
+    /// look again.
     Progress(usize),
-    /// A device's queue of writes is no longer congested.
+    /// A device's queue of writes is no longer congested: `congestion_wait`, and what took its place in 5.16.
     Room,
     /// A device's queue takes a write request again.
     Request,

@@ -329,7 +329,8 @@ impl Mm {
         Some(frame)
     }
 
-    /// Whether a zone (node from 4.8 on) may take more pages that will be dirty (`zone_dirty_ok`; 8.3).
+    /// Whether a zone (node from 4.8 on) may take more pages that will be dirty
+    /// (`mm/page-writeback.c:zone_dirty_ok`, `node_dirty_ok`).
     fn dirty_ok(&self, zone: usize) -> bool {
         let lruvec = self.lruvec_of(zone);
         let dirty =

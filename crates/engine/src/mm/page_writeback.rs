@@ -1,5 +1,4 @@
-//! Dirty pages: limits, throttling of writers, flusher (`mm/page-writeback.c`, `fs/fs-writeback.c`; sections
-//! 8.3 to 8.5).
+//! Dirty pages: limits, throttling of writers, flusher (`mm/page-writeback.c`, `fs/fs-writeback.c`).
 
 use std::collections::VecDeque;
 

@@ -10,7 +10,7 @@
 //! | direct reclaim | while reserves are below half of min (3.6 on) | `throttle_direct_reclaim` |
 //! | direct reclaim, between priorities | `congestion_wait`, from 2.6.37 on `wait_iff_congested` (through 3.10) | `direct_reclaim` |
 //! | direct reclaim, at priority 1 without a page | `VMSCAN_THROTTLE_NOPROGRESS` (5.16 on) | `direct_reclaim` |
-//! | who reclaimed a batch | for pages under writeback or a congested device | `stall_after` |
+//! | who reclaimed a batch | `wait_iff_congested` for pages under writeback (3.2 to 3.10), `congestion_wait` for a list that is all dirty or under writeback (3.11 to 5.15), `VMSCAN_THROTTLE_WRITEBACK` and `_CONGESTED` (5.16 on) | `stall_after` |
 //! | an allocation, between rounds | for the devices (through 4.6) | `page_alloc.rs` |
 //! | kswapd | for the devices at priorities below 10 (through 3.0), else its nap | `kswapd.rs` |
 //!
@@ -38,7 +38,7 @@ pub(crate) struct TaskState {
     pub(crate) dirtied: u64,
     /// How many pages may be dirtied until the next look (`nr_dirtied_pause`).
     pub(crate) poll_after: u64,
-    /// R6: the pause doubles.
+    /// RHEL 6: the pause doubles.
     pub(crate) dirty_pause: u64,
     pub(crate) batch: Batch,
     /// When the last pause in `balance_dirty_pages` ended.
@@ -90,7 +90,7 @@ pub(crate) struct Scan {
     pub(crate) reclaimed: u64,
     pub(crate) force_deactivate: bool,
     pub(crate) skipped_deactivate: bool,
-    /// R6: anonymous pages are scanned although swappiness is 0.
+    /// RHEL 6: anonymous pages are scanned although swappiness is 0.
     pub(crate) force_anon: bool,
     /// 6.12: cache_trim_mode failed before.
     pub(crate) no_cache_trim: bool,
@@ -456,7 +456,9 @@ impl Mm {
         false
     }
 
-    /// `mm/vmscan.c:get_scan_count`.
+    /// Splits a scan between anonymous and file pages by swappiness (`mm/vmscan.c:get_scan_count`; with MGLRU
+    /// `mglru.rs:choose`). What 0 means: through 3.4, almost none, as 1 is added to both weights; from 3.5
+    /// on and in RHEL 6, no anonymous page unless file pages are nearly gone.
     fn get_scan_count(&mut self, scan: &Scan, which: usize) -> Pass {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         enum Plan {
@@ -569,7 +571,7 @@ impl Mm {
         Pass { left, target: left, reclaimed: 0, adjusted: false, may_deactivate }
     }
 
-    /// `prepare_scan_control`: which active lists may be scanned (5.15 on).
+    /// `prepare_scan_control`: which active lists may be scanned (5.5 on).
     fn may_deactivate(&mut self, scan: &Scan, which: usize) -> [bool; 2] {
         if !self.generation.may_deactivate {
             return [true; 2];

@@ -8,7 +8,8 @@ use super::rng::{Chance, Rng};
 use super::zipf::Zipf;
 
 /// Which pages of a memory are touched how often. Hot pages are scattered over the memory by a seeded
-/// permutation, as the objects of a heap are.
+/// permutation, as the objects of a heap are. It is the key `locality` of `app-server` and of
+/// `segment-store`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Locality {

@@ -1,5 +1,5 @@
 //! `/proc/vmstat`; the per-node and per-zone statistics in `/proc/zoneinfo` and `node*/vmstat` use the same
-//! names.
+//! names. What of it the model prints is decided in `crates/engine/src/mm/vmstat.rs`.
 
 counters! {
     /// The lines of `/proc/vmstat`, in the order of 6.18; names of older kernels stand where those print
