@@ -227,7 +227,7 @@ pub struct Generation {
     pub kswapd_last_priority: u8,
     /// A node counts as balanced when one zone is, else all of them (4.8, 1d82de618ddd).
     pub balanced_by_one: bool,
-    /// A zone is reclaimed beyond its high mark by the balance gap (2.6.39 to 4.7, 8afdcece4911; RHEL 6).
+    /// A zone is reclaimed beyond its high mark by the balance gap (2.6.39 to 4.7; RHEL 6).
     pub balance_gap: bool,
     /// Of the highest zone of each node, so many pages and what is missing to the end of a section of 128
     /// MiB are there when the other CPUs come up, the rest later (`defer_init`; 2 GiB from 4.2 to 4.15, one

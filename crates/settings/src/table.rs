@@ -103,10 +103,10 @@ settings! {
         &[(ANY, Computed("4 times the square root of low memory in KiB, more with transparent huge pages"))],
         "from which the watermarks follow",
     ).in_unit(Unit::Kib);
-    // 4.6 (795ae7a0de6b); 3000 from 5.18 on (39c65a94cd96).
+    // 4.6 (795ae7a0de6b); 3000 from 5.17 on (39c65a94cd96).
     WATERMARK_SCALE_FACTOR = sysctl(
         "vm.watermark_scale_factor",
-        &[(ANY, Range(1, 1000)), (From(5, 18), Range(1, 3000))],
+        &[(ANY, Range(1, 1000)), (From(5, 17), Range(1, 3000))],
         &[(ANY, Number(10))],
         "gap between the watermarks, in 1/10000 of a zone",
     ).since(4, 6);
@@ -274,7 +274,7 @@ settings! {
         &[(ANY, Number(1))],
         "whether dirty pages count towards that bound: 0 all, 1 none, 2 part",
     ).since(3, 0).until(4, 4).only("SLES");
-    // 3.14 (54a43d54988a), and 3.10 of RHEL 7. 2 promotes from slow nodes (5.18, c574bbe91703), whose check
+    // 3.14, and 3.10 of RHEL 7. 2 promotes from slow nodes (5.18, c574bbe91703), whose check
     // lets 4 pass.
     NUMA_BALANCING = sysctl(
         "kernel.numa_balancing",
