@@ -192,37 +192,16 @@ pub(crate) fn suggestion<'a>(written: &str, known: impl IntoIterator<Item = &'a 
 
 /// The known name that differs least from the written one, if it differs little.
 fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |name: &str| -> Vec<char> {
+    let plain = |name: &str| -> String {
         name.chars().take(64).map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect()
     };
     let wanted = plain(written);
-    let far = (wanted.len() / 3).max(1);
-    let distances = known.into_iter().map(|name| (distance(&wanted, &plain(name)), name));
+    let far = (wanted.chars().count() / 3).max(1);
+    let distances = known.into_iter().map(|name| (strsim::osa_distance(&wanted, &plain(name)), name));
     distances
         .filter(|(distance, _)| *distance <= far)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that turn one into the other.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let at = |row: &[usize], k: usize| row.get(k).copied().unwrap_or(usize::MAX / 2);
-            let replaced = at(&last, j) + usize::from(x != y);
-            let mut least = replaced.min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
-            let swapped = i > 0 && j > 0 && Some(x) == b.get(j - 1) && a.get(i - 1) == Some(y);
-            if swapped {
-                least = least.min(at(&before, j - 1) + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().unwrap_or_default()
 }
 
 /// A text from the file as an error quotes it: bounded, control characters escaped.
