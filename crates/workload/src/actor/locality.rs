@@ -62,7 +62,7 @@ impl Chooser {
                     return refuse(format!("hot-cold.touches is {touches}; it may be 0 to 1"));
                 }
                 if pages < 2 {
-                    return refuse("hot-cold needs a memory of at least two pages".to_owned());
+                    return refuse("hot-cold needs at least two pages or objects to choose among".to_owned());
                 }
                 let hot = ((f64::from(pages) * memory).round() as u32).clamp(1, pages - 1);
                 Ok(Chooser::HotCold {
@@ -221,7 +221,7 @@ mod tests {
         );
         assert_eq!(
             refused(Locality::HotCold(HotCold { memory: 0.5, touches: 0.5 }), 1),
-            "locality: hot-cold needs a memory of at least two pages"
+            "locality: hot-cold needs at least two pages or objects to choose among"
         );
     }
 

@@ -271,7 +271,7 @@ fn app_server() -> impl Strategy<Value = Actor> {
         (0_u64..3).prop_map(|think| (Time(think), None)),
         (0.1..1e6).prop_map(|rate| (Time(0), Some(rate)))
     ];
-    (size(2..3000), 1_u32..9, 0_u32..40, locality(), 0.0..=1.0, load, active).prop_map(
+    (size(4..3000), 1_u32..9, 0_u32..40, locality(), 0.0..=1.0, load, active).prop_map(
         |(heap, threads, touches, locality, write, (think, rate), active)| {
             let compute = Time(u64::from(touches % 2));
             let object = Size::kib(if touches % 3 == 0 { 8 } else { 4 });
