@@ -142,12 +142,12 @@ mod tests {
     #[test]
     fn a_star_forbids_all_that_begins_so() {
         let finding = |rule, setting: &str| {
-            Finding::new(rule, Severity::Info, "", Cost::risk(""))
-                .remedy(Remedy::new("set it").sets(setting, 1))
+            let mut finding = Finding::new(rule, Severity::Info, "", Cost::risk(""));
+            finding.remedy(Remedy::new("set it").sets(setting, 1));
+            finding
         };
-        let ban = Finding::new("view-mismatch", Severity::Warning, "", Cost::risk(""))
-            .forbid("vm.*", "not from a container")
-            .forbid(PANIC, "not from a container");
+        let mut ban = Finding::new("view-mismatch", Severity::Warning, "", Cost::risk(""));
+        ban.forbid("vm.*", "not from a container").forbid(PANIC, "not from a container");
         let left = |setting: &str| {
             let mut findings = vec![ban.clone(), finding("other", setting)];
             reconcile(&mut findings);

@@ -21,6 +21,13 @@ pub enum Severity {
     Critical,
 }
 
+impl Severity {
+    /// The severity of the first rung whose condition holds, or `otherwise`.
+    pub fn ladder(rungs: &[(bool, Severity)], otherwise: Severity) -> Severity {
+        rungs.iter().find(|(holds, _)| *holds).map_or(otherwise, |(_, severity)| *severity)
+    }
+}
+
 /// How sure a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -187,37 +194,48 @@ impl Finding {
     }
 
     /// Sets how sure it is.
-    pub fn sure(mut self, confidence: Confidence) -> Self {
+    pub fn sure(&mut self, confidence: Confidence) -> &mut Self {
         self.confidence = confidence;
         self
     }
 
     /// Adds a reading.
-    pub fn because(mut self, evidence: Evidence) -> Self {
+    pub fn because(&mut self, evidence: Evidence) -> &mut Self {
         self.evidence.push(evidence);
         self
     }
 
     /// Adds readings.
-    pub fn because_all(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
+    pub fn because_all(&mut self, evidence: impl IntoIterator<Item = Evidence>) -> &mut Self {
         self.evidence.extend(evidence);
         self
     }
 
+    /// Adds a reading, where there is one.
+    pub fn because_if(&mut self, evidence: Option<Evidence>) -> &mut Self {
+        self.because_all(evidence)
+    }
+
     /// Adds a remedy; the best comes first.
-    pub fn remedy(mut self, remedy: Remedy) -> Self {
+    pub fn remedy(&mut self, remedy: Remedy) -> &mut Self {
         self.remedies.push(remedy);
         self
     }
 
     /// Adds a note.
-    pub fn note(mut self, note: impl Into<String>) -> Self {
+    pub fn note(&mut self, note: impl Into<String>) -> &mut Self {
         self.notes.push(note.into());
         self
     }
 
+    /// Adds a note, where there is one to make.
+    pub fn note_if(&mut self, note: Option<impl Into<String>>) -> &mut Self {
+        self.notes.extend(note.map(Into::into));
+        self
+    }
+
     /// Forbids other findings to change `setting`, with the reason.
-    pub fn forbid(mut self, setting: impl Into<String>, why: impl Into<String>) -> Self {
+    pub fn forbid(&mut self, setting: impl Into<String>, why: impl Into<String>) -> &mut Self {
         self.forbids.push((setting.into(), why.into()));
         self
     }

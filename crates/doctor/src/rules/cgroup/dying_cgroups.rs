@@ -84,32 +84,32 @@ impl Rule for DyingCgroups {
                 Grouped(dying)
             ),
             Cost::risk(cost),
-        )
-        .sure(if growing.is_some() { Confidence::Likely } else { Confidence::Possible })
-        .because(evidence);
-        if percpu.is_ok() {
-            finding = finding.because(cx.saw_mem(m::Percpu));
-        }
-        Ok(vec![
-            finding
-                .remedy(
-                    Remedy::new("Reclaim the page cache that pins them, bit by bit, from the slice that made them")
-                        .run("echo 1G > /sys/fs/cgroup/system.slice/memory.reclaim")
-                        .risk(
-                            "Reclaims from live groups of the slice as well (kernel 5.19 or later): their cache is read again. Repeat while the \
-                             figure falls; stop when it does not.",
-                        ),
+        );
+        finding
+            .sure(if growing.is_some() { Confidence::Likely } else { Confidence::Possible })
+            .because(evidence);
+        finding.because_if(percpu.is_ok().then(|| cx.saw_mem(m::Percpu)));
+        finding
+            .remedy(
+                Remedy::new(
+                    "Reclaim the page cache that pins them, bit by bit, from the slice that made them",
                 )
-                .remedy(
-                    Remedy::new("Find what makes short-lived groups and run it in one group that stays")
-                        .run("systemd-cgtop -b -n 1 -m")
-                        .run("systemctl list-timers --all")
-                        .risk("An administrator's change; nothing is lost."),
-                )
-                .note(
-                    "What pins a group is charged to whoever touched it first: a job that reads shared files or writes to a tmpfs leaves its \
-                     group behind for as long as others use them.",
+                .run("echo 1G > /sys/fs/cgroup/system.slice/memory.reclaim")
+                .risk(
+                    "Reclaims from live groups of the slice as well (kernel 5.19 or later): their cache is \
+                     read again. Repeat while the figure falls; stop when it does not.",
                 ),
-        ])
+            )
+            .remedy(
+                Remedy::new("Find what makes short-lived groups and run it in one group that stays")
+                    .run("systemd-cgtop -b -n 1 -m")
+                    .run("systemctl list-timers --all")
+                    .risk("An administrator's change; nothing is lost."),
+            )
+            .note(
+                "What pins a group is charged to whoever touched it first: a job that reads shared files or \
+                 writes to a tmpfs leaves its group behind for as long as others use them.",
+            );
+        Ok(vec![finding])
     }
 }

@@ -102,11 +102,13 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
         .and_then(|before| Rate::of(&[(0.0, total(before)?), (seconds, total(t.group)?)]))
         .map(|rate| rate.per_second / 1e6);
     let on_purpose = groups::is_transient(path);
-    let severity = match stalled {
-        _ if on_purpose => Severity::Info,
-        Some(stalled) if stalled >= HIGH_STALL => Severity::High,
-        _ => Severity::Warning,
-    };
+    let severity = Severity::ladder(
+        &[
+            (on_purpose, Severity::Info),
+            (stalled.is_some_and(|stalled| stalled >= HIGH_STALL), Severity::High),
+        ],
+        Severity::Warning,
+    );
     let cost = match stalled {
         Some(stalled) => {
             Cost::stalled(stalled, "tasks of the group reclaim from it or sleep (memory.pressure, some)")
@@ -125,43 +127,45 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
             t.rate.per_second, t.high
         ),
         cost,
-    )
-    .sure(cx.rate_confidence())
-    .because(
-        Evidence::new(file("events"), "high", Grouped(t.first + t.rate.total))
-            .of(path)
-            .was(Grouped(t.first))
-            .against("no growth", "mm/memcontrol.c:reclaim_high"),
-    )
-    .because(Evidence::new(file("high"), "memory.high", t.high).of(path))
-    .because(Evidence::new(file("current"), "memory.current", current).of(path));
+    );
+    finding
+        .sure(cx.rate_confidence())
+        .because(
+            Evidence::new(file("events"), "high", Grouped(t.first + t.rate.total))
+                .of(path)
+                .was(Grouped(t.first))
+                .against("no growth", "mm/memcontrol.c:reclaim_high"),
+        )
+        .because(Evidence::new(file("high"), "memory.high", t.high).of(path))
+        .because(Evidence::new(file("current"), "memory.current", current).of(path));
     if let Some(psi) = t.group.pressure.and_then(|psi| psi.some) {
-        finding = finding
+        finding
             .because(Evidence::new(file("pressure"), "some avg10", format!("{:.2} %", psi.avg10)).of(path));
     }
     for (process, resident) in groups::largest_in(cx, path, 3) {
-        finding = finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));
+        finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));
     }
     let excess = (current - t.high).share_of(t.high);
-    finding = finding.note(match excess > 0.0 {
+    finding.note(match excess > 0.0 {
         true => format!(
-            "Above by {} of memory.high: the kernel asks a pause of {:.1} ms for every 64 pages charged (64 s x {excess:.4}^2), \
-             at most 2 s, and none below 10 ms.",
+            "Above by {} of memory.high: the kernel asks a pause of {:.1} ms for every 64 pages charged (64 \
+             s x {excess:.4}^2), at most 2 s, and none below 10 ms.",
             Percent(excess),
             64e3 * excess * excess
         ),
         false => "At present the group is held at memory.high by reclaim alone.".to_owned(),
     });
     if on_purpose {
-        return finding.note(
-            "A transient scope: bounded on purpose so that this job waits and not the others. Nothing is to be done unless the \
-             job is too slow.",
+        finding.note(
+            "A transient scope: bounded on purpose so that this job waits and not the others. Nothing is to \
+             be done unless the job is too slow.",
         );
+        return finding;
     }
     let wanted = groups::rounded(current.max(t.high).scale(ROOM));
     let wanted = t.group.max.and_then(Limit::bytes).map_or(wanted, |max| wanted.min(max));
     if wanted > t.high {
-        finding = finding.remedy(
+        finding.remedy(
             groups::set(
                 format!("Raise memory.high to {wanted}"),
                 CgroupVersion::V2,
@@ -173,12 +177,10 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
             .risk("The group takes that much more from the others before it is slowed down."),
         );
     }
-    finding = finding.note(
-        "How to choose: a service that has to answer gets room; a batch job that may wait keeps its bound, or its caches are made \
-         smaller.",
+    finding.note(
+        "How to choose: a service that has to answer gets room; a batch job that may wait keeps its bound, \
+         or its caches are made smaller.",
     );
-    match groups::lasting(path) {
-        Some(note) => finding.note(note),
-        None => finding,
-    }
+    finding.note_if(groups::lasting(path));
+    finding
 }

@@ -125,12 +125,10 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     let kills = |group: &Cgroup| group.events.as_ref().and_then(|events| events.get(e::oom_kill));
     let met = grown(cx, group, meets).filter(|(_, rate)| rate.total > 0);
     let killed = grown(cx, group, kills).filter(|(_, rate)| rate.total > 0);
-    let severity = match (&killed, &met) {
-        (Some(_), _) => Severity::Critical,
-        _ if cache => Severity::Info,
-        (None, Some(_)) => Severity::High,
-        (None, None) => Severity::Warning,
-    };
+    let severity = Severity::ladder(
+        &[(killed.is_some(), Severity::Critical), (cache, Severity::Info), (met.is_some(), Severity::High)],
+        Severity::Warning,
+    );
     let left = *limit - used;
     let stalled = grown(cx, group, |g| Some(g.pressure?.some?.total_us)).map(|(_, r)| r.per_second / 1e6);
     let cost = match stalled.filter(|stalled| *stalled > 0.0) {
@@ -159,7 +157,8 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     let stat = groups::field(version, "stat");
     let inactive = if version == CgroupVersion::V1 { "total_inactive_file" } else { "inactive_file" };
     let active = if version == CgroupVersion::V1 { "total_active_file" } else { "active_file" };
-    let mut finding = Finding::new(LimitNear::ID, severity, title, cost)
+    let mut finding = Finding::new(LimitNear::ID, severity, title, cost);
+    finding
         .sure(if killed.is_some() { Confidence::Certain } else { Confidence::Likely })
         .because(Evidence::new(file("max"), groups::field(version, "max"), limit).of(path))
         .because(
@@ -175,7 +174,7 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
             CgroupVersion::V1 => ("memory.failcnt", file("failcnt")),
             CgroupVersion::V2 => ("max", file("events")),
         };
-        finding = finding.because(
+        finding.because(
             Evidence::new(file, name, Grouped(first + rate.total))
                 .of(path)
                 .was(Grouped(first))
@@ -184,16 +183,16 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     }
     if let Some((first, rate)) = killed {
         let file = if version == CgroupVersion::V1 { file("oom_control") } else { file("events") };
-        finding = finding.because(
+        finding.because(
             Evidence::new(file, "oom_kill", Grouped(first + rate.total)).of(path).was(Grouped(first)),
         );
     }
     for (process, resident) in groups::largest_in(cx, path, 3) {
-        finding = finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));
+        finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));
     }
-    finding = finding.note(format!(
-        "{} - {} on the inactive file list = {used}; {used} - {} of active page cache - {} of reclaimable slab = {kept} \
-         ({} of the limit) that can only be swapped out or freed by the program.",
+    finding.note(format!(
+        "{} - {} on the inactive file list = {used}; {used} - {} of active page cache - {} of reclaimable \
+         slab = {kept} ({} of the limit) that can only be swapped out or freed by the program.",
         held.current,
         held.inactive_file,
         held.active_file,
@@ -201,10 +200,11 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
         Percent(kept.share_of(*limit)),
     ));
     if cache {
-        return finding.note(
-            "Reclaim drops the active page cache before anything is killed, and the files are read again if they are \
-             needed. kubelet evicts pods by this figure all the same: raise the limit if it does.",
+        finding.note(
+            "Reclaim drops the active page cache before anything is killed, and the files are read again if \
+             they are needed. kubelet evicts pods by this figure all the same: raise the limit if it does.",
         );
+        return finding;
     }
     let swap = cx.mem_or_zero(m::SwapFree);
     // On version 1 the cap is on memory and swap together.
@@ -214,20 +214,20 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
             (Some(Limit::At(cap)), CgroupVersion::V1) => cap > *limit,
             _ => group.swappiness != Some(0),
         };
-    finding = finding.note(match may_swap {
+    finding.note(match may_swap {
         true => format!("{swap} of swap are free: the group swaps before a process of it is killed."),
         false => "The group has no swap to go to: what is above the limit is killed.".to_owned(),
     });
     let wanted = groups::rounded(kept.scale(1.0 / COMFORTABLE));
     if cx.total().is_ok_and(|total| wanted > total) {
-        return with_owner(
-            finding.note(format!(
-                "A limit at which it would use {} would be {wanted}, more than the host has: a smaller cache in the \
-                 program, or memory, is the remedy.",
+        finding
+            .note(format!(
+                "A limit at which it would use {} would be {wanted}, more than the host has: a smaller \
+                 cache in the program, or memory, is the remedy.",
                 Percent(COMFORTABLE)
-            )),
-            path,
-        );
+            ))
+            .note_if(groups::lasting(path));
+        return finding;
     }
     let mut raise = groups::set(
         format!("Raise the limit to {wanted}, of which {} would be in use", Percent(kept.share_of(wanted))),
@@ -248,20 +248,14 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
         raise.runtime.insert(0, format!("echo {} > {}", above.0, word(&memsw)));
         raise = raise.undo_with(format!("echo {} > {}", both.0, word(&memsw))).sets(memsw, above.0);
     }
-    finding = finding.remedy(raise);
+    finding.remedy(raise);
     if version == CgroupVersion::V2 && group.high.is_none_or(|high| high == Limit::Max) {
-        finding = finding.note(
-            "How to choose: raise the limit where the program needs the memory; where it may be slowed down instead, give it \
-             memory.high below memory.max: above it tasks of the group are made to wait and nothing is killed.",
+        finding.note(
+            "How to choose: raise the limit where the program needs the memory; where it may be slowed down \
+             instead, give it memory.high below memory.max: above it tasks of the group are made to wait \
+             and nothing is killed.",
         );
     }
-    with_owner(finding, path)
-}
-
-/// Says who sets the limit for good, where systemd does not.
-fn with_owner(finding: Finding, path: &str) -> Finding {
-    match groups::lasting(path) {
-        Some(note) => finding.note(note),
-        None => finding,
-    }
+    finding.note_if(groups::lasting(path));
+    finding
 }

@@ -177,16 +177,17 @@ fn limited(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Option<Finding> {
     let exposed = own - protected;
     let cost =
         Cost::risk(format!("{exposed} of the group's memory can be reclaimed although it was meant to stay"));
-    let mut finding = Finding::new(ProtectionIneffective::ID, Severity::Warning, title, cost)
+    let mut finding = Finding::new(ProtectionIneffective::ID, Severity::Warning, title, cost);
+    finding
         .sure(Confidence::Certain)
         .because(Evidence::new(file(path), &*field, shown(asked)).of(path))
         .because(cause);
     if let Some(current) = group.current {
-        finding = finding.because(
+        finding.because(
             Evidence::new(groups::file(cgroups.version, path, "current"), "memory.current", current).of(path),
         );
     }
-    finding = finding.note(match cgroups.recursive_protection {
+    finding.note(match cgroups.recursive_protection {
         true => "The hierarchy is mounted with memory_recursiveprot: a slice hands its protection down, but never more than it has.",
         false => "The hierarchy is mounted without memory_recursiveprot: every level needs the setting.",
     });
@@ -200,7 +201,7 @@ fn limited(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Option<Finding> {
             .sum();
         let enough = if sum.0 == u64::MAX { None } else { Some(sum.max(asked)) };
         let amount = enough.map_or("max".to_owned(), |bytes| bytes.to_string());
-        finding = finding.remedy(
+        finding.remedy(
             groups::set(
                 format!("Give {} {amount}, the sum of what its children ask for", parent.path),
                 cgroups.version,
@@ -213,7 +214,7 @@ fn limited(cgroups: &Cgroups, kind: Kind, group: &Cgroup) -> Option<Finding> {
         );
     }
     if finding.remedies.is_empty() {
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new("Make the siblings' protection fit into their parent's")
                 .risk("Whoever gets less is reclaimed first."),
         );
@@ -257,21 +258,19 @@ fn sum_too_large(cx: &Context<'_>, cgroups: &Cgroups, kind: Kind) -> Option<Find
             Percent(sum.share_of(room))
         ),
         cost,
-    )
-    .sure(Confidence::Certain)
-    .because(cx.saw_mem(lotsfree_kernel_files::counters::meminfo::MemTotal));
+    );
+    finding.sure(Confidence::Certain).because(cx.saw_mem(lotsfree_kernel_files::counters::meminfo::MemTotal));
     for group in top.iter().filter(|g| kind.asked(g).is_some_and(|bytes| bytes > Bytes::ZERO)) {
         let value = kind
             .limit(group)
             .map_or("max".to_owned(), |limit| limit.bytes().map_or("max".to_owned(), |b| b.to_string()));
-        finding = finding.because(
+        finding.because(
             Evidence::new(groups::file(cgroups.version, &group.path, name), format!("memory.{name}"), value)
                 .of(&*group.path)
                 .against(format!("together at most {room}"), "memory without huge page pools"),
         );
     }
-    Some(
-        finding
+    finding
             .note(format!(
                 "{ram} - {} of huge page pools - {min_free} of vm.min_free_kbytes - 10 % of memory = {budget} to give away.",
                 cx.pool_bytes()
@@ -279,8 +278,8 @@ fn sum_too_large(cx: &Context<'_>, cgroups: &Cgroups, kind: Kind) -> Option<Find
             .remedy(
                 Remedy::new(format!("Protect less: {budget} over all top-level groups, the database first"))
                     .risk("Groups that lose protection are reclaimed earlier."),
-            ),
-    )
+            );
+    Some(finding)
 }
 
 /// Protected memory that was reclaimed after all.
@@ -299,12 +298,13 @@ fn broken(cx: &Context<'_>, cgroups: &Cgroups) -> Vec<Finding> {
             let path = group.path.as_str();
             let file = |name| groups::file(cgroups.version, path, name);
             let setting = group.low.and_then(Limit::bytes).map_or("max".to_owned(), |b| b.to_string());
-            Finding::new(
+let mut finding = Finding::new(
                 ProtectionIneffective::ID,
                 Severity::Warning,
                 format!("{path} was reclaimed {:.1} times a second although it is below its memory.low of {setting}", rate.per_second),
                 Cost::risk("its pages are taken because nothing unprotected was left to take"),
-            )
+            );
+finding
             .sure(cx.rate_confidence())
             .because(
                 Evidence::new(file("events"), "low", Grouped(first + rate.total))
@@ -317,7 +317,8 @@ fn broken(cx: &Context<'_>, cgroups: &Cgroups) -> Vec<Finding> {
             .remedy(
                 Remedy::new("Protect less in sum, or bound the groups that grow (MemoryHigh=) so that something is left to reclaim")
                     .risk("Bounded groups wait, groups that lose protection are reclaimed earlier."),
-            )
+            );
+finding
         })
         .collect()
 }

@@ -110,19 +110,21 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, workload: Workload, group: &Cgro
         severity,
         format!("the group of {} ({path}) may go to swap without bound, {state}", workload.name()),
         cost,
-    )
-    .sure(Confidence::Certain)
-    .because(
-        Evidence::new(file("swap.max"), "memory.swap.max", "max")
-            .of(path)
-            .against("a bound on the group or an ancestor", "systemd.resource-control(5), MemorySwapMax="),
-    )
-    .because(Evidence::new(file("swap.current"), "memory.swap.current", swapped).of(path))
-    .because(cx.saw_mem(m::SwapTotal));
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because(
+            Evidence::new(file("swap.max"), "memory.swap.max", "max").of(path).against(
+                "a bound on the group or an ancestor",
+                "systemd.resource-control(5), MemorySwapMax=",
+            ),
+        )
+        .because(Evidence::new(file("swap.current"), "memory.swap.current", swapped).of(path))
+        .because(cx.saw_mem(m::SwapTotal));
     if zram {
-        finding = finding.note("All swap is zram: a page comes back by decompression, in microseconds.");
+        finding.note("All swap is zram: a page comes back by decompression, in microseconds.");
     }
-    finding = finding.remedy(
+    finding.remedy(
         groups::set(
             "Keep this group out of swap",
             cgroups.version,
@@ -132,15 +134,14 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, workload: Workload, group: &Cgro
             None,
         )
         .risk(
-            "What cannot be swapped has to stay: if the host runs out of memory, somebody is killed sooner. Pages that are in swap \
-             stay there until they are touched.",
+            "What cannot be swapped has to stay: if the host runs out of memory, somebody is killed sooner. \
+             Pages that are in swap stay there until they are touched.",
         ),
     );
-    if let Some(note) = groups::lasting(path) {
-        finding = finding.note(note);
-    }
+    finding.note_if(groups::lasting(path));
     finding.note(
-        "How to choose: 0 where response time counts and memory.low protects the group as well; leave it where the host needs the swap \
-         for this very program.",
-    )
+        "How to choose: 0 where response time counts and memory.low protects the group as well; leave it \
+         where the host needs the swap for this very program.",
+    );
+    finding
 }

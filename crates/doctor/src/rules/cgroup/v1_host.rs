@@ -59,45 +59,44 @@ impl Rule for V1Host {
             Self::ID,
             Severity::Info,
             format!("memory is controlled by cgroup version 1: {}", concerned.join(", ")),
-            Cost::risk("no protection, no throttling and no pressure figures by group, on a host that would use them"),
-        )
-        .sure(Confidence::Certain)
-        .because(
+            Cost::risk(
+                "no protection, no throttling and no pressure figures by group, on a host that would use them",
+            ),
+        );
+        finding.sure(Confidence::Certain).because(
             Evidence::new("/sys/fs/cgroup/memory", "memory controller", "version 1")
                 .against("version 2", "Documentation/admin-guide/cgroup-v2.rst"),
         );
         for (group, limit) in limited.iter().take(3) {
             let file = groups::file(CgroupVersion::V1, &group.path, "max");
-            finding = finding.because(Evidence::new(file, "memory.limit_in_bytes", limit).of(&*group.path));
+            finding.because(Evidence::new(file, "memory.limit_in_bytes", limit).of(&*group.path));
         }
         for (group, limit) in soft.iter().take(3) {
             let file = groups::file(CgroupVersion::V1, &group.path, "soft_limit_in_bytes");
-            finding =
-                finding.because(Evidence::new(file, "memory.soft_limit_in_bytes", limit).of(&*group.path));
+            finding.because(Evidence::new(file, "memory.soft_limit_in_bytes", limit).of(&*group.path));
         }
         let kernel = &cx.now().host.kernel;
         // Version 2 has had the memory controller since 4.5; RHEL 7 and older have no kernel that does.
-        finding = match kernel.is_known() && !kernel.at_least(4, 5) {
-            true => finding.note(format!("Kernel {kernel} has no version 2 memory controller (4.5 or later): only the means below remain.")),
-            false => finding.remedy(
+        if kernel.is_known() && !kernel.at_least(4, 5) {
+            finding.note(format!("Kernel {kernel} has no version 2 memory controller (4.5 or later): only the means below remain."));
+        } else {
+            finding.remedy(
                 Remedy::new("Boot with cgroup version 2")
                     .keep("kernel command line", "systemd.unified_cgroup_hierarchy=1")
                     .risk(
-                        "Settings made for version 1 (memory.limit_in_bytes, swappiness by group, MemoryLimit=) have to be carried \
-                         over. Old runtimes do not read version 2: Docker before 20.10, Kubernetes before 1.25, Java before 8u372, \
-                         11.0.16 or 15 take the host's memory for theirs.",
+                        "Settings made for version 1 (memory.limit_in_bytes, swappiness by group, \
+                         MemoryLimit=) have to be carried over. Old runtimes do not read version 2: Docker \
+                         before 20.10, Kubernetes before 1.25, Java before 8u372, 11.0.16 or 15 take the \
+                         host's memory for theirs.",
                     )
                     .restart("the host"),
-            ),
-        };
-        Ok(vec![
-            finding
-                .remedy(remedies::bounded_writer(cx))
-                .note(
-                    "What else keeps a database's memory in place here: a huge page pool (never swapped or reclaimed) or locked memory \
-                     (LimitMEMLOCK= and the program's own setting).",
-                ),
-        ])
+            );
+        }
+        finding.remedy(remedies::bounded_writer(cx)).note(
+            "What else keeps a database's memory in place here: a huge page pool (never swapped or \
+             reclaimed) or locked memory (LimitMEMLOCK= and the program's own setting).",
+        );
+        Ok(vec![finding])
     }
 }
 

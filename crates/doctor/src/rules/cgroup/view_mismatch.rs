@@ -102,13 +102,10 @@ impl Rule for ViewMismatch {
                 Cost::risk("nothing said here is about the container alone"),
             ),
         };
-        let mut finding = Finding::new(Self::ID, severity, title, cost).sure(if certain {
-            Confidence::Certain
-        } else {
-            Confidence::Possible
-        });
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding.sure(if certain { Confidence::Certain } else { Confidence::Possible });
         if let Some(runtime) = runtime {
-            finding = finding.because(Evidence::new(
+            finding.because(Evidence::new(
                 "/run/.containerenv, /.dockerenv or $container",
                 "runtime",
                 runtime,
@@ -117,14 +114,14 @@ impl Rule for ViewMismatch {
         if let Some((version, group)) = root.filter(|_| namespaced) {
             let value =
                 group.max.unwrap_or_default().bytes().map_or_else(|| "max".to_owned(), |b| b.to_string());
-            finding = finding.because(
+            finding.because(
                 Evidence::new(groups::file(version, "/", "max"), groups::field(version, "max"), value)
                     .of("/")
                     .against("absent or without limit", "the root of the hierarchy has none"),
             );
         }
         if let Some((version, group, limit)) = own.filter(|(_, group, _)| group.path != "/") {
-            finding = finding.because(
+            finding.because(
                 Evidence::new(
                     groups::file(version, &group.path, "max"),
                     groups::field(version, "max"),
@@ -133,18 +130,15 @@ impl Rule for ViewMismatch {
                 .of(&*group.path),
             );
         }
-        if total.is_some() {
-            finding = finding.because(cx.saw_mem(m::MemTotal));
-        }
+        finding.because_if(total.is_some().then(|| cx.saw_mem(m::MemTotal)));
         let why = "This was read in a container: the setting is the whole host's and has to be changed there";
         for setting in NOT_NAMESPACED.iter().filter(|_| certain) {
-            finding = finding.forbid(*setting, why);
+            finding.forbid(*setting, why);
         }
         let size = limit
             .filter(|limit| *limit > Bytes::ZERO)
             .map_or_else(|| "its limit".to_owned(), |limit| limit.to_string());
-        Ok(vec![
-            finding
+        finding
                 .remedy(
                     Remedy::new(format!("Size the program by {size}, not by MemTotal"))
                         .risk("Java from 10 (8u191) and Go with GOMEMLIMIT do so; most databases need their cache set by hand."),
@@ -155,12 +149,12 @@ impl Rule for ViewMismatch {
                         .risk("Needs access to the host: in its namespaces, not in a container."),
                 )
                 .note(if certain {
-                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host; changes to vm \
-                     settings are not proposed from here."
+                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host; \
+                     changes to vm settings are not proposed from here."
                 } else {
-                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host. Should this \
-                     be a container after all, make changes to vm settings there."
-                }),
-        ])
+                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host. \
+                     Should this be a container after all, make changes to vm settings there."
+                });
+        Ok(vec![finding])
     }
 }

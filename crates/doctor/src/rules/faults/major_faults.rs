@@ -74,18 +74,18 @@ impl Rule for MajorFaults {
             n => format!(", {n} more processes do as well"),
         };
         let deadline = faulting.iter().any(|(.., why)| matches!(why, Why::RealTime(_)));
-        let severity = match all * read {
-            share if share >= HIGH_SHARE => Severity::High,
-            share if share >= NOTICED || deadline => Severity::Warning,
-            _ => Severity::Info,
-        };
+        let lost = all * read;
+        let severity = Severity::ladder(
+            &[(lost >= HIGH_SHARE, Severity::High), (lost >= NOTICED || deadline, Severity::Warning)],
+            Severity::Info,
+        );
         let mut finding = Finding::new(
             Self::ID,
             severity,
             format!("{} waits for {rate:.1} major faults/s{others}", latency::subject(worst, why)),
             Cost::faults(all, read, format!("major faults, at {how}")),
-        )
-        .sure(cx.rate_confidence());
+        );
+        finding.sure(cx.rate_confidence());
         for (rate, process, why) in faulting.iter().take(3) {
             let bound = match why {
                 Why::Database(_) => (
@@ -94,7 +94,7 @@ impl Rule for MajorFaults {
                 ),
                 _ => ("0".to_owned(), "a loop with a deadline takes none".to_owned()),
             };
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/PID/stat", "majflt", format!("{rate:.1}/s over {seconds:.0} s"))
                     .of(latency::subject(process, *why))
                     .against(bound.0, bound.1),
@@ -103,26 +103,25 @@ impl Rule for MajorFaults {
         let swapped = worst.memory_or_zero(s::VmSwap);
         for field in [s::VmSwap, s::VmLck, s::RssFile, s::RssAnon] {
             if let Some(bytes) = worst.memory(field) {
-                finding = finding.because(
+                finding.because(
                     Evidence::new("/proc/PID/status", field.name(), format!("{bytes:#}"))
                         .of(latency::subject(worst, why)),
                 );
             }
         }
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new(
                 "Lock what must stay resident, code and libraries included: mlockall(MCL_CURRENT | \
-                MCL_FUTURE)",
+                 MCL_FUTURE)",
             )
             .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
             .risk(
-                "What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit \
-                fails.",
+                "What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit fails.",
             )
             .restart("the program"),
         );
         if let Some(remedy) = remedies::protected_group(cx, "its memory") {
-            finding = finding.remedy(if swapped > Bytes::ZERO {
+            finding.remedy(if swapped > Bytes::ZERO {
                 let group = worst.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
                 let cap = group.and_then(|path| cx.cgroups().ok()?.at(path)?.swap_max);
                 let before = match cap {
@@ -143,18 +142,19 @@ impl Rule for MajorFaults {
                 remedy
             });
         }
-        finding = finding.note(if swapped > Bytes::ZERO {
+        finding.note(if swapped > Bytes::ZERO {
             format!(
                 "{swapped} of it are in swap: these faults are at least in part pages that come back from \
-                there."
+                 there."
             )
         } else {
             "Nothing of it is in swap: these are file pages, its code, libraries or mapped data.".to_owned()
         });
-        Ok(vec![finding.note(format!(
+        finding.note(format!(
             "Which code faults: perf record -e major-faults -g -p {}. What evicted the pages is for the \
-            findings on reclaim to say.",
+             findings on reclaim to say.",
             worst.stat.pid
-        ))])
+        ));
+        Ok(vec![finding])
     }
 }

@@ -87,8 +87,8 @@ impl Rule for MinorFaultsInSteadyState {
                 latency::subject(worst, why)
             ),
             Cost::faults(all, FAULT_SECONDS, "at 1.58 us each, measured on a server"),
-        )
-        .sure(if hinted { Confidence::Possible } else { cx.rate_confidence() });
+        );
+        finding.sure(if hinted { Confidence::Possible } else { cx.rate_confidence() });
         for (rate, process, why) in faulting.iter().take(3) {
             let bound = match why {
                 Why::RealTime(_) => {
@@ -99,51 +99,48 @@ impl Rule for MinorFaultsInSteadyState {
                     format!("{} of a task's time", Percent(SHARE)),
                 ),
             };
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/PID/stat", "minflt", format!("{rate:.1}/s over {seconds:.0} s"))
                     .of(latency::subject(process, *why))
                     .against(bound.0, bound.1),
             );
         }
         if hints > 0.0 {
-            finding =
-                finding.because(Evidence::new("/proc/vmstat", "numa_hint_faults", format!("{hints:.0}/s")));
+            finding.because(Evidence::new("/proc/vmstat", "numa_hint_faults", format!("{hints:.0}/s")));
         }
         if hinted {
-            finding = finding.note(
-                "NUMA balancing provokes as many faults on this host as this process takes: they may all \
-                be its hints. See kernel.numa_balancing first.",
+            finding.note(
+                "NUMA balancing provokes as many faults on this host as this process takes: they may all be \
+                 its hints. See kernel.numa_balancing first.",
             );
         }
-        Ok(vec![
-            finding
-                .remedy(
-                    Remedy::new(
-                        "Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | \
-                MCL_FUTURE), MAP_POPULATE",
-                    )
-                    .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+        finding
+            .remedy(
+                Remedy::new(
+                    "Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | MCL_FUTURE), \
+                     MAP_POPULATE",
+                )
+                .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+                .risk(
+                    "With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what is \
+                     locked is gone for the rest.",
+                )
+                .restart("the program"),
+            )
+            .remedy(
+                Remedy::new("Let the allocator keep what it has")
+                    .keep(remedies::DROP_IN, "Environment=MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0")
                     .risk(
-                        "With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what \
-                    is locked is gone for the rest.",
+                        "glibc only: freed memory stays with the process, and its size is that of its peak.",
                     )
                     .restart("the program"),
-                )
-                .remedy(
-                    Remedy::new("Let the allocator keep what it has")
-                        .keep(remedies::DROP_IN, "Environment=MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0")
-                        .risk(
-                            "glibc only: freed memory stays with the process, and its size is that of its \
-                    peak.",
-                        )
-                        .restart("the program"),
-                )
-                .note(format!(
-                    "The process is older than {:.0} minutes, so this is not its start. Which code faults: \
-                perf record -e minor-faults -g -p {}.",
-                    WARM_UP_SECONDS / 60.0,
-                    worst.stat.pid
-                )),
-        ])
+            )
+            .note(format!(
+                "The process is older than {:.0} minutes, so this is not its start. Which code faults: perf \
+                 record -e minor-faults -g -p {}.",
+                WARM_UP_SECONDS / 60.0,
+                worst.stat.pid
+            ));
+        Ok(vec![finding])
     }
 }

@@ -57,18 +57,16 @@ impl Rule for Overlocked {
         let rest = total - fixed;
         let available = cx.mem(m::MemAvailable).ok();
         let felt = available.is_some_and(|available| available.share_of(total) < AVAILABLE);
-        let severity = match () {
-            () if share > CRITICAL => Severity::Critical,
-            () if felt => Severity::High,
-            () if pool_host => Severity::Info,
-            () => Severity::Warning,
-        };
+        let severity = Severity::ladder(
+            &[(share > CRITICAL, Severity::Critical), (felt, Severity::High), (pool_host, Severity::Info)],
+            Severity::Warning,
+        );
         let mut finding = Finding::new(
             Self::ID,
             severity,
             format!(
                 "{} of memory cannot be reclaimed: {locked} locked and {pools} in huge pages leave {rest} \
-                for everything else",
+                 for everything else",
                 Percent(share)
             ),
             if felt {
@@ -76,46 +74,38 @@ impl Rule for Overlocked {
             } else {
                 Cost::risk(format!("a shortage has {rest} to take from, the kernel's own memory included"))
             },
-        )
-        .sure(Confidence::Certain)
-        .because(cx.saw_mem(m::Unevictable));
-        if cx.mem(m::Mlocked).is_ok() {
-            finding = finding.because(cx.saw_mem(m::Mlocked));
-        }
-        finding = finding
+        );
+        finding.sure(Confidence::Certain).because(cx.saw_mem(m::Unevictable));
+        finding.because_if(cx.mem(m::Mlocked).is_ok().then(|| cx.saw_mem(m::Mlocked)));
+        finding
             .because(Evidence::new("/proc/meminfo", "huge page pools", format!("{pools:#}")).against(
                 format!("{} of memory with what is locked", Percent(SHARE)),
                 "the rest must hold everybody else",
             ))
             .because(cx.saw_mem(m::MemTotal));
-        if available.is_some() {
-            finding = finding.because(cx.saw_mem(m::MemAvailable));
-        }
+        finding.because_if(available.is_some().then(|| cx.saw_mem(m::MemAvailable)));
         let mut lockers: Vec<_> = (cx.processes().unwrap_or_default().iter())
             .map(|process| (process.memory_or_zero(s::VmLck), process))
             .filter(|(bytes, _)| *bytes > Bytes::ZERO)
             .collect();
         lockers.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (bytes, process) in lockers.iter().take(3) {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/PID/status", "VmLck", format!("{bytes:#}")).of(subject(process)),
             );
         }
-        Ok(vec![
-            finding
-                .remedy(
-                    Remedy::new(
-                        "Lock less: what is on the critical path, or only what is touched (MCL_ONFAULT)",
-                    )
+        finding
+            .remedy(
+                Remedy::new("Lock less: what is on the critical path, or only what is touched (MCL_ONFAULT)")
                     .risk("What is not locked may be evicted and then read from disk.")
                     .restart("the program that locks"),
-                )
-                .remedy(
-                    Remedy::new("Make the cache or heap of the program that locks smaller")
-                        .risk("It reads more from disk, or collects garbage more often.")
-                        .restart("the program that locks"),
-                )
-                .note(format!("{total} - {locked} - {pools} = {rest}.")),
-        ])
+            )
+            .remedy(
+                Remedy::new("Make the cache or heap of the program that locks smaller")
+                    .risk("It reads more from disk, or collects garbage more often.")
+                    .restart("the program that locks"),
+            )
+            .note(format!("{total} - {locked} - {pools} = {rest}."));
+        Ok(vec![finding])
     }
 }

@@ -87,11 +87,11 @@ impl Rule for PartialLock {
                 worst.open()
             ),
             Cost::memory(open, cx.total()?, "of processes that lock their memory is not locked"),
-        )
-        .sure(if at_limit { Confidence::Likely } else { Confidence::Possible });
+        );
+        finding.sure(if at_limit { Confidence::Likely } else { Confidence::Possible });
         for partial in partial.iter().take(3) {
             let share = partial.locked.share_of(partial.resident);
-            finding = finding.because(
+            finding.because(
                 Evidence::new(
                     "/proc/PID/status",
                     "VmLck, VmRSS - RssShmem",
@@ -101,30 +101,28 @@ impl Rule for PartialLock {
                 .against(format!("more than {}", Percent(ALL)), "the rest can be evicted"),
             );
             if let Some(limit) = partial.limit {
-                finding = finding.because(
+                finding.because(
                     Evidence::new("/proc/PID/limits", "Max locked memory", format!("{limit:#}"))
                         .of(name(partial))
                         .against(format!("more than {:#}", partial.resident), "what would have to be locked"),
                 );
             }
         }
-        Ok(vec![
-            finding
-                .remedy(
-                    Remedy::new(
-                        "Give it a limit above what it needs, and let it lock what comes later too \
-                        (MCL_FUTURE)",
-                    )
-                    .run(format!("prlimit --memlock=unlimited --pid {}", worst.process.stat.pid))
-                    .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-                    .risk("What is locked is gone for the rest: add up all that is locked first.")
-                    .restart("the program, unless it locks again by itself"),
+        finding
+            .remedy(
+                Remedy::new(
+                    "Give it a limit above what it needs, and let it lock what comes later too (MCL_FUTURE)",
                 )
-                .note(
-                    "A raised limit of a running process helps its next lock only; pages that failed to be \
-                    locked stay as they are.",
-                ),
-        ])
+                .run(format!("prlimit --memlock=unlimited --pid {}", worst.process.stat.pid))
+                .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+                .risk("What is locked is gone for the rest: add up all that is locked first.")
+                .restart("the program, unless it locks again by itself"),
+            )
+            .note(
+                "A raised limit of a running process helps its next lock only; pages that failed to be \
+                 locked stay as they are.",
+            );
+        Ok(vec![finding])
     }
 }
 

@@ -76,11 +76,10 @@ fn finding(cx: &Context<'_>, held: Bytes, lost: Bytes, total: Bytes, growing: bo
     let swapping = cx.rate(&[v::pswpout]).ok().filter(|rate| rate.total > 0);
     let reclaiming = cx.rate(ALLOCSTALL).ok().filter(|rate| rate.total > 0);
     let suffers = swapping.is_some() || reclaiming.is_some();
-    let severity = match share {
-        s if s < NOTICEABLE => Severity::Info,
-        _ if suffers => Severity::High,
-        _ => Severity::Warning,
-    };
+    let severity = Severity::ladder(
+        &[(share < NOTICEABLE, Severity::Info), (suffers, Severity::High)],
+        Severity::Warning,
+    );
     let title = match (held > Bytes::ZERO, lost > Bytes::ZERO) {
         (true, _) => format!(
             "the hypervisor holds {held} of this guest's memory in its balloon{}",
@@ -92,31 +91,28 @@ fn finding(cx: &Context<'_>, held: Bytes, lost: Bytes, total: Bytes, growing: bo
         true => "while it is gone the guest reclaims or swaps",
         false => "page cache and caches of programs have that much less",
     };
-    let mut finding = Finding::new(Balloon::ID, severity, title, Cost::memory(taken, configured, text))
+    let mut finding = Finding::new(Balloon::ID, severity, title, Cost::memory(taken, configured, text));
+    finding
         // Only the drivers' own counters say that it is a balloon.
         .sure(if held > Bytes::ZERO { Confidence::Certain } else { Confidence::Likely })
         .because(cx.saw_mem(m::MemTotal));
     if cx.mem(m::Balloon).is_ok() {
-        finding = finding.because(cx.saw_mem(m::Balloon).against("0 kB", "a guest with its memory reserved"));
+        finding.because(cx.saw_mem(m::Balloon).against("0 kB", "a guest with its memory reserved"));
     }
     if cx.vm(v::balloon_inflate).is_ok() {
-        finding = finding.because(cx.saw_vm(v::balloon_inflate)).because(cx.saw_vm(v::balloon_deflate));
+        finding.because(cx.saw_vm(v::balloon_inflate)).because(cx.saw_vm(v::balloon_deflate));
     }
     if lost > Bytes::ZERO {
         let seen = cx
             .saw_mem(m::MemTotal)
             .was(format!("{configured:#}"))
             .against("constant", "a guest with its memory reserved");
-        finding = finding.because(seen);
+        finding.because(seen);
     }
-    if let Some(rate) = &swapping {
-        finding = finding.because(cx.saw_rate(&[v::pswpout], rate));
-    }
-    if let Some(rate) = &reclaiming {
-        finding = finding.because(cx.saw_rate(ALLOCSTALL, rate));
-    }
+    finding.because_if(swapping.as_ref().map(|rate| cx.saw_rate(&[v::pswpout], rate)));
+    finding.because_if(reclaiming.as_ref().map(|rate| cx.saw_rate(ALLOCSTALL, rate)));
     if cx.vm(v::balloon_inflate).is_ok() {
-        finding = finding.note(
+        finding.note(
             "balloon_inflate - balloon_deflate pages are in the balloon now; the two alone only say that it has been used since boot.",
         );
     }
@@ -128,7 +124,9 @@ fn finding(cx: &Context<'_>, held: Bytes, lost: Bytes, total: Bytes, growing: bo
                 .risk("Fewer guests fit on the machine, which is the point: their memory is really there."),
         )
         .note(
-            "Do not unload the balloon driver: the hypervisor would swap the guest's memory itself, without knowing what is page cache. \
-             Until it is mended, size huge pages and caches by the smallest MemTotal that was seen.",
-        )
+            "Do not unload the balloon driver: the hypervisor would swap the guest's memory itself, without \
+             knowing what is page cache. Until it is mended, size huge pages and caches by the smallest \
+             MemTotal that was seen.",
+        );
+    finding
 }

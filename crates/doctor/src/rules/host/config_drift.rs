@@ -80,11 +80,11 @@ impl Rule for ConfigDrift {
             Severity::Info,
             title,
             Cost::risk("the host changes its behaviour at the next boot, or at the next sysctl --system"),
-        )
-        .sure(Confidence::Certain);
+        );
+        finding.sure(Confidence::Certain);
         for drift in &drifts {
             let set_by = format!("{} line {}", path(drift.setting), drift.setting.line);
-            finding = finding.because(cx.saw_sysctl(drift.name).against(&drift.setting.value, set_by));
+            finding.because(cx.saw_sysctl(drift.name).against(&drift.setting.value, set_by));
         }
         let (mut apply, mut keep) = (
             Remedy::new("Run with the configured values"),
@@ -95,7 +95,7 @@ impl Rule for ConfigDrift {
             if let Some((value, because)) =
                 advised.as_ref().filter(|(value, _)| value != drift.running && *value != drift.setting.value)
             {
-                finding = finding.note(format!(
+                finding.note(format!(
                     "{}: neither value; {value} is advised here, because {because}.",
                     drift.name
                 ));
@@ -120,29 +120,30 @@ impl Rule for ConfigDrift {
         }
         // The running values are what the host is known to work with: they come first.
         if !keep.persistent.is_empty() {
-            finding = finding.remedy(
+            finding.remedy(
                 keep.risk("A value that was tried once and forgotten becomes permanent.")
                     .undo_with("put the old lines back"),
             );
         }
         if !apply.runtime.is_empty() {
-            finding = finding
+            finding
                 .remedy(apply.risk("Somebody changed the running value for a reason: find out which first."));
         }
         if drifts.iter().any(|drift| drift.name == NR_HUGEPAGES) {
-            finding = finding.note(
+            finding.note(
                 "vm.nr_hugepages reads less than was asked for when memory was too fragmented: lotsfree size hugepages tells what is needed.",
             );
         }
         if let Some(profile) = &cx.now().tuners.tuned_profile {
-            finding = finding.note(format!(
-                "tuned's profile {profile} is set: it applies sysctl.d after its own settings, unless reapply_sysctl is 0. A value that tuned \
-                 changed comes back when tuned starts."
+            finding.note(format!(
+                "tuned's profile {profile} is set: it applies sysctl.d after its own settings, unless \
+                 reapply_sysctl is 0. A value that tuned changed comes back when tuned starts."
             ));
         }
-        Ok(vec![finding.note(
+        finding.note(
             "How to choose: ask who changed it and when; lotsfree cannot know which of the two was meant.",
-        )])
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -114,11 +114,11 @@ impl Rule for Fragmentation {
                 worst.zone
             ),
             cost,
-        )
-        .sure(if hurts { cx.rate_confidence() } else { Confidence::Certain });
+        );
+        finding.sure(if hurts { cx.rate_confidence() } else { Confidence::Certain });
         for (zone, share, index) in &broken {
             let subject = format!("node {} zone {}", zone.node, zone.zone);
-            finding = finding
+            finding
                 .because(
                     Evidence::new("/proc/buddyinfo", "free pages below order 4", Percent(*share))
                         .of(&subject)
@@ -130,28 +130,21 @@ impl Rule for Fragmentation {
                         .against(format!("at most {threshold}"), EXTFRAG_THRESHOLD),
                 );
         }
-        if let Some(rate) = &failed {
-            finding = finding.because(cx.saw_rate(&[v::compact_fail], rate));
-        }
-        if let Some(rate) = &falls_back {
-            finding = finding.because(cx.saw_rate(&[v::thp_fault_fallback], rate));
-        }
-        if let Some(rate) = &pool {
-            finding = finding.because(cx.saw_rate(&[v::htlb_buddy_alloc_fail], rate));
-        }
+        finding.because_if(failed.as_ref().map(|rate| cx.saw_rate(&[v::compact_fail], rate)));
+        finding.because_if(falls_back.as_ref().map(|rate| cx.saw_rate(&[v::thp_fault_fallback], rate)));
+        finding.because_if(pool.as_ref().map(|rate| cx.saw_rate(&[v::htlb_buddy_alloc_fail], rate)));
         if log > 0 {
-            finding = finding.because(Evidence::new(
+            finding.because(Evidence::new(
                 "/dev/kmsg",
                 "page allocation failure, order 1 or more",
                 Grouped(log),
             ));
         }
         let blocks = worst.blocks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        Ok(vec![
-            finding
+        finding
                 .note(format!(
-                    "Index: 1000 - (1000 + {} free pages x 1000 / 512) / {} blocks = {worst_index}. Towards 1000 the pieces are too small, towards 0 \
-                     memory is short.",
+                    "Index: 1000 - (1000 + {} free pages x 1000 / 512) / {} blocks = {worst_index}. Towards \
+                     1000 the pieces are too small, towards 0 memory is short.",
                     Grouped(worst.pages_from(0)),
                     Grouped(blocks)
                 ))
@@ -168,8 +161,8 @@ impl Rule for Fragmentation {
                         .restart("the host")
                         .sets(NR_HUGEPAGES, "sized"),
                 )
-                .note("How to choose: compaction for transparent huge pages, a reservation for a pool; neither if nothing uses huge pages."),
-        ])
+                .note("How to choose: compaction for transparent huge pages, a reservation for a pool; neither if nothing uses huge pages.");
+        Ok(vec![finding])
     }
 }
 

@@ -51,15 +51,19 @@ impl Rule for HardwareErrors {
         if counts.uncorrected > 0 {
             let rate = grown(before.map(|b| b.uncorrected), counts.uncorrected);
             let more = if rate.is_some() { ", and more while it was watched" } else { "" };
-            let finding = Finding::new(
+            let mut finding = Finding::new(
                 Self::ID,
                 Severity::Critical,
                 format!("memory has had {} since boot{more}", errors(counts.uncorrected, "uncorrected")),
                 Cost::risk("each destroys a page: what used it is killed or works with wrong data"),
-            )
-            .sure(Confidence::Certain)
-            .because(seen("ue_count", counts.uncorrected, before.map(|b| b.uncorrected)));
-            found.push(with_remedies(finding));
+            );
+            finding.sure(Confidence::Certain).because(seen(
+                "ue_count",
+                counts.uncorrected,
+                before.map(|b| b.uncorrected),
+            ));
+            add_remedies(&mut finding);
+            found.push(finding);
         }
         if counts.corrected > 0 {
             let rate = grown(before.map(|b| b.corrected), counts.corrected);
@@ -70,15 +74,19 @@ impl Rule for HardwareErrors {
                 }
                 _ => String::new(),
             };
-            let finding = Finding::new(
+            let mut finding = Finding::new(
                 Self::ID,
                 Severity::Warning,
                 format!("memory has had {} since boot{how_often}", errors(counts.corrected, "corrected")),
-                Cost::risk("nothing is lost yet; uncorrected errors follow on such modules more often than on others"),
-            )
-            .sure(if rate.is_some() { Confidence::Certain } else { Confidence::Likely })
-            .because(seen("ce_count", counts.corrected, before.map(|b| b.corrected)));
-            found.push(with_remedies(finding));
+                Cost::risk(
+                    "nothing is lost yet; uncorrected errors follow on such modules more often than on others",
+                ),
+            );
+            finding
+                .sure(if rate.is_some() { Confidence::Certain } else { Confidence::Likely })
+                .because(seen("ce_count", counts.corrected, before.map(|b| b.corrected)));
+            add_remedies(&mut finding);
+            found.push(finding);
         }
         if corrupted > Bytes::ZERO {
             let cost = match cx.total() {
@@ -89,19 +97,21 @@ impl Rule for HardwareErrors {
                 ),
                 Err(_) => Cost::risk(format!("{corrupted} are out of use")),
             };
-            let finding = Finding::new(
+            let mut finding = Finding::new(
                 Self::ID,
                 Severity::High,
                 format!("{corrupted:#} of memory were taken out of use as faulty"),
                 cost,
-            )
-            .sure(if counts.uncorrected > 0 { Confidence::Certain } else { Confidence::Likely })
-            .because(cx.saw_mem(m::HardwareCorrupted).against("0 kB", "netdata's alarm"))
-            .note(
-                "The kernel log says why (\"Memory failure\", \"Soft offlining\"): pages that were moved away on suspicion lost nothing, those \
-                 that failed in use killed a process.",
             );
-            found.push(with_remedies(finding));
+            finding
+                .sure(if counts.uncorrected > 0 { Confidence::Certain } else { Confidence::Likely })
+                .because(cx.saw_mem(m::HardwareCorrupted).against("0 kB", "netdata's alarm"))
+                .note(
+                    "The kernel log says why (\"Memory failure\", \"Soft offlining\"): pages that were \
+                     moved away on suspicion lost nothing, those that failed in use killed a process.",
+                );
+            add_remedies(&mut finding);
+            found.push(finding);
         }
         Ok(found)
     }
@@ -116,7 +126,7 @@ fn seen(field: &str, now: u64, before: Option<u64>) -> Evidence {
     }
 }
 
-fn with_remedies(finding: Finding) -> Finding {
+fn add_remedies(finding: &mut Finding) {
     finding
         .remedy(
             Remedy::new("Find the module and replace it")
@@ -125,7 +135,7 @@ fn with_remedies(finding: Finding) -> Finding {
                 .risk("A maintenance window. Until then rasdaemon can take pages with repeated errors out of use.")
                 .restart("the host, to change the module"),
         )
-        .note("How to choose: uncorrected errors and growing corrected ones are replaced now; a few corrected ones since a long time ago are watched.")
+        .note("How to choose: uncorrected errors and growing corrected ones are replaced now; a few corrected ones since a long time ago are watched.");
 }
 
 fn errors(n: u64, kind: &str) -> String {

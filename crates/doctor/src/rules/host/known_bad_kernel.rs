@@ -110,25 +110,32 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
     let mut finding = Finding::new(
         KnownBadKernel::ID,
         if scan.is_some() { Severity::High } else { Severity::Warning },
-        format!("kernel {release} reclaims a node for transparent huge pages while other nodes are free (fixed in {bound}), and this host has {nodes} nodes"),
+        format!(
+            "kernel {release} reclaims a node for transparent huge pages while other nodes are free (fixed in {bound}), and this host has {nodes} nodes"
+        ),
         cost,
-    )
-    .sure(match (&scan, stream.fixed) {
-        (_, None) => Confidence::Possible,
-        (Some(_), Some(_)) => Confidence::Likely,
-        (None, Some(_)) => Confidence::Certain,
-    })
-    .because(release_seen(release).of(stream.name).against(bound, "SUSE KB 000022286, Red Hat kernel errata"))
-    .because(Evidence::new("/sys/kernel/mm/transparent_hugepage/enabled", "enabled", &thp.enabled.selected))
-    .because(Evidence::new(DEFRAG, "defrag", &thp.defrag.selected).against(defrag, "SUSE KB 000022286"));
+    );
+    finding
+        .sure(match (&scan, stream.fixed) {
+            (_, None) => Confidence::Possible,
+            (Some(_), Some(_)) => Confidence::Likely,
+            (None, Some(_)) => Confidence::Certain,
+        })
+        .because(
+            release_seen(release).of(stream.name).against(bound, "SUSE KB 000022286, Red Hat kernel errata"),
+        )
+        .because(Evidence::new(
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+            "enabled",
+            &thp.enabled.selected,
+        ))
+        .because(Evidence::new(DEFRAG, "defrag", &thp.defrag.selected).against(defrag, "SUSE KB 000022286"));
     if let Some(value) = khugepaged {
-        finding = finding.because(
+        finding.because(
             Evidence::new(KHUGEPAGED, "khugepaged/defrag", value).against(by_khugepaged, "SUSE KB 000022286"),
         );
     }
-    if let Some(scan) = &scan {
-        finding = finding.because(cx.saw_rate(crate::DIRECT_SCAN, scan));
-    }
+    finding.because_if(scan.as_ref().map(|scan| cx.saw_rate(crate::DIRECT_SCAN, scan)));
     let mut workaround = Remedy::new("Until then, allocate huge pages without reclaim")
         .risk("Fewer huge pages on a fragmented host. To be undone once the fixed kernel runs: it wants madvise and 1.");
     if !defrag_ok {
@@ -138,14 +145,13 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
         let now = khugepaged.map(|value| value.to_string());
         workaround = workaround.sysfs(KHUGEPAGED, &by_khugepaged.to_string(), now.as_deref());
     }
-    Ok(Some(
-        finding
+    finding
             .remedy(update(stream))
             .remedy(workaround)
             .forbid(DEFRAG, format!("kernel {release} must not reclaim for huge pages"))
             .note(because)
-            .note("How to choose: the update mends it; the workaround is for the time until the reboot. saptune before 3.2.3 sets the workaround on every kernel: take it back after the update."),
-    ))
+            .note("How to choose: the update mends it; the workaround is for the time until the reboot. saptune before 3.2.3 sets the workaround on every kernel: take it back after the update.");
+    Ok(Some(finding))
 }
 
 fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
@@ -155,15 +161,21 @@ fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, 
     }
     let advice = advice::swappiness(cx);
     let fixed = stream.fixed_release().unwrap_or_default();
-    Ok(Some(
-        Finding::new(
-            KnownBadKernel::ID,
-            Severity::High,
-            format!("kernel {release} calls the OOM killer with vm.swappiness = 0 although swap and page cache are free (fixed in {fixed})"),
-            Cost::risk("the process that is killed is usually the largest: the database"),
-        )
+    let mut finding = Finding::new(
+        KnownBadKernel::ID,
+        Severity::High,
+        format!(
+            "kernel {release} calls the OOM killer with vm.swappiness = 0 although swap and page cache are free (fixed in {fixed})"
+        ),
+        Cost::risk("the process that is killed is usually the largest: the database"),
+    );
+    finding
         .sure(Confidence::Certain)
-        .because(release_seen(release).of(stream.name).against(format!("{fixed} or later"), "Red Hat solution 1149413, Pythian"))
+        .because(
+            release_seen(release)
+                .of(stream.name)
+                .against(format!("{fixed} or later"), "Red Hat solution 1149413, Pythian"),
+        )
         .because(cx.saw_sysctl(SWAPPINESS).against("at least 1", "Red Hat solution 1149413"))
         .because(cx.saw_mem(m::SwapFree))
         .remedy(
@@ -172,8 +184,8 @@ fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, 
                 .risk("A little of what is idle goes to swap."),
         )
         .remedy(update(stream))
-        .note(format!("{}: {}. {}", advice.value, advice.because, advice.contested)),
-    ))
+        .note(format!("{}: {}. {}", advice.value, advice.because, advice.contested));
+    Ok(Some(finding))
 }
 
 /// MADV_FREE came with 4.5; the commit that mends fork is in 5.10.
@@ -199,13 +211,15 @@ fn arm64_fork(cx: &Context<'_>) -> Result<Option<Finding>, Skip> {
         _ => return Ok(None),
     }
     let release = &kernel.release;
-    Ok(Some(
-        Finding::new(
-            KnownBadKernel::ID,
-            Severity::High,
-            format!("kernel {release} on arm64 can lose pages of a forked child (fixed in 5.10), and Redis saves its data from one"),
-            Cost::risk("zeros in the saved file, found when it is loaded"),
-        )
+    let mut finding = Finding::new(
+        KnownBadKernel::ID,
+        Severity::High,
+        format!(
+            "kernel {release} on arm64 can lose pages of a forked child (fixed in 5.10), and Redis saves its data from one"
+        ),
+        Cost::risk("zeros in the saved file, found when it is loaded"),
+    );
+    finding
         .sure(Confidence::Possible)
         .because(release_seen(release).against("5.10 or later", "commit ff1712f953e2, redis pull request 8224"))
         .remedy(
@@ -220,8 +234,9 @@ fn arm64_fork(cx: &Context<'_>) -> Result<Option<Finding>, Skip> {
                 .restart("Redis"),
         )
         .note(
-            "Long-term branches and distributions have carried the fix back to older versions; the release does not tell. A Redis of 6.2 \
-             or later that runs without ignore-warnings ARM64-COW-BUG has tested this kernel and found it sound.",
-        ),
-    ))
+            "Long-term branches and distributions have carried the fix back to older versions; the release \
+             does not tell. A Redis of 6.2 or later that runs without ignore-warnings ARM64-COW-BUG has \
+             tested this kernel and found it sound.",
+        );
+    Ok(Some(finding))
 }

@@ -79,33 +79,30 @@ fn kills(cx: &Context<'_>, ttl: u64) -> Finding {
     let database = cx.workloads().iter().find(|w| w.is_database());
     let killed = cx.rate(&[v::oom_kill]).ok().filter(|rate| rate.total > 0);
     let before = cx.vm(v::oom_kill).is_ok_and(|kills| kills > 0);
-    let severity = match (&killed, database) {
-        (Some(_), _) => Severity::High,
-        (None, Some(_)) => Severity::Warning,
-        (None, None) => Severity::Info,
-    };
+    let severity = Severity::ladder(
+        &[(killed.is_some(), Severity::High), (database.is_some(), Severity::Warning)],
+        Severity::Info,
+    );
     let whom = database.map_or("the largest process".to_owned(), |w| w.name().to_owned());
     let mut finding = Finding::new(
         Mglru::ID,
         severity,
         format!("the OOM killer runs rather than evict what was used within {ttl} ms (lru_gen/min_ttl_ms)"),
         Cost::risk(format!("under pressure {whom} is killed where the host would have become slow")),
-    )
-    .sure(Confidence::Certain)
-    .because(
+    );
+    finding.sure(Confidence::Certain).because(
         Evidence::new(MIN_TTL, "min_ttl_ms", ttl)
             .against("0", "kernel default; Documentation/admin-guide/mm/multigen_lru.rst"),
     );
-    if before {
-        finding = finding.because(cx.saw_vm(v::oom_kill));
-    }
+    finding.because_if(before.then(|| cx.saw_vm(v::oom_kill)));
     finding
         .remedy(
             Remedy::new("Let reclaim evict what it has to")
                 .sysfs(MIN_TTL, "0", Some(&ttl.to_string()))
                 .risk("Under heavy pressure the host thrashes again until something gives way."),
         )
-        .note("How to choose: on a desktop a killed program is better than a frozen screen; a database server wants its memory bounded (cgroup limits on the others) and no kill.")
+        .note("How to choose: on a desktop a killed program is better than a frozen screen; a database server wants its memory bounded (cgroup limits on the others) and no kill.");
+    finding
 }
 
 fn soft_limits(cx: &Context<'_>) -> Option<Finding> {
@@ -122,13 +119,13 @@ fn soft_limits(cx: &Context<'_>) -> Option<Finding> {
         let file = groups::file(CgroupVersion::V1, path, "soft_limit_in_bytes");
         Evidence::new(file, "memory.soft_limit_in_bytes", limit).of(path)
     });
-    Some(
-        Finding::new(
-            Mglru::ID,
-            Severity::Warning,
-            format!("soft limits of {number} ({paths}) do nothing: the multi-generational LRU ignores them"),
-            Cost::risk("groups above their soft limit are not reclaimed first"),
-        )
+    let mut finding = Finding::new(
+        Mglru::ID,
+        Severity::Warning,
+        format!("soft limits of {number} ({paths}) do nothing: the multi-generational LRU ignores them"),
+        Cost::risk("groups above their soft limit are not reclaimed first"),
+    );
+    finding
         .sure(Confidence::Certain)
         .because(Evidence::new(ENABLED, "enabled, bit 0", 1).against("0, for soft limits to count", "mm/memcontrol-v1.c:memcg1_soft_limit_reclaim"))
         .because_all(evidence)
@@ -138,8 +135,8 @@ fn soft_limits(cx: &Context<'_>) -> Option<Finding> {
                 .risk("Limits and container runtimes have to be ready for version 2.")
                 .restart("the host"),
         )
-        .note("Turning the multi-generational LRU off would bring soft limits back, at the price of the older lists for the whole host."),
-    )
+        .note("Turning the multi-generational LRU off would bring soft limits back, at the price of the older lists for the whole host.");
+    Some(finding)
 }
 
 fn off(cx: &Context<'_>, enabled: u32) -> Option<Finding> {
@@ -147,13 +144,17 @@ fn off(cx: &Context<'_>, enabled: u32) -> Option<Finding> {
     let swapped = cx.rate(&[v::pswpin]).ok().filter(|rate| rate.total > 0)?;
     let (read, how) = cx.read_latency();
     let share = refaults.per_second * read;
-    Some(
-        Finding::new(
-            Mglru::ID,
-            Severity::Info,
-            format!("the multi-generational LRU is off while {:.0} pages/s come back from swap soon after they went ({} of a task's time)", refaults.per_second, Percent(share)),
-            Cost::faults(swapped.per_second, read, format!("pages read from swap, at {how}")),
-        )
+    let mut finding = Finding::new(
+        Mglru::ID,
+        Severity::Info,
+        format!(
+            "the multi-generational LRU is off while {:.0} pages/s come back from swap soon after they went ({} of a task's time)",
+            refaults.per_second,
+            Percent(share)
+        ),
+        Cost::faults(swapped.per_second, read, format!("pages read from swap, at {how}")),
+    );
+    finding
         // That it would do better here is a guess until it is tried.
         .sure(Confidence::Possible)
         .because(Evidence::new(ENABLED, "enabled", format!("{enabled:#06x}")).against("0x0007", "Documentation/admin-guide/mm/multigen_lru.rst"))
@@ -164,6 +165,6 @@ fn off(cx: &Context<'_>, enabled: u32) -> Option<Finding> {
                 .sysfs(ENABLED, "y", Some(&format!("{enabled:#06x}")))
                 .risk("Changes what is evicted on the whole host; watch refaults of file pages as well."),
         )
-        .note("This treats a symptom: what grew and pushed the pages out is a matter of the rules on reclaim and swap."),
-    )
+        .note("This treats a symptom: what grew and pushed the pages out is a matter of the rules on reclaim and swap.");
+    Some(finding)
 }

@@ -65,11 +65,16 @@ impl Rule for TwoTuners {
             Severity::Warning,
             format!("{} set kernel parameters on this host at the same time", active.join(" and ")),
             Cost::risk("which value holds depends on which of them started last"),
-        )
-        .sure(if daemon == Some(true) || tuned.is_none() { Confidence::Certain } else { Confidence::Likely })
-        .because_all(evidence);
+        );
+        finding
+            .sure(if daemon == Some(true) || tuned.is_none() {
+                Confidence::Certain
+            } else {
+                Confidence::Likely
+            })
+            .because_all(evidence);
         if let Some(profile) = tuned.filter(|_| sap) {
-            finding = finding.remedy(
+            finding.remedy(
                 Remedy::new(format!("Leave it to {stays}: stop tuned"))
                     .run("systemctl disable --now tuned")
                     .undo_with("systemctl enable --now tuned")
@@ -81,7 +86,7 @@ impl Rule for TwoTuners {
             );
         }
         if tuners.sapconf && tuners.saptune {
-            finding = finding.remedy(
+            finding.remedy(
                 Remedy::new("Leave it to saptune: stop sapconf")
                     .run("systemctl disable --now sapconf")
                     .run("saptune service enablestart")
@@ -89,9 +94,10 @@ impl Rule for TwoTuners {
                     .risk("Values that only sapconf set go back to their defaults: check with saptune note verify."),
             );
         }
-        Ok(vec![finding.note(
-            "How to choose: for SAP on SLES saptune, which follows SAP's notes; elsewhere tuned with one profile. Look at the settings again \
-             after the other has been stopped.",
-        )])
+        finding.note(
+            "How to choose: for SAP on SLES saptune, which follows SAP's notes; elsewhere tuned with one \
+             profile. Look at the settings again after the other has been stopped.",
+        );
+        Ok(vec![finding])
     }
 }

@@ -74,11 +74,8 @@ impl Rule for AmmBlocksHugepages {
         let tables: Bytes = users.clone().map(|p| p.memory_or_zero(s::VmPTE)).sum();
         let pools = huge::filled(cx).unwrap_or_default();
         let idle: Bytes = pools.iter().map(|pool| pool.size.times(pool.idle())).sum();
-        let severity = match resident {
-            _ if idle >= resident && idle > Bytes::ZERO => Severity::High,
-            resident if resident >= LARGE => Severity::High,
-            _ => Severity::Warning,
-        };
+        let fits = idle >= resident && idle > Bytes::ZERO;
+        let severity = Severity::ladder(&[(fits || resident >= LARGE, Severity::High)], Severity::Warning);
         let beside = match pools.iter().map(HugePool::bytes).sum::<Bytes>() {
             Bytes::ZERO => String::new(),
             pool => format!("; of the pool of {pool} beside it {idle} are idle"),
@@ -93,7 +90,8 @@ impl Rule for AmmBlocksHugepages {
             format!("{tables} of page tables of Oracle's processes, {idle} of idle pool"),
         );
         let granule = format!("{} resident", mapping.resident);
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .sure(Confidence::Certain)
             .because(
                 Evidence::new("/proc/PID/numa_maps", "file", format!("{}, {granule}", mapping.file))
@@ -108,10 +106,10 @@ impl Rule for AmmBlocksHugepages {
             .because(Evidence::new("/proc/PID/status", "VmPTE, all of Oracle", format!("{tables:#}")));
         if cx.mem_count(m::HugePages_Total).is_ok() {
             let fields = [m::HugePages_Total, m::HugePages_Free, m::HugePages_Rsvd];
-            finding = finding.because_all(fields.map(|field| cx.saw_mem(field)));
+            finding.because_all(fields.map(|field| cx.saw_mem(field)));
         }
         let mib = resident.0.div_ceil(1 << 20);
-        finding = finding
+        finding
             .remedy(
                 Remedy::new(
                     "Replace AMM by a fixed SGA in huge pages (as SYSDBA, then size the pool for it)",
@@ -140,7 +138,7 @@ impl Rule for AmmBlocksHugepages {
                  instance and look whether HugePages_Free or HugePages_Rsvd change.",
             );
         if idle > Bytes::ZERO {
-            finding = finding.note(
+            finding.note(
                 "The pool beside it is judged by pool-unused and pool-waste; with AMM staying, release it.",
             );
         }

@@ -113,11 +113,11 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
         ),
         _ => return None,
     };
-    let mut finding =
-        Finding::new(HugePageNodeSkew::ID, severity, title, Cost::risk(cost)).sure(Confidence::Likely);
+    let mut finding = Finding::new(HugePageNodeSkew::ID, severity, title, Cost::risk(cost));
+    finding.sure(Confidence::Likely);
     for part in parts {
         let directory = node_directory(part.node, size);
-        finding = finding
+        finding
             .because(
                 Evidence::new(&directory, "nr_hugepages", Grouped(part.total))
                     .of(format!("node {}", part.node)),
@@ -128,7 +128,7 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
             );
     }
     if let Some((process, mapping)) = bound.or(local.first().copied()) {
-        finding = finding.because(
+        finding.because(
             Evidence::new("/proc/PID/numa_maps", "policy", format!("{} {}", mapping.policy, mapping.file))
                 .of(subject(process)),
         );
@@ -140,27 +140,23 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
         let path = format!("{}/nr_hugepages", node_directory(part.node, size));
         remedy = remedy.sysfs(&path, &pages.to_string(), Some(&part.total.to_string()));
     }
-    Some(
-        finding
-            .remedy(remedy.risk(
-                "A node gives back free pages only, and gets fewer than asked if its memory is fragmented: \
-                 read the numbers back.",
-            ))
-            .remedy(
-                Remedy::new("Interleave the segment over the nodes")
-                    .run("numactl --interleave=all COMMAND")
-                    .risk("Half of the accesses are remote on two nodes, evenly.")
-                    .restart("the program"),
-            )
-            .forbid(
-                NR_HUGEPAGES,
-                "it grows and shrinks all nodes at once: spread the pages over the nodes first",
-            )
-            .note(
-                "Reservations (HugePages_Rsvd) are counted for the machine, not for a node: a promise can \
-                 be kept elsewhere only.",
-            ),
-    )
+    finding
+        .remedy(remedy.risk(
+            "A node gives back free pages only, and gets fewer than asked if its memory is fragmented: read \
+             the numbers back.",
+        ))
+        .remedy(
+            Remedy::new("Interleave the segment over the nodes")
+                .run("numactl --interleave=all COMMAND")
+                .risk("Half of the accesses are remote on two nodes, evenly.")
+                .restart("the program"),
+        )
+        .forbid(NR_HUGEPAGES, "it grows and shrinks all nodes at once: spread the pages over the nodes first")
+        .note(
+            "Reservations (HugePages_Rsvd) are counted for the machine, not for a node: a promise can be \
+             kept elsewhere only.",
+        );
+    Some(finding)
 }
 
 fn node_directory(node: u32, size: Bytes) -> String {

@@ -99,48 +99,46 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
         Some(Limit::Max) => "max".to_owned(),
         None => "absent".to_owned(),
     };
-    let finding = Finding::new(
+    let mut finding = Finding::new(
         HugetlbCgroupSigbus::ID,
         severity,
         title,
         Cost::risk("the process that touches one page beyond the limit is killed by SIGBUS"),
-    )
-    .sure(if events > 0 { Confidence::Certain } else { Confidence::Possible })
-    .because(Evidence::new(&max_file, "max", max).of(&group.path))
-    .because(
-        Evidence::new(&reserved_file, "rsvd.max", text(limit.reserved_max))
-            .of(&group.path)
-            .against(format!("at most {max}"), "else mmap promises what a touch cannot get"),
-    )
-    .because(Evidence::new(&event_file, "max", Grouped(events)).of(&group.path))
-    .because(Evidence::new(&max_file, "current", current).of(&group.path));
-    Some(
-        finding
-            .remedy(
-                Remedy::new("Limit reservations like pages, so that mmap fails instead of the touch")
-                    .run(format!("echo {} > {}", max.0, word(&reserved_file)))
-                    .undo_with(match limit.reserved_max.and_then(Limit::bytes) {
-                        Some(bytes) => format!("echo {} > {}", bytes.0, word(&reserved_file)),
-                        None if version == CgroupVersion::V2 => {
-                            format!("echo max > {}", word(&reserved_file))
-                        }
-                        None => format!("echo -1 > {}", word(&reserved_file)),
-                    })
-                    .risk(
-                        "Programs that do not check for ENOMEM fail at start; a container runtime from \
-                         runc 1.1.10 on sets it itself.",
-                    )
-                    .sets(&reserved_file, max.0),
-            )
-            .remedy(
-                Remedy::new(
-                    "Raise the limit to what the program maps (Kubernetes: the pod's hugepages request)",
+    );
+    finding
+        .sure(if events > 0 { Confidence::Certain } else { Confidence::Possible })
+        .because(Evidence::new(&max_file, "max", max).of(&group.path))
+        .because(
+            Evidence::new(&reserved_file, "rsvd.max", text(limit.reserved_max))
+                .of(&group.path)
+                .against(format!("at most {max}"), "else mmap promises what a touch cannot get"),
+        )
+        .because(Evidence::new(&event_file, "max", Grouped(events)).of(&group.path))
+        .because(Evidence::new(&max_file, "current", current).of(&group.path));
+    finding
+        .remedy(
+            Remedy::new("Limit reservations like pages, so that mmap fails instead of the touch")
+                .run(format!("echo {} > {}", max.0, word(&reserved_file)))
+                .undo_with(match limit.reserved_max.and_then(Limit::bytes) {
+                    Some(bytes) => format!("echo {} > {}", bytes.0, word(&reserved_file)),
+                    None if version == CgroupVersion::V2 => {
+                        format!("echo max > {}", word(&reserved_file))
+                    }
+                    None => format!("echo -1 > {}", word(&reserved_file)),
+                })
+                .risk(
+                    "Programs that do not check for ENOMEM fail at start; a container runtime from runc \
+                     1.1.10 on sets it itself.",
                 )
+                .sets(&reserved_file, max.0),
+        )
+        .remedy(
+            Remedy::new("Raise the limit to what the program maps (Kubernetes: the pod's hugepages request)")
                 .risk("Pages come out of the host's pool: it has to have them.")
                 .restart("the pod"),
-            )
-            .note("The event count is since the group was made, unless two samples show that it grew."),
-    )
+        )
+        .note("The event count is since the group was made, unless two samples show that it grew.");
+    Some(finding)
 }
 
 /// The limit's files: pages, reservations, events.

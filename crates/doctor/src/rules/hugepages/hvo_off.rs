@@ -50,13 +50,13 @@ impl Rule for HvoOff {
             "page descriptors of the huge page pool ({bytes}) take {saved} that the kernel could do without"
         );
         let cost = Cost::memory(saved, total, "of page descriptors that all say the same");
-        let mut finding =
-            Finding::new(Self::ID, Severity::Info, title, cost).sure(Confidence::Certain).because(
-                cx.saw_sysctl(HUGETLB_OPTIMIZE_VMEMMAP).against("1", "Documentation/mm/vmemmap_dedup.rst"),
-            );
+        let mut finding = Finding::new(Self::ID, Severity::Info, title, cost);
+        finding.sure(Confidence::Certain).because(
+            cx.saw_sysctl(HUGETLB_OPTIMIZE_VMEMMAP).against("1", "Documentation/mm/vmemmap_dedup.rst"),
+        );
         for pool in &pools {
             let each = hvo_saving(pool.size, page);
-            finding = finding.because_all(huge::saw_pool(cx, pool)).note(format!(
+            finding.because_all(huge::saw_pool(cx, pool)).note(format!(
                 "{} of {} x {each:#} = {}, {} of them.",
                 Grouped(pool.total),
                 huge::page_name(pool.size),
@@ -64,7 +64,7 @@ impl Rule for HvoOff {
                 Percent(each.share_of(pool.size))
             ));
         }
-        finding = finding
+        finding
             .remedy(
                 Remedy::new("Boot with the descriptors of huge pages freed")
                     .keep("kernel command line", "hugetlb_free_vmemmap=on")
@@ -75,8 +75,8 @@ impl Rule for HvoOff {
                 Remedy::new("Free them for pages that are allocated from now on")
                     .sysctl(cx, HUGETLB_OPTIMIZE_VMEMMAP, 1)
                     .risk(
-                        "Pages that are in the pool already keep theirs until they are given back and \
-                         taken again.",
+                        "Pages that are in the pool already keep theirs until they are given back and taken \
+                         again.",
                     ),
             );
         Ok(vec![finding])

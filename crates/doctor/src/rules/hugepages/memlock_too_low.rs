@@ -66,7 +66,8 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
     } else {
         format!("at least {} B, the size of {}", Grouped(segment.size.0), segment.label)
     };
-    let mut finding = Finding::new(MemlockTooLow::ID, severity, low.text(), cost)
+    let mut finding = Finding::new(MemlockTooLow::ID, severity, low.text(), cost);
+    finding
         .sure(if spare >= pages { Confidence::Likely } else { Confidence::Possible })
         .because(
             Evidence::new("/proc/PID/limits", "Max locked memory (soft)", limit)
@@ -76,10 +77,10 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
         .because(segment.evidence())
         .because(Evidence::new("/proc/meminfo", "HugePages_Free - HugePages_Rsvd", huge::count(spare)));
     if cx.now().sysctl.text(HUGETLB_SHM_GROUP).is_some() {
-        finding = finding.because(cx.saw_sysctl(HUGETLB_SHM_GROUP));
+        finding.because(cx.saw_sysctl(HUGETLB_SHM_GROUP));
     }
     if low.ignored {
-        return finding
+        finding
             .remedy(
                 Remedy::new("Name the database's group in vm.hugetlb_shm_group")
                     .run(format!("sysctl -w vm.hugetlb_shm_group=$(stat -c %g /proc/{})", process.stat.pid))
@@ -97,6 +98,7 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
                  was enough.",
                 cx.now().host.kernel
             ));
+        return finding;
     }
     let uid = segment.uid.unwrap_or_default();
     let kib = match (low.database, cx.total()) {
@@ -119,7 +121,7 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
             "ulimit -l unlimited",
         ),
     };
-    finding = finding
+    finding
         .remedy(
             at_start
                 .risk("The database may then lock memory beyond its segment.")
@@ -133,17 +135,17 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
                 .restart("the login, then the database")
                 .sets(format!("memlock of uid {uid}"), kib),
         );
-    finding = match configured(cx, low) {
-        Some((file, line, value)) => finding.note(format!(
+    if let Some((file, line, value)) = configured(cx, low) {
+        finding.note(format!(
             "{file} line {line} allows {value}, yet the process has less: it was not started from a login \
              (cluster software and systemd do not apply limits.conf), or before the line was written.",
-        )),
-        None => finding,
-    };
+        ));
+    }
     finding.note(
         "Reading limits.conf proves nothing: a limit is inherited when a process starts. An instance that \
          got huge pages when started by hand loses them when a service starts it after a reboot.",
-    )
+    );
+    finding
 }
 
 /// A line of limits.conf that would allow the segment.

@@ -77,7 +77,8 @@ impl Rule for NoHugepagesForBigShm {
             Err(_) => huge::cost(cx, full, "page tables once every process has touched it all"),
         };
         let each = pagetables::saving(segment.size, 1, page);
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .because(
                 segment
                     .evidence()
@@ -93,15 +94,13 @@ impl Rule for NoHugepagesForBigShm {
                 page.bytes(),
                 Grouped(segment.mappers)
             ));
-        if cx.mem(m::PageTables).is_ok() {
-            finding = finding.because(cx.saw_mem(m::PageTables));
-        }
+        finding.because_if(cx.mem(m::PageTables).is_ok().then(|| cx.saw_mem(m::PageTables)));
         let advice = advice::nr_hugepages(cx)?;
-        finding = finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because));
+        finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because));
         if advice.value > 0 {
             let pool = HugePool { size, ..HugePool::default() };
             let bytes = size.times(advice.value);
-            finding = finding.remedy(
+            finding.remedy(
                 huge::resize(cx, &pool, advice.value, "Create a huge page pool for the segments")
                     .run("grep HugePages_Total /proc/meminfo")
                     .risk(format!(
@@ -114,7 +113,7 @@ impl Rule for NoHugepagesForBigShm {
             );
         }
         if segment.shmid.is_none() {
-            finding = finding.note(
+            finding.note(
                 "The size is what one process has touched so far, a lower bound. PostgreSQL needs no \
                  memlock limit for it, but huge_pages = try or on.",
             );

@@ -69,12 +69,12 @@ impl Rule for OrphanShm {
         let known = orphans.iter().all(|segment| segment.rss.is_some());
         let text =
             if known { "in memory or swap, for nobody" } else { "at most: this kernel shows sizes only" };
-        let mut finding = Finding::new(Self::ID, severity, title, Cost::memory(sum, total, text))
-            .sure(if known && cx.processes().is_ok() { Confidence::Likely } else { Confidence::Possible });
+        let mut finding = Finding::new(Self::ID, severity, title, Cost::memory(sum, total, text));
+        finding.sure(if known && cx.processes().is_ok() { Confidence::Likely } else { Confidence::Possible });
         let mut remedy = Remedy::new("Remove them, once their owner has confirmed that they are left over");
         for segment in orphans.iter().take(LISTED) {
             let held = held(segment);
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/sysvipc/shm", "nattch", format!("0, {held} held of {}", segment.size))
                     .of(format!(
                         "shmid {} of uid {}, made by pid {}",
@@ -83,18 +83,18 @@ impl Rule for OrphanShm {
             );
             remedy = remedy.run(format!("ipcrm -m {}", segment.shmid));
         }
-        finding = finding.remedy(remedy.risk(
+        finding.remedy(remedy.risk(
             "What is in the segment is gone; a database that means to restart onto it has to recover \
              instead.",
         ));
         if orphans.len() > LISTED {
-            finding = finding.note(format!("The largest {LISTED} are listed; ipcs -m shows all."));
+            finding.note(format!("The largest {LISTED} are listed; ipcs -m shows all."));
         }
         if cx.processes().is_err() {
-            finding = finding.note("Processes were not read: whether the makers still run is not known.");
+            finding.note("Processes were not read: whether the makers still run is not known.");
         }
         if cx.now().taken_at.is_none() {
-            finding = finding
+            finding
                 .note("The time of the data is not known: a program that is just restarting looks the same.");
         }
         Ok(vec![finding])

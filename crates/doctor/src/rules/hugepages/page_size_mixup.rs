@@ -75,23 +75,24 @@ fn wrong_size(cx: &Context<'_>, pool: &HugePool, default: Bytes) -> Finding {
         severity,
         title,
         huge::cost(cx, pool.bytes(), "in pages that nobody asks for"),
-    )
-    .sure(if candidates.is_empty() { Confidence::Possible } else { Confidence::Likely })
-    .because(cx.saw_mem(m::Hugepagesize))
-    .because_all(huge::saw_pool(cx, pool))
-    .because(cx.saw_mem(m::HugePages_Total))
-    .because_all(candidates.iter().take(3).map(huge::Segment::evidence))
-    .remedy(
-        Remedy::new(format!("Name the size {size} in the program's settings"))
-            .keep("postgresql.conf", format!("huge_page_size = {}kB", pool.size.as_kib()))
-            .risk(
-                "Each segment is rounded up to whole pages of that size; Oracle takes the default size \
-                 only.",
-            )
-            .restart("the program"),
     );
+    finding
+        .sure(if candidates.is_empty() { Confidence::Possible } else { Confidence::Likely })
+        .because(cx.saw_mem(m::Hugepagesize))
+        .because_all(huge::saw_pool(cx, pool))
+        .because(cx.saw_mem(m::HugePages_Total))
+        .because_all(candidates.iter().take(3).map(huge::Segment::evidence))
+        .remedy(
+            Remedy::new(format!("Name the size {size} in the program's settings"))
+                .keep("postgresql.conf", format!("huge_page_size = {}kB", pool.size.as_kib()))
+                .risk(
+                    "Each segment is rounded up to whole pages of that size; Oracle takes the default size \
+                     only.",
+                )
+                .restart("the program"),
+        );
     if !candidates.is_empty() {
-        finding = finding.note(format!(
+        finding.note(format!(
             "In pages of {wanted} the same memory is {} pages: release the others first ({}/nr_hugepages).",
             Grouped(pages),
             huge::directory(pool.size)
@@ -100,7 +101,8 @@ fn wrong_size(cx: &Context<'_>, pool: &HugePool, default: Bytes) -> Finding {
     finding.note(
         "HugePages_* in /proc/meminfo show the default size only; Hugetlb there, and \
          /sys/kernel/mm/hugepages, have all sizes.",
-    )
+    );
+    finding
 }
 
 /// A `vm.nr_hugepages` that was worked out for 2 MiB pages.
@@ -114,17 +116,17 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
     }
     let size = huge::page_name(default);
     let title = format!(
-        "vm.nr_hugepages = {pages} asks for {here} on a host of {total}: huge pages have {size} here, not \
-         2 MiB",
+        "vm.nr_hugepages = {pages} asks for {here} on a host of {total}: huge pages have {size} here, not 2 \
+         MiB",
     );
     let right = there.units_of(default);
-    Some(
-        Finding::new(
-            PageSizeMixup::ID,
-            Severity::High,
-            title,
-            Cost::risk("at boot the kernel takes all the memory it can get for the pool"),
-        )
+    let mut finding = Finding::new(
+        PageSizeMixup::ID,
+        Severity::High,
+        title,
+        Cost::risk("at boot the kernel takes all the memory it can get for the pool"),
+    );
+    finding
         .sure(Confidence::Likely)
         .because(Evidence::new(
             format!("/{} line {}", setting.file, setting.line),
@@ -143,6 +145,6 @@ fn copied_number(cx: &Context<'_>, default: Bytes) -> Option<Finding> {
                 )
                 .restart("the database, once the pool is there")
                 .sets(NR_HUGEPAGES, right),
-        ),
-    )
+        );
+    Some(finding)
 }

@@ -63,11 +63,10 @@ impl Rule for PagetableBloat {
         if share < WARN {
             return Ok(Vec::new());
         }
-        let severity = match share {
-            s if s >= CRITICAL => Severity::Critical,
-            s if s >= HIGH => Severity::High,
-            _ => Severity::Warning,
-        };
+        let severity = Severity::ladder(
+            &[(share >= CRITICAL, Severity::Critical), (share >= HIGH, Severity::High)],
+            Severity::Warning,
+        );
         let have = match cx.pool_bytes() {
             Bytes::ZERO => "there are no huge pages".to_owned(),
             pool => format!("the huge page pool holds {pool}"),
@@ -90,7 +89,8 @@ impl Rule for PagetableBloat {
             ),
             None => Cost::memory(saved, cx.total()?, format!("{huge_page} pages would free it")),
         };
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .sure(Confidence::Likely)
             .because(cx.saw_mem(m::PageTables).against(
                 format!("at least {} of memory", Percent(WARN)),
@@ -98,42 +98,43 @@ impl Rule for PagetableBloat {
             ))
             .because(cx.saw_mem(m::MemTotal));
         if cx.mem_count(m::HugePages_Total).is_ok() {
-            finding = finding.because(cx.saw_mem(m::HugePages_Total));
+            finding.because(cx.saw_mem(m::HugePages_Total));
         }
         let segments = huge::segments(cx).unwrap_or_default();
         let shared = segments.iter().filter(|s| s.backing == Backing::Base && s.mappers > 1);
         for segment in shared.take(SHOWN) {
-            finding = finding.because(segment.evidence());
+            finding.because(segment.evidence());
         }
         for evidence in sharers(cx).into_iter().take(SHOWN) {
-            finding = finding.because(evidence);
+            finding.because(evidence);
         }
         // A table of base pages maps as many of them as it has entries.
         let entries = cx.now().host.page_size.bytes().0 / ENTRY_BYTES;
         let times = tables.as_f64() * entries as f64 / ordinary.as_f64();
         if private {
-            return Ok(vec![
-                finding
-                    .remedy(
-                        Remedy::new("Run fewer processes, or let each map less (workers, threads instead of processes)")
-                            .risk("An application change."),
+            finding
+                .remedy(
+                    Remedy::new(
+                        "Run fewer processes, or let each map less (workers, threads instead of processes)",
                     )
-                    .note(
-                        "Huge pages are no remedy here: a pool takes in shared segments, and transparent huge pages \
-                         keep a page table in reserve for each.",
-                    ),
-            ]);
+                    .risk("An application change."),
+                )
+                .note(
+                    "Huge pages are no remedy here: a pool takes in shared segments, and transparent huge \
+                     pages keep a page table in reserve for each.",
+                );
+            return Ok(vec![finding]);
         }
-        finding = finding.note(arithmetic).note(format!(
+        finding.note(arithmetic).note(format!(
             "The tables could map all ordinary memory {times:.0} times: the same pages are mapped by many \
              processes."
         ));
         if let Some(segment) = segments.iter().find(|s| s.backing == Backing::Base) {
             let touched = touched_per_process(tables, segment.mappers, cx.now().host.page_size);
             if let Some(touched) = touched.filter(|touched| *touched <= segment.size) {
-                finding = finding.note(format!(
-                    "Were they all for {} ({}, mapped {}), each process would have touched {touched} of \
-                     it, {}.",
+                finding.note(format!(
+                    "Were they all for {} ({}, mapped {}), each process would have touched {touched} of it, \
+                     {}.",
                     segment.label,
                     segment.size,
                     huge::times(segment.mappers),
@@ -141,11 +142,11 @@ impl Rule for PagetableBloat {
                 ));
             }
         }
-        finding = match advice::huge_pool_allowed(cx) {
+        match advice::huge_pool_allowed(cx) {
             Ok(()) => finding.remedy(pooled(cx)),
             Err(why) => finding.note(format!("A huge page pool is not proposed: {why}.")),
         };
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new("Let fewer processes map the segment (a connection pool, shared server)")
                 .risk("An application change; page tables shrink in proportion to the sessions."),
         );
@@ -180,9 +181,9 @@ fn saving(cx: &Context<'_>, tables: Bytes) -> (Bytes, String) {
     let Ok(processes) = cx.processes() else {
         let saved = tables - upper;
         let text = format!(
-            "{tables:#} / {entries} = {upper:#} of PMD entries: {huge_page} pages would free up to {tables:#} - \
-             {upper:#} = {saved:#} ({saved}), less some {OWN_TABLES:#} per process for its own code, heap \
-             and stack"
+            "{tables:#} / {entries} = {upper:#} of PMD entries: {huge_page} pages would free up to \
+             {tables:#} - {upper:#} = {saved:#} ({saved}), less some {OWN_TABLES:#} per process for its own \
+             code, heap and stack"
         );
         return (saved, text);
     };
@@ -191,7 +192,8 @@ fn saving(cx: &Context<'_>, tables: Bytes) -> (Bytes, String) {
     let saved = tables - remaining;
     let text = format!(
         "{tables:#} / {entries} = {upper:#} of PMD entries, plus {n} processes x {OWN_TABLES:#} for their \
-         own code, heap and stack: {huge_page} pages would free {tables:#} - {remaining:#} = {saved:#} ({saved})"
+         own code, heap and stack: {huge_page} pages would free {tables:#} - {remaining:#} = {saved:#} \
+         ({saved})"
     );
     (saved, text)
 }

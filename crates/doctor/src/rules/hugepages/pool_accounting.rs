@@ -58,26 +58,24 @@ impl Rule for PoolAccounting {
             Some(left) => format!("nothing is lost by this alone; everything else has to live with {left}"),
             None => "nothing is lost by this alone; everything else has to live without it".to_owned(),
         };
-        let mut finding =
-            Finding::new(Self::ID, Severity::Info, title, Cost::risk(cost)).sure(Confidence::Certain);
+        let mut finding = Finding::new(Self::ID, Severity::Info, title, Cost::risk(cost));
+        finding.sure(Confidence::Certain);
         for pool in &pools {
-            finding = finding.because_all(huge::saw_pool(cx, pool)).note(arithmetic(pool));
+            finding.because_all(huge::saw_pool(cx, pool)).note(arithmetic(pool));
         }
         if let Some(left) = left {
-            finding = finding.because(cx.saw_mem(m::MemTotal)).note(rest(cx, left));
+            finding.because(cx.saw_mem(m::MemTotal)).note(rest(cx, left));
         }
         if let (Ok(total), Ok(free)) = (cx.mem(m::SwapTotal), cx.mem(m::SwapFree)) {
             let note = match total {
                 Bytes::ZERO => "There is no swap.".to_owned(),
                 _ => format!("Swap holds {} of {total}; the pool itself is never swapped.", total - free),
             };
-            finding = finding.because(cx.saw_mem(m::SwapTotal)).because(cx.saw_mem(m::SwapFree)).note(note);
+            finding.because(cx.saw_mem(m::SwapTotal)).because(cx.saw_mem(m::SwapFree)).note(note);
         }
-        if let Some(note) = explained(cx, &pools) {
-            finding = finding.note(note);
-        }
+        finding.note_if(explained(cx, &pools));
         if share.is_some_and(|share| share >= LARGER_PART) {
-            finding = finding.note(
+            finding.note(
                 "The rest must hold every process's own memory (for Oracle the PGA of all sessions), page \
                  tables, the kernel and the page cache. When it runs short, the host pages although the \
                  pool is untouched, and new processes start late or not at all (Oracle: ORA-00445, \

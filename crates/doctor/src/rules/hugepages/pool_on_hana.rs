@@ -47,13 +47,14 @@ impl Rule for PoolOnHana {
             Err(why) => why,
             Ok(()) => "SAP HANA must run without a huge page pool",
         };
-        let mut finding = Finding::new(Self::ID, Severity::High, title, cost).sure(Confidence::Certain);
+        let mut finding = Finding::new(Self::ID, Severity::High, title, cost);
+        finding.sure(Confidence::Certain);
         for pool in &pools {
             let name = match huge::default_size(cx) {
                 Ok(size) if size == pool.size => NR_HUGEPAGES.to_owned(),
                 _ => format!("{}/nr_hugepages", huge::directory(pool.size)),
             };
-            finding = finding.because_all(huge::saw_pool(cx, pool)).forbid(name, why).remedy(
+            finding.because_all(huge::saw_pool(cx, pool)).forbid(name, why).remedy(
                 huge::resize(
                     cx,
                     pool,
@@ -64,11 +65,12 @@ impl Rule for PoolOnHana {
             );
         }
         if pools.iter().any(|pool| huge::promised(pool) > 0) {
-            finding = finding.note(
+            finding.note(
                 "Part of the pool is used or promised: some other program has it. Stop that program or \
                  lower HANA's global_allocation_limit by the pool.",
             );
         }
-        Ok(vec![finding.note(format!("{why}."))])
+        finding.note(format!("{why}."));
+        Ok(vec![finding])
     }
 }

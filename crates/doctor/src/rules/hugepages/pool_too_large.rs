@@ -114,7 +114,8 @@ impl Rule for PoolTooLarge {
         } else {
             Cost::risk(format!("processes, kernel and page cache share {}", rest.all))
         };
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .sure(if short && swapping { Confidence::Likely } else { Confidence::Possible })
             .because(
                 Evidence::new("/proc/meminfo", "all pools / MemTotal", Percent(share))
@@ -125,12 +126,10 @@ impl Rule for PoolTooLarge {
                     .against(format!("at least {}", total.scale(ROOM)), "5 % of memory for cache and bursts"),
             );
         for pool in &pools {
-            finding = finding.because_all(huge::saw_pool(cx, pool));
+            finding.because_all(huge::saw_pool(cx, pool));
         }
-        if let Ok(rate) = cx.rate(&[v::pswpout]) {
-            finding = finding.because(cx.saw_rate(&[v::pswpout], &rate));
-        }
-        finding = finding.note(format!(
+        finding.because_if(cx.rate(&[v::pswpout]).ok().map(|rate| cx.saw_rate(&[v::pswpout], &rate)));
+        finding.note(format!(
             "{total} - {bytes} = {}; of it {used} are used by processes and kernel, {} are free or cache, \
              and {} more are in swap.",
             rest.all, rest.available, rest.swapped
@@ -143,18 +142,18 @@ impl Rule for PoolTooLarge {
             };
             if pages < pool.total {
                 let title = format!("Give back {}", huge::count(pool.total - pages));
-                finding = finding.remedy(
+                finding.remedy(
                     huge::resize(cx, pool, pages, title).risk("Only free pages that nobody was promised go."),
                 );
             }
         }
         let promised: Bytes = pools.iter().map(|pool| pool.size.times(huge::promised(pool))).sum();
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new("Make the segments smaller (Oracle: sga_max_size, sga_target), then the pool")
                 .risk("The database caches less and reads more from disk.")
                 .restart("the database"),
         );
-        finding = finding.note(format!(
+        finding.note(format!(
             "{promised} of the pool are used or promised{}.",
             if promised >= bytes.scale(0.98) {
                 ": the pool fits its segments, it is these that are too large for the host"
@@ -163,13 +162,13 @@ impl Rule for PoolTooLarge {
             }
         ));
         if let Some(workload) = dedicated {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "{} runs: large pools are usual there, but not without room.",
                 workload.name()
             ));
         }
         let spare: u64 = pools.iter().map(HugePool::idle).sum();
-        finding = finding.note(format!(
+        finding.note(format!(
             "{} spare. While a pool grows on a running host it swaps to find whole blocks: if the paging \
              began then, allocate the pool at boot.",
             huge::count(spare)

@@ -71,7 +71,8 @@ impl Rule for PoolTooSmall {
             idle + tables,
             format!("{idle} of idle huge pages and up to {tables} of page tables"),
         );
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .because_all(huge::saw_pool(cx, pool))
             .because(Evidence::new(
                 format!("{}/nr_overcommit_hugepages", huge::directory(size)),
@@ -90,7 +91,7 @@ impl Rule for PoolTooSmall {
             ));
         let mixed = huge::segments(cx)?.iter().any(|s| s.backing == Backing::Huge && s.uid == largest.uid);
         if mixed {
-            finding = finding.note(
+            finding.note(
                 "Other segments of the same owner are in huge pages: the pool ran out part of the way \
                  (Oracle mixes page sizes from 11.2.0.3 on).",
             );
@@ -98,21 +99,20 @@ impl Rule for PoolTooSmall {
         let advice = advice::nr_hugepages(cx)?;
         if advice.value > pool.total {
             let bytes = size.times(advice.value);
-            finding =
-                finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because)).remedy(
-                    huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need")
-                        .run("grep HugePages_Total /proc/meminfo")
-                        .risk(format!(
-                            "The pool then takes {bytes}, lost to everything else at once; read the total \
-                             back, a fragmented host gives fewer pages without an error."
-                        ))
-                        .restart("the database"),
-                );
+            finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because)).remedy(
+                huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need")
+                    .run("grep HugePages_Total /proc/meminfo")
+                    .risk(format!(
+                        "The pool then takes {bytes}, lost to everything else at once; read the total back, \
+                         a fragmented host gives fewer pages without an error."
+                    ))
+                    .restart("the database"),
+            );
         } else {
-            finding = finding.note(format!("No larger pool is proposed: {}.", advice.because));
+            finding.note(format!("No larger pool is proposed: {}.", advice.because));
         }
         if largest.shmid.is_none() {
-            finding = finding.note(
+            finding.note(
                 "The size is what one process has touched so far, a lower bound; PostgreSQL 15 and later \
                  prints the right figure: postgres -C shared_memory_size_in_huge_pages.",
             );

@@ -57,13 +57,16 @@ impl Rule for PoolUnused {
         let mut findings = Vec::new();
         for pool in pools.iter().filter(|pool| pool.free == pool.total && pool.reserved == 0) {
             let idle = pool.bytes();
-            let severity = match huge::share(cx, idle) {
-                _ if purpose.is_some() => Severity::Info,
-                _ if cx.total().is_err() => Severity::Warning,
-                share if share >= HIGH => Severity::High,
-                share if share >= NOTICEABLE => Severity::Warning,
-                _ => Severity::Info,
-            };
+            let share = huge::share(cx, idle);
+            let severity = Severity::ladder(
+                &[
+                    (purpose.is_some(), Severity::Info),
+                    (cx.total().is_err(), Severity::Warning),
+                    (share >= HIGH, Severity::High),
+                    (share >= NOTICEABLE, Severity::Warning),
+                ],
+                Severity::Info,
+            );
             let of_memory = cx.total().map(|total| format!(", {} of memory", Percent(idle.share_of(total))));
             let who = match database {
                 Some(database) => format!("although {} runs", database.name()),
@@ -76,7 +79,8 @@ impl Rule for PoolUnused {
                 of_memory.unwrap_or_default()
             );
             let cost = huge::cost(cx, idle, "in a pool that nobody uses, and that nothing else may use");
-            let mut finding = Finding::new(Self::ID, severity, title, cost)
+            let mut finding = Finding::new(Self::ID, severity, title, cost);
+            finding
                 .sure(if purpose.is_some() || (database.is_some() && age.is_none()) {
                     Confidence::Possible
                 } else {
@@ -84,7 +88,7 @@ impl Rule for PoolUnused {
                 })
                 .because_all(huge::saw_pool(cx, pool));
             if let Some((database, seconds)) = age {
-                finding = finding.because(
+                finding.because(
                     Evidence::new("/proc/PID/stat", "start time", format!("{:.0} min ago", seconds / 60.0))
                         .of(database.name())
                         .against("at least 10 min", "time to open its segment"),
@@ -92,9 +96,9 @@ impl Rule for PoolUnused {
             }
             let wanted = huge::candidates(cx, pool.size).unwrap_or_default();
             let (mut reasons, blocked) = reasons(cx, pool.size);
-            finding = finding.because_all(wanted.first().map(huge::Segment::evidence));
+            finding.because_all(wanted.first().map(huge::Segment::evidence));
             for reason in reasons.drain(..) {
-                finding = finding.note(reason);
+                finding.note(reason);
             }
             let needed: u64 = wanted.iter().map(|segment| segment.pages(pool.size)).sum();
             if blocked || (database.is_some() && needed > 0) {
@@ -102,7 +106,7 @@ impl Rule for PoolUnused {
                     huge::oldest_database(cx).map(|p| format!("grep locked /proc/{}/limits", p.stat.pid));
                 let remedy =
                     Remedy::new("Let the database use the pool: remove what keeps it out, then restart it");
-                finding = finding.remedy(
+                finding.remedy(
                     limits
                         .into_iter()
                         .fold(remedy, Remedy::run)
@@ -124,21 +128,17 @@ impl Rule for PoolUnused {
                 } else {
                     "Make the pool as large as its segments need"
                 };
-                finding = finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
+                finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
                     huge::resize(cx, pool, pages, title).risk(
                         "Only free pages go; a program that wants huge pages later has to get them from \
                          fragmented memory, and may get fewer.",
                     ),
                 );
             }
-            if let Some(asked) = asked {
-                finding = finding.note(asked);
-            }
-            if let Some(purpose) = &purpose {
-                finding = finding.note(format!("Perhaps meant so: {purpose}."));
-            }
+            finding.note_if(asked);
+            finding.note_if(purpose.as_ref().map(|purpose| format!("Perhaps meant so: {purpose}.")));
             if database.is_some() && age.is_none() {
-                finding = finding.note(
+                finding.note(
                     "How long the database has been up is not known: right after its start this is normal.",
                 );
             }

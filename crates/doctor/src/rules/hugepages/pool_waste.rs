@@ -70,20 +70,19 @@ impl Rule for PoolWaste {
             ));
         }
         let purpose = huge::held_on_purpose(cx);
-        let severity = match share {
-            _ if purpose.is_some() => Severity::Info,
-            share if share >= HIGH => Severity::High,
-            _ => Severity::Warning,
-        };
+        let severity = Severity::ladder(
+            &[(purpose.is_some(), Severity::Info), (share >= HIGH, Severity::High)],
+            Severity::Warning,
+        );
         let title = format!(
             "{spare} of huge pages, {} of memory, are spare: neither used nor promised",
             Percent(share)
         );
         let cost = Cost::memory(spare, total, "in the pool, for nobody");
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
-            .sure(if purpose.is_some() || booted { Confidence::Possible } else { Confidence::Likely });
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding.sure(if purpose.is_some() || booted { Confidence::Possible } else { Confidence::Likely });
         for pool in pools.iter().filter(|pool| pool.idle() > 0) {
-            finding = finding.because_all(huge::saw_pool(cx, pool)).note(format!(
+            finding.because_all(huge::saw_pool(cx, pool)).note(format!(
                 "Spare of {} pages: free {} - reserved {} = {} ({}).",
                 huge::page_name(pool.size),
                 Grouped(pool.free),
@@ -92,12 +91,12 @@ impl Rule for PoolWaste {
                 pool.size.times(pool.idle())
             ));
         }
-        finding = finding.because(
+        finding.because(
             Evidence::new("/proc/meminfo", "spare / MemTotal", Percent(share))
                 .against(format!("at most {}", Percent(WASTE)), "more than what rounding up leaves over"),
         );
         if let Some(segment) = wanted.first() {
-            finding = finding.because(segment.evidence()).remedy(
+            finding.because(segment.evidence()).remedy(
                 Remedy::new("Restart the database, whose segment would fit into the spare pages")
                     .risk(
                         "An outage; find first what kept it out (see memlock-too-low and \
@@ -112,24 +111,23 @@ impl Rule for PoolWaste {
                 _ => huge::promised(pool),
             };
             if let Some(asked) = pool_requests::asked_for_more(cx, pool) {
-                finding = finding.note(asked);
+                finding.note(asked);
             } else if pages < pool.total {
                 let title = format!(
                     "Give back {} of {}",
                     huge::count(pool.total - pages),
                     huge::page_name(pool.size)
                 );
-                finding =
-                    finding.remedy(huge::resize(cx, pool, pages, title).risk(
+                finding.remedy(
+                    huge::resize(cx, pool, pages, title).risk(
                         "Only free pages go. A later request for more has to find unfragmented memory.",
-                    ));
+                    ),
+                );
             }
         }
-        if let Some(purpose) = purpose {
-            finding = finding.note(format!("Perhaps meant so: {purpose}."));
-        }
+        finding.note_if(purpose.map(|purpose| format!("Perhaps meant so: {purpose}.")));
         if booted {
-            finding = finding.note(
+            finding.note(
                 "The host booted less than an hour ago, or it is not known when: services that want the \
                  pages may not have started yet.",
             );

@@ -48,11 +48,13 @@ impl Rule for RuntimeAllocShort {
                 let cost = Cost::risk(
                     "a mapping that was to have huge pages gets ENOMEM, or SIGBUS when it is touched",
                 );
-                let finding = Finding::new(Self::ID, Severity::Warning, title, cost)
+                let mut finding = Finding::new(Self::ID, Severity::Warning, title, cost);
+                finding
                     .sure(cx.rate_confidence())
                     .because(cx.saw_rate(&[v::htlb_buddy_alloc_fail], &rate))
                     .because_all(free_blocks(cx, size));
-                Ok(vec![compact(finding)])
+                compact(&mut finding);
+                Ok(vec![finding])
             }
             (None, None) => match failed {
                 Ok(_) => Ok(Vec::new()),
@@ -92,19 +94,20 @@ fn shortage(cx: &Context<'_>, request: &Request, pool: &HugePool, missing: u64) 
         severity,
         title,
         Cost { bytes: Some(bytes), ..Cost::risk(format!("{bytes} of huge pages are missing: {cost}")) },
-    )
-    .sure(if cx.vm(v::htlb_buddy_alloc_fail).is_ok_and(|n| n > 0) {
-        Confidence::Likely
-    } else {
-        Confidence::Possible
-    })
-    .because(Evidence::new(&request.file, "huge pages asked for", Grouped(request.pages)))
-    .because_all(huge::saw_pool(cx, pool))
-    .because(cx.saw_vm(v::htlb_buddy_alloc_fail))
-    .because_all(free_blocks(cx, request.size))
-    .because_all(left_out.map(huge::Segment::evidence));
+    );
+    finding
+        .sure(if cx.vm(v::htlb_buddy_alloc_fail).is_ok_and(|n| n > 0) {
+            Confidence::Likely
+        } else {
+            Confidence::Possible
+        })
+        .because(Evidence::new(&request.file, "huge pages asked for", Grouped(request.pages)))
+        .because_all(huge::saw_pool(cx, pool))
+        .because(cx.saw_vm(v::htlb_buddy_alloc_fail))
+        .because_all(free_blocks(cx, request.size))
+        .because_all(left_out.map(huge::Segment::evidence));
     if cx.vm(v::htlb_buddy_alloc_fail).is_err() || request.size > cx.now().host.page_size.pmd_huge() {
-        finding = finding.note("That the pool was made smaller on purpose cannot be ruled out.");
+        finding.note("That the pool was made smaller on purpose cannot be ruled out.");
     }
     let pages = request.pages;
     let again = if huge::default_size(cx) == Ok(request.size) {
@@ -134,7 +137,8 @@ fn shortage(cx: &Context<'_>, request: &Request, pool: &HugePool, missing: u64) 
                 .risk("A number too large for the host leaves it unable to boot.")
                 .restart("the host"),
         )
-        .note("sysctl and echo report success whatever the kernel found: only the number read back counts.")
+        .note("sysctl and echo report success whatever the kernel found: only the number read back counts.");
+    finding
 }
 
 /// The name of the number that the pool is resized with.
@@ -145,7 +149,7 @@ fn setting(cx: &Context<'_>, request: &Request) -> String {
     }
 }
 
-fn compact(finding: Finding) -> Finding {
+fn compact(finding: &mut Finding) {
     finding
         .remedy(
             Remedy::new("Compact memory")
@@ -155,7 +159,7 @@ fn compact(finding: Finding) -> Finding {
         .note(
             "Surplus pages (vm.nr_overcommit_hugepages) are found when they are needed: a persistent pool \
              is safer.",
-        )
+        );
 }
 
 /// Free blocks that a huge page fits into.

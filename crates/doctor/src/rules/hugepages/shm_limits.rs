@@ -79,29 +79,31 @@ fn total(cx: &Context<'_>, sum: Bytes, limit: Bytes, what: &str) -> Finding {
     let page = cx.now().host.page_size;
     // Room for a second set of segments, for a restart beside the old ones.
     let wanted = page.pages(sum).saturating_mul(2);
-    Finding::new(
+    let mut finding = Finding::new(
         ShmLimits::ID,
         if sum > limit { Severity::High } else { Severity::Warning },
         format!("kernel.shmall allows {limit} of shared memory, {what} {sum}"),
         Cost::risk("the next shmget fails with ENOSPC and an instance does not start"),
-    )
-    .sure(Confidence::Likely)
-    .because(cx.saw_sysctl(SHMALL).against(
-        format!("at least {} pages of {}", Grouped(page.pages(sum)), page.bytes()),
-        "ipc/shm.c:newseg",
-    ))
-    .because(Evidence::new("/proc/sysvipc/shm", "size, sum", format!("{} ({} B)", sum, Grouped(sum.0))))
-    .remedy(
-        Remedy::new("Raise kernel.shmall")
-            .sysctl(cx, SHMALL, wanted)
-            .risk("None by itself: it bounds what may be asked for, not what is used."),
-    )
-    .note("kernel.shmall counts base pages, kernel.shmmax bytes.")
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(cx.saw_sysctl(SHMALL).against(
+            format!("at least {} pages of {}", Grouped(page.pages(sum)), page.bytes()),
+            "ipc/shm.c:newseg",
+        ))
+        .because(Evidence::new("/proc/sysvipc/shm", "size, sum", format!("{} ({} B)", sum, Grouped(sum.0))))
+        .remedy(
+            Remedy::new("Raise kernel.shmall")
+                .sysctl(cx, SHMALL, wanted)
+                .risk("None by itself: it bounds what may be asked for, not what is used."),
+        )
+        .note("kernel.shmall counts base pages, kernel.shmmax bytes.");
+    finding
 }
 
 fn split(cx: &Context<'_>, uid: u32, sizes: &[Bytes], shmmax: u64) -> Finding {
     let sum: Bytes = sizes.iter().copied().sum();
-    Finding::new(
+    let mut finding = Finding::new(
         ShmLimits::ID,
         Severity::Warning,
         format!(
@@ -113,24 +115,26 @@ fn split(cx: &Context<'_>, uid: u32, sizes: &[Bytes], shmmax: u64) -> Finding {
             "each segment is placed and reserved by itself; part of an SGA may be in base pages or on \
              another node",
         ),
-    )
-    .sure(Confidence::Possible)
-    .because(
-        cx.saw_sysctl(SHMMAX).against(format!("at least {} B", Grouped(sum.0)), "the size of the whole SGA"),
-    )
-    .because_all(
-        sizes
-            .iter()
-            .take(4)
-            .map(|size| Evidence::new("/proc/sysvipc/shm", "size", Grouped(size.0)).of(format!("uid {uid}"))),
-    )
-    .remedy(
-        Remedy::new("Raise kernel.shmmax to the size of the whole SGA")
-            .sysctl(cx, SHMMAX, sum.0)
-            .risk("None by itself.")
-            .restart("the instance, whose segments stay as they are until then"),
-    )
-    .note("Two instances of one owner that both happen to be as large as shmmax look the same.")
+    );
+    finding
+        .sure(Confidence::Possible)
+        .because(
+            cx.saw_sysctl(SHMMAX)
+                .against(format!("at least {} B", Grouped(sum.0)), "the size of the whole SGA"),
+        )
+        .because_all(
+            sizes.iter().take(4).map(|size| {
+                Evidence::new("/proc/sysvipc/shm", "size", Grouped(size.0)).of(format!("uid {uid}"))
+            }),
+        )
+        .remedy(
+            Remedy::new("Raise kernel.shmmax to the size of the whole SGA")
+                .sysctl(cx, SHMMAX, sum.0)
+                .risk("None by itself.")
+                .restart("the instance, whose segments stay as they are until then"),
+        )
+        .note("Two instances of one owner that both happen to be as large as shmmax look the same.");
+    finding
 }
 
 fn number(cx: &Context<'_>, segments: u64) -> Option<Finding> {
@@ -152,18 +156,18 @@ fn number(cx: &Context<'_>, segments: u64) -> Option<Finding> {
             format!("kernel.shmmni is {}, SAP asks for {}", Grouped(shmmni), Grouped(SAP_SHMMNI)),
         )
     };
-    Some(
-        Finding::new(ShmLimits::ID, severity, title, Cost::risk("at the limit shmget fails with ENOSPC"))
-            .sure(Confidence::Certain)
-            .because(
-                cx.saw_sysctl(SHMMNI)
-                    .against(format!("at least {}", Grouped(SAP_SHMMNI)), "what SAP asks for"),
-            )
-            .because(Evidence::new("/proc/sysvipc/shm", "segments", Grouped(segments)))
-            .remedy(
-                Remedy::new("Raise kernel.shmmni")
-                    .sysctl(cx, SHMMNI, SAP_SHMMNI.max(shmmni))
-                    .risk("None; the kernel allows 32768 unless booted with ipcmni_extend."),
-            ),
-    )
+    let mut finding =
+        Finding::new(ShmLimits::ID, severity, title, Cost::risk("at the limit shmget fails with ENOSPC"));
+    finding
+        .sure(Confidence::Certain)
+        .because(
+            cx.saw_sysctl(SHMMNI).against(format!("at least {}", Grouped(SAP_SHMMNI)), "what SAP asks for"),
+        )
+        .because(Evidence::new("/proc/sysvipc/shm", "segments", Grouped(segments)))
+        .remedy(
+            Remedy::new("Raise kernel.shmmni")
+                .sysctl(cx, SHMMNI, SAP_SHMMNI.max(shmmni))
+                .risk("None; the kernel allows 32768 unless booted with ipcmni_extend."),
+        );
+    Some(finding)
 }

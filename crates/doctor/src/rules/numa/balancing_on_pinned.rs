@@ -70,15 +70,13 @@ impl Rule for BalancingOnPinned {
                 (
                     if stalled >= HIGH { Severity::High } else { Severity::Warning },
                     format!(
-                        "NUMA balancing causes {:.0} page faults a second beside a \
-                        database",
+                        "NUMA balancing causes {:.0} page faults a second beside a database",
                         rate.per_second
                     ),
                     Cost::faults(
                         rate.per_second,
                         FAULT_SECONDS,
-                        "hinting faults at 1.07 us each \
-                        (measured), copies not counted",
+                        "hinting faults at 1.07 us each (measured), copies not counted",
                     ),
                 )
             }
@@ -95,32 +93,33 @@ impl Rule for BalancingOnPinned {
         let vendor = if asks {
             "vendors of SAP HANA, Oracle and SQL Server"
         } else {
-            "databases place \
-            their memory themselves"
+            "databases place their memory themselves"
         };
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .sure(if busy.is_some() { cx.rate_confidence() } else { Confidence::Likely })
             .because(cx.saw_sysctl(NUMA_BALANCING).against(0, vendor));
         if let Some(rate) = faults {
             let seen = cx.saw_rate(&[v::numa_hint_faults], &rate);
-            finding = finding.because(seen.against("10,000/s", "1 % of a CPU at a microsecond each"));
+            finding.because(seen.against("10,000/s", "1 % of a CPU at a microsecond each"));
             if let Ok(local) = cx.rate(&[v::numa_hint_faults_local]) {
                 let share = if rate.total == 0 { 0.0 } else { local.total as f64 / rate.total as f64 };
                 let seen = format!("{} were local already: sampled for nothing", Percent(share));
-                finding = finding.because(Evidence::new("/proc/vmstat", "numa_hint_faults_local", seen));
+                finding.because(Evidence::new("/proc/vmstat", "numa_hint_faults_local", seen));
             }
             if let Ok(moved) = cx.rate(&[v::numa_pages_migrated]) {
-                finding = finding.because(cx.saw_rate(&[v::numa_pages_migrated], &moved)).note(format!(
+                finding.because(cx.saw_rate(&[v::numa_pages_migrated], &moved)).note(format!(
                     "{}/s were copied to another node on top of it.",
                     cx.pages(moved.per_second as u64)
                 ));
             }
         }
-        finding = finding.because_all(policies(cx));
+        finding.because_all(policies(cx));
         let remedy = Remedy::new("Turn NUMA balancing off")
             .sysctl(cx, NUMA_BALANCING, advice.value)
             .risk("Programs that do not place their memory, and unpinned virtual machines, lose locality.");
-        Ok(vec![finding.remedy(remedy).note(advice.contested)])
+        finding.remedy(remedy).note(advice.contested);
+        Ok(vec![finding])
     }
 }
 

@@ -53,11 +53,7 @@ impl Rule for ConstraintOom {
         let count = if kills.len() == 1 {
             "a process was".to_owned()
         } else {
-            format!(
-                "{} processes \
-            were",
-                kills.len()
-            )
+            format!("{} processes were", kills.len())
         };
         let cost = Cost::risk(format!("{count} killed, the last with {memory} of its own memory"));
         let mut finding = Finding::new(
@@ -65,24 +61,24 @@ impl Rule for ConstraintOom {
             if recent { Severity::Critical } else { Severity::High },
             format!("{} was killed because {what} allowed only nodes that were full{when}", last.name),
             cost,
-        )
-        .sure(Confidence::Certain);
+        );
+        finding.sure(Confidence::Certain);
         for kill in kills.iter().rev().take(3) {
             let mut value = kill.constraint.clone();
             if let Some(bytes) = kill.anon_rss.filter(|bytes| *bytes > Bytes::ZERO) {
                 value.push_str(&format!(", anon-rss {bytes:#}"));
             }
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/dev/kmsg", "oom-kill: constraint", value)
                     .of(format!("pid {} {}", kill.pid, kill.name)),
             );
         }
         for node in balance::ordinary_nodes(cx).unwrap_or_default() {
-            finding = finding.because(node.saw());
+            finding.because(node.saw());
         }
-        finding = finding.because_all(bound_processes(cx));
+        finding.because_all(bound_processes(cx));
         if policy {
-            finding = finding.remedy(
+            finding.remedy(
                 Remedy::new("Prefer nodes instead of binding to them")
                     .run("numactl --preferred=NODE COMMAND")
                     .keep(DROP_IN, "NUMAPolicy=preferred")
@@ -90,11 +86,11 @@ impl Rule for ConstraintOom {
                     .risk("Once the node is full the rest comes from others and is reached more slowly.")
                     .restart("the program"),
             );
-            finding = finding.remedy(balance::interleave("the program"));
+            finding.remedy(balance::interleave("the program"));
         } else {
             let nodes = balance::list(cx.nodes().unwrap_or_default().iter().map(|node| node.id));
             let nodes = if nodes.is_empty() { "NODES".to_owned() } else { nodes };
-            finding = finding.remedy(
+            finding.remedy(
                 Remedy::new("Allow the cgroup more nodes")
                     .run(format!("systemctl set-property --runtime UNIT AllowedMemoryNodes={nodes}"))
                     .keep(DROP_IN, format!("AllowedMemoryNodes={nodes}"))
@@ -102,18 +98,17 @@ impl Rule for ConstraintOom {
                     .risk("Memory may then come from other nodes and be reached more slowly."),
             );
         }
-        Ok(vec![
-            finding
-                .remedy(
-                    Remedy::new("Give the bound program less memory than its nodes have")
-                        .risk("A smaller cache; leave room for page cache and the kernel on the same nodes.")
-                        .restart("the program"),
-                )
-                .note(
-                    "The free memory above is of now; at the time of the kill the allowed nodes had \
-                    none left, as the constraint says.",
-                ),
-        ])
+        finding
+            .remedy(
+                Remedy::new("Give the bound program less memory than its nodes have")
+                    .risk("A smaller cache; leave room for page cache and the kernel on the same nodes.")
+                    .restart("the program"),
+            )
+            .note(
+                "The free memory above is of now; at the time of the kill the allowed nodes had none left, \
+                 as the constraint says.",
+            );
+        Ok(vec![finding])
     }
 }
 

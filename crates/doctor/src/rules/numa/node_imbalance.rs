@@ -54,8 +54,7 @@ impl Rule for NodeImbalance {
             Cost::faults(faults, read, format!("major faults while memory is free elsewhere, at {how}"))
         } else {
             Cost::risk(
-                "the next growth on this node is paid for with reclaim and swap, though memory is \
-                free",
+                "the next growth on this node is paid for with reclaim and swap, though memory is free",
             )
         };
         let title = format!(
@@ -66,33 +65,31 @@ impl Rule for NodeImbalance {
             ample.id,
             ample.free
         );
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
-            .sure(if suffers { cx.rate_confidence() } else { Confidence::Likely })
-            .because(short.saw().against(
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding.sure(if suffers { cx.rate_confidence() } else { Confidence::Likely }).because(
+            short.saw().against(
                 format!(
-                    "{} free, page cache included, and {TIMES:.0} times as much \
-                    elsewhere",
+                    "{} free, page cache included, and {TIMES:.0} times as much elsewhere",
                     Percent(SHORT)
                 ),
                 "memstate",
-            ));
+            ),
+        );
         for node in nodes.iter().filter(|node| node.id != short.id) {
-            finding = finding.because(node.saw());
+            finding.because(node.saw());
         }
-        finding = finding.because_all(below);
-        if let Some(rate) = swapping {
-            finding = finding.because(cx.saw_rate(&[v::pswpout], &rate));
-        }
+        finding.because_all(below);
+        finding.because_if(swapping.map(|rate| cx.saw_rate(&[v::pswpout], &rate)));
         if let Some(rate) = scanning {
-            finding = finding.because(cx.saw_rate(DIRECT_SCAN, &rate)).because_all(scanned(cx));
+            finding.because(cx.saw_rate(DIRECT_SCAN, &rate)).because_all(scanned(cx));
         }
         let owners = balance::owners(cx, short.id, 3);
-        finding = finding.because_all(balance::saw_owners(&owners, short.id));
+        finding.because_all(balance::saw_owners(&owners, short.id));
         if nodes.iter().any(|node| node.pools > Bytes::ZERO) {
             let pools: Vec<_> = nodes.iter().map(|node| format!("node {} {}", node.id, node.pools)).collect();
-            finding = finding.note(format!(
+            finding.note(format!(
                 "Huge page pools, taken off all figures above: {}. An uneven pool can be evened out per \
-                    node.",
+                 node.",
                 pools.join(", ")
             ));
         }
@@ -103,18 +100,15 @@ impl Rule for NodeImbalance {
             let (pid, from, to) = (process.stat.pid, short.id, ample.id);
             remedies.push(
                 Remedy::new(format!(
-                    "Move the pages of {} from node {from} to node \
-                    {to}",
+                    "Move the pages of {} from node {from} to node {to}",
                     subject(process)
                 ))
                 .run(format!("migratepages {pid} {from} {to}"))
                 .undo_with(format!("migratepages {pid} {to} {from}"))
                 .risk(format!(
-                    "It moves all {bytes}, stops the process's faults meanwhile, for minutes if it \
-                            is much, and \
-                         its threads may then reach them remotely; the way back takes along what was on \
-                         node {to} \
-                         before. Huge page pools do not move."
+                    "It moves all {bytes}, stops the process's faults meanwhile, for minutes if it is much, \
+                     and its threads may then reach them remotely; the way back takes along what was on \
+                     node {to} before. Huge page pools do not move."
                 )),
             );
         }
@@ -122,17 +116,18 @@ impl Rule for NodeImbalance {
             Remedy::new("Bind each instance to a node that holds all of it")
                 .run(format!("numactl --cpunodebind={} --preferred={} COMMAND", ample.id, ample.id))
                 .risk(
-                    "An instance that outgrows its node spills over; with --membind instead of \
-                    --preferred it is killed.",
+                    "An instance that outgrows its node spills over; with --membind instead of --preferred \
+                     it is killed.",
                 )
                 .restart("the program"),
         );
         for remedy in remedies {
-            finding = finding.remedy(remedy);
+            finding.remedy(remedy);
         }
-        Ok(vec![finding.note(
+        finding.note(
             "How to choose: interleave one large instance that runs on all nodes, bind several small ones.",
-        )])
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -70,8 +70,7 @@ impl Rule for PolicyNotInterleave {
         let total = cx.total()?;
         let share = Percent(on_short.share_of(all));
         let cost = format!(
-            "more on node {} than an even share of {even}, while node {} has {} \
-            free",
+            "more on node {} than an even share of {even}, while node {} has {} free",
             short.id, ample.id, ample.free
         );
         let mut finding = Finding::new(
@@ -79,32 +78,33 @@ impl Rule for PolicyNotInterleave {
             Severity::Warning,
             format!("{} has {share} of its memory on node {}, which is full", workload.name(), short.id),
             Cost::memory(on_short - even, total, cost),
-        )
-        .because(
+        );
+        finding.because(
             Evidence::new("/proc/PID/numa_maps", "policy of the first line", &numa.first_policy)
                 .of(subject(process))
                 .against("interleave", "mongod's own check"),
         );
         for (id, bytes) in numa.nodes.iter().enumerate() {
-            finding = finding
+            finding
                 .because(Evidence::new("/proc/PID/numa_maps", format!("N{id}"), bytes).of(subject(process)));
         }
-        finding = finding.because(short.saw()).because(ample.saw());
+        finding.because(short.saw()).because(ample.saw());
         if workload == Workload::Mysql {
-            finding = finding.remedy(
+            finding.remedy(
                 crate::Remedy::new("Let InnoDB interleave its buffer pool")
                     .keep("my.cnf, [mysqld]", "innodb_numa_interleave=ON")
                     .risk(
-                        "Nothing but the remote half of a pool that all threads use; needs MySQL \
-                        5.6.27 or later built with libnuma.",
+                        "Nothing but the remote half of a pool that all threads use; needs MySQL 5.6.27 or \
+                         later built with libnuma.",
                     )
                     .restart("mysqld"),
             );
         }
-        Ok(vec![finding.remedy(balance::interleave(workload.name())).note(
+        finding.remedy(balance::interleave(workload.name())).note(
             "How to choose: several small instances are better bound to a node each; one large one is \
-                interleaved.",
-        )])
+             interleaved.",
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -61,8 +61,8 @@ impl Rule for RemoteAlloc {
         let ratio = f64::from(farthest) / LOCAL_DISTANCE;
         let distance = if ratio > 1.0 {
             format!(
-                "reached {ratio:.1} times as slowly by the firmware's distances (measure it: the \
-                true ratio differs)"
+                "reached {ratio:.1} times as slowly by the firmware's distances (measure it: the true ratio \
+                 differs)"
             )
         } else {
             "reached over the link between the nodes".to_owned()
@@ -74,65 +74,47 @@ impl Rule for RemoteAlloc {
             Cost::memory(
                 bytes,
                 total,
-                format!(
-                    "at least, taken within {:.0} s and \
-                {distance}",
-                    misses.seconds
-                ),
+                format!("at least, taken within {:.0} s and {distance}", misses.seconds),
             ),
-        )
-        .sure(cx.rate_confidence())
-        .because(cx.saw_rate(&[v::numa_miss], &misses).against(
-            format!("{} of numa_hit + numa_miss", Percent(SHARE)),
-            "the wanted node serves \
-                    all while it has room",
-        ))
-        .because(cx.saw_rate(&[v::numa_hit], &hits));
+        );
+        finding
+            .sure(cx.rate_confidence())
+            .because(cx.saw_rate(&[v::numa_miss], &misses).against(
+                format!("{} of numa_hit + numa_miss", Percent(SHARE)),
+                "the wanted node serves all while it has room",
+            ))
+            .because(cx.saw_rate(&[v::numa_hit], &hits));
         let short = foreign(cx);
         for (id, count) in &short {
             let file = format!("/sys/devices/system/node/node{id}/numastat");
-            finding = finding.because(
-                Evidence::new(
-                    file,
-                    "numa_foreign",
-                    format!(
-                        "{} \
-                    more",
-                        Grouped(*count)
-                    ),
-                )
-                .of(format!("node {id}")),
+            finding.because(
+                Evidence::new(file, "numa_foreign", format!("{} more", Grouped(*count)))
+                    .of(format!("node {id}")),
             );
         }
         for memory in balance::ordinary_nodes(cx).unwrap_or_default() {
-            finding = finding.because(memory.saw());
+            finding.because(memory.saw());
         }
         if farthest > 0 {
             let distances =
                 nodes.iter().map(|node| format!("{:?}", node.distance)).collect::<Vec<_>>().join(" ");
-            finding = finding.because(Evidence::new(
-                "/sys/devices/system/node/node*/distance",
-                "distance",
-                distances,
-            ));
+            finding.because(Evidence::new("/sys/devices/system/node/node*/distance", "distance", distances));
         }
         if let Some((id, _)) = short.first() {
             let owners = balance::owners(cx, *id, 3);
-            finding = finding.because_all(balance::saw_owners(&owners, *id)).note(format!(
-                "Node {id} is the one that is short: most allocations that wanted it went \
-                    elsewhere."
+            finding.because_all(balance::saw_owners(&owners, *id)).note(format!(
+                "Node {id} is the one that is short: most allocations that wanted it went elsewhere."
             ));
         }
-        Ok(vec![
-            finding
-                .remedy(balance::interleave("what all nodes use"))
-                .remedy(remedies::bounded_writer(cx))
-                .note("A huge page counts as one allocation, so the bytes are the least that is remote.")
-                .note(
-                    "vm.zone_reclaim_mode is no remedy: it would drop page cache on the node instead \
-                    and wait for the disk.",
-                ),
-        ])
+        finding
+            .remedy(balance::interleave("what all nodes use"))
+            .remedy(remedies::bounded_writer(cx))
+            .note("A huge page counts as one allocation, so the bytes are the least that is remote.")
+            .note(
+                "vm.zone_reclaim_mode is no remedy: it would drop page cache on the node instead and wait \
+                 for the disk.",
+            );
+        Ok(vec![finding])
     }
 }
 

@@ -58,37 +58,28 @@ impl Rule for TierChurn {
             Self::ID,
             if share >= HIGH { Severity::High } else { Severity::Warning },
             format!(
-                "{per_minute} go round between fast and slow memory per minute ({} of \
-                memory)",
+                "{per_minute} go round between fast and slow memory per minute ({} of memory)",
                 Percent(share)
             ),
             Cost::stalled(
                 moved * MOVE_SECONDS,
-                format!(
-                    "{moved:.0} pages/s moved at 1.07 us or more \
-                (measured for a bulk fault)"
-                ),
+                format!("{moved:.0} pages/s moved at 1.07 us or more (measured for a bulk fault)"),
             ),
-        )
-        .sure(cx.rate_confidence())
-        .because(cx.saw_rate(PROMOTED, &up).against(
-            format!("{} of memory per minute, both ways", Percent(SHARE_PER_MINUTE)),
-            "all of memory once in two hours",
-        ))
-        .because(cx.saw_rate(DEMOTED, &down));
+        );
+        finding
+            .sure(cx.rate_confidence())
+            .because(cx.saw_rate(PROMOTED, &up).against(
+                format!("{} of memory per minute, both ways", Percent(SHARE_PER_MINUTE)),
+                "all of memory once in two hours",
+            ))
+            .because(cx.saw_rate(DEMOTED, &down));
         if let Ok(candidates) = cx.rate(&[v::pgpromote_candidate]) {
-            finding = finding.because(cx.saw_rate(&[v::pgpromote_candidate], &candidates));
+            finding.because(cx.saw_rate(&[v::pgpromote_candidate], &candidates));
         }
         for node in cx.nodes()?.iter().filter(|node| node.cpus.is_empty()) {
             let file = format!("/sys/devices/system/node/node{}/cpulist", node.id);
-            finding = finding.because(
-                Evidence::new(
-                    file,
-                    "cpulist",
-                    "no CPUs: slow \
-                memory",
-                )
-                .of(format!("node {}", node.id)),
+            finding.because(
+                Evidence::new(file, "cpulist", "no CPUs: slow memory").of(format!("node {}", node.id)),
             );
         }
         const LIMIT: &str = NUMA_BALANCING_PROMOTE_RATE_LIMIT;
@@ -100,25 +91,23 @@ impl Rule for TierChurn {
         if cx.now().sysctl.text(LIMIT).is_none() {
             remedy = remedy.undo_with(format!("sysctl -w {LIMIT}=65536"));
         }
-        Ok(vec![
-            finding
-                .remedy(remedy)
-                .remedy(
-                    Remedy::new("Protect the group whose memory has to be fast")
-                        .run("systemctl set-property --runtime UNIT MemoryLow=SIZE")
-                        .keep(DROP_IN, "MemoryLow=SIZE")
-                        .undo_with("systemctl set-property --runtime UNIT MemoryLow=0")
-                        .risk("Protected memory is not demoted either; the others go round more."),
-                )
-                .note(format!(
-                    "The limit is a quarter of the {:.0} MiB/s that go up now; the kernel's \
-                    default is 65536.",
-                    cx.pages(1).scale(up.per_second).as_f64() / (1 << 20) as f64
-                ))
-                .note(
-                    "How to choose: if the hot set is larger than fast memory, no setting mends it; \
-                    the limit only saves the copies.",
-                ),
-        ])
+        finding
+            .remedy(remedy)
+            .remedy(
+                Remedy::new("Protect the group whose memory has to be fast")
+                    .run("systemctl set-property --runtime UNIT MemoryLow=SIZE")
+                    .keep(DROP_IN, "MemoryLow=SIZE")
+                    .undo_with("systemctl set-property --runtime UNIT MemoryLow=0")
+                    .risk("Protected memory is not demoted either; the others go round more."),
+            )
+            .note(format!(
+                "The limit is a quarter of the {:.0} MiB/s that go up now; the kernel's default is 65536.",
+                cx.pages(1).scale(up.per_second).as_f64() / (1 << 20) as f64
+            ))
+            .note(
+                "How to choose: if the hot set is larger than fast memory, no setting mends it; the limit \
+                 only saves the copies.",
+            );
+        Ok(vec![finding])
     }
 }

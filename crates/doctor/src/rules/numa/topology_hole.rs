@@ -66,24 +66,13 @@ fn without_memory(cx: &Context<'_>, sizes: &[(&Node, Bytes)]) -> Option<Finding>
     let all: usize = sizes.iter().map(|(node, _)| node.cpus.len()).sum();
     let (first, _) = empty.first()?;
     let share = cpus as f64 / all.max(1) as f64;
-    let title = format!(
-        "node {} has {} CPUs and no memory: all of theirs is \
-        remote",
-        first.id,
-        first.cpus.len()
-    );
-    let cost = Cost::risk(format!(
-        "{} of the CPUs reach every page over a \
-        link{}",
-        Percent(share),
-        distance(first)
-    ));
-    Some(
-        Finding::new(TopologyHole::ID, Severity::Warning, title, cost)
-            .sure(Confidence::Certain)
-            .because_all(shape(sizes))
-            .remedy(mend(cx)),
-    )
+    let title =
+        format!("node {} has {} CPUs and no memory: all of theirs is remote", first.id, first.cpus.len());
+    let cost =
+        Cost::risk(format!("{} of the CPUs reach every page over a link{}", Percent(share), distance(first)));
+    let mut finding = Finding::new(TopologyHole::ID, Severity::Warning, title, cost);
+    finding.sure(Confidence::Certain).because_all(shape(sizes)).remedy(mend(cx));
+    Some(finding)
 }
 
 fn distance(node: &Node) -> String {
@@ -100,18 +89,13 @@ fn without_cpus(cx: &Context<'_>, sizes: &[(&Node, Bytes)]) -> Option<Finding> {
     let (node, total) = lone.filter(|_| !tiering)?;
     let title = format!("node {} has {total} of memory and no CPUs", node.id);
     let cost = Cost::risk(format!("every access to it is remote{}", distance(node)));
-    Some(
-        Finding::new(TopologyHole::ID, Severity::Info, title, cost)
-            .sure(Confidence::Possible)
-            .because_all(shape(sizes))
-            .remedy(mend(cx))
-            .note(
-                "CXL and persistent memory look like this by design. Neither promotion nor demotion has \
-                    been counted here, so if it \
-                 is such memory, nothing moves hot pages out of it (kernel.numa_balancing with bit 1, \
-                 /sys/kernel/mm/numa/demotion_enabled).",
-            ),
-    )
+    let mut finding = Finding::new(TopologyHole::ID, Severity::Info, title, cost);
+    finding.sure(Confidence::Possible).because_all(shape(sizes)).remedy(mend(cx)).note(
+        "CXL and persistent memory look like this by design. Neither promotion nor demotion has been \
+         counted here, so if it is such memory, nothing moves hot pages out of it (kernel.numa_balancing \
+         with bit 1, /sys/kernel/mm/numa/demotion_enabled).",
+    );
+    Some(finding)
 }
 
 fn uneven(sizes: &[(&Node, Bytes)]) -> Option<Finding> {
@@ -134,30 +118,27 @@ fn uneven(sizes: &[(&Node, Bytes)]) -> Option<Finding> {
     let (node, total) = worst;
     let more = if *total > expected(node) { "more" } else { "less" };
     let title = format!("node {} has {} {more} memory per CPU than the host's mean", node.id, Percent(share));
-    let cost = Cost::risk(
-        "the node with less memory per CPU fills first and is reclaimed while the \
-        other is free",
-    );
-    Some(
-        Finding::new(TopologyHole::ID, Severity::Info, title, cost)
-            .sure(Confidence::Certain)
-            .because_all(shape(sizes))
-            .remedy(
-                Remedy::new(
-                    "Give each node memory in proportion to its CPUs: DIMMs, or the guest's \
-                    virtual nodes",
-                )
-                .risk("The machine has to be switched off."),
+    let cost =
+        Cost::risk("the node with less memory per CPU fills first and is reclaimed while the other is free");
+    let mut finding = Finding::new(TopologyHole::ID, Severity::Info, title, cost);
+    finding
+        .sure(Confidence::Certain)
+        .because_all(shape(sizes))
+        .remedy(
+            Remedy::new(
+                "Give each node memory in proportion to its CPUs: DIMMs, or the guest's virtual nodes",
             )
-            .note(format!(
-                "Expected on node {}: {} for {} of {cpus} CPUs; it has {total}. More than {} and {SLACK} \
-                    off counts (SAP's check 2230).",
-                node.id,
-                expected(node),
-                node.cpus.len(),
-                Percent(OFF)
-            )),
-    )
+            .risk("The machine has to be switched off."),
+        )
+        .note(format!(
+            "Expected on node {}: {} for {} of {cpus} CPUs; it has {total}. More than {} and {SLACK} off \
+             counts (SAP's check 2230).",
+            node.id,
+            expected(node),
+            node.cpus.len(),
+            Percent(OFF)
+        ));
+    Some(finding)
 }
 
 /// The nodes as evidence.
@@ -172,9 +153,8 @@ fn shape(sizes: &[(&Node, Bytes)]) -> Vec<Evidence> {
 
 fn mend(cx: &Context<'_>) -> Remedy {
     let remedy = Remedy::new(
-        "Give the node its part: the guest's virtual NUMA nodes in the hypervisor, \
-        or memory in the \
-                              sockets' own slots",
+        "Give the node its part: the guest's virtual NUMA nodes in the hypervisor, or memory in the \
+         sockets' own slots",
     )
     .risk("The machine has to be switched off.");
     if cx.now().host.boot_parameter("numa").is_some() {

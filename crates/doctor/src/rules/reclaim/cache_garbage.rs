@@ -71,7 +71,7 @@ impl Rule for CacheGarbage {
             Severity::Warning,
             format!(
                 "{unmapped} of the page cache ({} of memory) is mapped by nobody, and of {rate}/s that are \
-                evicted {} are read again",
+                 evicted {} are read again",
                 Percent(unmapped.share_of(total)),
                 Percent(returns)
             ),
@@ -80,53 +80,55 @@ impl Rule for CacheGarbage {
                 total,
                 "cached, but not read again at the present rate",
             ),
-        )
-        .sure(cx.rate_confidence())
-        .because(
-            Evidence::new("/proc/meminfo", "Active(file) + Inactive(file) - Mapped", format!("{unmapped:#}"))
+        );
+        finding
+            .sure(cx.rate_confidence())
+            .because(
+                Evidence::new(
+                    "/proc/meminfo",
+                    "Active(file) + Inactive(file) - Mapped",
+                    format!("{unmapped:#}"),
+                )
                 .against(
                     format!("more than {} of memory", Percent(UNMAPPED)),
                     "less does not dominate the host",
                 ),
-        )
-        .because(Evidence::new(
-            "/proc/vmstat",
-            if cx.vm(v::pgsteal_file).is_ok() { "pgsteal_file" } else { "pgsteal less pswpout" },
-            format!("{:.0}/s over {:.0} s", evicted.per_second, evicted.seconds),
-        ))
-        .because(cx.saw_rate(REFAULT_FILE, &refaults).against(
-            format!("fewer than {} of the evicted", Percent(RETURNS)),
-            "evicted pages that are in use come back",
-        ));
-        if let Some(rate) = &majors {
-            finding = finding.because(cx.saw_rate(&[v::pgmajfault], rate));
-        }
-        if let Some(rate) = &stalls {
-            finding = finding.because(cx.saw_rate(ALLOCSTALL, rate));
-        }
-        if let Some(rate) = &swapped {
-            finding = finding.because(cx.saw_rate(&[v::pswpout], rate));
-        }
-        Ok(vec![finding
+            )
+            .because(Evidence::new(
+                "/proc/vmstat",
+                if cx.vm(v::pgsteal_file).is_ok() { "pgsteal_file" } else { "pgsteal less pswpout" },
+                format!("{:.0}/s over {:.0} s", evicted.per_second, evicted.seconds),
+            ))
+            .because(cx.saw_rate(REFAULT_FILE, &refaults).against(
+                format!("fewer than {} of the evicted", Percent(RETURNS)),
+                "evicted pages that are in use come back",
+            ));
+        finding.because_if(majors.as_ref().map(|rate| cx.saw_rate(&[v::pgmajfault], rate)));
+        finding.because_if(stalls.as_ref().map(|rate| cx.saw_rate(ALLOCSTALL, rate)));
+        finding.because_if(swapped.as_ref().map(|rate| cx.saw_rate(&[v::pswpout], rate)));
+        finding
             .because_all(writers::largest_writers(cx))
             .remedy(
-                Remedy::new("Reuse segment files instead of creating new ones and leaving the old ones \
-                cached")
-                    .risk("A change to the application; its files keep their size."),
+                Remedy::new(
+                    "Reuse segment files instead of creating new ones and leaving the old ones cached",
+                )
+                .risk("A change to the application; its files keep their size."),
             )
             .remedy(remedies::uncached_writer())
             .remedy(remedies::bounded_writer(cx))
             .note(
                 "Which files it is: lsof +L1 lists deleted files that are still open; fincore FILE \
-                (util-linux) or cachestat(2), from 6.5 on, says how much of a live file is resident. If \
-                the live files are resident, the rest is garbage.",
+                 (util-linux) or cachestat(2), from 6.5 on, says how much of a live file is resident. If \
+                 the live files are resident, the rest is garbage.",
             )
             .note(
                 "From 6.14 on, RWF_DONTCACHE on each write keeps it out of the cache without the alignment \
-                rules of direct I/O, where the file system supports it.",
+                 rules of direct I/O, where the file system supports it.",
             )
-            .note("Dropping all caches by hand or by cron is not proposed: it takes the pages in use as \
-            well.")])
+            .note(
+                "Dropping all caches by hand or by cron is not proposed: it takes the pages in use as well.",
+            );
+        Ok(vec![finding])
     }
 }
 

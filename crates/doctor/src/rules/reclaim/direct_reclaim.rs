@@ -81,7 +81,7 @@ impl Rule for DirectReclaim {
             }
             None => Cost::risk(format!(
                 "{:.0} allocations a second had to reclaim for themselves; how long each waited is not \
-                known without /proc/pressure/memory",
+                 known without /proc/pressure/memory",
                 stalls.per_second
             )),
         };
@@ -98,35 +98,36 @@ impl Rule for DirectReclaim {
                 stalls.per_second
             ),
             cost,
-        )
-        .sure(cx.rate_confidence())
-        .because(
-            cx.saw_rate(DIRECT_SCAN, &scans)
-                .against(format!("{} of memory a minute", Percent(SCANNED_PER_MINUTE)), "less is not felt"),
-        )
-        .because(cx.saw_rate(ALLOCSTALL, &stalls).against("0", "zone reclaim does not count here"));
+        );
+        finding
+            .sure(cx.rate_confidence())
+            .because(
+                cx.saw_rate(DIRECT_SCAN, &scans).against(
+                    format!("{} of memory a minute", Percent(SCANNED_PER_MINUTE)),
+                    "less is not felt",
+                ),
+            )
+            .because(cx.saw_rate(ALLOCSTALL, &stalls).against("0", "zone reclaim does not count here"));
         if let Some(stalled) = stalled {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/pressure/memory", "some total", format!("{:.1} ms/s", stalled * 1e3))
                     .against(format!("{:.0} ms/s", STALLED * 1e3), "a latency target of 10 ms notices it"),
             );
         }
         if let Some(efficiency) = efficiency {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/vmstat", "pgsteal / pgscan, kswapd and direct", Percent(efficiency))
                     .against(Percent(CHURN), "below it most scans are in vain"),
             );
         }
         let available = cx.mem(m::MemAvailable).ok().map(|available| available.share_of(total));
-        if available.is_some() {
-            finding = finding.because(cx.saw_mem(m::MemAvailable));
-        }
+        finding.because_if(available.is_some().then(|| cx.saw_mem(m::MemAvailable)));
         let short = available.is_some_and(|available| available <= AVAILABLE);
         match remedies::wider_watermarks(cx) {
-            Ok(remedy) => finding = finding.remedy(remedy),
-            Err(why) => finding = finding.note(why),
-        }
-        finding = finding.remedy(
+            Ok(remedy) => finding.remedy(remedy),
+            Err(why) => finding.note(why),
+        };
+        finding.remedy(
             Remedy::new("Bound what allocates in bursts: a memory cgroup with MemoryHigh")
                 .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
                 .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
@@ -134,38 +135,37 @@ impl Rule for DirectReclaim {
                 .risk("The group then reclaims from itself and is slowed down at its bound."),
         );
         if churn {
-            finding = finding.note(
+            finding.note(
                 "So little is freed because the lists hold pages that cannot go: mapped and just used, \
-                dirty, or locked. More scanning does not help; fewer such pages do.",
+                 dirty, or locked. More scanning does not help; fewer such pages do.",
             );
         }
-        finding = finding.note(match (available.is_some(), short) {
+        finding.note(match (available.is_some(), short) {
             (true, false) => {
-                "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or \
-                node is short."
+                "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or node \
+                 is short."
             }
             (true, true) => {
                 "Memory as a whole is short as well: wider watermarks soften the spikes, they do not add \
-                memory."
+                 memory."
             }
             _ => "Whether memory as a whole is short is not known: the kernel prints no MemAvailable.",
         });
         if cx.rate(&[v::compact_stall]).is_ok_and(|rate| rate.total > 0) {
-            finding = finding.note(
+            finding.note(
                 "Tasks compact memory as well (compact_stall grows): part of the stalls is a search for \
-                contiguous pages, not for free ones.",
+                 contiguous pages, not for free ones.",
             );
         }
-        Ok(vec![
-            finding
-                .note(
-                    "Which tasks wait, and how long each time: drsnoop of the bcc tools, or the delay \
-                    accounting of getdelays.",
-                )
-                .note(
-                    "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 \
-                    adds pgsteal_anon and pgsteal_file to the counters of which they are parts.",
-                ),
-        ])
+        finding
+            .note(
+                "Which tasks wait, and how long each time: drsnoop of the bcc tools, or the delay \
+                 accounting of getdelays.",
+            )
+            .note(
+                "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 adds \
+                 pgsteal_anon and pgsteal_file to the counters of which they are parts.",
+            );
+        Ok(vec![finding])
     }
 }

@@ -86,57 +86,53 @@ impl Rule for DirtyLimitsTooBig {
                 Bytes(disk.per_second as u64)
             ),
             cost,
-        )
-        .sure(if disk.during { cx.rate_confidence() } else { Confidence::Possible })
-        .because(
-            Evidence::new("/proc/vmstat", "nr_dirty_threshold", format!("{limit:#}"))
-                .against(format!("{SECONDS:.0} s of writing"), "longer than a client waits for a commit"),
-        )
-        .because(
-            Evidence::new(
-                "/proc/diskstats",
-                "sectors written / busy time",
-                format!(
-                    "{}/s {}",
-                    Bytes(disk.per_second as u64),
-                    if disk.during { "over the period" } else { "since boot" }
-                ),
-            )
-            .of(&disk.device),
         );
+        finding
+            .sure(if disk.during { cx.rate_confidence() } else { Confidence::Possible })
+            .because(
+                Evidence::new("/proc/vmstat", "nr_dirty_threshold", format!("{limit:#}"))
+                    .against(format!("{SECONDS:.0} s of writing"), "longer than a client waits for a commit"),
+            )
+            .because(
+                Evidence::new(
+                    "/proc/diskstats",
+                    "sectors written / busy time",
+                    format!(
+                        "{}/s {}",
+                        Bytes(disk.per_second as u64),
+                        if disk.during { "over the period" } else { "since boot" }
+                    ),
+                )
+                .of(&disk.device),
+            );
         for field in [m::Dirty, m::Writeback] {
-            if cx.mem(field).is_ok() {
-                finding = finding.because(cx.saw_mem(field));
-            }
+            finding.because_if(cx.mem(field).is_ok().then(|| cx.saw_mem(field)));
         }
-        if let Some(rate) = &throttled {
-            finding = finding.because(cx.saw_rate(&[v::nr_throttled_written], rate));
-        }
+        finding.because_if(throttled.as_ref().map(|rate| cx.saw_rate(&[v::nr_throttled_written], rate)));
         for name in [DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_BYTES, DIRTY_BACKGROUND_BYTES] {
-            if cx.sysctl(name).is_ok_and(|value| value > 0) {
-                finding = finding.because(cx.saw_sysctl(name));
-            }
+            finding.because_if(cx.sysctl(name).is_ok_and(|value| value > 0).then(|| cx.saw_sysctl(name)));
         }
         let advice = advice::dirty_bytes(cx);
         let (dirty, background) = advice.value;
         if Bytes(dirty) < limit {
             let remedy = Remedy::new("Bound dirty data in bytes");
             let remedy = remedies::displacing(remedy, cx, DIRTY_BACKGROUND_BYTES, background);
-            finding = finding.remedy(remedies::displacing(remedy, cx, DIRTY_BYTES, dirty).risk(
-                "Too low a limit slows down writers that could have run ahead of the disk. Setting \
-                    bytes clears the ratio of the same name and the other way round.",
+            finding.remedy(remedies::displacing(remedy, cx, DIRTY_BYTES, dirty).risk(
+                "Too low a limit slows down writers that could have run ahead of the disk. Setting bytes \
+                 clears the ratio of the same name and the other way round.",
             ));
         } else {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "The limit is below the {} that vendors set; a faster disk or a job that syncs as it goes \
-                is the remedy.",
+                 is the remedy.",
                 Bytes(dirty)
             ));
         }
-        Ok(vec![finding.note(format!("{}. {}", advice.because, advice.contested)).note(
+        finding.note(format!("{}. {}", advice.because, advice.contested)).note(
             "The bandwidth is what the disk achieved while it was busy, reads included: a lower bound. \
-            Small random writes show less than a sequential flush will.",
-        )])
+             Small random writes show less than a sequential flush will.",
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -78,36 +78,29 @@ impl Rule for DropCachesCron {
             ),
             _ => Cost::risk("each time, files and directories in use have to be read from disk again"),
         };
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
-            .sure(if during > 0 || who.is_some() { Confidence::Certain } else { Confidence::Likely });
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding.sure(if during > 0 || who.is_some() { Confidence::Certain } else { Confidence::Likely });
         if cx.vm(v::drop_pagecache).is_ok() {
-            finding = finding.because(
+            finding.because(
                 cx.saw_vm(v::drop_pagecache).against("0", "for testing only (kernel documentation)"),
             );
         }
-        if cx.vm(v::drop_slab).is_ok() {
-            finding = finding.because(cx.saw_vm(v::drop_slab));
-        }
+        finding.because_if(cx.vm(v::drop_slab).is_ok().then(|| cx.saw_vm(v::drop_slab)));
         if let Some((name, pid, value)) = who {
-            finding = finding
+            finding
                 .because(Evidence::new("kernel log", "drop_caches", value).of(format!("pid {pid} {name}")));
         }
-        Ok(vec![
-            finding
-                .remedy(
-                    Remedy::new("Find the job that writes to /proc/sys/vm/drop_caches, and remove it")
-                        .run("grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd/system /usr/local")
-                        .risk(
-                            "Monitoring that alarms on a small MemFree will alarm: let it look at \
-                            MemAvailable.",
-                        ),
-                )
-                .remedy(remedies::bounded_writer(cx))
-                .note(
-                    "A benchmark that wants a cold start does this on purpose; then there is nothing to \
-                    mend.",
-                ),
-        ])
+        finding
+            .remedy(
+                Remedy::new("Find the job that writes to /proc/sys/vm/drop_caches, and remove it")
+                    .run("grep -rs drop_caches /etc/cron* /var/spool/cron /etc/systemd/system /usr/local")
+                    .risk(
+                        "Monitoring that alarms on a small MemFree will alarm: let it look at MemAvailable.",
+                    ),
+            )
+            .remedy(remedies::bounded_writer(cx))
+            .note("A benchmark that wants a cold start does this on purpose; then there is nothing to mend.");
+        Ok(vec![finding])
     }
 }
 

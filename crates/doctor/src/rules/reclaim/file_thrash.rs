@@ -85,42 +85,43 @@ impl Rule for FileThrash {
             if busiest >= PER_SECOND_HIGH && !ordinary { Severity::High } else { Severity::Warning },
             format!(
                 "{} file pages/s ({reread}/s) are read again soon after they were evicted, {} of them from \
-                the working set, with {} major faults/s",
+                 the working set, with {} major faults/s",
                 Grouped(refaults.per_second.round() as u64),
                 Percent(share),
                 Grouped(majors.per_second.round() as u64)
             ),
             cost,
-        )
-        .sure(if ordinary { Confidence::Possible } else { cx.rate_confidence() })
-        .because(cx.saw_rate(REFAULT_FILE, &refaults))
-        .because(cx.saw_rate(ACTIVATE_FILE, &activated).against(
-            format!("more than {} of the refaults", Percent(ACTIVATED)),
-            "fewer are a scan, no working set",
-        ))
-        .because(
-            cx.saw_rate(&[v::pgmajfault], &majors)
-                .against(format!("{PER_SECOND:.0}/s"), "node_exporter mixin"),
         );
+        finding
+            .sure(if ordinary { Confidence::Possible } else { cx.rate_confidence() })
+            .because(cx.saw_rate(REFAULT_FILE, &refaults))
+            .because(cx.saw_rate(ACTIVATE_FILE, &activated).against(
+                format!("more than {} of the refaults", Percent(ACTIVATED)),
+                "fewer are a scan, no working set",
+            ))
+            .because(
+                cx.saw_rate(&[v::pgmajfault], &majors)
+                    .against(format!("{PER_SECOND:.0}/s"), "node_exporter mixin"),
+            );
         if let Ok(files) = page_cache::file_pages(cx) {
-            finding = finding.because(Evidence::new(
+            finding.because(Evidence::new(
                 "/proc/meminfo",
                 "Active(file) + Inactive(file)",
                 format!("{files:#}"),
             ));
         }
         for (process, faults) in largest_faulters(cx) {
-            finding = finding
+            finding
                 .because(Evidence::new("/proc/PID/stat", "majflt", format!("{:.0}/s", faults)).of(process));
         }
         if let Some(remedy) = remedies::protected_group(cx, "the reader's file pages") {
-            finding = finding.remedy(remedy);
+            finding.remedy(remedy);
         }
-        finding = finding
+        finding
             .remedy(
                 Remedy::new(
                     "Keep what is not read again out of the cache: reuse segment files, bound copies and \
-                    backups",
+                     backups",
                 )
                 .run("systemd-run --scope -p MemoryHigh=1G COMMAND")
                 .risk("A job that is bounded too tightly is slowed down."),
@@ -132,23 +133,24 @@ impl Rule for FileThrash {
                     .restart("nothing; the locks last as long as the process that holds them"),
             );
         if ordinary {
-            finding = finding.note(
+            finding.note(
                 "The rate of major faults is what this host has had on average since boot: a program that \
-                reads through a mapping may work this way on purpose. Compare latencies before changing \
-                anything.",
+                 reads through a mapping may work this way on purpose. Compare latencies before changing \
+                 anything.",
             );
         }
         if cx.mem(m::MemAvailable).is_ok() {
-            finding = finding.because(cx.saw_mem(m::MemAvailable)).note(
+            finding.because(cx.saw_mem(m::MemAvailable)).note(
                 "MemAvailable counts half of the file cache at least as available, also where it is in use \
-                as here.",
+                 as here.",
             );
         }
-        Ok(vec![finding.note(
+        finding.note(
             "More memory helps only if the files in use are bounded; a cache of files that are written and \
-            never read again grows into any size. Random readers of mapped files gain from MADV_RANDOM: no \
-            neighbours are read that nobody asked for.",
-        )])
+             never read again grows into any size. Random readers of mapped files gain from MADV_RANDOM: no \
+             neighbours are read that nobody asked for.",
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -91,12 +91,13 @@ impl Rule for KswapdBehind {
             _ => Cost::risk("the next larger burst has to be reclaimed by the tasks that allocate"),
         };
         let severity = if stalling.is_some() { Severity::Warning } else { Severity::Info };
-        let mut finding = Finding::new(Self::ID, severity, title, cost).sure(match stalling {
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding.sure(match stalling {
             Some(_) => cx.rate_confidence(),
             None => Confidence::Possible,
         });
         if let Ok((again, runs)) = &by_naps {
-            finding = finding
+            finding
                 .because(cx.saw_rate(&[v::kswapd_low_wmark_hit_quickly], again).against(
                     format!("more than {} of pageoutrun", Percent(AGAIN)),
                     "a rested kswapd sleeps longer than its nap",
@@ -104,22 +105,23 @@ impl Rule for KswapdBehind {
                 .because(cx.saw_rate(&[v::pageoutrun], runs));
         }
         if let Ok((stalls, available)) = &by_stalls {
-            finding = finding.because(cx.saw_rate(ALLOCSTALL, stalls)).because(
+            finding.because(cx.saw_rate(ALLOCSTALL, stalls)).because(
                 Evidence::new("/proc/meminfo", "MemAvailable", Percent(*available))
                     .against(format!("more than {}", Percent(AVAILABLE)), "memory is not short"),
             );
         }
         let advice = crate::advice::watermark_scale_factor(cx);
-        finding = match remedies::wider_watermarks(cx) {
+        match remedies::wider_watermarks(cx) {
             Ok(remedy) => finding.remedy(remedy).note(advice.contested),
             Err(why) => finding.note(why),
         };
         if cx.sysctl(WATERMARK_SCALE_FACTOR).is_ok() {
-            finding = finding.because(cx.saw_sysctl(WATERMARK_SCALE_FACTOR));
+            finding.because(cx.saw_sysctl(WATERMARK_SCALE_FACTOR));
         }
-        Ok(vec![finding.note(
+        finding.note(
             "One node may be short while another is not: compare the free pages of each zone with its \
-            watermarks, and allocations bound to a node with that node's memory.",
-        )])
+             watermarks, and allocations bound to a node with that node's memory.",
+        );
+        Ok(vec![finding])
     }
 }

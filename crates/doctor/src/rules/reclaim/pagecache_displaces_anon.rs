@@ -90,32 +90,28 @@ impl Rule for PagecacheDisplacesAnon {
             if strong { Severity::High } else { Severity::Warning },
             format!(
                 "{moved} of programs went to swap in {:.0} s while the page cache grew by {grown} to {} of \
-                memory",
+                 memory",
                 out.seconds,
                 Percent(files.share_of(total))
             ),
             cost(cx, &out, back.as_ref(), total),
-        )
-        .sure(if strong {
+        );
+        finding.sure(if strong {
             cx.rate_confidence()
         } else {
             Confidence::Possible.max(cx.rate_confidence())
         });
         let counter = if out == swapped { v::pswpout } else { v::pgsteal_anon };
-        finding = finding.because(cx.saw_rate(&[counter], &out).against(
+        finding.because(cx.saw_rate(&[counter], &out).against(
             format!("at least {least:.0} pages/s in {} of the samples", Percent(ACTIVE)),
             if zram { "alerts refitted for zram" } else { "PCP pmie" },
         ));
-        if let Some(rate) = &back {
-            finding = finding.because(cx.saw_rate(&[v::pswpin], rate));
-        }
-        if let Some(rate) = &refaults {
-            finding = finding.because(cx.saw_rate(REFAULT_ANON, rate));
-        }
+        finding.because_if(back.as_ref().map(|rate| cx.saw_rate(&[v::pswpin], rate)));
+        finding.because_if(refaults.as_ref().map(|rate| cx.saw_rate(REFAULT_ANON, rate)));
         if let Ok(trend) = cx.trend(m::Cached) {
-            finding = finding.because(cx.saw_mem(m::Cached).was(format!("{:#}", Bytes(trend.first as u64))));
+            finding.because(cx.saw_mem(m::Cached).was(format!("{:#}", Bytes(trend.first as u64))));
         }
-        finding = finding
+        finding
             .because(
                 Evidence::new("/proc/meminfo", "Active(file) + Inactive(file)", format!("{files:#}"))
                     .against(
@@ -128,22 +124,23 @@ impl Rule for PagecacheDisplacesAnon {
             .remedy(remedies::bounded_writer(cx))
             .remedy(remedies::uncached_writer());
         if let Some(remedy) = remedies::protected_group(cx, "the application") {
-            finding = finding.remedy(remedy);
+            finding.remedy(remedy);
         }
         if let Some(remedy) = remedies::lower_swappiness(cx) {
-            finding = finding.remedy(remedy);
+            finding.remedy(remedy);
         }
         if !strong {
-            finding = finding.note(
+            finding.note(
                 "Nothing has come back from swap yet: if these pages were cold, nothing is lost. The next \
-                touch of the application decides.",
+                 touch of the application decides.",
             );
         }
-        Ok(vec![finding.note(
-            "How to choose: bounding the job costs the application nothing and is right wherever the job \
-            is known; protect the application where jobs come and go. More memory is not a remedy: the \
-            cache of the copy grows into it.",
-        )])
+        finding.note(
+            "How to choose: bounding the job costs the application nothing and is right wherever the job is \
+             known; protect the application where jobs come and go. More memory is not a remedy: the cache \
+             of the copy grows into it.",
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -54,11 +54,10 @@ impl Rule for PsiMemory {
             return Ok(Vec::new());
         }
 
-        let severity = match (share, full) {
-            (_, full) if full >= FULL => Severity::Critical,
-            (share, _) if share >= HIGH => Severity::High,
-            _ => Severity::Warning,
-        };
+        let severity = Severity::ladder(
+            &[(full >= FULL, Severity::Critical), (share >= HIGH, Severity::High)],
+            Severity::Warning,
+        );
         let (title, lost) = if full >= FULL {
             let some = some.avg10 / 100.0;
             (
@@ -77,9 +76,8 @@ impl Rule for PsiMemory {
             severity,
             title,
             Cost::stalled(lost, "lost to reclaim, to pages read again and to throttling"),
-        )
-        .sure(Confidence::Certain)
-        .because(
+        );
+        finding.sure(Confidence::Certain).because(
             Evidence::new(
                 "/proc/pressure/memory",
                 "some",
@@ -88,7 +86,7 @@ impl Rule for PsiMemory {
             .against(format!("avg60 {:.0} and {:.0}", WARN * 100.0, HIGH * 100.0), "nohang"),
         );
         if let Some(stall) = psi.full {
-            finding = finding.because(
+            finding.because(
                 Evidence::new(
                     "/proc/pressure/memory",
                     "full",
@@ -98,7 +96,7 @@ impl Rule for PsiMemory {
             );
         }
         if let Some(stalled) = measured(false) {
-            finding = finding.because(Evidence::new(
+            finding.because(Evidence::new(
                 "/proc/pressure/memory",
                 "some total",
                 format!("{:.0} ms/s over {:.0} s", stalled * 1e3, cx.seconds().unwrap_or(0.0)),
@@ -107,8 +105,7 @@ impl Rule for PsiMemory {
 
         let pressed = pressed(cx);
         for (group, share) in pressed.iter().take(3) {
-            finding = finding
-                .because(Evidence::new("memory.pressure", "some avg60", Percent(*share)).of(&group.path));
+            finding.because(Evidence::new("memory.pressure", "some avg60", Percent(*share)).of(&group.path));
         }
         if let Some((group, _)) = pressed.first() {
             let throttled =
@@ -117,14 +114,16 @@ impl Rule for PsiMemory {
             finding = if throttled {
                 finding.note(format!(
                     "{} has reached its own memory.high and is slowed down there: it may be the only one \
-                    that stands still. Raise the bound, or leave it if the group is meant to wait.",
+                     that stands still. Raise the bound, or leave it if the group is meant to wait.",
                     group.path
-                ))
+                ));
+                finding
             } else {
-                finding.note(format!("{} has most pressure of its own: begin there.", group.path))
+                finding.note(format!("{} has most pressure of its own: begin there.", group.path));
+                finding
             };
         }
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new("Bound the group that creates the pressure, so that it reclaims from itself")
                 .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
                 .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
@@ -132,15 +131,16 @@ impl Rule for PsiMemory {
                 .risk("The group is slowed down at its bound; memory cgroups of version 2 only."),
         );
         if share >= OOMD && cx.now().tuners.systemd_oomd {
-            finding = finding.note(
+            finding.note(
                 "systemd-oomd is enabled and kills by default in cgroups that stay above 60 % for 30 s, if \
-                their unit asks for it (ManagedOOMMemoryPressure=kill).",
+                 their unit asks for it (ManagedOOMMemoryPressure=kill).",
             );
         }
-        Ok(vec![finding.note(
-            "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages \
-            read again and compaction name the cause. Mend that.",
-        )])
+        finding.note(
+            "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages read \
+             again and compaction name the cause. Mend that.",
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -58,11 +58,10 @@ impl Rule for SlabGrowth {
         }
 
         let mostly_fixed = fixed.is_some_and(|fixed| fixed.share_of(ordinary) > SHARE);
-        let severity = match () {
-            () if mostly_fixed => Severity::High,
-            () if share > SHARE || slope.is_some() => Severity::Warning,
-            () => Severity::Info,
-        };
+        let severity = Severity::ladder(
+            &[(mostly_fixed, Severity::High), (share > SHARE || slope.is_some(), Severity::Warning)],
+            Severity::Info,
+        );
         let title = match (slope, unused) {
             _ if share > SHARE => format!("kernel objects take {slab}, {} of memory", Percent(share)),
             (Some(slope), _) => format!(
@@ -86,22 +85,23 @@ impl Rule for SlabGrowth {
                     None => "kernel objects".to_owned(),
                 },
             ),
-        )
-        .sure(match slope {
-            Some(slope) if slope.seconds < 3600.0 && share <= SHARE => Confidence::Possible,
-            _ => Confidence::Likely,
-        })
-        .because(
-            cx.saw_mem(m::Slab)
-                .against(format!("more than {} of memory without huge pages", Percent(SHARE)), "memstate"),
         );
+        finding
+            .sure(match slope {
+                Some(slope) if slope.seconds < 3600.0 && share <= SHARE => Confidence::Possible,
+                _ => Confidence::Likely,
+            })
+            .because(
+                cx.saw_mem(m::Slab).against(
+                    format!("more than {} of memory without huge pages", Percent(SHARE)),
+                    "memstate",
+                ),
+            );
         for field in [m::SReclaimable, m::SUnreclaim] {
-            if cx.mem(field).is_ok() {
-                finding = finding.because(cx.saw_mem(field));
-            }
+            finding.because_if(cx.mem(field).is_ok().then(|| cx.saw_mem(field)));
         }
         if let Some(slope) = slope {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/meminfo", "SUnreclaim", format!("{:#}", Bytes(slope.last as u64)))
                     .was(format!("{:#}", Bytes(slope.first as u64)))
                     .against(
@@ -111,21 +111,20 @@ impl Rule for SlabGrowth {
             );
         }
         if let Some(unused) = unused {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/sys/fs/dentry-state", "unused", Grouped(unused))
                     .against(Grouped(UNUSED_DENTRIES), "SAP check 2600"),
             );
         }
         if let Some(negative) = dentries.get(4).filter(|negative| **negative > 0) {
-            finding =
-                finding.because(Evidence::new("/proc/sys/fs/dentry-state", "negative", Grouped(*negative)));
+            finding.because(Evidence::new("/proc/sys/fs/dentry-state", "negative", Grouped(*negative)));
         }
         let slabs = cx.now().slabs.as_deref().unwrap_or_default();
         let size = |pages: u64, slabs: u64| cx.pages(pages.saturating_mul(slabs));
         let mut largest: Vec<_> = slabs.iter().map(|c| (size(c.pages_per_slab, c.slabs), c)).collect();
         largest.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (bytes, cache) in largest.iter().take(5) {
-            finding = finding.because(
+            finding.because(
                 Evidence::new(
                     "/proc/slabinfo",
                     "slabs x pages",
@@ -144,37 +143,36 @@ impl Rule for SlabGrowth {
         });
         let pressure = cx.sysctl(VFS_CACHE_PRESSURE).ok();
         if (names || unused.is_some()) && pressure.is_some_and(|pressure| pressure < PRESSURE) {
-            finding = finding.remedy(
+            finding.remedy(
                 Remedy::new("Let reclaim give up directory entries and inodes more readily")
                     .sysctl(cx, VFS_CACHE_PRESSURE, PRESSURE)
                     .risk(
-                        "Path lookups miss more often. Beyond 200 the search for entries to free costs \
-                        more than it gives.",
+                        "Path lookups miss more often. Beyond 200 the search for entries to free costs more \
+                         than it gives.",
                     ),
             );
         }
         let drop_fd = "fs.procfs-drop-fd-dentries";
         if unused.is_some() && cx.sysctl(drop_fd).is_ok_and(|value| value == 0) {
-            finding = finding.remedy(
+            finding.remedy(
                 Remedy::new("Drop the entries of /proc/PID/fd as soon as they are unused (RHEL kernels)")
                     .sysctl(cx, drop_fd, 1)
                     .risk("Listing open files of processes again and again becomes a little slower."),
             );
         }
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new("Find what makes the objects")
                 .run("slabtop -o -s c")
                 .run("bpftrace -e 'kprobe:__d_alloc { @[comm] = count(); }'")
                 .risk("The probe costs each lookup a little while it runs."),
         );
         if largest.is_empty() {
-            finding =
-                finding.note("Which caches they are is not known: /proc/slabinfo is readable to root only.");
+            finding.note("Which caches they are is not known: /proc/slabinfo is readable to root only.");
         }
         if let Some(reclaimable) = cx.mem(m::SReclaimable).ok().filter(|r| r.share_of(slab) > 0.5) {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "{reclaimable} of it can be reclaimed and are part of MemAvailable; it hurts by the time \
-                that reclaim takes, not by the memory."
+                 that reclaim takes, not by the memory."
             ));
         }
         Ok(vec![finding])

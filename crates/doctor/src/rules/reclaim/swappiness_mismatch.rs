@@ -99,11 +99,12 @@ impl Rule for SwappinessMismatch {
             if hurts { Severity::Warning } else { Severity::Info },
             format!("{place}; {} here asks for {}", database.name(), advice.value),
             cost,
-        )
-        .sure(Confidence::Likely)
-        .because(cx.saw_sysctl(SWAPPINESS).against(advice.value, &advice.because));
+        );
+        finding
+            .sure(Confidence::Likely)
+            .because(cx.saw_sysctl(SWAPPINESS).against(advice.value, &advice.because));
         for (path, own) in differing.iter().take(3) {
-            finding = finding.because(
+            finding.because(
                 Evidence::new(
                     format!("/sys/fs/cgroup/memory{path}/memory.swappiness"),
                     "memory.swappiness",
@@ -113,17 +114,14 @@ impl Rule for SwappinessMismatch {
                 .against(advice.value, &advice.because),
             );
         }
-        if let Some(out) = &out {
-            finding = finding.because(cx.saw_rate(&[v::pswpout], out));
-        }
+        finding.because_if(out.as_ref().map(|out| cx.saw_rate(&[v::pswpout], out)));
         if let Some((swap, p)) = &swapped {
-            finding = finding
-                .because(Evidence::new("/proc/PID/status", "VmSwap", format!("{swap:#}")).of(subject(p)));
+            finding.because(Evidence::new("/proc/PID/status", "VmSwap", format!("{swap:#}")).of(subject(p)));
         }
-        finding = finding
+        finding
             .remedy(remedies::swappiness(cx, advice.value).risk(
                 "Under pressure the file cache shrinks instead; programs that live off it read more from \
-                disk.",
+                 disk.",
             ))
             .note(advice.contested);
         let tuners = &cx.now().tuners;
@@ -134,15 +132,14 @@ impl Rule for SwappinessMismatch {
             None => None,
         };
         if let Some(owner) = owner {
-            finding = finding.note(format!(
-                "{owner} may set it again: look there first, and change it there if it is the one that \
-                sets it."
+            finding.note(format!(
+                "{owner} may set it again: look there first, and change it there if it is the one that sets \
+                 it."
             ));
         }
         if now > MOST_BEFORE_5_8 {
-            finding = finding.note(
-                "Values above 100 (5.8 and later) prefer swap to the file cache: meant for compressed \
-                swap.",
+            finding.note(
+                "Values above 100 (5.8 and later) prefer swap to the file cache: meant for compressed swap.",
             );
         }
         Ok(vec![finding])

@@ -92,7 +92,7 @@ impl Rule for SwappinessZeroOom {
                 if during { Severity::Critical } else { Severity::High },
                 format!(
                     "the OOM killer ended {processes} with {free} of swap free: vm.swappiness is 0 and \
-                    keeps programs out of it"
+                     keeps programs out of it"
                 ),
                 Cost::risk(match host_wide.last() {
                     Some(oom) => format!("{} (pid {}) was killed", oom.name, oom.pid),
@@ -112,30 +112,29 @@ impl Rule for SwappinessZeroOom {
                 Confidence::Certain,
             )
         };
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .sure(confidence)
             .because(cx.saw_sysctl(SWAPPINESS).against("at least 1", "the lowest value that still swaps"))
             .because(cx.saw_mem(m::SwapTotal))
             .because(cx.saw_mem(m::SwapFree));
         if let Some(files) = files {
-            finding = finding.because(Evidence::new(
+            finding.because(Evidence::new(
                 "/proc/meminfo",
                 "Active(file) + Inactive(file)",
                 format!("{files:#}"),
             ));
         }
-        if counted > 0 {
-            finding = finding.because(cx.saw_vm(v::oom_kill));
-        }
+        finding.because_if((counted > 0).then(|| cx.saw_vm(v::oom_kill)));
         for oom in host_wide.iter().rev().take(3) {
             let value = if oom.constraint.is_empty() { "killed" } else { oom.constraint.as_str() };
-            finding = finding.because(
+            finding.because(
                 Evidence::new("kernel log", "Out of memory", value)
                     .of(format!("pid {} {}", oom.pid, oom.name)),
             );
         }
         if zero == Zero::Defective {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/sys/kernel/osrelease", "release", &cx.now().host.kernel).against(
                     "2.6.32-642.el6 or later",
                     "earlier builds kill at swappiness 0 with swap free (Pythian)",
@@ -143,30 +142,30 @@ impl Rule for SwappinessZeroOom {
             );
         }
         let advice = advice::swappiness(cx);
-        finding = finding
+        finding
             .remedy(
                 remedies::swappiness(cx, advice.value)
                     .risk("Cold pages of programs may go to swap; locked memory and huge pages never do."),
             )
             .note(format!("{}: {}. {}", advice.value, advice.because, advice.contested));
         if let Some(high) = high_watermarks(cx) {
-            finding = finding.note(format!(
-                "The cliff: no program is swapped out while free and file pages together exceed {high}, \
-                the sum of the high watermarks; that is {} of memory.",
+            finding.note(format!(
+                "The cliff: no program is swapped out while free and file pages together exceed {high}, the \
+                 sum of the high watermarks; that is {} of memory.",
                 Percent(high.share_of(total))
             ));
         }
         let own = remedies::own_swappiness(cx).into_iter().find(|(_, own)| *own > 0);
         if let Some((path, own)) = own {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "Version 1 cgroups go by their own memory.swappiness, {own} in {path}: vm.swappiness holds \
-                for processes in the root group and for groups made from now on."
+                 for processes in the root group and for groups made from now on."
             ));
         }
         if killed && host_wide.is_empty() {
-            finding = finding.note(
-                "The counter includes kills inside memory cgroups, and the kernel log no longer shows \
-                which these were.",
+            finding.note(
+                "The counter includes kills inside memory cgroups, and the kernel log no longer shows which \
+                 these were.",
             );
         }
         Ok(vec![finding])

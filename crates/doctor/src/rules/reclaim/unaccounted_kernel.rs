@@ -63,7 +63,6 @@ impl Rule for UnaccountedKernel {
         if share <= SHARE {
             return Ok(Vec::new());
         }
-
         let mut finding = Finding::new(
             Self::ID,
             if share > HIGH { Severity::High } else { Severity::Warning },
@@ -73,20 +72,24 @@ impl Rule for UnaccountedKernel {
                 cx.total()?,
                 "taken straight from the page allocator by the kernel or a driver",
             ),
-        )
-        .sure(Confidence::Likely)
-        .because(
-            Evidence::new("/proc/meminfo", "MemTotal less the sum of its parts", format!("{other:#}"))
-                .against(format!("more than {} of memory without huge pages", Percent(SHARE)), "memstate"),
-        )
-        .because(cx.saw_mem(m::MemTotal));
+        );
+        finding
+            .sure(Confidence::Likely)
+            .because(
+                Evidence::new("/proc/meminfo", "MemTotal less the sum of its parts", format!("{other:#}"))
+                    .against(
+                        format!("more than {} of memory without huge pages", Percent(SHARE)),
+                        "memstate",
+                    ),
+            )
+            .because(cx.saw_mem(m::MemTotal));
         for (name, bytes) in &explained {
-            finding = finding.because(Evidence::new("counted elsewhere", *name, format!("{bytes:#}")));
+            finding.because(Evidence::new("counted elsewhere", *name, format!("{bytes:#}")));
         }
         let parts = map.parts.iter().filter(|(part, _)| *part != Use::Other);
         let sum =
             parts.map(|(part, bytes)| format!("{} {bytes:#}", part.name())).collect::<Vec<_>>().join(" + ");
-        finding = finding
+        finding
             .note(format!("{:#} - ({sum}) = {other:#}.", map.total))
             .remedy(
                 Remedy::new("Find the owner of the pages")
@@ -94,7 +97,7 @@ impl Rule for UnaccountedKernel {
                     .keep("kernel command line", "page_owner=on")
                     .risk(
                         "page_owner takes some 1 % of memory; without it only suspects can be tried one by \
-                        one.",
+                         one.",
                     )
                     .restart("the host, with the parameter"),
             )
@@ -111,12 +114,12 @@ impl Rule for UnaccountedKernel {
             && cma > Bytes::ZERO
         {
             let taken = cma - cx.mem_or_zero(m::CmaFree);
-            finding = finding.note(format!(
+            finding.note(format!(
                 "{taken} of CMA are in use; as far as a driver took them they are part of this sum."
             ));
         }
         if cx.mounts().is_ok_and(|mounts| mounts.iter().any(|mount| &*mount.kind == "zfs")) {
-            finding = finding
+            finding
                 .note("ZFS keeps its cache (ARC) outside of all counters: see /proc/spl/kstat/zfs/arcstats.");
         }
         Ok(vec![finding])

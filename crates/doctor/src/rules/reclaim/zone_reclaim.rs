@@ -70,29 +70,28 @@ impl Rule for ZoneReclaim {
         let mut finding = Finding::new(
             Self::ID,
             severity,
-            format!("zone reclaim is on (mode {mode}) with {nodes} nodes: tasks reclaim local page cache instead of using the other node, {state}"),
+            format!(
+                "zone reclaim is on (mode {mode}) with {nodes} nodes: tasks reclaim local page cache instead of using the other node, {state}"
+            ),
             cost,
-        )
-        .sure(if proven { Confidence::Certain } else { Confidence::Likely })
-        .because(cx.saw_sysctl(ZONE_RECLAIM_MODE).against("0", "kernel default since 3.16"));
-        if let Some(rate) = scans.filter(|_| proven) {
-            finding = finding.because(cx.saw_rate(DIRECT_SCAN, &rate));
-        }
+        );
+        finding
+            .sure(if proven { Confidence::Certain } else { Confidence::Likely })
+            .because(cx.saw_sysctl(ZONE_RECLAIM_MODE).against("0", "kernel default since 3.16"));
+        finding.because_if(scans.filter(|_| proven).map(|rate| cx.saw_rate(DIRECT_SCAN, &rate)));
         if let Some(rate) = attempts.filter(|_| proven) {
-            finding = finding.because(cx.saw_rate(&[v::zone_reclaim_failed, v::zone_reclaim_success], &rate));
+            finding.because(cx.saw_rate(&[v::zone_reclaim_failed, v::zone_reclaim_success], &rate));
         }
-        if let Some(rate) = stalls.filter(|_| proven) {
-            finding = finding.because(cx.saw_rate(ALLOCSTALL, &rate));
-        }
+        finding.because_if(stalls.filter(|_| proven).map(|rate| cx.saw_rate(ALLOCSTALL, &rate)));
         for zone in cx.zones().unwrap_or_default().iter().filter(|zone| &*zone.name == "Normal") {
             let (Some(free), Some(low)) = (zone.marks.get(z::free), zone.marks.get(z::low)) else { continue };
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/zoneinfo", "pages free", free)
                     .of(format!("node {} zone {}", zone.node, zone.name))
                     .against(format!("low watermark {low}"), "/proc/zoneinfo"),
             );
         }
-        Ok(vec![finding
+        finding
             .remedy(
                 Remedy::new("Turn zone reclaim off")
                     .sysctl(cx, ZONE_RECLAIM_MODE, 0)
@@ -106,6 +105,7 @@ impl Rule for ZoneReclaim {
                     .risk("Programs that place their memory themselves lose locality.")
                     .restart("the program"),
             )
-            .note("How to choose: keep it on only where each job fits into one node and reads no shared files; a cache larger than a node wants it off.")])
+            .note("How to choose: keep it on only where each job fits into one node and reads no shared files; a cache larger than a node wants it off.");
+        Ok(vec![finding])
     }
 }

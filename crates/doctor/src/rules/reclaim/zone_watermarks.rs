@@ -112,24 +112,23 @@ impl Rule for ZoneWatermarks {
             .collect();
         near.sort_by_key(|(severity, marks)| (std::cmp::Reverse(*severity), std::cmp::Reverse(marks.high)));
         let Some(&(severity, worst)) = near.first() else { return Ok(Vec::new()) };
-
         let mut finding =
-            Finding::new(Self::ID, severity, title(cx, severity, worst), cost(cx, severity, worst))
-                .sure(Confidence::Certain);
+            Finding::new(Self::ID, severity, title(cx, severity, worst), cost(cx, severity, worst));
+        finding.sure(Confidence::Certain);
         for (severity, marks) in &near {
             let bound = match severity {
                 Severity::Info => format!("high {} and half of high - low above it", Grouped(marks.high)),
                 Severity::Warning => format!("low {}", Grouped(marks.low)),
                 _ => format!("min {}", Grouped(marks.min)),
             };
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/zoneinfo", "pages free", Grouped(marks.free))
                     .of(marks.name())
                     .against(bound, "/proc/zoneinfo"),
             );
         }
         for (_, marks) in &near {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "{}: free {} is {} low, {} high, {} min (low {}, high {}, min {} pages).",
                 marks.name(),
                 Grouped(marks.free),
@@ -141,28 +140,25 @@ impl Rule for ZoneWatermarks {
                 Grouped(marks.min),
             ));
             if let Some(boost) = marks.zone.marks.get(z::boost).filter(|boost| *boost > 0) {
-                finding = finding.note(format!(
+                finding.note(format!(
                     "{}: the marks are boosted by {} pages for now, after an allocation broke up a \
-                    pageblock of another type.",
+                     pageblock of another type.",
                     marks.name(),
                     Grouped(boost)
                 ));
             }
         }
         let origin = Origin::of(cx, zones, &marks);
-        finding = finding.because_all(origin.evidence).note(origin.text);
-        if let Some(text) = gap(cx, worst) {
-            finding = finding.note(text);
-        }
+        finding.because_all(origin.evidence).note(origin.text);
+        finding.note_if(gap(cx, worst));
         if severity == Severity::Info {
-            finding = finding.note(
-                "Between low and high is where a host with a full page cache lives: kswapd fills up to \
-                high and sleeps until low. It matters if tasks reclaim directly, which other findings \
-                name.",
+            finding.note(
+                "Between low and high is where a host with a full page cache lives: kswapd fills up to high \
+                 and sleeps until low. It matters if tasks reclaim directly, which other findings name.",
             );
         }
         if severity >= Severity::High {
-            finding = match remedies::wider_watermarks(cx) {
+            match remedies::wider_watermarks(cx) {
                 Ok(remedy) => finding.remedy(remedy),
                 Err(why) => finding.note(why),
             };
@@ -218,7 +214,7 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
     if gap.abs_diff(min / 4) > 1 {
         return Some(format!(
             "low - min is {} pages, {} of the zone: vm.watermark_scale_factor sets the gap, not a quarter \
-            of min.",
+             of min.",
             Grouped(gap),
             Percent(gap as f64 / weight as f64)
         ));
@@ -228,8 +224,8 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
     older.then(|| {
         format!(
             "low - min is a quarter of min. With the default vm.watermark_scale_factor of \
-            {SCALE_FACTOR_DEFAULT} it would be {} pages: this kernel is from before 4.6, where the factor \
-            came, or the factor was lowered.",
+             {SCALE_FACTOR_DEFAULT} it would be {} pages: this kernel is from before 4.6, where the factor \
+             came, or the factor was lowered.",
             Grouped(scaled)
         )
     })
@@ -296,7 +292,7 @@ impl Origin {
                 evidence: vec![cx.saw_sysctl(MIN_FREE_KBYTES)],
                 text: format!(
                     "vm.min_free_kbytes is {} kB. Whether that is the kernel's default cannot be said from \
-                    a part of /proc/zoneinfo.",
+                     a part of /proc/zoneinfo.",
                     Grouped(kib)
                 ),
             },
@@ -327,7 +323,7 @@ impl Origin {
         let capped = if page.of(raise).as_kib() > thp { ", capped at 5 % of lowmem," } else { "" };
         let formulas = format!(
             "the default would be 4 x sqrt({} kB) = {} kB, the raise for transparent huge pages {} pages x \
-            {} zones = {} pages{capped} or {} kB",
+             {} zones = {} pages{capped} or {} kB",
             Grouped(whole.managed.saturating_mul(page_kib)),
             Grouped(boot),
             Grouped(raise_per_zone(page)),
@@ -362,7 +358,7 @@ impl Origin {
             evidence,
             text: format!(
                 "vm.min_free_kbytes is {} kB, and {verdict}: {formulas}. The marks of all zones add up to \
-                {} kB.{file}",
+                 {} kB.{file}",
                 Grouped(kib),
                 Grouped(total)
             ),
@@ -412,9 +408,9 @@ impl Origin {
                 let host = share(pages);
                 format!(
                     "vm.min_free_kbytes is {} kB, raised by transparent huge pages: {observed}, and {} \
-                    pages x {zones} zones = {} pages make the host {} x {} / {} = {} pages = {}, {nodes} \
-                    nodes of {node} ({zones} zones: DMA, DMA32 and {nodes} Normal). The default, 4 x \
-                    sqrt(lowmem), would give this min on a host of {} only, {}.",
+                     pages x {zones} zones = {} pages make the host {} x {} / {} = {} pages = {}, {nodes} \
+                     nodes of {node} ({zones} zones: DMA, DMA32 and {nodes} Normal). The default, 4 x \
+                     sqrt(lowmem), would give this min on a host of {} only, {}.",
                     Grouped(page.of(pages).as_kib()),
                     Grouped(raise_per_zone(page)),
                     Grouped(pages),
@@ -429,18 +425,18 @@ impl Origin {
             }
             (None, Some(nodes)) => format!(
                 "vm.min_free_kbytes is the kernel's default, 4 x sqrt(lowmem): {observed}, which makes the \
-                host {} pages = {}, {nodes} nodes of {node}.",
+                 host {} pages = {}, {nodes} nodes of {node}.",
                 Grouped(by_default),
                 page.of(by_default)
             ),
             (Some(_), Some(_)) => format!(
-                "vm.min_free_kbytes is either the kernel's default or the raise for transparent huge \
-                pages: {observed} fits both on hosts of like nodes."
+                "vm.min_free_kbytes is either the kernel's default or the raise for transparent huge pages: \
+                 {observed} fits both on hosts of like nodes."
             ),
             (None, None) => format!(
-                "vm.min_free_kbytes was set by hand, or the nodes differ in size: {observed}, which \
-                neither the default nor the raise for transparent huge pages gives on a host of up to \
-                {MOST_NODES} nodes like this."
+                "vm.min_free_kbytes was set by hand, or the nodes differ in size: {observed}, which neither \
+                 the default nor the raise for transparent huge pages gives on a host of up to {MOST_NODES} \
+                 nodes like this."
             ),
         };
         let evidence = Evidence::new(

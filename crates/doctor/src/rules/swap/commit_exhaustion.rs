@@ -114,7 +114,8 @@ impl Rule for CommitExhaustion {
                 Cost::risk("a fork fails with ENOMEM; a save or a command that needs one does not happen")
             }
         };
-        let mut finding = Finding::new(Self::ID, severity, title, cost)
+        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        finding
             .sure(confidence)
             .because(cx.saw_sysctl(OVERCOMMIT_MEMORY).against("0 or 1", "the limit applies in mode 2 only"))
             .because(cx.saw_mem(m::CommitLimit).against(
@@ -126,47 +127,45 @@ impl Rule for CommitExhaustion {
                 "strict mode keeps back 3 % of each process",
             ))
             .because(cx.saw_mem(m::MemTotal));
-        if view.swap > Bytes::ZERO {
-            finding = finding.because(cx.saw_mem(m::SwapTotal));
-        }
+        finding.because_if((view.swap > Bytes::ZERO).then(|| cx.saw_mem(m::SwapTotal)));
         if let Some((process, charge)) = forker.filter(|_| fork_fails.is_some()) {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/PID/status", "VmData + VmStk", format!("{charge:#}"))
                     .of(subject(process))
                     .against(format!("at most {room:#}"), "CommitLimit - Committed_AS"),
             );
         }
-        finding = finding.note(view.arithmetic()).note(view.largest(cx));
+        finding.note(view.arithmetic()).note(view.largest(cx));
         if view.pools > Bytes::ZERO {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "The huge page pools ({:#}) are taken off memory before the ratio is applied; huge pages \
                  themselves are not counted in Committed_AS.",
                 view.pools
             ));
         }
         if fork_fails.is_some() && !cramped {
-            finding = finding.note(
+            finding.note(
                 "A fork is charged for all private writable memory of the parent. Programs that start \
                  others through vfork or posix_spawn (Java, recent glibc) are not charged.",
             );
         }
         if let Some(remedy) = view.raise(cx) {
-            finding = finding.remedy(remedy);
+            finding.remedy(remedy);
         }
         let mode = advice::overcommit_memory(cx);
         if mode.value != 2 {
-            finding = finding
+            finding
                 .remedy(
                     Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
                         .sysctl(cx, OVERCOMMIT_MEMORY, mode.value)
                         .risk(
-                            "Allocations succeed again; if all that is promised is touched, the OOM \
-                             killer chooses a process. Bound what may grow by memory cgroups.",
+                            "Allocations succeed again; if all that is promised is touched, the OOM killer \
+                             chooses a process. Bound what may grow by memory cgroups.",
                         ),
                 )
                 .note(format!(
-                    "How to choose: strict mode where a failed allocation is better than a killed \
-                     process, and then with a limit that fits; mode {} otherwise ({}). {}",
+                    "How to choose: strict mode where a failed allocation is better than a killed process, \
+                     and then with a limit that fits; mode {} otherwise ({}). {}",
                     mode.value, mode.because, mode.contested
                 ));
         }
@@ -186,22 +185,22 @@ fn fork_of_redis(cx: &Context<'_>, mode: u64) -> Option<Finding> {
         Severity::Info,
         "Redis runs with vm.overcommit_memory 0 and asks for 1",
         Cost::risk("a background save or a replica's first copy fails when the kernel refuses the fork"),
-    )
-    .sure(Confidence::Possible)
-    .because(cx.saw_sysctl(NAME).against("1", "the warning that Redis logs at its start"));
+    );
+    finding
+        .sure(Confidence::Possible)
+        .because(cx.saw_sysctl(NAME).against("1", "the warning that Redis logs at its start"));
     let servers = cx.processes().unwrap_or_default().iter();
     let redis = servers.filter(|p| Workload::of_name(&p.stat.name) == Some(Workload::Redis));
     if let Some(largest) = redis.max_by_key(|p| p.memory_or_zero(s::VmSize)) {
-        finding = finding.because(saw(largest, s::VmSize));
+        finding.because(saw(largest, s::VmSize));
     }
-    Some(
-        finding
-            .remedy(Remedy::new("Let Redis fork whatever its size").sysctl(cx, NAME, 1).risk(
-                "No request is refused any more; if all that is promised is touched, the OOM killer chooses a \
-                 process. Bound what may grow by memory cgroups.",
-            ))
-            .note(format!("{}. {}", advice.because, advice.contested)),
-    )
+    finding
+        .remedy(Remedy::new("Let Redis fork whatever its size").sysctl(cx, NAME, 1).risk(
+            "No request is refused any more; if all that is promised is touched, the OOM killer chooses a \
+             process. Bound what may grow by memory cgroups.",
+        ))
+        .note(format!("{}. {}", advice.because, advice.contested));
+    Some(finding)
 }
 
 /// The private writable memory that a fork is charged for, of the process with most of it.

@@ -71,37 +71,33 @@ fn panics(cx: &Context<'_>, mode: u64) -> Finding {
         severity,
         format!("vm.panic_on_oom is {mode}: the kernel panics {when}, {after}"),
         Cost::risk("one process that grows costs the whole host instead of itself"),
-    )
-    .sure(Confidence::Certain)
-    .because(cx.saw_sysctl(PANIC_ON_OOM).against("0", "kernel default: kill one process"));
-    if reboot.is_some() {
-        finding = finding.because(cx.saw_sysctl(PANIC));
-    }
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because(cx.saw_sysctl(PANIC_ON_OOM).against("0", "kernel default: kill one process"));
+    finding.because_if(reboot.is_some().then(|| cx.saw_sysctl(PANIC)));
     if mode >= 2 && bounded > 0 {
-        finding =
-            finding.because(Evidence::new("memory.max", "groups with a limit", Grouped(bounded as u64)));
+        finding.because(Evidence::new("memory.max", "groups with a limit", Grouped(bounded as u64)));
     }
-    finding =
-        finding.remedy(Remedy::new("Kill one process instead of the host").sysctl(cx, PANIC_ON_OOM, 0).risk(
-            "The host lives on without the process that was killed: a service manager has to start it \
-             again.",
-        ));
+    finding.remedy(Remedy::new("Kill one process instead of the host").sysctl(cx, PANIC_ON_OOM, 0).risk(
+        "The host lives on without the process that was killed: a service manager has to start it again.",
+    ));
     if stays_down {
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new("If the panic is wanted, let the host come up again").sysctl(cx, PANIC, 10).risk(
-                "It also reboots after every other panic; set up kdump first if the reason is to be \
-                     known.",
+                "It also reboots after every other panic; set up kdump first if the reason is to be known.",
             ),
         );
     }
     finding.note(
         "How to choose: panic where another node takes over at once (no cluster software was seen here), \
          else kill.",
-    )
+    );
+    finding
 }
 
 fn late_kill(cx: &Context<'_>) -> Finding {
-    Finding::new(
+    let mut finding = Finding::new(
         FailurePolicy::ID,
         Severity::Info,
         "SAP HANA is told of a broken memory page only when it reads it (vm.memory_failure_early_kill 0)",
@@ -109,11 +105,13 @@ fn late_kill(cx: &Context<'_>) -> Finding {
             "HANA can recover from a page that it is told of in time; one that it stumbles over ends the \
              process",
         ),
-    )
-    .sure(Confidence::Certain)
-    .because(cx.saw_sysctl(MEMORY_FAILURE_EARLY_KILL).against("1", "SAP note 3464764"))
-    .remedy(Remedy::new("Signal broken memory at once").sysctl(cx, MEMORY_FAILURE_EARLY_KILL, 1).risk(
-        "Programs that do not handle SIGBUS and only map the page are killed although they might \
-             never read it.",
-    ))
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because(cx.saw_sysctl(MEMORY_FAILURE_EARLY_KILL).against("1", "SAP note 3464764"))
+        .remedy(Remedy::new("Signal broken memory at once").sysctl(cx, MEMORY_FAILURE_EARLY_KILL, 1).risk(
+            "Programs that do not handle SIGBUS and only map the page are killed although they might never \
+             read it.",
+        ));
+    finding
 }

@@ -92,11 +92,10 @@ impl Rule for MapCount {
             Cost::risk(
                 "mmap fails with ENOMEM at the limit, with any amount of memory free; most programs abort",
             ),
-        )
-        .sure(Confidence::Certain)
-        .because(cx.saw_sysctl(NAME).against(bound.0, bound.1));
+        );
+        finding.sure(Confidence::Certain).because(cx.saw_sysctl(NAME).against(bound.0, bound.1));
         if let Some((process, maps)) = most {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/PID/maps", "lines", Grouped(maps)).of(subject(process)).against(
                     format!("at most {} of {}", Percent(NEAR), Grouped(limit)),
                     "room for the next burst",
@@ -104,12 +103,11 @@ impl Rule for MapCount {
             );
         }
         if wanted > limit {
-            finding = finding.remedy(Remedy::new("Allow more mappings").sysctl(cx, NAME, wanted).risk(
+            finding.remedy(Remedy::new("Allow more mappings").sysctl(cx, NAME, wanted).risk(
                 "The limit itself costs nothing; each mapping in use takes some 200 bytes of kernel memory.",
             ));
         } else {
-            finding = finding
-                .note("The limit is at the most that it can be: the program has to map in larger pieces.");
+            finding.note("The limit is at the most that it can be: the program has to map in larger pieces.");
         }
         Ok(vec![finding])
     }

@@ -64,37 +64,38 @@ impl Rule for MinFreeOff {
         let stalls = cx.rate(ALLOCSTALL).ok();
         let stalling = stalls.is_some_and(|rate| rate.total > 0);
         let sap = cx.runs(Workload::Hana) || cx.runs(Workload::Sap);
-        let severity = match low {
-            true if stalling => Severity::Warning,
-            true => Severity::Info,
-            false if kept.share_of(total) > DANGEROUS || (sap && now > SAP_MIN_FREE_MAX_KIB) => {
-                Severity::High
-            }
-            false if kept.share_of(total) > FELT => Severity::Warning,
-            false => Severity::Info,
-        };
+        let share = kept.share_of(total);
+        let above_sap = sap && now > SAP_MIN_FREE_MAX_KIB;
+        let severity = Severity::ladder(
+            &[
+                (low && stalling, Severity::Warning),
+                (low, Severity::Info),
+                (share > DANGEROUS || above_sap, Severity::High),
+                (share > FELT, Severity::Warning),
+            ],
+            Severity::Info,
+        );
         let excess = Bytes::kib(now - now.min(range.value));
         let cost = match low {
             true => Cost::risk(
-                "bursts of allocations find nothing before kswapd has run, and tasks reclaim for \
-                 themselves",
+                "bursts of allocations find nothing before kswapd has run, and tasks reclaim for themselves",
             ),
             false => Cost::memory(excess, total, "kept free beyond the expected reserve, for nobody"),
         };
         let factor = now as f64 / range.value.max(1) as f64;
         let from = provenance(cx, &defaults, now);
-        let mut finding =
-            Finding::new(
-                Self::ID,
-                severity,
-                format!(
-                    "{NAME} is {}, {factor:.2} times the {} expected here ({}); it comes from {from}",
-                    Grouped(now),
-                    Grouped(range.value),
-                    advice.because
-                ),
-                cost,
-            )
+        let mut finding = Finding::new(
+            Self::ID,
+            severity,
+            format!(
+                "{NAME} is {}, {factor:.2} times the {} expected here ({}); it comes from {from}",
+                Grouped(now),
+                Grouped(range.value),
+                advice.because
+            ),
+            cost,
+        );
+        finding
             .sure(if origin.is_none() { Confidence::Certain } else { Confidence::Likely })
             .because(cx.saw_sysctl(NAME).against(
                 format!("{} to {}", Grouped(range.least), Grouped(range.most)),
@@ -102,11 +103,9 @@ impl Rule for MinFreeOff {
             ))
             .because(cx.saw_mem(lotsfree_kernel_files::counters::meminfo::MemTotal))
             .because(Evidence::new("/proc/zoneinfo", "populated zones", defaults.zones));
-        if let Some(rate) = stalls.filter(|_| low) {
-            finding = finding.because(cx.saw_rate(ALLOCSTALL, &rate));
-        }
+        finding.because_if(stalls.filter(|_| low).map(|rate| cx.saw_rate(ALLOCSTALL, &rate)));
         if let Some(setting) = sysctl::winner(&cx.now().sysctl_files, NAME) {
-            finding = finding.because(
+            finding.because(
                 Evidence::new(format!("/{}", setting.file), &setting.name, &setting.value)
                     .of(format!("line {}", setting.line)),
             );
@@ -118,7 +117,7 @@ impl Rule for MinFreeOff {
             true => "on",
             false => "off, so it does not count",
         };
-        finding = finding
+        finding
             .note(format!(
                 "For this host: the kernel at boot {} kB (4 x sqrt of {:#}), khugepaged {} kB ({} zones, \
                  THP {raise}), Oracle {} kB (0.5 % of memory or 1 GiB x {nodes}), SAP {sap_step} and at \
@@ -132,28 +131,27 @@ impl Rule for MinFreeOff {
             ))
             .note(advice.contested);
         if !low {
-            finding = finding.note(format!(
-                "It is {} of memory; the low and high watermarks lie at least a quarter and a half above \
-                 it and are kept free too.",
-                Percent(kept.share_of(total))
+            finding.note(format!(
+                "It is {} of memory; the low and high watermarks lie at least a quarter and a half above it \
+                 and are kept free too.",
+                Percent(share)
             ));
         } else {
-            finding = finding.note(
+            finding.note(
                 "For more room before kswapd must have run, vm.watermark_scale_factor (4.6 and later) is \
                  the better setting: it raises low and high and leaves min alone.",
             );
         }
-        Ok(vec![
-            finding.remedy(
-                Remedy::new(format!("Set the reserve to {} kB", Grouped(range.value)))
-                    .sysctl(cx, NAME, range.value)
-                    .risk(
-                        "Raising it makes the kernel reclaim that much at once. Far too high a value \
-                         leaves nothing to allocate: check for typing errors. tuned, saptune and \
-                         khugepaged may set it again.",
-                    ),
-            ),
-        ])
+        finding.remedy(
+            Remedy::new(format!("Set the reserve to {} kB", Grouped(range.value)))
+                .sysctl(cx, NAME, range.value)
+                .risk(
+                    "Raising it makes the kernel reclaim that much at once. Far too high a value leaves \
+                     nothing to allocate: check for typing errors. tuned, saptune and khugepaged may set it \
+                     again.",
+                ),
+        );
+        Ok(vec![finding])
     }
 }
 

@@ -64,11 +64,10 @@ impl Rule for NoSwapNoGuard {
             return Ok(Vec::new());
         }
         let on_purpose = without_swap_on_purpose(cx);
-        let severity = match (&on_purpose, share) {
-            (Some(_), _) => Severity::Info,
-            (None, s) if s > VERY_FULL => Severity::High,
-            _ => Severity::Warning,
-        };
+        let severity = Severity::ladder(
+            &[(on_purpose.is_some(), Severity::Info), (share > VERY_FULL, Severity::High)],
+            Severity::Warning,
+        );
         let mut finding = Finding::new(
             Self::ID,
             severity,
@@ -79,24 +78,24 @@ impl Rule for NoSwapNoGuard {
             Cost::risk(
                 "whatever grows next evicts programs' code first and then gets the largest process killed",
             ),
-        )
-        .sure(if groups.left_out > 0 { Confidence::Likely } else { Confidence::Certain })
-        .because(cx.saw_mem(m::SwapTotal))
-        .because(cx.saw_mem(m::AnonPages).against(
-            format!("with Shmem at most {} of {ordinary:#}", Percent(FULL)),
-            "less than a third is left for file cache and the kernel",
-        ))
-        .because(cx.saw_mem(m::Shmem))
-        .because(cx.saw_sysctl(OVERCOMMIT_MEMORY))
-        .because(Evidence::new(
-            "/sys/fs/cgroup",
-            "memory.max, memory.high, memory.low, memory.min",
-            "none on a group of weight",
-        ));
+        );
+        finding
+            .sure(if groups.left_out > 0 { Confidence::Likely } else { Confidence::Certain })
+            .because(cx.saw_mem(m::SwapTotal))
+            .because(cx.saw_mem(m::AnonPages).against(
+                format!("with Shmem at most {} of {ordinary:#}", Percent(FULL)),
+                "less than a third is left for file cache and the kernel",
+            ))
+            .because(cx.saw_mem(m::Shmem))
+            .because(cx.saw_sysctl(OVERCOMMIT_MEMORY))
+            .because(Evidence::new(
+                "/sys/fs/cgroup",
+                "memory.max, memory.high, memory.low, memory.min",
+                "none on a group of weight",
+            ));
         let processes = cx.processes().unwrap_or_default();
-        finding =
-            finding.because_all(largest(processes, s::RssAnon, 2).into_iter().map(|p| saw(p, s::RssAnon)));
-        finding = finding.remedy(
+        finding.because_all(largest(processes, s::RssAnon, 2).into_iter().map(|p| saw(p, s::RssAnon)));
+        finding.remedy(
             Remedy::new("Bound what may grow, so that it meets its own limit and not the database's memory")
                 .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE MemoryMax=SIZE")
                 .keep("the unit's drop-in, [Service]", "MemoryHigh=SIZE")
@@ -107,21 +106,23 @@ impl Rule for NoSwapNoGuard {
                 ),
         );
         match on_purpose {
-            Some(why) => finding = finding.note(format!("Swap is not proposed: {why}.")),
+            Some(why) => {
+                finding.note(format!("Swap is not proposed: {why}."));
+            }
             None => {
                 let size = swap::rhel(ordinary);
-                finding = finding.remedy(add_swap(size)).note(format!(
+                finding.remedy(add_swap(size)).note(format!(
                     "{size} is Red Hat's least for {ordinary} (twice memory up to 2 GiB, as much up to 8 \
-                     GiB, 4 GiB beyond): room for what nobody touches, and time to see growth coming. \
-                     With vm.swappiness of 1 to 10 it stays nearly empty."
+                     GiB, 4 GiB beyond): room for what nobody touches, and time to see growth coming. With \
+                     vm.swappiness of 1 to 10 it stays nearly empty."
                 ));
             }
         }
         let killer = (cx.now().tuners.earlyoom, cx.now().tuners.systemd_oomd);
         if killer.0 || killer.1 {
-            finding = finding.note(
-                "A userspace OOM killer is enabled here. It kills earlier and in a more orderly way, but \
-                 it kills: it is no guard for the largest process.",
+            finding.note(
+                "A userspace OOM killer is enabled here. It kills earlier and in a more orderly way, but it \
+                 kills: it is no guard for the largest process.",
             );
         }
         Ok(vec![finding])

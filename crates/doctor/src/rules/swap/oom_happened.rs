@@ -76,7 +76,7 @@ impl Rule for OomHappened {
             let more = count - kills.len() as u64;
             if let Some(finding) = findings.first_mut() {
                 let note = format!("{more} more kills were counted since boot; the log no longer has them.");
-                *finding = finding.clone().note(note).because(cx.saw_vm(v::oom_kill));
+                finding.note(note).because(cx.saw_vm(v::oom_kill));
             }
         }
         Ok(findings)
@@ -103,13 +103,16 @@ fn told(cx: &Context<'_>, kind: Kind, kills: &[&OomKill], now: bool) -> Finding 
     let during = now && youngest <= period + 1.0;
     let database =
         kills.iter().rev().find(|kill| Workload::of_name(&kill.name).is_some_and(Workload::is_database));
-    let severity = match (during, youngest, database) {
-        (true, ..) => Severity::Critical,
-        (_, age, _) if age.is_finite() && age > RECENT_SECONDS => Severity::Info,
-        (_, _, Some(_)) => Severity::High,
-        _ if kind == Kind::Group => Severity::Warning,
-        _ => Severity::High,
-    };
+    let long_ago = youngest.is_finite() && youngest > RECENT_SECONDS;
+    let severity = Severity::ladder(
+        &[
+            (during, Severity::Critical),
+            (long_ago, Severity::Info),
+            (database.is_some(), Severity::High),
+            (kind == Kind::Group, Severity::Warning),
+        ],
+        Severity::High,
+    );
     let when = match youngest {
         age if !age.is_finite() => String::new(),
         age if age < 120.0 => format!(", the last {age:.0} s ago"),
@@ -138,11 +141,10 @@ fn told(cx: &Context<'_>, kind: Kind, kills: &[&OomKill], now: bool) -> Finding 
         "work of processes that held {killed:#} of anonymous memory is lost; caches are cold after the \
          restart"
     ));
-    let mut finding = Finding::new(OomHappened::ID, severity, title, cost)
-        .sure(Confidence::Certain)
-        .because_all(kills.iter().rev().take(SHOWN).map(|kill| saw(cx, kill)));
+    let mut finding = Finding::new(OomHappened::ID, severity, title, cost);
+    finding.sure(Confidence::Certain).because_all(kills.iter().rev().take(SHOWN).map(|kill| saw(cx, kill)));
     if let Some(kill) = kills.iter().rev().find(|kill| tables_share(kill) >= TABLES) {
-        finding = finding.note(format!(
+        finding.note(format!(
             "Of {} (pid {}) {} were page tables: it grew by its mappings as much as by its memory. Huge \
              pages would shrink them (see pagetable-bloat).",
             kill.name,
@@ -151,11 +153,12 @@ fn told(cx: &Context<'_>, kind: Kind, kills: &[&OomKill], now: bool) -> Finding 
         ));
     }
     if kills.iter().any(|kill| kill.constraint.is_empty()) {
-        finding = finding.note(
+        finding.note(
             "This kernel's log does not say why (4.19 and later do): a NUMA policy cannot be ruled out.",
         );
     }
-    remedies(cx, kind, group, finding)
+    remedies(cx, kind, group, &mut finding);
+    finding
 }
 
 fn tables_share(kill: &OomKill) -> f64 {
@@ -176,7 +179,7 @@ fn saw(cx: &Context<'_>, kill: &OomKill) -> Evidence {
     Evidence::new("/dev/kmsg", "oom-kill", value.join(", ")).of(format!("pid {} {}", kill.pid, kill.name))
 }
 
-fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Finding {
+fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: &mut Finding) {
     match kind {
         Kind::Group => {
             let unit = group.rsplit('/').next().unwrap_or(group);
@@ -197,38 +200,40 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: Finding) -> Find
                     remedy.run(format!("echo SIZE > {file}")).undo_with(format!("echo {old} > {file}"))
                 }
             };
-            let finding = match control_groups::lasting(group) {
-                Some(note) => finding.note(note),
-                None => finding,
-            };
-            finding.remedy(remedy).note(
-                "The host had memory: more of it, or swap settings of the host, do not help a group \
-                     at its limit.",
-            )
+            finding.note_if(control_groups::lasting(group)).remedy(remedy).note(
+                "The host had memory: more of it, or swap settings of the host, do not help a group at its \
+                 limit.",
+            );
         }
-        Kind::Policy => finding
-            .remedy(
-                Remedy::new("Prefer a node instead of binding to it, or interleave")
-                    .run("numactl --preferred=NODE COMMAND")
-                    .keep("the unit's drop-in, [Service]", "NUMAPolicy=preferred")
-                    .keep("the unit's drop-in, [Service]", "NUMAMask=NODE")
-                    .restart("the program")
-                    .risk("Some of its memory then lies on another node."),
-            )
-            .note("Other nodes may have been free: a bind policy or a cpuset forbids to use them."),
-        Kind::Host | Kind::Untold => finding
-            .remedy(
-                Remedy::new("Bound what grew, so that it meets its own limit")
-                    .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE MemoryMax=SIZE")
-                    .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
-                    .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity MemoryMax=infinity")
-                    .risk("A unit at its MemoryMax is killed alone."),
-            )
-            .note(
-                "Who is killed is decided by size, not by guilt: look for what grew. Whether swap was \
-                 left and vm.swappiness is 0 is judged by other rules (swap-exhaustion, \
-                 swappiness-zero-oom, oom-score).",
-            ),
+        Kind::Policy => {
+            finding
+                .remedy(
+                    Remedy::new("Prefer a node instead of binding to it, or interleave")
+                        .run("numactl --preferred=NODE COMMAND")
+                        .keep("the unit's drop-in, [Service]", "NUMAPolicy=preferred")
+                        .keep("the unit's drop-in, [Service]", "NUMAMask=NODE")
+                        .restart("the program")
+                        .risk("Some of its memory then lies on another node."),
+                )
+                .note("Other nodes may have been free: a bind policy or a cpuset forbids to use them.");
+        }
+        Kind::Host | Kind::Untold => {
+            finding
+                .remedy(
+                    Remedy::new("Bound what grew, so that it meets its own limit")
+                        .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE MemoryMax=SIZE")
+                        .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
+                        .undo_with(
+                            "systemctl set-property --runtime UNIT MemoryHigh=infinity MemoryMax=infinity",
+                        )
+                        .risk("A unit at its MemoryMax is killed alone."),
+                )
+                .note(
+                    "Who is killed is decided by size, not by guilt: look for what grew. Whether swap was \
+                     left and vm.swappiness is 0 is judged by other rules (swap-exhaustion, \
+                     swappiness-zero-oom, oom-score).",
+                );
+        }
     }
 }
 
@@ -250,18 +255,17 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
         severity,
         format!("the OOM killer has killed {count} processes {state}"),
         Cost::risk("work of the killed processes is lost; which they were, the kernel log would tell"),
-    )
-    .sure(Confidence::Certain)
-    .because(cx.saw_vm(v::oom_kill).against("0", "no process was killed"));
+    );
+    finding.sure(Confidence::Certain).because(cx.saw_vm(v::oom_kill).against("0", "no process was killed"));
     if let Ok(rate) = cx.rate(&[v::oom_kill])
         && now
     {
-        finding = finding.because(cx.saw_rate(&[v::oom_kill], &rate));
+        finding.because(cx.saw_rate(&[v::oom_kill], &rate));
     }
     for group in innermost.iter().take(SHOWN) {
-        finding = finding.because(Evidence::new("memory.events", "oom_kill", kills(group)).of(&group.path));
+        finding.because(Evidence::new("memory.events", "oom_kill", kills(group)).of(&group.path));
     }
-    finding = finding.note(
+    finding.note(
         "dmesg -T | grep -E 'oom-kill|Out of memory' says who was killed and why, as long as the log \
          reaches back.",
     );
@@ -269,10 +273,11 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
         // `oom` counts only the group's own limit, `oom_kill` every killer.
         let limited = group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0;
         if limited {
-            return remedies(cx, Kind::Group, &group.path, finding);
+            remedies(cx, Kind::Group, &group.path, &mut finding);
+            return finding;
         }
-        finding = finding
-            .note("Processes of the groups named were killed, though none of them was at its own limit.");
+        finding.note("Processes of the groups named were killed, though none of them was at its own limit.");
     }
-    remedies(cx, Kind::Untold, "", finding)
+    remedies(cx, Kind::Untold, "", &mut finding);
+    finding
 }

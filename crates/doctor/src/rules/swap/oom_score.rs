@@ -104,25 +104,22 @@ fn database_first(
         Cost::risk(
             "the database dies when another process takes the memory; recovery and a cold cache follow",
         ),
-    )
-    .sure(Confidence::Certain)
-    .because(saw_adjustment(victim).against(LAST, "the last to be killed, and still killable"))
-    .because(saw(victim, s::VmRSS))
-    .because(cx.saw_mem(m::MemTotal));
-    if let Some(parent) = parent.filter(|parent| parent.stat.pid != victim.stat.pid) {
-        finding = finding.because(saw_adjustment(parent));
-    }
-    if cx.mem(m::MemAvailable).is_ok() {
-        finding = finding.because(cx.saw_mem(m::MemAvailable));
-    }
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because(saw_adjustment(victim).against(LAST, "the last to be killed, and still killable"))
+        .because(saw(victim, s::VmRSS))
+        .because(cx.saw_mem(m::MemTotal));
+    finding.because_if(parent.filter(|parent| parent.stat.pid != victim.stat.pid).map(saw_adjustment));
+    finding.because_if(cx.mem(m::MemAvailable).is_ok().then(|| cx.saw_mem(m::MemAvailable)));
     if let Some(next) = next {
-        finding = finding.note(format!(
+        finding.note(format!(
             "Next in line would be {} with {} points.",
             subject(next),
             Grouped(points(next))
         ));
     }
-    finding = finding.note(format!(
+    finding.note(format!(
         "Points = (VmRSS + VmSwap + VmPTE) / {page} + oom_score_adj x {with_swap:#} / 1000 / {page}. Shared \
          memory counts in full for each process that has touched it.",
         page = page.bytes(),
@@ -132,8 +129,8 @@ fn database_first(
             .keep("the unit's drop-in, [Service]", format!("OOMScoreAdjust={LAST}"))
             .risk(
                 "Somebody else is killed instead. Children inherit the value: those that already run keep \
-                 their own until they are started anew. With everything at -1000 the kernel panics for \
-                 want of a victim: do not go below -900.",
+                 their own until they are started anew. With everything at -1000 the kernel panics for want \
+                 of a victim: do not go below -900.",
             );
         remedy = match parent.map(|parent| parent.stat.pid) {
             Some(pid) => remedy
@@ -149,15 +146,15 @@ fn database_first(
                     "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj",
                 )
                 .keep("the unit's drop-in, [Service]", "Environment=PG_OOM_ADJUST_VALUE=0");
-            finding = finding.note(
+            finding.note(
                 "PostgreSQL's back ends should not inherit the postmaster's value: PG_OOM_ADJUST_VALUE=0 \
                  sets theirs back. A killed back end makes the postmaster restart all others, but the \
                  postmaster itself lives.",
             );
         }
-        finding = finding.remedy(remedy);
+        finding.remedy(remedy);
     } else {
-        finding = finding.note(format!(
+        finding.note(format!(
             "The parent has {now} already: what counts is that less is touched, or that the others are \
              bounded."
         ));
@@ -185,20 +182,20 @@ fn exempt(processes: &[Process], total: Bytes) -> Option<Finding> {
     exempt.sort_by_key(|p| std::cmp::Reverse(held(p)));
     let first = exempt.first()?;
     let pid = first.stat.pid;
-    Some(
-        Finding::new(
-            OomScore::ID,
-            Severity::Warning,
-            format!(
-                "{} processes that the OOM killer must not touch hold {sum}, {} of memory",
-                exempt.len(),
-                Percent(share)
-            ),
-            Cost::risk(
-                "the killer takes everything else without freeing much, and the kernel panics when nobody \
-                 is left",
-            ),
-        )
+    let mut finding = Finding::new(
+        OomScore::ID,
+        Severity::Warning,
+        format!(
+            "{} processes that the OOM killer must not touch hold {sum}, {} of memory",
+            exempt.len(),
+            Percent(share)
+        ),
+        Cost::risk(
+            "the killer takes everything else without freeing much, and the kernel panics when nobody is \
+             left",
+        ),
+    );
+    finding
         .sure(Confidence::Certain)
         .because_all(
             exempt
@@ -216,8 +213,8 @@ fn exempt(processes: &[Process], total: Bytes) -> Option<Finding> {
                 .sets(format!("pid {pid} oom_score_adj"), LAST),
         )
         .note(
-            "Exempt only what is needed to log in and repair: sshd, and cluster agents that must report \
-             the failure.",
-        ),
-    )
+            "Exempt only what is needed to log in and repair: sshd, and cluster agents that must report the \
+             failure.",
+        );
+    Some(finding)
 }

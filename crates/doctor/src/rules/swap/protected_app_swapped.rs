@@ -114,8 +114,8 @@ fn of_databases(
         severity(cx, share),
         format!("{swapped} of {who} lie in swap, {} of what it holds", Percent(share)),
         cost(cx, swapped)?,
-    )
-    .sure(Confidence::Certain);
+    );
+    finding.sure(Confidence::Certain);
     let bound = format!("at most {} of {whole:#} and {SMALL}", Percent(NOTICEABLE));
     let mut evidence =
         largest(databases, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)).collect::<Vec<_>>();
@@ -127,31 +127,27 @@ fn of_databases(
     if let Some(first) = evidence.first_mut() {
         *first = first.clone().against(bound, "start-up code and data are left out");
     }
-    finding =
-        finding.because_all(evidence).because(cx.saw_mem(m::SwapFree)).because(cx.saw_mem(m::SwapTotal));
-    if let Ok(rate) = cx.rate(SWAPPED_IN) {
-        finding = finding.because(cx.saw_rate(SWAPPED_IN, &rate));
-    }
+    finding.because_all(evidence).because(cx.saw_mem(m::SwapFree)).because(cx.saw_mem(m::SwapTotal));
+    finding.because_if(cx.rate(SWAPPED_IN).ok().map(|rate| cx.saw_rate(SWAPPED_IN, &rate)));
     let version2 = cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V2);
-    finding = bring_back(cx, finding)?;
+    bring_back(cx, &mut finding)?;
     if version2 {
-        finding = finding.remedy(
+        finding.remedy(
             Remedy::new(format!("Keep {who} out of swap by its memory cgroup"))
                 .run("systemctl set-property --runtime UNIT MemoryLow=SIZE MemorySwapMax=0")
                 .keep("the unit's drop-in, [Service]", "MemoryLow=SIZE")
                 .keep("the unit's drop-in, [Service]", "MemorySwapMax=0")
                 .undo_with("systemctl set-property --runtime UNIT MemoryLow=0 MemorySwapMax=infinity")
                 .risk(
-                    "Without swap of its own the unit meets the OOM killer sooner when it outgrows \
-                     memory. MemoryLow needs the same on every parent slice unless the hierarchy is \
-                     mounted with memory_recursiveprot.",
+                    "Without swap of its own the unit meets the OOM killer sooner when it outgrows memory. \
+                     MemoryLow needs the same on every parent slice unless the hierarchy is mounted with \
+                     memory_recursiveprot.",
                 ),
         );
     }
-    finding = finding.remedy(
+    finding.remedy(
         Remedy::new(format!(
-            "Let {who} lock its memory, or put its shared segments into huge pages: neither is ever \
-             swapped"
+            "Let {who} lock its memory, or put its shared segments into huge pages: neither is ever swapped"
         ))
         .keep("the unit's drop-in, [Service]", "LimitMEMLOCK=infinity")
         .restart(who.clone())
@@ -164,7 +160,7 @@ fn of_databases(
     if let Ok(now) = cx.sysctl(SWAPPINESS)
         && now > swappiness.value
     {
-        finding = finding
+        finding
             .remedy(
                 Remedy::new(format!("Swap less eagerly: vm.swappiness = {}", swappiness.value))
                     .sysctl(cx, SWAPPINESS, swappiness.value)
@@ -172,36 +168,40 @@ fn of_databases(
             )
             .note(swappiness.contested);
     }
-    Ok(finding.note(
+    finding.note(
         "Pages that lie in swap stay there until they are touched: raising a limit or lowering \
          vm.swappiness does not bring them back.",
-    ))
+    );
+    Ok(finding)
 }
 
 /// `swapoff` and `swapon`, where all that is in swap fits into memory.
-fn bring_back(cx: &Context<'_>, finding: Finding) -> Result<Finding, Skip> {
+fn bring_back(cx: &Context<'_>, finding: &mut Finding) -> Result<(), Skip> {
     let used = cx.mem(m::SwapTotal)? - cx.mem(m::SwapFree)?;
     let Ok(available) = cx.mem(m::MemAvailable) else {
-        return Ok(finding.note("How much memory is available is not known: swapoff is not proposed."));
+        finding.note("How much memory is available is not known: swapoff is not proposed.");
+        return Ok(());
     };
     let needed = used + cx.total()?.scale(SPARE);
     if available <= needed {
-        return Ok(finding.note(format!(
+        finding.note(format!(
             "swapoff would have to find room for {used:#} and leave {} of memory: {needed:#}, of which \
              {available:#} are available. First stop what takes the memory.",
             Percent(SPARE)
-        )));
+        ));
+        return Ok(());
     }
-    Ok(finding.remedy(
+    finding.remedy(
         Remedy::new("Bring everything back from swap, in a quiet hour")
             .run("swapoff -a && swapon -a")
             .undo_with("swapon -a")
             .risk(format!(
                 "Reads {used:#} page by page, for minutes to hours, and pushes that much out of the page \
-                 cache; {available:#} are available now. There is no swap meanwhile. Areas that are not \
-                 in /etc/fstab have to be turned on by hand."
+                 cache; {available:#} are available now. There is no swap meanwhile. Areas that are not in \
+                 /etc/fstab have to be turned on by hand."
             )),
-    ))
+    );
+    Ok(())
 }
 
 /// Groups that are protected and have memory in swap all the same.
@@ -226,21 +226,22 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
             severity(cx, share),
             format!("{swapped} of the protected group {} lie in swap, {}", group.path, Percent(share)),
             cost(cx, swapped)?,
-        )
-        .sure(Confidence::Certain)
-        .because(
-            Evidence::new("memory.swap.current", "memory.swap.current", format!("{swapped:#}"))
-                .of(&group.path)
-                .against(
-                    format!("at most {} and {SMALL}", Percent(NOTICEABLE)),
-                    "start-up code and data are left out",
-                ),
-        )
-        .because(Evidence::new("memory.low", "memory.low or memory.min", &amount).of(&group.path));
+        );
+        finding
+            .sure(Confidence::Certain)
+            .because(
+                Evidence::new("memory.swap.current", "memory.swap.current", format!("{swapped:#}"))
+                    .of(&group.path)
+                    .against(
+                        format!("at most {} and {SMALL}", Percent(NOTICEABLE)),
+                        "start-up code and data are left out",
+                    ),
+            )
+            .because(Evidence::new("memory.low", "memory.low or memory.min", &amount).of(&group.path));
         let capped = group.swap_max == Some(Limit::At(Bytes::ZERO));
-        finding = bring_back(cx, finding)?;
+        bring_back(cx, &mut finding)?;
         if !capped {
-            finding = finding.remedy(
+            finding.remedy(
                 control_groups::set(
                     format!("Take the group's swap away: memory.swap.max 0 for {unit}"),
                     groups.version,
@@ -251,15 +252,14 @@ fn of_groups(cx: &Context<'_>) -> Result<Vec<Finding>, Skip> {
                 )
                 .risk("It meets the OOM killer sooner when it outgrows memory."),
             );
-            if let Some(note) = control_groups::lasting(&group.path) {
-                finding = finding.note(note);
-            }
+            finding.note_if(control_groups::lasting(&group.path));
         }
-        findings.push(finding.note(
+        finding.note(
             "Protection holds back reclaim from now on; it brings nothing back. Pages beyond the \
              protection, and those that were swapped out before it was set, stay in swap until they are \
              touched.",
-        ));
+        );
+        findings.push(finding);
     }
     Ok(findings)
 }

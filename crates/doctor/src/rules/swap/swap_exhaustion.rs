@@ -58,13 +58,16 @@ impl Rule for SwapExhaustion {
             Err(Skip::NeedsSamples) => None,
             Err(skip) => return Err(skip),
         };
-        let severity = match (out, share) {
-            (Some(rate), _) if rate.total == 0 => Severity::Info,
-            (None, _) => Severity::Warning,
-            (_, s) if s < CRITICAL => Severity::Critical,
-            (_, s) if s < HIGH => Severity::High,
-            _ => Severity::Warning,
-        };
+        let at_rest = out.is_some_and(|rate| rate.total == 0);
+        let severity = Severity::ladder(
+            &[
+                (at_rest, Severity::Info),
+                (out.is_none(), Severity::Warning),
+                (share < CRITICAL, Severity::Critical),
+                (share < HIGH, Severity::High),
+            ],
+            Severity::Warning,
+        );
         let state = match out {
             Some(rate) if rate.total == 0 => "and nothing is written to it now".to_owned(),
             Some(rate) => format!("and {:.0} pages/s go out to it", rate.per_second),
@@ -75,46 +78,47 @@ impl Rule for SwapExhaustion {
             severity,
             format!("{free:#} of {total:#} swap are left, {}, {state}", Percent(share)),
             self.cost(cx, free, out.is_some_and(|rate| rate.total > 0)),
-        )
-        .sure(if out.is_some() { cx.rate_confidence() } else { Confidence::Possible })
-        .because(cx.saw_mem(m::SwapFree).against(
-            format!("less than {} of SwapTotal", Percent(WARN)),
-            "twice the bound of earlyoom and PCP",
-        ))
-        .because(cx.saw_mem(m::SwapTotal));
-        if let Some(rate) = out {
-            finding = finding.because(cx.saw_rate(SWAPPED_OUT, &rate));
-        }
+        );
+        finding
+            .sure(if out.is_some() { cx.rate_confidence() } else { Confidence::Possible })
+            .because(cx.saw_mem(m::SwapFree).against(
+                format!("less than {} of SwapTotal", Percent(WARN)),
+                "twice the bound of earlyoom and PCP",
+            ))
+            .because(cx.saw_mem(m::SwapTotal));
+        finding.because_if(out.map(|rate| cx.saw_rate(SWAPPED_OUT, &rate)));
         if let Ok(processes) = cx.processes() {
-            finding =
-                finding.because_all(largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)));
+            finding.because_all(largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)));
         }
         let segments = cx.shm().unwrap_or_default().iter().filter_map(|segment| segment.swap).sum::<Bytes>();
         if segments > Bytes::ZERO {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("all segments"),
             );
         }
         if severity == Severity::Info {
-            return Ok(vec![finding.note(
-                "Nothing was swapped out over the period: what lies in swap has not been asked for. That \
-                 is what swap is for; act only when swap-out starts again.",
-            )]);
+            finding.note(
+                "Nothing was swapped out over the period: what lies in swap has not been asked for. That is \
+                 what swap is for; act only when swap-out starts again.",
+            );
+            return Ok(vec![finding]);
         }
         if cx.swaps().is_ok_and(all_zram) {
-            finding = finding.note(
+            finding.note(
                 "Swap here is compressed memory (zram): enlarging it takes memory that is short already. \
                  Swap on a disk of lower priority takes what zram cannot.",
             );
         }
         let more = used.scale(1.0 / COMFORTABLE) - total;
-        Ok(vec![finding
+        finding
             .remedy(
-                Remedy::new("Stop or bound what grows: see which of the largest processes has grown since \
-                             it was well")
-                    .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
-                    .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
-                    .risk("A unit above MemoryHigh is slowed down until it has given memory back."),
+                Remedy::new(
+                    "Stop or bound what grows: see which of the largest processes has grown since it was \
+                     well",
+                )
+                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+                .risk("A unit above MemoryHigh is slowed down until it has given memory back."),
             )
             .remedy(add_swap(more))
             .note(format!(
@@ -122,7 +126,8 @@ impl Rule for SwapExhaustion {
                  than the memory that nobody touches is of no use.",
                 COMFORTABLE,
                 Percent(COMFORTABLE)
-            ))])
+            ));
+        Ok(vec![finding])
     }
 }
 

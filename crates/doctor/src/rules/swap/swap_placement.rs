@@ -112,23 +112,23 @@ fn slow_first(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
         }
         _ => (FSTAB, format!("{} none swap pri={above} 0 0", fast.0.path)),
     };
-    Some(
-        Finding::new(
-            SwapPlacement::ID,
-            if slow.0.used > Bytes::ZERO { Severity::Warning } else { Severity::Info },
-            format!(
-                "swap on {} ({}) is filled {turn} swap on {} ({})",
-                slow.0.path,
-                slow.1.name(),
-                fast.0.path,
-                fast.1.name()
-            ),
-            Cost::risk(format!(
-                "{:#} lie on the slower device; each page that comes back from there waits longer than it \
-                 has to",
-                slow.0.used
-            )),
-        )
+    let mut finding = Finding::new(
+        SwapPlacement::ID,
+        if slow.0.used > Bytes::ZERO { Severity::Warning } else { Severity::Info },
+        format!(
+            "swap on {} ({}) is filled {turn} swap on {} ({})",
+            slow.0.path,
+            slow.1.name(),
+            fast.0.path,
+            fast.1.name()
+        ),
+        Cost::risk(format!(
+            "{:#} lie on the slower device; each page that comes back from there waits longer than it has \
+             to",
+            slow.0.used
+        )),
+    );
+    finding
         .sure(Confidence::Certain)
         .because(saw(slow.0))
         .because(saw(fast.0))
@@ -144,10 +144,9 @@ fn slow_first(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                 )),
         )
         .note(
-            "The kernel fills the area of highest priority first and takes areas of equal priority in \
-             turn.",
-        ),
-    )
+            "The kernel fills the area of highest priority first and takes areas of equal priority in turn.",
+        );
+    Some(finding)
 }
 
 /// Two areas of equal priority on one device.
@@ -160,17 +159,17 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
         Some((first, areas[i + 1..].iter().find(twin)?, device))
     })?;
     let rotating = turns(device) == Some(true);
-    Some(
-        Finding::new(
-            SwapPlacement::ID,
-            if rotating { Severity::Warning } else { Severity::Info },
-            format!("{} and {} have the same priority on one disk, {}", first.path, second.path, device.name),
-            Cost::risk(if rotating {
-                "the head moves between the two with every batch of pages"
-            } else {
-                "striping over two areas of one device gains nothing"
-            }),
-        )
+    let mut finding = Finding::new(
+        SwapPlacement::ID,
+        if rotating { Severity::Warning } else { Severity::Info },
+        format!("{} and {} have the same priority on one disk, {}", first.path, second.path, device.name),
+        Cost::risk(if rotating {
+            "the head moves between the two with every batch of pages"
+        } else {
+            "striping over two areas of one device gains nothing"
+        }),
+    );
+    finding
         .sure(Confidence::Certain)
         .because(saw(first))
         .because(saw(second))
@@ -201,8 +200,8 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                 second.used
             )),
         )
-        .note("Equal priorities are for separate disks of one kind: there they stripe."),
-    )
+        .note("Equal priorities are for separate disks of one kind: there they stripe.");
+    Some(finding)
 }
 
 /// `swapon` takes 0 to 32767; negative ones are the kernel's own, for areas turned on without a priority:
@@ -219,13 +218,13 @@ fn compressed_twice(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
     if &**enabled != "Y" {
         return None;
     }
-    Some(
-        Finding::new(
-            SwapPlacement::ID,
-            Severity::Info,
-            format!("zswap is on and swap is on {}: pages are compressed twice", zram.path),
-            Cost::risk("CPU time of every page that goes out, and a pool beside the pool"),
-        )
+    let mut finding = Finding::new(
+        SwapPlacement::ID,
+        Severity::Info,
+        format!("zswap is on and swap is on {}: pages are compressed twice", zram.path),
+        Cost::risk("CPU time of every page that goes out, and a pool beside the pool"),
+    );
+    finding
         .sure(Confidence::Certain)
         .because(Evidence::new(ENABLED, "enabled", enabled).against("N", "zram compresses already"))
         .because(saw(zram))
@@ -236,10 +235,10 @@ fn compressed_twice(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
                 .risk("Pages that zswap holds stay there until they are used or written out."),
         )
         .note(
-            "How to choose: zram where there is no other swap; zswap in front of a disk, because it \
-             writes what is cold to the disk and zram does not.",
-        ),
-    )
+            "How to choose: zram where there is no other swap; zswap in front of a disk, because it writes \
+             what is cold to the disk and zram does not.",
+        );
+    Some(finding)
 }
 
 fn busy_on_the_wrong_disk(
@@ -274,16 +273,16 @@ fn busy_on_the_wrong_disk(
         None => String::new(),
     };
     let kind = if rotating { "a rotating disk" } else { "a disk" };
-    Some(
-        Finding::new(
-            SwapPlacement::ID,
-            if rotating { Severity::High } else { Severity::Warning },
-            format!(
-                "{:.0} pages/s come from and {:.0} go to swap on {}, {kind}{shared}; {} is another device",
-                pages_in.per_second, pages_out.per_second, device.name, better.name
-            ),
-            Cost::faults(pages_in.per_second, read, format!("reads from swap, at {how}")),
-        )
+    let mut finding = Finding::new(
+        SwapPlacement::ID,
+        if rotating { Severity::High } else { Severity::Warning },
+        format!(
+            "{:.0} pages/s come from and {:.0} go to swap on {}, {kind}{shared}; {} is another device",
+            pages_in.per_second, pages_out.per_second, device.name, better.name
+        ),
+        Cost::faults(pages_in.per_second, read, format!("reads from swap, at {how}")),
+    );
+    finding
         .sure(cx.rate_confidence())
         .because(cx.saw_rate(SWAPPED_IN, pages_in).against(
             format!("with swap-out at least {} pages/s", Grouped(TRAFFIC as u64)),
@@ -303,6 +302,6 @@ fn busy_on_the_wrong_disk(
         .note(
             "Placement makes swapping cheaper, not rarer: find out first why pages are swapped \
              (swap-exhaustion, protected-app-swapped).",
-        ),
-    )
+        );
+    Some(finding)
 }

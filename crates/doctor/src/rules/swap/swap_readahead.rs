@@ -73,20 +73,23 @@ impl Rule for SwapReadahead {
                 Percent(share)
             ),
             cost,
-        )
-        .sure(cx.rate_confidence())
-        .because(cx.saw_sysctl(NAME).against("0", "for devices without a head to move"))
-        .because(cx.saw_rate(&[v::swap_ra], &ahead))
-        .because(
-            cx.saw_rate(&[v::swap_ra_hit], &used)
-                .against(format!("at least {} of swap_ra", Percent(USED)), "half of the reads are of use"),
-        )
-        .because(cx.saw_rate(&[v::pswpin], &swapped_in));
+        );
+        finding
+            .sure(cx.rate_confidence())
+            .because(cx.saw_sysctl(NAME).against("0", "for devices without a head to move"))
+            .because(cx.saw_rate(&[v::swap_ra], &ahead))
+            .because(
+                cx.saw_rate(&[v::swap_ra_hit], &used).against(
+                    format!("at least {} of swap_ra", Percent(USED)),
+                    "half of the reads are of use",
+                ),
+            )
+            .because(cx.saw_rate(&[v::pswpin], &swapped_in));
         for area in areas {
             let Some(device) = device_of(cx, area) else { continue };
-            finding = finding.because(saw_rotational(device, &area.path));
+            finding.because(saw_rotational(device, &area.path));
         }
-        Ok(vec![finding
+        finding
             .remedy(
                 Remedy::new("Read only the page that is needed from swap")
                     .sysctl(cx, NAME, 0)
@@ -99,6 +102,7 @@ impl Rule for SwapReadahead {
                 used.total,
                 ahead.total,
                 ahead.seconds
-            ))])
+            ));
+        Ok(vec![finding])
     }
 }

@@ -53,15 +53,13 @@ impl Rule for SwapUndersized {
             return Ok(Vec::new());
         }
         let short = wanted - have;
-        Ok(vec![
-            Finding::new(
-                Self::ID,
-                Severity::Info,
-                format!("{have:#} of swap, {vendor} asks for {wanted}"),
-                Cost::risk(format!(
-                    "a vendor's check fails; {short} less room for memory that nobody touches"
-                )),
-            )
+        let mut finding = Finding::new(
+            Self::ID,
+            Severity::Info,
+            format!("{have:#} of swap, {vendor} asks for {wanted}"),
+            Cost::risk(format!("a vendor's check fails; {short} less room for memory that nobody touches")),
+        );
+        finding
             .sure(Confidence::Certain)
             .because(
                 cx.saw_mem(m::SwapTotal)
@@ -71,12 +69,12 @@ impl Rule for SwapUndersized {
             .remedy(add_swap(short))
             .note(format!("{vendor}: {row}."))
             .note(format!(
-                "More than a device reads back in {} minutes is of no use: a disk of 100 MiB/s makes {} \
-                 the most.",
+                "More than a device reads back in {} minutes is of no use: a disk of 100 MiB/s makes {} the \
+                 most.",
                 swap::DRAIN_SECONDS / 60,
                 swap::drain_limit(Bytes::mib(100))
-            )),
-        ])
+            ));
+        Ok(vec![finding])
     }
 }
 

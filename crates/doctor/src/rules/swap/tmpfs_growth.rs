@@ -75,20 +75,21 @@ impl Rule for TmpfsGrowth {
                 cx.total()?,
                 "counted as cache, and not given back until the files are removed",
             ),
-        )
-        .sure(if measured { Confidence::Certain } else { Confidence::Likely })
-        .because(cx.saw_mem(m::Shmem).against(
-            format!("of tmpfs at most {} of {ordinary:#}", Percent(NOTICEABLE)),
-            "free counts it as cache",
-        ));
+        );
+        finding.sure(if measured { Confidence::Certain } else { Confidence::Likely }).because(
+            cx.saw_mem(m::Shmem).against(
+                format!("of tmpfs at most {} of {ordinary:#}", Percent(NOTICEABLE)),
+                "free counts it as cache",
+            ),
+        );
         let mut largest = mounts.iter().filter(|mount| mount.space.is_some()).collect::<Vec<_>>();
         largest.sort_by_key(|mount| std::cmp::Reverse(mount.space.map(|(_, used)| used)));
         largest.truncate(3);
-        finding = finding.because_all(largest.iter().filter_map(|mount| saw(mount)));
+        finding.because_all(largest.iter().filter_map(|mount| saw(mount)));
         if !measured {
-            finding = finding.because(cx.saw_mem(m::Mapped)).note(format!(
-                "{shmem:#} Shmem - the larger of {:#} Mapped and {:#} in System V segments = {held:#} \
-                 that nobody maps: files.",
+            finding.because(cx.saw_mem(m::Mapped)).note(format!(
+                "{shmem:#} Shmem - the larger of {:#} Mapped and {:#} in System V segments = {held:#} that \
+                 nobody maps: files.",
                 cx.mem_or_zero(m::Mapped),
                 segments(cx)
             ));
@@ -96,7 +97,7 @@ impl Rule for TmpfsGrowth {
         if let Ok(trend) = cx.trend(m::Shmem)
             && trend.last > trend.first
         {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "Shmem grew by {} over {:.0} s.",
                 Bytes((trend.last - trend.first) as u64),
                 trend.seconds
@@ -116,22 +117,18 @@ impl Rule for TmpfsGrowth {
             let option = format!("remount,size={size}");
             bound = bound.undo_with(format!("mount -o {} {}", word(&option), word(target)));
         }
-        Ok(vec![
-            finding
-                .remedy(
-                    Remedy::new("Remove the files, or move them to a disk")
-                        .run(format!("du -xa --apparent-size {} | sort -n | tail", word(target)))
-                        .risk(
-                            "A file that a process holds open keeps its memory until that process closes \
-                             it.",
-                        ),
-                )
-                .remedy(bound)
-                .note(
-                    "A memory cgroup is charged for the tmpfs files that its processes write: MemoryMax \
-                     on the writer's unit bounds them too.",
-                ),
-        ])
+        finding
+            .remedy(
+                Remedy::new("Remove the files, or move them to a disk")
+                    .run(format!("du -xa --apparent-size {} | sort -n | tail", word(target)))
+                    .risk("A file that a process holds open keeps its memory until that process closes it."),
+            )
+            .remedy(bound)
+            .note(
+                "A memory cgroup is charged for the tmpfs files that its processes write: MemoryMax on the \
+                 writer's unit bounds them too.",
+            );
+        Ok(vec![finding])
     }
 }
 
@@ -180,21 +177,23 @@ fn saw(mount: &Mount) -> Option<Evidence> {
 
 fn nearly_full(mount: &Mount) -> Finding {
     let (size, used) = mount.space.unwrap_or_default();
-    Finding::new(
+    let mut finding = Finding::new(
         TmpfsGrowth::ID,
         Severity::Warning,
         format!("the tmpfs {} is full to {}, {used} of {size}", mount.target, Percent(used.share_of(size))),
         Cost::risk("writers fail with ENOSPC when it is full"),
-    )
-    .sure(Confidence::Certain)
-    .because_all(saw(mount).map(|evidence| {
-        evidence.against(format!("at most {}", Percent(NEARLY_FULL)), "the usual bound of a file system")
-    }))
-    .remedy(
-        Remedy::new("Remove the files, or move them to a disk")
-            .run(format!("du -xa --apparent-size {} | sort -n | tail", word(&mount.target)))
-            .risk("A file that a process holds open keeps its memory until that process closes it."),
-    )
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because_all(saw(mount).map(|evidence| {
+            evidence.against(format!("at most {}", Percent(NEARLY_FULL)), "the usual bound of a file system")
+        }))
+        .remedy(
+            Remedy::new("Remove the files, or move them to a disk")
+                .run(format!("du -xa --apparent-size {} | sort -n | tail", word(&mount.target)))
+                .risk("A file that a process holds open keeps its memory until that process closes it."),
+        );
+    finding
 }
 
 #[cfg(test)]

@@ -111,20 +111,21 @@ fn by_oomd(cx: &Context<'_>, database: &Process, oomd: Option<&Process>) -> Opti
             name.unwrap_or("no unit of its own")
         ),
         Cost::risk("it kills whole groups: all of the database at once"),
-    )
-    .sure(if killing.is_some() { Confidence::Likely } else { Confidence::Possible })
-    .because(enabled("systemd-oomd", oomd))
-    .because(
-        Evidence::new("unit files", "ManagedOOMPreference", preference.unwrap_or("not set"))
-            .of(shown)
-            .against("avoid or omit", "systemd.resource-control(5)"),
     );
+    finding
+        .sure(if killing.is_some() { Confidence::Likely } else { Confidence::Possible })
+        .because(enabled("systemd-oomd", oomd))
+        .because(
+            Evidence::new("unit files", "ManagedOOMPreference", preference.unwrap_or("not set"))
+                .of(shown)
+                .against("avoid or omit", "systemd.resource-control(5)"),
+        );
     match killing {
         Some((unit, setting)) => {
-            finding = finding.because(Evidence::new("unit files", setting, "kill").of(unit))
+            finding.because(Evidence::new("unit files", setting, "kill").of(unit));
         }
         None => {
-            finding = finding.note(
+            finding.note(
                 "No ManagedOOMSwap=kill or ManagedOOMMemoryPressure=kill was seen above the unit; \
                  distributions set them on -.slice or user slices (oomctl shows what is watched).",
             );
@@ -133,25 +134,24 @@ fn by_oomd(cx: &Context<'_>, database: &Process, oomd: Option<&Process>) -> Opti
     if let Ok(psi) = cx.memory_pressure()
         && let Some(full) = psi.full
     {
-        finding = finding.because(
+        finding.because(
             Evidence::new("/proc/pressure/memory", "full avg60", format!("{:.2} %", full.avg60))
                 .against("60 % for 30 s", "default of oomd.conf, of the group watched"),
         );
     }
-    Some(
-        finding
-            .remedy(
-                Remedy::new(format!("Spare {shown}"))
-                    .keep("the unit's drop-in, [Service]", "ManagedOOMPreference=avoid")
-                    .run("oomctl")
-                    .restart("systemctl daemon-reload; no restart of the database")
-                    .risk("Others are killed first. The preference counts only for units owned by root."),
-            )
-            .note(
-                "It acts at 90 % of swap used, or when a watched group's memory pressure is above 60 % \
-                 for 30 s (defaults).",
-            ),
-    )
+    finding
+        .remedy(
+            Remedy::new(format!("Spare {shown}"))
+                .keep("the unit's drop-in, [Service]", "ManagedOOMPreference=avoid")
+                .run("oomctl")
+                .restart("systemctl daemon-reload; no restart of the database")
+                .risk("Others are killed first. The preference counts only for units owned by root."),
+        )
+        .note(
+            "It acts at 90 % of swap used, or when a watched group's memory pressure is above 60 % for 30 s \
+             (defaults).",
+        );
+    Some(finding)
 }
 
 fn by_earlyoom(
@@ -170,24 +170,23 @@ fn by_earlyoom(
     };
     let share = available.share_of(total);
     let swap_low = swap == Bytes::ZERO || swap_free.share_of(swap) <= NEAR;
-    let severity = match (share, swap_low) {
-        (s, true) if s <= EARLYOOM => Severity::Critical,
-        (s, true) if s <= NEAR => Severity::High,
-        _ => Severity::Info,
-    };
+    let severity = Severity::ladder(
+        &[(swap_low && share <= EARLYOOM, Severity::Critical), (swap_low && share <= NEAR, Severity::High)],
+        Severity::Info,
+    );
     let pools = cx.pool_bytes();
-    let mut finding =
-        Finding::new(
-            UserspaceKiller::ID,
-            severity,
-            format!(
-                "earlyoom runs and would take {} first; {} of memory are available, it acts at {}",
-                subject(victim),
-                Percent(share),
-                Percent(EARLYOOM)
-            ),
-            Cost::risk("the database gets SIGTERM while the kernel would still have found memory"),
-        )
+    let mut finding = Finding::new(
+        UserspaceKiller::ID,
+        severity,
+        format!(
+            "earlyoom runs and would take {} first; {} of memory are available, it acts at {}",
+            subject(victim),
+            Percent(share),
+            Percent(EARLYOOM)
+        ),
+        Cost::risk("the database gets SIGTERM while the kernel would still have found memory"),
+    );
+    finding
         .sure(Confidence::Likely)
         .because(enabled("earlyoom", earlyoom))
         .because(cx.saw_mem(m::MemAvailable).against(
@@ -207,28 +206,24 @@ fn by_earlyoom(
             .of(subject(victim)),
         );
     if pools > Bytes::ZERO {
-        finding = finding.note(format!(
-            "MemAvailable leaves out the huge page pools ({pools}, {} of memory): of the {} outside them \
-             {} are available.",
+        finding.note(format!(
+            "MemAvailable leaves out the huge page pools ({pools}, {} of memory): of the {} outside them {} \
+             are available.",
             Percent(pools.share_of(total)),
             total - pools,
             Percent(available.share_of(total - pools))
         ));
     }
     let name = victim.stat.name.clone();
-    Ok(Some(
-        finding
-            .remedy(
-                Remedy::new(format!("Exempt {name} in earlyoom's arguments"))
-                    .keep(
-                        "/etc/default/earlyoom",
-                        format!("EARLYOOM_ARGS=\"--avoid '^({})$'\"", pattern(&name)),
-                    )
-                    .run("systemctl restart earlyoom")
-                    .risk("Keep arguments that are set there already. Others are killed first."),
-            )
-            .note("earlyoom's own arguments are not read: an --avoid pattern may be there already."),
-    ))
+    finding
+        .remedy(
+            Remedy::new(format!("Exempt {name} in earlyoom's arguments"))
+                .keep("/etc/default/earlyoom", format!("EARLYOOM_ARGS=\"--avoid '^({})$'\"", pattern(&name)))
+                .run("systemctl restart earlyoom")
+                .risk("Keep arguments that are set there already. Others are killed first."),
+        )
+        .note("earlyoom's own arguments are not read: an --avoid pattern may be there already.");
+    Ok(Some(finding))
 }
 
 /// `name` as a regular expression between quotes: what may mean something there becomes "any character".

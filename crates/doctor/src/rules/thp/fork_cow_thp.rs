@@ -95,12 +95,11 @@ fn finding(
         (Some(_), Some(private)) => Cost::memory(
             private,
             total,
-            "held by the saving child alone, \
-            because the parent has written since",
+            "held by the saving child alone, because the parent has written since",
         ),
         _ if small => Cost::risk(format!(
             "at each save the huge mappings of {amount} are taken apart, and the child keeps whole huge \
-                pages until it ends"
+             pages until it ends"
         )),
         _ => Cost::risk(format!(
             "at each save up to {amount} may be copied, {} for each first write, {} us or more",
@@ -114,40 +113,39 @@ fn finding(
         if small { Severity::Info } else { Severity::Warning },
         format!("{name} has {amount} in transparent huge pages, whose mappings each save breaks up"),
         cost,
-    )
-    .sure(if kernel.is_known() { Confidence::Likely } else { Confidence::Possible })
-    .because(mode.saw().against("madvise or never", "Redis documentation"));
+    );
+    finding
+        .sure(if kernel.is_known() { Confidence::Likely } else { Confidence::Possible })
+        .because(mode.saw().against("madvise or never", "Redis documentation"));
     if !small {
         finding.title = format!(
-            "{name} has {amount} in transparent huge pages: a write during a save \
-            copies {}",
+            "{name} has {amount} in transparent huge pages: a write during a save copies {}",
             thp::huge_size(cx)
         );
     }
     if let Some(enabled) = parent.thp_enabled {
         let evidence =
             Evidence::new("/proc/PID/status", "THP_enabled", u8::from(enabled)).of(subject(parent));
-        finding = finding.because(evidence.against(0, "disable-thp yes, the default since Redis 6.2"));
+        finding.because(evidence.against(0, "disable-thp yes, the default since Redis 6.2"));
     }
     if let Some(huge) = huge {
-        finding = finding.because(
+        finding.because(
             Evidence::new("/proc/PID/smaps_rollup", "AnonHugePages", format!("{huge:#}")).of(subject(parent)),
         );
     }
     if let Some(child) = child {
         let value = private.map_or_else(|| "running".to_owned(), |private| format!("{private:#}"));
-        finding = finding.because(
+        finding.because(
             Evidence::new("/proc/PID/smaps_rollup", "Private_Clean + Private_Dirty", value)
                 .of(format!("pid {} {}, the child that saves", child.stat.pid, child.stat.name)),
         );
     }
     let advised = advice::thp_enabled(cx);
-    finding = finding
-        .because(Evidence::new("/proc/sys/kernel/osrelease", "osrelease", kernel).against(
-            "5.8",
-            "copies \
-            base pages only from there on",
-        ))
+    finding
+        .because(
+            Evidence::new("/proc/sys/kernel/osrelease", "osrelease", kernel)
+                .against("5.8", "copies base pages only from there on"),
+        )
         .remedy(
             Remedy::new("Let it opt out of huge pages")
                 .keep("redis.conf", "disable-thp yes")
@@ -155,12 +153,12 @@ fn finding(
                 .restart("the server (it cannot be set at run time)"),
         );
     if advised.value != "always" {
-        finding = finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
+        finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
     }
     if !small && kernel.is_known() {
-        finding = finding.note(format!(
-            "Kernel {kernel}: unless the distribution has taken over the \
-            change of 5.8, whole huge pages are copied."
+        finding.note(format!(
+            "Kernel {kernel}: unless the distribution has taken over the change of 5.8, whole huge pages \
+             are copied."
         ));
     }
     finding

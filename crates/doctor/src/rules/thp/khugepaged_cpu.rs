@@ -73,35 +73,34 @@ impl Rule for KhugepagedCpu {
             Severity::Warning,
             format!("khugepaged and ksmd take {} of a CPU, most of it {who}", Percent(share)),
             Cost::stalled(share, "CPU time of kernel threads that walk the memory of all programs"),
-        )
-        .sure(cx.rate_confidence());
+        );
+        finding.sure(cx.rate_confidence());
         for (name, thread) in [("khugepaged", huge), ("ksmd", merge)] {
             let Some((pid, share)) = thread else { continue };
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/PID/stat", "utime + stime", format!("{} of a CPU", Percent(share)))
                     .of(format!("pid {pid} {name}"))
                     .against(format!("{} together", Percent(SHARE)), "the kernel's defaults stay far below"),
             );
         }
         if of(huge) > SHARE / 2.0 {
-            finding = khugepaged(cx, finding);
+            khugepaged(cx, &mut finding);
         }
         if of(merge) > SHARE / 2.0 {
-            finding = ksmd(cx, finding);
+            ksmd(cx, &mut finding);
         }
         if finding.remedies.is_empty() {
-            finding = finding.note(
-                "The pace is the kernel's own: if it stays so for longer than some \
-                minutes, look who keeps \
-                                    changing its memory (`thp_collapse_alloc`, `thp_split_page`).",
+            finding.note(
+                "The pace is the kernel's own: if it stays so for longer than some minutes, look who keeps \
+                 changing its memory (`thp_collapse_alloc`, `thp_split_page`).",
             );
         }
         Ok(vec![finding])
     }
 }
 
-fn khugepaged(cx: &Context<'_>, mut finding: Finding) -> Finding {
-    let Ok(settings) = cx.thp() else { return finding };
+fn khugepaged(cx: &Context<'_>, finding: &mut Finding) {
+    let Ok(settings) = cx.thp() else { return };
     let mut remedy = Remedy::new("Give khugepaged back the kernel's own pace")
         .risk("Huge pages come back more slowly to memory that was first faulted in as base pages.");
     for (name, default, hurried) in [
@@ -118,35 +117,31 @@ fn khugepaged(cx: &Context<'_>, mut finding: Finding) -> Finding {
     ] {
         let Some(now) = settings.khugepaged(name) else { continue };
         let path = format!("{}/khugepaged/{name}", thp::ROOT);
-        finding = finding.because(Evidence::new(path.clone(), name, now).against(
-            default,
-            "the kernel's \
-            default",
-        ));
+        finding.because(Evidence::new(path.clone(), name, now).against(default, "the kernel's default"));
         if hurried {
             remedy = remedy.sysfs(&path, &default.to_string(), Some(&now.to_string()));
         }
     }
     if !remedy.runtime.is_empty() {
-        finding = finding.remedy(remedy);
+        finding.remedy(remedy);
     }
     let advised = advice::thp_enabled(cx);
-    match thp::mode(cx) {
-        Ok(mode) if mode.word == "always" && advised.value == "madvise" => {
-            finding.remedy(mode.set(cx, advised.value)).note(advised.contested)
-        }
-        _ => finding,
+    if let Ok(mode) = thp::mode(cx)
+        && mode.word == "always"
+        && advised.value == "madvise"
+    {
+        finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
     }
 }
 
-fn ksmd(cx: &Context<'_>, finding: Finding) -> Finding {
-    let Some(values) = &cx.now().ksm else { return finding };
+fn ksmd(cx: &Context<'_>, finding: &mut Finding) {
+    let Some(values) = &cx.now().ksm else { return };
     let Some(pages) = values.get(ksm::pages_to_scan).filter(|pages| *pages > KSM_PAGES) else {
-        return finding.note(
-            "ksmd is judged on its own where a database runs (ksm-on-database); \
-            elsewhere weigh pages_sharing \
-                             against its CPU time.",
+        finding.note(
+            "ksmd is judged on its own where a database runs (ksm-on-database); elsewhere weigh \
+             pages_sharing against its CPU time.",
         );
+        return;
     };
     let path = "/sys/kernel/mm/ksm/pages_to_scan";
     finding
@@ -155,10 +150,9 @@ fn ksmd(cx: &Context<'_>, finding: Finding) -> Finding {
             Remedy::new("Give ksmd back the kernel's own pace")
                 .sysfs(path, &KSM_PAGES.to_string(), Some(&pages.to_string()))
                 .risk(
-                    "Pages of new virtual machines are merged later; ksmtuned sets it again where it \
-                    runs.",
+                    "Pages of new virtual machines are merged later; ksmtuned sets it again where it runs.",
                 ),
-        )
+        );
 }
 
 /// The kernel's default of KSM's `pages_to_scan`.

@@ -52,11 +52,9 @@ impl Rule for KsmOnDatabase {
         let cpu = cpu_share(cx, "ksmd").ok();
         let idle = merged.0 == 0 && values.get(ksm::pages_unshared).unwrap_or(0) == 0;
         let cost = match cpu.filter(|(_, share)| *share > 0.0) {
-            Some((_, share)) => Cost::stalled(
-                share,
-                "CPU time of ksmd, and a fault for each merged page \
-                that is written",
-            ),
+            Some((_, share)) => {
+                Cost::stalled(share, "CPU time of ksmd, and a fault for each merged page that is written")
+            }
             None => Cost::risk("CPU time of ksmd, and a page fault for each merged page that is written"),
         };
         let mut finding = Finding::new(
@@ -64,35 +62,29 @@ impl Rule for KsmOnDatabase {
             if idle { Severity::Info } else { Severity::Warning },
             format!("KSM is merging pages beside {}: {merged} are merged now", database.name()),
             cost,
-        )
-        .because(Evidence::new(RUN, "run", run).against(
-            0,
-            "check 2400 of SAP's arp142; the kernel's \
-            default",
-        ));
+        );
+        finding.because(
+            Evidence::new(RUN, "run", run).against(0, "check 2400 of SAP's arp142; the kernel's default"),
+        );
         for counter in [ksm::pages_sharing, ksm::pages_unshared, ksm::pages_volatile] {
             if let Some(pages) = values.get(counter) {
                 let file = format!("/sys/kernel/mm/ksm/{}", counter.name());
-                finding = finding.because(Evidence::new(file, counter.name(), cx.pages(pages)));
+                finding.because(Evidence::new(file, counter.name(), cx.pages(pages)));
             }
         }
         if let Some((pid, share)) = cpu {
-            finding = finding.because(
+            finding.because(
                 Evidence::new("/proc/PID/stat", "utime + stime", format!("{} of a CPU", Percent(share)))
                     .of(format!("pid {pid} ksmd")),
             );
         }
         if cx.several_nodes().is_ok() && values.get(ksm::merge_across_nodes) == Some(1) {
-            finding = finding.note(
-                "merge_across_nodes is 1: a merged page lies on one node and all \
-                others reach it remotely.",
+            finding.note(
+                "merge_across_nodes is 1: a merged page lies on one node and all others reach it remotely.",
             );
         }
         if idle {
-            finding = finding.note(
-                "No program has offered memory to KSM, so ksmd has nothing to compare \
-                yet.",
-            );
+            finding.note("No program has offered memory to KSM, so ksmd has nothing to compare yet.");
         }
         // Taking merged pages apart allocates one page for each.
         let (value, risk) = match cx.mem(m::MemAvailable) {
@@ -102,19 +94,18 @@ impl Rule for KsmOnDatabase {
             _ => (
                 "0",
                 format!(
-                    "Pages that are merged stay so until they are written; taking them apart \
-                (2) would need {merged}."
+                    "Pages that are merged stay so until they are written; taking them apart (2) would need \
+                     {merged}."
                 ),
             ),
         };
-        Ok(vec![
-            finding.remedy(
-                Remedy::new("Turn KSM off")
-                    .sysfs(RUN, value, Some("1"))
-                    .run("systemctl disable --now ksm.service ksmtuned.service")
-                    .undo_with("systemctl enable --now ksm.service ksmtuned.service")
-                    .risk(risk),
-            ),
-        ])
+        finding.remedy(
+            Remedy::new("Turn KSM off")
+                .sysfs(RUN, value, Some("1"))
+                .run("systemctl disable --now ksm.service ksmtuned.service")
+                .undo_with("systemctl enable --now ksm.service ksmtuned.service")
+                .risk(risk),
+        );
+        Ok(vec![finding])
     }
 }

@@ -68,7 +68,10 @@ impl Rule for ThpBloat {
                 return Err(Skip::missing("/proc/vmstat thp_underused_split_page"));
             }
         }
-        Ok(findings.into_iter().map(|finding| remedied(cx, &mode, finding)).collect())
+        for finding in &mut findings {
+            add_remedies(cx, &mode, finding);
+        }
+        Ok(findings)
     }
 }
 
@@ -87,15 +90,16 @@ fn partially_mapped(cx: &Context<'_>, total: Bytes) -> Option<Finding> {
     let mut finding = Finding::new(ThpBloat::ID, Severity::Warning, title, cost);
     for (size, count) in counts.iter().filter(|(_, count)| *count > 0) {
         let file = format!("{}/hugepages-{}kB/stats/nr_anon_partially_mapped", thp::ROOT, size.as_kib());
-        finding = finding.because(
+        finding.because(
             Evidence::new(file, "nr_anon_partially_mapped", Grouped(*count))
                 .against(format!("{} of memory in all", Percent(SHARE)), "what matters on any host"),
         );
     }
-    Some(finding.note(
-        "The kernel splits them when memory becomes scarce; until then they count as used \
-        and cannot be reached.",
-    ))
+    finding.note(
+        "The kernel splits them when memory becomes scarce; until then they count as used and cannot be \
+         reached.",
+    );
+    Some(finding)
 }
 
 /// Pages that the kernel found mostly zero.
@@ -107,22 +111,21 @@ fn underused(cx: &Context<'_>, total: Bytes) -> Option<Finding> {
     let bytes = thp::huge_size(cx).times(rate.total).scale(zero as f64 / pages.max(1) as f64);
     let severity = if bytes.share_of(total) > SHARE { Severity::Warning } else { Severity::Info };
     let title = format!(
-        "the kernel found {} huge pages mostly empty within {:.0} \
-        s",
+        "the kernel found {} huge pages mostly empty within {:.0} s",
         Grouped(rate.total),
         rate.seconds
     );
     let cost = Cost::memory(bytes, total, format!("at least {zero} of {pages} pages of each were zero"));
-    Some(
-        Finding::new(ThpBloat::ID, severity, title, cost)
-            .sure(Confidence::Certain)
-            .because(cx.saw_rate(&[v::thp_underused_split_page], &rate))
-            .because_all(thp::holders(cx, 3))
-            .note(
-                "The kernel splits these and gives the empty parts back; the program will make such \
-                pages again.",
-            ),
-    )
+    let mut finding = Finding::new(ThpBloat::ID, severity, title, cost);
+    finding
+        .sure(Confidence::Certain)
+        .because(cx.saw_rate(&[v::thp_underused_split_page], &rate))
+        .because_all(thp::holders(cx, 3))
+        .note(
+            "The kernel splits these and gives the empty parts back; the program will make such pages \
+             again.",
+        );
+    Some(finding)
 }
 
 /// Huge pages that khugepaged made since boot.
@@ -154,31 +157,26 @@ fn filled(cx: &Context<'_>, total: Bytes) -> Option<Finding> {
         return None;
     }
     let title = format!(
-        "khugepaged filled {bytes} of memory that no program touched within {:.0} \
-        s",
+        "khugepaged filled {bytes} of memory that no program touched within {:.0} s",
         cx.seconds().ok()?
     );
     let cost = Cost::memory(
         bytes,
         total,
-        "resident without a page fault: holes that were filled to make \
-        huge pages",
+        "resident without a page fault: holes that were filled to make huge pages",
     );
-    let mut finding = Finding::new(ThpBloat::ID, Severity::Warning, title, cost).because(Evidence::new(
+    let mut finding = Finding::new(ThpBloat::ID, Severity::Warning, title, cost);
+    finding.because(Evidence::new(
         format!("{}/khugepaged/pages_collapsed", thp::ROOT),
         "pages_collapsed",
         format!("{} more, {collapsed_bytes}", Grouped(collapsed)),
     ));
     for (bytes, faults, process) in grown.iter().take(3) {
-        finding = finding.because(
+        finding.because(
             Evidence::new(
                 "/proc/PID/status",
                 "RssAnon",
-                format!(
-                    "{bytes:#} more than {} faults \
-                explain",
-                    Grouped(*faults)
-                ),
+                format!("{bytes:#} more than {} faults explain", Grouped(*faults)),
             )
             .of(subject(process)),
         );
@@ -190,13 +188,11 @@ fn filled(cx: &Context<'_>, total: Bytes) -> Option<Finding> {
 fn own_figure(workload: Workload) -> Option<&'static str> {
     Some(match workload {
         Workload::Redis => {
-            "`redis-cli INFO memory`: mem_fragmentation_ratio, used_memory against \
-            used_memory_rss"
+            "`redis-cli INFO memory`: mem_fragmentation_ratio, used_memory against used_memory_rss"
         }
         Workload::Mongo => "`db.serverStatus().tcmalloc`: bytes in use against the heap",
         Workload::Mysql => {
-            "`performance_schema.memory_summary_global_by_event_name`, or jemalloc's \
-            statistics"
+            "`performance_schema.memory_summary_global_by_event_name`, or jemalloc's statistics"
         }
         Workload::Tidb => "TiKV's metrics `tikv_allocator_stats`: allocated against resident",
         _ => return None,
@@ -222,44 +218,39 @@ fn suspects(cx: &Context<'_>, total: Bytes, mode: &thp::Mode<'_>) -> Result<Vec<
             continue;
         }
         let name = &process.stat.name;
-        let title = format!(
-            "{name} holds {huge} of its {resident} in huge pages, which may be more than \
-            it uses"
-        );
+        let title =
+            format!("{name} holds {huge} of its {resident} in huge pages, which may be more than it uses");
         let cost = Cost::risk(format!(
             "unknown from outside: ask {figure}; {} more resident than used is bloat",
             Percent(EXCESS)
         ));
-        findings.push(
-            Finding::new(ThpBloat::ID, Severity::Info, title, cost)
-                .sure(Confidence::Possible)
-                .because(
-                    Evidence::new("/proc/PID/smaps_rollup", r::AnonHugePages.name(), format!("{huge:#}"))
-                        .of(subject(process))
-                        .against(
-                            format!("{} of VmRSS", Percent(HUGE)),
-                            "from there on huge pages decide \
-                            the size",
-                        ),
-                )
-                .because(
-                    Evidence::new("/proc/PID/status", "VmRSS", format!("{resident:#}")).of(subject(process)),
-                )
-                .because(
-                    Evidence::new(format!("{}/khugepaged/max_ptes_none", thp::ROOT), "max_ptes_none", filled)
-                        .against(advice.value, &advice.because),
-                )
-                .note(format!("How to tell: {figure}.")),
-        );
+        let mut finding = Finding::new(ThpBloat::ID, Severity::Info, title, cost);
+        finding
+            .sure(Confidence::Possible)
+            .because(
+                Evidence::new("/proc/PID/smaps_rollup", r::AnonHugePages.name(), format!("{huge:#}"))
+                    .of(subject(process))
+                    .against(
+                        format!("{} of VmRSS", Percent(HUGE)),
+                        "from there on huge pages decide the size",
+                    ),
+            )
+            .because(Evidence::new("/proc/PID/status", "VmRSS", format!("{resident:#}")).of(subject(process)))
+            .because(
+                Evidence::new(format!("{}/khugepaged/max_ptes_none", thp::ROOT), "max_ptes_none", filled)
+                    .against(advice.value, &advice.because),
+            )
+            .note(format!("How to tell: {figure}."));
+        findings.push(finding);
     }
     Ok(findings)
 }
 
-fn remedied(cx: &Context<'_>, mode: &thp::Mode<'_>, mut finding: Finding) -> Finding {
+fn add_remedies(cx: &Context<'_>, mode: &thp::Mode<'_>, finding: &mut Finding) {
     let advice = advice::max_ptes_none(cx);
     let now = cx.thp().ok().and_then(|thp| thp.khugepaged("max_ptes_none"));
     if let Some(now) = now.filter(|now| *now > advice.value) {
-        finding = finding
+        finding
             .remedy(
                 Remedy::new("Let khugepaged fill fewer empty pages")
                     .sysfs(
@@ -268,29 +259,26 @@ fn remedied(cx: &Context<'_>, mode: &thp::Mode<'_>, mut finding: Finding) -> Fin
                         Some(&now.to_string()),
                     )
                     .risk(format!(
-                        "Fewer ranges become huge pages, so sparse heaps lose speed \
-                        ({}).",
+                        "Fewer ranges become huge pages, so sparse heaps lose speed ({}).",
                         advice.because
                     )),
             )
             .note(advice.contested);
         let last = thp::pages_in_huge(cx).saturating_sub(1);
         if now >= last && cx.thp().is_ok_and(|thp| thp.shrink_underused == Some(1)) {
-            finding = finding.note(format!(
+            finding.note(format!(
                 "shrink_underused is on, yet does nothing while max_ptes_none is {last}: the kernel then \
-                    looks for no empty pages."
+                 looks for no empty pages."
             ));
         }
     }
     let advised = advice::thp_enabled(cx);
     if mode.word == "always" && advised.value != "always" {
-        finding = finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
+        finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
     }
     if finding.remedies.is_empty() {
-        finding = finding.note(
-            "The settings are as advised; what remains is the program's allocator \
-            (jemalloc: `thp:never`).",
+        finding.note(
+            "The settings are as advised; what remains is the program's allocator (jemalloc: `thp:never`).",
         );
     }
-    finding
 }

@@ -67,13 +67,9 @@ impl Rule for ThpCompactionStall {
         });
         let stalled = cx.stalled(false).ok();
         let cost = match stalled {
-            Some(share) => Cost::stalled(
-                share,
-                format!(
-                    "waiting for memory, compaction included \
-                (PSI){pages}"
-                ),
-            ),
+            Some(share) => {
+                Cost::stalled(share, format!("waiting for memory, compaction included (PSI){pages}"))
+            }
             None => Cost::risk(format!(
                 "{:.0} tasks a second stand still until compaction ends (no PSI here to say how long){pages}",
                 stalls.per_second
@@ -89,34 +85,36 @@ impl Rule for ThpCompactionStall {
                 Percent(share_failed)
             ),
             cost,
-        )
-        .sure(cx.rate_confidence())
-        .because(cx.saw_rate(&[v::compact_stall], &stalls).against("1/s", "each stall is a task that waits"))
-        .because(
-            cx.saw_rate(&[v::compact_fail], &failed)
-                .against(format!("{} of the stalls", Percent(FAILED)), "beyond it compaction is a loss"),
-        )
-        .because(cx.saw_rate(&[v::thp_fault_alloc], &allocated))
-        .because(cx.saw_rate(&[v::thp_fault_fallback], &fallback).against(
-            format!("{} of the faults that wanted a huge page", Percent(FALLBACK)),
-            "ties the stalls to huge pages",
-        ));
+        );
+        finding
+            .sure(cx.rate_confidence())
+            .because(
+                cx.saw_rate(&[v::compact_stall], &stalls).against("1/s", "each stall is a task that waits"),
+            )
+            .because(
+                cx.saw_rate(&[v::compact_fail], &failed)
+                    .against(format!("{} of the stalls", Percent(FAILED)), "beyond it compaction is a loss"),
+            )
+            .because(cx.saw_rate(&[v::thp_fault_alloc], &allocated))
+            .because(cx.saw_rate(&[v::thp_fault_fallback], &fallback).against(
+                format!("{} of the faults that wanted a huge page", Percent(FALLBACK)),
+                "ties the stalls to huge pages",
+            ));
         if let Ok(thp) = cx.thp() {
             let defrag = format!("[{}]", thp.defrag.selected);
-            finding = finding.because(Evidence::new(format!("{}/defrag", thp::ROOT), "defrag", defrag));
+            finding.because(Evidence::new(format!("{}/defrag", thp::ROOT), "defrag", defrag));
         }
-        finding = finding.because_all(free_blocks(cx));
+        finding.because_all(free_blocks(cx));
         if let Some(remedy) = thp::set_defrag(cx) {
-            finding = finding.remedy(remedy).note(advice::thp_defrag(cx).contested);
+            finding.remedy(remedy).note(advice::thp_defrag(cx).contested);
         } else {
-            finding = finding.note(
+            finding.note(
                 "defrag is not always: those who wait asked for huge pages with madvise (or are \
-                    khugepaged). Give them more free \
-                 memory, or a hugetlb pool.",
+                 khugepaged). Give them more free memory, or a hugetlb pool.",
             );
         }
         let order = "compacts all free memory now; keeps until it is scattered again";
-        finding = finding
+        finding
             .remedy(
                 Remedy::new("Compact memory once, at a quiet time")
                     .run("sysctl -w vm.compact_memory=1")

@@ -56,8 +56,7 @@ impl Rule for ThpModeMismatch {
         match (mode.word, advice.value) {
             ("always", "always") if mongo => {
                 return Err(Skip::missing(
-                    "the version of mongod (always is right from 8.0 on, wrong \
-                    before)",
+                    "the version of mongod (always is right from 8.0 on, wrong before)",
                 ));
             }
             (now, wanted) if now == wanted => return Ok(Vec::new()),
@@ -76,34 +75,33 @@ impl Rule for ThpModeMismatch {
         let in_huge = cx.mem_or_zero(m::AnonHugePages);
         let title = match (mode.word, advice.value) {
             ("always", "madvise") if exempt => format!(
-                "transparent huge pages are always: every program gets them, asked or not, and \
-                    {in_huge:#} is in them now"
+                "transparent huge pages are always: every program gets them, asked or not, and {in_huge:#} \
+                 is in them now"
             ),
             (word, "always") => {
                 format!(
-                    "transparent huge pages are {word}, and {}; {in_huge:#} is in them \
-                    now",
+                    "transparent huge pages are {word}, and {}; {in_huge:#} is in them now",
                     advice.because
                 )
             }
             (word, _) => format!(
-                "transparent huge pages are {word}, but {}; {in_huge:#} is in them \
-                now",
+                "transparent huge pages are {word}, but {}; {in_huge:#} is in them now",
                 advice.because
             ),
         };
-        let mut finding = Finding::new(Self::ID, severity, title, Cost::risk(cost(cx, mode.word)))
+        let mut finding = Finding::new(Self::ID, severity, title, Cost::risk(cost(cx, mode.word)));
+        finding
             .sure(if mongo { Confidence::Possible } else { Confidence::Likely })
             .because(mode.saw().against(advice.value, &advice.because))
             .because(cx.saw_mem(m::AnonHugePages));
         if let Some(filled) = cx.thp()?.khugepaged("max_ptes_none").filter(|_| mode.word == "always") {
             let value = format!("{filled}: so many of {} pages may be empty", thp::pages_in_huge(cx));
             let file = format!("{}/khugepaged/max_ptes_none", thp::ROOT);
-            finding = finding.because(Evidence::new(file, "max_ptes_none", value));
+            finding.because(Evidence::new(file, "max_ptes_none", value));
         }
-        finding = finding.because_all(thp::holders(cx, 3));
+        finding.because_all(thp::holders(cx, 3));
         for (workload, exempt) in concerned.iter().filter(|(_, exempt)| *exempt) {
-            finding = finding
+            finding
                 .because(
                     Evidence::new("/proc/PID/status", "THP_enabled", u8::from(!exempt)).of(workload.name()),
                 )
@@ -111,21 +109,18 @@ impl Rule for ThpModeMismatch {
         }
         let mut remedy = mode.set(cx, advice.value);
         if mongo {
-            remedy.title = "Set transparent huge pages to always if `mongod --version` is 8.0 or \
-                later"
-                .to_owned();
+            remedy.title =
+                "Set transparent huge pages to always if `mongod --version` is 8.0 or later".to_owned();
         }
-        finding = finding.remedy(remedy).note(advice.contested);
+        finding.remedy(remedy).note(advice.contested);
         if mode.word == "always" && advice.value != "always" {
-            finding = finding.note(
+            finding.note(
                 "Who wants always: SQL Server and MongoDB 8 or later. Neither decides here; where such a \
                  program is to come, keep always and exempt the others with prctl(PR_SET_THP_DISABLE) in a \
                  wrapper.",
             );
         }
-        if let Some(note) = thp::tuned_note(cx) {
-            finding = finding.note(note);
-        }
+        finding.note_if(thp::tuned_note(cx));
         Ok(vec![finding])
     }
 }
@@ -160,15 +155,13 @@ fn concerned(cx: &Context<'_>) -> Vec<(Workload, bool)> {
 fn cost(cx: &Context<'_>, mode: &str) -> String {
     if mode != "always" {
         return "faults cost 3.2 times as much per byte and random reads 1.33 times for programs that are \
-            built for huge \
-                pages (measured)"
+                built for huge pages (measured)"
             .to_owned();
     }
     let pages = thp::pages_in_huge(cx);
     format!(
-        "a fault that gets a huge page clears {} at once, {} us instead of {:.1} (measured), more if it \
-            has to compact memory \
-         first; and up to {} of {pages} pages of each one may never be used",
+        "a fault that gets a huge page clears {} at once, {} us instead of {:.1} (measured), more if it has \
+         to compact memory first; and up to {} of {pages} pages of each one may never be used",
         thp::huge_size(cx),
         Grouped(pages * HUGE_NS_PER_PAGE / 1000),
         SMALL_NS as f64 / 1e3,

@@ -62,11 +62,9 @@ impl Rule for ThpSplitStorm {
         let refaults = cx.rate(REFAULT_FILE).ok();
         let stalled = cx.stalled(false).ok();
         let cost = match (stalled, refaults) {
-            (Some(share), _) => Cost::stalled(
-                share,
-                "waiting for memory while it is split, moved and \
-                reclaimed (PSI)",
-            ),
+            (Some(share), _) => {
+                Cost::stalled(share, "waiting for memory while it is split, moved and reclaimed (PSI)")
+            }
             (None, Some(rate)) => {
                 let (read, how) = cx.read_latency();
                 Cost::faults(rate.per_second, read, format!("pages read again, at {how}"))
@@ -84,49 +82,43 @@ impl Rule for ThpSplitStorm {
             Self::ID,
             if high { Severity::High } else { Severity::Warning },
             format!(
-                "{per_minute} of huge pages are split per minute ({} of memory) while \
-                {cause}",
+                "{per_minute} of huge pages are split per minute ({} of memory) while {cause}",
                 Percent(share)
             ),
             cost,
-        )
-        .sure(if merging { Confidence::Possible } else { cx.rate_confidence() })
-        .because(cx.saw_rate(THP_SPLIT, &splits).against(
-            format!("{} of memory per minute", Percent(SHARE_PER_MINUTE)),
-            "above what freeing and unmapping cause",
-        ))
-        .because(cx.saw_rate(DIRECT_SCAN, &scans));
-        if let Some(rate) = moved {
-            finding = finding.because(cx.saw_rate(&[v::numa_pages_migrated], &rate));
-        }
-        if let Some(rate) = swapped {
-            finding = finding.because(cx.saw_rate(&[v::thp_swpout_fallback], &rate));
-        }
+        );
+        finding
+            .sure(if merging { Confidence::Possible } else { cx.rate_confidence() })
+            .because(cx.saw_rate(THP_SPLIT, &splits).against(
+                format!("{} of memory per minute", Percent(SHARE_PER_MINUTE)),
+                "above what freeing and unmapping cause",
+            ))
+            .because(cx.saw_rate(DIRECT_SCAN, &scans));
+        finding.because_if(moved.map(|rate| cx.saw_rate(&[v::numa_pages_migrated], &rate)));
+        finding.because_if(swapped.map(|rate| cx.saw_rate(&[v::thp_swpout_fallback], &rate)));
         if let Ok(deferred) = cx.rate(&[v::thp_deferred_split_page]) {
-            finding = finding.because(cx.saw_rate(&[v::thp_deferred_split_page], &deferred)).note(
+            finding.because(cx.saw_rate(&[v::thp_deferred_split_page], &deferred)).note(
                 "Pages that were partly unmapped wait in a queue (thp_deferred_split_page) and are split \
-                    under pressure: as far as \
-                 both grow alike, splitting frees memory and the pressure is the cause, not the splits.",
+                 under pressure: as far as both grow alike, splitting frees memory and the pressure is the \
+                 cause, not the splits.",
             );
         }
         if merging {
-            finding = finding.because(Evidence::new("/sys/kernel/mm/ksm/run", "run", 1)).note(
-                "KSM is merging and splits huge pages too: how many of these are its own cannot be \
-                    told.",
+            finding.because(Evidence::new("/sys/kernel/mm/ksm/run", "run", 1)).note(
+                "KSM is merging and splits huge pages too: how many of these are its own cannot be told.",
             );
         }
-        finding = finding.note(format!(
+        finding.note(format!(
             "Splits for swap-out are taken off: {:.1}/s of {:.1}/s.",
             for_swap, splits.per_second
         ));
         let release = &cx.now().host.kernel.release;
         if cx.several_nodes().is_ok() && has_thp_storm(release) {
-            finding =
-                finding.because(Evidence::new("/proc/sys/kernel/osrelease", "osrelease", release).against(
-                    "5.14.21-150500.55.136, 6.4.0-150600.23.87, 6.4.0-150700.53.31, 5.14.0-570.127.1.el9_6, \
-                     5.14.0-687.13.1.el9_8",
-                    "repaired builds, SUSE KB 22286",
-                ));
+            finding.because(Evidence::new("/proc/sys/kernel/osrelease", "osrelease", release).against(
+                "5.14.21-150500.55.136, 6.4.0-150600.23.87, 6.4.0-150700.53.31, 5.14.0-570.127.1.el9_6, \
+                 5.14.0-687.13.1.el9_8",
+                "repaired builds, SUSE KB 22286",
+            ));
         }
         // khugepaged joins in the storm of those kernels and is stopped from it as well.
         if let Some(mut remedy) = thp::set_defrag(cx) {
@@ -137,32 +129,30 @@ impl Rule for ThpSplitStorm {
                 let path = format!("{}/khugepaged/defrag", thp::ROOT);
                 remedy = remedy.sysfs(&path, "0", Some(&now.to_string()));
             }
-            finding = finding.remedy(remedy);
+            finding.remedy(remedy);
         }
         let mode = thp::mode(cx).ok();
         let advised = advice::thp_enabled(cx);
         if let Some(mode) = mode.filter(|mode| mode.word == "always" && advised.value != "always") {
-            finding = finding.because(mode.saw()).remedy(mode.set(cx, advised.value)).note(advised.contested);
+            finding.because(mode.saw()).remedy(mode.set(cx, advised.value)).note(advised.contested);
         }
         let balancing = advice::numa_balancing(cx);
         let on = cx.sysctl(NUMA_BALANCING).is_ok_and(|now| now != balancing.value);
         if moved.is_some() && on && balancing.value & 1 == 0 {
-            finding = finding.because(cx.saw_sysctl(NUMA_BALANCING)).remedy(
+            finding.because(cx.saw_sysctl(NUMA_BALANCING)).remedy(
                 crate::Remedy::new(
-                    "Turn NUMA balancing \
-                    off",
+                    "Turn NUMA balancing off",
                 )
                 .sysctl(cx, NUMA_BALANCING, balancing.value)
                 .risk(
-                    "Unpinned virtual machines and programs that do not place their memory lose \
-                        locality.",
+                    "Unpinned virtual machines and programs that do not place their memory lose locality.",
                 ),
             );
         }
         if finding.remedies.is_empty() {
-            finding = finding.note(
-                "The settings are as advised already: look for the cause of the reclaim (its own \
-                    findings) or of the migration.",
+            finding.note(
+                "The settings are as advised already: look for the cause of the reclaim (its own findings) \
+                 or of the migration.",
             );
         }
         Ok(vec![finding])
