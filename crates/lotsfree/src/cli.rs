@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lotsfree_lab::vm::Accelerator;
-use lotsfree_size::Jvm;
-use lotsfree_units::Bytes;
+use lotsfree_size::{HugepagesInput, OvercommitInput, PagetablesInput, SwapInput, WatermarksInput};
 
 /// Why is the host slow although memory is free?
 #[derive(Debug, Parser)]
@@ -238,17 +237,35 @@ pub(crate) struct SizeArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SizeTopic {
     /// The huge page pool, from segments, PostgreSQL's or the JVM's figures
-    #[command(alias = "huge-pages")]
-    Hugepages(SizeHugepages),
+    #[command(
+        alias = "huge-pages",
+        after_help = "Examples:\n  lotsfree size hugepages --segment 8GiB --segment 1.5GiB --sessions 400 --ram 64GiB\n  \
+                      lotsfree size hugepages --from-host        the segments that exist, exactly\n  \
+                      lotsfree size hugepages --postgres-pages 4321\n  \
+                      lotsfree size hugepages --jvm 16GiB,256MiB,240MiB"
+    )]
+    Hugepages(Asked<HugepagesInput>),
     /// Page tables of processes that map the same memory, with 4 KiB and with huge pages
-    #[command(alias = "page-tables")]
-    Pagetables(SizePagetables),
+    #[command(alias = "page-tables", after_help = "Example: lotsfree size pagetables 16GiB --processes 100")]
+    Pagetables(Asked<PagetablesInput>),
     /// Swap, by the vendors' rules and from what is cold
-    Swap(SizeSwap),
+    #[command(after_help = "Example: lotsfree size swap --ram 256GiB --hugetlb 128GiB")]
+    Swap(Asked<SwapInput>),
     /// What may be allocated in the three overcommit modes
-    Overcommit(SizeOvercommit),
+    #[command(after_help = "Example: lotsfree size overcommit --ram 1TiB --hugetlb 800GiB --ratio 50")]
+    Overcommit(Asked<OvercommitInput>),
     /// min_free_kbytes and watermark_scale_factor
-    Watermarks(SizeWatermarks),
+    #[command(after_help = "Example: lotsfree size watermarks --ram 1TiB --nodes 4 --burst 2GiB")]
+    Watermarks(Asked<WatermarksInput>),
+}
+
+/// A sizing question, and what all of them have in common.
+#[derive(Debug, Args)]
+pub(crate) struct Asked<Input: Args> {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    #[command(flatten)]
+    pub(crate) common: SizeCommon,
 }
 
 /// Where figures that are not given come from, and how the answer is written.
@@ -262,204 +279,12 @@ pub(crate) struct SizeCommon {
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Option<PathBuf>,
 
-    /// Kernel release whose rules apply [default: the host's, else the newest]
-    #[arg(long, value_name = "RELEASE")]
-    pub(crate) kernel: Option<String>,
-
-    /// Base page size
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) page_size: Option<Bytes>,
-
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
 
     #[command(flatten)]
     pub(crate) page: PageArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  lotsfree size hugepages --segment 8GiB --segment 1.5GiB --sessions 400 --ram 64GiB\n  \
-                  lotsfree size hugepages --from-host        the segments that exist, exactly\n  \
-                  lotsfree size hugepages --postgres-pages 4321\n  lotsfree size hugepages --jvm 16GiB,256MiB,240MiB"
-)]
-pub(crate) struct SizeHugepages {
-    /// Configured size of a shared segment, such as sga_max_size; repeatable
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) segment: Vec<Bytes>,
-    /// The segments are the bytes column of ipcs -m
-    #[arg(long)]
-    pub(crate) ipcs: bool,
-    /// What postgres -C shared_memory_size_in_huge_pages prints (15 or later, server stopped)
-    #[arg(long, value_name = "PAGES", conflicts_with = "postgres_vmpeak")]
-    pub(crate) postgres_pages: Option<u64>,
-    /// VmPeak of the postmaster (14 or earlier)
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) postgres_vmpeak: Option<Bytes>,
-    /// A Java virtual machine: heap, then metaspace and code cache if they are to be in huge pages too;
-    /// repeatable
-    #[arg(long, value_name = "HEAP[,METASPACE[,CODECACHE]]", value_parser = jvm)]
-    pub(crate) jvm: Vec<Jvm>,
-    /// Processes that attach the segments; compares page tables
-    #[arg(long, value_name = "N")]
-    pub(crate) sessions: Option<u64>,
-    /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) ram: Option<Bytes>,
-    /// What everything outside the pool needs
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) others: Option<Bytes>,
-    /// NUMA nodes to spread the pool over
-    #[arg(long, value_name = "N")]
-    pub(crate) nodes: Option<u32>,
-    /// Size of a huge page
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) huge_page_size: Option<Bytes>,
-    /// What the programs lock besides the pool
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    pub(crate) locked: Bytes,
-    /// User that the programs run as
-    #[arg(long)]
-    pub(crate) user: Option<String>,
-    /// systemd service that starts them
-    #[arg(long)]
-    pub(crate) unit: Option<String>,
-    /// Numeric id of the group that may use SHM_HUGETLB
-    #[arg(long, value_name = "GID")]
-    pub(crate) shm_group: Option<u32>,
-    /// The instance uses Automatic Memory Management
-    #[arg(long)]
-    pub(crate) amm: bool,
-    #[command(flatten)]
-    pub(crate) common: SizeCommon,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example: lotsfree size pagetables 16GiB --processes 100")]
-pub(crate) struct SizePagetables {
-    /// What each process touches of the mapping
-    #[arg(value_name = "SIZE")]
-    pub(crate) mapping: Bytes,
-    /// Processes that touch it
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 1)]
-    pub(crate) processes: u64,
-    /// Five-level page tables
-    #[arg(long)]
-    pub(crate) five_levels: bool,
-    /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) ram: Option<Bytes>,
-    #[command(flatten)]
-    pub(crate) common: SizeCommon,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example: lotsfree size swap --ram 256GiB --hugetlb 128GiB")]
-pub(crate) struct SizeSwap {
-    /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) ram: Option<Bytes>,
-    /// All huge page pools
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) hugetlb: Option<Bytes>,
-    /// Anonymous memory that can stay out
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) cold: Option<Bytes>,
-    /// Bytes per second that the swap device reads
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) bandwidth: Option<Bytes>,
-    /// Swap that exists
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) current: Option<Bytes>,
-    #[command(flatten)]
-    pub(crate) common: SizeCommon,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example: lotsfree size overcommit --ram 1TiB --hugetlb 800GiB --ratio 50")]
-pub(crate) struct SizeOvercommit {
-    /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) ram: Option<Bytes>,
-    /// All huge page pools
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) hugetlb: Option<Bytes>,
-    /// Swap
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) swap: Option<Bytes>,
-    /// Committed_AS
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) committed: Option<Bytes>,
-    /// vm.overcommit_ratio in percent
-    #[arg(long, value_name = "PERCENT", conflicts_with = "kbytes")]
-    pub(crate) ratio: Option<u64>,
-    /// vm.overcommit_kbytes, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) kbytes: Option<Bytes>,
-    /// CommitLimit that is wanted
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) wanted: Option<Bytes>,
-    /// vm.admin_reserve_kbytes, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) admin_reserve: Option<Bytes>,
-    /// vm.user_reserve_kbytes, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) user_reserve: Option<Bytes>,
-    /// The asker has CAP_SYS_ADMIN
-    #[arg(long)]
-    pub(crate) admin: bool,
-    /// Address space of the asking process (VmSize)
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    pub(crate) vm_size: Bytes,
-    #[command(flatten)]
-    pub(crate) common: SizeCommon,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example: lotsfree size watermarks --ram 1TiB --nodes 4 --burst 2GiB")]
-pub(crate) struct SizeWatermarks {
-    /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) ram: Option<Bytes>,
-    /// NUMA nodes
-    #[arg(long, value_name = "N")]
-    pub(crate) nodes: Option<u32>,
-    /// Populated zones of all nodes
-    #[arg(long, value_name = "N")]
-    pub(crate) zones: Option<u64>,
-    /// Transparent huge pages are off
-    #[arg(long)]
-    pub(crate) no_thp: bool,
-    /// vm.watermark_scale_factor
-    #[arg(long, value_name = "N")]
-    pub(crate) scale_factor: Option<u64>,
-    /// vm.min_free_kbytes that is set, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) min_free: Option<Bytes>,
-    /// Bytes per second that the host allocates in a burst
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) burst: Option<Bytes>,
-    /// Milliseconds until kswapd frees pages
-    #[arg(long, value_name = "MS", default_value_t = 500)]
-    pub(crate) wake: u64,
-    #[command(flatten)]
-    pub(crate) common: SizeCommon,
-}
-
-fn jvm(text: &str) -> Result<Jvm, String> {
-    let sizes: Vec<Bytes> = text
-        .split(',')
-        .map(|size| size.parse().map_err(|e: lotsfree_units::ParseBytesError| e.to_string()))
-        .collect::<Result<_, _>>()?;
-    match sizes.as_slice() {
-        [heap, rest @ ..] if rest.len() <= 2 => Ok(Jvm {
-            heap: *heap,
-            metaspace: rest.first().copied().unwrap_or_default(),
-            code_cache: rest.get(1).copied().unwrap_or_default(),
-        }),
-        _ => Err("expected HEAP[,METASPACE[,CODECACHE]], such as 16GiB,256MiB,240MiB".to_owned()),
-    }
 }
 
 #[derive(Debug, Args)]

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
-        Command::Size(arguments) => size::run(&arguments),
+        Command::Size(arguments) => size::run(arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Agent(arguments) => lab::agent(&arguments),

@@ -23,6 +23,12 @@ pub enum SizeError {
         /// What to give.
         accepted: &'static str,
     },
+    /// The host has no segments that a pool could be sized for.
+    #[error(
+        "no System V shared segment of a huge page or more is attached on this host; start the instances, or \
+         give --segment, --postgres-pages, --postgres-vmpeak or --jvm"
+    )]
+    NothingAttached,
     /// An input is out of range.
     #[error("{field} is {value}; accepted is {accepted}")]
     OutOfRange {
@@ -79,6 +85,13 @@ pub(crate) fn memory(field: &'static str, bytes: Bytes) -> Result<Bytes, SizeErr
     memory_or_none(field, bytes)
 }
 
+/// The memory of the host, which most questions cannot do without.
+pub(crate) fn ram(given: Option<Bytes>) -> Result<Bytes, SizeError> {
+    let missing =
+        SizeError::Missing { field: "--ram SIZE", accepted: "it, or --from-host to take it from this host" };
+    memory("ram", given.ok_or(missing)?)
+}
+
 /// An amount of memory that may be zero, at most [`MAX_MEMORY`].
 pub(crate) fn memory_or_none(field: &'static str, bytes: Bytes) -> Result<Bytes, SizeError> {
     if bytes > MAX_MEMORY {
@@ -103,13 +116,15 @@ pub(crate) fn number(field: &'static str, value: u64, least: u64, most: u64) -> 
     })
 }
 
-/// NUMA nodes, at least one.
-pub(crate) fn nodes(value: u32) -> Result<u32, SizeError> {
+/// NUMA nodes, at least one; one if none are given.
+pub(crate) fn nodes(given: Option<u32>) -> Result<u32, SizeError> {
+    let value = given.unwrap_or(1);
     number("nodes", u64::from(value), 1, u64::from(MAX_NODES)).map(|_| value)
 }
 
-/// A base page size.
-pub(crate) fn page(field: &'static str, bytes: Bytes) -> Result<PageSize, SizeError> {
+/// A base page size; 4 KiB if none is given.
+pub(crate) fn page(field: &'static str, given: Option<Bytes>) -> Result<PageSize, SizeError> {
+    let Some(bytes) = given else { return Ok(PageSize::X86) };
     PageSize::new(bytes.0).ok_or_else(|| SizeError::OutOfRange {
         field,
         value: format!("{} bytes", Grouped(bytes.0)),
@@ -117,8 +132,14 @@ pub(crate) fn page(field: &'static str, bytes: Bytes) -> Result<PageSize, SizeEr
     })
 }
 
-/// A huge page size: a power of two above the base page, at most 16 GiB (the largest of any architecture).
-pub(crate) fn huge_page(field: &'static str, bytes: Bytes, page: PageSize) -> Result<Bytes, SizeError> {
+/// A huge page size: a power of two above the base page, at most 16 GiB (the largest of any architecture);
+/// that of a PMD if none is given.
+pub(crate) fn huge_page(
+    field: &'static str,
+    given: Option<Bytes>,
+    page: PageSize,
+) -> Result<Bytes, SizeError> {
+    let Some(bytes) = given else { return Ok(page.pmd_huge()) };
     if bytes.0.is_power_of_two() && bytes > page.bytes() && bytes <= Bytes::gib(16) {
         return Ok(bytes);
     }

@@ -1,107 +1,135 @@
 //! `size hugepages`: how many huge pages a set of programs needs, and everything around them.
 
+use std::str::FromStr;
+
+use clap::Args;
 use lotsfree_formulas::hugepages::{
-    POOL_MAX_PERCENT, SCRIPT_MIN, WORTH_IT_SESSIONS, WORTH_IT_SGA, hvo_saving, jvm_pages, postgres_pages,
-    script_pages, segment_pages, sga_pages, split,
+    POOL_MAX_PERCENT, SCRIPT_MIN, WORTH_IT_SESSIONS, WORTH_IT_SGA, hvo_saving, jvm_pages,
+    postgres_pages as peak_pages, script_pages, segment_pages, sga_pages, split,
 };
 use lotsfree_formulas::memlock::{memlock_kib, oracle_memlock_kib};
 use lotsfree_formulas::pagetables::{Levels, Mapping, leaf, shared_hugetlb_tables, tables};
-use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize, ParseBytesError};
 
 use crate::check::{self, MAX_PROCESSES, SizeError};
+use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
 
 /// What is to be served from the pool, and on which host. Sums over everything given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct HugepagesInput {
-    /// Size of each shared segment, one entry per database instance (`--segment`, repeatable).
+    /// Configured size of a shared segment, such as sga_max_size; repeatable
     ///
-    /// A configured size, such as Oracle's `sga_max_size`: a header page and the extra page of Oracle's
-    /// script are added. With [`ipcs`](Self::ipcs), the size that the kernel shows.
+    /// A header page and the extra page of Oracle's script are added to each, unless --ipcs is given.
+    #[arg(long = "segment", value_name = "SIZE")]
     pub segments: Vec<Bytes>,
-    /// `segments` are the bytes column of `ipcs -m` (`--ipcs`): only the script's extra page is added, and
-    /// segments below one huge page are skipped.
+    /// The segments are the bytes column of ipcs -m
+    ///
+    /// Only the script's extra page is added, and segments below one huge page are skipped.
+    #[arg(long)]
     pub ipcs: bool,
-    /// A PostgreSQL server (`--postgres-pages N` or `--postgres-vmpeak SIZE`).
-    pub postgres: Option<Postgres>,
-    /// Java virtual machines (`--jvm HEAP,METASPACE,CODECACHE`, repeatable).
+    /// What postgres -C shared_memory_size_in_huge_pages prints (15 or later, server stopped)
+    #[arg(long, value_name = "PAGES", conflicts_with = "postgres_vmpeak")]
+    pub postgres_pages: Option<u64>,
+    /// VmPeak of the postmaster (14 or earlier)
+    #[arg(long, value_name = "SIZE")]
+    pub postgres_vmpeak: Option<Bytes>,
+    /// A Java virtual machine: heap, then metaspace and code cache if they are to be in huge pages too;
+    /// repeatable
+    #[arg(long = "jvm", value_name = "HEAP[,METASPACE[,CODECACHE]]")]
     pub jvms: Vec<Jvm>,
-    /// Processes that attach the segments (`--sessions`), 1 to 4,194,304; compares page tables.
+    /// Processes that attach the segments; compares page tables
+    #[arg(long, value_name = "N")]
     pub sessions: Option<u64>,
-    /// Memory of the host, `MemTotal` (`--ram`); checks what remains for the rest.
+    /// Memory of the host
+    #[arg(long, value_name = "SIZE")]
     pub ram: Option<Bytes>,
-    /// What everything outside the pool needs (`--others`): anonymous memory, page tables, slab. Needs `ram`;
-    /// checked against what remains, with 5 % of RAM to spare.
+    /// What everything outside the pool needs
+    ///
+    /// Anonymous memory, page tables, slab: compared with what remains, with 5 % of memory to spare.
+    #[arg(long, value_name = "SIZE")]
     pub others: Option<Bytes>,
-    /// NUMA nodes to spread the pool over (`--nodes`), 1 to 1024.
-    pub nodes: u32,
-    /// Base page size (`--page-size`), 4 KiB to 64 KiB.
-    pub page: Bytes,
-    /// Huge page size (`--huge-page-size`), a power of two above the base page, at most 16 GiB.
-    pub huge_page: Bytes,
-    /// What the programs lock besides the pool (`--locked`); enters the memlock limit.
+    /// NUMA nodes to spread the pool over
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Size of a huge page
+    #[arg(long = "huge-page-size", value_name = "SIZE")]
+    pub huge_page: Option<Bytes>,
+    /// What the programs lock besides the pool
+    #[arg(long, value_name = "SIZE", default_value = "0")]
     pub locked: Bytes,
-    /// Kernel release or record name (`--kernel`), for the permission rule; the newest if absent.
-    pub kernel: Option<String>,
-    /// User that the programs run as (`--user`).
+    /// User that the programs run as
+    #[arg(long)]
     pub user: Option<String>,
-    /// systemd service that starts them, without `.service` (`--unit`).
+    /// systemd service that starts them
+    #[arg(long)]
     pub unit: Option<String>,
-    /// Numeric id of the group that may use `SHM_HUGETLB` (`--shm-group`).
+    /// Numeric id of the group that may use SHM_HUGETLB
+    #[arg(long, value_name = "GID")]
     pub shm_group: Option<u32>,
-    /// The instance is set to Automatic Memory Management, `memory_target` > 0 (`--amm`).
+    /// The instance uses Automatic Memory Management
+    #[arg(long)]
     pub amm: bool,
+    /// Base page size
+    #[arg(long = "page-size", value_name = "SIZE")]
+    pub page: Option<Bytes>,
+    /// Kernel release whose rules apply [default: the host's, else the newest]
+    #[arg(long, value_name = "RELEASE")]
+    pub kernel: Option<String>,
 }
 
-impl Default for HugepagesInput {
-    fn default() -> Self {
-        HugepagesInput {
-            segments: Vec::new(),
-            ipcs: false,
-            postgres: None,
-            jvms: Vec::new(),
-            sessions: None,
-            ram: None,
-            others: None,
-            nodes: 1,
-            page: PageSize::X86.bytes(),
-            huge_page: PageSize::X86.pmd_huge(),
-            locked: Bytes::ZERO,
-            kernel: None,
-            user: None,
-            unit: None,
-            shm_group: None,
-            amm: false,
+impl Question for HugepagesInput {
+    fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        take(&mut self.ram, host.ram);
+        take(&mut self.nodes, host.nodes);
+        take(&mut self.huge_page, host.huge_page);
+        take(&mut self.page, host.page);
+        take(&mut self.kernel, host.kernel.clone());
+        let described = !self.segments.is_empty()
+            || self.postgres_pages.is_some()
+            || self.postgres_vmpeak.is_some()
+            || !self.jvms.is_empty();
+        let Some(segments) = host.segments.as_ref().filter(|_| !described) else { return Ok(()) };
+        let page = check::page("page", self.page)?;
+        let huge = check::huge_page("huge_page", self.huge_page, page)?;
+        self.ipcs = true;
+        self.segments = segments.iter().copied().filter(|&size| size >= huge).collect();
+        if self.segments.is_empty() {
+            return Err(SizeError::NothingAttached);
         }
+        Ok(())
+    }
+
+    fn answer(&self) -> Result<Answer, SizeError> {
+        hugepages(self)
     }
 }
 
-/// What is known of a PostgreSQL server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Postgres {
-    /// Version 15 and newer: what `postgres -D $PGDATA -C shared_memory_size_in_huge_pages` prints while the
-    /// server is stopped. Pages of [`HugepagesInput::huge_page`].
-    Pages(u64),
-    /// Version 14 and older: `VmPeak` of the postmaster.
-    VmPeak(Bytes),
-}
-
 /// The memory areas of a Java virtual machine that `-XX:+UseLargePages` puts into huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jvm {
     /// `-Xmx`.
     pub heap: Bytes,
     /// `-XX:MaxMetaspaceSize`; 0 if it stays in small pages.
-    #[serde(default)]
     pub metaspace: Bytes,
     /// `-XX:ReservedCodeCacheSize`; 0 if it stays in small pages.
-    #[serde(default)]
     pub code_cache: Bytes,
+}
+
+impl FromStr for Jvm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Jvm, String> {
+        let sizes = text.split(',').map(|size| size.parse().map_err(|e: ParseBytesError| e.to_string()));
+        match sizes.collect::<Result<Vec<Bytes>, _>>()?.as_slice() {
+            [heap, rest @ ..] if rest.len() <= 2 => Ok(Jvm {
+                heap: *heap,
+                metaspace: rest.first().copied().unwrap_or_default(),
+                code_cache: rest.get(1).copied().unwrap_or_default(),
+            }),
+            _ => Err("expected HEAP[,METASPACE[,CODECACHE]], such as 16GiB,256MiB,240MiB".to_owned()),
+        }
+    }
 }
 
 /// Sizes the hugetlb pool.
@@ -125,8 +153,11 @@ pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
     let mut answer = Answer::new(format!("Huge pages of {huge}"));
 
     let mut pages = segments(&mut answer, input, huge)?;
-    if let Some(server) = input.postgres {
-        pages = sum(pages, postgres(&mut answer, server, huge)?)?;
+    if let Some(asked) = input.postgres_pages {
+        pages = sum(pages, postgres_pages(&mut answer, asked, huge)?)?;
+    }
+    if let Some(peak) = input.postgres_vmpeak {
+        pages = sum(pages, postgres_peak(&mut answer, peak, huge)?)?;
     }
     for (index, vm) in input.jvms.iter().enumerate() {
         pages = sum(pages, jvm(&mut answer, index, vm, huge)?)?;
@@ -170,9 +201,19 @@ pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
         (Some(ram), false) => needed.max(oracle_memlock_kib(ram)),
         _ => needed,
     };
-    settings(&mut answer, input, page, huge, pages, nodes, limit);
-    warnings(&mut answer, input, pool, rules.memlock.rlimit_allows_hugetlb, limit);
+    let pool = Pool { page, huge, pages, nodes };
+    settings(&mut answer, input, &pool, limit);
+    warnings(&mut answer, input, &pool, rules.memlock.rlimit_allows_hugetlb, limit);
     Ok(answer)
+}
+
+/// The pool that was found.
+struct Pool {
+    page: PageSize,
+    huge: Bytes,
+    /// Of `huge` bytes each.
+    pages: u64,
+    nodes: u32,
 }
 
 /// Sum of two page counts.
@@ -250,34 +291,32 @@ fn segments(answer: &mut Answer, input: &HugepagesInput, huge: Bytes) -> Result<
     Ok(recommended)
 }
 
-/// Pages for a PostgreSQL server.
-fn postgres(answer: &mut Answer, server: Postgres, huge: Bytes) -> Result<u64, SizeError> {
-    match server {
-        Postgres::Pages(pages) => {
-            check::number("postgres.pages", pages, 1, 1 << 44)?;
-            answer.step("PostgreSQL: shared_memory_size_in_huge_pages", "", Value::HugePages(pages));
-            answer.warn(format!(
-                "shared_memory_size_in_huge_pages is computed for the server's own huge page size: set \
-                 huge_page_size = {huge} or leave it 0 where that is the kernel's default size. It can be asked \
-                 only while the server is stopped (postgres -D $PGDATA -C shared_memory_size_in_huge_pages)."
-            ));
-            Ok(pages)
-        }
-        Postgres::VmPeak(peak) => {
-            check::memory("postgres.vm_peak", peak)?;
-            let pages = postgres_pages(peak, huge);
-            answer.step(
-                "PostgreSQL to 14: VmPeak of the postmaster, rounded up",
-                format!("{peak} / {huge}"),
-                Value::HugePages(pages),
-            );
-            answer.warn(
-                "VmPeak includes the program and its libraries, so the pool may be a little larger than needed. \
-                 From PostgreSQL 15 on ask the server: postgres -C shared_memory_size_in_huge_pages.",
-            );
-            Ok(pages)
-        }
-    }
+/// What the server says of itself.
+fn postgres_pages(answer: &mut Answer, pages: u64, huge: Bytes) -> Result<u64, SizeError> {
+    check::number("postgres_pages", pages, 1, 1 << 44)?;
+    answer.step("PostgreSQL: shared_memory_size_in_huge_pages", "", Value::HugePages(pages));
+    answer.warn(format!(
+        "shared_memory_size_in_huge_pages is computed for the server's own huge page size: set \
+         huge_page_size = {huge} or leave it 0 where that is the kernel's default size. It can be asked \
+         only while the server is stopped (postgres -D $PGDATA -C shared_memory_size_in_huge_pages)."
+    ));
+    Ok(pages)
+}
+
+/// Pages for all that the postmaster ever mapped.
+fn postgres_peak(answer: &mut Answer, peak: Bytes, huge: Bytes) -> Result<u64, SizeError> {
+    check::memory("postgres_vmpeak", peak)?;
+    let pages = peak_pages(peak, huge);
+    answer.step(
+        "PostgreSQL to 14: VmPeak of the postmaster, rounded up",
+        format!("{peak} / {huge}"),
+        Value::HugePages(pages),
+    );
+    answer.warn(
+        "VmPeak includes the program and its libraries, so the pool may be a little larger than needed. \
+         From PostgreSQL 15 on ask the server: postgres -C shared_memory_size_in_huge_pages.",
+    );
+    Ok(pages)
 }
 
 /// Pages for one JVM.
@@ -421,15 +460,8 @@ fn spelled(huge: Bytes) -> String {
 }
 
 /// Configuration files and commands.
-fn settings(
-    answer: &mut Answer,
-    input: &HugepagesInput,
-    page: PageSize,
-    huge: Bytes,
-    pages: u64,
-    nodes: u32,
-    memlock_kib: u64,
-) {
+fn settings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, memlock_kib: u64) {
+    let Pool { page, huge, pages, nodes } = *pool;
     let default_size = huge == page.pmd_huge();
     let sysfs = |node: usize| {
         format!("/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB/nr_hugepages", huge.as_kib())
@@ -481,24 +513,24 @@ fn settings(
 }
 
 /// What goes wrong with pools, in the order in which it is met.
-fn warnings(answer: &mut Answer, input: &HugepagesInput, pool: Bytes, rlimit_allows: bool, memlock_kib: u64) {
+fn warnings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, rlimit_allows: bool, memlock_kib: u64) {
+    let Pool { page, huge, pages, nodes } = *pool;
     answer.warn(
         "Growing the pool on a running host stops at the first page that cannot be assembled, without an error: read \
          the value back. The boot parameter does not have this problem. Growing may also make the host swap.",
     );
-    if input.huge_page >= Bytes::gib(1) {
+    if huge >= Bytes::gib(1) {
         answer.warn(
             "Pages of 1 GiB and more are rarely found on a host that has been running: reserve them at boot.",
         );
     }
-    if input.page.0.checked_mul(input.page.0 / 8) != Some(input.huge_page.0) {
+    if huge != page.pmd_huge() {
         answer.warn(format!(
-            "{} is not the kernel's default huge page size: vm.nr_hugepages and HugePages_* of /proc/meminfo speak of \
-             the default size. Set the program's huge page size explicitly.",
-            input.huge_page
+            "{huge} is not the kernel's default huge page size: vm.nr_hugepages and HugePages_* of /proc/meminfo speak of \
+             the default size. Set the program's huge page size explicitly."
         ));
     }
-    if input.nodes > 1 && !answer.configuration.is_empty() {
+    if nodes > 1 && !answer.configuration.is_empty() {
         answer.warn(
             "vm.nr_hugepages in sysctl.d spreads the pages over the nodes as memory allows. The node counts on the \
              kernel command line need 5.16 or newer; before that, write the per-node files from a start-up unit.",
@@ -511,7 +543,7 @@ fn warnings(answer: &mut Answer, input: &HugepagesInput, pool: Bytes, rlimit_all
              use_large_pages=only, so that a start without huge pages fails instead of falling back.",
         );
     }
-    if !input.segments.is_empty() || input.postgres.is_some() {
+    if !input.segments.is_empty() || input.postgres_pages.is_some() || input.postgres_vmpeak.is_some() {
         answer.warn(
             "It is all or nothing: a segment that does not fit the free pages is created in small pages, and the pool \
              lies idle beside it. Use use_large_pages=only (Oracle) or huge_pages=on (PostgreSQL).",
@@ -522,16 +554,12 @@ fn warnings(answer: &mut Answer, input: &HugepagesInput, pool: Bytes, rlimit_all
         );
     }
     if let Some(largest) = input.segments.iter().max() {
-        let pages = if input.ipcs {
-            largest.units_of(input.huge_page)
-        } else {
-            segment_pages(*largest, input.huge_page)
-        };
+        let largest = if input.ipcs { largest.units_of(huge) } else { segment_pages(*largest, huge) };
         answer.warn(format!(
             "kernel.shmmax must be at least {} (the largest segment in whole huge pages), and kernel.shmall at least {} \
              base pages for all segments of the host.",
-            input.huge_page.times(pages).0,
-            pool.units_of(input.page)
+            huge.times(largest).0,
+            page.pages(huge.times(pages))
         ));
         answer.warn(format!(
             "The limit that counts is that of the running process (/proc/PID/limits). limits.d reaches only logins \
@@ -668,10 +696,10 @@ mod tests {
         // 34 PMD tables for all, PUD and PGD each
         assert_eq!(value(&answer, "with 2 MiB pages"), Value::Bytes(Bytes::kib(4 * (34 + 2 * 400))));
         assert!(answer.steps.iter().any(|step| step.formula == "definitely worth it"));
-        let giant = HugepagesInput { huge_page: Bytes::gib(1), ..sga(34, 400) };
+        let giant = HugepagesInput { huge_page: Some(Bytes::gib(1)), ..sga(34, 400) };
         // PUD and PGD each
         assert_eq!(value(&hugepages(&giant).unwrap(), "with 1 GiB pages"), Value::Bytes(Bytes::kib(8 * 400)));
-        let run = HugepagesInput { huge_page: Bytes::mib(32), ..sga(34, 400) };
+        let run = HugepagesInput { huge_page: Some(Bytes::mib(32)), ..sga(34, 400) };
         assert_eq!(
             value(&hugepages(&run).unwrap(), "with 32 MiB pages"),
             Value::Bytes(Bytes::kib(4 * 36 * 400))
@@ -687,31 +715,31 @@ mod tests {
     fn postgres_and_jvm_add_up() {
         let jvm = Jvm { heap: Bytes::gib(5), metaspace: Bytes::mib(255), code_cache: Bytes::mib(240) };
         let input = HugepagesInput {
-            postgres: Some(Postgres::VmPeak(Bytes::kib(6_490_428))),
+            postgres_vmpeak: Some(Bytes::kib(6_490_428)),
             jvms: vec![jvm],
             ..HugepagesInput::default()
         };
         assert_eq!(hugepages(&input).unwrap().result.value, Value::HugePages(3170 + 2808));
-        let input = HugepagesInput { postgres: Some(Postgres::Pages(4250)), ..HugepagesInput::default() };
+        let input = HugepagesInput { postgres_pages: Some(4250), ..HugepagesInput::default() };
         assert_eq!(hugepages(&input).unwrap().result.value, Value::HugePages(4250));
     }
 
     #[test]
     fn nodes_share_the_pool() {
-        let answer = hugepages(&HugepagesInput { nodes: 3, ..two_instances() }).unwrap();
+        let answer = hugepages(&HugepagesInput { nodes: Some(3), ..two_instances() }).unwrap();
         assert_eq!(lines(&answer, "command line"), ["hugepagesz=2M hugepages=0:1623,1:1623,2:1622"]);
         assert!(
             answer.commands[3]
                 .ends_with("1622 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages")
         );
-        let input =
-            HugepagesInput { postgres: Some(Postgres::Pages(2)), nodes: 3, ..HugepagesInput::default() };
+        let input = HugepagesInput { postgres_pages: Some(2), nodes: Some(3), ..HugepagesInput::default() };
         assert_eq!(hugepages(&input), Err(SizeError::MoreNodesThanPages { nodes: 3, pages: 2 }));
     }
 
     #[test]
     fn other_page_sizes_have_no_sysctl() {
-        let answer = hugepages(&HugepagesInput { huge_page: Bytes::gib(1), ..two_instances() }).unwrap();
+        let answer =
+            hugepages(&HugepagesInput { huge_page: Some(Bytes::gib(1)), ..two_instances() }).unwrap();
         // (8 + 1 + 1) + (2 + 1 + 1)
         assert_eq!(answer.result.value, Value::HugePages(14));
         assert!(!answer.configuration.iter().any(|file| file.path.contains("sysctl.d")));
@@ -735,7 +763,7 @@ mod tests {
 
     #[test]
     fn a_terabyte_pool_gives_14_gib_back() {
-        let input = HugepagesInput { postgres: Some(Postgres::Pages(1 << 19)), ..HugepagesInput::default() };
+        let input = HugepagesInput { postgres_pages: Some(1 << 19), ..HugepagesInput::default() };
         assert_eq!(value(&hugepages(&input).unwrap(), "given back"), Value::Bytes(Bytes::gib(14)));
     }
 
@@ -748,15 +776,15 @@ mod tests {
             "segments is 0; accepted is an amount of memory from 1 byte to 65536 TiB, such as 8GiB"
         );
         assert_eq!(
-            message(HugepagesInput { huge_page: Bytes(3_000_000), ..base.clone() }),
+            message(HugepagesInput { huge_page: Some(Bytes(3_000_000)), ..base.clone() }),
             "huge_page is 3,000,000 bytes; accepted is a power of two above 4 KiB and up to 16 GiB, such as 2MiB or 1GiB"
         );
         assert_eq!(
-            message(HugepagesInput { page: Bytes(0), ..base.clone() }),
+            message(HugepagesInput { page: Some(Bytes(0)), ..base.clone() }),
             "page is 0 bytes; accepted is a power of two from 4 KiB to 64 KiB"
         );
         assert_eq!(
-            message(HugepagesInput { nodes: 0, ..base.clone() }),
+            message(HugepagesInput { nodes: Some(0), ..base.clone() }),
             "nodes is 0; accepted is a number from 1 to 1,024"
         );
         assert!(

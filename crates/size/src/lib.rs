@@ -1,8 +1,9 @@
 //! Sizing arithmetic, step by step: what to set, why that number, and where to write it.
 //!
-//! One input record and one function per topic; each returns an [`Answer`] with every line of the arithmetic,
-//! the configuration lines, the commands for the running host, and what is contradictory or commonly got
-//! wrong. Nothing here reads the host: the caller fills the record from the command line or from a snapshot.
+//! One input record, which is also the arguments of its command, and one function per topic; each returns an
+//! [`Answer`] with every line of the arithmetic, the configuration lines, the commands for the running host,
+//! and what is contradictory or commonly got wrong. Nothing here reads the host: the caller gives what it
+//! knows of one as [`HostFigures`].
 //!
 //! ```
 //! use lotsfree_size::{HugepagesInput, Value, hugepages};
@@ -18,13 +19,17 @@ mod check;
 mod hugepages;
 mod overcommit;
 mod pagetables;
+mod question;
 mod swap;
 mod watermarks;
 
 pub use answer::{Answer, ConfigFile, Outcome, Step, Value};
 pub use check::{MAX_MEMORY, MAX_NODES, MAX_PROCESSES, SizeError};
-pub use hugepages::{HugepagesInput, Jvm, Postgres, hugepages};
-pub use overcommit::{CacheInput, OvercommitInput, overcommit};
+pub use hugepages::{HugepagesInput, Jvm, hugepages};
+pub use overcommit::{CacheFigures, OvercommitInput, overcommit};
 pub use pagetables::{PagetablesInput, pagetables};
+pub use question::{HostFigures, Question};
 pub use swap::{SwapInput, swap};
 pub use watermarks::{WatermarksInput, watermarks};
+
+pub use lotsfree_formulas::reserve::ReserveZone;

@@ -1,92 +1,113 @@
 //! `size overcommit`: what the kernel lets programs ask for, and how to set a wanted limit.
 
+use clap::Args;
 use lotsfree_formulas::overcommit::{
-    Asker, CommitState, DEFAULT_RATIO, LimitSetting, Mode, commit_limit, kbytes_for_limit, largest_request,
-    ratio_for_limit,
+    Asker, CommitState, DEFAULT_RATIO, Heuristic, LimitSetting, Mode, commit_limit, kbytes_for_limit,
+    largest_request, ratio_for_limit,
 };
+use lotsfree_formulas::reserve::{ReserveZone, totalreserve_pages};
 use lotsfree_settings::{OVERCOMMIT_KBYTES, OVERCOMMIT_RATIO};
-use lotsfree_units::{Bytes, Grouped, PageSize};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use lotsfree_units::{Bytes, Grouped};
 
 use crate::check::{self, SizeError};
+use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
 
 /// Largest `vm.overcommit_ratio` accepted here, in percent; the kernel itself takes any.
 const RATIO_MAX: u64 = 100_000;
 
 /// The host, its settings, and who asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct OvercommitInput {
-    /// Memory of the host, `MemTotal` (`--ram`).
-    pub ram: Bytes,
-    /// All hugetlb pools, `Hugetlb` (`--hugetlb`).
-    pub hugetlb: Bytes,
-    /// `SwapTotal` (`--swap`).
-    pub swap: Bytes,
-    /// `Committed_AS` (`--committed`).
-    pub committed: Bytes,
-    /// `vm.overcommit_ratio` in percent (`--ratio`); 50 if neither this nor `kbytes` is given.
+    /// Memory of the host
+    #[arg(long, value_name = "SIZE")]
+    pub ram: Option<Bytes>,
+    /// All huge page pools
+    #[arg(long, value_name = "SIZE")]
+    pub hugetlb: Option<Bytes>,
+    /// Swap
+    #[arg(long, value_name = "SIZE")]
+    pub swap: Option<Bytes>,
+    /// Committed_AS
+    #[arg(long, value_name = "SIZE")]
+    pub committed: Option<Bytes>,
+    /// vm.overcommit_ratio in percent
+    #[arg(long, value_name = "PERCENT", conflicts_with = "kbytes")]
     pub ratio: Option<u64>,
-    /// `vm.overcommit_kbytes`, as bytes (`--kbytes`). Excludes `ratio`; 0 means the ratio of 50 %.
+    /// vm.overcommit_kbytes, as an amount of memory
+    #[arg(long, value_name = "SIZE")]
     pub kbytes: Option<Bytes>,
-    /// `CommitLimit` that is wanted (`--wanted`); gives the setting for it.
+    /// CommitLimit that is wanted
+    #[arg(long, value_name = "SIZE")]
     pub wanted: Option<Bytes>,
-    /// `vm.admin_reserve_kbytes`, as bytes (`--admin-reserve`); 8 MiB is the largest default.
-    pub admin_reserve: Bytes,
-    /// `vm.user_reserve_kbytes`, as bytes (`--user-reserve`); 128 MiB is the largest default.
-    pub user_reserve: Bytes,
-    /// The asker has CAP_SYS_ADMIN (`--admin`).
+    /// vm.admin_reserve_kbytes, as an amount of memory
+    #[arg(long, value_name = "SIZE")]
+    pub admin_reserve: Option<Bytes>,
+    /// vm.user_reserve_kbytes, as an amount of memory
+    #[arg(long, value_name = "SIZE")]
+    pub user_reserve: Option<Bytes>,
+    /// The asker has CAP_SYS_ADMIN
+    #[arg(long)]
     pub admin: bool,
-    /// Address space of the asking process, `VmSize` (`--vm-size`).
+    /// Address space of the asking process (VmSize)
+    #[arg(long, value_name = "SIZE", default_value = "0")]
     pub vm_size: Bytes,
-    /// What mode 0 looks at on kernels before 5.2 (`--free`, `--cache`, …).
-    pub cache: Option<CacheInput>,
-    /// Base page size (`--page-size`), 4 KiB to 64 KiB.
-    pub page: Bytes,
-    /// Kernel release or record name (`--kernel`); the newest if absent.
+    /// What mode 0 looks at on kernels before 5.2; only a host can give it.
+    #[arg(skip)]
+    pub cache: Option<CacheFigures>,
+    /// Base page size
+    #[arg(long = "page-size", value_name = "SIZE")]
+    pub page: Option<Bytes>,
+    /// Kernel release whose rules apply [default: the host's, else the newest]
+    #[arg(long, value_name = "RELEASE")]
     pub kernel: Option<String>,
 }
 
-/// The part of `/proc/meminfo` that the older estimate of mode 0 uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct CacheInput {
-    /// `MemFree` (`--free`).
-    pub free: Bytes,
-    /// `Cached` + `Buffers` + `SwapCached` (`--cache`).
-    pub file: Bytes,
-    /// `Shmem` (`--shmem`).
-    pub shmem: Bytes,
-    /// `SReclaimable` (`--slab-reclaimable`).
-    pub slab_reclaimable: Bytes,
-    /// `SwapFree` (`--swap-free`).
-    pub swap_free: Bytes,
-    /// `totalreserve_pages`, as bytes (`--total-reserve`).
-    pub total_reserve: Bytes,
-}
-
-impl Default for OvercommitInput {
-    fn default() -> Self {
-        OvercommitInput {
-            ram: Bytes::ZERO,
-            hugetlb: Bytes::ZERO,
-            swap: Bytes::ZERO,
-            committed: Bytes::ZERO,
-            ratio: None,
-            kbytes: None,
-            wanted: None,
-            admin_reserve: Bytes::mib(8),
-            user_reserve: Bytes::mib(128),
-            admin: false,
-            vm_size: Bytes::ZERO,
-            cache: None,
-            page: PageSize::X86.bytes(),
-            kernel: None,
+impl Question for OvercommitInput {
+    fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        take(&mut self.ram, host.ram);
+        take(&mut self.hugetlb, host.hugetlb);
+        take(&mut self.swap, host.swap);
+        take(&mut self.committed, host.committed);
+        take(&mut self.admin_reserve, host.admin_reserve);
+        take(&mut self.user_reserve, host.user_reserve);
+        // The kernel zeroes one of the two when the other is set: what was given counts, else kbytes if set.
+        if self.ratio.is_none() && self.kbytes.is_none() {
+            self.kbytes = host.overcommit_kbytes.filter(|&bytes| bytes > Bytes::ZERO);
+            self.ratio = host.overcommit_ratio.filter(|_| self.kbytes.is_none());
         }
+        take(&mut self.cache, host.cache.clone());
+        take(&mut self.page, host.page);
+        take(&mut self.kernel, host.kernel.clone());
+        Ok(())
+    }
+
+    fn answer(&self) -> Result<Answer, SizeError> {
+        overcommit(self)
     }
 }
+
+/// The part of `/proc/meminfo` that the older estimate of mode 0 uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// `MemFree`.
+    pub free: Bytes,
+    /// `Cached` + `Buffers` + `SwapCached`.
+    pub file: Bytes,
+    /// `Shmem`.
+    pub shmem: Bytes,
+    /// `SReclaimable`.
+    pub slab_reclaimable: Bytes,
+    /// `SwapFree`.
+    pub swap_free: Bytes,
+    /// What each zone keeps back, for `totalreserve_pages`.
+    pub zones: Vec<ReserveZone>,
+}
+
+/// The largest default of `vm.admin_reserve_kbytes`.
+const ADMIN_RESERVE: Bytes = Bytes::mib(8);
+/// The largest default of `vm.user_reserve_kbytes`.
+const USER_RESERVE: Bytes = Bytes::mib(128);
 
 /// Computes commit limits.
 ///
@@ -95,21 +116,14 @@ impl Default for OvercommitInput {
 /// [`SizeError`] for an empty or impossible amount, `ratio` together with `kbytes`, a setting or a kernel
 /// without rules, pools that leave no RAM, or a wanted limit that swap alone exceeds.
 pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
-    let ram = check::memory("ram", input.ram)?;
     let page = check::page("page", input.page)?;
-    for (field, bytes) in [
-        ("hugetlb", input.hugetlb),
-        ("swap", input.swap),
-        ("committed", input.committed),
-        ("admin_reserve", input.admin_reserve),
-        ("user_reserve", input.user_reserve),
-        ("vm_size", input.vm_size),
-    ] {
-        check::memory_or_none(field, bytes)?;
-    }
-    if input.hugetlb > ram {
-        return Err(SizeError::PoolExceedsRam { pool: input.hugetlb, ram });
-    }
+    let host = Amounts::of(input)?;
+    let Amounts { ram, hugetlb, swap, committed } = host;
+    let amount =
+        |field, given: Option<Bytes>, default| check::memory_or_none(field, given.unwrap_or(default));
+    let admin_reserve = amount("admin_reserve", input.admin_reserve, ADMIN_RESERVE)?;
+    let user_reserve = amount("user_reserve", input.user_reserve, USER_RESERVE)?;
+    check::memory_or_none("vm_size", input.vm_size)?;
     let kernel = check::rules(input.kernel.as_deref())?;
     let rules =
         kernel.overcommit.ok_or_else(|| check::unread(&kernel, "2.6.32 of RHEL 6, or 3.10 and newer"))?;
@@ -124,21 +138,20 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     let pages = |bytes: Bytes| page.pages(bytes);
     let mut state = CommitState {
         ram: pages(ram),
-        hugetlb: pages(input.hugetlb),
-        swap: pages(input.swap),
-        committed: pages(input.committed),
-        admin_reserve: pages(input.admin_reserve),
-        user_reserve: pages(input.user_reserve),
+        hugetlb: pages(hugetlb),
+        swap: pages(swap),
+        committed: pages(committed),
+        admin_reserve: pages(admin_reserve),
+        user_reserve: pages(user_reserve),
         ..CommitState::default()
     };
-    if let Some(cache) = input.cache {
+    if let Some(cache) = &input.cache {
         for (field, bytes) in [
             ("cache.free", cache.free),
             ("cache.file", cache.file),
             ("cache.shmem", cache.shmem),
             ("cache.slab_reclaimable", cache.slab_reclaimable),
             ("cache.swap_free", cache.swap_free),
-            ("cache.total_reserve", cache.total_reserve),
         ] {
             check::memory_or_none(field, bytes)?;
         }
@@ -147,22 +160,22 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
         state.shmem = pages(cache.shmem);
         state.slab_reclaimable = pages(cache.slab_reclaimable);
         state.swap_free = pages(cache.swap_free);
-        state.total_reserve = pages(cache.total_reserve);
+        state.total_reserve = totalreserve_pages(cache.zones.iter().copied());
     }
     let asker = Asker { admin: input.admin, total_vm: pages(input.vm_size) };
     let mut answer = Answer::new(format!("Commit limits of a host with {ram} ({})", kernel.name));
 
-    let net = ram - input.hugetlb;
-    answer.step("RAM outside huge pages", format!("{ram} - {}", input.hugetlb), Value::Bytes(net));
+    let net = host.net();
+    answer.step("RAM outside huge pages", format!("{ram} - {hugetlb}"), Value::Bytes(net));
     let limit_pages = commit_limit(&rules, setting, state.ram, state.hugetlb, state.swap, page);
     let limit = page.of(limit_pages);
     let formula = match setting {
-        LimitSetting::Kbytes(kib) if kib > 0 => format!("{} kB + {}", Grouped(kib), input.swap),
-        LimitSetting::Kbytes(_) => format!("{DEFAULT_RATIO} % x {net} + {}", input.swap),
-        LimitSetting::Ratio(percent) => format!("{} % x {net} + {}", Grouped(percent), input.swap),
+        LimitSetting::Kbytes(kib) if kib > 0 => format!("{} kB + {swap}", Grouped(kib)),
+        LimitSetting::Kbytes(_) => format!("{DEFAULT_RATIO} % x {net} + {swap}"),
+        LimitSetting::Ratio(percent) => format!("{} % x {net} + {swap}", Grouped(percent)),
     };
     answer.step("CommitLimit", formula, Value::Bytes(limit));
-    if input.hugetlb > Bytes::ZERO {
+    if hugetlb > Bytes::ZERO {
         let without = page.of(commit_limit(&rules, setting, state.ram, 0, state.swap, page));
         answer.step(
             "taken off by the hugetlb pools",
@@ -170,21 +183,21 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
             Value::Bytes(without - limit),
         );
     }
-    let share = if limit == Bytes::ZERO { 0.0 } else { input.committed.share_of(limit) * 100.0 };
-    if input.committed > Bytes::ZERO {
-        answer.step(
-            "Committed_AS of the limit",
-            format!("{} / {limit}", input.committed),
-            Value::Percent(share),
-        );
+    let share = if limit == Bytes::ZERO { 0.0 } else { committed.share_of(limit) * 100.0 };
+    if committed > Bytes::ZERO {
+        answer.step("Committed_AS of the limit", format!("{committed} / {limit}"), Value::Percent(share));
     }
-    modes(&mut answer, &rules, input, limit_pages, &state, &asker, page);
+    let request = |mode| match largest_request(&rules, mode, limit_pages, &state, &asker) {
+        None => Value::Unlimited,
+        Some(pages) => Value::Bytes(page.of(pages)),
+    };
+    modes(&mut answer, rules.heuristic, &host, input, request);
     if let Some(wanted) = input.wanted {
-        wanted_limit(&mut answer, rules.kbytes, input, check::memory("wanted", wanted)?, net)?;
+        wanted_limit(&mut answer, rules.kbytes, &host, check::memory("wanted", wanted)?)?;
     } else {
         answer.conclude(format!("Mode 2 would promise up to {limit}."), Value::Bytes(limit));
     }
-    if input.committed > limit {
+    if committed > limit {
         answer.warn(
             "Committed_AS exceeds the limit. In modes 0 and 1 that means nothing: the limit is enforced in mode 2 \
              only. Switching to mode 2 now would refuse every further request.",
@@ -201,6 +214,33 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
          huge pages and no swap, 112 GiB can be promised, not 512.",
     );
     Ok(answer)
+}
+
+/// What the host has and has promised, 0 where it was not given.
+#[derive(Clone, Copy)]
+struct Amounts {
+    ram: Bytes,
+    hugetlb: Bytes,
+    swap: Bytes,
+    committed: Bytes,
+}
+
+impl Amounts {
+    fn of(input: &OvercommitInput) -> Result<Amounts, SizeError> {
+        let ram = check::ram(input.ram)?;
+        let amount = |field, given: Option<Bytes>| check::memory_or_none(field, given.unwrap_or_default());
+        let hugetlb = amount("hugetlb", input.hugetlb)?;
+        if hugetlb > ram {
+            return Err(SizeError::PoolExceedsRam { pool: hugetlb, ram });
+        }
+        let (swap, committed) = (amount("swap", input.swap)?, amount("committed", input.committed)?);
+        Ok(Amounts { ram, hugetlb, swap, committed })
+    }
+
+    /// What mode 2 counts of RAM.
+    fn net(&self) -> Bytes {
+        self.ram - self.hugetlb
+    }
 }
 
 /// The setting that counts.
@@ -222,29 +262,22 @@ fn setting(input: &OvercommitInput) -> Result<LimitSetting, SizeError> {
 /// What a request may still take in each mode.
 fn modes(
     answer: &mut Answer,
-    rules: &lotsfree_formulas::overcommit::OvercommitRules,
+    heuristic: Heuristic,
+    host: &Amounts,
     input: &OvercommitInput,
-    limit_pages: u64,
-    state: &CommitState,
-    asker: &Asker,
-    page: PageSize,
+    request: impl Fn(Mode) -> Value,
 ) {
-    use lotsfree_formulas::overcommit::Heuristic;
-    let request = |mode| match largest_request(rules, mode, limit_pages, state, asker) {
-        None => Value::Unlimited,
-        Some(pages) => Value::Bytes(page.of(pages)),
-    };
-    let formula = match rules.heuristic {
-        Heuristic::Obvious => Some(format!("{} + {}", input.ram, input.swap)),
+    let formula = match heuristic {
+        Heuristic::Obvious => Some(format!("{} + {}", host.ram, host.swap)),
         Heuristic::Estimate => Some("free + cache - shmem + free swap + slab - reserves".into()),
         Heuristic::CacheFirst => Some("cache + free swap + slab, then free - reserves".into()),
     };
-    if rules.heuristic == Heuristic::Obvious || input.cache.is_some() {
+    if heuristic == Heuristic::Obvious || input.cache.is_some() {
         answer.step("mode 0: largest single request", formula.unwrap_or_default(), request(Mode::Heuristic));
     } else {
         answer.warn(
-            "Mode 0 of this kernel estimates from free memory, cache and free swap: give them to get the largest \
-             request.",
+            "Mode 0 of this kernel estimates from free memory, cache and free swap, which only a host can give \
+             (--from-host or --from SOURCE).",
         );
     }
     answer.step("mode 1: largest single request", "", request(Mode::Always));
@@ -263,29 +296,30 @@ fn modes(
 fn wanted_limit(
     answer: &mut Answer,
     has_kbytes: bool,
-    input: &OvercommitInput,
+    host: &Amounts,
     wanted: Bytes,
-    net: Bytes,
 ) -> Result<(), SizeError> {
+    let Amounts { ram, hugetlb, swap, committed } = *host;
+    let net = host.net();
     let beyond_swap = || SizeError::OutOfRange {
         field: "wanted",
         value: wanted.to_string(),
-        accepted: format!("at least the swap of {}: swap always counts in full", input.swap),
+        accepted: format!("at least the swap of {swap}: swap always counts in full"),
     };
-    let kib = kbytes_for_limit(wanted, input.swap).ok_or_else(beyond_swap)?;
+    let kib = kbytes_for_limit(wanted, swap).ok_or_else(beyond_swap)?;
     let path = "/etc/sysctl.d/90-lotsfree-overcommit.conf";
-    let ratio = ratio_for_limit(wanted, input.ram, input.hugetlb, input.swap);
+    let ratio = ratio_for_limit(wanted, ram, hugetlb, swap);
     if let Some(ratio) = ratio {
         answer.step(
             "vm.overcommit_ratio for the wanted limit, rounded up",
-            format!("({wanted} - {}) / {net}", input.swap),
+            format!("({wanted} - {swap}) / {net}"),
             Value::Percent(ratio as f64),
         );
     }
     let line = if has_kbytes && kib > 0 {
         answer.step(
             "vm.overcommit_kbytes for the wanted limit",
-            format!("{wanted} - {}", input.swap),
+            format!("{wanted} - {swap}"),
             Value::Kib(kib),
         );
         answer.conclude(
@@ -306,7 +340,7 @@ fn wanted_limit(
         (OVERCOMMIT_RATIO, ratio)
     };
     answer.sysctl_file(path, vec!["vm.overcommit_memory = 2".into(), format!("{} = {}", line.0, line.1)]);
-    if input.committed == Bytes::ZERO || input.committed >= wanted {
+    if committed == Bytes::ZERO || committed >= wanted {
         answer.command("grep -E 'CommitLimit|Committed_AS' /proc/meminfo");
         answer.warn(format!(
             "Compare Committed_AS with {wanted} before the commands: if it is above that already, mode 2 makes every \
@@ -315,13 +349,13 @@ fn wanted_limit(
     }
     answer.command(format!("sysctl -w {}={}", line.0, line.1));
     answer.command("sysctl -w vm.overcommit_memory=2");
-    if wanted > net + input.swap {
+    if wanted > net + swap {
         answer.warn(format!(
             "{wanted} exceed RAM outside huge pages and swap together ({}): mode 2 would promise memory that does \
              not exist, and the OOM killer stays possible.",
-            net + input.swap
+            net + swap
         ));
-    } else if wanted - input.swap > net.scale(0.95) {
+    } else if wanted - swap > net.scale(0.95) {
         answer.warn(
             "More than 95 % of RAM outside huge pages: the kernel's own memory (page tables, slab) needs room too. \
              PostgreSQL's advice is 80 to 95 %.",
@@ -339,15 +373,15 @@ mod tests {
     }
 
     fn host(gib: u64) -> OvercommitInput {
-        OvercommitInput { ram: Bytes::gib(gib), ..OvercommitInput::default() }
+        OvercommitInput { ram: Some(Bytes::gib(gib)), ..OvercommitInput::default() }
     }
 
     #[test]
     fn oracle_system_a_ran_at_133_percent() {
         let input = OvercommitInput {
-            ram: Bytes::kib(16_387_608),
-            swap: Bytes::kib(8_393_952),
-            committed: Bytes::kib(22_134_904),
+            ram: Some(Bytes::kib(16_387_608)),
+            swap: Some(Bytes::kib(8_393_952)),
+            committed: Some(Bytes::kib(22_134_904)),
             kernel: Some("2.6.32-642.el6".into()),
             ..OvercommitInput::default()
         };
@@ -361,16 +395,17 @@ mod tests {
 
     #[test]
     fn huge_pages_take_half_of_themselves_off() {
-        let answer = overcommit(&OvercommitInput { hugetlb: Bytes::gib(800), ..host(1024) }).unwrap();
+        let answer = overcommit(&OvercommitInput { hugetlb: Some(Bytes::gib(800)), ..host(1024) }).unwrap();
         assert_eq!(value(&answer, "CommitLimit"), Value::Bytes(Bytes::gib(112)));
         assert_eq!(value(&answer, "taken off"), Value::Bytes(Bytes::gib(400)));
-        let answer = overcommit(&OvercommitInput { hugetlb: Bytes::gib(800), ..host(1000) }).unwrap();
+        let answer = overcommit(&OvercommitInput { hugetlb: Some(Bytes::gib(800)), ..host(1000) }).unwrap();
         assert_eq!(value(&answer, "CommitLimit"), Value::Bytes(Bytes::gib(100)));
     }
 
     #[test]
     fn three_modes() {
-        let input = OvercommitInput { swap: Bytes::gib(4), committed: Bytes::gib(10), ..host(64) };
+        let input =
+            OvercommitInput { swap: Some(Bytes::gib(4)), committed: Some(Bytes::gib(10)), ..host(64) };
         let answer = overcommit(&input).unwrap();
         assert_eq!(value(&answer, "mode 0"), Value::Bytes(Bytes::gib(68)));
         assert_eq!(value(&answer, "mode 1"), Value::Unlimited);
@@ -378,12 +413,12 @@ mod tests {
             value(&answer, "mode 2"),
             Value::Bytes(Bytes::gib(36) - Bytes::gib(10) - Bytes::mib(8) - Bytes::kib(4))
         );
-        let cache = CacheInput {
+        let cache = CacheFigures {
             free: Bytes::gib(1),
             file: Bytes::gib(20),
             shmem: Bytes::gib(8),
             swap_free: Bytes::gib(4),
-            ..CacheInput::default()
+            ..CacheFigures::default()
         };
         let old = OvercommitInput { cache: Some(cache), kernel: Some("4.19.0".into()), admin: true, ..input };
         let answer = overcommit(&old).unwrap();
@@ -393,8 +428,8 @@ mod tests {
     #[test]
     fn a_wanted_limit_gives_the_setting() {
         let input = OvercommitInput {
-            hugetlb: Bytes::gib(800),
-            swap: Bytes::gib(16),
+            hugetlb: Some(Bytes::gib(800)),
+            swap: Some(Bytes::gib(16)),
             wanted: Some(Bytes::gib(212)),
             ..host(1024)
         };
@@ -412,7 +447,8 @@ mod tests {
         // what is promised already is compared first, unless it is known to fit
         let check = "grep -E 'CommitLimit|Committed_AS' /proc/meminfo";
         let first = |committed| {
-            let answer = overcommit(&OvercommitInput { committed, ..input.clone() }).unwrap();
+            let answer =
+                overcommit(&OvercommitInput { committed: Some(committed), ..input.clone() }).unwrap();
             let warned = answer.warnings.iter().any(|text| text.contains("every login fail"));
             assert_eq!(warned, answer.commands[0] == check);
             warned
@@ -430,17 +466,17 @@ mod tests {
     #[test]
     fn bad_input_is_named() {
         let message = |input: OvercommitInput| overcommit(&input).unwrap_err().to_string();
-        assert!(message(OvercommitInput::default()).starts_with("ram is 0;"));
+        assert!(message(OvercommitInput::default()).starts_with("--ram SIZE is missing;"));
         let both = OvercommitInput { ratio: Some(80), kbytes: Some(Bytes::gib(1)), ..host(8) };
         assert!(message(both).starts_with("ratio and kbytes cannot both be given"));
-        let small = OvercommitInput { swap: Bytes::gib(4), wanted: Some(Bytes::gib(2)), ..host(8) };
+        let small = OvercommitInput { swap: Some(Bytes::gib(4)), wanted: Some(Bytes::gib(2)), ..host(8) };
         assert!(message(small).contains("at least the swap of 4 GiB"));
         let old = OvercommitInput { kbytes: Some(Bytes::gib(1)), kernel: Some("3.10.0".into()), ..host(8) };
         assert!(message(old).contains("no vm.overcommit_kbytes"));
         assert!(
             message(OvercommitInput { kernel: Some("3.0.101".into()), ..host(8) }).contains("3.10 and newer")
         );
-        let full = OvercommitInput { hugetlb: Bytes::gib(8), wanted: Some(Bytes::gib(2)), ..host(8) };
+        let full = OvercommitInput { hugetlb: Some(Bytes::gib(8)), wanted: Some(Bytes::gib(2)), ..host(8) };
         assert!(overcommit(&full).is_ok());
         assert!(
             message(OvercommitInput { kernel: Some("3.10.0".into()), ..full })

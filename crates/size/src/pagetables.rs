@@ -1,43 +1,48 @@
 //! `size pagetables`: what processes pay to map the same memory.
 
+use clap::Args;
 use lotsfree_formulas::pagetables::{
     Levels, Mapping, Tables, entry_bytes, leaf, shared_hugetlb_tables, tables,
 };
-use lotsfree_units::{Bytes, Grouped, PageSize};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use lotsfree_units::{Bytes, Grouped};
 
 use crate::check::{self, MAX_PROCESSES, SizeError};
+use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
 
 /// What is mapped, by how many.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PagetablesInput {
-    /// Bytes that each process has touched of the mapping (positional or `--mapping`), for instance the SGA.
+    /// What each process touches of the mapping
+    #[arg(value_name = "SIZE")]
     pub mapping: Bytes,
-    /// Processes (`--processes`), 1 to 4,194,304.
+    /// Processes that touch it
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 1)]
     pub processes: u64,
-    /// Base page size (`--page-size`), 4 KiB to 64 KiB.
-    pub page: Bytes,
-    /// Five-level page tables (`--five-levels`).
+    /// Five-level page tables
+    #[arg(long)]
     pub five_levels: bool,
-    /// Memory of the host (`--ram`); shows the share that the tables take.
+    /// Memory of the host
+    #[arg(long, value_name = "SIZE")]
     pub ram: Option<Bytes>,
-    /// Kernel release or record name (`--kernel`), for what `PageTables` counts; the newest if absent.
+    /// Base page size
+    #[arg(long = "page-size", value_name = "SIZE")]
+    pub page: Option<Bytes>,
+    /// Kernel release whose rules apply [default: the host's, else the newest]
+    #[arg(long, value_name = "RELEASE")]
     pub kernel: Option<String>,
 }
 
-impl Default for PagetablesInput {
-    fn default() -> Self {
-        PagetablesInput {
-            mapping: Bytes::ZERO,
-            processes: 1,
-            page: PageSize::X86.bytes(),
-            five_levels: false,
-            ram: None,
-            kernel: None,
-        }
+impl Question for PagetablesInput {
+    fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        take(&mut self.ram, host.ram);
+        take(&mut self.page, host.page);
+        take(&mut self.kernel, host.kernel.clone());
+        Ok(())
+    }
+
+    fn answer(&self) -> Result<Answer, SizeError> {
+        pagetables(self)
     }
 }
 
@@ -218,7 +223,7 @@ mod tests {
     fn kernels_count_different_levels_and_arm_has_larger_pages() {
         let old = PagetablesInput { kernel: Some("4.4.0".into()), ..sga(16, 1) };
         assert_eq!(values(&pagetables(&old).unwrap(), "PageTables of"), [Value::Bytes(Bytes::mib(32))]);
-        let arm = PagetablesInput { page: Bytes::kib(64), ..sga(16, 1) };
+        let arm = PagetablesInput { page: Some(Bytes::kib(64)), ..sga(16, 1) };
         let answer = pagetables(&arm).unwrap();
         assert_eq!(values(&answer, "pages of 64 KiB"), [Value::Count(262_144)]);
         assert_eq!(values(&answer, "pages of 512 MiB")[0], Value::Count(32));

@@ -1,27 +1,44 @@
 //! `size swap`: what vendors ask for, and how much the host can use.
 
+use clap::Args;
 use lotsfree_formulas::swap::{DRAIN_SECONDS, SAP_MIN, drain_limit, for_cold_memory, oracle, rhel, solaris};
 use lotsfree_units::{Bytes, MIB};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::check::{self, SizeError};
+use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
 
 /// The host, and what it could swap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwapInput {
-    /// Memory of the host, `MemTotal` (`--ram`).
-    pub ram: Bytes,
-    /// All hugetlb pools, `Hugetlb` (`--hugetlb`); never swapped, so Oracle's row leaves it out.
-    pub hugetlb: Bytes,
-    /// Anonymous memory that can stay out (`--cold`): peak of the sum of `VmSwap`, and what is idle.
+    /// Memory of the host
+    #[arg(long, value_name = "SIZE")]
+    pub ram: Option<Bytes>,
+    /// All huge page pools
+    #[arg(long, value_name = "SIZE")]
+    pub hugetlb: Option<Bytes>,
+    /// Anonymous memory that can stay out
+    #[arg(long, value_name = "SIZE")]
     pub cold: Option<Bytes>,
-    /// Bytes per second that the swap device reads (`--bandwidth`). Needed with `cold`.
+    /// Bytes per second that the swap device reads
+    #[arg(long, value_name = "SIZE")]
     pub bandwidth: Option<Bytes>,
-    /// Swap that exists, `SwapTotal` (`--current`).
+    /// Swap that exists
+    #[arg(long, value_name = "SIZE")]
     pub current: Option<Bytes>,
+}
+
+impl Question for SwapInput {
+    fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        take(&mut self.ram, host.ram);
+        take(&mut self.hugetlb, host.hugetlb);
+        take(&mut self.current, host.swap);
+        Ok(())
+    }
+
+    fn answer(&self) -> Result<Answer, SizeError> {
+        swap(self)
+    }
 }
 
 /// Sizes swap.
@@ -30,8 +47,8 @@ pub struct SwapInput {
 ///
 /// [`SizeError`] for an empty or impossible amount, pools that leave no RAM, or `cold` without `bandwidth`.
 pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
-    let ram = check::memory("ram", input.ram)?;
-    let hugetlb = check::memory_or_none("hugetlb", input.hugetlb)?;
+    let ram = check::ram(input.ram)?;
+    let hugetlb = check::memory_or_none("hugetlb", input.hugetlb.unwrap_or_default())?;
     if hugetlb >= ram {
         return Err(SizeError::PoolExceedsRam { pool: hugetlb, ram });
     }
@@ -158,7 +175,8 @@ mod tests {
 
     #[test]
     fn rows_beside_each_other() {
-        let input = SwapInput { ram: Bytes::gib(128), hugetlb: Bytes::gib(120), ..SwapInput::default() };
+        let input =
+            SwapInput { ram: Some(Bytes::gib(128)), hugetlb: Some(Bytes::gib(120)), ..SwapInput::default() };
         let answer = swap(&input).unwrap();
         assert_eq!(value(&answer, "Oracle"), Value::Bytes(Bytes::gib(8)));
         assert_eq!(value(&answer, "Red Hat"), Value::Bytes(Bytes::gib(4)));
@@ -167,14 +185,14 @@ mod tests {
         assert_eq!(value(&answer, "most"), Value::Bytes(Bytes::gib(192)));
         assert_eq!(answer.result.value, Value::Bytes(Bytes::gib(10)));
         assert_eq!(answer.commands[0], "fallocate -l 10240M /swapfile");
-        let whole = swap(&SwapInput { hugetlb: Bytes::ZERO, ..input }).unwrap();
+        let whole = swap(&SwapInput { hugetlb: None, ..input }).unwrap();
         assert_eq!(whole.result.value, Value::Bytes(Bytes::gib(16)));
     }
 
     #[test]
     fn what_the_host_can_use_and_what_is_missing() {
         let input = SwapInput {
-            ram: Bytes::gib(64),
+            ram: Some(Bytes::gib(64)),
             cold: Some(Bytes::gib(6)),
             bandwidth: Some(Bytes::mib(100)),
             current: Some(Bytes::gib(2)),
@@ -193,14 +211,14 @@ mod tests {
     #[test]
     fn bad_input_is_named() {
         let message = |input: SwapInput| swap(&input).unwrap_err().to_string();
-        let base = SwapInput { ram: Bytes::gib(8), ..SwapInput::default() };
-        assert!(message(SwapInput::default()).starts_with("ram is 0;"));
+        let base = SwapInput { ram: Some(Bytes::gib(8)), ..SwapInput::default() };
+        assert!(message(SwapInput::default()).starts_with("--ram SIZE is missing;"));
         assert!(
             message(SwapInput { cold: Some(Bytes(1)), ..base.clone() }).starts_with("bandwidth is missing;")
         );
         assert!(
             message(SwapInput { bandwidth: Some(Bytes(1)), ..base.clone() }).starts_with("cold is missing;")
         );
-        assert!(message(SwapInput { hugetlb: Bytes::gib(8), ..base }).contains("leaves no memory"));
+        assert!(message(SwapInput { hugetlb: Some(Bytes::gib(8)), ..base }).contains("leaves no memory"));
     }
 }

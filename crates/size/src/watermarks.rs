@@ -1,5 +1,6 @@
 //! `size watermarks`: min_free_kbytes as kernel and vendors see it, and the gap that a burst needs.
 
+use clap::Args;
 use lotsfree_formulas::vendors::{
     MIN_FREE_TOLERANCE_HIGH, MIN_FREE_TOLERANCE_LOW, SAP_MIN_FREE_MAX_KIB, oracle_min_free_kib,
     sap_min_free_kib,
@@ -8,11 +9,10 @@ use lotsfree_formulas::watermarks::{
     WATERMARK_SCALE_FACTOR_DEFAULT, WATERMARK_SCALE_FACTOR_MAX, khugepaged_min_free_kib, min_free_kib,
     min_free_raw_kib, scale_factor_for_burst, scale_gap,
 };
-use lotsfree_units::{Bytes, Grouped, PageSize};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use lotsfree_units::{Bytes, Grouped};
 
 use crate::check::{self, MAX_NODES, SizeError};
+use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
 
 /// How long kswapd may need until it frees pages, in milliseconds: the cautious end of 0.1 to 0.5 s.
@@ -21,46 +21,60 @@ const WAKE_MS_DEFAULT: u64 = 500;
 const SCALE_FACTOR_INPUT_MAX: u64 = 3000;
 
 /// The host, its settings, and its burst.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatermarksInput {
-    /// Memory of the host, `MemTotal` (`--ram`), taken as evenly spread over the nodes.
-    pub ram: Bytes,
-    /// NUMA nodes (`--nodes`), 1 to 1024.
-    pub nodes: u32,
-    /// Populated zones of all nodes (`--zones`). If absent: one Normal zone per node, and DMA and DMA32 of
-    /// node 0 (one node with up to 3 GiB has no Normal).
+    /// Memory of the host
+    ///
+    /// Taken as evenly spread over the nodes.
+    #[arg(long, value_name = "SIZE")]
+    pub ram: Option<Bytes>,
+    /// NUMA nodes
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Populated zones of all nodes
+    ///
+    /// If absent: a Normal zone on each node, and DMA and DMA32 on node 0 (a single node with up to 3 GiB has
+    /// no Normal).
+    #[arg(long, value_name = "N")]
     pub zones: Option<u64>,
-    /// THP is enabled, `always` or `madvise` (`--no-thp` clears it).
-    pub thp: bool,
-    /// `vm.watermark_scale_factor` (`--scale-factor`), 1 to 3000; 10 is the default.
-    pub scale_factor: u64,
-    /// `vm.min_free_kbytes` that is set, as bytes (`--min-free`); what the kernel chooses if absent.
+    /// Transparent huge pages are off
+    #[arg(long)]
+    pub no_thp: bool,
+    /// vm.watermark_scale_factor
+    #[arg(long, value_name = "N")]
+    pub scale_factor: Option<u64>,
+    /// vm.min_free_kbytes that is set, as an amount of memory
+    #[arg(long, value_name = "SIZE")]
     pub min_free: Option<Bytes>,
-    /// Bytes per second that the host allocates in a burst (`--burst`); on one node at worst.
+    /// Bytes per second that the host allocates in a burst
+    #[arg(long, value_name = "SIZE")]
     pub burst: Option<Bytes>,
-    /// Milliseconds until kswapd frees pages (`--wake`), 1 to 60,000; 500 is the default.
-    pub wake_ms: u64,
-    /// Base page size (`--page-size`), 4 KiB to 64 KiB.
-    pub page: Bytes,
-    /// Kernel release or record name (`--kernel`); the newest if absent.
+    /// Milliseconds until kswapd frees pages [default: 500]
+    #[arg(long = "wake", value_name = "MS")]
+    pub wake_ms: Option<u64>,
+    /// Base page size
+    #[arg(long = "page-size", value_name = "SIZE")]
+    pub page: Option<Bytes>,
+    /// Kernel release whose rules apply [default: the host's, else the newest]
+    #[arg(long, value_name = "RELEASE")]
     pub kernel: Option<String>,
 }
 
-impl Default for WatermarksInput {
-    fn default() -> Self {
-        WatermarksInput {
-            ram: Bytes::ZERO,
-            nodes: 1,
-            zones: None,
-            thp: true,
-            scale_factor: WATERMARK_SCALE_FACTOR_DEFAULT,
-            min_free: None,
-            burst: None,
-            wake_ms: WAKE_MS_DEFAULT,
-            page: PageSize::X86.bytes(),
-            kernel: None,
-        }
+impl Question for WatermarksInput {
+    fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        take(&mut self.ram, host.ram);
+        take(&mut self.nodes, host.nodes);
+        take(&mut self.zones, host.zones);
+        self.no_thp |= host.thp_never;
+        take(&mut self.scale_factor, host.scale_factor);
+        take(&mut self.min_free, host.min_free);
+        take(&mut self.page, host.page);
+        take(&mut self.kernel, host.kernel.clone());
+        Ok(())
+    }
+
+    fn answer(&self) -> Result<Answer, SizeError> {
+        watermarks(self)
     }
 }
 
@@ -71,13 +85,18 @@ impl Default for WatermarksInput {
 /// [`SizeError`] for an empty or impossible amount, more nodes than memory has pages, or a setting out of
 /// range.
 pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
-    let ram = check::memory("ram", input.ram)?;
+    let ram = check::ram(input.ram)?;
     let nodes = u64::from(check::nodes(input.nodes)?);
     let page = check::page("page", input.page)?;
     let kernel = check::rules(input.kernel.as_deref())?;
     let rules = kernel.watermarks;
-    let scale_factor = check::number("scale_factor", input.scale_factor, 1, SCALE_FACTOR_INPUT_MAX)?;
-    let wake_ms = check::number("wake_ms", input.wake_ms, 1, 60_000)?;
+    let scale_factor = check::number(
+        "scale_factor",
+        input.scale_factor.unwrap_or(WATERMARK_SCALE_FACTOR_DEFAULT),
+        1,
+        SCALE_FACTOR_INPUT_MAX,
+    )?;
+    let wake_ms = check::number("wake_ms", input.wake_ms.unwrap_or(WAKE_MS_DEFAULT), 1, 60_000)?;
     let zones = match input.zones {
         Some(zones) => check::number("zones", zones, 1, 4 * u64::from(MAX_NODES))?,
         None => default_zones(ram, nodes),
@@ -116,10 +135,10 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
         },
         Value::Kib(by_thp),
     );
-    let chosen = if input.thp { by_kernel.max(by_thp) } else { by_kernel };
+    let chosen = if input.no_thp { by_kernel } else { by_kernel.max(by_thp) };
     answer.step(
         "default of this host",
-        if input.thp { "the larger of the two" } else { "without THP" },
+        if input.no_thp { "without THP" } else { "the larger of the two" },
         Value::Kib(chosen),
     );
     let by_sap = sap_min_free_kib(ram);
@@ -304,7 +323,7 @@ mod tests {
     }
 
     fn host(gib: u64, nodes: u32) -> WatermarksInput {
-        WatermarksInput { ram: Bytes::gib(gib), nodes, ..WatermarksInput::default() }
+        WatermarksInput { ram: Some(Bytes::gib(gib)), nodes: Some(nodes), ..WatermarksInput::default() }
     }
 
     #[test]
@@ -332,7 +351,7 @@ mod tests {
         assert_eq!(value(&two, "gap"), Value::Bytes(Bytes::kib(4 * 2816)));
         let one = watermarks(&host(48, 1)).unwrap();
         assert_eq!(value(&one, "default"), Value::Kib(67_584));
-        let without = watermarks(&WatermarksInput { thp: false, ..host(48, 1) }).unwrap();
+        let without = watermarks(&WatermarksInput { no_thp: true, ..host(48, 1) }).unwrap();
         assert_eq!(value(&without, "default"), Value::Kib(28_377));
         let old = watermarks(&WatermarksInput { kernel: Some("linux-5.4".into()), ..host(1024, 1) }).unwrap();
         assert_eq!(value(&old, "kernel"), Value::Kib(65_536));
@@ -341,11 +360,11 @@ mod tests {
 
     #[test]
     fn a_burst_gives_the_scale_factor() {
-        let input = WatermarksInput { burst: Some(Bytes::gib(1)), wake_ms: 100, ..host(64, 1) };
+        let input = WatermarksInput { burst: Some(Bytes::gib(1)), wake_ms: Some(100), ..host(64, 1) };
         let answer = watermarks(&input).unwrap();
         assert_eq!(answer.result.value, Value::Count(16));
         assert_eq!(answer.configuration[0].lines, ["vm.watermark_scale_factor = 16"]);
-        let enough = watermarks(&WatermarksInput { scale_factor: 16, ..input.clone() }).unwrap();
+        let enough = watermarks(&WatermarksInput { scale_factor: Some(16), ..input.clone() }).unwrap();
         assert!(enough.result.text.contains("nothing to change"), "{enough:?}");
         let wild = watermarks(&WatermarksInput { burst: Some(Bytes::gib(100)), ..input.clone() }).unwrap();
         assert!(wild.configuration.is_empty());
@@ -367,13 +386,16 @@ mod tests {
     #[test]
     fn bad_input_is_named() {
         let message = |input: WatermarksInput| watermarks(&input).unwrap_err().to_string();
-        assert!(message(WatermarksInput::default()).starts_with("ram is 0;"));
+        assert!(message(WatermarksInput::default()).starts_with("--ram SIZE is missing;"));
         assert!(
-            message(WatermarksInput { ram: Bytes::kib(8), nodes: 3, ..host(1, 1) })
+            message(WatermarksInput { ram: Some(Bytes::kib(8)), nodes: Some(3), ..host(1, 1) })
                 .contains("each of the 3 nodes")
         );
-        assert!(message(WatermarksInput { scale_factor: 0, ..host(1, 1) }).starts_with("scale_factor is 0;"));
-        assert!(message(WatermarksInput { wake_ms: 0, ..host(1, 1) }).starts_with("wake_ms is 0;"));
+        assert!(
+            message(WatermarksInput { scale_factor: Some(0), ..host(1, 1) })
+                .starts_with("scale_factor is 0;")
+        );
+        assert!(message(WatermarksInput { wake_ms: Some(0), ..host(1, 1) }).starts_with("wake_ms is 0;"));
         assert!(
             message(WatermarksInput { min_free: Some(Bytes::gib(1)), ..host(1, 1) })
                 .starts_with("min_free is 1 GiB;")

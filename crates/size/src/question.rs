@@ -1,0 +1,70 @@
+//! [`Question`], and what a host can say for what was not given.
+
+use lotsfree_units::Bytes;
+
+use crate::{Answer, CacheFigures, SizeError};
+
+/// A sizing question: its fields are the arguments of its command.
+pub trait Question {
+    /// Takes from `host` what was not given.
+    ///
+    /// # Errors
+    ///
+    /// [`SizeError`] if the question is about something that the host does not have.
+    fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError>;
+
+    /// The answer, step by step.
+    ///
+    /// # Errors
+    ///
+    /// [`SizeError`] for what is missing, impossible or contradictory.
+    fn answer(&self) -> Result<Answer, SizeError>;
+}
+
+/// Figures of a host; `None` for what could not be read. The caller fills them from a snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct HostFigures {
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: Option<String>,
+    /// The base page size.
+    pub page: Option<Bytes>,
+    /// `Hugepagesize`, the default huge page size.
+    pub huge_page: Option<Bytes>,
+    /// `MemTotal`.
+    pub ram: Option<Bytes>,
+    /// All huge page pools of all sizes.
+    pub hugetlb: Option<Bytes>,
+    /// `SwapTotal`.
+    pub swap: Option<Bytes>,
+    /// `Committed_AS`.
+    pub committed: Option<Bytes>,
+    /// NUMA nodes.
+    pub nodes: Option<u32>,
+    /// Zones with memory, of all nodes.
+    pub zones: Option<u64>,
+    /// Transparent huge pages are set to `never`.
+    pub thp_never: bool,
+    /// System V shared segments that somebody is attached to; orphans should go, not be given huge pages.
+    pub segments: Option<Vec<Bytes>>,
+    /// `vm.overcommit_ratio`, in percent.
+    pub overcommit_ratio: Option<u64>,
+    /// `vm.overcommit_kbytes`; 0 where the ratio counts.
+    pub overcommit_kbytes: Option<Bytes>,
+    /// `vm.admin_reserve_kbytes`.
+    pub admin_reserve: Option<Bytes>,
+    /// `vm.user_reserve_kbytes`.
+    pub user_reserve: Option<Bytes>,
+    /// `vm.watermark_scale_factor`, in ten-thousandths.
+    pub scale_factor: Option<u64>,
+    /// `vm.min_free_kbytes`.
+    pub min_free: Option<Bytes>,
+    /// What mode 0 of overcommit looked at before 5.2.
+    pub cache: Option<CacheFigures>,
+}
+
+/// Takes the host's figure where none was given.
+pub(crate) fn take<T>(given: &mut Option<T>, of_host: Option<T>) {
+    if given.is_none() {
+        *given = of_host;
+    }
+}
