@@ -5,8 +5,9 @@ use lotsfree_doctor::{Evidence, Finding, MemoryMap, Remedy, Severity, Use};
 use lotsfree_units::{Bytes, Percent, visible, visible_line};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
+use crate::chart::{self, Picture};
 use crate::palette::{of_rate, of_severity, of_use};
-use crate::plots::{self, Timeline};
+use crate::plots;
 use crate::{Report, Series, Unread};
 use crate::{sheet, words};
 
@@ -96,8 +97,8 @@ fn memory(report: &Report) -> Markup {
         section {
             h2 { (words::glued(&message)) }
             figure {
-                div.wide { (PreEscaped(bar(plots::WIDE))) }
-                div.narrow { (PreEscaped(bar(plots::NARROW))) }
+                div.wide { (PreEscaped(bar(chart::WIDE))) }
+                div.narrow { (PreEscaped(bar(chart::NARROW))) }
             }
             (memory_table(memory))
         }
@@ -135,9 +136,9 @@ fn series(report: &Report) -> Markup {
     let Some(series) = &report.series else { return Markup::default() };
     let (stack, rates) = (plots::memory_over_time(series), plots::rates_over_time(series));
     markup! {
-        @if let Some(stack) = stack { section { (timeline(&stack)) (stack_table(series)) } }
+        @if let Some(stack) = stack { section { (figure(&stack)) (stack_table(series)) } }
         @match rates {
-            Some(rates) => section { (timeline(&rates)) (rate_table(series)) },
+            Some(rates) => section { (figure(&rates)) (rate_table(series)) },
             None => {
                 @if !series.rates.is_empty() { section { h2 { "Nothing was reclaimed, swapped or read in meanwhile" } } }
             }
@@ -145,13 +146,13 @@ fn series(report: &Report) -> Markup {
     }
 }
 
-fn timeline(timeline: &Timeline) -> Markup {
+fn figure(picture: &Picture) -> Markup {
     markup! {
-        h2 { (words::glued(&timeline.message)) }
+        h2 { (words::glued(&picture.message)) }
         figure {
-            div.wide { (PreEscaped(&timeline.wide)) }
-            div.narrow { (PreEscaped(&timeline.narrow)) }
-            @if !timeline.caption.is_empty() { figcaption { (timeline.caption) } }
+            div.wide { (PreEscaped(&picture.wide)) }
+            div.narrow { (PreEscaped(&picture.narrow)) }
+            @if !picture.caption.is_empty() { figcaption { (picture.caption) } }
         }
     }
 }

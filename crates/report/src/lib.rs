@@ -3,6 +3,7 @@
 //! [`Report`] is what is said, complete and versioned: its JSON form is the published schema, and the other
 //! forms are renderings of it. Nothing here judges. [`runs`] does the same for what scenarios yielded.
 
+mod chart;
 mod html;
 mod json;
 mod markdown;

@@ -4,15 +4,9 @@ use lotsfree_doctor::{MemoryMap, Use};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::Series;
+use crate::chart::{self, Axis, Block, Layer, Panel, Pick, Picture, Rates, thinned};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
 use crate::words::{self, duration};
-
-/// Width of a picture on a desk, in CSS pixels.
-pub(crate) const WIDE: f64 = 920.0;
-/// Width of a picture on a phone.
-pub(crate) const NARROW: f64 = 336.0;
-/// Pixels for a point at least; more samples than fit are drawn together.
-const PER_POINT: f64 = 2.4;
 
 /// The class that gives a shape the colour of a use.
 pub(crate) fn class(part: Use) -> String {
@@ -90,55 +84,46 @@ pub(crate) fn memory_bar(memory: &MemoryMap, subject: Option<Use>, message: &str
     picture.finish(bottom + 4.0, &format!("memory-{width:.0}"), message, &description.join(", "))
 }
 
-/// A picture over time: what it says, how it looks at [`WIDE`] and at [`NARROW`], and what else must be known
-/// to read it.
-pub(crate) struct Timeline {
-    pub(crate) message: String,
-    pub(crate) wide: String,
-    pub(crate) narrow: String,
-    pub(crate) caption: String,
-}
-
-/// How many samples a point of a picture of `width` stands for.
-fn per_point(series: &Series, width: f64) -> usize {
-    series.at.len().div_ceil(((width - LEFT - RIGHT) / PER_POINT) as usize).max(1)
-}
-
-/// Room for the labels of the axis, and for those at the ends of lines.
-const LEFT: f64 = 62.0;
-/// See [`LEFT`].
-const RIGHT: f64 = 128.0;
-
-/// Vertical lines at round times and their labels below; returns the height that the labels take.
-fn time_axis(picture: &mut Svg, time: &Scale, seconds: f64, width: f64, (top, bottom): (f64, f64)) -> f64 {
-    let most = ((width - LEFT - RIGHT) / 60.0) as u32;
-    let (ticks, unit, scale) = svg::time_ticks(seconds, most.clamp(2, 10));
-    for at in ticks {
-        let x = time.at(at);
-        picture.line("grid", (x, top), (x, bottom));
-        let label = format!("{} {unit}", svg::tick_label(at / scale));
-        picture.text("dim", Anchor::Middle, x, bottom + LINE + 2.0, &label);
-    }
-    LINE + 8.0
-}
-
 /// Where memory went over time, stacked; `None` if no sample has it.
-pub(crate) fn memory_over_time(series: &Series) -> Option<Timeline> {
+pub(crate) fn memory_over_time(series: &Series) -> Option<Picture> {
     let message = memory_message(series)?;
-    let draw = |width: f64| stacked(series, &Stack::of(series, per_point(series, width)), &message, width);
+    let stacks = Stack::of(series);
+    let last = stacks.iter().flatten().last()?;
+    // Each part reaches down to the axis and is painted over by those below it.
+    let area = |(index, (part, _)): (usize, &(Use, Vec<Bytes>))| Layer::Area {
+        class: class(*part),
+        points: thinned(stacks.iter().map(|stack| stack.as_ref()?.up_to(index)).collect(), Pick::Mean),
+        label: part.name().to_owned(),
+        down_to: last.parts[..index].iter().sum(),
+    };
+    let panel = Panel {
+        name: "memory by use".to_owned(),
+        axis: Axis::Bytes,
+        high: stacks.iter().flatten().map(Stack::total).fold(0.0, f64::max),
+        low: 0.0,
+        height: 280.0,
+        mirrored: false,
+        layers: series.memory.iter().enumerate().rev().map(area).collect(),
+    };
     let mut caption = Vec::new();
-    if per_point(series, WIDE) > 1 {
+    if stacks.len() > chart::POINTS {
         caption.push("There are more samples than points: each point is the mean of several.");
     }
-    if Stack::of(series, 1).iter().any(Option::is_none) {
+    if stacks.iter().any(Option::is_none) {
         caption.push("Where the area is interrupted, /proc/meminfo was not recorded.");
     }
-    Some(Timeline { wide: draw(WIDE), narrow: draw(NARROW), message, caption: caption.join(" ") })
+    Some(draw(series, vec![panel], "stack", message, caption.join(" ")))
+}
+
+/// Panels of one host on one time axis.
+fn draw(series: &Series, panels: Vec<Panel>, id: &str, message: String, caption: String) -> Picture {
+    let block = Block { title: String::new(), events: Vec::new(), panels };
+    chart::over_time(&[block], series.at.last().copied().unwrap_or(0.0), id, message, caption)
 }
 
 /// What changed most over time, in a sentence; `None` if no two samples tell.
 pub(crate) fn memory_message(series: &Series) -> Option<String> {
-    let stacks = Stack::of(series, 1);
+    let stacks = Stack::of(series);
     let (first, last) = (stacks.iter().flatten().next()?, stacks.iter().flatten().last()?);
     (first.at < last.at).then(|| change(series, first, last))
 }
@@ -150,26 +135,23 @@ struct Stack {
 }
 
 impl Stack {
-    /// Means over as many samples as a point stands for; `None` where no part is known.
-    fn of(series: &Series, per_point: usize) -> Vec<Option<Stack>> {
-        let indices: Vec<usize> = (0..series.at.len()).collect();
-        let value = |values: &[Bytes], i: usize| values.get(i).map_or(0.0, |bytes| bytes.as_f64());
-        let stack = |indices: &[usize]| {
-            let known: Vec<usize> = (indices.iter().copied())
-                .filter(|&i| series.memory.iter().any(|(_, values)| value(values, i) > 0.0))
-                .collect();
-            let mean =
-                |of: &dyn Fn(usize) -> f64| known.iter().map(|&i| of(i)).sum::<f64>() / known.len() as f64;
-            (!known.is_empty()).then(|| Stack {
-                at: mean(&|i| series.at[i]),
-                parts: series.memory.iter().map(|(_, values)| mean(&|i| value(values, i))).collect(),
-            })
+    /// One for each sample; `None` where no part is known.
+    fn of(series: &Series) -> Vec<Option<Stack>> {
+        let stack = |(i, at): (usize, &f64)| {
+            let part = |(_, values): &(Use, Vec<Bytes>)| values.get(i).map_or(0.0, |bytes| bytes.as_f64());
+            let parts: Vec<f64> = series.memory.iter().map(part).collect();
+            parts.iter().any(|bytes| *bytes > 0.0).then_some(Stack { at: *at, parts })
         };
-        indices.chunks(per_point).map(stack).collect()
+        series.at.iter().enumerate().map(stack).collect()
     }
 
     fn total(&self) -> f64 {
         self.parts.iter().sum()
+    }
+
+    /// The time, and the height of the parts to `index` together.
+    fn up_to(&self, index: usize) -> Option<(f64, f64)> {
+        Some((self.at, self.parts.get(..=index)?.iter().sum()))
     }
 }
 
@@ -200,110 +182,74 @@ fn change(series: &Series, first: &Stack, last: &Stack) -> String {
     }
 }
 
-fn stacked(series: &Series, stacks: &[Option<Stack>], message: &str, width: f64) -> String {
-    const HEIGHT: f64 = 280.0;
-    const TOP: f64 = 8.0;
-    let mut picture = Svg::new(width);
-    let seconds = series.at.last().copied().unwrap_or(0.0);
-    let highest = stacks.iter().flatten().map(Stack::total).fold(0.0, f64::max);
-    let time = Scale::new((0.0, seconds), (LEFT, width - RIGHT));
-    let bytes = Scale::new((0.0, highest), (TOP + HEIGHT, TOP));
-    let mut labels = Vec::new();
-    // Each part reaches down to the axis and is painted over by those below it.
-    for (index, (part, _)) in series.memory.iter().enumerate().rev() {
-        let below = |stack: &Stack| stack.parts[..index].iter().sum::<f64>();
-        let above = |stack: &Stack| stack.parts[..=index].iter().sum::<f64>();
-        // Each uninterrupted run of samples is a shape of its own.
-        for run in stacks.split(Option::is_none) {
-            let (Some(Some(first)), Some(Some(last))) = (run.first(), run.last()) else { continue };
-            let upper = run.iter().flatten().map(|stack| (time.at(stack.at), bytes.at(above(stack))));
-            let base = [(time.at(last.at), bytes.at(0.0)), (time.at(first.at), bytes.at(0.0))];
-            picture.area(&class(*part), upper.chain(base));
-        }
-        if let Some(last) = stacks.iter().flatten().last() {
-            let (low, high) = (bytes.at(below(last)), bytes.at(above(last)));
-            if low - high >= 1.5 {
-                let middle = (low + high) / 2.0;
-                labels.push(Wish { at: middle, size: LINE, weight: low - high, what: (middle, *part) });
-            }
-        }
-    }
-    for tick in svg::byte_ticks(Bytes(highest as u64), 4) {
-        let y = bytes.at(tick.as_f64());
-        picture.line("grid", (LEFT, y), (width - RIGHT, y));
-        picture.text("dim", Anchor::End, LEFT - 6.0, y + 4.5, &tick.to_string());
-    }
-    let below = time_axis(&mut picture, &time, seconds, width, (TOP, TOP + HEIGHT));
-    let edge = stacks.iter().flatten().last().map_or(width - RIGHT, |last| time.at(last.at));
-    let (placed, _) = svg::place(labels, (0.0, TOP + HEIGHT + LINE / 2.0), 2.0 * LINE);
-    for (y, (at, part)) in placed {
-        picture.polyline(
-            &format!("lead {}", class(part)),
-            [(edge, at), (edge + 6.0, y), (edge + 10.0, y)].into_iter(),
-        );
-        picture.text("", Anchor::Start, edge + 13.0, y + 4.5, part.name());
-    }
-    let description =
-        "Uses of memory stacked over time, from applications at the bottom to free memory at the top.";
-    picture.finish(TOP + HEIGHT + below, &format!("stack-{width:.0}"), message, description)
-}
-
 /// The class that gives a line the colour of a rate.
 pub(crate) fn rate_class(name: &str) -> String {
     let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
     format!("r-{}", letters.collect::<String>())
 }
 
-/// A rate between two times; `None` where it is not known.
-struct Step {
-    from: f64,
-    to: f64,
-    rate: Option<f64>,
-}
-
 /// The rates one above the other on one time axis; `None` if none was ever above zero.
-pub(crate) fn rates_over_time(series: &Series) -> Option<Timeline> {
+pub(crate) fn rates_over_time(series: &Series) -> Option<Picture> {
     let (still, moving): (Vec<_>, Vec<_>) =
         series.rates.iter().partition(|(_, rates)| rates.iter().flatten().all(|rate| *rate <= 0.0));
     if moving.is_empty() {
         return None;
     }
-    let panels = |per_point: usize| -> Vec<(&str, Vec<Step>)> {
-        moving.iter().map(|(name, rates)| (name.as_str(), Step::of(&series.at, rates, per_point))).collect()
+    let timed = |rates: &[Option<f64>]| -> Rates {
+        series.at.windows(2).zip(rates).map(|(at, rate)| (at[0], at[1], *rate)).collect()
     };
-    let every = panels(1);
-    let message = went_on(&every, &series.rates);
-    let draw = |width: f64| multiples(series, &panels(per_point(series, width)), &message, width);
+    let moving: Vec<(&str, Rates)> =
+        moving.iter().map(|(name, rates)| (name.as_str(), timed(rates))).collect();
+    // In and out, kswapd and tasks: quantities of one kind have one scale.
+    let kind = |name: &str| name.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let panel = |(name, rates): &(&str, Rates)| {
+        let of_kind = moving.iter().filter(|(other, _)| kind(other) == kind(name));
+        let most = of_kind.map(|(_, rates)| highest(rates)).fold(0.0, f64::max);
+        let last = rates.iter().rev().find_map(|(.., rate)| *rate);
+        let line = Layer::Under {
+            class: rate_class(name),
+            points: chart::steps(rates),
+            label: last.map(|rate| format!("{}/s", rate_label(rate))),
+        };
+        Panel {
+            name: format!("{name}, per second"),
+            axis: Axis::Count,
+            high: chart::round_high(most),
+            low: 0.0,
+            height: 64.0,
+            mirrored: false,
+            layers: gaps(rates).chain([line]).collect(),
+        }
+    };
+    let panels = moving.iter().map(panel).collect();
+    let message = went_on(&moving, &series.rates);
     let mut caption = Vec::new();
-    if per_point(series, WIDE) > 1 {
+    if series.at.len() > chart::POINTS / 2 {
         caption
             .push("There are more samples than points: each step is the highest rate of several.".to_owned());
     }
-    if every.iter().any(|(_, steps)| steps.iter().any(|step| step.rate.is_none())) {
+    if moving.iter().any(|(_, rates)| gaps(rates).next().is_some()) {
         caption.push("In the grey spans a counter was not recorded or was reset.".to_owned());
     }
     if !still.is_empty() {
         let names: Vec<&str> = still.iter().map(|(name, _)| name.as_str()).collect();
         caption.push(format!("Zero throughout: {}.", names.join(", ")));
     }
-    Some(Timeline { wide: draw(WIDE), narrow: draw(NARROW), message, caption: caption.join(" ") })
+    Some(draw(series, panels, "rates", message, caption.join(" ")))
 }
 
-impl Step {
-    /// The highest rates of each `per_point` intervals.
-    fn of(at: &[f64], rates: &[Option<f64>], per_point: usize) -> Vec<Step> {
-        let intervals: Vec<_> = at.windows(2).zip(rates).collect();
-        let step = |together: &[(&[f64], &Option<f64>)]| Step {
-            from: together.first().map_or(0.0, |(times, _)| times[0]),
-            to: together.last().map_or(0.0, |(times, _)| times[1]),
-            rate: together.iter().filter_map(|(_, rate)| **rate).reduce(f64::max),
-        };
-        intervals.chunks(per_point).map(step).collect()
-    }
+/// The spans of which a rate is not known.
+fn gaps(rates: &[(f64, f64, Option<f64>)]) -> impl Iterator<Item = Layer> + '_ {
+    rates.chunk_by(|a, b| a.2.is_some() == b.2.is_some()).filter_map(|run| {
+        match (run.first()?, run.last()?) {
+            ((from, _, None), (_, to, None)) => Some(Layer::Gap { from: *from, to: *to }),
+            _ => None,
+        }
+    })
 }
 
-fn highest(steps: &[Step]) -> f64 {
-    steps.iter().filter_map(|step| step.rate).fold(0.0, f64::max)
+fn highest(rates: &[(f64, f64, Option<f64>)]) -> f64 {
+    rates.iter().filter_map(|(.., rate)| *rate).fold(0.0, f64::max)
 }
 
 /// A rate with the digits it deserves.
@@ -316,9 +262,9 @@ fn rate_label(rate: f64) -> String {
 }
 
 /// The gravest thing that went on, in a sentence.
-fn went_on(panels: &[(&str, Vec<Step>)], all: &[(String, Vec<Option<f64>>)]) -> String {
+fn went_on(moving: &[(&str, Rates)], all: &[(String, Vec<Option<f64>>)]) -> String {
     let peak = |wanted: &str| {
-        panels.iter().find(|(name, _)| *name == wanted).map(|(_, steps)| rate_label(highest(steps)))
+        moving.iter().find(|(name, _)| *name == wanted).map(|(_, rates)| rate_label(highest(rates)))
     };
     let known = |wanted: &str| all.iter().any(|(name, _)| name == wanted);
     if let Some(rate) = peak("pages scanned by tasks") {
@@ -334,72 +280,6 @@ fn went_on(panels: &[(&str, Vec<Step>)], all: &[(String, Vec<Option<f64>>)]) -> 
     if let Some(rate) = peak("major faults") {
         return format!("Up to {rate} faults/s had to read from disk");
     }
-    let (name, steps) = &panels[0];
-    format!("Up to {} {name} per second", rate_label(highest(steps)))
-}
-
-fn multiples(series: &Series, panels: &[(&str, Vec<Step>)], message: &str, width: f64) -> String {
-    const HEIGHT: f64 = 64.0;
-    const TITLE: f64 = 30.0;
-    const GAP: f64 = 14.0;
-    let mut picture = Svg::new(width);
-    let seconds = series.at.last().copied().unwrap_or(0.0);
-    let time = Scale::new((0.0, seconds), (LEFT, width - RIGHT));
-    let height = panels.len() as f64 * (TITLE + HEIGHT + GAP) - GAP;
-    let axis = time_axis(&mut picture, &time, seconds, width, (TITLE, height));
-    // In and out, kswapd and tasks: quantities of one kind have one scale.
-    let kind = |name: &str| name.split(' ').take(2).collect::<Vec<_>>().join(" ");
-    for (i, (name, steps)) in panels.iter().enumerate() {
-        let title = i as f64 * (TITLE + HEIGHT + GAP) + LINE;
-        let (top, bottom) = (title + TITLE - LINE, title + TITLE - LINE + HEIGHT);
-        let high =
-            panels.iter().filter(|(other, _)| kind(other) == kind(name)).map(|(_, steps)| highest(steps));
-        let ticks = svg::count_ticks(high.fold(0.0, f64::max), 2);
-        let rate = Scale::new((0.0, ticks.last().copied().unwrap_or(1.0)), (bottom, top));
-        let what = format!("{name}, per second");
-        // Bold letters are wider. What is too long beside the axis' labels begins above them.
-        let left = if LEFT + 1.2 * text_width(&what) <= width { LEFT } else { 0.0 };
-        picture.text("strong", Anchor::Start, left, title, &what);
-        for tick in ticks {
-            let y = rate.at(tick);
-            picture.line("grid", (LEFT, y), (width - RIGHT, y));
-            picture.text("dim", Anchor::End, LEFT - 6.0, y + 4.5, &svg::tick_label(tick));
-        }
-        let class = rate_class(name);
-        for run in steps.chunk_by(|a, b| a.rate.is_some() == b.rate.is_some()) {
-            let (from, to) = (run.first().map_or(0.0, |s| s.from), run.last().map_or(0.0, |s| s.to));
-            let (start, end) = (time.at(from), time.at(to));
-            if run.iter().all(|step| step.rate.is_none()) {
-                picture.rect("gap", start, top, end - start, HEIGHT);
-                continue;
-            }
-            let line: Vec<(f64, f64)> = run
-                .iter()
-                .flat_map(|step| {
-                    let y = rate.at(step.rate.unwrap_or(0.0));
-                    [(time.at(step.from), y), (time.at(step.to), y)]
-                })
-                .collect();
-            picture.area(
-                &format!("under {class}"),
-                line.iter().copied().chain([(end, bottom), (start, bottom)]),
-            );
-            picture.polyline(&format!("line {class}"), line.into_iter());
-        }
-        if let Some((to, last)) = steps.iter().rev().find_map(|step| Some((step.to, step.rate?))) {
-            let label = format!("{}/s", rate_label(last));
-            picture.text(
-                &format!("end {class}"),
-                Anchor::Start,
-                time.at(to) + 6.0,
-                rate.at(last) + 4.5,
-                &label,
-            );
-        }
-    }
-    let description: Vec<String> = panels
-        .iter()
-        .map(|(name, steps)| format!("{name}: at most {} per second", rate_label(highest(steps))))
-        .collect();
-    picture.finish(height + axis, &format!("rates-{width:.0}"), message, &description.join("; "))
+    let (name, rates) = &moving[0];
+    format!("Up to {} {name} per second", rate_label(highest(rates)))
 }

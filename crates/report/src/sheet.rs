@@ -11,8 +11,7 @@ pub(crate) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 pub(crate) const AREA: &str =
     ".@ fill:var(--@);background:var(--@)|.lead.@ fill:none;stroke:var(--@);background:none";
 /// Rules of a colour that lines have, with a pale area below.
-pub(crate) const RATE: &str =
-    ".under.@ fill:var(--@)|.line.@ fill:none;stroke:var(--@)|svg text.end.@ fill:var(--ink)";
+pub(crate) const RATE: &str = ".under.@ fill:var(--@)|.line.@ fill:none;stroke:var(--@)";
 
 /// The palette as custom properties in both schemes, the classes that use it, and the style sheet proper.
 /// Each tone comes with its class and rules such as [`AREA`].

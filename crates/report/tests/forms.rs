@@ -66,7 +66,8 @@ fn hostile() -> Report {
         restart: Some(nasty()),
         sets: Vec::new(),
     };
-    let finding = Finding::new("some-rule", Severity::High, nasty(), Cost::risk(nasty()))
+    let mut finding = Finding::new("some-rule", Severity::High, nasty(), Cost::risk(nasty()));
+    finding
         .because(Evidence::new(nasty(), nasty(), nasty()).of(nasty()).was(nasty()).against(nasty(), nasty()))
         .because(Evidence::new("/proc/meminfo", "PageTables", "2 GiB"))
         .remedy(remedy)

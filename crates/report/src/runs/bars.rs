@@ -5,9 +5,8 @@ use lotsfree_analysis::view::{Comparison, Sweep, View, busy, spent, with_each};
 use lotsfree_run::Latency;
 use lotsfree_units::{Bytes, Percent};
 
-use super::chart::{self, Picture, cut};
 use super::pictures::line_class;
-use crate::plots::{NARROW, WIDE};
+use crate::chart::{self, NARROW, Picture, WIDE, cut};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
 
 /// Rows that a picture has at most.

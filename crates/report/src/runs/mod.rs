@@ -11,7 +11,6 @@
 //! show each variant at one value; the picture over the sweep shows all.
 
 mod bars;
-mod chart;
 pub mod compare;
 mod json;
 mod page;

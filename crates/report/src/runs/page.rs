@@ -9,10 +9,9 @@ use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::bars;
-use super::chart::Picture;
 use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
+use crate::chart::{Picture, WIDE};
 use crate::palette::{self, of_rate, of_run, of_severity, of_use};
-use crate::plots::WIDE;
 use crate::svg::text_width;
 use crate::{sheet, words};
 

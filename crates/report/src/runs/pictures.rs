@@ -6,7 +6,7 @@ use lotsfree_kernel_files::counters::{Counter, Vmstat, groups, vmstat as v};
 use lotsfree_run::{EventKind, Samples, ZoneFigures};
 use lotsfree_units::{Grouped, Percent};
 
-use super::chart::{
+use crate::chart::{
     self, Axis, Block, Layer, Panel, Pick, Picture, Points, Rates, short_count, steps, thinned,
 };
 

@@ -9,9 +9,9 @@ use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
 
 use super::bars;
-use super::chart;
 use super::page::{facts, measured_part, shown_at};
 use crate::TextOptions;
+use crate::chart;
 use crate::words::glued;
 
 /// See [`TextOptions::width`].

@@ -1,14 +1,18 @@
-//! Panels over time: one block per run, panels of a block one above the other on one time axis, blocks side
-//! by side with shared axes.
+//! Pictures over time, of hosts and of runs: a block for each, panels of a block one above the other on one
+//! time axis, blocks side by side with shared axes.
 
 use lotsfree_units::{Bytes, visible_line};
 
-use crate::plots::{NARROW, WIDE};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
+
+/// Width of a picture on a desk, in CSS pixels.
+pub(crate) const WIDE: f64 = 920.0;
+/// Width of a picture on a phone.
+pub(crate) const NARROW: f64 = 336.0;
 
 /// What an axis counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axis {
+pub(crate) enum Axis {
     Bytes,
     /// Anything per second, or a mere number.
     Count,
@@ -19,14 +23,14 @@ pub(super) enum Axis {
 }
 
 /// Points of a line: seconds and value; `None` interrupts it.
-pub(super) type Points = Vec<Option<(f64, f64)>>;
+pub(crate) type Points = Vec<Option<(f64, f64)>>;
 
 /// Rates: from, to, and the rate between the two; `None` where it is not known.
-pub(super) type Rates = Vec<(f64, f64, Option<f64>)>;
+pub(crate) type Rates = Vec<(f64, f64, Option<f64>)>;
 
 /// What is drawn in a panel.
 #[derive(Clone, Debug)]
-pub(super) enum Layer {
+pub(crate) enum Layer {
     /// A line, with its name at its end.
     Line { class: String, points: Points, label: Option<String> },
     /// An area down to zero, in a pale shade of the class, and its line.
@@ -36,47 +40,49 @@ pub(super) enum Layer {
     Area { class: String, points: Points, label: String, down_to: f64 },
     /// A thin line at one value, with its name at its end.
     Level { value: f64, label: String },
+    /// A span, in seconds, of which nothing is known.
+    Gap { from: f64, to: f64 },
 }
 
 /// One panel of a block.
 #[derive(Clone, Debug)]
-pub(super) struct Panel {
+pub(crate) struct Panel {
     /// What the axis is.
-    pub(super) name: String,
-    pub(super) axis: Axis,
+    pub(crate) name: String,
+    pub(crate) axis: Axis,
     /// The axis' end; the same in all blocks.
-    pub(super) high: f64,
+    pub(crate) high: f64,
     /// Its begin: 0 but on a logarithmic axis.
-    pub(super) low: f64,
-    pub(super) height: f64,
+    pub(crate) low: f64,
+    pub(crate) height: f64,
     /// Drawn downwards, as the mirror image of the panel above.
-    pub(super) mirrored: bool,
-    pub(super) layers: Vec<Layer>,
+    pub(crate) mirrored: bool,
+    pub(crate) layers: Vec<Layer>,
 }
 
 /// The panels of one run.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// The run's name; empty if there is one block only.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// Seconds and name.
-    pub(super) events: Vec<(f64, String)>,
-    pub(super) panels: Vec<Panel>,
+    pub(crate) events: Vec<(f64, String)>,
+    pub(crate) panels: Vec<Panel>,
 }
 
 /// A picture in both widths.
 #[derive(Clone, Debug)]
-pub(super) struct Picture {
+pub(crate) struct Picture {
     /// What it says.
-    pub(super) message: String,
-    pub(super) wide: String,
-    pub(super) narrow: String,
+    pub(crate) message: String,
+    pub(crate) wide: String,
+    pub(crate) narrow: String,
     /// What else must be known to read it; may be empty.
-    pub(super) caption: String,
+    pub(crate) caption: String,
 }
 
 /// Points that a line of a small picture has at most.
-pub(super) const POINTS: usize = 240;
+pub(crate) const POINTS: usize = 240;
 
 /// Room for the labels of the axis.
 const LEFT: f64 = 66.0;
@@ -92,7 +98,7 @@ struct Layout {
 }
 
 /// Draws blocks on a time axis of so many seconds. `id` is unique in the page.
-pub(super) fn over_time(
+pub(crate) fn over_time(
     blocks: &[Block],
     seconds: f64,
     id: &str,
@@ -138,7 +144,7 @@ fn right_margin(blocks: &[Block], width: f64) -> f64 {
 }
 
 /// `text` as a picture shows it, cut so that it is at most so wide.
-pub(super) fn cut(text: &str, width: f64) -> String {
+pub(crate) fn cut(text: &str, width: f64) -> String {
     let text = visible_line(text);
     if text_width(&text) <= width {
         return text.into_owned();
@@ -158,6 +164,7 @@ impl Layer {
         match self {
             Layer::Line { label, .. } | Layer::Under { label, .. } => label.as_deref(),
             Layer::Area { label, .. } | Layer::Level { label, .. } => Some(label),
+            Layer::Gap { .. } => None,
         }
     }
 }
@@ -308,6 +315,10 @@ impl Panel {
                         down(picture, &format!("under {class}"), &run);
                     }
                 }
+                Layer::Gap { from, to } => {
+                    let (from, to) = (time.at(*from), time.at(*to));
+                    picture.rect("gap", from, top, to - from, bottom - top);
+                }
                 Layer::Line { .. } | Layer::Level { .. } => {}
             }
         }
@@ -349,7 +360,7 @@ impl Panel {
                     picture.line("level", (start, y), (end, y));
                     wish((end, y), 10.0, "level", label);
                 }
-                Layer::Level { .. } | Layer::Area { .. } => {}
+                Layer::Level { .. } | Layer::Area { .. } | Layer::Gap { .. } => {}
             }
         }
         /// So far from its line a label may stand: five lines that end in one point all have theirs.
@@ -402,7 +413,7 @@ fn runs(points: &[Option<(f64, f64)>], high: f64) -> Vec<Vec<(f64, f64)>> {
 }
 
 /// A count in few letters: `950`, `12 k`, `3.4 M`.
-pub(super) fn short_count(value: f64) -> String {
+pub(crate) fn short_count(value: f64) -> String {
     let (value, suffix) = match value.abs() {
         v if v >= 1e15 => return format!("{value:.1e}"),
         v if v >= 1e12 => (value / 1e12, " T"),
@@ -451,18 +462,18 @@ fn byte_label(bytes: Bytes) -> String {
 }
 
 /// The axis' end for values up to `high`: the last of round ticks.
-pub(super) fn round_high(high: f64) -> f64 {
+pub(crate) fn round_high(high: f64) -> f64 {
     svg::count_ticks(high, 4).last().copied().unwrap_or(1.0)
 }
 
 /// Powers of ten from `low` to `high`.
-pub(super) fn decades(low: f64, high: f64) -> Vec<f64> {
+pub(crate) fn decades(low: f64, high: f64) -> Vec<f64> {
     let (from, to) = (low.max(1.0).log10().round() as i32, high.max(1.0).log10().round() as i32);
     (from..=to.min(from + 20)).map(|power| 10f64.powi(power)).collect()
 }
 
 /// The powers of ten around some values above zero; a decade at least.
-pub(super) fn decades_around(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+pub(crate) fn decades_around(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let known = values.filter(|value| value.is_finite() && *value > 0.0);
     let (low, high) =
         known.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
@@ -473,7 +484,7 @@ pub(super) fn decades_around(values: impl Iterator<Item = f64>) -> Option<(f64, 
 }
 
 /// `10 µs`.
-pub(super) fn decade_label(ns: f64) -> String {
+pub(crate) fn decade_label(ns: f64) -> String {
     match ns {
         n if n >= 1e15 => format!("{:.0e} s", n / 1e9),
         n if n >= 1e9 => format!("{:.0} s", n / 1e9),
@@ -485,14 +496,14 @@ pub(super) fn decade_label(ns: f64) -> String {
 
 /// How points are put together where there are more than fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pick {
+pub(crate) enum Pick {
     Least,
     Mean,
     Most,
 }
 
 /// At most [`POINTS`] points of a line. A group of which nothing is known is a gap.
-pub(super) fn thinned(points: Points, pick: Pick) -> Points {
+pub(crate) fn thinned(points: Points, pick: Pick) -> Points {
     let group = points.len().div_ceil(POINTS).max(1);
     if group == 1 {
         return points;
@@ -513,7 +524,7 @@ pub(super) fn thinned(points: Points, pick: Pick) -> Points {
 }
 
 /// Rates as steps: the value of each interval from its begin to its end.
-pub(super) fn steps(rates: &[(f64, f64, Option<f64>)]) -> Points {
+pub(crate) fn steps(rates: &[(f64, f64, Option<f64>)]) -> Points {
     // The most of each group: a burst must not vanish.
     let group = rates.len().div_ceil(POINTS / 2).max(1);
     let mut points = Points::new();
