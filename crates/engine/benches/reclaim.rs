@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use lotsfree_engine::Generation;
-use lotsfree_engine::mm::{Config, Cx, Event, Mm, Stop, Why};
+use lotsfree_engine::mm::{Config, Cx, Mm, Stop, WaitChannel, WaitReason};
 use lotsfree_engine::reference::{Reference, Replacement};
 use lotsfree_workload::{Advice, Policy, RegionId};
 
@@ -123,7 +123,7 @@ struct Host {
     mm: Mm,
     cx: Cx,
     kswapd: usize,
-    news: Vec<Event>,
+    news: Vec<WaitChannel>,
 }
 
 impl Host {
@@ -172,12 +172,12 @@ impl Host {
     fn serve(&mut self) {
         self.news.extend(self.mm.take_events());
         for event in self.news.drain(..) {
-            if let Event::Kswapd(node) = event {
+            if let WaitChannel::Kswapd(node) = event {
                 loop {
                     let mut cx = Cx::new(self.kswapd, 0, usize::MAX, self.cx.start);
                     let wait = self.mm.kswapd(&mut cx, node);
                     self.cx.start += cx.spent;
-                    if wait.why != Why::Yield {
+                    if wait.why != WaitReason::Yield {
                         break;
                     }
                 }

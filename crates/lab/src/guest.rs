@@ -21,7 +21,7 @@ use rustix::system::RebootCommand;
 
 use crate::agent::read_case;
 use crate::calibrate::{Calibration, Effort};
-use crate::conduct::Place;
+use crate::coordinator::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
 use crate::here::{self, Output, Stage};
@@ -40,13 +40,13 @@ pub(crate) const RECORD: &str = "record ";
 pub(crate) const CALIBRATE: &str = "lotsfree.calibrate";
 /// What the host sends to end a run early.
 pub(crate) const STOP: u8 = b's';
-/// What the host says to the last word.
-pub(crate) const THANKS: u8 = b'k';
+/// The host's acknowledgement of the last message.
+pub(crate) const ACK: u8 = b'k';
 
 /// The most that is written at a time.
 const PIECE: usize = 4096;
-/// How long the host's thanks are waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the guest waits for the host's acknowledgement.
+const ACK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Requests that take at least this are reported one by one, in nanoseconds.
 const SLOW: u64 = 50_000_000;
@@ -56,8 +56,8 @@ pub fn init() -> ! {
     let said = mounts().and_then(|()| modules()).and_then(|()| serial());
     match said {
         Ok(line) => {
-            let ear = Arc::new(Ear::default());
-            let outcome = listen(&line, &ear).and_then(|()| execute(&line, &ear));
+            let signals = Arc::new(HostSignals::default());
+            let outcome = listen(&line, &signals).and_then(|()| execute(&line, &signals));
             let mut sender = Sender::new(Pieces(&line));
             let text = match outcome {
                 Ok(State::Complete) => format!("{END}complete"),
@@ -66,7 +66,7 @@ pub fn init() -> ! {
             };
             // If the line does not take it, nothing does.
             let _ = sender.text(&text);
-            ear.wait_for_thanks();
+            signals.wait_for_ack();
         }
         Err(error) => console(&format!("lotsfree: {error}\n")),
     }
@@ -159,7 +159,7 @@ impl Output for Line<'_> {
     }
 }
 
-fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
+fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     let text = PathBuf::from("/case.toml");
     let case = read_case(&text).map_err(|error| LabError::Refused(error.to_string()))?;
     // Its own memory stays where it is, whatever the actors do; it is not to be killed for them either.
@@ -174,8 +174,9 @@ fn execute(line: &File, ear: &Ear) -> Result<State, LabError> {
     settle(&mut changes)?;
     let files = disks(&case)?;
     here::tune(&here::wanted(&case, &files)?, &mut changes)?;
-    let going =
-        || if ear.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let going = || {
+        if signals.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
     if asked_to_calibrate()? {
         return calibrate(line, &files, changes, &going);
     }
@@ -219,34 +220,34 @@ fn calibrate(
     Ok(State::Complete)
 }
 
-/// What the host says.
+/// What the host has sent.
 #[derive(Debug, Default)]
-struct Ear {
+struct HostSignals {
     /// It asks for an end.
     stop: AtomicBool,
     /// It has taken the last word: what is on its way when the machine goes off is lost.
-    thanked: AtomicBool,
+    acknowledged: AtomicBool,
 }
 
-impl Ear {
-    fn wait_for_thanks(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.thanked.load(Ordering::Relaxed) && Instant::now() < deadline {
+impl HostSignals {
+    fn wait_for_ack(&self) {
+        let deadline = Instant::now() + ACK_TIMEOUT;
+        while !self.acknowledged.load(Ordering::Relaxed) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-/// Notes what the host says.
-fn listen(line: &File, ear: &Arc<Ear>) -> Result<(), LabError> {
+/// Reads what the host sends.
+fn listen(line: &File, signals: &Arc<HostSignals>) -> Result<(), LabError> {
     let mut line = line.try_clone().map_err(calling("dup"))?;
-    let ear = Arc::clone(ear);
+    let signals = Arc::clone(signals);
     std::thread::spawn(move || {
         let mut byte = [0];
         while let Ok(1) = line.read(&mut byte) {
             match byte {
-                [STOP] => ear.stop.store(true, Ordering::Relaxed),
-                [THANKS] => ear.thanked.store(true, Ordering::Relaxed),
+                [STOP] => signals.stop.store(true, Ordering::Relaxed),
+                [ACK] => signals.acknowledged.store(true, Ordering::Relaxed),
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
 use lotsfree_scenario::Case;
 use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, find};
 
-use crate::conduct::{Place, conduct};
+use crate::coordinator::{Place, coordinate};
 use crate::error::{LabError, at};
 use crate::facts;
 use crate::prepare::{self, Segments};
@@ -96,7 +96,7 @@ pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>
 /// Executes a case under settings that have been made.
 ///
 /// # Errors
-/// As [`conduct`]; if files or segments cannot be made.
+/// As [`coordinate`]; if files or segments cannot be made.
 pub(crate) fn execute(
     case: &Case,
     place: &Place,
@@ -112,7 +112,7 @@ pub(crate) fn execute(
     let segments = Segments::new(&program.segments)?;
     drop(program);
     output.begin(facts::facts(case, machine, remarks))?;
-    conduct(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
+    coordinate(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
 }
 
 /// What a setting is, trimmed. Of a choice such as `always [madvise] never`, the one in brackets.

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! Local: Changes ──────────────────────┐
-//! VirtualMachine: QEMU ── guest::init ─┴─▶ conduct ── agents (one process per actor) ──▶ Output
+//! VirtualMachine: QEMU ── guest::init ─┴─▶ coordinate ── agents (one process per actor) ──▶ Output
 //!                                             └────── Sampler (/proc, /sys) ──────────────▲
 //! ```
 
 pub mod agent;
 pub mod calibrate;
-mod conduct;
+mod coordinator;
 mod error;
 mod facts;
 mod group;
@@ -22,7 +22,7 @@ mod virtual_machine;
 pub mod vm;
 
 pub use calibrate::{Calibration, Effort};
-pub use conduct::{Place, conduct};
+pub use coordinator::{Place, coordinate};
 pub use error::LabError;
 pub use here::{Output, Stage, Watch};
 pub use local::{Local, Plan};

@@ -12,7 +12,7 @@ use lotsfree_settings::SWAPPINESS;
 use lotsfree_storage::{Access, create_dir, create_new};
 use lotsfree_units::Bytes;
 
-use crate::conduct::Place;
+use crate::coordinator::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
 use crate::group::{self, Version, version};

@@ -10,7 +10,7 @@ use lotsfree_run::{Facts, Sink, State, WriteError};
 use lotsfree_scenario::{Case, Record};
 
 use crate::error::{LabError, calling};
-use crate::guest::{CALIBRATE, END, FACTS, FAILED, RECORD, STOP, THANKS};
+use crate::guest::{ACK, CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
 use crate::here::{Output, Stage, Watch};
 use crate::vm::{Accelerator, Error, Guest, Kernel, Running};
 
@@ -253,7 +253,7 @@ fn listen(passing: &mut Passing<'_>, watch: Watch<'_>, silent: &mut bool) -> Res
         }
     }
     // It waits for that before it powers itself off.
-    let _ = data.write_all(&[THANKS]);
+    let _ = data.write_all(&[ACK]);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ const FIFO_BATCH: u32 = 16;
 const EXPIRE: [u64; 3] = [500_000_000, 5_000_000_000, 5_000_000_000];
 /// CFQ's `slice_sync` and `slice_async`, in nanoseconds: 100 ms for reads and for writes that somebody waits
 /// for, 40 ms for other writes; by class of request.
-const SLICE: [u64; 3] = [100_000_000, 40_000_000, 100_000_000];
+const SLICE_NS: [u64; 3] = [100_000_000, 40_000_000, 100_000_000];
 /// `slice_idle`, in nanoseconds: 8 ms.
 const SLICE_IDLE: u64 = 8_000_000;
 /// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: requests of a slice of writes that
@@ -324,10 +324,10 @@ impl Disk {
                 return Next::Idle(idle_until);
             }
         }
-        for class in [class + 1, class + 2, class].map(|class| class % SLICE.len()) {
+        for class in [class + 1, class + 2, class].map(|class| class % SLICE_NS.len()) {
             if let Some(key) = next(self, class) {
                 let turn = &mut self.turn;
-                (turn.class, turn.until, turn.served) = (class, now.saturating_add(SLICE[class]), 1);
+                (turn.class, turn.until, turn.served) = (class, now.saturating_add(SLICE_NS[class]), 1);
                 return Next::Serve(class, key);
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lotsfree_run::{Event, EventKind, Histogram, Interval, Spent};
 
-use crate::mm::Why;
+use crate::mm::WaitReason;
 
 /// The threads of one role of one actor.
 #[derive(Debug)]
@@ -102,13 +102,13 @@ impl Group {
 }
 
 /// Where time goes that a thread waits for a reason.
-pub(super) fn waited(spent: &mut Spent, why: Why, ns: u64) {
+pub(super) fn waited(spent: &mut Spent, why: WaitReason, ns: u64) {
     let place = match why {
-        Why::Io => &mut spent.io,
-        Why::Reclaim => &mut spent.reclaim,
-        Why::Dirty => &mut spent.throttled,
-        Why::Idle => &mut spent.idle,
-        Why::Yield => &mut spent.runnable,
+        WaitReason::Io => &mut spent.io,
+        WaitReason::Reclaim => &mut spent.reclaim,
+        WaitReason::Dirty => &mut spent.throttled,
+        WaitReason::Idle => &mut spent.idle,
+        WaitReason::Yield => &mut spent.runnable,
     };
     *place += ns;
 }

@@ -14,7 +14,8 @@
 //!   program yield the same run, byte for byte.
 //! - **Tasks** (threads of the program, one kswapd per node, one flusher) run in slices: a task executes
 //!   operation after operation in its own time, until it blocks or passes the next entry of the queue by more
-//!   than a lookahead of [`CALM`], or of [`TENSE`] while a kswapd is awake or somebody waits for reclaim.
+//!   than a lookahead: [`LOOKAHEAD_IDLE_NS`], or [`LOOKAHEAD_RECLAIM_NS`] while a kswapd is awake or a task
+//!   waits for reclaim.
 //!   That is how far the order of two tasks' accesses to memory can differ from the order of their times. A
 //!   call that has something to tell others (a request for a device, a kswapd to wake) ends the slice, so
 //!   that what follows from it happens at its time.
@@ -57,19 +58,19 @@ pub use device::DeviceSpec;
 use device::{Disk, Scheduler};
 use files::Files;
 use measure::{Group, Log};
-use queue::{Happening, Queue};
+use queue::{Event, Queue};
 use task::{Kind, Process, State, Task, Thread, Waiters};
 
 /// How far a task may run past the next entry of the queue, in nanoseconds, while memory is calm.
-pub const CALM: u64 = 1_000_000;
+pub const LOOKAHEAD_IDLE_NS: u64 = 1_000_000;
 /// The same while a kswapd is awake or a task waits for reclaim: reclaim of 32 pages takes about as long.
-pub const TENSE: u64 = 100_000;
+pub const LOOKAHEAD_RECLAIM_NS: u64 = 100_000;
 /// Longest slice, in nanoseconds, however empty the queue is.
-const SLICE: u64 = 10_000_000;
+const SLICE_NS: u64 = 10_000_000;
 /// A call is given at least so long before it should yield, in nanoseconds, so that it gets somewhere.
-const SHORTEST_CALL: u64 = 20_000;
+const SHORTEST_CALL_NS: u64 = 20_000;
 /// And at most so long.
-const LONGEST_CALL: u64 = 1_000_000;
+const LONGEST_CALL_NS: u64 = 1_000_000;
 /// A task that yields without having used time looks again after this, in nanoseconds; if there is nothing
 /// for it then either, after twice that, and so on up to [`POLL`] times 2 to [`POLL_DOUBLINGS`].
 const POLL: u64 = 1_000;
@@ -129,8 +130,8 @@ pub struct Machine {
     /// First page of swap on the disk.
     swap_at: u64,
     log: Log,
-    /// Tasks for which the lookahead is [`TENSE`].
-    tense: usize,
+    /// Tasks for which the lookahead is [`LOOKAHEAD_RECLAIM_NS`].
+    reclaiming: usize,
     nodes: usize,
     now: u64,
     interval: u64,
@@ -170,7 +171,7 @@ impl Machine {
             disks,
             swap_at: disk_pages,
             log: Log::default(),
-            tense: 0,
+            reclaiming: 0,
             nodes,
             now: 0,
             interval: interval.max(1),
@@ -178,8 +179,8 @@ impl Machine {
             next_sample: 0,
             until: 0,
         };
-        machine.queue.push(0, Happening::Sample);
-        machine.queue.push(STAT_INTERVAL, Happening::Refresh);
+        machine.queue.push(0, Event::Sample);
+        machine.queue.push(STAT_INTERVAL, Event::Refresh);
         for node in 0..nodes {
             machine.start_kernel_task(Kind::Kswapd(node), node as u32);
         }
@@ -211,10 +212,10 @@ impl Machine {
             debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
             self.now = now;
             let look = match happening {
-                Happening::Sample => {
+                Event::Sample => {
                     self.sample(sink)?;
                     self.next_sample = now.saturating_add(self.interval);
-                    self.queue.push(self.next_sample, Happening::Sample);
+                    self.queue.push(self.next_sample, Event::Sample);
                     true
                 }
                 _ => {
@@ -254,51 +255,51 @@ impl Machine {
         Ok(())
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: Event) {
         let now = self.now;
         match happening {
-            Happening::Sample => {}
-            Happening::Refresh => {
+            Event::Sample => {}
+            Event::Refresh => {
                 self.mm.refresh_cpu_vm_stats();
-                self.queue.push(now.saturating_add(STAT_INTERVAL), Happening::Refresh);
+                self.queue.push(now.saturating_add(STAT_INTERVAL), Event::Refresh);
             }
-            Happening::Run(task) => self.run_task(task),
-            Happening::Timer { task, sleep } => {
+            Event::Run(task) => self.run_task(task),
+            Event::Timer { task, sleep } => {
                 if self.tasks[task].sleep == sleep {
                     self.wake(task);
                 }
             }
-            Happening::OffCpu { task, sleep } => {
+            Event::OffCpu { task, sleep } => {
                 if self.tasks[task].sleep == sleep {
                     self.cpus.set(task, 0);
                 }
             }
-            Happening::Submit(io) => {
+            Event::Submit(io) => {
                 let (disk, io) = self.route(io);
                 if let Some(at) = self.disks[disk].submit(&io, now) {
-                    self.queue.push(at, Happening::Served(disk));
+                    self.queue.push(at, Event::Served(disk));
                 }
             }
-            Happening::Served(disk) => {
+            Event::Served(disk) => {
                 let queue = &mut self.queue;
-                let complete = |id, at| queue.push(at, Happening::Complete(id));
+                let complete = |id, at| queue.push(at, Event::Complete(id));
                 if let Some(at) = self.disks[disk].served(now, complete) {
-                    self.queue.push(at, Happening::Served(disk));
+                    self.queue.push(at, Event::Served(disk));
                 }
             }
-            Happening::Complete(id) => {
+            Event::Complete(id) => {
                 self.mm.complete(id, now);
                 self.tell(now);
             }
-            Happening::Wake(event) => {
+            Event::Wake(event) => {
                 if let Some(tasks) = self.waiters.take(event) {
                     tasks.iter().for_each(|&task| self.wake(task));
                     self.waiters.recycle(tasks);
                 }
             }
-            Happening::Stage { process, stage } => self.wake_stage(process, stage),
-            Happening::Start(process) => self.start(process),
-            Happening::Stop(process) => self.stop(process),
+            Event::Stage { process, stage } => self.wake_stage(process, stage),
+            Event::Start(process) => self.start(process),
+            Event::Stop(process) => self.stop(process),
         }
     }
 
@@ -314,10 +315,10 @@ impl Machine {
     /// Enters what a call at a time has for others into the queue.
     fn tell(&mut self, at: u64) {
         for io in self.mm.take_io() {
-            self.queue.push(at, Happening::Submit(io));
+            self.queue.push(at, Event::Submit(io));
         }
         for event in self.mm.take_events() {
-            self.queue.push(at, Happening::Wake(event));
+            self.queue.push(at, Event::Wake(event));
         }
     }
 

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::Machine;
 use super::measure::{Group, total};
-use super::queue::Happening;
+use super::queue::Event;
 use super::task::{Death, Kind, Process, Stages, State, Thread};
 
 impl Machine {
@@ -42,9 +42,9 @@ impl Machine {
             });
         }
         let threads = first..self.threads.len();
-        self.queue.push(start, Happening::Start(index));
+        self.queue.push(start, Event::Start(index));
         if let Some(stop) = stop {
-            self.queue.push(stop, Happening::Stop(index));
+            self.queue.push(stop, Event::Stop(index));
         }
         self.processes.push(Process {
             name,
@@ -151,8 +151,8 @@ impl Machine {
     /// A thread is no more.
     fn end(&mut self, task: usize) {
         let Kind::Thread(thread) = self.tasks[task].kind else { return };
-        if let State::Asleep { event: Some(event), .. } = self.tasks[task].state {
-            self.waiters.remove(event, task);
+        if let State::Asleep { channel: Some(channel), .. } = self.tasks[task].state {
+            self.waiters.remove(channel, task);
         }
         if self.tasks[task].state != State::New {
             let life = self.tasks[task].at - self.threads[thread].started;

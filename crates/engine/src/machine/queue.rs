@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::mm::{Event, Io};
+use crate::mm::{Io, WaitChannel};
 
 /// Something that happens at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(super) enum Event {
     /// A sample is due.
     Sample,
     /// The CPUs refresh their counters.
@@ -29,7 +29,7 @@ pub(super) enum Happening {
     /// A request has completed.
     Complete(u64),
     /// The memory's tasks wait for this.
-    Wake(Event),
+    Wake(WaitChannel),
     /// A thread has signalled a stage to its process.
     Stage { process: usize, stage: u32 },
 }
@@ -40,7 +40,7 @@ pub(super) enum Happening {
 struct Entry {
     at: u64,
     sequence: u64,
-    what: Happening,
+    what: Event,
 }
 
 impl PartialEq for Entry {
@@ -72,7 +72,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Enters something.
-    pub(super) fn push(&mut self, at: u64, what: Happening) {
+    pub(super) fn push(&mut self, at: u64, what: Event) {
         self.sequence += 1;
         self.heap.push(Reverse(Entry { at, sequence: self.sequence, what }));
     }
@@ -83,7 +83,7 @@ impl Queue {
     }
 
     /// Takes what comes next.
-    pub(super) fn pop(&mut self) -> Option<(u64, Happening)> {
+    pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|Reverse(Entry { at, what, .. })| (at, what))
     }
 }
@@ -96,10 +96,10 @@ mod tests {
     fn ties_keep_the_order_of_entry() {
         let mut queue = Queue::default();
         for (at, process) in [(7, 0), (3, 1), (7, 2), (3, 3), (5, 4), (7, 5)] {
-            queue.push(at, Happening::Start(process));
+            queue.push(at, Event::Start(process));
         }
         let mut order = Vec::new();
-        while let Some((at, Happening::Start(process))) = queue.pop() {
+        while let Some((at, Event::Start(process))) = queue.pop() {
             order.push((at, process));
         }
         assert_eq!(order, [(3, 1), (3, 3), (5, 4), (7, 0), (7, 2), (7, 5)]);

@@ -3,11 +3,14 @@
 use lotsfree_run::Spent;
 
 use super::measure::{Failure, waited};
-use super::queue::Happening;
+use super::queue::Event;
 use super::slice::{After, Slice};
 use super::task::{Kind, State, Task};
-use super::{CALM, LONGEST_CALL, Machine, POLL, POLL_DOUBLINGS, SHORTEST_CALL, SLICE, TENSE};
-use crate::mm::{Cx, MS, Wait, Why};
+use super::{
+    LONGEST_CALL_NS, LOOKAHEAD_IDLE_NS, LOOKAHEAD_RECLAIM_NS, Machine, POLL, POLL_DOUBLINGS,
+    SHORTEST_CALL_NS, SLICE_NS,
+};
+use crate::mm::{Cx, MS, Wait, WaitReason};
 
 impl Machine {
     /// One of the kernel's own tasks, which runs from the beginning.
@@ -29,7 +32,7 @@ impl Machine {
         self.tasks[task].at = now;
         self.cpus.set(task, super::cpus::FULL);
         self.strain(task);
-        self.queue.push(now, Happening::Run(task));
+        self.queue.push(now, Event::Run(task));
     }
 
     /// A task gets a CPU.
@@ -54,14 +57,14 @@ impl Machine {
 
     /// How far a task may run past the next entry of the queue.
     fn lookahead(&self) -> u64 {
-        if self.tense > 0 { TENSE } else { CALM }
+        if self.reclaiming > 0 { LOOKAHEAD_RECLAIM_NS } else { LOOKAHEAD_IDLE_NS }
     }
 
     pub(super) fn context(&self, task: usize, process: usize) -> Cx {
         let Task { number, again, at, .. } = self.tasks[task];
         let mut cx = Cx::new(number, self.cpus.of(task), process, at);
         cx.again = again;
-        cx.slice = self.lookahead().clamp(SHORTEST_CALL, LONGEST_CALL);
+        cx.slice = self.lookahead().clamp(SHORTEST_CALL_NS, LONGEST_CALL_NS);
         cx
     }
 
@@ -84,7 +87,7 @@ impl Machine {
         let now = self.now;
         let passed = self.queue.next_at().saturating_add(self.lookahead());
         let bound = self.next_sample.min(self.until);
-        let horizon = passed.min(now.saturating_add(SLICE)).min(bound).max(now);
+        let horizon = passed.min(now.saturating_add(SLICE_NS)).min(bound).max(now);
         let stretch = self.cpus.stretch(task);
         let process = self.threads[index].process;
         let cx = self.context(task, self.processes[process].number);
@@ -118,21 +121,21 @@ impl Machine {
         let at = self.tasks[task].at;
         let process = self.threads[index].process;
         match after {
-            After::Slice => self.queue.push(at, Happening::Run(task)),
-            After::Sleep(until) => self.sleep(task, Wait::until(until, Why::Idle), progress),
+            After::Slice => self.queue.push(at, Event::Run(task)),
+            After::Sleep(until) => self.sleep(task, Wait::until(until, WaitReason::Idle), progress),
             After::Wait(wait) => self.sleep(task, wait, progress),
             After::Await { stage, times } => {
                 self.processes[process].waiting.push((task, stage, times));
-                self.sleep(task, Wait { event: None, until: None, why: Why::Idle }, progress);
+                self.sleep(task, Wait { channel: None, until: None, why: WaitReason::Idle }, progress);
             }
             After::Signal(stage) => {
-                self.queue.push(at, Happening::Stage { process, stage });
-                self.queue.push(at, Happening::Run(task));
+                self.queue.push(at, Event::Stage { process, stage });
+                self.queue.push(at, Event::Run(task));
             }
             After::Exit => self.end_of_stream(task),
             After::OutOfMemory if self.oom_victim_is_going() => {
                 self.tasks[task].again = true;
-                self.sleep(task, Wait::until(at + MS, Why::Reclaim), progress);
+                self.sleep(task, Wait::until(at + MS, WaitReason::Reclaim), progress);
             }
             After::OutOfMemory => {
                 let thread = &mut self.threads[index];
@@ -142,7 +145,7 @@ impl Machine {
                 self.groups[thread.group].fail(Failure::OutOfMemory, at, &mut self.log);
                 self.out_of_memory(process, at);
                 if self.tasks[task].state == State::Ready {
-                    self.queue.push(at, Happening::Run(task));
+                    self.queue.push(at, Event::Run(task));
                 }
             }
         }
@@ -152,26 +155,26 @@ impl Machine {
     /// the last, for a little longer.
     fn sleep(&mut self, task: usize, wait: Wait, progress: bool) {
         let at = self.tasks[task].at;
-        let Wait { event, until, why } = wait;
-        if why == Why::Yield || until.is_some_and(|until| until <= at) {
+        let Wait { channel, until, why } = wait;
+        if why == WaitReason::Yield || until.is_some_and(|until| until <= at) {
             let polls = &mut self.tasks[task].polls;
             let pause = if progress { 0 } else { POLL << *polls };
             *polls = if progress { 0 } else { (*polls + 1).min(POLL_DOUBLINGS) };
-            self.queue.push(at + pause, Happening::Run(task));
+            self.queue.push(at + pause, Event::Run(task));
             return;
         }
         self.tasks[task].polls = 0;
-        self.tasks[task].state = State::Asleep { event, why };
+        self.tasks[task].state = State::Asleep { channel, why };
         self.strain(task);
         let sleep = self.tasks[task].sleep;
-        if let Some(event) = event {
-            self.waiters.add(event, task);
+        if let Some(channel) = channel {
+            self.waiters.add(channel, task);
         }
         if let Some(until) = until.filter(|until| *until < u64::MAX) {
-            self.queue.push(until, Happening::Timer { task, sleep });
+            self.queue.push(until, Event::Timer { task, sleep });
         }
         if at > self.now {
-            self.queue.push(at, Happening::OffCpu { task, sleep });
+            self.queue.push(at, Event::OffCpu { task, sleep });
         } else {
             self.cpus.set(task, 0);
         }
@@ -180,9 +183,9 @@ impl Machine {
     /// What a task waited for has happened now, or before the task's own time: it runs after a wake-up's
     /// time.
     pub(super) fn wake(&mut self, task: usize) {
-        let State::Asleep { event, .. } = self.tasks[task].state else { return };
-        if let Some(event) = event {
-            self.waiters.remove(event, task);
+        let State::Asleep { channel, .. } = self.tasks[task].state else { return };
+        if let Some(channel) = channel {
+            self.waiters.remove(channel, task);
         }
         self.account_sleep(task, self.now);
         self.tasks[task].state = State::Ready;
@@ -192,7 +195,7 @@ impl Machine {
         self.cpus.set(task, super::cpus::FULL);
         self.strain(task);
         let runs = self.tasks[task].at.saturating_add(self.mm.costs.wakeup);
-        self.queue.push(runs, Happening::Run(task));
+        self.queue.push(runs, Event::Run(task));
     }
 
     /// A stage of a process was signalled.
@@ -231,14 +234,14 @@ impl Machine {
 
     /// Counts a task among those that call for a short lookahead, or no more.
     pub(super) fn strain(&mut self, task: usize) {
-        let Task { kind, state, tense, .. } = self.tasks[task];
+        let Task { kind, state, in_reclaim, .. } = self.tasks[task];
         let is = match (kind, state) {
-            (Kind::Kswapd(_), State::Asleep { why, .. }) => why != Why::Idle,
+            (Kind::Kswapd(_), State::Asleep { why, .. }) => why != WaitReason::Idle,
             (Kind::Kswapd(_), state) => state == State::Ready,
-            (_, State::Asleep { why, .. }) => why == Why::Reclaim,
+            (_, State::Asleep { why, .. }) => why == WaitReason::Reclaim,
             _ => false,
         };
-        self.tense = self.tense + usize::from(is) - usize::from(tense);
-        self.tasks[task].tense = is;
+        self.reclaiming = self.reclaiming + usize::from(is) - usize::from(in_reclaim);
+        self.tasks[task].in_reclaim = is;
     }
 }

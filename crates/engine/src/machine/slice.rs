@@ -275,7 +275,7 @@ impl Slice<'_> {
     #[inline(never)]
     fn call(&mut self, op: Op) -> Done {
         let left = self.stretch.cpu(self.horizon - self.at);
-        self.cx.slice = left.clamp(super::SHORTEST_CALL, super::LONGEST_CALL);
+        self.cx.slice = left.clamp(super::SHORTEST_CALL_NS, super::LONGEST_CALL_NS);
         let cx = &mut self.cx;
         match op {
             Op::MapAnon { region, pages } => self.mm.map_anon(cx, valid(region)?, pages),

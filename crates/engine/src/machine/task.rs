@@ -7,7 +7,7 @@ use lotsfree_workload::{Op, Stream};
 use rustc_hash::FxHashMap;
 
 use crate::mm::readahead::RaState;
-use crate::mm::{Event, Why};
+use crate::mm::{WaitChannel, WaitReason};
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ pub(super) enum State {
     /// Asleep until an event, a time, or a stage of its process.
     Asleep {
         /// The event of the memory that wakes it.
-        event: Option<Event>,
+        channel: Option<WaitChannel>,
         /// What for.
-        why: Why,
+        why: WaitReason,
     },
     /// Ended.
     Dead,
@@ -50,7 +50,7 @@ pub(super) struct Task {
     /// Its own time: everything up to here is accounted for.
     pub(super) at: u64,
     /// Counted among those that make the machine look closely.
-    pub(super) tense: bool,
+    pub(super) in_reclaim: bool,
     /// The call is made again.
     pub(super) again: bool,
     /// How often in a row it has yielded without having used time.
@@ -59,7 +59,7 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn new(kind: Kind, number: usize) -> Self {
-        Task { kind, state: State::New, number, sleep: 0, at: 0, tense: false, again: false, polls: 0 }
+        Task { kind, state: State::New, number, sleep: 0, at: 0, in_reclaim: false, again: false, polls: 0 }
     }
 }
 
@@ -157,27 +157,27 @@ impl Stages {
 /// Tasks that wait for an event, first come first.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    by_event: FxHashMap<Event, Vec<usize>>,
+    by_channel: FxHashMap<WaitChannel, Vec<usize>>,
     /// Lists that were emptied, to be used again.
     spare: Vec<Vec<usize>>,
 }
 
 impl Waiters {
-    pub(super) fn add(&mut self, event: Event, task: usize) {
+    pub(super) fn add(&mut self, channel: WaitChannel, task: usize) {
         let spare = &mut self.spare;
-        self.by_event.entry(event).or_insert_with(|| spare.pop().unwrap_or_default()).push(task);
+        self.by_channel.entry(channel).or_insert_with(|| spare.pop().unwrap_or_default()).push(task);
     }
 
     /// A task waits no more.
-    pub(super) fn remove(&mut self, event: Event, task: usize) {
-        if let Some(tasks) = self.by_event.get_mut(&event) {
+    pub(super) fn remove(&mut self, channel: WaitChannel, task: usize) {
+        if let Some(tasks) = self.by_channel.get_mut(&channel) {
             tasks.retain(|waiter| *waiter != task);
         }
     }
 
     /// All that wait for an event; they do no more. Give the list back with [`Waiters::recycle`].
-    pub(super) fn take(&mut self, event: Event) -> Option<Vec<usize>> {
-        self.by_event.remove(&event)
+    pub(super) fn take(&mut self, channel: WaitChannel) -> Option<Vec<usize>> {
+        self.by_channel.remove(&channel)
     }
 
     pub(super) fn recycle(&mut self, mut tasks: Vec<usize>) {

@@ -6,7 +6,7 @@ use lotsfree_workload::{Advice, RegionId};
 use super::frame::{entry, flag, list};
 use super::readahead::RaState;
 use super::wbt::Writer;
-use super::{Cx, Device, Done, Mm, Stop, Why};
+use super::{Cx, Device, Done, Mm, Stop, WaitReason};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -125,7 +125,7 @@ impl Mm {
         let mut at = first;
         while at < last {
             if self.queue_full(cx, Device::Disk, Writer::Task) {
-                return Err(self.wait_for_room(cx, Why::Io).into());
+                return Err(self.wait_for_room(cx, WaitReason::Io).into());
             }
             at = self.write_run(cx, number, at, last);
         }

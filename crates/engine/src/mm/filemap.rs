@@ -134,8 +134,8 @@ impl Mm {
                         self.read_page(cx, number, page)?;
                         continue;
                     }
-                    let place = self.place(cx, Some(page), true);
-                    let frame = self.alloc_page(cx, &place)?;
+                    let ac = self.alloc_context(cx, Some(page), true);
+                    let frame = self.alloc_page(cx, &ac)?;
                     self.add_to_page_cache(cx, frame, slot, true);
                     cx.spend(self.costs.write);
                     frame

@@ -7,8 +7,8 @@ use lotsfree_kernel_files::counters::vmstat;
 
 use super::mmzone::Zone;
 use super::page_alloc::{HIGHEST, MAX_RECLAIM_RETRIES};
-use super::vmscan::{Scan, Who};
-use super::{Cx, DEF_PRIORITY, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
+use super::vmscan::{Reclaimer, ScanControl};
+use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::KswapdTarget;
 
 /// What kswapd of a node is doing.
@@ -34,7 +34,7 @@ enum State {
 /// A run of `balance_pgdat`.
 #[derive(Debug)]
 struct Run {
-    scan: Scan,
+    scan: ScanControl,
     /// Lruvec that is being shrunk, as an index into the node's; `None` before the first of a pass.
     at: Option<usize>,
     /// Last zone of the pass, as an index into the node's zones.
@@ -69,7 +69,7 @@ impl Mm {
         let kswapd = &mut self.nodes[node].kswapd;
         if !kswapd.woken {
             kswapd.woken = true;
-            self.woken.push(Event::Kswapd(node));
+            self.woken.push(WaitChannel::Kswapd(node));
         }
     }
 
@@ -113,7 +113,11 @@ impl Mm {
             match self.nodes[node].kswapd.state {
                 State::Asleep => {
                     if !std::mem::take(&mut self.nodes[node].kswapd.woken) {
-                        return Wait { event: Some(Event::Kswapd(node)), until: None, why: Why::Idle };
+                        return Wait {
+                            channel: Some(WaitChannel::Kswapd(node)),
+                            until: None,
+                            why: WaitReason::Idle,
+                        };
                     }
                     self.begin_balance(node);
                 }
@@ -122,7 +126,11 @@ impl Mm {
                         self.events[vmstat::kswapd_low_wmark_hit_quickly] += 1;
                         self.begin_balance(node);
                     } else if cx.now() < until {
-                        return Wait { event: Some(Event::Kswapd(node)), until: Some(until), why: Why::Idle };
+                        return Wait {
+                            channel: Some(WaitChannel::Kswapd(node)),
+                            until: Some(until),
+                            why: WaitReason::Idle,
+                        };
                     } else if self.is_balanced(node) {
                         self.nodes[node].kswapd.state = State::Asleep;
                     } else {
@@ -149,7 +157,7 @@ impl Mm {
 
     fn begin_balance(&mut self, node: usize) {
         self.events[vmstat::pageoutrun] += 1;
-        let mut scan = Scan::new(Who::Kswapd, DEF_PRIORITY, 0);
+        let mut scan = ScanControl::new(Reclaimer::Kswapd, DEF_PRIORITY, 0);
         scan.may_writepage = self.tuning.laptop_mode == 0;
         if self.generation.mglru {
             scan.priority = self.lru_gen_initial_priority(node);
@@ -194,7 +202,7 @@ impl Mm {
             // At once, until it gives up.
             kswapd.state = State::Napping(cx.now());
         }
-        self.woken.push(Event::Pfmemalloc(node));
+        self.woken.push(WaitChannel::Pfmemalloc(node));
         self.freed_news(node);
     }
 
@@ -214,7 +222,7 @@ impl Mm {
             self.shrink_zones(cx, node, run)?;
             run.at = None;
             if self.pfmemalloc_ok(node) {
-                self.woken.push(Event::Pfmemalloc(node));
+                self.woken.push(WaitChannel::Pfmemalloc(node));
             }
             if self.tuning.pagecache_limit_mb > 0 {
                 self.pagecache_limit_kswapd(cx);
@@ -283,7 +291,7 @@ impl Mm {
     }
 
     /// Keeps the inactive anonymous list supplied (`age_active_anon`).
-    fn age_active_anon(&mut self, cx: &mut Cx, scan: &Scan, which: usize) {
+    fn age_active_anon(&mut self, cx: &mut Cx, scan: &ScanControl, which: usize) {
         if !self.generation.mglru && self.anon_low(which) {
             self.shrink_active_list(cx, scan, which, super::frame::list::ACTIVE_ANON, SWAP_CLUSTER_MAX);
         }
@@ -382,7 +390,7 @@ mod tests {
 
     use super::super::readahead::RaState;
     use super::super::vmstat::PGSCAN_KSWAPD;
-    use super::super::{Config, Why};
+    use super::super::{Config, WaitReason};
     use super::*;
     use crate::Generation;
 
@@ -405,7 +413,7 @@ mod tests {
         loop {
             cx.slice = slice;
             let wait = mm.kswapd(&mut cx, 0);
-            if wait.why == Why::Idle {
+            if wait.why == WaitReason::Idle {
                 return (mm.events.sum(&PGSCAN_KSWAPD), free(&mm) - before);
             }
             (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);

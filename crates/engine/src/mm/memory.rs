@@ -654,8 +654,8 @@ impl Mm {
                     self.entries[slot as usize] = ZERO;
                     return Ok(());
                 }
-                let place = self.place(cx, None, false);
-                let frame = self.alloc_page(cx, &place)?;
+                let ac = self.alloc_context(cx, None, false);
+                let frame = self.alloc_page(cx, &ac)?;
                 cx.spend(self.costs.zero);
                 self.frames[frame as usize].slot = slot;
                 self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;

@@ -17,12 +17,12 @@ use lotsfree_kernel_files::counters::vmstat;
 
 use super::frame::{Frame, NONE, entry, flag, list};
 use super::page_alloc::HIGHEST;
-use super::vmscan::{Fate, Met, Scan};
+use super::vmscan::{Fate, ReclaimStat, ScanControl};
 use super::vmstat::{
     ACTIVATE, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
     REFAULT, RESTORE,
 };
-use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, Why};
+use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, WaitReason};
 
 /// MIN_NR_GENS: eviction leaves so many generations alone.
 const MIN_NR_GENS: u64 = 2;
@@ -419,7 +419,7 @@ impl Mm {
     pub(crate) fn lru_gen_shrink_lruvec(
         &mut self,
         cx: &mut Cx,
-        scan: &mut Scan,
+        scan: &mut ScanControl,
         lruvec: usize,
     ) -> Result<(), Wait> {
         if self.generation.lru_gen.all_or_nothing && !(scan.may_writepage && scan.may_unmap) {
@@ -450,7 +450,7 @@ impl Mm {
     fn lru_gen_pass(
         &mut self,
         cx: &mut Cx,
-        scan: &mut Scan,
+        scan: &mut ScanControl,
         lruvec: usize,
         pass: &mut Pass,
     ) -> Result<(), Wait> {
@@ -482,7 +482,7 @@ impl Mm {
 
     /// `get_swappiness`: 0 without room for a batch in swap. 6.1 does not forbid to swap what only the
     /// caller's flags forbid: it is avoided.
-    fn lru_gen_swappiness(&self, scan: &Scan) -> u64 {
+    fn lru_gen_swappiness(&self, scan: &ScanControl) -> u64 {
         if self.swap.free() < MIN_LRU_BATCH || (!scan.may_swap && self.generation.lru_gen.all_or_nothing) {
             return 0;
         }
@@ -493,7 +493,7 @@ impl Mm {
     fn lru_gen_to_scan(
         &mut self,
         cx: &mut Cx,
-        scan: &Scan,
+        scan: &ScanControl,
         lruvec: usize,
         swappiness: u64,
     ) -> Result<(u64, Ages), Wait> {
@@ -524,7 +524,7 @@ impl Mm {
     }
 
     /// Whether a pass may end before all was scanned (`should_abort_scan`).
-    fn lru_gen_aborts(&self, scan: &mut Scan, lruvec: usize, pass: &Pass) -> bool {
+    fn lru_gen_aborts(&self, scan: &mut ScanControl, lruvec: usize, pass: &Pass) -> bool {
         let node = self.lruvecs[lruvec].node;
         if self.generation.lru_gen.stops_at_target {
             return scan.reclaimed >= scan.to_reclaim.max(2)
@@ -558,7 +558,7 @@ impl Mm {
     /// What kswapd does before each pass (`lru_gen_age_node`). Where min_ttl_ms is set and the oldest
     /// generation is younger, or there is too little to be of help, the kernel invokes the OOM killer; that
     /// is counted.
-    fn lru_gen_age_node(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) -> Result<(), Wait> {
+    fn lru_gen_age_node(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize) -> Result<(), Wait> {
         let ages_first = self.generation.lru_gen.kswapd_ages_first;
         if ages_first && !scan.lru_gen.need_aging {
             scan.lru_gen.need_aging = true;
@@ -786,13 +786,13 @@ impl Mm {
     fn evict_generation(
         &mut self,
         cx: &mut Cx,
-        scan: &mut Scan,
+        scan: &mut ScanControl,
         lruvec: usize,
         swappiness: u64,
         pass: &mut Pass,
     ) -> (u64, Option<Wait>) {
         let (first, tier) = self.lruvecs[lruvec].mglru.choose(swappiness);
-        let mut met = Met::default();
+        let mut met = ReclaimStat::default();
         let mut scanned = self.evict_type(cx, scan, lruvec, (first, tier), &mut met, pass);
         if scanned == 0 && swappiness > 0 {
             scanned = self.evict_type(cx, scan, lruvec, (1 - first, None), &mut met, pass);
@@ -805,7 +805,7 @@ impl Mm {
         scanned += u64::from(self.try_to_inc_min_seq(lruvec, swappiness > 0));
         let out_of_cold = self.lruvecs[lruvec].mglru.count(usize::from(swappiness == 0)) == MIN_NR_GENS;
         let full = met.pageout > 0 && self.pageout_waits(cx, Device::Swap, scan.writer());
-        let stall = full.then(|| self.wait_for_room(cx, Why::Io));
+        let stall = full.then(|| self.wait_for_room(cx, WaitReason::Io));
         (if out_of_cold { 0 } else { scanned }, stall)
     }
 
@@ -814,10 +814,10 @@ impl Mm {
     fn evict_type(
         &mut self,
         cx: &mut Cx,
-        scan: &mut Scan,
+        scan: &mut ScanControl,
         lruvec: usize,
         (kind, tier): (usize, Option<usize>),
-        met: &mut Met,
+        met: &mut ReclaimStat,
         pass: &mut Pass,
     ) -> u64 {
         let generations = &self.lruvecs[lruvec].mglru;
@@ -904,14 +904,21 @@ impl Mm {
     }
 
     /// Whether this reclaimer may not have the page (`isolate_folio`; 6.1, whose zone reclaim comes so far).
-    fn is_inhibited(&self, scan: &Scan, frame: u32) -> bool {
+    fn is_inhibited(&self, scan: &ScanControl, frame: u32) -> bool {
         let f = self.frames[frame as usize];
         let needs_write = f.has(flag::DIRTY) || (f.has(flag::ANON) && !f.has(flag::SWAPCACHE));
         (!scan.may_writepage && needs_write) || (!scan.may_unmap && self.is_mapped(frame))
     }
 
     /// One page off the tail of the oldest generation: it goes, or is rejected and put elsewhere.
-    fn evict_page(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize, frame: u32, met: &mut Met) {
+    fn evict_page(
+        &mut self,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+        frame: u32,
+        met: &mut ReclaimStat,
+    ) {
         let f = &mut self.frames[frame as usize];
         if !f.has(flag::REFERENCED) {
             f.flags &= !REFS_FLAGS;
@@ -1024,8 +1031,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::readahead::RaState;
-    use super::super::vmscan::Who;
-    use super::super::{Config, Done, Event, Stop};
+    use super::super::vmscan::Reclaimer;
+    use super::super::{Config, Done, Stop, WaitChannel};
     use super::*;
     use crate::generation::Generation;
     use crate::tuning::Tuning;
@@ -1079,12 +1086,12 @@ mod tests {
                 let start = self.cx.now();
                 for event in woken {
                     match event {
-                        Event::Kswapd(node) => {
+                        WaitChannel::Kswapd(node) => {
                             let mut cx = Cx::new(self.kswapd, 0, usize::MAX, start);
                             cx.slice = self.slice;
                             for _ in 0..10_000 {
                                 let wait = self.mm.kswapd(&mut cx, node);
-                                if wait.why == Why::Idle {
+                                if wait.why == WaitReason::Idle {
                                     break;
                                 }
                                 let ios: Vec<_> = self.mm.take_io().collect();
@@ -1094,7 +1101,7 @@ mod tests {
                                 (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);
                             }
                         }
-                        Event::Flusher => {
+                        WaitChannel::Flusher => {
                             let mut cx = Cx::new(self.kswapd, 0, usize::MAX, start);
                             self.mm.flusher(&mut cx);
                         }
@@ -1350,9 +1357,9 @@ mod tests {
             assert_eq!((m.mm.nr_pages(0, from), m.mm.nr_pages(0, to)), (700, 300), "{kernel}");
             assert_eq!(m.mm.events.sum(&PGREFILL), 0, "{kernel}");
             let mut pass = Pass { aged: true, ..Pass::default() };
-            let mut met = Met::default();
+            let mut met = ReclaimStat::default();
             m.mm.lruvecs[0].mglru.min_seq[ANON] = m.mm.lruvecs[0].mglru.max_seq - 2;
-            let mut scan = Scan::new(Who::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
+            let mut scan = ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
             let scanned = m.mm.evict_type(&mut m.cx, &mut scan, 0, (ANON, None), &mut met, &mut pass);
             let left: u64 = m.mm.lruvecs[0].places(from).map(|place| m.mm.lruvecs[0].lists[place].len).sum();
             assert_eq!(left, 1000 - 300 - MIN_LRU_BATCH, "{kernel}");

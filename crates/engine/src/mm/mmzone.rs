@@ -26,6 +26,35 @@ const HOLE: u64 = 3 << 18;
 /// RECLAIM_DISTANCE of all trees that were read.
 pub(crate) const RECLAIM_DISTANCE: u32 = 30;
 
+/// What a zone counts of where its pages went (`enum numa_stat_item`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NumaStat {
+    Hit,
+    Miss,
+    Foreign,
+    Interleave,
+    Local,
+    Other,
+}
+
+/// One counter for each [`NumaStat`], in its order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NumaStats(pub(crate) [u64; 6]);
+
+impl std::ops::Index<NumaStat> for NumaStats {
+    type Output = u64;
+
+    fn index(&self, stat: NumaStat) -> &u64 {
+        &self.0[stat as usize]
+    }
+}
+
+impl std::ops::IndexMut<NumaStat> for NumaStats {
+    fn index_mut(&mut self, stat: NumaStat) -> &mut u64 {
+        &mut self.0[stat as usize]
+    }
+}
+
 /// A zone.
 #[derive(Debug)]
 pub(crate) struct Zone {
@@ -58,7 +87,7 @@ pub(crate) struct Zone {
     /// Gauges and node counters, by [`Stat`](super::vmstat::Stat).
     pub(crate) stat: [u64; STATS],
     /// numa_hit, numa_miss, numa_foreign, numa_interleave, numa_local, numa_other
-    pub(crate) numa: [u64; 6],
+    pub(crate) numa: NumaStats,
     /// Pages scanned since the zone last had a page freed (through 4.7).
     pub(crate) pages_scanned: u64,
     /// kswapd found nothing to reclaim; through 3.11.
@@ -309,7 +338,7 @@ impl Mm {
                 pcp_high_max: 0,
                 below_high: false,
                 stat: [0; STATS],
-                numa: [0; 6],
+                numa: NumaStats::default(),
                 pages_scanned: 0,
                 all_unreclaimable: false,
                 alloc_batch: 0,

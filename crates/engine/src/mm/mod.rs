@@ -125,7 +125,7 @@ impl Config {
 
 /// What a task waits for, if not for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Event {
+pub enum WaitChannel {
     /// A request has completed.
     Io(u64),
     /// kswapd of a node has work.
@@ -145,7 +145,7 @@ pub enum Event {
 
 /// What kind of waiting it is: the measures tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum WaitReason {
     /// For a device, on behalf of this task.
     Io,
     /// Reclaim holds the task back.
@@ -162,21 +162,21 @@ pub enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Woken by.
-    pub event: Option<Event>,
+    pub channel: Option<WaitChannel>,
     /// Or at this time, in nanoseconds of the run.
     pub until: Option<u64>,
     /// Why.
-    pub why: Why,
+    pub why: WaitReason,
 }
 
 impl Wait {
     pub(crate) fn io(id: u64) -> Self {
-        Wait { event: Some(Event::Io(id)), until: None, why: Why::Io }
+        Wait { channel: Some(WaitChannel::Io(id)), until: None, why: WaitReason::Io }
     }
-    pub(crate) fn until(until: u64, why: Why) -> Self {
-        Wait { event: None, until: Some(until), why }
+    pub(crate) fn until(until: u64, why: WaitReason) -> Self {
+        Wait { channel: None, until: Some(until), why }
     }
-    pub(crate) const YIELD: Wait = Wait { event: None, until: Some(0), why: Why::Yield };
+    pub(crate) const YIELD: Wait = Wait { channel: None, until: Some(0), why: WaitReason::Yield };
 }
 
 /// Why an operation ended without success.
@@ -292,7 +292,7 @@ pub struct Mm {
     pub(crate) filesystem: Filesystem,
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
-    pub(crate) woken: Vec<Event>,
+    pub(crate) woken: Vec<WaitChannel>,
     /// MGLRU: pages that come in now come by a fault (`lru_gen_in_fault`).
     pub(crate) in_lru_fault: bool,
 }
@@ -366,7 +366,7 @@ impl Mm {
     }
 
     /// Events that happened since the last call.
-    pub fn take_events(&mut self) -> std::vec::Drain<'_, Event> {
+    pub fn take_events(&mut self) -> std::vec::Drain<'_, WaitChannel> {
         self.woken.drain(..)
     }
 
@@ -434,7 +434,7 @@ impl Mm {
         let Some(flight) = self.flights.land(id) else { return };
         let Flight { io, since, queued, .. } = flight;
         self.arrive(flight);
-        self.woken.push(Event::Io(id));
+        self.woken.push(WaitChannel::Io(id));
         match queued {
             Queued::Write(writer) => self.writeback_done(io.device, writer, now),
             Queued::Merged(_) => {}

@@ -11,7 +11,7 @@ use lotsfree_kernel_files::counters::vmstat;
 
 use super::frame::list;
 use super::mmzone::Zone;
-use super::vmscan::{Scan, Who};
+use super::vmscan::{Reclaimer, ScanControl};
 use super::vmstat::Stat;
 use super::{Cx, Mm, SWAP_CLUSTER_MAX};
 
@@ -51,7 +51,7 @@ impl Mm {
         if self.has_cpus(node) && self.node_of_cpu(cx.cpu) != node {
             return NodeReclaim::NoScan;
         }
-        let mut scan = Scan::new(Who::Zone, PRIORITY, SWAP_CLUSTER_MAX);
+        let mut scan = ScanControl::new(Reclaimer::Zone, PRIORITY, SWAP_CLUSTER_MAX);
         scan.may_writepage = self.zone_reclaim_mode & WRITE != 0;
         scan.may_unmap = self.zone_reclaim_mode & UNMAP != 0;
         let before = cx.spent;
@@ -80,7 +80,7 @@ impl Mm {
     }
 
     /// One pass to its end: where it would sleep it goes on. A pass that no longer scans is left.
-    fn shrink_without_sleep(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) {
+    fn shrink_without_sleep(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize) {
         loop {
             let scanned = scan.scanned;
             if self.shrink_lruvec(cx, scan, lruvec).is_ok() || scan.scanned == scanned {

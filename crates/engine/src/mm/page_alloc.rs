@@ -3,11 +3,11 @@
 
 use lotsfree_workload::Policy;
 
-use super::frame::flag;
-use super::mmzone::RECLAIM_DISTANCE;
+use super::frame::{flag, list};
+use super::mmzone::{NumaStat, RECLAIM_DISTANCE};
 use super::node_reclaim::NodeReclaim;
 use super::vmstat::Stat;
-use super::{Cx, Event, Mm, Stop, Wait, Why};
+use super::{Cx, Mm, Stop, Wait, WaitChannel, WaitReason};
 use crate::generation::ZonelistCache;
 
 /// MAX_RECLAIM_RETRIES
@@ -27,7 +27,7 @@ pub(crate) enum Mark {
 
 /// What a page is wanted for, and where.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct AllocContext {
     /// Node whose zonelist is walked.
     pub(crate) preferred: usize,
     /// Nodes that may be used (`MPOL_BIND`), as a bit mask.
@@ -41,20 +41,20 @@ pub(crate) struct Place {
 impl Mm {
     /// Where a process' policy puts a page (`mm/mempolicy.c:policy_node`). `offset` is the page's place in a
     /// shared object, `None` for anonymous memory.
-    pub(crate) fn place(&mut self, cx: &Cx, offset: Option<u32>, write_cache: bool) -> Place {
+    pub(crate) fn alloc_context(&mut self, cx: &Cx, offset: Option<u32>, write_cache: bool) -> AllocContext {
         let local = self.node_of_cpu(cx.cpu);
-        let mut place = Place { preferred: local, allowed: u64::MAX, write_cache, interleaved: false };
+        let mut ac = AllocContext { preferred: local, allowed: u64::MAX, write_cache, interleaved: false };
         let count = self.nodes.len();
-        let Some(process) = self.processes.get_mut(cx.process) else { return place };
+        let Some(process) = self.processes.get_mut(cx.process) else { return ac };
         match &process.policy {
             Policy::Local => {}
-            Policy::Preferred(node) => place.preferred = (*node as usize).min(count - 1),
+            Policy::Preferred(node) => ac.preferred = (*node as usize).min(count - 1),
             Policy::Bind(nodes) => {
-                place.allowed = nodes.iter().fold(0, |mask, &node| mask | 1 << node.min(63));
+                ac.allowed = nodes.iter().fold(0, |mask, &node| mask | 1 << node.min(63));
                 if !nodes.contains(&(local as u32)) {
                     let distance = |node: &u32| self.nodes[local].distance.get(*node as usize).copied();
                     if let Some(&nearest) = nodes.iter().min_by_key(|node| (distance(node), **node)) {
-                        place.preferred = (nearest as usize).min(count - 1);
+                        ac.preferred = (nearest as usize).min(count - 1);
                     }
                 }
             }
@@ -66,68 +66,68 @@ impl Mm {
                         process.interleave
                     }
                 };
-                place.preferred = (nodes[turn % nodes.len()] as usize).min(count - 1);
-                place.interleaved = true;
+                ac.preferred = (nodes[turn % nodes.len()] as usize).min(count - 1);
+                ac.interleaved = true;
             }
             Policy::Interleave(_) => {}
         }
-        place
+        ac
     }
 
     /// A page for a user (`__alloc_pages`). The frame is marked used and is on no list.
-    pub(crate) fn alloc_page(&mut self, cx: &mut Cx, place: &Place) -> Result<u32, Stop> {
+    pub(crate) fn alloc_page(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
         cx.spend(self.costs.alloc);
-        if let Some(frame) = self.get_page(cx, place, Mark::Low, true) {
+        if let Some(frame) = self.get_page(cx, ac, Mark::Low, true) {
             let slow = &mut self.tasks[cx.task].slow;
             if slow.is_begun() {
                 *slow = Default::default();
             }
             return Ok(frame);
         }
-        self.alloc_slow(cx, place)
+        self.alloc_slow(cx, ac)
     }
 
     /// A page that nobody insists on, as for readahead: no reclaim by the caller.
-    pub(crate) fn alloc_page_light(&mut self, cx: &mut Cx, place: &Place) -> Option<u32> {
+    pub(crate) fn alloc_page_light(&mut self, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
         cx.spend(self.costs.alloc);
-        if let Some(frame) = self.get_page(cx, place, Mark::Low, true) {
+        if let Some(frame) = self.get_page(cx, ac, Mark::Low, true) {
             return Some(frame);
         }
-        self.wake_kswapds(place);
-        self.get_page(cx, place, Mark::Min, false)
+        self.wake_kswapds(ac);
+        self.get_page(cx, ac, Mark::Min, false)
     }
 
     /// `__alloc_pages_slowpath`
-    fn alloc_slow(&mut self, cx: &mut Cx, place: &Place) -> Result<u32, Stop> {
+    fn alloc_slow(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
         loop {
-            self.wake_kswapds(place);
-            if let Some(frame) = self.get_page(cx, place, Mark::Min, false) {
+            self.wake_kswapds(ac);
+            if let Some(frame) = self.get_page(cx, ac, Mark::Min, false) {
                 self.tasks[cx.task].slow = Default::default();
                 return Ok(frame);
             }
-            let freed = self.direct_reclaim(cx, place)?;
-            if let Some(frame) = self.get_page(cx, place, Mark::Min, false) {
+            let freed = self.direct_reclaim(cx, ac)?;
+            if let Some(frame) = self.get_page(cx, ac, Mark::Min, false) {
                 self.tasks[cx.task].slow = Default::default();
                 return Ok(frame);
             }
             if freed == 0 {
                 self.drain_all();
-                if let Some(frame) = self.get_page(cx, place, Mark::Min, false) {
+                if let Some(frame) = self.get_page(cx, ac, Mark::Min, false) {
                     self.tasks[cx.task].slow = Default::default();
                     return Ok(frame);
                 }
             }
-            if !self.should_retry(cx, place, freed) {
+            if !self.should_retry(cx, ac, freed) {
                 self.tasks[cx.task].slow = Default::default();
                 // The last attempt of __alloc_pages_may_oom, at the high mark; then `machine/process.rs`
                 // kills.
-                return self.get_page(cx, place, Mark::High, false).ok_or(Stop::OutOfMemory);
+                return self.get_page(cx, ac, Mark::High, false).ok_or(Stop::OutOfMemory);
             }
-            let preferred = self.lruvec_of(self.nodes[place.preferred].zonelist[0]);
+            let preferred = self.lruvec_of(self.nodes[ac.preferred].zonelist[0]);
             let waits = self.generation.alloc_congestion_wait
                 || (self.lruvecs[preferred].flag_congested && self.is_congested());
             if !self.generation.reclaim_retries && freed > 0 && waits {
-                return Err(Wait::until(cx.now() + super::TENTH / 5, Why::Reclaim).into());
+                return Err(Wait::until(cx.now() + super::TENTH / 5, WaitReason::Reclaim).into());
             }
             if cx.spent >= cx.slice {
                 return Err(Wait::YIELD.into());
@@ -136,7 +136,7 @@ impl Mm {
     }
 
     /// `should_reclaim_retry`; before 4.7 one round without progress is enough to give up.
-    fn should_retry(&mut self, cx: &Cx, place: &Place, freed: u64) -> bool {
+    fn should_retry(&mut self, cx: &Cx, ac: &AllocContext, freed: u64) -> bool {
         let slow = &mut self.tasks[cx.task].slow;
         slow.rounds_without_progress = if freed > 0 { 0 } else { slow.rounds_without_progress + 1 };
         if !self.generation.reclaim_retries {
@@ -146,19 +146,19 @@ impl Mm {
             return false;
         }
         let swap = self.swap.free() > 0;
-        self.nodes[place.preferred].zonelist.iter().any(|&zone| {
+        self.nodes[ac.preferred].zonelist.iter().any(|&zone| {
             let zone = &self.zones[zone];
-            let anon = if swap { zone.lru[1] + zone.lru[2] } else { 0 };
-            let available = zone.free + zone.lru[3] + zone.lru[4] + anon;
-            place.allowed >> zone.node & 1 == 1 && available > zone.mark_min() + zone.reserve[HIGHEST]
+            let anon = if swap { zone.lru[list::INACTIVE_ANON] + zone.lru[list::ACTIVE_ANON] } else { 0 };
+            let available = zone.free + zone.lru[list::INACTIVE_FILE] + zone.lru[list::ACTIVE_FILE] + anon;
+            ac.allowed >> zone.node & 1 == 1 && available > zone.mark_min() + zone.reserve[HIGHEST]
         })
     }
 
-    fn wake_kswapds(&mut self, place: &Place) {
+    fn wake_kswapds(&mut self, ac: &AllocContext) {
         let mut seen = 0u64;
-        for i in 0..self.nodes[place.preferred].zonelist.len() {
-            let node = self.zones[self.nodes[place.preferred].zonelist[i]].node;
-            if place.allowed >> node & 1 == 1 && seen >> node & 1 == 0 {
+        for i in 0..self.nodes[ac.preferred].zonelist.len() {
+            let node = self.zones[self.nodes[ac.preferred].zonelist[i]].node;
+            if ac.allowed >> node & 1 == 1 && seen >> node & 1 == 0 {
                 seen |= 1 << node;
                 self.wakeup_kswapd(node);
             }
@@ -166,27 +166,27 @@ impl Mm {
     }
 
     /// `get_page_from_freelist`
-    fn get_page(&mut self, cx: &mut Cx, place: &Place, mark: Mark, fast: bool) -> Option<u32> {
+    fn get_page(&mut self, cx: &mut Cx, ac: &AllocContext, mark: Mark, fast: bool) -> Option<u32> {
         let fair = fast && self.generation.fair_zones;
         if fair {
             let mut skipped = false;
-            if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped), true) {
+            if let Some(frame) = self.walk_zonelist(cx, ac, mark, fast, Some(&mut skipped), true) {
                 return Some(frame);
             }
             if skipped {
-                for zone in self.nodes[place.preferred].zones.clone() {
+                for zone in self.nodes[ac.preferred].zones.clone() {
                     let zone = &mut self.zones[zone];
                     zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
                 }
-                if let Some(frame) = self.walk_zonelist(cx, place, mark, fast, Some(&mut skipped), true) {
+                if let Some(frame) = self.walk_zonelist(cx, ac, mark, fast, Some(&mut skipped), true) {
                     return Some(frame);
                 }
             }
         }
-        let page = self.walk_zonelist(cx, place, mark, fast, None, true);
+        let page = self.walk_zonelist(cx, ac, mark, fast, None, true);
         if page.is_none() && self.zone_reclaim_mode != 0 && self.generation.zonelist_cache.is_some() {
             // What the cache left out is tried before the walk counts as failed.
-            return self.walk_zonelist(cx, place, mark, fast, None, false);
+            return self.walk_zonelist(cx, ac, mark, fast, None, false);
         }
         page
     }
@@ -196,7 +196,7 @@ impl Mm {
     fn walk_zonelist(
         &mut self,
         cx: &mut Cx,
-        place: &Place,
+        ac: &AllocContext,
         mark: Mark,
         fast: bool,
         mut fair: Option<&mut bool>,
@@ -205,17 +205,17 @@ impl Mm {
         // Nodes over their dirty limit are left to the slow path, which is content with less free memory: on
         // a machine of one node files that are written go there whenever much is dirty. So would zones be
         // (3.3 to 4.7); of them the model gives up the limit instead (SPECIFICATION.md says why).
-        let spread = fast && place.write_cache && self.generation.dirty_spreading;
+        let spread = fast && ac.write_cache && self.generation.dirty_spreading;
         for pass in 0..2 {
             let mut skipped_dirty = false;
-            for i in 0..self.nodes[place.preferred].zonelist.len() {
-                let index = self.nodes[place.preferred].zonelist[i];
+            for i in 0..self.nodes[ac.preferred].zonelist.len() {
+                let index = self.nodes[ac.preferred].zonelist[i];
                 let zone = &self.zones[index];
-                if place.allowed >> zone.node & 1 == 0 {
+                if ac.allowed >> zone.node & 1 == 0 {
                     continue;
                 }
                 if let Some(skipped) = fair.as_deref_mut() {
-                    if zone.node != place.preferred {
+                    if zone.node != ac.preferred {
                         break;
                     }
                     if zone.alloc_batch <= 0 {
@@ -237,11 +237,11 @@ impl Mm {
                     Mark::Low => zone.mark_low(),
                     Mark::High => zone.mark_high(),
                 };
-                if !zone.passes(value, HIGHEST) && !self.makes_room(cx, place, index, (mark, value), cached) {
+                if !zone.passes(value, HIGHEST) && !self.makes_room(cx, ac, index, (mark, value), cached) {
                     continue;
                 }
                 if let Some(frame) = self.take_page(cx, index) {
-                    self.count_numa(cx, place, index);
+                    self.count_numa(cx, ac, index);
                     return Some(frame);
                 }
             }
@@ -257,15 +257,15 @@ impl Mm {
     fn makes_room(
         &mut self,
         cx: &mut Cx,
-        place: &Place,
+        ac: &AllocContext,
         index: usize,
         (mark, value): (Mark, u64),
         cached: bool,
     ) -> bool {
-        if self.zone_reclaim_mode == 0 || !self.reclaims_here(place.preferred, index) {
+        if self.zone_reclaim_mode == 0 || !self.reclaims_here(ac.preferred, index) {
             return false;
         }
-        if cached && self.zones[index].full_until[place.preferred] > cx.now() {
+        if cached && self.zones[index].full_until[ac.preferred] > cx.now() {
             return false;
         }
         let outcome = self.node_reclaim(cx, index);
@@ -285,7 +285,7 @@ impl Mm {
             Some(ZonelistCache::BelowMinOrNoProgress) => mark == Mark::Min || !success,
         };
         if full {
-            zone.full_until[place.preferred] = cx.now() + ZONELIST_CACHE;
+            zone.full_until[ac.preferred] = cx.now() + ZONELIST_CACHE;
         }
         false
     }
@@ -297,17 +297,17 @@ impl Mm {
         !self.generation.zone_reclaim_near || distance <= RECLAIM_DISTANCE
     }
 
-    fn count_numa(&mut self, cx: &Cx, place: &Place, zone: usize) {
+    fn count_numa(&mut self, cx: &Cx, ac: &AllocContext, zone: usize) {
         let node = self.zones[zone].node;
         let local = self.node_of_cpu(cx.cpu);
-        let hit = node == place.preferred;
+        let hit = node == ac.preferred;
         let numa = &mut self.zones[zone].numa;
-        numa[if hit { 0 } else { 1 }] += 1;
-        numa[3] += u64::from(hit && place.interleaved);
-        numa[if node == local { 4 } else { 5 }] += 1;
+        numa[if hit { NumaStat::Hit } else { NumaStat::Miss }] += 1;
+        numa[NumaStat::Interleave] += u64::from(hit && ac.interleaved);
+        numa[if node == local { NumaStat::Local } else { NumaStat::Other }] += 1;
         if !hit {
-            let wanted = self.nodes[place.preferred].zonelist[0];
-            self.zones[wanted].numa[2] += 1;
+            let wanted = self.nodes[ac.preferred].zonelist[0];
+            self.zones[wanted].numa[NumaStat::Foreign] += 1;
         }
     }
 
@@ -340,7 +340,7 @@ impl Mm {
 
     /// Tells waiters that pages of a node became free.
     pub(crate) fn freed_news(&mut self, node: usize) {
-        self.woken.push(Event::Progress(node));
+        self.woken.push(WaitChannel::Progress(node));
     }
 }
 
@@ -358,9 +358,9 @@ mod tests {
         if dirty {
             mm.zones.iter_mut().for_each(|zone| zone.stat[Stat::Dirty as usize] = zone.managed);
         }
-        let place = Place { preferred: 0, allowed: u64::MAX, write_cache, interleaved: false };
+        let ac = AllocContext { preferred: 0, allowed: u64::MAX, write_cache, interleaved: false };
         loop {
-            let frame = mm.alloc_page(cx, &place).expect("ZONE_DMA has pages");
+            let frame = mm.alloc_page(cx, &ac).expect("ZONE_DMA has pages");
             let zone = &mm.zones[1];
             let above = |mark: u64| zone.free as i64 - mark as i64;
             if mm.frames[frame as usize].zone() == 0 {

@@ -10,7 +10,9 @@ use super::frame::{entry, flag, list};
 use super::mmzone::{Lruvec, Zone};
 use super::vmstat::Stat;
 use super::wbt::{Throttle, Writer};
-use super::{Config, Cx, Device, Done, Event, Io, IoRequest, MS, Mm, Queued, Stop, TENTH, Wait, Why};
+use super::{
+    Config, Cx, Device, Done, Io, IoRequest, MS, Mm, Queued, Stop, TENTH, Wait, WaitChannel, WaitReason,
+};
 use crate::generation::WriterThrottle;
 
 /// `/sys/block/*/queue/nr_requests` of the block layer before the multi-queue one.
@@ -244,10 +246,10 @@ impl Mm {
         self.writeback.throttles.as_mut().map(|throttles| &mut throttles[which])
     }
 
-    pub(crate) fn wait_for_room(&mut self, cx: &Cx, why: Why) -> Wait {
+    pub(crate) fn wait_for_room(&mut self, cx: &Cx, why: WaitReason) -> Wait {
         let batch = &mut self.tasks[cx.task].batch;
         (batch.waited, batch.left) = (true, 0);
-        Wait { event: Some(Event::Request), until: None, why }
+        Wait { channel: Some(WaitChannel::Request), until: None, why }
     }
 
     /// Index of a device's queue.
@@ -324,22 +326,22 @@ impl Mm {
         if let Some(throttles) = &mut w.throttles {
             throttles[which].written(writer, now);
             self.send_held(which, now);
-            self.woken.push(Event::Request);
+            self.woken.push(WaitChannel::Request);
             // Nobody wakes who sleeps in congestion_wait there; who sleeps in reclaim_throttle is woken after
             // some pages were written.
             if self.generation.reclaim_throttle {
-                self.woken.push(Event::Room);
+                self.woken.push(WaitChannel::Room);
             }
             return;
         }
         if w.requests[which] < NR_REQUESTS {
-            self.woken.push(Event::Request);
+            self.woken.push(WaitChannel::Request);
         }
         // clear_bdi_congested wakes who sleeps in congestion_wait at every request that completes while the
         // queue is not congested, whether or not it had been.
         if w.requests[which] <= CONGESTION_OFF {
             w.congested[which] = false;
-            self.woken.push(Event::Room);
+            self.woken.push(WaitChannel::Room);
         }
     }
 
@@ -635,7 +637,7 @@ impl Mm {
                 return Ok(());
             }
             if self.queue_full(cx, Device::Disk, Writer::Task) {
-                return Err(self.wait_for_room(cx, Why::Io).into());
+                return Err(self.wait_for_room(cx, WaitReason::Io).into());
             }
             let chunk = if self.generation.blk_mq { BIO_PAGES as u64 } else { CHUNK };
             if dirty > 0 && self.write_file(cx, number, chunk, true, Writer::Task).0 > 0 {
@@ -645,7 +647,7 @@ impl Mm {
             return Err(if self.flights.contains(last) {
                 Wait::io(last)
             } else {
-                Wait::until(cx.now() + MS, Why::Io)
+                Wait::until(cx.now() + MS, WaitReason::Io)
             }
             .into());
         }
@@ -663,7 +665,7 @@ impl Mm {
     fn wake_flusher(&mut self) {
         if !self.writeback.flusher_woken {
             self.writeback.flusher_woken = true;
-            self.woken.push(Event::Flusher);
+            self.woken.push(WaitChannel::Flusher);
         }
     }
 
@@ -697,12 +699,12 @@ impl Mm {
                 self.writeback.asked = 0;
                 self.writeback.flusher_woken = false;
                 let until = (interval > 0).then_some(self.writeback.next_periodic);
-                return Wait { event: Some(Event::Flusher), until, why: Why::Idle };
+                return Wait { channel: Some(WaitChannel::Flusher), until, why: WaitReason::Idle };
             };
             // What reclaim asked for is not background writeback.
             let writer = if over || self.writeback.asked == 0 { Writer::Background } else { Writer::Task };
             if self.queue_full(cx, Device::Disk, writer) {
-                return self.wait_for_room(cx, Why::Idle);
+                return self.wait_for_room(cx, WaitReason::Idle);
             }
             let chunk = if self.generation.blk_mq { self.writeback.chunk() } else { CHUNK };
             let (written, _) = self.write_file(cx, number, chunk, false, writer);
@@ -713,7 +715,11 @@ impl Mm {
                 self.writeback.files.push_back(number);
                 if written == 0 {
                     // All of it is under writeback and dirty again.
-                    return Wait { event: Some(Event::Room), until: Some(now + 10 * MS), why: Why::Idle };
+                    return Wait {
+                        channel: Some(WaitChannel::Room),
+                        until: Some(now + 10 * MS),
+                        why: WaitReason::Idle,
+                    };
                 }
                 if expired == Some(number) {
                     let age = self.objects[number as usize].dirtied_at;
@@ -759,7 +765,7 @@ impl Mm {
     /// Through 3.1: the writer writes, and sleeps if there was not enough to write.
     fn write_and_pause(&mut self, cx: &mut Cx, limits: DirtyLimits) -> Done {
         if self.queue_full(cx, Device::Disk, Writer::Task) {
-            return Err(self.wait_for_room(cx, Why::Dirty).into());
+            return Err(self.wait_for_room(cx, WaitReason::Dirty).into());
         }
         let rate = (limits.dirty / (self.cpus as u64 * 32)).clamp(16, 1024);
         let chunk = rate + rate / 2;
@@ -782,7 +788,7 @@ impl Mm {
         }
         let pause = if task.dirty_pause == 0 { 4 * MS } else { (task.dirty_pause * 2).min(TENTH) };
         task.dirty_pause = pause;
-        Err(Wait::until(cx.now() + pause, Why::Dirty).into())
+        Err(Wait::until(cx.now() + pause, WaitReason::Dirty).into())
     }
 
     /// From 3.2 on: the writer sleeps so that its rate fits (`balance_dirty_pages`).
@@ -810,7 +816,7 @@ impl Mm {
         let task = &mut self.tasks[cx.task];
         if rate == 0 {
             task.paused_at = Some(now + most * JIFFY);
-            return Err(Wait::until(now + most * JIFFY, Why::Dirty).into());
+            return Err(Wait::until(now + most * JIFFY, WaitReason::Dirty).into());
         }
         let period = task.dirtied * 1_000_000_000 / rate;
         // Time since the last pause counts as slept.
@@ -830,7 +836,7 @@ impl Mm {
         task.poll_after = poll_after;
         task.dirtied = 0;
         task.paused_at = Some(now + pause);
-        Err(Wait::until(now + pause, Why::Dirty).into())
+        Err(Wait::until(now + pause, WaitReason::Dirty).into())
     }
 
     /// `update_dirty_limit`: up at once, down slowly and not below what is dirty.

@@ -4,7 +4,7 @@
 //! Only file pages that nobody maps are taken. Whoever adds a page to the cache pays for it.
 
 use super::frame::list;
-use super::vmscan::{Scan, Who};
+use super::vmscan::{Reclaimer, ScanControl};
 use super::vmstat::Stat;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX};
 
@@ -54,7 +54,7 @@ impl Mm {
     /// with the active ones. Never unmaps and never swaps, and writes only where dirty pages count as cache.
     fn shrink_page_cache(&mut self, cx: &mut Cx, over: u64) {
         let target = (over / 4).max(LEAST);
-        let mut scan = Scan::new(Who::Limit, DEF_PRIORITY, target);
+        let mut scan = ScanControl::new(Reclaimer::Limit, DEF_PRIORITY, target);
         scan.may_unmap = false;
         scan.may_swap = false;
         scan.may_writepage = self.tuning.pagecache_limit_ignore_dirty == 0;
@@ -72,7 +72,7 @@ impl Mm {
     }
 
     /// A part of the file lists of one lruvec, as the priority says.
-    fn shrink_file_lists(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize, active: bool) {
+    fn shrink_file_lists(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize, active: bool) {
         if self.generation.mglru {
             // SUSE's kernels have no MGLRU: its own aging decides here. A wait is for the caller, who does
             // not sleep.

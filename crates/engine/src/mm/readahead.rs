@@ -213,8 +213,8 @@ impl Mm {
         if entry::frame(e).is_some() {
             return Ok(());
         }
-        let place = self.place(cx, Some(page), false);
-        let frame = self.alloc_page(cx, &place)?;
+        let ac = self.alloc_context(cx, Some(page), false);
+        let frame = self.alloc_page(cx, &ac)?;
         self.add_to_page_cache(cx, frame, slot, false);
         if hole && e == entry::EMPTY {
             cx.spend(self.costs.zero);
@@ -257,9 +257,9 @@ impl Mm {
             if absent {
                 let e = self.entries[slot as usize];
                 let on_disk = e != entry::EMPTY || !hole;
-                let place = self.place(cx, Some(page), false);
+                let ac = self.alloc_context(cx, Some(page), false);
                 let frame = if page == wanted {
-                    match self.alloc_page(cx, &place) {
+                    match self.alloc_page(cx, &ac) {
                         Ok(frame) => Some(frame),
                         Err(stop) => {
                             outcome = Err(stop);
@@ -267,7 +267,7 @@ impl Mm {
                         }
                     }
                 } else {
-                    self.alloc_page_light(cx, &place)
+                    self.alloc_page_light(cx, &ac)
                 };
                 match frame {
                     Some(frame) => {

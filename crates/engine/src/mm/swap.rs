@@ -246,12 +246,12 @@ impl Mm {
                 }
             }));
         }
-        let place = self.place(cx, None, false);
-        let frame = self.alloc_page(cx, &place)?;
+        let ac = self.alloc_context(cx, None, false);
+        let frame = self.alloc_page(cx, &ac)?;
         let mut batch = vec![(swap, frame)];
         for slot in wanted {
             if slot != swap {
-                let Some(frame) = self.alloc_page_light(cx, &place) else { break };
+                let Some(frame) = self.alloc_page_light(cx, &ac) else { break };
                 batch.push((slot, frame));
                 self.events[vmstat::swap_ra] += 1;
             }

@@ -1,7 +1,7 @@
 //! Reclaim with active and inactive lists (`mm/vmscan.c`).
 //!
 //! Reclaim can be interrupted: where the kernel would sleep, or a long pass had better let others run, a
-//! [`Wait`] is returned and the same call goes on from the state that [`Scan`] keeps.
+//! [`Wait`] is returned and the same call goes on from the state that [`ScanControl`] keeps.
 //!
 //! Who sleeps in reclaim, and on which kernels ([`Generation`](crate::Generation) has the switches):
 //!
@@ -21,13 +21,13 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::Filesystem;
 
 use super::frame::{Frame, entry, flag, list};
-use super::page_alloc::Place;
+use super::page_alloc::AllocContext;
 use super::vmstat::Stat;
 use super::vmstat::{
     ALLOCSTALL, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
 };
 use super::wbt::Writer;
-use super::{Cx, DEF_PRIORITY, Device, Event, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, Why};
+use super::{Cx, DEF_PRIORITY, Device, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, Reference};
 
 /// What a task keeps between calls.
@@ -68,7 +68,7 @@ impl Slow {
 
 /// Who reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Reclaimer {
     Kswapd,
     Direct,
     /// Zone or node reclaim: counts as direct.
@@ -79,8 +79,8 @@ pub(crate) enum Who {
 
 /// One reclaim run (`scan_control`).
 #[derive(Clone, Debug)]
-pub(crate) struct Scan {
-    pub(crate) who: Who,
+pub(crate) struct ScanControl {
+    pub(crate) who: Reclaimer,
     pub(crate) priority: u8,
     pub(crate) to_reclaim: u64,
     pub(crate) may_writepage: bool,
@@ -99,9 +99,9 @@ pub(crate) struct Scan {
     pub(crate) lru_gen: super::mglru::GenScan,
 }
 
-impl Scan {
-    pub(crate) fn new(who: Who, priority: u8, to_reclaim: u64) -> Self {
-        Scan {
+impl ScanControl {
+    pub(crate) fn new(who: Reclaimer, priority: u8, to_reclaim: u64) -> Self {
+        ScanControl {
             who,
             priority,
             to_reclaim,
@@ -127,7 +127,7 @@ impl Scan {
         self.pass.is_some() || self.lru_gen.is_under_way()
     }
     pub(crate) fn is_kswapd(&self) -> bool {
-        self.who == Who::Kswapd
+        self.who == Reclaimer::Kswapd
     }
 }
 
@@ -146,7 +146,7 @@ struct Pass {
 /// Direct reclaim under way.
 #[derive(Debug)]
 struct Direct {
-    scan: Scan,
+    scan: ScanControl,
     /// Position among the lruvecs of the zonelist.
     at: usize,
     total_scanned: u64,
@@ -156,7 +156,7 @@ struct Direct {
 
 /// What one batch met.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Met {
+pub(crate) struct ReclaimStat {
     pub(crate) taken: u64,
     pub(crate) reclaimed: u64,
     dirty: u64,
@@ -204,11 +204,11 @@ enum WritePage {
 
 impl Mm {
     /// `try_to_free_pages` on behalf of an allocation: how many pages it freed.
-    pub(crate) fn direct_reclaim(&mut self, cx: &mut Cx, place: &Place) -> Result<u64, Wait> {
+    pub(crate) fn direct_reclaim(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u64, Wait> {
         let mut direct = match self.tasks[cx.task].slow.direct.take() {
             Some(direct) => direct,
             None => Direct {
-                scan: Scan::new(Who::Direct, DEF_PRIORITY, SWAP_CLUSTER_MAX),
+                scan: ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, SWAP_CLUSTER_MAX),
                 at: 0,
                 total_scanned: 0,
                 throttled: false,
@@ -216,7 +216,7 @@ impl Mm {
             },
         };
         let before = cx.spent;
-        let outcome = self.direct_reclaim_from(cx, place, &mut direct);
+        let outcome = self.direct_reclaim_from(cx, ac, &mut direct);
         cx.reclaim += cx.spent - before;
         match outcome {
             Ok(freed) => Ok(freed),
@@ -227,14 +227,19 @@ impl Mm {
         }
     }
 
-    fn direct_reclaim_from(&mut self, cx: &mut Cx, place: &Place, direct: &mut Direct) -> Result<u64, Wait> {
+    fn direct_reclaim_from(
+        &mut self,
+        cx: &mut Cx,
+        ac: &AllocContext,
+        direct: &mut Direct,
+    ) -> Result<u64, Wait> {
         if !direct.throttled {
-            self.throttle_direct_reclaim(cx, place)?;
+            self.throttle_direct_reclaim(cx, ac)?;
             direct.throttled = true;
             // User memory and files may use the highest zone there could be, ZONE_MOVABLE.
             self.events[ALLOCSTALL[3]] += 1;
         }
-        let lruvecs = self.lruvecs_of(place);
+        let lruvecs = self.lruvecs_of(ac);
         loop {
             while direct.at < lruvecs.len() {
                 let lruvec = lruvecs[direct.at];
@@ -290,7 +295,7 @@ impl Mm {
                 scan.force_deactivate = true;
                 scan.force_anon = force_anon;
                 scan.priority = DEF_PRIORITY;
-                return self.direct_reclaim_from(cx, place, direct);
+                return self.direct_reclaim_from(cx, ac, direct);
             }
         }
         // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six
@@ -303,11 +308,11 @@ impl Mm {
     }
 
     /// The lruvecs of a zonelist, each once, in its order.
-    fn lruvecs_of(&self, place: &Place) -> Vec<usize> {
+    fn lruvecs_of(&self, ac: &AllocContext) -> Vec<usize> {
         let mut lruvecs = Vec::new();
-        for &zone in &self.nodes[place.preferred].zonelist {
+        for &zone in &self.nodes[ac.preferred].zonelist {
             let lruvec = self.lruvec_of(zone);
-            if place.allowed >> self.zones[zone].node & 1 == 1 && !lruvecs.contains(&lruvec) {
+            if ac.allowed >> self.zones[zone].node & 1 == 1 && !lruvecs.contains(&lruvec) {
                 lruvecs.push(lruvec);
             }
         }
@@ -315,11 +320,11 @@ impl Mm {
     }
 
     /// `mm/vmscan.c:throttle_direct_reclaim`.
-    fn throttle_direct_reclaim(&mut self, cx: &mut Cx, place: &Place) -> Result<(), Wait> {
+    fn throttle_direct_reclaim(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<(), Wait> {
         if !self.generation.pfmemalloc_throttle {
             return Ok(());
         }
-        let node = place.preferred;
+        let node = ac.preferred;
         if self.pfmemalloc_ok(node) {
             return Ok(());
         }
@@ -328,7 +333,7 @@ impl Mm {
         }
         self.wakeup_kswapd(node);
         let until = Some(cx.now() + 10 * TENTH);
-        Err(Wait { event: Some(Event::Pfmemalloc(node)), until, why: Why::Reclaim })
+        Err(Wait { channel: Some(WaitChannel::Pfmemalloc(node)), until, why: WaitReason::Reclaim })
     }
 
     /// `allow_direct_reclaim`: more than half of the min marks is free, or kswapd has given up.
@@ -336,7 +341,7 @@ impl Mm {
         let (mut free, mut min) = (0, 0);
         for &zone in &self.nodes[node].zones {
             let zone = &self.zones[zone];
-            if zone.lru[1..5].iter().sum::<u64>() > 0 {
+            if zone.lru[list::INACTIVE_ANON..=list::ACTIVE_FILE].iter().sum::<u64>() > 0 {
                 free += zone.free;
                 min += zone.marks.min;
             }
@@ -346,7 +351,7 @@ impl Mm {
 
     /// `congestion_wait`: until a device is no longer congested, at most so long.
     pub(crate) fn congestion_wait(&mut self, cx: &Cx, ns: u64) -> Wait {
-        Wait { event: Some(Event::Room), until: Some(cx.now() + ns), why: Why::Reclaim }
+        Wait { channel: Some(WaitChannel::Room), until: Some(cx.now() + ns), why: WaitReason::Reclaim }
     }
 
     /// Whether a zone counts as one of which nothing can be reclaimed (through 4.7).
@@ -366,7 +371,12 @@ impl Mm {
     }
 
     /// One pass over an lruvec at the scan's priority (`mm/vmscan.c:shrink_lruvec`).
-    pub(crate) fn shrink_lruvec(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize) -> Result<(), Wait> {
+    pub(crate) fn shrink_lruvec(
+        &mut self,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+    ) -> Result<(), Wait> {
         self.start_plug();
         if self.generation.mglru {
             return self.lru_gen_shrink_lruvec(cx, scan, lruvec);
@@ -384,7 +394,13 @@ impl Mm {
         }
     }
 
-    fn run_pass(&mut self, cx: &mut Cx, scan: &mut Scan, lruvec: usize, pass: &mut Pass) -> Result<(), Wait> {
+    fn run_pass(
+        &mut self,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+        pass: &mut Pass,
+    ) -> Result<(), Wait> {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         while pass.left[INACTIVE_ANON] + pass.left[ACTIVE_FILE] + pass.left[INACTIVE_FILE] > 0 {
             for which in [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE] {
@@ -417,12 +433,12 @@ impl Mm {
     }
 
     /// What happens when enough was reclaimed; `true` ends the pass (`mm/vmscan.c:shrink_lruvec`).
-    fn target_met(&self, scan: &Scan, pass: &mut Pass) -> bool {
+    fn target_met(&self, scan: &ScanControl, pass: &mut Pass) -> bool {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         if !self.generation.proportional {
             return scan.priority < DEF_PRIORITY;
         }
-        let direct = scan.who == Who::Direct;
+        let direct = scan.who == Reclaimer::Direct;
         if direct && self.generation.direct_stops {
             return true;
         }
@@ -459,7 +475,7 @@ impl Mm {
     /// Splits a scan between anonymous and file pages by swappiness (`mm/vmscan.c:get_scan_count`; with MGLRU
     /// `mglru.rs:choose`). What 0 means: through 3.4, almost none, as 1 is added to both weights; from 3.5
     /// on and in RHEL 6, no anonymous page unless file pages are nearly gone.
-    fn get_scan_count(&mut self, scan: &Scan, which: usize) -> Pass {
+    fn get_scan_count(&mut self, scan: &ScanControl, which: usize) -> Pass {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         enum Plan {
             Equal,
@@ -480,7 +496,7 @@ impl Mm {
             (l.anon(), l.file(), sizes)
         };
         let swappiness = self.tuning.swappiness;
-        let global = scan.who != Who::Limit;
+        let global = scan.who != Reclaimer::Limit;
         let enough_anon = sizes[INACTIVE_ANON] >> priority > 0;
         let tiny = global && file + free <= high;
         let file_is_gone = match generation.anon_only {
@@ -572,7 +588,7 @@ impl Mm {
     }
 
     /// `prepare_scan_control`: which active lists may be scanned (5.5 on).
-    fn may_deactivate(&mut self, scan: &Scan, which: usize) -> [bool; 2] {
+    fn may_deactivate(&mut self, scan: &ScanControl, which: usize) -> [bool; 2] {
         if !self.generation.may_deactivate {
             return [true; 2];
         }
@@ -634,7 +650,7 @@ impl Mm {
     fn shrink_active_if(
         &mut self,
         cx: &mut Cx,
-        scan: &mut Scan,
+        scan: &mut ScanControl,
         lruvec: usize,
         which: usize,
         batch: u64,
@@ -659,7 +675,7 @@ impl Mm {
     pub(crate) fn shrink_active_list(
         &mut self,
         cx: &mut Cx,
-        scan: &Scan,
+        scan: &ScanControl,
         lruvec: usize,
         which: usize,
         batch: u64,
@@ -743,13 +759,13 @@ impl Mm {
     pub(crate) fn shrink_inactive_list(
         &mut self,
         cx: &mut Cx,
-        scan: &mut Scan,
+        scan: &mut ScanControl,
         lruvec: usize,
         which: usize,
         batch: u64,
     ) -> (u64, Option<Wait>) {
         let anon = which == list::INACTIVE_ANON;
-        let mut met = Met { anon, ..Met::default() };
+        let mut met = ReclaimStat { anon, ..ReclaimStat::default() };
         let batch = batch.min(self.lruvecs[lruvec].lists[which].len);
         self.look_ahead(lruvec, which);
         for _ in 0..batch {
@@ -814,13 +830,13 @@ impl Mm {
 
     /// Notes what a batch says about the devices, and decides whether the reclaimer has to wait
     /// (`mm/vmscan.c:shrink_inactive_list`).
-    fn stall_after(&mut self, cx: &Cx, scan: &Scan, lruvec: usize, met: Met) -> Option<Wait> {
-        if scan.who == Who::Limit {
+    fn stall_after(&mut self, cx: &Cx, scan: &ScanControl, lruvec: usize, met: ReclaimStat) -> Option<Wait> {
+        if scan.who == Reclaimer::Limit {
             return None;
         }
         let device = if met.anon { Device::Swap } else { Device::Disk };
         if met.queued && self.pageout_waits(cx, device, scan.writer()) {
-            return Some(self.wait_for_room(cx, Why::Io));
+            return Some(self.wait_for_room(cx, WaitReason::Io));
         }
         if !self.generation.reclaim_flags {
             let l = &mut self.lruvecs[lruvec];
@@ -847,15 +863,15 @@ impl Mm {
             let node = self.lruvecs[lruvec].node;
             let wait = |ns| {
                 Some(Wait {
-                    event: Some(Event::Progress(node)),
+                    channel: Some(WaitChannel::Progress(node)),
                     until: Some(cx.now() + ns),
-                    why: Why::Reclaim,
+                    why: WaitReason::Reclaim,
                 })
             };
             if met.immediate > 0 {
                 return Some(self.congestion_wait(cx, TENTH));
             }
-            if scan.who == Who::Direct && congested && self.writeback.pending() > 0 {
+            if scan.who == Reclaimer::Direct && congested && self.writeback.pending() > 0 {
                 return wait(TENTH / 25);
             }
             return None;
@@ -863,7 +879,7 @@ impl Mm {
         if met.immediate > 0 || (all_dirty && self.generation.direct_stops) {
             return Some(self.congestion_wait(cx, TENTH));
         }
-        if scan.who == Who::Direct && congested && self.is_congested() {
+        if scan.who == Reclaimer::Direct && congested && self.is_congested() {
             return Some(self.congestion_wait(cx, TENTH));
         }
         None
@@ -873,10 +889,10 @@ impl Mm {
     pub(crate) fn shrink_page(
         &mut self,
         cx: &mut Cx,
-        scan: &Scan,
+        scan: &ScanControl,
         lruvec: usize,
         frame: u32,
-        met: &mut Met,
+        met: &mut ReclaimStat,
     ) -> Fate {
         let f = self.frames[frame as usize];
         let anon = f.has(flag::ANON);
@@ -936,7 +952,7 @@ impl Mm {
                 return Fate::Keep;
             }
             // Swap never counts as congested: its address space has no device of its own.
-            let pushes = anon || matches!(scan.who, Who::Kswapd | Who::Zone);
+            let pushes = anon || matches!(scan.who, Reclaimer::Kswapd | Reclaimer::Zone);
             if self.generation.spares_congested && !pushes && self.is_congested() {
                 met.spared += 1;
                 return Fate::Keep;
@@ -981,7 +997,7 @@ impl Mm {
     }
 
     /// Whether this reclaimer may write this dirty file page (`mm/vmscan.c:shrink_page_list`).
-    fn may_write_file(&self, scan: &Scan, lruvec: usize, frame: u32) -> bool {
+    fn may_write_file(&self, scan: &ScanControl, lruvec: usize, frame: u32) -> bool {
         match self.generation.file_write {
             FileWrite::Anyone => true,
             FileWrite::KswapdInNeed => scan.is_kswapd() && scan.priority < DEF_PRIORITY - 2,
@@ -994,7 +1010,7 @@ impl Mm {
     }
 
     /// What the file system does when reclaim asks it to write a page (`->writepage`).
-    fn writepage(&self, scan: &Scan, frame: u32) -> WritePage {
+    fn writepage(&self, scan: &ScanControl, frame: u32) -> WritePage {
         if self.generation.without_writepage.contains(&self.filesystem) {
             return WritePage::IsMissing;
         }

@@ -327,7 +327,7 @@ impl Mm {
             for (to, from) in sums.stat.iter_mut().zip(zone.stat) {
                 *to += from;
             }
-            for (to, from) in sums.numa.iter_mut().zip(zone.numa) {
+            for (to, from) in sums.numa.iter_mut().zip(zone.numa.0) {
                 *to += from;
             }
             for (to, from) in sums.lru.iter_mut().zip(self.zone_lru_sizes(index)) {

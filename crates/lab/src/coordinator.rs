@@ -1,4 +1,4 @@
-//! Conducting a run: agents are started, counters sampled, reports collected.
+//! Coordinates a run: starts agents, samples counters, collects reports.
 //!
 //! Every interval the counters are read, then what the agents report of the interval is waited for, for a
 //! moment; what comes later counts in the next interval, so that nothing is lost and nobody is held up.
@@ -20,14 +20,14 @@ use crate::agent::{self, Clock, FAILED, Order, READY, Segment};
 use crate::error::{LabError, at, calling};
 use crate::sampler::Sampler;
 
-/// Before an actor's time comes its process is started so much earlier.
-const LEAD: u64 = 2_000_000_000;
-/// An agent that is not ready after this is given up.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// From when all are ready to when the run begins.
-const BREATH: u64 = 200_000_000;
-/// Agents that have not ended so long after the end of the run are killed.
-const GRACE: Duration = Duration::from_secs(20);
+/// An actor's process is started this many nanoseconds before the actor's time.
+const START_LEAD_NS: u64 = 2_000_000_000;
+/// The run fails if an agent is not ready after this.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// Nanoseconds between the time at which all agents are ready and the begin of the run.
+const START_DELAY_NS: u64 = 200_000_000;
+/// Agents that have not ended this long after the end of the run are killed.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where a case is executed.
 #[derive(Clone, Debug)]
@@ -61,12 +61,12 @@ struct Agent {
     /// When its process begins and ends at the latest, in the time of the run.
     start: u64,
     stop: u64,
-    state: Life,
+    state: AgentState,
     /// Up to when it has reported.
     reported: u64,
 }
 
-enum Life {
+enum AgentState {
     New,
     /// Started; `true`: ready, and told when to begin.
     Running(Child, ChildStdin, bool),
@@ -74,7 +74,7 @@ enum Life {
 }
 
 /// What an agent's output turned into.
-enum News {
+enum AgentReport {
     Message(usize, Message),
     /// The end of its output, and why if that is no ordinary end.
     End(usize, Option<String>),
@@ -84,7 +84,7 @@ enum News {
 ///
 /// # Errors
 /// If an agent cannot begin, a counter cannot be read or the sink fails. All agents are gone then.
-pub fn conduct(
+pub fn coordinate(
     case: &Case,
     segments: &[Segment],
     place: &Place,
@@ -114,11 +114,11 @@ pub fn conduct(
             order,
             start: process.start,
             stop,
-            state: Life::New,
+            state: AgentState::New,
             reported: 0,
         });
     }
-    let mut conductor = Conductor {
+    let mut coordinator = Coordinator {
         place,
         sampler,
         agents,
@@ -129,15 +129,15 @@ pub fn conduct(
         events: Vec::new(),
         oom_kills: 0,
     };
-    conductor.run(case, sink, watch)
+    coordinator.run(case, sink, watch)
 }
 
-struct Conductor<'a> {
+struct Coordinator<'a> {
     place: &'a Place,
     sampler: Sampler,
     agents: Vec<Agent>,
-    tell: Sender<News>,
-    news: Receiver<News>,
+    tell: Sender<AgentReport>,
+    news: Receiver<AgentReport>,
     /// `CLOCK_MONOTONIC` of the begin.
     begin: Option<u64>,
     /// What was reported since the last sample, by actor and role in the order of the program.
@@ -146,7 +146,7 @@ struct Conductor<'a> {
     oom_kills: u64,
 }
 
-impl Conductor<'_> {
+impl Coordinator<'_> {
     fn run(
         &mut self,
         case: &Case,
@@ -154,14 +154,14 @@ impl Conductor<'_> {
         watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<State, LabError> {
         for number in 0..self.agents.len() {
-            if self.agents.get(number).is_some_and(|agent| agent.start <= LEAD) {
+            if self.agents.get(number).is_some_and(|agent| agent.start <= START_LEAD_NS) {
                 self.start(number)?;
             }
         }
         if let ControlFlow::Break(()) = self.all_ready(watch)? {
             return Ok(State::Interrupted);
         }
-        let begin = Clock::monotonic() + BREATH;
+        let begin = Clock::monotonic() + START_DELAY_NS;
         self.begin = Some(begin);
         let clock = Clock::default().beginning(begin);
         for agent in &mut self.agents {
@@ -181,7 +181,7 @@ impl Conductor<'_> {
             let sample = self.sampler.sample(now)?;
             let end = next == duration || go_on.is_break();
             let moment = Duration::from_nanos((interval / 4).min(100_000_000));
-            self.reports(clock, now, if end { GRACE } else { moment })?;
+            self.reports(clock, now, if end { END_TIMEOUT } else { moment })?;
             if end {
                 // What is seen of an end that came a moment too late belongs to the run all the same.
                 self.events.iter_mut().for_each(|event| event.at = event.at.min(now));
@@ -219,7 +219,7 @@ impl Conductor<'_> {
         let given = agent::give(&agent.order, &mut input).map_err(calling("the agent's input"));
         let tell = self.tell.clone();
         std::thread::spawn(move || listen(number, output, &tell));
-        agent.state = Life::Running(child, input, false);
+        agent.state = AgentState::Running(child, input, false);
         placed.and(given)
     }
 
@@ -228,12 +228,13 @@ impl Conductor<'_> {
         &mut self,
         watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LabError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + READY_TIMEOUT;
         loop {
-            let waiting = self.agents.iter().find(|agent| matches!(agent.state, Life::Running(_, _, false)));
+            let waiting =
+                self.agents.iter().find(|agent| matches!(agent.state, AgentState::Running(_, _, false)));
             let Some(agent) = waiting else { return Ok(ControlFlow::Continue(())) };
             if Instant::now() > deadline {
-                let why = format!("not ready after {} s", PATIENCE.as_secs());
+                let why = format!("not ready after {} s", READY_TIMEOUT.as_secs());
                 return Err(LabError::Agent { actor: agent.actor.clone(), why });
             }
             if watch(0).is_break() {
@@ -258,7 +259,8 @@ impl Conductor<'_> {
             if now >= time {
                 return Ok(ControlFlow::Continue(()));
             }
-            let due = |agent: &Agent| matches!(agent.state, Life::New) && agent.start <= now + LEAD;
+            let due =
+                |agent: &Agent| matches!(agent.state, AgentState::New) && agent.start <= now + START_LEAD_NS;
             if let Some(number) = self.agents.iter().position(due) {
                 self.start(number)?;
                 continue;
@@ -271,7 +273,7 @@ impl Conductor<'_> {
     fn reports(&mut self, clock: Clock, time: u64, patience: Duration) -> Result<(), LabError> {
         let deadline = Instant::now() + patience;
         let missing = |agent: &Agent| {
-            matches!(agent.state, Life::Running(..))
+            matches!(agent.state, AgentState::Running(..))
                 && agent.start < time
                 && agent.reported < time.min(agent.stop)
         };
@@ -294,8 +296,8 @@ impl Conductor<'_> {
         let mut news = self.news.recv_timeout(patience).ok();
         while let Some(one) = news {
             match one {
-                News::Message(number, message) => self.message(number, message)?,
-                News::End(number, why) => self.ended(number, why)?,
+                AgentReport::Message(number, message) => self.message(number, message)?,
+                AgentReport::End(number, why) => self.ended(number, why)?,
             }
             news = self.news.try_recv().ok();
         }
@@ -306,7 +308,7 @@ impl Conductor<'_> {
         let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
         match message {
             Message::Text(text) if text == READY => {
-                if let Life::Running(_, _, ready) = &mut agent.state {
+                if let AgentState::Running(_, _, ready) = &mut agent.state {
                     *ready = true;
                 }
                 if let Some(begin) = self.begin {
@@ -336,8 +338,8 @@ impl Conductor<'_> {
     fn ended(&mut self, number: usize, why: Option<String>) -> Result<(), LabError> {
         let kills = self.sampler.oom_kills();
         let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
-        let state = std::mem::replace(&mut agent.state, Life::Ended);
-        let Life::Running(mut child, _, ready) = state else { return Ok(()) };
+        let state = std::mem::replace(&mut agent.state, AgentState::Ended);
+        let AgentState::Running(mut child, _, ready) = state else { return Ok(()) };
         let status = child.wait().map_err(calling("wait"))?;
         let actor = agent.actor.clone();
         if !ready {
@@ -383,7 +385,7 @@ impl Conductor<'_> {
 impl Agent {
     /// Tells an agent that is ready when the run begins.
     fn tell_begin(&mut self, begin: u64) -> Result<(), LabError> {
-        if let Life::Running(_, input, true) = &mut self.state {
+        if let AgentState::Running(_, input, true) = &mut self.state {
             let told = input.write_all(format!("{begin}\n").as_bytes()).and_then(|()| input.flush());
             // One that is gone is seen where its output ends.
             if told.as_ref().is_err_and(|error| error.kind() != std::io::ErrorKind::BrokenPipe) {
@@ -396,7 +398,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        if let Life::Running(child, ..) = &mut self.state {
+        if let AgentState::Running(child, ..) = &mut self.state {
             // Fails only when it has ended already.
             let _ = child.kill();
             let _ = child.wait();
@@ -425,7 +427,7 @@ fn join(id: u32, place: &Place) -> Result<(), LabError> {
 }
 
 /// Passes on what an agent says, until it says no more.
-fn listen(number: usize, mut output: impl std::io::Read, tell: &Sender<News>) {
+fn listen(number: usize, mut output: impl std::io::Read, tell: &Sender<AgentReport>) {
     let mut receiver = wire::Receiver::default();
     let mut buffer = vec![0; 1 << 16];
     let why = loop {
@@ -436,7 +438,7 @@ fn listen(number: usize, mut output: impl std::io::Read, tell: &Sender<News>) {
                 Ok(messages) => {
                     for message in messages {
                         // Nobody listens any more.
-                        if tell.send(News::Message(number, message)).is_err() {
+                        if tell.send(AgentReport::Message(number, message)).is_err() {
                             return;
                         }
                     }
@@ -447,5 +449,5 @@ fn listen(number: usize, mut output: impl std::io::Read, tell: &Sender<News>) {
             Err(error) => break Some(error.to_string()),
         }
     };
-    let _ = tell.send(News::End(number, why));
+    let _ = tell.send(AgentReport::End(number, why));
 }
