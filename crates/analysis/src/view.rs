@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
-use lotsfree_run::{Figures, Histogram, Intervals, Machine, Run, Samples, Spent, State, Summary, Window};
+use lotsfree_run::{Figures, Histogram, Intervals, Run, RunOn, Samples, Spent, State, Summary, Window};
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
 
@@ -168,12 +168,12 @@ impl<'r> View<'r> {
 }
 
 /// What executed a run, in words.
-pub fn place(machine: Machine) -> &'static str {
+pub fn place(machine: RunOn) -> &'static str {
     match machine {
-        Machine::Model => "model",
-        Machine::Host => "host",
-        Machine::Cgroup => "control group",
-        Machine::Vm => "virtual machine",
+        RunOn::Model => "model",
+        RunOn::Host => "host",
+        RunOn::Cgroup => "control group",
+        RunOn::Vm => "virtual machine",
     }
 }
 

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use lotsfree_doctor::diagnose;
 use lotsfree_kernel_files::ProblemKind;
-use lotsfree_run::{Facts, Measure, Memory, NodeFacts, NodeSample, Run, Sample, Sink, State, Window, Writer};
+use lotsfree_run::{
+    Facts, Measured, Memory, NodeFacts, NodeSample, Run, Sample, Sink, State, Window, Writer,
+};
 use lotsfree_snapshot::source::run::{Instants, input};
 use lotsfree_snapshot::{Observation, Options, Snapshot, observe, source};
 
@@ -155,16 +157,16 @@ fn the_measured_part_is_what_is_shown() {
         Some(input.samples.iter().map(|(at, _)| *at).collect::<Vec<_>>())
     };
     let window = Window { from: 3_500_000_000, to: 6_000_000_000 };
-    let measured = run(Measure { baseline: None, window: Some(window) }, 10);
+    let measured = run(Measured { baseline: None, window: Some(window) }, 10);
     // From the sample at 3 s on.
     assert_eq!(times(&measured, Instants::Measured).unwrap(), [0.0, 1.0, 2.0, 3.0]);
     assert_eq!(times(&measured, Instants::LastTwo).unwrap(), [0.0, 1.0]);
     assert_eq!(times(&measured, Instants::All).unwrap().len(), 10);
-    let unmeasured = run(Measure::default(), 10);
+    let unmeasured = run(Measured::default(), 10);
     assert_eq!(times(&unmeasured, Instants::Measured).unwrap(), [0.0, 1.0]);
-    assert_eq!(times(&run(Measure::default(), 1), Instants::Measured).unwrap(), [0.0]);
-    assert_eq!(times(&run(Measure::default(), 0), Instants::Measured), None);
-    let long = run(Measure::default(), 10_000);
+    assert_eq!(times(&run(Measured::default(), 1), Instants::Measured).unwrap(), [0.0]);
+    assert_eq!(times(&run(Measured::default(), 0), Instants::Measured), None);
+    let long = run(Measured::default(), 10_000);
     let all = times(&long, Instants::All).unwrap();
     assert_eq!((all.len(), all[0], all[all.len() - 1]), (source::MOST_SAMPLES, 0.0, 9999.0));
     assert!(all.windows(2).all(|pair| pair[0] < pair[1]));

@@ -16,7 +16,7 @@ pub(crate) const SECTION: u64 = 1 << 15;
 
 /// How an accessed bit found on the inactive list counts (`mm/vmscan.c:page_check_references`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reference {
+pub enum ReferenceRule {
     /// Anonymous pages are activated at once, file pages at the second round (2.6.32 of RHEL 6, 3.0).
     SecondRound,
     /// Anonymous pages are activated at once, file pages at the second round or when several page tables have
@@ -187,7 +187,7 @@ pub struct Generation {
     /// New anonymous pages start on the inactive list (5.9, b518154e59aa; read in 5.15).
     pub anon_starts_inactive: bool,
     /// Accessed bits.
-    pub reference: Reference,
+    pub reference: ReferenceRule,
     /// A page without accessed bits that was marked as referenced by a system call is kept only to be
     /// reclaimed clean also if it is swap-backed (RHEL 6).
     pub reclaim_clean_any: bool,
@@ -365,7 +365,7 @@ impl Generation {
             mglru: false,
             lru_gen: LruGen::LINUX_6_1,
             anon_starts_inactive: false,
-            reference: Reference::SecondRound,
+            reference: ReferenceRule::SecondRound,
             reclaim_clean_any: true,
             balance: Balance::Rotation,
             file_only: FileOnly::Never,
@@ -446,7 +446,7 @@ impl Generation {
             name: "linux-3.10",
             rules: Rules::linux_3_10(),
             dirty: known_dirty(&Rules::linux_3_10()),
-            reference: Reference::SwapBackedAtOnce,
+            reference: ReferenceRule::SwapBackedAtOnce,
             file_only: FileOnly::AtLeastActive,
             equal_at_priority_zero: true,
             swappiness_zero_forbids: true,
@@ -533,7 +533,7 @@ impl Generation {
             pcp: known_pcp(&Rules::linux_6_1()),
             dirty: known_dirty(&Rules::linux_6_1()),
             anon_starts_inactive: true,
-            reference: Reference::OneRule,
+            reference: ReferenceRule::OneRule,
             balance: Balance::Cost,
             file_only: FileOnly::CacheTrim,
             anon_only: AnonOnly::FileIsTiny,

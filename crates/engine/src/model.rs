@@ -158,7 +158,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
         lotsfree: env!("CARGO_PKG_VERSION").to_owned(),
         title: case.title.clone(),
         variant: Some(case.variant.clone()),
-        machine: lotsfree_run::Machine::Model,
+        machine: lotsfree_run::RunOn::Model,
         kernel: name.to_owned(),
         osrelease: osrelease(name),
         cpus: cpus.iter().sum(),
@@ -166,7 +166,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
         nodes,
         sysctls,
         files: files(&config),
-        calibration: Some(lotsfree_run::Calibration {
+        calibration: Some(lotsfree_run::CalibrationFacts {
             name: case.costs()?.0.to_owned(),
             costs: config.mm.costs.entries().map(|(name, ns)| (format!("{name}_ns"), ns as f64)).collect(),
         }),
@@ -174,7 +174,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
         uptime: 0.0,
         interval: case.interval.ns(),
         duration: case.duration.ns(),
-        measure: lotsfree_run::Measure {
+        measure: lotsfree_run::Measured {
             baseline: case.measure.baseline.map(window),
             window: Some(window(case.measure.window)),
         },

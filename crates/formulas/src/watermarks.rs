@@ -98,7 +98,7 @@ pub struct Zone {
 
 /// The sysctls that set watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
+pub struct WatermarkSettings {
     /// `vm.min_free_kbytes`, in KiB.
     pub min_free_kib: u64,
     /// `vm.watermark_scale_factor`, in ten-thousandths; ignored where the kernel has none.
@@ -107,10 +107,10 @@ pub struct Tuning {
     pub extra_free_kib: u64,
 }
 
-impl Tuning {
+impl WatermarkSettings {
     /// The default tuning around one `min_free_kbytes`.
     pub const fn with_min_free(min_free_kib: u64) -> Self {
-        Tuning { min_free_kib, scale_factor: WATERMARK_SCALE_FACTOR_DEFAULT, extra_free_kib: 0 }
+        WatermarkSettings { min_free_kib, scale_factor: WATERMARK_SCALE_FACTOR_DEFAULT, extra_free_kib: 0 }
     }
 }
 
@@ -180,7 +180,7 @@ pub const fn khugepaged_min_free_kib(page: PageSize, zones: u64, lowmem_pages: u
 /// which equals the sum used here within the pages lost to rounding at boot.
 pub fn watermarks(
     rules: &WatermarkRules,
-    tuning: &Tuning,
+    tuning: &WatermarkSettings,
     zones: &[Zone],
     page: PageSize,
 ) -> Vec<Watermarks> {
@@ -417,7 +417,7 @@ mod tests {
             Zone { kind: ZoneKind::Normal, present: 5_408_720, managed: 5_408_720 },
             Zone { kind: ZoneKind::Normal, present: 6_205_440, managed: 6_205_440 },
         ];
-        let tuning = Tuning::with_min_free(90_112);
+        let tuning = WatermarkSettings::with_min_free(90_112);
         for rules in [Rules::rhel_6(), Rules::linux_3_0(), Rules::linux_3_10(), Rules::linux_4_4()] {
             let marks = watermarks(&rules.watermarks, &tuning, &zones, PageSize::X86);
             assert_eq!(marks[3], Watermarks { min: 11284, low: 14105, high: 16926, promo: None });
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn extra_free_raises_low_and_high_but_not_min() {
         let zones = [Zone { kind: ZoneKind::Normal, present: 1_000_000, managed: 990_000 }];
-        let tuning = Tuning { min_free_kib: 40_000, scale_factor: 10, extra_free_kib: 400_000 };
+        let tuning = WatermarkSettings { min_free_kib: 40_000, scale_factor: 10, extra_free_kib: 400_000 };
         let marks = watermarks(&Rules::rhel_6().watermarks, &tuning, &zones, PageSize::X86);
         assert_eq!(
             marks[0],
@@ -448,7 +448,7 @@ mod tests {
             Zone { kind: ZoneKind::Normal, present: 1_000_000, managed: 1_000_000 },
             Zone { kind: ZoneKind::Movable, present: 1_000_000, managed: 1_000_000 },
         ];
-        let tuning = Tuning::with_min_free(40_000);
+        let tuning = WatermarkSettings::with_min_free(40_000);
         let new = watermarks(&Rules::linux_6_12().watermarks, &tuning, &zones, PageSize::X86);
         assert_eq!((new[0].min, new[1].min, new[1].low), (10_000, 128, 128 + 2_500));
         let old = watermarks(&Rules::linux_5_4().watermarks, &tuning, &zones, PageSize::X86);

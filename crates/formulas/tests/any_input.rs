@@ -5,7 +5,7 @@
 use lotsfree_formulas::overcommit::{Asker, CommitState, LimitSetting, Mode, commit_limit, largest_request};
 use lotsfree_formulas::pagetables::{Levels, Mapping, shared_hugetlb_tables, tables};
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
-use lotsfree_formulas::watermarks::{self, Tuning, Zone, ZoneKind, watermarks};
+use lotsfree_formulas::watermarks::{self, WatermarkSettings, Zone, ZoneKind, watermarks};
 use lotsfree_formulas::{
     Rules, dirty, faults, hugepages, lists, memlock, overcommit, pcp, protection, swap, vendors,
 };
@@ -35,7 +35,7 @@ proptest! {
     ) {
         let zones: Vec<Zone> =
             zones.into_iter().map(|(kind, present, managed)| Zone { kind, present, managed }).collect();
-        let tuning = Tuning { min_free_kib: min, scale_factor: scale, extra_free_kib: extra };
+        let tuning = WatermarkSettings { min_free_kib: min, scale_factor: scale, extra_free_kib: extra };
         let marks = watermarks(&rules.watermarks, &tuning, &zones, page);
         prop_assert_eq!(marks.len(), zones.len());
         for mark in &marks {

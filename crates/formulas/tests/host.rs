@@ -18,7 +18,7 @@ use lotsfree_formulas::dirty::{DirtyLimit, DirtyLimits, DirtyableInput, dirty_li
 use lotsfree_formulas::overcommit::{LimitSetting, commit_limit};
 use lotsfree_formulas::reserve::{LOWMEM_RESERVE_RATIO, ReserveZone, lowmem_reserve, totalreserve_pages};
 use lotsfree_formulas::watermarks::{
-    Tuning, Watermarks, Zone, ZoneKind, khugepaged_min_free_kib, watermarks,
+    WatermarkSettings, Watermarks, Zone, ZoneKind, khugepaged_min_free_kib, watermarks,
 };
 use lotsfree_formulas::{Rules, pcp};
 use lotsfree_units::PageSize;
@@ -126,7 +126,7 @@ fn watermarks_to_the_page() {
     let zones: Vec<Zone> = printed.iter().map(Printed::zone).collect();
     let computed = watermarks(
         &Rules::linux_6_12().watermarks,
-        &Tuning::with_min_free(MIN_FREE_KIB),
+        &WatermarkSettings::with_min_free(MIN_FREE_KIB),
         &zones,
         PageSize::X86,
     );

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lotsfree_kernel_files::Log;
 use lotsfree_kernel_files::file::node::{parse_cpulist, parse_distance};
-use lotsfree_run::{Facts, Machine, Measure, NodeFacts, Window};
+use lotsfree_run::{Facts, Measured, NodeFacts, RunOn, Window};
 use lotsfree_scenario::Case;
 use lotsfree_workload::quantity::Time;
 
@@ -41,7 +41,7 @@ pub(crate) fn nodes() -> Vec<NodeFacts> {
 }
 
 /// Facts of the kernel that runs here, and of what a case asks of it.
-pub(crate) fn facts(case: &Case, machine: Machine, remarks: Vec<String>) -> Facts {
+pub(crate) fn facts(case: &Case, machine: RunOn, remarks: Vec<String>) -> Facts {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let release = text("/proc/sys/kernel/osrelease");
     let nodes = nodes();
@@ -77,7 +77,7 @@ pub(crate) fn facts(case: &Case, machine: Machine, remarks: Vec<String>) -> Fact
         uptime: text("/proc/uptime").split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
         interval: case.interval.ns(),
         duration: case.duration.ns(),
-        measure: Measure {
+        measure: Measured {
             baseline: case.measure.baseline.map(window),
             window: Some(window(case.measure.window)),
         },

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use lotsfree_changes::Changes;
 use lotsfree_run::wire::Sender;
-use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
+use lotsfree_run::{Facts, RunOn, Sink, State, WriteError};
 use lotsfree_scenario::{Case, SwapOn};
 use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
@@ -194,7 +194,7 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     };
     let watch = &mut |_: Stage| going();
     let done =
-        here::execute(&case, &place, Machine::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
+        here::execute(&case, &place, RunOn::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
     // The machine is gone with all of it.
     std::mem::forget(changes);
     done

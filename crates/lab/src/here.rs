@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use lotsfree_changes::Changes;
-use lotsfree_run::{Facts, Machine, Sink, State, WriteError};
+use lotsfree_run::{Facts, RunOn, Sink, State, WriteError};
 use lotsfree_scenario::Case;
 use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, find};
 
@@ -100,7 +100,7 @@ pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>
 pub(crate) fn execute(
     case: &Case,
     place: &Place,
-    machine: Machine,
+    machine: RunOn,
     remarks: Vec<String>,
     output: &mut dyn Output,
     watch: Watch<'_>,

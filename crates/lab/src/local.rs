@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lotsfree_changes::{Changes, Outcome, StateDirectory};
 use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
-use lotsfree_run::{Machine, State};
+use lotsfree_run::{RunOn, State};
 use lotsfree_scenario::Case;
 use lotsfree_settings::SWAPPINESS;
 use lotsfree_storage::{Access, create_dir, create_new};
@@ -225,7 +225,7 @@ impl Local {
             oom_score_adj: 1000,
             slow: self.slow,
         };
-        let machine = if self.group { Machine::Cgroup } else { Machine::Host };
+        let machine = if self.group { RunOn::Cgroup } else { RunOn::Host };
         let done = here::execute(case, &place, machine, plan.remarks, output, watch);
         let undone = changes.undo(report);
         done.and_then(|state| Ok(undone.map(|()| state)?))

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use lotsfree_doctor::{Severity, diagnose_with, rules};
 use lotsfree_report::{Report, TextOptions};
-use lotsfree_run::{Machine, Run};
+use lotsfree_run::{Run, RunOn};
 use lotsfree_snapshot::source::run::{Instants, input};
 use lotsfree_snapshot::source::{Input, TreeSource};
 use lotsfree_snapshot::{Observation, Options, collect};
@@ -95,7 +95,7 @@ fn open(path: &Path) -> anyhow::Result<Input> {
         let input = input(&run, Instants::default());
         let mut input =
             input.with_context(|| format!("{}: it ended before its first sample", path.display()))?;
-        if run.facts().machine == Machine::Model {
+        if run.facts().machine == RunOn::Model {
             input.label += ", simulated";
         }
         return Ok(input);

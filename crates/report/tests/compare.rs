@@ -13,14 +13,14 @@ use lotsfree_report::TextOptions;
 use lotsfree_report::runs::compare::{
     Grid, MarkdownOptions, compare_json, compare_markdown, compare_schema, compare_text, orders_sentence,
 };
-use lotsfree_run::{Facts, Histogram, Interval, Machine, Memory, Run, Sample, Sink, Spent, State};
+use lotsfree_run::{Facts, Histogram, Interval, Memory, Run, RunOn, Sample, Sink, Spent, State};
 use synthetic::{Fate, facts, scenario, write};
 use unicode_width::UnicodeWidthStr;
 
 /// Repeats of two variants on a kernel; their noise follows from the size of the copy.
 fn kernel(root: &Path, sizes: &[f64]) -> Vec<Run> {
     runs(root, "kernel", sizes, |facts| {
-        facts.machine = Machine::Vm;
+        facts.machine = RunOn::Vm;
         facts.kernel = "3.10.0-1160.el7.x86_64".to_owned();
     })
 }
@@ -106,7 +106,7 @@ fn variants_of_one_place_are_held_against_the_first() {
 }
 
 /// A run in memory of one actor and a few counters.
-fn brief(variant: &str, machine: Machine, operations: u64, pages: [u64; 2]) -> Run {
+fn brief(variant: &str, machine: RunOn, operations: u64, pages: [u64; 2]) -> Run {
     let mut memory = Memory::default();
     for (row, scanned) in (0..).zip([0, pages[0]]) {
         let mut sample = Sample { at: row * 1_000_000_000, ..Sample::default() };
@@ -134,7 +134,7 @@ fn brief(variant: &str, machine: Machine, operations: u64, pages: [u64; 2]) -> R
         title: "Brief".to_owned(),
         variant: Some(variant.to_owned()),
         machine,
-        kernel: if machine == Machine::Model { "linux-6.1" } else { "6.1.0-49-amd64" }.to_owned(),
+        kernel: if machine == RunOn::Model { "linux-6.1" } else { "6.1.0-49-amd64" }.to_owned(),
         page_size: 4096,
         ..Facts::default()
     };
@@ -143,8 +143,8 @@ fn brief(variant: &str, machine: Machine, operations: u64, pages: [u64; 2]) -> R
 
 #[test]
 fn the_text_is_as_expected() {
-    let model = [brief("a", Machine::Model, 900, [1_000_000, 0])];
-    let kernel = [brief("a", Machine::Vm, 1000, [800_000, 100_000])];
+    let model = [brief("a", RunOn::Model, 900, [1_000_000, 0])];
+    let kernel = [brief("a", RunOn::Vm, 1000, [800_000, 100_000])];
     let text = compare_text(&compare(&[model.into(), kernel.into()]), Sort::Worst, plain(80, false));
     let expected = "\
 Brief: a
@@ -171,14 +171,14 @@ latency p50                       1.00 ms    1.11 ms  11 % worse
 #[test]
 fn orders_that_are_lost_are_named() {
     let model = [
-        brief("a", Machine::Model, 1000, [50_000, 0]),
-        brief("b", Machine::Model, 1010, [10_000, 0]),
-        brief("c", Machine::Model, 400, [9_000, 0]),
+        brief("a", RunOn::Model, 1000, [50_000, 0]),
+        brief("b", RunOn::Model, 1010, [10_000, 0]),
+        brief("c", RunOn::Model, 400, [9_000, 0]),
     ];
     let kernel = [
-        brief("a", Machine::Vm, 1000, [50_000, 0]),
-        brief("b", Machine::Vm, 500, [10_000, 0]),
-        brief("c", Machine::Vm, 200, [12_000, 0]),
+        brief("a", RunOn::Vm, 1000, [50_000, 0]),
+        brief("b", RunOn::Vm, 500, [10_000, 0]),
+        brief("c", RunOn::Vm, 200, [12_000, 0]),
     ];
     let compared = compare(&[model.into(), kernel.into()]);
     let [orders] = compared.orders.as_slice() else { panic!("{:?}", compared.orders) };
@@ -258,7 +258,7 @@ fn names_stay_names_and_nothing_is_something_to_say() {
         run.samples().iter().for_each(|sample| memory.sample(&sample).unwrap());
         memory.finish(facts, nasty, State::Interrupted)
     };
-    let compared = compare(&[vec![hostile(Machine::Model)], vec![hostile(Machine::Host)]]);
+    let compared = compare(&[vec![hostile(RunOn::Model)], vec![hostile(RunOn::Host)]]);
     assert_eq!(compared.tables.len(), 1);
     let [text, markdown, json] = forms(&compared);
     let hidden = |text: &str| text.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}');

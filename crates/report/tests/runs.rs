@@ -239,7 +239,7 @@ fn brief(label: &str, spent: lotsfree_run::Spent, latencies: [u64; 3]) -> Run {
         };
         memory.intervals(&[interval]).unwrap();
     }
-    let measure = lotsfree_run::Measure {
+    let measure = lotsfree_run::Measured {
         window: Some(lotsfree_run::Window { from: second, to: 3 * second }),
         ..Default::default()
     };

@@ -10,7 +10,7 @@ use std::path::Path;
 use lotsfree_analysis::compare::{Verdict, compare};
 use lotsfree_analysis::validation::{Drawn, Validation};
 use lotsfree_report::runs::{validation_markdown, validation_tables};
-use lotsfree_run::{Facts, Machine, Run, State};
+use lotsfree_run::{Facts, Run, RunOn, State};
 use lotsfree_scenario::Experiments;
 use synthetic::{Fate, facts, scenario, write};
 
@@ -49,7 +49,7 @@ fn runs(root: &Path, name: &str, gib: f64, change: impl Fn(&mut Facts)) -> Vec<R
 fn validation(emulated: bool) -> Validation {
     let root = tempfile::tempdir().unwrap();
     let kernel = runs(root.path(), "kernel", 4.0, |facts| {
-        facts.machine = Machine::Vm;
+        facts.machine = RunOn::Vm;
         facts.kernel = "3.10.0-1160.el7.x86_64".to_owned();
     });
     let compared = compare(&[kernel, runs(root.path(), "model", 9.0, |_| {})]);

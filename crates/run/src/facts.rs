@@ -18,7 +18,7 @@ pub struct Facts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
     /// Model or kernel.
-    pub machine: Machine,
+    pub machine: RunOn,
     /// The generation whose rules the model follows, such as `linux-6.1`; of a kernel, its release.
     pub kernel: String,
     /// `/proc/sys/kernel/osrelease`, such as `6.1.0` for a model of 6.1.
@@ -37,7 +37,7 @@ pub struct Facts {
     pub files: BTreeMap<String, String>,
     /// What operations cost on the model; `None` on a kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calibration: Option<Calibration>,
+    pub calibration: Option<CalibrationFacts>,
     /// What else a reader should know of the machine: how it is emulated, in what it differs from the
     /// scenario's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,13 +49,13 @@ pub struct Facts {
     /// Nanoseconds that the scenario asks for.
     pub duration: u64,
     /// What is measured.
-    pub measure: Measure,
+    pub measure: Measured,
 }
 
 /// What executed the scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Machine {
+pub enum RunOn {
     /// The model.
     #[default]
     Model,
@@ -80,7 +80,7 @@ pub struct NodeFacts {
 
 /// What operations cost on the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Calibration {
+pub struct CalibrationFacts {
     /// Which record: a shipped one, or the machine that it was measured on.
     pub name: String,
     /// The costs by name; the unit is part of the name (`minor_fault_ns`).
@@ -89,7 +89,7 @@ pub struct Calibration {
 
 /// The scenario's `[measure]`: which part of a run counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measure {
+pub struct Measured {
     /// The undisturbed part that throughput is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Window>,

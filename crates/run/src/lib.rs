@@ -46,7 +46,7 @@ mod table;
 pub mod wire;
 mod writer;
 
-pub use facts::{Calibration, Facts, Machine, Measure, NodeFacts, Timing, Window};
+pub use facts::{CalibrationFacts, Facts, Measured, NodeFacts, RunOn, Timing, Window};
 pub use histogram::Histogram;
 pub use interval::{Event, EventKind, Interval, Spent};
 pub use intervals::Intervals;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use lotsfree_kernel_files::counters::{Counter, Values, Vmstat, groups, vmstat as v};
 use serde::{Deserialize, Serialize};
 
-use crate::{Histogram, Machine, Run, Samples, Spent, State, Window};
+use crate::{Histogram, Run, RunOn, Samples, Spent, State, Window};
 
 /// The measures that matter, of the whole run and of the parts that the scenario names. It follows from the
 /// rows alone, so that a recorded run gives the same figures as a fresh one.
@@ -17,7 +17,7 @@ pub struct Summary {
     /// Its variant, if it is one.
     pub variant: Option<String>,
     /// Model or kernel.
-    pub machine: Machine,
+    pub machine: RunOn,
     /// Generation or release.
     pub kernel: String,
     /// Whether the run came to its end.

@@ -7,7 +7,7 @@ mod common;
 use lotsfree_kernel_files::counters::{Counter, Values, zoneinfo};
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_run::{
-    Event, EventKind, Facts, Figures, Histogram, Interval, Measure, Memory, Run, Sample, Sink, Spent, State,
+    Event, EventKind, Facts, Figures, Histogram, Interval, Measured, Memory, Run, Sample, Sink, Spent, State,
     Summary, Window,
 };
 
@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Samples at 0, 1, …, 10 s. The reader does 100 requests of 1 ms each second up to 4 s, then 25 of 8 ms.
 /// Free pages fall by 100 a second from 1000, past low (450) and min (250). `counters` are names in
 /// `/proc/vmstat` and by how much they grow each second, from 1000 on.
-fn run(measure: Measure, counters: &[(&str, u64)]) -> Run {
+fn run(measure: Measured, counters: &[(&str, u64)]) -> Run {
     let mut memory = Memory::default();
     for second in 0..=10u64 {
         let mut sample = Sample { at: second * SECOND, ..Sample::default() };
@@ -69,7 +69,7 @@ fn window(from: u64, to: u64) -> Option<Window> {
 
 #[test]
 fn windows_are_measured_and_compared() {
-    let measure = Measure { baseline: window(0, 4), window: window(6, 10) };
+    let measure = Measured { baseline: window(0, 4), window: window(6, 10) };
     let summary = run(measure, &[("pgscan_direct", 7), ("pswpout", 2)]).summary();
     let baseline = summary.baseline.unwrap();
     assert_eq!(baseline.actors[0].per_second, Some(100.0));
@@ -99,7 +99,7 @@ fn windows_are_measured_and_compared() {
 
 #[test]
 fn free_pages_are_held_against_the_marks() {
-    let summary = run(Measure::default(), &[]).summary();
+    let summary = run(Measured::default(), &[]).summary();
     assert_eq!(summary.measured, summary.whole);
     assert_eq!(summary.baseline, None);
     let [zone] = &summary.whole.zones[..] else { panic!("one zone has pages") };
@@ -112,19 +112,19 @@ fn free_pages_are_held_against_the_marks() {
 #[test]
 fn only_whole_intervals_count() {
     let window = Window { from: SECOND / 2, to: 3 * SECOND + SECOND / 2 };
-    let figures = Figures::of(&run(Measure::default(), &[("pgfault", 1)]), Some(window));
+    let figures = Figures::of(&run(Measured::default(), &[("pgfault", 1)]), Some(window));
     assert_eq!(figures.window, Window { from: SECOND, to: 3 * SECOND });
     assert_eq!(figures.actors[0].per_second, Some(100.0));
     // From the last sample before the window, at 0 s, to the last in it, at 3 s.
     assert_eq!(figures.moved.faults, Some(3));
     let beyond =
-        Figures::of(&run(Measure::default(), &[]), Some(Window { from: 20 * SECOND, to: 30 * SECOND }));
+        Figures::of(&run(Measured::default(), &[]), Some(Window { from: 20 * SECOND, to: 30 * SECOND }));
     assert_eq!((beyond.actors[0].per_second, beyond.actors[0].latency), (None, None));
 }
 
 #[test]
 fn counters_of_all_kernels_give_the_same_measures() {
-    let moved = |counters: &[(&str, u64)]| run(Measure::default(), counters).summary().whole.moved;
+    let moved = |counters: &[(&str, u64)]| run(Measured::default(), counters).summary().whole.moved;
     let new = moved(&[
         ("pgscan_direct", 6),
         ("pgsteal_direct", 3),

@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::costs::Costs;
 use crate::error::{Collector, Errors, quoted};
-use crate::machine::{Machine, SwapOn};
+use crate::machine::{MachineSpec, SwapOn};
 use crate::record::Record;
 use crate::scenario::Overrides;
-use crate::tuning::Tuning;
+use crate::tuning::TuningSpec;
 
 /// Most threads of a scenario.
 pub(crate) const THREADS: usize = 4096;
@@ -41,17 +41,17 @@ pub struct Case {
     /// The value of the sweep, if the scenario has one.
     pub sweep: Option<SweepPoint>,
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineSpec,
     /// Settings that differ from the kernel's defaults.
-    pub tuning: Tuning,
+    pub tuning: TuningSpec,
     /// Files that are on the disk when the run begins, and that actors name.
     pub files: Vec<NamedFile>,
     /// What loads it.
     pub actors: Vec<ScheduledActor>,
     /// What is measured.
-    pub measure: Measure,
+    pub measure: MeasureSpec,
     /// What things cost in the model.
-    pub calibration: Calibration,
+    pub calibration: CalibrationSpec,
     pub(crate) overrides: Overrides,
 }
 
@@ -100,7 +100,7 @@ pub struct ScheduledActor {
 
 /// What is measured: the operations of which actor, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Measure {
+pub struct MeasureSpec {
     /// The actor; `None`: all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
@@ -116,7 +116,7 @@ pub struct Measure {
 
 /// What things cost in the model: a record by name, and single costs that replace the record's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Calibration {
+pub struct CalibrationSpec {
     /// The record; `None`: the model's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
@@ -125,7 +125,7 @@ pub struct Calibration {
     pub costs: BTreeMap<String, f64>,
 }
 
-impl Calibration {
+impl CalibrationSpec {
     /// The record that the model has of its own.
     pub const DEFAULT: &'static str = "default";
 }
@@ -269,13 +269,13 @@ impl Case {
     /// If the case asks for another record.
     pub fn calibrate(&mut self, record: &Record) -> Result<(), Errors> {
         match self.calibration.record.as_deref() {
-            Some(Calibration::DEFAULT) => return Ok(()),
+            Some(CalibrationSpec::DEFAULT) => return Ok(()),
             Some(name) if name != record.name => {
                 let why = format!(
                     "there is no calibration record {}; there are {:?} and {:?}",
                     quoted(name),
                     record.name,
-                    Calibration::DEFAULT
+                    CalibrationSpec::DEFAULT
                 );
                 return Err(self.refuse("calibration.record", why));
             }
@@ -299,13 +299,13 @@ impl Case {
             // The names have been checked.
             stated += usize::from(costs.set(name, cost.round().clamp(0.0, 1e15) as u64));
         }
-        let name = self.calibration.record.as_deref().unwrap_or(Calibration::DEFAULT);
-        if name != Calibration::DEFAULT && stated < Costs::NAMES.len() {
+        let name = self.calibration.record.as_deref().unwrap_or(CalibrationSpec::DEFAULT);
+        if name != CalibrationSpec::DEFAULT && stated < Costs::NAMES.len() {
             let why = format!(
                 "there is no calibration record {}; the model has {:?}, and others come from files \
                  (`lotsfree sim --calibration FILE`)",
                 quoted(name),
-                Calibration::DEFAULT
+                CalibrationSpec::DEFAULT
             );
             return Err(self.refuse("calibration.record", why));
         }
@@ -392,10 +392,10 @@ struct Resolved<'a> {
     duration: Time,
     interval: Time,
     base: &'a str,
-    machine: &'a Machine,
-    tuning: &'a Tuning,
-    measure: &'a Measure,
-    calibration: &'a Calibration,
+    machine: &'a MachineSpec,
+    tuning: &'a TuningSpec,
+    measure: &'a MeasureSpec,
+    calibration: &'a CalibrationSpec,
     #[serde(skip_serializing_if = "Option::is_none")]
     sweep: Option<ResolvedSweep<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]

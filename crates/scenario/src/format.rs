@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::case::{NamedFile, Placement};
-use crate::machine::Machine;
+use crate::machine::MachineSpec;
 
 /// The top of a scenario; its sections are read apart from it.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub(crate) struct Header {
     pub(crate) base: Option<String>,
     /// The machine.
     #[serde(rename = "machine")]
-    #[schemars(with = "Machine")]
+    #[schemars(with = "MachineSpec")]
     _machine: IgnoredAny,
     #[serde(rename = "tuning")]
     #[schemars(skip)]

@@ -19,13 +19,13 @@ mod scenario;
 pub mod shipped;
 mod tuning;
 
-pub use case::{Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint};
+pub use case::{CalibrationSpec, Case, MeasureSpec, NamedFile, Placement, ScheduledActor, SweepPoint};
 pub use costs::{Costs, MeasuredCosts};
 pub use error::{Error, Errors};
 pub use experiments::{Cause, Experiment, Experiments, Stand};
 pub use generation::{Generation, Kernel, UnknownGeneration};
-pub use machine::{Cpus, Disk, Distance, Filesystem, Machine, Occupied, Swap, SwapOn};
+pub use machine::{Cpus, Disk, Distance, Filesystem, MachineSpec, Occupied, Swap, SwapOn};
 pub use record::{Device, Measured, Provenance, Record, Touch, Whole};
 pub use reference::{document, schema};
 pub use scenario::Scenario;
-pub use tuning::Tuning;
+pub use tuning::TuningSpec;

@@ -1,4 +1,4 @@
-//! [`Machine`]: processors, memory, disk and swap.
+//! [`MachineSpec`]: processors, memory, disk and swap.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,7 +31,8 @@ const FARTHEST: u32 = 254;
 /// A machine: processors, memory, disk and swap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Machine {
+#[schemars(rename = "Machine")]
+pub struct MachineSpec {
     /// Which kernel runs: its rules in the model, its image in the lab.
     pub generation: Generation,
     /// CPUs: a number, spread over the nodes as evenly as can be, or a list with the number of each node.
@@ -186,7 +187,7 @@ impl Default for Distance {
     }
 }
 
-impl Machine {
+impl MachineSpec {
     /// Memory of all nodes.
     pub fn memory(&self) -> Bytes {
         self.nodes.iter().map(|size| size.0).sum()
@@ -203,8 +204,8 @@ impl Machine {
         }
     }
 
-    /// How much of each node is [`kernel`](Machine::kernel) or [`reserved`](Machine::reserved). A total is
-    /// spread by the nodes' sizes.
+    /// How much of each node is [`kernel`](MachineSpec::kernel) or [`reserved`](MachineSpec::reserved). A
+    /// total is spread by the nodes' sizes.
     pub fn per_node(&self, occupied: &Occupied) -> Vec<Size> {
         match occupied {
             Occupied::PerNode(sizes) => sizes.clone(),
@@ -230,8 +231,8 @@ impl Machine {
 }
 
 /// Reads `[machine]` and checks that there can be such a machine.
-pub(crate) fn machine(node: &Node, errors: &mut Collector) -> Option<Machine> {
-    let machine: Option<Machine> = read(node, "machine", errors);
+pub(crate) fn machine(node: &Node, errors: &mut Collector) -> Option<MachineSpec> {
+    let machine: Option<MachineSpec> = read(node, "machine", errors);
     let table = node.table()?;
     let machine = machine?;
     let before = errors.count();
@@ -257,7 +258,7 @@ impl Check<'_> {
         self.errors.add(at, key, message);
     }
 
-    fn memory(&mut self, machine: &Machine) {
+    fn memory(&mut self, machine: &MachineSpec) {
         let nodes = machine.nodes.len();
         if nodes == 0 || nodes > NODES {
             return self.wrong(&["nodes"], format!("{nodes} nodes; write the memory of 1 to {NODES} nodes"));
@@ -285,7 +286,7 @@ impl Check<'_> {
         self.pagesets(machine);
     }
 
-    fn pagesets(&mut self, machine: &Machine) {
+    fn pagesets(&mut self, machine: &MachineSpec) {
         let Some(nodes) = &machine.pagesets else { return };
         if nodes.len() != machine.nodes.len() {
             let message =
@@ -307,7 +308,7 @@ impl Check<'_> {
         }
     }
 
-    fn occupied(&mut self, machine: &Machine, key: &'static str, occupied: Option<&Occupied>) {
+    fn occupied(&mut self, machine: &MachineSpec, key: &'static str, occupied: Option<&Occupied>) {
         let memory = machine.memory();
         match occupied {
             Some(Occupied::Total(kernel)) if kernel.0 >= memory => {
@@ -320,7 +321,7 @@ impl Check<'_> {
         }
     }
 
-    fn occupied_of_nodes(&mut self, machine: &Machine, key: &'static str, sizes: &[Size]) {
+    fn occupied_of_nodes(&mut self, machine: &MachineSpec, key: &'static str, sizes: &[Size]) {
         if sizes.len() != machine.nodes.len() {
             let message = format!(
                 "a list for {} nodes, but the machine has {}; write one size per node, or one for all",
@@ -338,7 +339,7 @@ impl Check<'_> {
         }
     }
 
-    fn cpus(&mut self, machine: &Machine) {
+    fn cpus(&mut self, machine: &MachineSpec) {
         let total: u64 = machine.cpus_per_node().iter().map(|cpus| u64::from(*cpus)).sum();
         if let Cpus::PerNode(cpus) = &machine.cpus
             && cpus.len() != machine.nodes.len()
@@ -355,7 +356,7 @@ impl Check<'_> {
         }
     }
 
-    fn distances(&mut self, machine: &Machine) {
+    fn distances(&mut self, machine: &MachineSpec) {
         let accepted = SELF..=FARTHEST;
         let rows = match &machine.distance {
             Distance::Uniform(distance) if accepted.contains(distance) => return,
@@ -401,7 +402,7 @@ impl Check<'_> {
         }
     }
 
-    fn swap(&mut self, machine: &Machine) {
+    fn swap(&mut self, machine: &MachineSpec) {
         let swap = &machine.swap;
         if swap.size.0 > MOST_SWAP {
             self.wrong(&["swap", "size"], format!("{} of swap; write at most {MOST_SWAP}", swap.size));

@@ -5,11 +5,11 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 
-use crate::case::{Calibration, NamedFile};
+use crate::case::{CalibrationSpec, NamedFile};
 use crate::costs::Costs;
 use crate::format::{ActorTable, Header, MeasureTable, SweepTable, schema_of};
 use crate::generation::Generation;
-use crate::machine::{Disk, Machine, Swap};
+use crate::machine::{Disk, MachineSpec, Swap};
 use crate::read::fields;
 use crate::record::{Device, Provenance, Record, Touch, Whole};
 use crate::scenario::{kind_fields, kind_schemas};
@@ -137,7 +137,7 @@ Only 0 needs no unit: `\"0\"`.
 ";
     text += &table_of::<Header>();
     text += "\n## `[machine]`\n\n";
-    text += &table_of::<Machine>();
+    text += &table_of::<MachineSpec>();
     text += "\n### Generations\n\nA generation is a set of rules in the model and a kernel in the lab. For another kernel take the newest one before it:\n`\"linux-5.4\"` for 5.15.\n\n";
     text += "| generation | is |\n|---|---|\n";
     for generation in Generation::all() {
@@ -201,7 +201,7 @@ model's own.
 | key | default | meaning |
 |---|---|---|
 ";
-    text += &format!("| `record` | `\"{}\"` | {RECORD} |\n", Calibration::DEFAULT);
+    text += &format!("| `record` | `\"{}\"` | {RECORD} |\n", CalibrationSpec::DEFAULT);
     for ((name, about), (_, default)) in Costs::about().zip(Costs::default().entries()) {
         text += &format!("| `{name}` | `{default}` | {about} |\n");
     }

@@ -9,13 +9,14 @@ use lotsfree_workload::actor::{self, Actor as Kind};
 use lotsfree_workload::quantity::{Bandwidth, Size, Time};
 
 use crate::case::{
-    Calibration, Case, Measure, NamedFile, Placement, ScheduledActor, SweepPoint, THREADS, too_many_threads,
+    CalibrationSpec, Case, MeasureSpec, NamedFile, Placement, ScheduledActor, SweepPoint, THREADS,
+    too_many_threads,
 };
 use crate::costs::Costs;
 use crate::document::{Document, Entry, LARGEST, Node, Place, Source, Table, Value};
 use crate::error::{Collector, Errors, quoted, suggestion};
 use crate::format::{ActorTable, Header, Instant, MeasureTable, SweepTable};
-use crate::machine::{Machine, machine};
+use crate::machine::{MachineSpec, machine};
 use crate::read::{fields, read, unknown_key, unknown_name};
 use crate::tuning;
 
@@ -660,7 +661,7 @@ fn read_case(
     let tuning = table("tuning", errors);
     let tuning = match (tuning, &machine) {
         (Some(tuning), Some(machine)) => tuning::read(tuning, machine.generation, errors),
-        _ => tuning::Tuning::default(),
+        _ => tuning::TuningSpec::default(),
     };
     let calibration =
         table("calibration", errors).map(|table| calibration(table, errors)).unwrap_or_default();
@@ -718,8 +719,8 @@ fn check_header(header: &Header, place: &dyn Fn(&str) -> Place, errors: &mut Col
     Some(*duration)
 }
 
-fn calibration(table: &Table, errors: &mut Collector) -> Calibration {
-    let mut calibration = Calibration::default();
+fn calibration(table: &Table, errors: &mut Collector) -> CalibrationSpec {
+    let mut calibration = CalibrationSpec::default();
     for entry in &table.0 {
         let key = format!("calibration.{}", entry.key);
         match &entry.node.value {
@@ -755,7 +756,7 @@ fn calibration(table: &Table, errors: &mut Collector) -> Calibration {
 }
 
 /// Files that the scenario names.
-fn read_files(root: &Table, machine: Option<&Machine>, errors: &mut Collector) -> Vec<NamedFile> {
+fn read_files(root: &Table, machine: Option<&MachineSpec>, errors: &mut Collector) -> Vec<NamedFile> {
     let Some(node) = root.get("file") else { return Vec::new() };
     let Value::List(list) = &node.value else {
         errors.add(node.at, "file", format!("this is {}; write [[file]]", node.value.kind()));
@@ -784,7 +785,7 @@ fn read_files(root: &Table, machine: Option<&Machine>, errors: &mut Collector) -
 }
 
 /// Refuses a file that is larger than the disk.
-fn check_on_disk(size: Size, at: Place, key: String, machine: Option<&Machine>, errors: &mut Collector) {
+fn check_on_disk(size: Size, at: Place, key: String, machine: Option<&MachineSpec>, errors: &mut Collector) {
     if let Some(disk) = machine.and_then(|machine| machine.disk.size)
         && size > disk
     {
@@ -802,7 +803,7 @@ fn bad_name(name: &str) -> String {
 
 fn read_actors(
     root: &Table,
-    machine: Option<&Machine>,
+    machine: Option<&MachineSpec>,
     duration: Option<Time>,
     errors: &mut Collector,
 ) -> Vec<ScheduledActor> {
@@ -898,7 +899,7 @@ fn check_actor(
     actor: &ScheduledActor,
     table: &Node,
     key: &str,
-    machine: Option<&Machine>,
+    machine: Option<&MachineSpec>,
     duration: Option<Time>,
     errors: &mut Collector,
 ) {
@@ -937,7 +938,7 @@ fn check_actor(
     }
 }
 
-fn resolve_measure(root: &Table, table: MeasureTable, duration: Time, errors: &mut Collector) -> Measure {
+fn resolve_measure(root: &Table, table: MeasureTable, duration: Time, errors: &mut Collector) -> MeasureSpec {
     let at = |key: &str| find(root, &["measure".to_owned(), key.to_owned()]);
     let names: Vec<&str> = named(root, "actor").filter_map(name_of).collect();
     if let Some(actor) = table.actor.as_deref()
@@ -955,7 +956,7 @@ fn resolve_measure(root: &Table, table: MeasureTable, duration: Time, errors: &m
         }
         (from, to)
     };
-    Measure {
+    MeasureSpec {
         window: table.window.map_or((Time(0), duration), |window| span("window", window)),
         baseline: table.baseline.map(|baseline| span("baseline", baseline)),
         actor: table.actor,

@@ -1,4 +1,4 @@
-//! [`Tuning`]: kernel settings by the kernel's names, as the table of `settings` has them.
+//! [`TuningSpec`]: kernel settings by the kernel's names, as the table of `settings` has them.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::read::unknown_key;
 
 /// Settings that differ from the kernel's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tuning {
+pub struct TuningSpec {
     values: BTreeMap<&'static str, Value>,
 }
 
-impl Tuning {
+impl TuningSpec {
     /// A setting; `None` where the scenario leaves it at the kernel's default.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
@@ -29,7 +29,7 @@ impl Tuning {
     }
 }
 
-impl Serialize for Tuning {
+impl Serialize for TuningSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let json = |value: &Value| match value {
             Value::Number(number) => Json::from(*number),
@@ -75,8 +75,8 @@ fn value(setting: &Setting, node: &Node, kernel: Kernel) -> Result<Value, String
 }
 
 /// Reads settings; keys may be quoted names or nested tables.
-pub(crate) fn read(table: &Table, generation: Generation, errors: &mut Collector) -> Tuning {
-    let mut tuning = Tuning::default();
+pub(crate) fn read(table: &Table, generation: Generation, errors: &mut Collector) -> TuningSpec {
+    let mut tuning = TuningSpec::default();
     for (name, entry) in flatten(table) {
         let key = format!("tuning.{name:?}");
         let Some(setting) = settings().find(|setting| setting.name == name) else {

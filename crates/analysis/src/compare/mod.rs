@@ -18,7 +18,7 @@ mod shown;
 
 use std::collections::BTreeSet;
 
-use lotsfree_run::{Machine, Run};
+use lotsfree_run::{Run, RunOn};
 use lotsfree_units::words::enumeration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ pub struct Column {
     pub label: String,
     /// What executed it.
     #[schemars(with = "String")]
-    pub machine: Machine,
+    pub machine: RunOn,
     /// Generation or release.
     pub kernel: String,
     /// The same as scenarios name generations; `null` if the release says nothing.
@@ -171,7 +171,7 @@ pub fn compare(places: &[Vec<Run>]) -> Compared {
 
 /// Says which column is the reference.
 fn reference(tables: &[Table]) -> String {
-    let kernel = |column: &Column| column.machine != Machine::Model;
+    let kernel = |column: &Column| column.machine != RunOn::Model;
     let one_kernel = |table: &Table| {
         table.columns.first().is_some_and(kernel) && !table.columns.iter().skip(1).any(kernel)
     };

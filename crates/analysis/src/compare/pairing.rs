@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lotsfree_kernel_files::KernelVersion;
-use lotsfree_run::Machine;
+use lotsfree_run::RunOn;
 
 use crate::view::View;
 
@@ -147,7 +147,7 @@ pub(super) fn generation(view: &View<'_>) -> Option<String> {
 
 /// Whether a kernel executed it.
 pub(super) fn is_kernel(view: &View<'_>) -> bool {
-    view.run.facts().machine != Machine::Model
+    view.run.facts().machine != RunOn::Model
 }
 
 /// Things that have as much in common, in the order in which they were given.
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use lotsfree_run::{Facts, Memory, Run, State};
 
-    fn run(machine: Machine, kernel: &str, variant: &str, title: &str) -> Run {
+    fn run(machine: RunOn, kernel: &str, variant: &str, title: &str) -> Run {
         let facts = Facts {
             title: title.to_owned(),
             variant: Some(variant.to_owned()),
@@ -224,11 +224,11 @@ mod tests {
     }
 
     fn model(kernel: &str, variant: &str) -> Run {
-        run(Machine::Model, kernel, variant, "t")
+        run(RunOn::Model, kernel, variant, "t")
     }
 
     fn vm(kernel: &str, variant: &str) -> Run {
-        run(Machine::Vm, kernel, variant, "t")
+        run(RunOn::Vm, kernel, variant, "t")
     }
 
     /// The tables and what is left over, as positions among the runs.
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(of(&model("solaris", "a")), "");
         for (mask, name) in [("0x0007\n", "linux-6.12+mglru"), ("0x0000\n", "linux-6.12")] {
             let facts = Facts {
-                machine: Machine::Host,
+                machine: RunOn::Host,
                 kernel: "6.12.43".to_owned(),
                 files: [("sys/kernel/mm/lru_gen/enabled".to_owned(), mask.to_owned())].into(),
                 ..Facts::default()
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn runs_of_different_scenarios_are_paired_by_variant_or_as_they_come() {
-        let other = |variant| run(Machine::Model, "linux-6.1", variant, "u");
+        let other = |variant| run(RunOn::Model, "linux-6.1", variant, "u");
         let (tables, alone, basis) =
             plan(&[&[model("linux-6.1", "a"), model("linux-6.1", "b")], &[other("a"), other("c")]]);
         assert_eq!((tables, basis), (vec![vec![vec![0], vec![2]]], Basis::Variant));

@@ -425,7 +425,7 @@ impl Mm {
                 default
             }
         });
-        let tuning = marks::Tuning {
+        let tuning = marks::WatermarkSettings {
             min_free_kib: self.min_free_kbytes,
             scale_factor: self.tuning.watermark_scale_factor,
             extra_free_kib: self.tuning.extra_free_kbytes,

@@ -28,7 +28,7 @@ use super::vmstat::{
 };
 use super::wbt::Writer;
 use super::{Cx, DEF_PRIORITY, Device, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
-use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, Reference};
+use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, ReferenceRule};
 
 /// What a task keeps between calls.
 #[derive(Debug, Default)]
@@ -979,10 +979,10 @@ impl Mm {
         f.flags &= !flag::REFERENCED;
         if young > 0 {
             let at_once = match self.generation.reference {
-                Reference::SecondRound | Reference::SwapBackedAtOnce => anon,
-                Reference::OneRule => false,
+                ReferenceRule::SecondRound | ReferenceRule::SwapBackedAtOnce => anon,
+                ReferenceRule::OneRule => false,
             };
-            let several = self.generation.reference != Reference::SecondRound && young > 1;
+            let several = self.generation.reference != ReferenceRule::SecondRound && young > 1;
             if at_once {
                 return References::Activate;
             }

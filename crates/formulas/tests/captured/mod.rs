@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::reserve::{ReserveZone, totalreserve_pages};
-use lotsfree_formulas::watermarks::{Tuning, Watermarks, Zone, ZoneKind, watermarks};
+use lotsfree_formulas::watermarks::{WatermarkSettings, Watermarks, Zone, ZoneKind, watermarks};
 use lotsfree_units::PageSize;
 
 /// One captured kernel: name, and content by path, which begins with the sample.
@@ -170,7 +170,7 @@ impl<'a> Sample<'a> {
     /// The marks that `min_free_kib` and the other settings of this instant give the zones.
     pub(crate) fn marks(&self, min_free_kib: u64) -> Vec<Watermarks> {
         let scale_factor = self.sysctl("watermark_scale_factor");
-        let tuning = Tuning { min_free_kib, scale_factor, extra_free_kib: 0 };
+        let tuning = WatermarkSettings { min_free_kib, scale_factor, extra_free_kib: 0 };
         let list: Vec<Zone> = self.zones.iter().map(Printed::zone).collect();
         watermarks(&self.rules().watermarks, &tuning, &list, PageSize::X86)
     }

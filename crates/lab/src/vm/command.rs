@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lotsfree_scenario::{Case, Machine};
+use lotsfree_scenario::{Case, MachineSpec};
 use lotsfree_units::MIB;
 
 use super::channel::Channel;
@@ -35,7 +35,7 @@ pub(crate) fn check(case: &Case) -> Result<(), Error> {
 /// # Errors
 /// If the accelerator cannot have so many CPUs.
 pub(crate) fn arguments(
-    machine: &Machine,
+    machine: &MachineSpec,
     disks: &[Disk],
     accelerator: Accelerator,
     channel: Channel,
@@ -73,7 +73,7 @@ pub(crate) fn arguments(
 }
 
 /// Memory of each node in whole MiB, its CPUs in the order of their numbers, and the distances.
-fn nodes(line: &mut String, machine: &Machine, cpus: &[u32]) {
+fn nodes(line: &mut String, machine: &MachineSpec, cpus: &[u32]) {
     let sizes: Vec<u64> = machine.nodes.iter().map(|size| size.bytes().div_ceil(MIB)).collect();
     let _ = write!(line, " -m {}M", sizes.iter().sum::<u64>());
     let mut first = 0;

@@ -1,6 +1,6 @@
 //! [`Disk`]: the disks of a guest, as a scenario's machine has them.
 
-use lotsfree_scenario::{Filesystem, Machine, SwapOn};
+use lotsfree_scenario::{Filesystem, MachineSpec, SwapOn};
 use lotsfree_units::Bytes;
 
 /// Size of a disk that the scenario leaves without bound. Its image takes only what is written.
@@ -58,7 +58,7 @@ impl Throttle {
 
 /// The disks of a machine that has so many bytes of files when it boots, in the order of their names in the
 /// guest: vda, vdb.
-pub(crate) fn disks(machine: &Machine, files: Bytes) -> Vec<Disk> {
+pub(crate) fn disks(machine: &MachineSpec, files: Bytes) -> Vec<Disk> {
     let disk = &machine.disk;
     let swap = Some(machine.swap.size.0).filter(|size| *size > Bytes::ZERO);
     let (own, shared) = match machine.swap.on {
@@ -112,8 +112,8 @@ mod tests {
 
     use super::*;
 
-    fn machine(disk: Figures, swap: Swap) -> Machine {
-        Machine {
+    fn machine(disk: Figures, swap: Swap) -> MachineSpec {
+        MachineSpec {
             generation: "linux-6.1".parse::<Generation>().expect("known"),
             cpus: Cpus::Total(1),
             nodes: vec![Size::mib(512)],

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lotsfree_scenario::{Case, Filesystem, Machine};
+use lotsfree_scenario::{Case, Filesystem, MachineSpec};
 use lotsfree_units::{Bytes, PageSize};
 
 use super::channel::Channel;
@@ -61,7 +61,7 @@ pub struct Guest {
     pub throttled: bool,
     /// The directory in which one for the disk images is made; `None`: `$TMPDIR`, or `/var/tmp`.
     pub scratch: Option<PathBuf>,
-    machine: Machine,
+    machine: MachineSpec,
     case: String,
     contents: Bytes,
     disks: Vec<Disk>,

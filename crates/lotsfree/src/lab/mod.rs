@@ -34,7 +34,7 @@ struct Job {
 }
 
 /// What executes the cases.
-enum Machine {
+enum Executor {
     Local(Local),
     Virtual(VirtualMachine),
 }
@@ -54,7 +54,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
     let (name, scenario) = scenarios::load(named)?;
     let cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
     let base_generation = scenario.cases(None)?.first().map(|case| case.machine.generation);
-    let machine = Machine::new(arguments)?;
+    let machine = Executor::new(arguments)?;
     let named_variants = !arguments.variant.is_empty();
     let cases = machine.able(cases, base_generation, named_variants)?;
     let base = match &arguments.out {
@@ -136,7 +136,7 @@ fn jobs(cases: Vec<Case>, base: &Path, repeat: u16) -> Vec<Job> {
     jobs
 }
 
-impl Machine {
+impl Executor {
     fn new(arguments: &LabRunArgs) -> anyhow::Result<Self> {
         let own = |used: bool, name: &str| {
             anyhow::ensure!(!used, "{name} is for --on vm");
@@ -147,24 +147,24 @@ impl Machine {
             own(arguments.accel.is_some(), "--accel")?;
         }
         match arguments.on {
-            On::Vm => Machine::virtual_machine(VirtualMachine {
+            On::Vm => Executor::virtual_machine(VirtualMachine {
                 kernel: arguments.kernel.clone(),
                 accelerator: arguments.accel.map(Into::into),
                 scratch: arguments.dir.clone(),
                 ..VirtualMachine::default()
             }),
-            on => Machine::local(on, arguments.dir.as_deref(), arguments.yes_really),
+            on => Executor::local(on, arguments.dir.as_deref(), arguments.yes_really),
         }
     }
 
     fn virtual_machine(machine: VirtualMachine) -> anyhow::Result<Self> {
-        Ok(Machine::Virtual(with_agent(machine)?))
+        Ok(Executor::Virtual(with_agent(machine)?))
     }
 
     /// This host, with files below a directory.
     fn local(on: On, directory: Option<&Path>, risky: bool) -> anyhow::Result<Self> {
         let parent = directory.unwrap_or(Path::new("/var/tmp"));
-        Ok(Machine::Local(Local {
+        Ok(Executor::Local(Local {
             group: on == On::Cgroup,
             parent: parent.to_path_buf(),
             state: lotsfree_changes::StateDirectory::of_user()?,
@@ -186,13 +186,13 @@ impl Machine {
         for case in cases {
             let generation = case.machine.generation;
             let why = match self {
-                Machine::Virtual(vm) if vm.kernel.is_none() => {
+                Executor::Virtual(vm) if vm.kernel.is_none() => {
                     vm.kernel(&case).err().map(|error| error.to_string())
                 }
                 // One kernel for all of them.
                 _ if Some(generation) == base || named => match self {
-                    Machine::Virtual(vm) => vm.kernel(&case).err().map(|error| error.to_string()),
-                    Machine::Local(_) => None,
+                    Executor::Virtual(vm) => vm.kernel(&case).err().map(|error| error.to_string()),
+                    Executor::Local(_) => None,
                 },
                 _ => Some("another kernel than the scenario's base has".to_owned()),
             };
@@ -221,7 +221,7 @@ impl Machine {
         for job in jobs {
             text += &format!("{} → {}\n", job.case.variant, job.place.display());
             match self {
-                Machine::Local(local) => {
+                Executor::Local(local) => {
                     let plan = local.plan(&job.case)?;
                     refused |= !plan.refusals.is_empty();
                     for (title, lines) in [
@@ -235,7 +235,7 @@ impl Machine {
                         }
                     }
                 }
-                Machine::Virtual(vm) => {
+                Executor::Virtual(vm) => {
                     let guest = vm.guest(&job.case)?;
                     let Kernel { release, image, .. } = &guest.kernel;
                     text += &format!("  boots {release} ({})\n", image.display());
@@ -262,8 +262,8 @@ impl Machine {
         };
         let report = &mut |outcome: &Outcome| output::remark(&outcome.to_string());
         let done = match self {
-            Machine::Local(local) => local.execute(&job.case, &mut output, report, watch),
-            Machine::Virtual(vm) => vm.execute(&job.case, &mut output, watch),
+            Executor::Local(local) => local.execute(&job.case, &mut output, report, watch),
+            Executor::Virtual(vm) => vm.execute(&job.case, &mut output, watch),
         };
         let state = match &done {
             Ok(state) => *state,

@@ -12,7 +12,7 @@ use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Rec
 use lotsfree_storage::Access;
 
 use super::progress::Progress;
-use super::{Job, Machine, calibrate};
+use super::{Executor, Job, calibrate};
 use crate::cli::{On, ValidateArgs};
 use crate::signals::Signals;
 use crate::{output, places, scenarios, sim};
@@ -187,8 +187,8 @@ impl Bench<'_> {
     /// The kernel's runs of each case. Those that are there and complete are not made again.
     fn kernel_runs(&self, cases: &[Case], repeats: u16) -> anyhow::Result<Option<Vec<Vec<Run>>>> {
         let machine = match self.experiment.on {
-            Stand::Vm => Machine::virtual_machine(VirtualMachine::default())?,
-            Stand::Host => Machine::local(On::Host, None, self.arguments.yes_really)?,
+            Stand::Vm => Executor::virtual_machine(VirtualMachine::default())?,
+            Stand::Host => Executor::local(On::Host, None, self.arguments.yes_really)?,
         };
         let places = places::below(&self.directory().join("kernel"), cases);
         let durations = cases.iter().map(|case| case.duration.ns());

@@ -25,7 +25,7 @@ struct Document<'a> {
 struct OneRun<'a> {
     label: &'a str,
     directory: Option<String>,
-    machine: lotsfree_run::Machine,
+    machine: lotsfree_run::RunOn,
     kernel: &'a str,
     state: State,
     remarks: Vec<String>,

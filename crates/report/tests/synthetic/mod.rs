@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lotsfree_kernel_files::counters::{Counter, Family, Values, zoneinfo};
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_run::{
-    Event, EventKind, Facts, Histogram, Interval, Measure, NodeFacts, Run, Sample, Sink, Spent, State,
+    Event, EventKind, Facts, Histogram, Interval, Measured, NodeFacts, Run, Sample, Sink, Spent, State,
     Window, Writer,
 };
 use lotsfree_scenario::{Case, Scenario};
@@ -74,7 +74,7 @@ pub(crate) fn facts(variant: &str, fate: Fate) -> Facts {
         sysctls: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         interval: SECOND / 2,
         duration: 120 * SECOND,
-        measure: Measure {
+        measure: Measured {
             baseline: Some(Window { from: 10 * SECOND, to: 40 * SECOND }),
             window: Some(Window { from: 40 * SECOND, to: 120 * SECOND }),
         },
