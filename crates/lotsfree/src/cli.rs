@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Say what a rule sees, why it hurts, what helps and when it is a false alarm
     Explain(ExplainArgs),
-    /// Capture everything that the rules read into one archive, to be judged elsewhere
+    /// Capture all data that the rules read in one archive, to be judged elsewhere
     Snapshot(SnapshotArgs),
     /// Compute what to set, with the arithmetic and the configuration lines
     Size(SizeArgs),
@@ -41,9 +41,9 @@ pub(crate) enum Command {
     /// Execute the operations of an actor, as `lotsfree lab` orders
     #[command(hide = true)]
     Agent(AgentArgs),
-    /// Hold runs against each other: every measure with its relative error
+    /// Compare runs: every measure with its relative error
     Compare(CompareArgs),
-    /// Draw runs: what happened, as one page
+    /// Draw what happened in runs, as one page with plots
     Report(ReportArgs),
     /// Print a shell's completions
     Completions(CompletionsArgs),
@@ -82,15 +82,15 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=600_000))]
     pub(crate) walk_budget: u64,
 
-    /// Ask only these rules
+    /// Check only these rules
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule, conflicts_with = "skip")]
     pub(crate) only: Vec<&'static str>,
 
-    /// Do not ask these rules
+    /// Leave out these rules
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
     pub(crate) skip: Vec<&'static str>,
 
-    /// The least severity that makes the exit code 1
+    /// Least severity that makes the exit code 1
     #[arg(long, value_enum, default_value_t = FailOn::Warning)]
     pub(crate) fail_on: FailOn,
 
@@ -105,7 +105,7 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) page: PageArgs,
 
-    /// Name every rule and every file that was not there
+    /// Name every rule that found nothing and every file that was missing
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -367,7 +367,7 @@ pub(crate) struct SimArgs {
     #[arg(long, short, value_name = "DIR", alias = "output")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Write no run directories, only the measures
+    /// Write no run directories; only print the measures
     #[arg(long, conflicts_with = "out")]
     pub(crate) no_runs: bool,
 
@@ -375,7 +375,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: Option<u16>,
 
-    /// Name the scenarios that ship, and what they show
+    /// List the scenarios that ship, and what they show
     #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "calibration", "out", "no_runs", "threads", "show"])]
     pub(crate) list: bool,
 
@@ -397,7 +397,7 @@ pub(crate) struct SimArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Only experiments of these names
+    /// Run only the experiments with these names
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) names: Vec<String>,
 
@@ -405,31 +405,31 @@ pub(crate) struct ValidateArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) experiments: Option<PathBuf>,
 
-    /// Directory for the runs; a kernel's run that is there and complete is not made again
+    /// Directory for the runs; complete runs of kernels that it holds are reused
     #[arg(long, value_name = "DIR", default_value = "lab/runs/validation")]
     pub(crate) runs: PathBuf,
 
-    /// Measure again and make every kernel's run again
+    /// Calibrate again and repeat every kernel's run
     #[arg(long)]
     pub(crate) fresh: bool,
 
-    /// Directory for what is found, a file for each experiment and kernel
+    /// Directory for the results, a file for each experiment and kernel
     #[arg(long, short, value_name = "DIR", default_value = "lab/validation", alias = "output")]
     pub(crate) out: PathBuf,
 
-    /// The page that is made of all that is in that directory
+    /// Page to make from all results in that directory
     #[arg(long, value_name = "FILE", default_value = "docs/validation.md")]
     pub(crate) page: PathBuf,
 
-    /// Also a page with every measure; pictures of the experiments made now go beside it
+    /// Also write a page with every measure; pictures of the experiments run now go beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) tables: Option<PathBuf>,
 
-    /// Execute nothing: make the pages of what is in that directory
+    /// Run nothing: make the pages from the results in that directory
     #[arg(long, conflicts_with_all = ["names", "fresh", "yes_really"])]
     pub(crate) recorded: bool,
 
-    /// Also on a host that is in use, for experiments on this host
+    /// Run even on a host that is in use, for experiments on this host
     #[arg(long)]
     pub(crate) yes_really: bool,
 }
@@ -454,7 +454,7 @@ pub(crate) struct AgentArgs {
                   lotsfree lab segment-pool --on host --dry-run            what would be changed on this host\n  \
                   lotsfree lab quickstart --repeat 2                       twice, to see how far runs differ\n  \
                   lotsfree lab calibrate -o host.toml                      what the kernel's work costs here, for sim\n  \
-                  lotsfree lab restore                                     undo what a killed lab left behind\n\n\
+                  lotsfree lab restore                                     undo the changes of a killed lab\n\n\
                   Then: lotsfree compare lab/runs/DATE-vm/zone-reclaim runs/zone-reclaim\n\n\
                   Everything that is changed on this host is put back, also after Ctrl-C; after a kill, by the next lab or by \
                   lotsfree lab restore.\n\n\
@@ -474,19 +474,19 @@ pub(crate) enum LabCommand {
     /// Measure what the kernel's work costs on this host or a virtual machine, for `lotsfree sim
     /// --calibration`
     Calibrate(CalibrateArgs),
-    /// Execute experiments on kernels and on their models, and write how far they are apart
+    /// Run experiments on kernels and on their models, and write how far apart they are
     Validate(ValidateArgs),
-    /// Undo what a lab that was killed left changed on this host
+    /// Undo the changes that a killed lab left on this host
     Restore(RestoreArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  lotsfree lab restore --list     what was noted and how it would be undone\n  \
-                  lotsfree lab restore            undo it, but for what somebody else changed since"
+    after_help = "Examples:\n  lotsfree lab restore --list     the changes and how they would be undone\n  \
+                  lotsfree lab restore            undo them, except where somebody else has changed the setting since"
 )]
 pub(crate) struct RestoreArgs {
-    /// List what was noted and how it would be undone; change nothing
+    /// List the changes and how they would be undone, without undoing them
     #[arg(long, conflicts_with = "yes")]
     pub(crate) list: bool,
     /// Undo the changes in a journal of 0.1.0 without asking; it does not tell whether they are still ours
@@ -500,8 +500,8 @@ pub(crate) struct RestoreArgs {
                   lotsfree lab calibrate --on vm --kernel 6.12 -o vm.toml        a virtual machine of 1 GiB\n  \
                   lotsfree lab calibrate --on vm --scenario zone-reclaim -o z.toml\n\n\
                   Then: lotsfree sim SCENARIO --calibration host.toml\n\n\
-                  It touches a quarter of the memory that is available, and reads a file that it makes. Root is needed for \
-                  reclaim and the swap area only. What cannot be measured is absent, and the record says why.\n\n\
+                  It touches a quarter of available memory and reads a file of its own. Only reclaim and the swap area need root. \
+                  What cannot be measured is left out, and the record says why.\n\n\
                   Exit code: 0 measured, 2 wrong usage, or what was asked for cannot be done, 130 interrupted with Ctrl-C \
                   (143 with SIGTERM)."
 )]
@@ -527,7 +527,7 @@ pub(crate) struct CalibrateArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Directory in which one for files and disk images is made [default: /var/tmp]
+    /// Directory below which files and disk images are made [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
@@ -577,7 +577,7 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Vec<String>,
 
-    /// Make every run so often
+    /// Repeat every run this many times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) repeat: u16,
 
@@ -585,15 +585,15 @@ pub(crate) struct LabRunArgs {
     #[arg(long, short, value_name = "DIR", alias = "output")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Directory in which one for files, swap and disk images is made [default: /var/tmp]
+    /// Directory below which files, swap and disk images are made [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Say what would be changed, and do nothing
+    /// Say what would be changed, without doing it
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Also on a host that is in use, or with more memory than it can spare
+    /// Run even on a host that is in use, or with more memory than it can spare
     #[arg(long)]
     pub(crate) yes_really: bool,
 
@@ -662,7 +662,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
                   Exit code: 0 compared, 2 wrong usage or unusable input."
 )]
 pub(crate) struct CompareArgs {
-    /// Runs, or directories that are searched for runs; two at least in all
+    /// Runs, or directories to search for runs; at least two runs in all
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
 
