@@ -7,6 +7,7 @@ mod explain;
 mod lab;
 mod output;
 mod places;
+mod progress;
 mod report;
 mod runs;
 mod scenarios;

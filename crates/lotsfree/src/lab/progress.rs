@@ -1,57 +1,53 @@
-//! How far the lab is, on standard error.
+//! How far the lab is.
 
-use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lotsfree_lab::Stage;
 
-use crate::output;
+use crate::progress::ProgressLine;
 
-/// Between two lines where nothing can be redrawn.
+/// Time between two lines where nothing can be redrawn.
 const LINES: Duration = Duration::from_secs(15);
-/// Between two looks where it can.
-const REDRAW: Duration = Duration::from_millis(200);
 
 /// How far the lab is.
 #[derive(Debug)]
 pub(super) struct Progress {
+    /// Of each run, in nanoseconds.
     durations: Vec<u64>,
-    shown: Option<Instant>,
-    redraws: bool,
-    silent: bool,
+    /// `None`: nothing is to be shown.
+    line: Option<ProgressLine>,
 }
 
 impl Progress {
-    /// Of runs that take so many nanoseconds each.
+    /// Of runs that take this many nanoseconds each. `silent`: show nothing that would stay.
     pub(super) fn new(durations: Vec<u64>, silent: bool) -> Self {
-        let redraws = io::stderr().is_terminal() && !output::is_dumb();
-        Progress { durations, shown: None, redraws, silent: silent && !redraws }
+        let line = Some(ProgressLine::new(true, LINES)).filter(|line| !silent || line.is_redrawn());
+        Progress { durations, line }
     }
 
     /// A run is at this stage.
     pub(super) fn show(&mut self, run: usize, stage: Stage) {
-        let pause = if self.redraws { REDRAW } else { LINES };
-        if self.silent || self.shown.is_some_and(|shown| shown.elapsed() < pause) {
-            return;
-        }
-        self.shown = Some(Instant::now());
+        let Some(line) = &mut self.line else { return };
         let of = self.durations.get(run).copied().unwrap_or(0) as f64 / 1e9;
-        let what = match stage {
-            Stage::Preparing => "getting ready".to_owned(),
-            Stage::At(ns) => format!("{:.0} of {of:.0} s", ns as f64 / 1e9),
+        let at = match stage {
+            Stage::Preparing => 0.0,
+            Stage::At(ns) => ns as f64 / 1e9,
         };
-        let line = format!("run {} of {}: {what}", run + 1, self.durations.len());
-        // What cannot be shown is not worth an error.
-        let _ = match self.redraws {
-            true => write!(io::stderr(), "\r\x1b[K{line}"),
-            false => writeln!(io::stderr(), "{line}"),
-        };
+        let (run, runs) = (run as f64, self.durations.len());
+        let share = (run + (at / of.max(1e-9)).min(1.0)) / runs.max(1) as f64;
+        line.show(share, |_| {
+            let what = match stage {
+                Stage::Preparing => "getting ready".to_owned(),
+                Stage::At(_) => format!("{at:.0} of {of:.0} s"),
+            };
+            format!("run {} of {runs}: {what}", run + 1.0)
+        });
     }
 
     /// Takes the line away.
     pub(super) fn clear(&self) {
-        if self.redraws && self.shown.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+        if let Some(line) = &self.line {
+            line.clear();
         }
     }
 }

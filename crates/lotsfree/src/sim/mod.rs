@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use lotsfree_engine::SimulateError;
@@ -19,10 +20,14 @@ use lotsfree_scenario::{Case, Record};
 use lotsfree_units::Bytes;
 
 use crate::cli::SimArgs;
+use crate::progress::ProgressLine;
 use crate::signals::Signals;
 use crate::{output, places, runs, scenarios};
 use pool::Limits;
-use progress::{Display, Progress};
+use progress::Progress;
+
+/// Time between two lines of progress where nothing can be redrawn.
+const LINES: Duration = Duration::from_secs(5);
 
 /// What is simulated, and where it goes.
 struct Job {
@@ -162,7 +167,7 @@ fn simulate(
         ));
     }
     let progress = Progress::new(jobs.iter().map(|job| job.case.duration.ns()));
-    let mut display = Display::new(silent);
+    let mut display = ProgressLine::new(!silent, LINES);
     let failed = AtomicBool::new(false);
     let stop = || signals.came() || failed.load(Ordering::Relaxed);
     let done = pool::each(
@@ -188,7 +193,7 @@ fn simulate(
             failed.fetch_or(run.is_err(), Ordering::Relaxed);
             run
         },
-        || display.show(&progress),
+        || display.show(progress.share(), |real| progress.line(real)),
     );
     display.clear();
     done
