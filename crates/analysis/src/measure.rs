@@ -1,6 +1,6 @@
 //! The table of measures: what matters, run by run.
 
-use lotsfree_run::{Figures, Latency};
+use lotsfree_run::{Latency, Moved};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::view::View;
@@ -168,173 +168,148 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-type Read<'a> = &'a dyn Fn(&View<'_>) -> Option<f64>;
-
 /// The measures of some runs. What no run knows is left out, and so is a trouble that no run had (errors, OOM
 /// kills, failed zone reclaim).
 pub fn measures(views: &[&View<'_>]) -> Vec<Measure> {
-    use Better::{Higher, Lower, Neither};
-    let mut rows = Vec::new();
-    let mut row = |key, name, unit, better, trouble: bool, read: Read<'_>| {
-        let finite = |view: &&View<'_>| read(view).filter(|value| value.is_finite());
+    let measure = |row: &Row| {
+        let finite = |view: &&View<'_>| (row.read)(view).filter(|value| value.is_finite());
         let values: Vec<Option<f64>> = views.iter().map(finite).collect();
-        let any = values.iter().flatten().any(|value| !trouble || *value != 0.0);
-        if any {
-            rows.push(Measure { key, name, unit, better, values });
-        }
+        let any = values.iter().flatten().any(|value| !row.is_trouble || *value != 0.0);
+        let Row { key, name, unit, better, .. } = *row;
+        any.then_some(Measure { key, name, unit, better, values })
     };
-    let latency = |read: &'static dyn Fn(&Latency) -> f64| {
-        move |view: &View<'_>| Latency::of(&view.work.latency).map(|latency| read(&latency))
-    };
-    let moved = |read: &'static dyn Fn(&Figures) -> Option<u64>| {
-        move |view: &View<'_>| read(view.figures()).map(|count| count as f64)
-    };
-    let pages = |read: &'static dyn Fn(&Figures) -> Option<u64>| {
-        move |view: &View<'_>| read(view.figures()).map(|count| count as f64 * view.page())
-    };
-    let list = |counter: &'static str| {
-        move |view: &View<'_>| view.figures().levels.get(counter).map(|level| level.mean * view.page())
-    };
-
-    row("throughput_relative", "throughput, of the undisturbed", Unit::Share, Higher, false, &|view| {
-        view.relative()
-    });
-    row("throughput_per_second", "requests per second", Unit::PerSecond, Higher, false, &|view| {
-        view.work.per_second().filter(|_| view.work.operations > 0 || !view.pace.is_empty())
-    });
-    row("errors", "operations that failed", Unit::Count, Lower, true, &|view| Some(view.work.errors as f64));
-    row("oom_kills", "OOM kills", Unit::Count, Lower, true, &|view| Some(view.summary.oom_kills as f64));
-    row("latency_p50_ns", "latency p50", Unit::Nanoseconds, Lower, false, &latency(&|l| l.p50 as f64));
-    row("latency_p99_ns", "latency p99", Unit::Nanoseconds, Lower, false, &latency(&|l| l.p99 as f64));
-    row("latency_p999_ns", "latency p99.9", Unit::Nanoseconds, Lower, false, &latency(&|l| l.p999 as f64));
-    row("latency_max_ns", "latency max", Unit::Nanoseconds, Lower, false, &latency(&|l| l.max as f64));
-    for (key, name, ns) in [
-        ("slower_than_1_ms", "requests over 1 ms", 1_000_000),
-        ("slower_than_10_ms", "requests over 10 ms", 10_000_000),
-        ("slower_than_100_ms", "requests over 100 ms", 100_000_000),
-    ] {
-        row(key, name, Unit::Share, Lower, true, &|view| view.work.slower_than(ns));
-    }
-    row("major_faults", "major faults", Unit::Count, Lower, false, &|view| {
-        let counted = view.figures().moved.major_faults.map(|faults| faults as f64);
-        counted.or_else(|| (!view.pace.is_empty()).then_some(view.work.major_faults as f64))
-    });
-    row(
-        "direct_scan_pages",
-        "pages scanned by tasks",
-        Unit::Count,
-        Lower,
-        false,
-        &moved(&|f| f.moved.direct_scan),
-    );
-    row(
-        "kswapd_scan_pages",
-        "pages scanned by kswapd",
-        Unit::Count,
-        Neither,
-        false,
-        &moved(&|f| f.moved.kswapd_scan),
-    );
-    row(
-        "direct_steal_pages",
-        "pages freed by tasks",
-        Unit::Count,
-        Neither,
-        false,
-        &moved(&|f| f.moved.direct_steal),
-    );
-    row(
-        "kswapd_steal_pages",
-        "pages freed by kswapd",
-        Unit::Count,
-        Neither,
-        false,
-        &moved(&|f| f.moved.kswapd_steal),
-    );
-    row("efficiency", "freed of those scanned", Unit::Share, Higher, false, &|view| {
-        let moved = &view.figures().moved;
-        let scanned = moved.direct_scan?.saturating_add(moved.kswapd_scan?);
-        let freed = moved.direct_steal?.saturating_add(moved.kswapd_steal?);
-        (scanned > 0).then(|| freed as f64 / scanned as f64)
-    });
-    row(
-        "allocstall",
-        "entries into direct reclaim",
-        Unit::Count,
-        Lower,
-        true,
-        &moved(&|f| f.moved.allocstall),
-    );
-    row(
-        "zone_reclaim_failed",
-        "zone reclaims that failed",
-        Unit::Count,
-        Lower,
-        true,
-        &moved(&|f| f.moved.zone_reclaim_failed),
-    );
-    row("swap_in_bytes", "swapped in", Unit::Bytes, Lower, false, &pages(&|f| f.moved.swap_in));
-    row("swap_out_bytes", "swapped out", Unit::Bytes, Lower, false, &pages(&|f| f.moved.swap_out));
-    row("least_free_above_low_bytes", "least free above the low mark", Unit::Bytes, Higher, false, &|view| {
-        let least = view.figures().zones.iter().map(|zone| zone.least_above_low).min();
-        least.map(|pages| pages as f64 * view.page())
-    });
-    row(
-        "active_anon_bytes",
-        "active anonymous, mean",
-        Unit::Bytes,
-        Neither,
-        false,
-        &list("vmstat.nr_active_anon"),
-    );
-    row(
-        "inactive_anon_bytes",
-        "inactive anonymous, mean",
-        Unit::Bytes,
-        Neither,
-        false,
-        &list("vmstat.nr_inactive_anon"),
-    );
-    row(
-        "active_file_bytes",
-        "active file, mean",
-        Unit::Bytes,
-        Neither,
-        false,
-        &list("vmstat.nr_active_file"),
-    );
-    row(
-        "inactive_file_bytes",
-        "inactive file, mean",
-        Unit::Bytes,
-        Neither,
-        false,
-        &list("vmstat.nr_inactive_file"),
-    );
-    let kib = |read: &'static dyn Fn(&Figures) -> Option<u64>| {
-        move |view: &View<'_>| read(view.figures()).map(|kib| kib as f64 * 1024.0)
-    };
-    row("page_in_bytes", "read from devices", Unit::Bytes, Neither, false, &kib(&|f| f.moved.page_in));
-    row("page_out_bytes", "written to devices", Unit::Bytes, Neither, false, &kib(&|f| f.moved.page_out));
-    row(
-        "refault_file_pages",
-        "file pages read again",
-        Unit::Count,
-        Lower,
-        false,
-        &moved(&|f| f.moved.refault_file),
-    );
-    row(
-        "refault_anon_pages",
-        "anonymous pages read again",
-        Unit::Count,
-        Lower,
-        false,
-        &moved(&|f| f.moved.refault_anon),
-    );
-    row("thp_split", "huge pages split", Unit::Count, Lower, true, &moved(&|f| f.moved.thp_split));
-    rows
+    ROWS.iter().filter_map(measure).collect()
 }
+
+/// How a measure is named and read.
+struct Row {
+    key: &'static str,
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    /// Left out where no run had any.
+    is_trouble: bool,
+    read: fn(&View<'_>) -> Option<f64>,
+}
+
+const fn row(
+    key: &'static str,
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    read: fn(&View<'_>) -> Option<f64>,
+) -> Row {
+    Row { key, name, unit, better, is_trouble: false, read }
+}
+
+const fn trouble(
+    key: &'static str,
+    name: &'static str,
+    unit: Unit,
+    read: fn(&View<'_>) -> Option<f64>,
+) -> Row {
+    Row { key, name, unit, better: Better::Lower, is_trouble: true, read }
+}
+
+fn latency(view: &View<'_>, read: fn(&Latency) -> u64) -> Option<f64> {
+    Latency::of(&view.work.latency).map(|latency| read(&latency) as f64)
+}
+
+fn moved(view: &View<'_>, read: fn(&Moved) -> Option<u64>) -> Option<f64> {
+    read(&view.figures().moved).map(|count| count as f64)
+}
+
+/// A count of pages, in bytes.
+fn moved_pages(view: &View<'_>, read: fn(&Moved) -> Option<u64>) -> Option<f64> {
+    Some(moved(view, read)? * view.page())
+}
+
+/// A count of KiB, in bytes.
+fn moved_kib(view: &View<'_>, read: fn(&Moved) -> Option<u64>) -> Option<f64> {
+    Some(moved(view, read)? * 1024.0)
+}
+
+/// The mean of a level that is counted in pages, in bytes.
+fn level(view: &View<'_>, column: &str) -> Option<f64> {
+    view.figures().levels.get(column).map(|level| level.mean * view.page())
+}
+
+/// Every measure, in the order in which they are shown.
+#[rustfmt::skip]
+const ROWS: &[Row] = {
+    use Better::{Higher, Lower, Neither};
+    use Unit::{Bytes, Count, Nanoseconds, PerSecond, Share};
+    &[
+        row("throughput_relative", "throughput, of the undisturbed", Share, Higher, |view| view.relative()),
+        row("throughput_per_second", "requests per second", PerSecond, Higher, |view| {
+            view.work.per_second().filter(|_| view.work.operations > 0 || !view.pace.is_empty())
+        }),
+        trouble("errors", "operations that failed", Count, |view| Some(view.work.errors as f64)),
+        trouble("oom_kills", "OOM kills", Count, |view| Some(view.summary.oom_kills as f64)),
+        row("latency_p50_ns", "latency p50", Nanoseconds, Lower, |view| latency(view, |l| l.p50)),
+        row("latency_p99_ns", "latency p99", Nanoseconds, Lower, |view| latency(view, |l| l.p99)),
+        row("latency_p999_ns", "latency p99.9", Nanoseconds, Lower, |view| latency(view, |l| l.p999)),
+        row("latency_max_ns", "latency max", Nanoseconds, Lower, |view| latency(view, |l| l.max)),
+        trouble("slower_than_1_ms", "requests over 1 ms", Share, |view| view.work.slower_than(1_000_000)),
+        trouble("slower_than_10_ms", "requests over 10 ms", Share, |view| view.work.slower_than(10_000_000)),
+        trouble("slower_than_100_ms", "requests over 100 ms", Share, |view| {
+            view.work.slower_than(100_000_000)
+        }),
+        row("major_faults", "major faults", Count, Lower, |view| {
+            moved(view, |m| m.major_faults)
+                .or_else(|| (!view.pace.is_empty()).then_some(view.work.major_faults as f64))
+        }),
+        row("direct_scan_pages", "pages scanned by tasks", Count, Lower, |view| {
+            moved(view, |m| m.direct_scan)
+        }),
+        row("kswapd_scan_pages", "pages scanned by kswapd", Count, Neither, |view| {
+            moved(view, |m| m.kswapd_scan)
+        }),
+        row("direct_steal_pages", "pages freed by tasks", Count, Neither, |view| {
+            moved(view, |m| m.direct_steal)
+        }),
+        row("kswapd_steal_pages", "pages freed by kswapd", Count, Neither, |view| {
+            moved(view, |m| m.kswapd_steal)
+        }),
+        row("efficiency", "freed of those scanned", Share, Higher, |view| {
+            let moved = &view.figures().moved;
+            let scanned = moved.direct_scan?.saturating_add(moved.kswapd_scan?);
+            let freed = moved.direct_steal?.saturating_add(moved.kswapd_steal?);
+            (scanned > 0).then(|| freed as f64 / scanned as f64)
+        }),
+        trouble("allocstall", "entries into direct reclaim", Count, |view| moved(view, |m| m.allocstall)),
+        trouble("zone_reclaim_failed", "zone reclaims that failed", Count, |view| {
+            moved(view, |m| m.zone_reclaim_failed)
+        }),
+        row("swap_in_bytes", "swapped in", Bytes, Lower, |view| moved_pages(view, |m| m.swap_in)),
+        row("swap_out_bytes", "swapped out", Bytes, Lower, |view| moved_pages(view, |m| m.swap_out)),
+        row("least_free_above_low_bytes", "least free above the low mark", Bytes, Higher, |view| {
+            let least = view.figures().zones.iter().map(|zone| zone.least_above_low).min();
+            least.map(|pages| pages as f64 * view.page())
+        }),
+        row("active_anon_bytes", "active anonymous, mean", Bytes, Neither, |view| {
+            level(view, "vmstat.nr_active_anon")
+        }),
+        row("inactive_anon_bytes", "inactive anonymous, mean", Bytes, Neither, |view| {
+            level(view, "vmstat.nr_inactive_anon")
+        }),
+        row("active_file_bytes", "active file, mean", Bytes, Neither, |view| {
+            level(view, "vmstat.nr_active_file")
+        }),
+        row("inactive_file_bytes", "inactive file, mean", Bytes, Neither, |view| {
+            level(view, "vmstat.nr_inactive_file")
+        }),
+        row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),
+        row("page_out_bytes", "written to devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_out)),
+        row("refault_file_pages", "file pages read again", Count, Lower, |view| {
+            moved(view, |m| m.refault_file)
+        }),
+        row("refault_anon_pages", "anonymous pages read again", Count, Lower, |view| {
+            moved(view, |m| m.refault_anon)
+        }),
+        trouble("thp_split", "huge pages split", Count, |view| moved(view, |m| m.thp_split)),
+    ]
+};
 
 #[cfg(test)]
 mod tests {

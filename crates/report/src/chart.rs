@@ -270,72 +270,122 @@ impl Panel {
         (left, width, right): (f64, f64, f64),
         (top, bottom): (f64, f64),
     ) {
-        let scale = self.scale((top, bottom));
-        let (start, end) = (left + LEFT, left + width - right);
-        let place = |points: &[Option<(f64, f64)>]| -> Vec<Vec<(f64, f64)>> {
-            runs(points, self.high)
-                .into_iter()
-                .map(|run| run.into_iter().map(|(at, value)| (time.at(at), self.at(&scale, value))).collect())
-                .collect()
-        };
-        let base = self.at(&scale, self.low);
-        let down = |picture: &mut Svg, class: &str, run: &[(f64, f64)]| {
-            let ends = run.first().zip(run.last()).map(|(first, last)| [(last.0, base), (first.0, base)]);
-            picture.area(class, run.iter().copied().chain(ends.into_iter().flatten()));
-        };
-        let mut labels: Vec<Wish<(f64, f64, String, String)>> = Vec::new();
-        let mut wish = |at: (f64, f64), weight: f64, class: &str, label: &str| {
-            labels.push(Wish {
-                at: at.1,
-                size: LINE - 1.0,
-                weight,
-                what: (at.0, at.1, class.to_owned(), cut(label, right - 15.0)),
-            });
+        let mut plot = Plot {
+            panel: self,
+            time,
+            scale: self.scale((top, bottom)),
+            start: left + LEFT,
+            end: left + width - right,
+            top,
+            bottom,
+            label_width: right - 15.0,
+            labels: Vec::new(),
         };
         // Areas are below the grid's lines, lines above them.
-        for layer in &self.layers {
+        plot.draw_areas(picture);
+        plot.draw_grid(picture);
+        plot.draw_lines(picture);
+        plot.draw_labels(picture);
+    }
+}
+
+/// A panel at its place in the picture, and the labels that its layers ask for.
+struct Plot<'a> {
+    panel: &'a Panel,
+    time: &'a Scale,
+    scale: Scale,
+    /// Ends of the time axis.
+    start: f64,
+    end: f64,
+    top: f64,
+    bottom: f64,
+    label_width: f64,
+    labels: Vec<Wish<Label>>,
+}
+
+/// The name of a layer, and the point that it belongs to.
+struct Label {
+    at: (f64, f64),
+    class: String,
+    text: String,
+}
+
+impl Plot<'_> {
+    fn y(&self, value: f64) -> f64 {
+        self.panel.at(&self.scale, value)
+    }
+
+    /// The runs of points that are within the panel, in the picture's coordinates.
+    fn place(&self, points: &[Option<(f64, f64)>]) -> Vec<Vec<(f64, f64)>> {
+        let place = |(at, value): (f64, f64)| (self.time.at(at), self.y(value));
+        let runs = runs(points, self.panel.high).into_iter();
+        runs.map(|run| run.into_iter().map(place).collect()).collect()
+    }
+
+    /// An area from a run of points down to the axis.
+    fn draw_down(&self, picture: &mut Svg, class: &str, run: &[(f64, f64)]) {
+        let base = self.y(self.panel.low);
+        let ends = run.first().zip(run.last()).map(|(first, last)| [(last.0, base), (first.0, base)]);
+        picture.area(class, run.iter().copied().chain(ends.into_iter().flatten()));
+    }
+
+    fn wish(&mut self, at: (f64, f64), weight: f64, class: &str, text: &str) {
+        let what = Label { at, class: class.to_owned(), text: cut(text, self.label_width) };
+        self.labels.push(Wish { at: at.1, size: LINE - 1.0, weight, what });
+    }
+
+    fn draw_areas(&mut self, picture: &mut Svg) {
+        for layer in &self.panel.layers {
             match layer {
                 Layer::Area { class, points, label, down_to } => {
-                    let placed = place(points);
+                    let placed = self.place(points);
                     for run in &placed {
-                        down(picture, class, run);
+                        self.draw_down(picture, class, run);
                     }
-                    if let Some(last) = placed.last().and_then(|run| run.last()) {
-                        let (x, high, low) = (last.0, last.1, self.at(&scale, *down_to));
+                    if let Some(&(x, high)) = placed.last().and_then(|run| run.last()) {
+                        let low = self.y(*down_to);
                         if low - high >= 1.5 {
-                            wish((x, f64::midpoint(low, high)), low - high, class, label);
+                            self.wish((x, f64::midpoint(low, high)), low - high, class, label);
                         }
                     }
                 }
                 Layer::Under { class, points, .. } => {
                     // Where the line is above the picture, the area reaches its top.
-                    let clamped = |(at, value): (f64, f64)| (at, value.min(self.high));
+                    let clamped = |(at, value): (f64, f64)| (at, value.min(self.panel.high));
                     let points: Points = points.iter().map(|point| point.map(clamped)).collect();
-                    for run in place(&points) {
-                        down(picture, &format!("under {class}"), &run);
+                    for run in self.place(&points) {
+                        self.draw_down(picture, &format!("under {class}"), &run);
                     }
                 }
                 Layer::Gap { from, to } => {
-                    let (from, to) = (time.at(*from), time.at(*to));
-                    picture.rect("gap", from, top, to - from, bottom - top);
+                    let (from, to) = (self.time.at(*from), self.time.at(*to));
+                    picture.rect("gap", from, self.top, to - from, self.bottom - self.top);
                 }
                 Layer::Line { .. } | Layer::Level { .. } => {}
             }
         }
+    }
+
+    fn draw_grid(&self, picture: &mut Svg) {
+        let Panel { axis, low, high, height, .. } = *self.panel;
         let mut before = f64::INFINITY;
-        for (value, label) in ticks(self.axis, self.low, self.high, self.height) {
-            let y = self.at(&scale, value);
+        for (value, label) in ticks(axis, low, high, height) {
+            let y = self.y(value);
             if (y - before).abs() < LINE {
                 continue;
             }
             before = y;
-            picture.line("grid", (start, y), (end, y));
-            picture.text("dim", Anchor::End, start - 6.0, y + 4.5, &label);
+            picture.line("grid", (self.start, y), (self.end, y));
+            picture.text("dim", Anchor::End, self.start - 6.0, y + 4.5, &label);
         }
-        for layer in &self.layers {
+    }
+
+    fn draw_lines(&mut self, picture: &mut Svg) {
+        let Panel { low, high, .. } = *self.panel;
+        for layer in &self.panel.layers {
             match layer {
                 Layer::Line { class, points, label } | Layer::Under { class, points, label } => {
-                    let placed = place(points);
+                    let placed = self.place(points);
                     for run in &placed {
                         picture.polyline(&format!("line {class}"), run.iter().copied());
                     }
@@ -343,36 +393,35 @@ impl Panel {
                     let end = points.iter().rev().flatten().next();
                     match (placed.last().and_then(|run| run.last()), end) {
                         // It ends above the picture.
-                        (_, Some((at, value))) if *value > self.high => {
-                            wish(
-                                (time.at(*at), self.at(&scale, self.high)),
-                                1000.0,
-                                class,
-                                &format!("{label} ↑"),
-                            );
+                        (_, Some((at, value))) if *value > high => {
+                            let at = (self.time.at(*at), self.y(high));
+                            self.wish(at, 1000.0, class, &format!("{label} ↑"));
                         }
-                        (Some(last), _) => wish(*last, 1000.0, class, label),
+                        (Some(last), _) => self.wish(*last, 1000.0, class, label),
                         (None, _) => {}
                     }
                 }
-                Layer::Level { value, label } if *value >= self.low && *value <= self.high => {
-                    let y = self.at(&scale, *value);
-                    picture.line("level", (start, y), (end, y));
-                    wish((end, y), 10.0, "level", label);
+                Layer::Level { value, label } if *value >= low && *value <= high => {
+                    let y = self.y(*value);
+                    picture.line("level", (self.start, y), (self.end, y));
+                    self.wish((self.end, y), 10.0, "level", label);
                 }
                 Layer::Level { .. } | Layer::Area { .. } | Layer::Gap { .. } => {}
             }
         }
-        /// So far from its line a label may stand: five lines that end in one point all have theirs.
+    }
+
+    fn draw_labels(&mut self, picture: &mut Svg) {
+        /// The farthest that a label may stand from its line: five lines that end in one point all have theirs.
         const MOST_SLIP: f64 = 4.0 * LINE;
-        let edge = end;
-        let (placed, _) = svg::place(labels, (top - LINE / 2.0, bottom + LINE / 2.0), MOST_SLIP);
-        for (y, (x, at, class, label)) in placed {
+        let (edge, span) = (self.end, (self.top - LINE / 2.0, self.bottom + LINE / 2.0));
+        let (placed, _) = svg::place(std::mem::take(&mut self.labels), span, MOST_SLIP);
+        for (y, Label { at: (x, at), class, text }) in placed {
             let points = [(x.min(edge), at), (edge + 2.0, at), (edge + 6.0, y), (edge + 9.0, y)];
             // A line that ends before the edge is not continued by its lead.
             let skip = usize::from(x < edge);
             picture.polyline(&format!("lead {class}"), points.into_iter().skip(skip));
-            picture.text("", Anchor::Start, edge + 12.0, y + 4.5, &label);
+            picture.text("", Anchor::Start, edge + 12.0, y + 4.5, &text);
         }
     }
 }

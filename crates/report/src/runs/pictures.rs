@@ -161,16 +161,11 @@ fn zones(views: &[&View<'_>]) -> Vec<(u32, String)> {
 pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
     let views = drawn(comparison);
     let zones = zones(&views);
-    let figures = |view: &View<'_>, node: u32, zone: &str| -> Option<ZoneFigures> {
-        view.summary.whole.zones.iter().find(|z| z.node == node && z.zone == zone).cloned()
-    };
-    let page = |view: &View<'_>| view.page();
-    let free = |view: &View<'_>, node: u32, zone: &str| column(view, &format!("zoneinfo.{node}.{zone}.free"));
     // Far more than the marks would flatten what happens near them.
     let clip = zones.iter().filter_map(|(node, zone)| {
         let of = |view: &&View<'_>| {
-            let figures = figures(view, *node, zone)?;
-            Some((figures.high as f64 * page(view), figures.free.max as f64 * page(view)))
+            let figures = figures_of(view, *node, zone)?;
+            Some((figures.high as f64 * view.page(), figures.free.max as f64 * view.page()))
         };
         views.iter().filter_map(of).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
     });
@@ -183,57 +178,12 @@ pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
         .collect();
     let direct_most = highest(scans.iter().flat_map(|[direct, _]| known(direct)));
     let kswapd_most = highest(scans.iter().flat_map(|[_, kswapd]| known(kswapd)));
-    let scans_high = chart::round_high(direct_most.max(kswapd_most));
     let mut blocks = Vec::new();
-    for (view, [direct, kswapd]) in views.iter().zip(&scans) {
-        let mut panels = Vec::new();
-        for (node, zone) in &zones {
-            let mut layers = vec![Layer::Under {
-                class: "q-free".to_owned(),
-                points: thinned(free(view, *node, zone), Pick::Least),
-                label: Some("free".to_owned()),
-            }];
-            if let Some(marks) = figures(view, *node, zone) {
-                for (label, pages) in [("high", marks.high), ("low", marks.low), ("min", marks.min)] {
-                    layers.push(Layer::Level { value: pages as f64 * page(view), label: label.to_owned() });
-                }
-            }
-            let name = format!("free in zone {zone} of node {node}");
-            let panel =
-                Panel { name, axis: Axis::Bytes, high, low: 0.0, height: 116.0, mirrored: false, layers };
-            panels.push(panel);
-        }
+    for (view, scans) in views.iter().zip(&scans) {
+        let mut panels: Vec<Panel> =
+            zones.iter().map(|(node, zone)| free_panel(view, *node, zone, high)).collect();
         if direct_most.max(kswapd_most) > 0.0 {
-            // The larger is behind the smaller.
-            let mut layers = vec![
-                Layer::Under {
-                    class: "q-kswapd".to_owned(),
-                    points: steps(kswapd),
-                    label: Some("by kswapd".to_owned()),
-                },
-                Layer::Under {
-                    class: "q-direct".to_owned(),
-                    points: steps(direct),
-                    label: Some("by tasks".to_owned()),
-                },
-            ];
-            if highest(known(direct)) > highest(known(kswapd)) {
-                layers.reverse();
-            }
-            layers.retain(|layer| match layer {
-                Layer::Under { points, .. } => values(points).any(|rate| rate > 0.0),
-                _ => true,
-            });
-            let none = if layers.is_empty() { ": none" } else { ", down" };
-            panels.push(Panel {
-                name: format!("pages scanned/s{none}"),
-                axis: Axis::Count,
-                high: scans_high,
-                low: 0.0,
-                height: 84.0,
-                mirrored: true,
-                layers,
-            });
+            panels.push(scan_panel(scans, chart::round_high(direct_most.max(kswapd_most))));
         }
         blocks.push(Block { title: title(&views, view), events: events(view), panels });
     }
@@ -252,6 +202,47 @@ pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
     }
     let message = scan_message(&views, &scans, &zones, (direct_most, kswapd_most));
     Some(chart::over_time(&blocks, seconds(&views), "free", message, caption.join(" ")))
+}
+
+fn figures_of<'v>(view: &'v View<'_>, node: u32, zone: &str) -> Option<&'v ZoneFigures> {
+    view.summary.whole.zones.iter().find(|z| z.node == node && z.zone == zone)
+}
+
+/// Free pages of a zone against its watermarks.
+fn free_panel(view: &View<'_>, node: u32, zone: &str, high: f64) -> Panel {
+    let free = column(view, &format!("zoneinfo.{node}.{zone}.free"));
+    let mut layers = vec![Layer::Under {
+        class: "q-free".to_owned(),
+        points: thinned(free, Pick::Least),
+        label: Some("free".to_owned()),
+    }];
+    if let Some(marks) = figures_of(view, node, zone) {
+        for (label, pages) in [("high", marks.high), ("low", marks.low), ("min", marks.min)] {
+            layers.push(Layer::Level { value: pages as f64 * view.page(), label: label.to_owned() });
+        }
+    }
+    let name = format!("free in zone {zone} of node {node}");
+    Panel { name, axis: Axis::Bytes, high, low: 0.0, height: 116.0, mirrored: false, layers }
+}
+
+/// Pages that tasks and kswapd scanned, drawn downwards; the larger is behind the smaller.
+fn scan_panel([direct, kswapd]: &[Rates; 2], high: f64) -> Panel {
+    let under = |class: &str, rates: &Rates, label: &str| Layer::Under {
+        class: class.to_owned(),
+        points: steps(rates),
+        label: Some(label.to_owned()),
+    };
+    let mut layers = vec![under("q-kswapd", kswapd, "by kswapd"), under("q-direct", direct, "by tasks")];
+    if highest(known(direct)) > highest(known(kswapd)) {
+        layers.reverse();
+    }
+    layers.retain(|layer| match layer {
+        Layer::Under { points, .. } => values(points).any(|rate| rate > 0.0),
+        _ => true,
+    });
+    let none = if layers.is_empty() { ": none" } else { ", down" };
+    let name = format!("pages scanned/s{none}");
+    Panel { name, axis: Axis::Count, high, low: 0.0, height: 84.0, mirrored: true, layers }
 }
 
 /// Who scanned, and whether free pages stood near the marks meanwhile.
