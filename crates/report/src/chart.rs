@@ -412,7 +412,7 @@ impl Plot<'_> {
     }
 
     fn draw_labels(&mut self, picture: &mut Svg) {
-        /// The farthest that a label may stand from its line: five lines that end in one point all have theirs.
+        /// The farthest that a label may stand from its line: enough for five lines that end in one point.
         const MOST_SLIP: f64 = 4.0 * LINE;
         let (edge, span) = (self.end, (self.top - LINE / 2.0, self.bottom + LINE / 2.0));
         let (placed, _) = svg::place(std::mem::take(&mut self.labels), span, MOST_SLIP);

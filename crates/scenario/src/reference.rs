@@ -101,7 +101,31 @@ fn actor(kind: &str, schema: Json, definitions: &mut Map<String, Json>) -> Json 
 
 /// The reference page in Markdown.
 pub fn document() -> String {
-    let mut text = "# Scenarios
+    let mut text = format!("{INTRODUCTION}{EXAMPLE}{QUANTITIES}");
+    text += &table_of::<Header>();
+    text += &machine();
+    text += "\n## `[tuning]`\n\nKernel settings that differ from the kernel's defaults, by the kernel's names: sysctls, and files below \
+             `/sys` with\ndots for slashes.\n\n";
+    text += &tuning::document();
+    text += "\n## `[[file]]`\n\nFiles that are on the disk when the run begins, with nothing of them in memory, for actors that name one. \
+             Other\nfiles need no declaration.\n\n";
+    text += &table_of::<NamedFile>();
+    text += "\n## `[[actor]]`\n\nEach is a process, or several if its kind says so. These keys belong to every kind:\n\n";
+    text += &table_of::<ActorTable>();
+    text += &actors();
+    text += VARIANTS;
+    text += &description(&schema_of::<SweepTable>().to_value());
+    text += "\n\n";
+    text += &table_of::<SweepTable>();
+    text += "\n## `[measure]`\n\n";
+    text += &description(&schema_of::<MeasureTable>().to_value());
+    text += "\n\n";
+    text += &table_of::<MeasureTable>();
+    text += &calibration();
+    text
+}
+
+const INTRODUCTION: &str = "# Scenarios
 
 Generated from `crates/scenario/src` by `cargo xtask docs`; change the types, not this page. Editors check and complete
 scenarios with [the schema](schema/scenario-1.json).
@@ -117,10 +141,9 @@ A host with two NUMA nodes, a server whose heap fills half of the memory, and th
 `lscpu` (CPUs, nodes), `numactl --hardware` (sizes, distances), `lsblk` (disk) and `sysctl vm` (settings).
 
 ```toml
-"
-    .to_owned();
-    text += EXAMPLE;
-    text += "```
+";
+
+const QUANTITIES: &str = "```
 
 ## Quantities
 
@@ -135,36 +158,8 @@ Only 0 needs no unit: `\"0\"`.
 ## The scenario
 
 ";
-    text += &table_of::<Header>();
-    text += "\n## `[machine]`\n\n";
-    text += &table_of::<MachineSpec>();
-    text += "\n### Generations\n\nA generation is a set of rules in the model and a kernel in the lab. For another kernel take the newest one before it:\n`\"linux-5.4\"` for 5.15.\n\n";
-    text += "| generation | is |\n|---|---|\n";
-    for generation in Generation::all() {
-        text += &format!("| `\"{generation}\"` | {} |\n", generation.about());
-    }
-    text += "\n### `machine.disk`\n\nWritten as a section `[machine.disk]` or in a line, `disk = { latency = \"8 ms\", … }`.\n\n";
-    text += &table_of::<Disk>();
-    text += "\n### `machine.swap`\n\n";
-    text += &table_of::<Swap>();
-    text += "\n## `[tuning]`\n\nKernel settings that differ from the kernel's defaults, by the kernel's names: sysctls, and files below \
-             `/sys` with\ndots for slashes.\n\n";
-    text += &tuning::document();
-    text += "\n## `[[file]]`\n\nFiles that are on the disk when the run begins, with nothing of them in memory, for actors that name one. \
-             Other\nfiles need no declaration.\n\n";
-    text += &table_of::<NamedFile>();
-    text += "\n## `[[actor]]`\n\nEach is a process, or several if its kind says so. These keys belong to every kind:\n\n";
-    text += &table_of::<ActorTable>();
-    for (kind, schema) in kind_schemas() {
-        let schema = schema.to_value();
-        let order = kind_fields(kind);
-        text += &format!("\n### `kind = \"{kind}\"`\n\n{}\n\n", description(&schema));
-        text += &table(&schema, order);
-        text += &inner_tables(&schema);
-        let roles = Actor::roles(kind).iter().map(|role| format!("`{role}`")).collect::<Vec<_>>().join(", ");
-        text += &format!("\nRoles of its threads: {roles}.\n");
-    }
-    text += "
+
+const VARIANTS: &str = "
 ## `[[variant]]`
 
 The same scenario with other values: a run of its own beside the scenario as it stands, which is the first and has the name that
@@ -185,14 +180,38 @@ same keys, and `title`, `seed`, `duration`, `interval`, `base`, `measure.KEY` an
 ## `[sweep]`
 
 ";
-    text += &description(&schema_of::<SweepTable>().to_value());
-    text += "\n\n";
-    text += &table_of::<SweepTable>();
-    text += "\n## `[measure]`\n\n";
-    text += &description(&schema_of::<MeasureTable>().to_value());
-    text += "\n\n";
-    text += &table_of::<MeasureTable>();
-    text += "
+
+fn machine() -> String {
+    let mut text = String::new();
+    text += "\n## `[machine]`\n\n";
+    text += &table_of::<MachineSpec>();
+    text += "\n### Generations\n\nA generation is a set of rules in the model and a kernel in the lab. For another kernel take the newest one before it:\n`\"linux-5.4\"` for 5.15.\n\n";
+    text += "| generation | is |\n|---|---|\n";
+    for generation in Generation::all() {
+        text += &format!("| `\"{generation}\"` | {} |\n", generation.about());
+    }
+    text += "\n### `machine.disk`\n\nWritten as a section `[machine.disk]` or in a line, `disk = { latency = \"8 ms\", … }`.\n\n";
+    text += &table_of::<Disk>();
+    text += "\n### `machine.swap`\n\n";
+    text += &table_of::<Swap>();
+    text
+}
+
+fn actors() -> String {
+    let mut text = String::new();
+    for (kind, schema) in kind_schemas() {
+        let schema = schema.to_value();
+        let order = kind_fields(kind);
+        text += &format!("\n### `kind = \"{kind}\"`\n\n{}\n\n", description(&schema));
+        text += &table(&schema, order);
+        text += &inner_tables(&schema);
+        let roles = Actor::roles(kind).iter().map(|role| format!("`{role}`")).collect::<Vec<_>>().join(", ");
+        text += &format!("\nRoles of its threads: {roles}.\n");
+    }
+    text
+}
+
+const COSTS: &str = "
 ## `[calibration]`
 
 What things cost in the model, in nanoseconds of CPU time. Every key can be left out: then the record's value counts, or the
@@ -201,11 +220,8 @@ model's own.
 | key | default | meaning |
 |---|---|---|
 ";
-    text += &format!("| `record` | `\"{}\"` | {RECORD} |\n", CalibrationSpec::DEFAULT);
-    for ((name, about), (_, default)) in Costs::about().zip(Costs::default().entries()) {
-        text += &format!("| `{name}` | `{default}` | {about} |\n");
-    }
-    text += "
+
+const RECORDS: &str = "
 ### Records
 
 `lotsfree lab calibrate -o FILE` measures the machine that it runs on, or with `--on vm` a virtual machine, and
@@ -214,6 +230,14 @@ measured is the model's own; `sim` says which. A measured value is a table with 
 number of `repetitions`.
 
 ";
+
+fn calibration() -> String {
+    let mut text = COSTS.to_owned();
+    text += &format!("| `record` | `\"{}\"` | {RECORD} |\n", CalibrationSpec::DEFAULT);
+    for ((name, about), (_, default)) in Costs::about().zip(Costs::default().entries()) {
+        text += &format!("| `{name}` | `{default}` | {about} |\n");
+    }
+    text += RECORDS;
     text += &table_of::<Record>();
     for (name, table) in [
         ("provenance", table_of::<Provenance>()),

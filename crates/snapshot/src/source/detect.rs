@@ -460,69 +460,17 @@ struct Candidate {
 /// A directory whose children are numbered snapshots. `None` if they are not.
 fn open_series(path: &Path, source: &TreeSource, names: &[String]) -> Option<Input> {
     let mut notes = Vec::new();
-    // Single files of several kinds with the same number make one instant: meminfo.1, vmstat.1.
-    let mut flat: BTreeMap<u64, (Order, MemorySource, Option<f64>)> = BTreeMap::new();
-    let mut entries: Vec<(Order, &String)> = Vec::new();
-    for name in names {
-        let Some(order) = order_of(name) else { continue };
-        entries.push((order, name));
-    }
+    let mut entries: Vec<(Order, &String)> =
+        names.iter().filter_map(|name| Some((order_of(name)?, name))).collect();
     entries.sort_by(|a, b| a.0.number.total_cmp(&b.0.number).then_with(|| a.1.cmp(b.1)));
-    let single = |name: &str| paste::by_name(name).is_some();
     let count = entries.len();
-    if !entries.iter().any(|(_, name)| single(name)) {
+    if !entries.iter().any(|(_, name)| paste::by_name(name).is_some()) {
         entries = thin(entries);
     }
     if entries.len() < count {
         notes.push(format!("of {count} snapshots, {} spread evenly were read", entries.len()));
     }
-    let mut candidates: Vec<Candidate> = Vec::new();
-    let mut buffer = Vec::new();
-    let mut flat_bytes = 0usize;
-    for (order, name) in entries {
-        let child = path.join(name);
-        let Ok(metadata) = fs::symlink_metadata(&child) else { continue };
-        let modified = (metadata.modified().ok())
-            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-            .map(|since| since.as_secs_f64());
-        if metadata.is_dir() {
-            let Ok(tree) = TreeSource::saved(&child) else { continue };
-            let source: Box<dyn Source> = if looks_like_root(&child) {
-                Box::new(tree)
-            } else {
-                let names = tree.list("").unwrap_or_default();
-                let files = by_names(&tree, &names);
-                if files.is_empty() {
-                    continue;
-                }
-                Box::new(files)
-            };
-            let modified = tree_time(&child).or(modified);
-            candidates.push(Candidate { order, source, manifest: None, modified, uptime: None });
-        } else if metadata.is_file() && single(name) {
-            let Some(target) = paste::by_name(name) else { continue };
-            if source.read(name, 1 << 20, &mut buffer).is_err() || flat_bytes + buffer.len() > 512 << 20 {
-                continue;
-            }
-            flat_bytes += buffer.len();
-            let entry = flat.entry(order.number.to_bits());
-            entry
-                .or_insert_with(|| (order, MemorySource::default(), modified))
-                .1
-                .insert(target, buffer.as_slice());
-        } else if metadata.is_file()
-            && [".tar", ".tar.zst", ".zst", ".txt"].iter().any(|end| name.ends_with(end))
-        {
-            let manifest = open_file(&child).ok().and_then(peek_time);
-            let source = Box::new(Later { path: child, opened: std::cell::OnceCell::new() });
-            candidates.push(Candidate { order, source, manifest, modified, uptime: None });
-        }
-    }
-    if candidates.is_empty() {
-        candidates.extend(thin(flat.into_values().collect()).into_iter().map(|(order, source, modified)| {
-            Candidate { order, source: Box::new(source), manifest: None, modified, uptime: None }
-        }));
-    }
+    let mut candidates = candidates(path, source, entries);
     if candidates.is_empty() {
         return None;
     }
@@ -550,6 +498,59 @@ fn open_series(path: &Path, source: &TreeSource, names: &[String]) -> Option<Inp
         }
     };
     Some(Input { label: path.display().to_string(), kind: Kind::Series, samples, notes, manifest: None })
+}
+
+/// The children that can be snapshots. Where there are none, single files of several kinds with the same
+/// number make one instant: meminfo.1, vmstat.1.
+fn candidates(path: &Path, source: &TreeSource, entries: Vec<(Order, &String)>) -> Vec<Candidate> {
+    let mut flat: BTreeMap<u64, (Order, MemorySource, Option<f64>)> = BTreeMap::new();
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut buffer = Vec::new();
+    let mut flat_bytes = 0usize;
+    for (order, name) in entries {
+        let child = path.join(name);
+        let Ok(metadata) = fs::symlink_metadata(&child) else { continue };
+        let modified = (metadata.modified().ok())
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .map(|since| since.as_secs_f64());
+        if metadata.is_dir() {
+            let Some(source) = open_child(&child) else { continue };
+            let modified = tree_time(&child).or(modified);
+            candidates.push(Candidate { order, source, manifest: None, modified, uptime: None });
+        } else if let Some(target) = paste::by_name(name).filter(|_| metadata.is_file()) {
+            if source.read(name, 1 << 20, &mut buffer).is_err() || flat_bytes + buffer.len() > 512 << 20 {
+                continue;
+            }
+            flat_bytes += buffer.len();
+            let (_, files, _) = flat
+                .entry(order.number.to_bits())
+                .or_insert_with(|| (order, MemorySource::default(), modified));
+            files.insert(target, buffer.as_slice());
+        } else if metadata.is_file()
+            && [".tar", ".tar.zst", ".zst", ".txt"].iter().any(|end| name.ends_with(end))
+        {
+            let manifest = open_file(&child).ok().and_then(peek_time);
+            let source = Box::new(Later { path: child, opened: std::cell::OnceCell::new() });
+            candidates.push(Candidate { order, source, manifest, modified, uptime: None });
+        }
+    }
+    if candidates.is_empty() {
+        candidates.extend(thin(flat.into_values().collect()).into_iter().map(|(order, source, modified)| {
+            Candidate { order, source: Box::new(source), manifest: None, modified, uptime: None }
+        }));
+    }
+    candidates
+}
+
+/// A directory that looks like `/`, or that has files with the names of those of `/proc`.
+fn open_child(child: &Path) -> Option<Box<dyn Source>> {
+    let tree = TreeSource::saved(child).ok()?;
+    if looks_like_root(child) {
+        return Some(Box::new(tree));
+    }
+    let names = tree.list("").unwrap_or_default();
+    let files = by_names(&tree, &names);
+    (!files.is_empty()).then(|| Box::new(files) as Box<dyn Source>)
 }
 
 /// Seconds after the first, if all are known and rise.

@@ -319,58 +319,23 @@ impl Splitter {
 
     /// Lines that belong to the block that is open.
     fn continues(&mut self, line: &str, words: &[&str]) -> bool {
-        let number = |word: &str| word.parse::<i64>().is_ok();
         let taken = match (&mut self.block, words) {
             (Block::None | Block::PageTypes, _) => false,
             (Block::Zoneinfo { after_pagesets, unpopulated }, words) => {
-                let kernel = |word: &str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-                match words {
-                    ["pagesets"] => {
-                        *after_pagesets = true;
-                        true
-                    }
-                    ["present" | "managed", "0"] => {
-                        *unpopulated = true;
-                        true
-                    }
-                    ["pages", "free" | "low" | "min" | "high", count] => number(count),
-                    ["per-node", "stats"] | ["vm", "stats", "threshold:", _] => true,
-                    ["protection:", ..]
-                    | ["cpu:" | "count:" | "high:" | "batch:" | "high_min:" | "high_max:", _] => true,
-                    ["all_unreclaimable:" | "start_pfn:" | "inactive_ratio:" | "node_unreclaimable:", _]
-                    | ["prev_priority:" | "temp_priority:", _] => {
-                        *after_pagesets = true;
-                        true
-                    }
-                    // After the page sets only the next file can go on like this.
-                    [name, value] => {
-                        kernel(name)
-                            && number(value)
-                            && !*after_pagesets
-                            && !(*unpopulated && name.starts_with("nr_"))
-                    }
-                    _ => false,
+                let fits = continues_zoneinfo(words, after_pagesets, unpopulated);
+                if fits {
+                    self.paste.source.append("proc/zoneinfo", line.as_bytes());
+                    self.paste.source.append("proc/zoneinfo", b"\n");
                 }
-                .then(|| "proc/zoneinfo".to_owned())
-                .inspect(|path| {
-                    self.paste.source.append(path, line.as_bytes());
-                    self.paste.source.append(path, b"\n");
-                })
-                .is_some()
+                fits
             }
             (Block::Swaps, [_, kind, size, used, priority]) => {
-                let fits = number(size) && number(used) && number(priority) && !kind.contains(':');
-                if fits {
-                    self.add("proc/swaps", line);
-                }
-                fits
+                let fits = is_number(size) && is_number(used) && is_number(priority) && !kind.contains(':');
+                self.add_if(fits, "proc/swaps", line)
             }
             (Block::SysvShm, words) => {
-                let fits = words.len() >= 14 && words.iter().all(|word| number(word));
-                if fits {
-                    self.add("proc/sysvipc/shm", line);
-                }
-                fits
+                let fits = words.len() >= 14 && words.iter().all(|word| is_number(word));
+                self.add_if(fits, "proc/sysvipc/shm", line)
             }
             (Block::Ipcs, words) => match shared_memory_row(words) {
                 Some(row) => {
@@ -388,37 +353,13 @@ impl Splitter {
                 true
             }
             (Block::Free, ["-/+", ..] | ["Total:" | "Low:" | "High:", ..]) => true,
-            (Block::Rollup, [name, value, "kB"]) if name.ends_with(':') && number(value) => {
-                let rollup = [
-                    "Rss",
-                    "Pss",
-                    "Pss_Dirty",
-                    "Pss_Anon",
-                    "Pss_File",
-                    "Pss_Shmem",
-                    "Shared_Clean",
-                    "Shared_Dirty",
-                    "Private_Clean",
-                    "Private_Dirty",
-                    "Referenced",
-                    "Anonymous",
-                    "KSM",
-                    "LazyFree",
-                    "AnonHugePages",
-                    "ShmemPmdMapped",
-                    "FilePmdMapped",
-                    "Shared_Hugetlb",
-                    "Private_Hugetlb",
-                    "Swap",
-                    "SwapPss",
-                    "Locked",
-                ];
-                let fits = rollup.contains(&name.trim_end_matches(':'));
-                if fits {
-                    let path = self.process("smaps_rollup");
-                    self.add(&path, line);
-                }
-                fits
+            (Block::Rollup, [name, value, "kB"])
+                if is_number(value)
+                    && name.ends_with(':')
+                    && ROLLUP.contains(&name.trim_end_matches(':')) =>
+            {
+                let path = self.process("smaps_rollup");
+                self.add_if(true, &path, line)
             }
             _ => false,
         };
@@ -428,55 +369,31 @@ impl Splitter {
         taken
     }
 
+    fn add_if(&mut self, fits: bool, path: &str, line: &str) -> bool {
+        if fits {
+            self.add(path, line);
+        }
+        fits
+    }
+
     /// Lines that need no block around them.
     fn alone(&mut self, line: &str, words: &[&str]) -> bool {
         match words {
             [name, value, rest @ ..] if name.ends_with(':') && rest.len() <= 1 => {
-                let name = name.trim_end_matches(':');
-                let known = Counter::<Meminfo>::named(name).is_some() || name.starts_with("HugePages_");
-                let unit = matches!(rest, ["kB"]);
-                let fits = value.bytes().all(|b| b.is_ascii_digit()) && (unit || rest.is_empty());
-                let shape = name.starts_with(|c: char| c.is_ascii_uppercase())
-                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_()".contains(&b));
-                if !(fits && shape && (unit || known)) {
-                    return false;
-                }
-                if self.meminfo.insert(name.to_owned()) {
-                    self.add("proc/meminfo", line.trim());
-                } else {
-                    self.repeated = true;
-                }
-                true
+                self.meminfo_line(line, name.trim_end_matches(':'), value, rest)
             }
             [kind @ ("some" | "full"), first, ..] if first.starts_with("avg10=") => {
-                let told = self.file.clone().filter(|file| file.starts_with("proc/pressure/"));
-                if told.is_none() {
-                    self.note("pressure lines do not say of what they are; taken as those of memory");
-                }
-                let path = told.unwrap_or_else(|| "proc/pressure/memory".into());
-                let again = String::from_utf8_lossy(self.paste.source.get(&path).unwrap_or_default())
-                    .lines()
-                    .any(|line| line.starts_with(kind));
-                if !again {
-                    self.add(&path, line);
-                }
+                self.pressure_line(line, kind);
                 true
             }
-            ["slabinfo", "-", "version:", _] => {
-                self.add("proc/slabinfo", line);
-                true
-            }
-            ["#", "name", "<active_objs>", ..] => {
-                self.add("proc/slabinfo", line);
-                true
+            ["slabinfo", "-", "version:", _] | ["#", "name", "<active_objs>", ..] => {
+                self.add_if(true, "proc/slabinfo", line)
             }
             words if words.len() > 8 && words.contains(&"tunables") && words.contains(&"slabdata") => {
-                self.add("proc/slabinfo", line);
-                true
+                self.add_if(true, "proc/slabinfo", line)
             }
             [_, "soft" | "hard" | "-", item, _] if LIMITS.contains(item) => {
-                self.add("etc/security/limits.conf", line.trim());
-                true
+                self.add_if(true, "etc/security/limits.conf", line.trim())
             }
             [name, value] if value.bytes().all(|b| b.is_ascii_digit()) && self.is_vmstat(name) => {
                 if self.vmstat.insert((*name).to_owned()) {
@@ -486,31 +403,48 @@ impl Splitter {
                 }
                 true
             }
-            [address, policy, ..]
-                if address.len() >= 8
-                    && address.len() <= 16
-                    && address.bytes().all(|b| b.is_ascii_hexdigit())
-                    && ["default", "bind", "interleave", "prefer", "local", "weighted"]
-                        .iter()
-                        .any(|known| policy.starts_with(known)) =>
-            {
+            [address, policy, ..] if is_numa_map(address, policy) => {
                 let path = self.process("numa_maps");
-                self.add(&path, line);
-                true
+                self.add_if(true, &path, line)
             }
-            [first, ..] if first.starts_with("BOOT_IMAGE=") => {
-                self.add("proc/cmdline", line);
-                true
-            }
+            [first, ..] if first.starts_with("BOOT_IMAGE=") => self.add_if(true, "proc/cmdline", line),
             ["Linux", _, release, version, ..] if version.starts_with('#') => {
-                if lotsfree_kernel_files::KernelVersion::parse(release).is_some() {
-                    self.add("proc/sys/kernel/osrelease", release);
-                    return true;
-                }
-                false
+                let fits = lotsfree_kernel_files::KernelVersion::parse(release).is_some();
+                self.add_if(fits, "proc/sys/kernel/osrelease", release)
             }
             _ => self.setting(line) || self.kernel_log(line),
         }
+    }
+
+    /// `MemFree:  106380 kB`, if it is such a line.
+    fn meminfo_line(&mut self, line: &str, name: &str, value: &str, rest: &[&str]) -> bool {
+        let known = Counter::<Meminfo>::named(name).is_some() || name.starts_with("HugePages_");
+        let unit = matches!(rest, ["kB"]);
+        let fits = value.bytes().all(|b| b.is_ascii_digit()) && (unit || rest.is_empty());
+        let shape = name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_()".contains(&b));
+        if !(fits && shape && (unit || known)) {
+            return false;
+        }
+        if self.meminfo.insert(name.to_owned()) {
+            self.add("proc/meminfo", line.trim());
+        } else {
+            self.repeated = true;
+        }
+        true
+    }
+
+    /// `some avg10=…`: only the first line of each kind counts.
+    fn pressure_line(&mut self, line: &str, kind: &str) {
+        let told = self.file.clone().filter(|file| file.starts_with("proc/pressure/"));
+        if told.is_none() {
+            self.note("pressure lines do not say of what they are; taken as those of memory");
+        }
+        let path = told.unwrap_or_else(|| "proc/pressure/memory".into());
+        let again = String::from_utf8_lossy(self.paste.source.get(&path).unwrap_or_default())
+            .lines()
+            .any(|line| line.starts_with(kind));
+        self.add_if(!again, &path, line);
     }
 
     /// Whether a line of this name is one of vmstat. In the middle of the file any name will do.
@@ -613,6 +547,54 @@ impl Splitter {
         ));
     }
 }
+
+fn is_number(word: &str) -> bool {
+    word.parse::<i64>().is_ok()
+}
+
+/// Whether a line goes on with the zone that is open.
+fn continues_zoneinfo(words: &[&str], after_pagesets: &mut bool, unpopulated: &mut bool) -> bool {
+    let kernel = |word: &str| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    match words {
+        ["pagesets"] => {
+            *after_pagesets = true;
+            true
+        }
+        ["present" | "managed", "0"] => {
+            *unpopulated = true;
+            true
+        }
+        ["pages", "free" | "low" | "min" | "high", count] => is_number(count),
+        ["per-node", "stats"] | ["vm", "stats", "threshold:", _] => true,
+        ["protection:", ..] | ["cpu:" | "count:" | "high:" | "batch:" | "high_min:" | "high_max:", _] => true,
+        ["all_unreclaimable:" | "start_pfn:" | "inactive_ratio:" | "node_unreclaimable:", _]
+        | ["prev_priority:" | "temp_priority:", _] => {
+            *after_pagesets = true;
+            true
+        }
+        // After the page sets only the next file can go on like this.
+        [name, value] => {
+            kernel(name) && is_number(value) && !*after_pagesets && !(*unpopulated && name.starts_with("nr_"))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the first two words are an address and a policy, as a line of `numa_maps` begins.
+fn is_numa_map(address: &str, policy: &str) -> bool {
+    const POLICIES: [&str; 6] = ["default", "bind", "interleave", "prefer", "local", "weighted"];
+    (8..=16).contains(&address.len())
+        && address.bytes().all(|b| b.is_ascii_hexdigit())
+        && POLICIES.iter().any(|known| policy.starts_with(known))
+}
+
+/// Lines of `smaps_rollup`.
+#[rustfmt::skip]
+const ROLLUP: [&str; 22] = [
+    "Rss", "Pss", "Pss_Dirty", "Pss_Anon", "Pss_File", "Pss_Shmem", "Shared_Clean", "Shared_Dirty",
+    "Private_Clean", "Private_Dirty", "Referenced", "Anonymous", "KSM", "LazyFree", "AnonHugePages",
+    "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "Swap", "SwapPss", "Locked",
+];
 
 fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
