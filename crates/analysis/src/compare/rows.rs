@@ -114,7 +114,6 @@ fn main(views: &[&View<'_>]) -> Vec<Read> {
 /// What each role of each actor did. Where one role of one actor is all that is measured, its throughput and
 /// latencies are those of the measured requests.
 fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
-    use Better::{Higher, Lower, Neither};
     let mut names: Vec<(&str, &str)> = Vec::new();
     for figures in views.iter().flat_map(|view| &view.figures().actors) {
         let name = (figures.actor.as_str(), figures.role.as_str());
@@ -127,9 +126,9 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
             let [(one, its)] = view.measured.as_slice() else { return false };
             **one == *actor && **its == *role
         };
-        let subject = views.iter().all(alone);
+        let is_all = views.iter().all(alone);
         let who = if role.is_empty() || role == actor { actor.to_owned() } else { format!("{actor} {role}") };
-        let mut row =
+        let mut push =
             |key: &str, name: &str, unit, better, floor, get: &dyn Fn(&ActorFigures) -> Option<f64>| {
                 let of = |view: &&View<'_>| {
                     let mut all = view.figures().actors.iter();
@@ -140,60 +139,82 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
                 let name = format!("{who}: {name}");
                 rows.push(Read { key, name, group: Group::Actors, unit, better, floor, main: false, values });
             };
-        let latency = |get: &'static dyn Fn(&Latency) -> f64| {
-            move |figures: &ActorFigures| figures.latency.as_ref().map(get)
-        };
-        row("operations", "requests", Unit::Count, Higher, FEW, &|f| Some(f.operations as f64));
-        if !subject {
-            row("per_second", "requests per second", Unit::PerSecond, Higher, SLOW, &|f| f.per_second);
-            row("relative", "relative throughput", Unit::Share, Higher, POINT, &|f| f.relative);
-            row("errors", "operations that failed", Unit::Count, Lower, 1.0, &|f| Some(f.errors as f64));
+        for row in ACTOR_ROWS.iter().filter(|row| !(is_all && row.is_measured)) {
+            push(row.key, row.name, row.unit, row.better, row.floor, &row.get);
         }
-        row("latency_mean_ns", "latency mean", Unit::Nanoseconds, Lower, SHORT, &latency(&|l| l.mean));
-        if !subject {
-            row(
-                "latency_p50_ns",
-                "latency p50",
-                Unit::Nanoseconds,
-                Lower,
-                SHORT,
-                &latency(&|l| l.p50 as f64),
-            );
-            row(
-                "latency_p99_ns",
-                "latency p99",
-                Unit::Nanoseconds,
-                Lower,
-                SHORT,
-                &latency(&|l| l.p99 as f64),
-            );
-            row(
-                "latency_p999_ns",
-                "latency p99.9",
-                Unit::Nanoseconds,
-                Lower,
-                SHORT,
-                &latency(&|l| l.p999 as f64),
-            );
-            row(
-                "latency_max_ns",
-                "latency max",
-                Unit::Nanoseconds,
-                Lower,
-                SHORT,
-                &latency(&|l| l.max as f64),
-            );
-        }
-        row("major_faults", "major faults", Unit::Count, Lower, FEW, &|f| Some(f.major_faults as f64));
-        row("minor_faults", "minor faults", Unit::Count, Neither, FEW, &|f| Some(f.minor_faults as f64));
         for (index, (what, _)) in spent(&lotsfree_run::Spent::default()).into_iter().enumerate() {
             let key = format!("spent.{}_ns", what.replace(' ', "_"));
             let name = if index < 2 { format!("{what} time") } else { what.to_owned() };
-            row(&key, &name, Unit::Nanoseconds, Neither, TICK, &|figures| {
+            push(&key, &name, Unit::Nanoseconds, Better::Neither, TICK, &|figures| {
                 spent(&figures.spent).get(index).map(|(_, ns)| *ns as f64)
             });
         }
     }
+}
+
+/// A figure of a role of an actor.
+struct ActorRow {
+    key: &'static str,
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    floor: f64,
+    /// One of the measured requests too, where the role is all that is measured.
+    is_measured: bool,
+    get: fn(&ActorFigures) -> Option<f64>,
+}
+
+const fn measured(
+    key: &'static str,
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    floor: f64,
+    get: fn(&ActorFigures) -> Option<f64>,
+) -> ActorRow {
+    ActorRow { key, name, unit, better, floor, is_measured: true, get }
+}
+
+const fn own(
+    key: &'static str,
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    floor: f64,
+    get: fn(&ActorFigures) -> Option<f64>,
+) -> ActorRow {
+    ActorRow { key, name, unit, better, floor, is_measured: false, get }
+}
+
+#[rustfmt::skip]
+const ACTOR_ROWS: &[ActorRow] = {
+    use Better::{Higher, Lower, Neither};
+    use Unit::{Count, Nanoseconds, PerSecond, Share};
+    &[
+        own("operations", "requests", Count, Higher, FEW, |f| Some(f.operations as f64)),
+        measured("per_second", "requests per second", PerSecond, Higher, SLOW, |f| f.per_second),
+        measured("relative", "relative throughput", Share, Higher, POINT, |f| f.relative),
+        measured("errors", "operations that failed", Count, Lower, 1.0, |f| Some(f.errors as f64)),
+        own("latency_mean_ns", "latency mean", Nanoseconds, Lower, SHORT, |f| latency(f, |l| l.mean)),
+        measured("latency_p50_ns", "latency p50", Nanoseconds, Lower, SHORT, |f| {
+            latency(f, |l| l.p50 as f64)
+        }),
+        measured("latency_p99_ns", "latency p99", Nanoseconds, Lower, SHORT, |f| {
+            latency(f, |l| l.p99 as f64)
+        }),
+        measured("latency_p999_ns", "latency p99.9", Nanoseconds, Lower, SHORT, |f| {
+            latency(f, |l| l.p999 as f64)
+        }),
+        measured("latency_max_ns", "latency max", Nanoseconds, Lower, SHORT, |f| {
+            latency(f, |l| l.max as f64)
+        }),
+        own("major_faults", "major faults", Count, Lower, FEW, |f| Some(f.major_faults as f64)),
+        own("minor_faults", "minor faults", Count, Neither, FEW, |f| Some(f.minor_faults as f64)),
+    ]
+};
+
+fn latency(figures: &ActorFigures, get: fn(&Latency) -> f64) -> Option<f64> {
+    figures.latency.as_ref().map(get)
 }
 
 /// Levels of the summary that the table of `report` does not have: means, and how they were at the end.

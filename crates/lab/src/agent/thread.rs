@@ -338,14 +338,7 @@ impl Worker {
                 self.file("open", file, How::Buffered)?.sync_data().or_else(at("fdatasync"))?;
             }
             Op::Advise { file, offset, len, advice } => {
-                let advice = match advice {
-                    Advice::Normal => FileAdvice::Normal,
-                    Advice::Sequential => FileAdvice::Sequential,
-                    Advice::Random => FileAdvice::Random,
-                    Advice::WillNeed => FileAdvice::WillNeed,
-                    Advice::DontNeed => FileAdvice::DontNeed,
-                    Advice::HugePage | Advice::NoHugePage => return Err(errno("fadvise", INVALID)),
-                };
+                let advice = file_advice(advice).ok_or_else(|| errno("fadvise", INVALID))?;
                 let file = self.file("open", file, How::Buffered)?;
                 let len = std::num::NonZeroU64::new(u64::from(len));
                 rustix::fs::fadvise(file, offset, len, advice)
@@ -413,6 +406,18 @@ fn bytes(pages: u32) -> usize {
 
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `None` for what only regions of memory can be advised.
+fn file_advice(advice: Advice) -> Option<FileAdvice> {
+    Some(match advice {
+        Advice::Normal => FileAdvice::Normal,
+        Advice::Sequential => FileAdvice::Sequential,
+        Advice::Random => FileAdvice::Random,
+        Advice::WillNeed => FileAdvice::WillNeed,
+        Advice::DontNeed => FileAdvice::DontNeed,
+        Advice::HugePage | Advice::NoHugePage => return None,
+    })
 }
 
 fn hint(advice: Advice) -> Hint {

@@ -1,6 +1,7 @@
 //! `segment-store`: a log-structured store that reads mapped segments and replaces them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -136,22 +137,12 @@ impl SegmentStore {
         let garbage = within("garbage", self.garbage, 0, 1 << 20)?;
         let readers = within("readers", self.readers, 0, THREADS)?;
         let writers = within("writers", self.writers, 0, THREADS)?;
-        let hint = self.advice;
         if writers > active {
             let why = format!("is {writers}; it may be at most `active`, so that each has a slot of its own");
             return Err(Refusal::new("writers", why));
         }
-        let first = |names: &str, count: u32, exists: bool, site: &mut Site<'_>| {
-            let mut first = None;
-            for i in 0..count {
-                let name = format!("{}/{names}-{i}", site.actor);
-                let id = site.files.declare(name, segment, exists)?;
-                first = first.or(Some(id));
-            }
-            Ok(first.map_or(0, |id| id.0))
-        };
-        let first_active = first("segment", active, true, site)?;
-        let first_garbage = first("garbage", garbage, true, site)?;
+        let first_active = declare(site, "segment", active, segment, true)?;
+        let first_garbage = declare(site, "garbage", garbage, segment, true)?;
         let mut threads = vec![thread(
             "setup",
             &["ready"],
@@ -163,12 +154,25 @@ impl SegmentStore {
                 first_active,
                 scratch: RegionId(active + writers),
                 warm: self.warm,
-                hint,
+                hint: self.advice,
                 item: 0,
                 page: 0,
             },
         )];
         threads.extend(self.readers(site, segment, active, readers)?);
+        threads.extend(self.writers(site, segment, writers, first_active..first_active + active)?);
+        Ok(threads)
+    }
+
+    /// Threads that fill segments, each in slots of its own of those in `slots` (numbers of files).
+    fn writers(
+        &self,
+        site: &mut Site<'_>,
+        segment: u32,
+        writers: u32,
+        slots: Range<u32>,
+    ) -> Result<Vec<Thread>, Refusal> {
+        let active = slots.len() as u32;
         let keep = self.keep.unwrap_or(if self.pool { 0 } else { active });
         let keep = within("keep", keep, 0, 1 << 20)?.div_ceil(writers.max(1));
         let access = match self.write_how {
@@ -176,8 +180,9 @@ impl SegmentStore {
             Fill::Write => Access::Buffered,
         };
         let chunk = chunk(access, self.chunk)?;
+        let mut threads = Vec::new();
         for writer in 0..writers {
-            let spare = first(&format!("spare-{writer}"), keep + 1, false, site)?;
+            let spare = declare(site, &format!("spare-{writer}"), keep + 1, segment, false)?;
             let share = u64::from(chunk) * u64::from(writers);
             let pacer = self
                 .write_rate
@@ -191,9 +196,11 @@ impl SegmentStore {
                     rng: Rng::new(site.seed, site.actor, 1 << 32 | u64::from(writer)),
                     first: writer,
                     writers,
-                    slots: (writer..active)
+                    slots: slots
+                        .clone()
+                        .skip(writer as usize)
                         .step_by(writers as usize)
-                        .map(|slot| FileId(first_active + slot))
+                        .map(FileId)
                         .collect(),
                     free: (spare..=spare + keep).map(|id| (FileId(id), true)).collect(),
                     retired: VecDeque::new(),
@@ -203,7 +210,7 @@ impl SegmentStore {
                     size: u64::from(segment) * PAGE,
                     offset: 0,
                     chunk,
-                    hint,
+                    hint: self.advice,
                     sync: self.sync,
                     pause: self.write_pause.ns(),
                     pacer,
@@ -252,6 +259,16 @@ impl SegmentStore {
             })
             .collect()
     }
+}
+
+/// Declares `count` files of `pages` pages, `exist`ing or not; returns the number of the first.
+fn declare(site: &mut Site<'_>, names: &str, count: u32, pages: u32, exist: bool) -> Result<u32, Refusal> {
+    let mut first = None;
+    for i in 0..count {
+        let id = site.files.declare(format!("{}/{names}-{i}", site.actor), pages, exist)?;
+        first = first.or(Some(id));
+    }
+    Ok(first.map_or(0, |id| id.0))
 }
 
 /// Reads the garbage, maps the active segments.
