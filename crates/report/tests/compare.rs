@@ -56,7 +56,7 @@ fn by(table: &Table, key: &str) -> (Verdict, f64) {
 }
 
 #[test]
-fn the_model_is_held_against_repeats_of_a_kernel() {
+fn the_model_is_compared_with_repeats_of_a_kernel() {
     let root = tempfile::tempdir().unwrap();
     let model = runs(root.path(), "model", &[8.5], |_| {});
     let compared = compare(&[model, kernel(root.path(), &[8.0, 9.0, 10.0])]);

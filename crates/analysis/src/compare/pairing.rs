@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kernel_is_held_against_the_model_of_its_generation() {
+    fn each_kernel_is_compared_with_the_model_of_its_generation() {
         let runs = [model("linux-6.1", "a"), model("linux-6.12", "a"), vm("6.12.9", "a"), vm("6.1.0", "a")];
         assert_eq!(plan(&[&runs]).0, [vec![vec![3], vec![0]], vec![vec![2], vec![1]]]);
         // Without a model of its own it is compared with what there is.
