@@ -13,7 +13,7 @@ pub(crate) fn run(arguments: &CompareArgs) -> anyhow::Result<u8> {
     let places = runs::open_each(&arguments.runs)?;
     if let [only] = places.iter().flatten().collect::<Vec<_>>().as_slice() {
         let place = only.directory().map(|place| place.display().to_string()).unwrap_or_default();
-        bail!("{place}: only this run; name another one to hold it against");
+        bail!("{place}: only this run; name another one to compare it with");
     }
     let compared = compare(&places);
     let sort = match arguments.sort {

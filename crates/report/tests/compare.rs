@@ -90,7 +90,7 @@ fn the_model_is_compared_with_repeats_of_a_kernel() {
 }
 
 #[test]
-fn variants_of_one_place_are_held_against_the_first() {
+fn variants_of_one_place_are_compared_with_the_first() {
     let root = tempfile::tempdir().unwrap();
     let compared = compare(&[runs(root.path(), "model", &[8.0], |_| {})]);
     let [table] = compared.tables.as_slice() else { panic!("one table") };

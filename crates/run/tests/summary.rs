@@ -98,7 +98,7 @@ fn windows_are_measured_and_compared() {
 }
 
 #[test]
-fn free_pages_are_held_against_the_marks() {
+fn free_pages_are_compared_with_the_marks() {
     let summary = run(Measured::default(), &[]).summary();
     assert_eq!(summary.measured, summary.whole);
     assert_eq!(summary.baseline, None);

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_value_is_held_against_the_default() {
+    fn a_set_value_is_compared_with_the_default() {
         let input = WatermarksInput { min_free: Some(Bytes::kib(67_584 * 2)), ..host(48, 1) };
         let answer = watermarks(&input).unwrap();
         assert_eq!(value(&answer, "set value"), Value::Percent(200.0));

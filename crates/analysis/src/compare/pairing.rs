@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_of_a_directory_are_held_against_the_first() {
+    fn variants_of_a_directory_are_compared_with_the_first() {
         let runs = [model("linux-6.1", "a"), model("linux-6.1", "b"), model("linux-6.1", "c")];
         assert_eq!(plan(&[&runs]), (vec![vec![vec![0], vec![1], vec![2]]], vec![], Basis::Scenario));
     }
