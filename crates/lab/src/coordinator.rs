@@ -1,7 +1,8 @@
 //! Coordinates a run: starts agents, samples counters, collects reports.
 //!
-//! Every interval the counters are read, then what the agents report of the interval is waited for, for a
-//! moment; what comes later counts in the next interval, so that nothing is lost and nobody is held up.
+//! Every interval, the coordinator reads the counters and then waits briefly for the agents' reports on the
+//! interval. A report that comes later counts in the next interval, so that nothing is lost and nobody is
+//! held up.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -24,7 +25,7 @@ use crate::sampler::Sampler;
 const START_LEAD_NS: u64 = 2_000_000_000;
 /// The run fails if an agent is not ready after this.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Nanoseconds between the time at which all agents are ready and the begin of the run.
+/// Nanoseconds from the time at which all agents are ready to the start of the run.
 const START_DELAY_NS: u64 = 200_000_000;
 /// Agents that have not ended this long after the end of the run are killed.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,13 +35,13 @@ const END_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Place {
     /// The program that is an agent when it is called with [`arguments`](Self::arguments).
     pub program: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<String>,
     /// The case, as a file.
     pub case: PathBuf,
-    /// Where files are.
+    /// The directory of the actors' files.
     pub files: PathBuf,
-    /// The directory of the control group that the actors go into.
+    /// The directory of the control group that the actors are put into.
     pub group: Option<PathBuf>,
     /// The nodes' CPUs, if threads are to stay on their nodes.
     pub cpus: Vec<Vec<u32>>,
@@ -48,42 +49,42 @@ pub struct Place {
     pub nodes: Vec<u32>,
     /// `oom_score_adj` of the actors.
     pub oom_score_adj: i32,
-    /// Requests that take at least this are reported one by one, in nanoseconds.
+    /// Requests that take at least this many nanoseconds are reported one by one.
     pub slow: u64,
 }
 
 /// One agent.
 struct Agent {
     actor: String,
-    /// The number of the actor's first process.
+    /// The number of the actor's first process, under which its reports are collected.
     first: usize,
     order: Order,
-    /// When its process begins and ends at the latest, in the time of the run.
+    /// The time of the run at which the process starts, and that at which it has to end.
     start: u64,
     stop: u64,
     state: AgentState,
-    /// Up to when it has reported.
+    /// The time up to which the agent has reported.
     reported: u64,
 }
 
 enum AgentState {
     New,
-    /// Started; `true`: ready, and told when to begin.
+    /// The agent has been started; `true`: it is ready, and is told when the run begins.
     Running(Child, ChildStdin, bool),
     Ended,
 }
 
-/// What an agent's output turned into.
+/// A piece of news from an agent's output.
 enum AgentReport {
     Message(usize, Message),
-    /// The end of its output, and why if that is no ordinary end.
+    /// The output ended, with the reason if that is no ordinary end.
     End(usize, Option<String>),
 }
 
 /// Executes a case. `watch` is told the time of the run, in nanoseconds, and says whether to go on.
 ///
 /// # Errors
-/// If an agent cannot begin, a counter cannot be read or the sink fails. All agents are gone then.
+/// If an agent cannot begin, a counter cannot be read or the sink fails. All agents have been killed by then.
 pub fn coordinate(
     case: &Case,
     segments: &[Segment],
@@ -138,9 +139,9 @@ struct Coordinator<'a> {
     agents: Vec<Agent>,
     tell: Sender<AgentReport>,
     news: Receiver<AgentReport>,
-    /// `CLOCK_MONOTONIC` of the begin.
+    /// `CLOCK_MONOTONIC` at the start of the run.
     begin: Option<u64>,
-    /// What was reported since the last sample, by actor and role in the order of the program.
+    /// Reports since the last sample, by actor and role in the order of the program.
     rows: BTreeMap<(usize, String), Interval>,
     events: Vec<Event>,
     oom_kills: u64,
@@ -173,7 +174,7 @@ impl Coordinator<'_> {
         let (interval, duration) = (case.interval.ns().max(1), case.duration.ns());
         let mut last = 0;
         while last < duration {
-            // A host that was held up leaves out the samples that it missed.
+            // If the host was held up, the samples that it missed are left out.
             let next = (last.max(clock.now().saturating_sub(interval)) / interval + 1) * interval;
             let next = next.min(duration);
             let go_on = self.until(clock, next, watch)?;
@@ -183,7 +184,7 @@ impl Coordinator<'_> {
             let moment = Duration::from_nanos((interval / 4).min(100_000_000));
             self.reports(clock, now, if end { END_TIMEOUT } else { moment })?;
             if end {
-                // What is seen of an end that came a moment too late belongs to the run all the same.
+                // An actor may end just after the last sample; its events still belong to the run.
                 self.events.iter_mut().for_each(|event| event.at = event.at.min(now));
             }
             self.write(last, sample, sink)?;
@@ -200,9 +201,10 @@ impl Coordinator<'_> {
         let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
         let mut child = Command::new(&self.place.program)
             .args(&self.place.arguments)
-            // Nothing of who started the lab, nor what tests ask of it.
+            // The agent inherits no environment: neither that of the lab's user, nor the variables that tests
+            // set.
             .env_clear()
-            // A Ctrl-C is for the lab, which ends its agents in order.
+            // A Ctrl-C reaches only the lab, which ends its agents in an orderly way.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -214,7 +216,8 @@ impl Coordinator<'_> {
         let (Some(mut input), Some(output)) = (input, output) else {
             return Err(LabError::Refused("an agent without pipes".to_owned()));
         };
-        // Before the order, so that all that it allocates is charged to the group.
+        // The agent joins the group before it gets its order, so that all that it allocates is charged to the
+        // group.
         let placed = join(id, self.place);
         let given = agent::give(&agent.order, &mut input).map_err(calling("the agent's input"));
         let tell = self.tell.clone();
@@ -244,7 +247,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Goes on to a time of the run: starts agents whose time comes, collects what the others say.
+    /// Goes on to a time of the run: starts the agents that are due, and collects messages from the others.
     fn until(
         &mut self,
         clock: Clock,
@@ -283,7 +286,7 @@ impl Coordinator<'_> {
                 break;
             }
             self.hear(left.min(Duration::from_millis(20)))?;
-            // Interrupted in the middle of an interval: the agents report at its end only.
+            // The run was interrupted in the middle of an interval; agents report only at its end.
             if clock.now() < time {
                 break;
             }
@@ -291,7 +294,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Takes what agents say, for so long at most if they say nothing.
+    /// Takes the messages of the agents. Waits for the first one for at most `patience`.
     fn hear(&mut self, patience: Duration) -> Result<(), LabError> {
         let mut news = self.news.recv_timeout(patience).ok();
         while let Some(one) = news {
@@ -366,7 +369,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Writes what belongs to the time up to a sample.
+    /// Writes a sample, with the events and intervals up to its time.
     fn write(&mut self, from: u64, sample: Sample, sink: &mut dyn Sink) -> Result<(), LabError> {
         let at = sample.at;
         self.events.sort_by_key(|event| event.at);
@@ -387,7 +390,7 @@ impl Agent {
     fn tell_begin(&mut self, begin: u64) -> Result<(), LabError> {
         if let AgentState::Running(_, input, true) = &mut self.state {
             let told = input.write_all(format!("{begin}\n").as_bytes()).and_then(|()| input.flush());
-            // One that is gone is seen where its output ends.
+            // If the agent is gone, the end of its output says so.
             if told.as_ref().is_err_and(|error| error.kind() != std::io::ErrorKind::BrokenPipe) {
                 return told.map_err(calling("the agent's input"));
             }
@@ -399,14 +402,14 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if let AgentState::Running(child, ..) = &mut self.state {
-            // Fails only when it has ended already.
+            // The kill fails only if the agent has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Adds a row of the same actor and role.
+/// Adds a row to another one of the same actor and role.
 fn add(to: &mut Interval, row: &Interval) {
     to.operations += row.operations;
     to.errors += row.errors;
@@ -416,7 +419,7 @@ fn add(to: &mut Interval, row: &Interval) {
     to.minor_faults += row.minor_faults;
 }
 
-/// Puts an agent into its control group, and tells the OOM killer what to think of it.
+/// Puts an agent into its control group, and sets its `oom_score_adj`.
 fn join(id: u32, place: &Place) -> Result<(), LabError> {
     if let Some(group) = &place.group {
         let procs = group.join("cgroup.procs");
@@ -426,7 +429,7 @@ fn join(id: u32, place: &Place) -> Result<(), LabError> {
     lotsfree_storage::set(&score, &place.oom_score_adj.to_string()).map_err(at(&score))
 }
 
-/// Passes on what an agent says, until it says no more.
+/// Passes on the messages of an agent until its output ends.
 fn listen(number: usize, mut output: impl std::io::Read, tell: &Sender<AgentReport>) {
     let mut receiver = wire::Receiver::default();
     let mut buffer = vec![0; 1 << 16];
@@ -437,7 +440,7 @@ fn listen(number: usize, mut output: impl std::io::Read, tell: &Sender<AgentRepo
             Ok(count) => match receiver.feed(buffer.get(..count).unwrap_or_default()) {
                 Ok(messages) => {
                     for message in messages {
-                        // Nobody listens any more.
+                        // The coordinator has ended.
                         if tell.send(AgentReport::Message(number, message)).is_err() {
                             return;
                         }

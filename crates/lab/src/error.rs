@@ -9,7 +9,7 @@ use lotsfree_scenario::Errors;
 /// Why a case could not be executed on a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The scenario asks for what this machine does not have.
+    /// The scenario asks for something that this machine does not have.
     #[error(transparent)]
     Scenario(#[from] Errors),
     /// The run could not be written.
@@ -18,37 +18,37 @@ pub enum LabError {
     /// A change of this host could not be made, noted or undone.
     #[error(transparent)]
     Change(#[from] lotsfree_changes::ChangeError),
-    /// The system refuses.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried, with the file if there is one.
+        /// The action that failed, or the file that it was about.
         what: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// Something that the lab needs is not there, or would be dangerous.
     #[error("{0}")]
     Refused(String),
-    /// A virtual machine could not be made, or did not end well.
+    /// A virtual machine could not be made, or did not end as it should.
     #[error(transparent)]
     Vm(#[from] crate::vm::Error),
     /// An agent could not do its part.
     #[error("the agent of {actor}: {why}")]
     Agent {
-        /// Which actor.
+        /// Name of the actor.
         actor: String,
-        /// What it says.
+        /// The reason that the agent gives.
         why: String,
     },
 }
 
-/// Makes an error of what the system says about a file.
+/// Makes a [`LabError`] of the system's error about a file.
 pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> LabError {
     let what = path.display().to_string();
     |error| LabError::System { what, error }
 }
 
-/// Makes an error of what the system says about a call.
+/// Makes a [`LabError`] of the system's error about a call.
 pub(crate) fn calling(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
     let what = what.into();
     |error| LabError::System { what, error }

@@ -1,4 +1,4 @@
-//! What is known of a kernel before a run begins.
+//! Facts about a kernel that are known before a run begins.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +10,9 @@ use lotsfree_run::{Facts, Measured, NodeFacts, RunOn, Window};
 use lotsfree_scenario::Case;
 use lotsfree_workload::quantity::Time;
 
-/// Files of `/proc/sys/vm` that are commands, or belong to the observer.
+/// Files of `/proc/sys/vm` that are left out, because they are commands or belong to the observer.
 const COMMANDS: [&str; 4] = ["drop_caches", "compact_memory", "stat_refresh", "block_dump"];
-/// Other files that decide what the kernel does with memory.
+/// Other files that decide how the kernel manages memory.
 const FILES: [&str; 8] = [
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/kernel/mm/transparent_hugepage/defrag",
@@ -24,7 +24,7 @@ const FILES: [&str; 8] = [
     "proc/cmdline",
 ];
 
-/// The NUMA nodes of the kernel that runs here.
+/// The NUMA nodes of the running kernel.
 pub(crate) fn nodes() -> Vec<NodeFacts> {
     let read = |path: String| fs::read(path).unwrap_or_default();
     let mut log = Log::default();
@@ -40,7 +40,7 @@ pub(crate) fn nodes() -> Vec<NodeFacts> {
     online.into_iter().map(node).collect()
 }
 
-/// Facts of the kernel that runs here, and of what a case asks of it.
+/// Facts about the running kernel, and about the case that it is going to execute.
 pub(crate) fn facts(case: &Case, machine: RunOn, remarks: Vec<String>) -> Facts {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let release = text("/proc/sys/kernel/osrelease");

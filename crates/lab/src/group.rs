@@ -9,20 +9,20 @@ use crate::error::LabError;
 
 const V1: &str = "/sys/fs/cgroup/memory";
 const V2: &str = "/sys/fs/cgroup";
-/// Which controllers the children of a group of version 2 have.
+/// The file of a version 2 group that lists the controllers of its children.
 const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
-/// Which control groups hold memory.
+/// The version of the control groups that account memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     One,
     Two,
 }
 
-/// Which there are.
+/// The version that this host uses for memory.
 ///
 /// # Errors
-/// If there are none.
+/// If no control groups of this host account memory.
 pub(crate) fn version() -> Result<Version, LabError> {
     let has = |root: &str, file: &str| Path::new(root).join(file).exists();
     let two = || {
@@ -39,7 +39,7 @@ pub(crate) fn version() -> Result<Version, LabError> {
     }
 }
 
-/// The group in which groups are made.
+/// The group in which the lab makes its own groups.
 pub(crate) fn parent(version: Version) -> &'static Path {
     Path::new(match version {
         Version::One => V1,
@@ -58,10 +58,11 @@ pub(crate) fn make(version: Version, changes: &mut Changes) -> Result<PathBuf, L
     Ok(changes.group(parent(version), "lab")?)
 }
 
-/// Whether groups of version 2 have to be given the memory controller first.
+/// The file in which the memory controller must be switched on before a group is made; `None` if that is not
+/// needed.
 ///
 /// # Errors
-/// If the kernel does not say.
+/// If the file cannot be read.
 pub(crate) fn lacks_controller(version: Version) -> Result<Option<PathBuf>, LabError> {
     let control = parent(version).join(SUBTREE_CONTROL);
     if version == Version::One {

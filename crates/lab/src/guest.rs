@@ -1,8 +1,8 @@
-//! The first program of a virtual machine: makes it ready, executes the case or measures what the machine
-//! costs, powers it off.
+//! The first program of a virtual machine: makes the machine ready, executes the case or measures what the
+//! kernel's work costs there, and powers the machine off.
 //!
-//! It is process 1 of an initramfs that holds nothing else but the kernel modules and the case. What it
-//! yields goes out through a serial line as [`lotsfree_run::wire`].
+//! It is process 1 of an initramfs that holds nothing else but the kernel modules and the case. It sends its
+//! results over the [data channel](crate::vm::Guest), in the format of [`lotsfree_run::wire`].
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -26,29 +26,29 @@ use crate::error::{LabError, at, calling};
 use crate::facts;
 use crate::here::{self, Output, Stage};
 
-/// The kernel parameters that name the serial line, the disk, its file system and the swap area.
+/// The kernel parameters that name the data channel, the disk, its file system and the swap area.
 const DATA: &str = "lotsfree.data=";
 const DISK: &str = "lotsfree.disk=";
 const FILE_SYSTEM: &str = "lotsfree.fs=";
 const SWAP: &str = "lotsfree.swap=";
-/// How texts begin that the guest sends.
+/// Beginnings of the texts that the guest sends.
 pub(crate) const FACTS: &str = "facts ";
 pub(crate) const END: &str = "end ";
 pub(crate) const FAILED: &str = "failed ";
 pub(crate) const RECORD: &str = "record ";
 /// The kernel parameter that asks for a calibration instead of the case.
 pub(crate) const CALIBRATE: &str = "lotsfree.calibrate";
-/// What the host sends to end a run early.
+/// The byte that the host sends to end a run early.
 pub(crate) const STOP: u8 = b's';
-/// The host's acknowledgement of the last message.
+/// The byte with which the host acknowledges the last message.
 pub(crate) const ACK: u8 = b'k';
 
-/// The most that is written at a time.
+/// Bytes of one write at most.
 const PIECE: usize = 4096;
 /// How long the guest waits for the host's acknowledgement.
 const ACK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Requests that take at least this are reported one by one, in nanoseconds.
+/// Requests that take at least this many nanoseconds are reported one by one.
 const SLOW: u64 = 50_000_000;
 
 /// Runs as process 1. Does not return: the machine is powered off.
@@ -64,7 +64,7 @@ pub fn init() -> ! {
                 Ok(_) => format!("{END}interrupted"),
                 Err(error) => format!("{FAILED}{error}"),
             };
-            // If the line does not take it, nothing does.
+            // If this message cannot be sent, nothing can.
             let _ = sender.text(&text);
             signals.wait_for_ack();
         }
@@ -72,14 +72,14 @@ pub fn init() -> ! {
     }
     rustix::fs::sync();
     let _ = rustix::system::reboot(RebootCommand::PowerOff);
-    // A machine without power management.
+    // Reached on a machine without power management.
     let _ = rustix::system::reboot(RebootCommand::Restart);
     loop {
         std::thread::park();
     }
 }
 
-/// The last resort: what cannot be told otherwise.
+/// Prints a text to the console: the last resort, where nothing can be sent.
 fn console(text: &str) {
     let _ = fs::write("/dev/console", text);
 }
@@ -94,7 +94,7 @@ fn mounts() -> Result<(), LabError> {
     Ok(())
 }
 
-/// Loads the modules in the order of `/modules/order`, and gives back their memory.
+/// Loads the modules in the order of `/modules/order`, and removes their files, which frees memory.
 fn modules() -> Result<(), LabError> {
     let directory = Path::new("/modules");
     let order = directory.join("order");
@@ -118,7 +118,8 @@ fn asked_to_calibrate() -> Result<bool, LabError> {
     Ok(parameters()?.split_ascii_whitespace().any(|word| word == CALIBRATE))
 }
 
-/// Opens the serial line that the kernel parameters name, without any translation of bytes.
+/// Opens the data channel that the kernel parameters name. A terminal is made raw, so that no byte is
+/// translated.
 fn serial() -> Result<File, LabError> {
     let parameters = parameters()?;
     let device = parameters.split_ascii_whitespace().find_map(|word| word.strip_prefix(DATA));
@@ -132,7 +133,7 @@ fn serial() -> Result<File, LabError> {
     Ok(line)
 }
 
-/// Writes in pieces that a channel takes whole.
+/// Splits writes into pieces of [`PIECE`] bytes, which the channel takes whole.
 struct Pieces<'a>(&'a File);
 
 impl std::io::Write for Pieces<'_> {
@@ -145,7 +146,7 @@ impl std::io::Write for Pieces<'_> {
     }
 }
 
-/// Sends a run.
+/// An output that sends a run to the host.
 struct Line<'a>(Sender<Pieces<'a>>);
 
 impl Output for Line<'_> {
@@ -162,11 +163,11 @@ impl Output for Line<'_> {
 fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     let text = PathBuf::from("/case.toml");
     let case = read_case(&text).map_err(|error| LabError::Refused(error.to_string()))?;
-    // Its own memory stays where it is, whatever the actors do; it is not to be killed for them either.
-    // A calibration measures its own memory, and leaves it as a program's.
+    // The program's own memory is locked, so that the actors do not displace it, and below the program is
+    // exempted from the OOM killer. A calibration measures its own memory, and leaves it like any program's.
     if !asked_to_calibrate()? {
-        // Each page when it is touched: all of the program at once would count as mapped file pages
-        // (`NR_FILE_MAPPED`), of which `node_pagecache_reclaimable` thinks that they are page cache.
+        // Each page is locked when it is touched. Locking the whole program at once would count it as mapped
+        // file pages (`NR_FILE_MAPPED`), which `node_pagecache_reclaimable` takes for page cache.
         let _ = lotsfree_sys::lock_all(true);
     }
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
@@ -195,12 +196,12 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     let watch = &mut |_: Stage| going();
     let done =
         here::execute(&case, &place, RunOn::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
-    // The machine is gone with all of it.
+    // Nothing is undone: the machine is about to be powered off.
     std::mem::forget(changes);
     done
 }
 
-/// Measures what the machine costs and sends the record.
+/// Measures what the kernel's work costs on this machine, and sends the record.
 fn calibrate(
     line: &File,
     files: &Path,
@@ -220,12 +221,12 @@ fn calibrate(
     Ok(State::Complete)
 }
 
-/// What the host has sent.
+/// Signals that the host has sent.
 #[derive(Debug, Default)]
 struct HostSignals {
-    /// It asks for an end.
+    /// The host asks the run to end.
     stop: AtomicBool,
-    /// It has taken the last word: what is on its way when the machine goes off is lost.
+    /// The host has taken the last message. Data still on their way when the machine is powered off are lost.
     acknowledged: AtomicBool,
 }
 
@@ -255,10 +256,10 @@ fn listen(line: &File, signals: &Arc<HostSignals>) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The kernel computed its watermarks and reserves while it booted, before it gave back the memory of its own
-/// start. Makes it derive them from what its zones manage now, under the settings that it has: a change of
-/// THP derives `min_free_kbytes` (`mm/khugepaged.c:set_recommended_min_free_kbytes`), which depends on the
-/// marks before it; the third time it no longer does.
+/// Makes the kernel recompute its watermarks and reserves from what its zones manage now, under its present
+/// settings: it computed them while it booted, before it freed its initialisation memory. A change of THP
+/// recomputes `min_free_kbytes` (`mm/khugepaged.c:set_recommended_min_free_kbytes`). The result depends on
+/// the previous watermarks; the third time it no longer does.
 fn settle(changes: &mut Changes) -> Result<(), LabError> {
     let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if thp.exists() {
@@ -274,20 +275,22 @@ fn settle(changes: &mut Changes) -> Result<(), LabError> {
     fs::write(reserve, ratios).map_err(at(reserve))
 }
 
-/// Tells the kernel whether a disk turns. The kernel takes every virtual disk for one that does when it finds
-/// it; what it derived from that then, the latency that writeback throttling guards, it derives again.
+/// Tells the kernel whether a disk is rotational. When the kernel finds a virtual disk, it takes it for a
+/// rotational one and derives the latency target of writeback throttling from that; -1 makes it derive the
+/// target again.
 fn kind_of(disk: &str, rotational: bool) -> Result<(), LabError> {
     let queue = Path::new("/sys/block").join(disk).join("queue");
     let path = queue.join("rotational");
     if path.exists() {
         fs::write(&path, if rotational { "1" } else { "0" }).map_err(at(&path))?;
-        // A kernel without it refuses.
+        // A kernel without writeback throttling refuses this.
         let _ = fs::write(queue.join("wbt_lat_usec"), "-1");
     }
     Ok(())
 }
 
-/// Mounts the disk and swaps to its other part, or to the second disk. Returns where files go.
+/// Mounts the disk, and enables swap on its other partition or on the second disk. Returns the directory for
+/// files.
 fn disks(case: &Case) -> Result<PathBuf, LabError> {
     let machine = &case.machine;
     kind_of("vda", machine.disk.rotational)?;

@@ -1,4 +1,4 @@
-//! A case on the kernel that runs here, whichever that is: settings, files, facts, then the run itself.
+//! A case on the running kernel, be it the host's or a guest's: settings, files, facts, then the run itself.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::error::{LabError, at};
 use crate::facts;
 use crate::prepare::{self, Segments};
 
-/// Where a run goes, once it is known on what it is made.
+/// Where a run is written. It begins once the facts of the machine are known.
 pub trait Output {
     /// The run begins.
     ///
@@ -21,26 +21,27 @@ pub trait Output {
     /// If it cannot be written.
     fn begin(&mut self, facts: Facts) -> Result<(), WriteError>;
 
-    /// Where its rows go, once it has begun.
+    /// The sink for the rows of a run that has begun.
     fn sink(&mut self) -> &mut dyn Sink;
 }
 
-/// Says how far a case is, and hears whether to go on.
+/// Called with the progress of a case; its result says whether to go on.
 pub type Watch<'a> = &'a mut dyn FnMut(Stage) -> ControlFlow<()>;
 
-/// How far a case is.
+/// Progress of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The machine is being made ready.
     Preparing,
-    /// The run is at this time, in nanoseconds.
+    /// The run has reached this time, in nanoseconds.
     At(u64),
 }
 
-/// The file of a setting of a scenario. One that each disk has is that of the disk on which `files` is.
+/// The file of a scenario's setting. For a setting that each disk has, it is that of the disk that holds
+/// `files`.
 ///
 /// # Errors
-/// Says in words why there is none.
+/// The reason, in words, why there is no such file.
 pub(crate) fn setting_path(name: &str, files: &Path) -> Result<PathBuf, String> {
     let setting = find(name).ok_or_else(|| format!("no setting {name} is known"))?;
     let path = match setting.place {
@@ -54,11 +55,12 @@ pub(crate) fn setting_path(name: &str, files: &Path) -> Result<PathBuf, String> 
     }
 }
 
-/// The directory below `/sys` of the disk on which a path is. Of a partition it is the whole disk's.
+/// The directory below `/sys` of the disk that holds a path; for a partition, that of the whole disk.
 fn disk_of(path: &Path) -> Result<PathBuf, String> {
     let status = rustix::fs::stat(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let (major, minor) = (rustix::fs::major(status.st_dev), rustix::fs::minor(status.st_dev));
-    // The links below /sys/dev/block lead to the devices; what is written to is below /sys/devices.
+    // The links below /sys/dev/block lead to the devices below /sys/devices, which is where settings are
+    // written.
     let device = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
         .map_err(|_| format!("{} is on a file system without a disk of its own", path.display()))?;
     let whole = device.parent().filter(|_| device.join("partition").exists());
@@ -70,13 +72,14 @@ pub(crate) fn wants_lru_gen(case: &Case) -> bool {
     case.machine.generation.name().ends_with("+mglru")
 }
 
-/// Every setting that a case asks for: the file and the value. `files` is on the disk that the actors use.
+/// Every setting that a case asks for, as a file and its value. `files` is on the disk that the actors use.
 ///
 /// # Errors
-/// If the kernel that runs here lacks a setting, or has no multi-generational LRU and the case wants it.
+/// If the running kernel lacks a setting, or the case wants the multi-generational LRU and the kernel has
+/// none.
 pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>, LabError> {
     let mut settings = Vec::new();
-    // A generation with the multi-generational LRU stands for it.
+    // The case's generation says whether it wants the multi-generational LRU.
     match (wants_lru_gen(case), setting_path(LRU_GEN_ENABLED, files)) {
         (true, Err(why)) => {
             let why = format!("this kernel has no multi-generational LRU: {why}");
@@ -93,7 +96,7 @@ pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>
     Ok(settings)
 }
 
-/// Executes a case under settings that have been made.
+/// Executes a case; its settings have been made already.
 ///
 /// # Errors
 /// As [`coordinate`]; if files or segments cannot be made.
@@ -115,7 +118,7 @@ pub(crate) fn execute(
     coordinate(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
 }
 
-/// What a setting is, trimmed. Of a choice such as `always [madvise] never`, the one in brackets.
+/// The value of a setting, trimmed. For a choice such as `always [madvise] never`, the word in brackets.
 pub(crate) fn current(path: &Path) -> Result<String, LabError> {
     let text = std::fs::read_to_string(path).map_err(at(path))?;
     Ok(lotsfree_changes::chosen(&text).to_owned())

@@ -24,7 +24,7 @@ const IDLE: f64 = 1.0 / 3.0;
 const SHARE: f64 = 0.8;
 /// The share of a file system's free space that a case may fill.
 const DISK_SHARE: f64 = 0.9;
-/// `statfs` types of file systems that keep files in memory.
+/// `statfs` types of the file systems that keep files in memory: tmpfs and ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 const NEEDS_ROOT: &str = "changing a host needs root";
@@ -32,36 +32,37 @@ const NEEDS_ROOT: &str = "changing a host needs root";
 /// Executes cases on the kernel of this host.
 #[derive(Clone, Debug)]
 pub struct Local {
-    /// In a control group of the scenario's size, instead of with all of the host's memory.
+    /// Whether actors run in a control group of the scenario's size, instead of with all of the host's
+    /// memory.
     pub group: bool,
-    /// Where a directory is made for files and swap; it is removed afterwards.
+    /// The directory in which one is made for files and swap; that one is removed afterwards.
     pub parent: PathBuf,
     /// Where changes of this host are noted.
     pub state: StateDirectory,
-    /// The program that is an agent, with its arguments.
+    /// The program that runs as an agent, with its arguments.
     pub agent: (PathBuf, Vec<String>),
-    /// Also if that endangers what else runs here.
+    /// Execute cases even if that endangers other programs on this host.
     pub risky: bool,
-    /// Requests that take at least this are reported one by one, in nanoseconds.
+    /// Requests that take at least this many nanoseconds are reported one by one.
     pub slow: u64,
 }
 
-/// What a case would change on this host.
+/// The changes that a case would make on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Changes, in the order in which they are made; undone in reverse.
+    /// Changes, in the order in which they are made; they are undone in reverse.
     pub changes: Vec<String>,
-    /// In what the run differs from what the scenario describes.
+    /// Differences between the run and what the scenario describes.
     pub remarks: Vec<String>,
-    /// Why it would be refused.
+    /// Reasons why the case would be refused; empty if it would not.
     pub refusals: Vec<String>,
 }
 
 impl Local {
-    /// What a case would change, and why it would be refused.
+    /// The changes that a case would make, and the reasons why it would be refused.
     ///
     /// # Errors
-    /// If the scenario asks for what this host does not have.
+    /// If the scenario asks for something that this host does not have.
     pub fn plan(&self, case: &Case) -> Result<Plan, LabError> {
         let mut plan = Plan::default();
         let memory = read_meminfo()?;
@@ -90,7 +91,7 @@ impl Local {
         Ok(plan)
     }
 
-    /// The settings of the whole host: what a group has of its own is left out.
+    /// The settings of the whole host. One that the control group has for itself is left out.
     fn settings(&self, case: &Case) -> Result<Vec<(PathBuf, String)>, LabError> {
         let mut wanted = here::wanted(case, &self.parent)?;
         if self.group && version()? == Version::One {
@@ -149,7 +150,7 @@ impl Local {
         Ok(())
     }
 
-    /// In what this host differs from the scenario's machine.
+    /// Notes the differences between this host and the scenario's machine as remarks.
     fn compare(&self, case: &Case, memory: &Values<Meminfo>, plan: &mut Plan) {
         let mut remark = |text: String| plan.remarks.push(text);
         let total = Bytes::kib(memory.get(meminfo::MemTotal).unwrap_or(0));
@@ -171,11 +172,12 @@ impl Local {
         }
     }
 
-    /// Executes a case. `report` is told what an earlier lab left behind and is undone.
+    /// Executes a case. `report` is called for each change that is undone, also for those that an earlier lab
+    /// left.
     ///
     /// # Errors
-    /// If it is refused, if a setting cannot be made, or as the agents and the output fail. Whatever happens,
-    /// the host is put back as it was.
+    /// If the case is refused, a setting cannot be made, an agent fails or the output fails. Whatever
+    /// happens, the host is put back as it was.
     pub fn execute(
         &self,
         case: &Case,
@@ -186,7 +188,7 @@ impl Local {
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::Refused(NEEDS_ROOT.to_owned()));
         }
-        // What was left behind may be all that stands in the way.
+        // Undo first: changes that an earlier lab left may be the only reason for a refusal.
         let mut changes = self.state.host(report)?;
         let plan = self.plan(case)?;
         if !plan.refusals.is_empty() {
@@ -235,7 +237,7 @@ impl Local {
         let path = group::make(version, changes)?;
         for (file, value) in limits(case, version) {
             let file = path.join(file);
-            // Without CONFIG_MEMCG_SWAP, or with swapaccount=0, a group cannot be told from swap.
+            // Without CONFIG_MEMCG_SWAP, or with swapaccount=0, the swap of a group cannot be limited.
             if !file.exists() {
                 let why = "this kernel does not limit the swap of a group (swapaccount=1)";
                 return Err(calling(file.display().to_string())(std::io::Error::other(why)));
@@ -246,12 +248,12 @@ impl Local {
     }
 }
 
-/// What makes a control group as large as the scenario's machine.
+/// The limits that make a control group as large as the scenario's machine: files and values.
 fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
     let (memory, swap) = (case.machine.memory().0, case.machine.swap.size.0.0);
     match version {
         Version::One => {
-            // In this order: the sum may not be below the memory.
+            // The order matters: the limit of memory and swap together may not be below that of memory.
             let mut limits = vec![
                 ("memory.limit_in_bytes", memory.to_string()),
                 ("memory.memsw.limit_in_bytes", (memory + swap).to_string()),

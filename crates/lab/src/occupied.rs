@@ -1,4 +1,4 @@
-//! How much of a machine's memory is the kernel's, and nobody else's.
+//! The part of a machine's memory that no actor can have: [`occupied`], [`reserved`] and [`pagesets`].
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, zoneinfo};
 use lotsfree_run::Sample;
@@ -6,8 +6,8 @@ use lotsfree_scenario::Occupied;
 use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::quantity::Size;
 
-/// What can be had of a node, in bytes: free pages, those that CPUs hold back, and those on the lists of
-/// reclaim. `None` if the sample does not say.
+/// Memory of a node that an actor could obtain, in bytes: free pages, pages in the CPUs' pagesets, and pages
+/// on the lists of reclaim. `None` if the sample does not show the node.
 fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
     let zones = || sample.zones.iter().filter(move |zone| zone.node == id);
     let free: u64 = zones().filter_map(|zone| zone.marks.get(zoneinfo::free)).sum();
@@ -16,7 +16,7 @@ fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
     Some(PageSize::X86.of(free + held).0 + files + anonymous(sample, id)?)
 }
 
-/// Anonymous pages on the lists of a node, in bytes. `None` if the sample does not say.
+/// Anonymous pages on the lists of a node, in bytes. `None` if the sample does not show the node.
 fn anonymous(sample: &Sample, id: u32) -> Option<u64> {
     on_lists(sample, id, [meminfo::Active_anon, meminfo::Inactive_anon])
 }
@@ -27,34 +27,34 @@ fn on_lists(sample: &Sample, id: u32, lists: [Counter<Meminfo>; 2]) -> Option<u6
     Some(lists.iter().filter_map(|list| node.meminfo.get(*list)).sum::<u64>() * 1024)
 }
 
-/// What zones manage of a node, in bytes.
+/// Memory of a node that its zones manage, in bytes. `None` if the sample does not show it.
 fn managed(sample: &Sample, id: u32) -> Option<u64> {
     let zones = sample.zones.iter().filter(|zone| zone.node == id);
     let managed: u64 = zones.filter_map(|zone| zone.marks.get(zoneinfo::managed)).sum();
     (managed > 0).then(|| PageSize::X86.of(managed).0)
 }
 
-/// What is left of nodes of these sizes without some part of each.
+/// Sizes of the nodes, each less the `part` of that node.
 fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied> {
     let of = |(id, size): (u32, &Size)| Some(Size(Bytes(size.bytes().saturating_sub(part(id)?))));
     (0..).zip(nodes).map(of).collect::<Option<_>>().map(Occupied::PerNode)
 }
 
-/// What nobody of a scenario has of nodes of these sizes: a scenario's `machine.kernel`. That is what can
-/// neither be had nor taken back when measuring begins, the kernel's and what is locked, with the page tables
-/// and the slabs of what the actors have by then; and the anonymous pages that were there before any actor
-/// was. `None` if the samples do not show the nodes.
+/// The memory on each node that something other than the scenario uses: a scenario's `machine.kernel`. It is
+/// the memory that is neither free nor on the lists of reclaim when measuring begins, which is the kernel's
+/// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
+/// pages that were there before any actor started are added. `None` if the samples do not show the nodes.
 pub fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| to_be_had(measured, id)?.checked_sub(anonymous(first, id)?))
 }
 
-/// What the zones of nodes of these sizes do not manage: a scenario's `machine.reserved`. `None` if the
+/// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the
 /// sample does not show the nodes.
 pub fn reserved(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| managed(sample, id))
 }
 
-/// What each CPU holds back of each node's free memory: a scenario's `machine.pagesets`. `None` if the sample
+/// Free memory of each node in the pageset of each CPU: a scenario's `machine.pagesets`. `None` if the sample
 /// does not show pagesets of the nodes.
 pub fn pagesets(sample: &Sample, nodes: usize, cpus: u32) -> Option<Vec<Vec<Size>>> {
     let of = |node: u32, cpu: u32| {
@@ -83,8 +83,8 @@ mod tests {
         };
         let [kernel] = kernel.as_slice() else { panic!("{kernel:?}") };
         assert!(*kernel > Size(Bytes::mib(1)) && *kernel < total, "{kernel} of {total}");
-        // MemTotal is what zones manage on most hosts. On one whose kernel initialises its page structs late
-        // the zones managed 1.36 GiB less (6.18, 24 GiB).
+        // On most hosts, MemTotal is the memory that the zones manage. On one whose kernel initialises its
+        // page structs late, the zones managed 1.36 GiB less (6.18, 24 GiB).
         let unmanaged = total.bytes() - managed(&sample, 0).unwrap();
         assert_eq!(reserved(&sample, &[total]), Some(Occupied::PerNode(vec![Size(Bytes(unmanaged))])));
         let held = pagesets(&sample, 1, 2).unwrap();
@@ -102,7 +102,7 @@ mod tests {
             Some(Occupied::PerNode(kernel)) => kernel[0].bytes(),
             other => panic!("{other:?}"),
         };
-        // Some heap, and the pages of its table.
+        // Pages of some heap, and of its page tables.
         let (heap, tables) = (256, 3);
         let mut measured = first.clone();
         let zone = measured.zones.iter_mut().max_by_key(|zone| zone.marks.get(zoneinfo::free)).unwrap();

@@ -1,4 +1,4 @@
-//! What is there when a run begins: files with contents, shared segments.
+//! Files with contents and shared segments, which exist when a run begins.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,10 +15,10 @@ use crate::agent::{Segment, file_path};
 use crate::error::{LabError, at, calling};
 
 const PAGE: u64 = 4096;
-/// Files are written in pieces of so many bytes.
+/// Files are written in pieces of this many bytes.
 const PIECE: u64 = 1 << 20;
 
-/// Writes the files that exist when the run begins, past the page cache, so that nothing of them is in
+/// Writes the files that exist when the run begins. They bypass the page cache, so that none of them is in
 /// memory. `watch` says whether to go on.
 ///
 /// # Errors
@@ -37,7 +37,7 @@ pub(crate) fn files(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Writes a file of so many bytes, as [`files`] does.
+/// Writes a file of `bytes` bytes, as [`files`] does.
 ///
 /// # Errors
 /// The system's, above all that the disk is full, or the file is there already.
@@ -51,7 +51,7 @@ pub(crate) fn file(
     options.write(true).create_new(true);
     let direct = options.clone().custom_flags(OFlags::DIRECT.bits() as i32).open(path);
     let file = match direct {
-        // File systems in memory have no such thing.
+        // File systems in memory refuse O_DIRECT.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             let _ = std::fs::remove_file(path);
             options.open(path).map_err(at(path))?
@@ -72,17 +72,17 @@ pub(crate) fn file(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The shared segments of a run. They go when this does, and the last actor that has them attached.
+/// The shared segments of a run. They are removed once this value is dropped and no actor has them attached.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     pub(crate) names: Vec<Segment>,
-    /// What keeps them.
+    /// Keeps the System V segments; `_files` keeps the others.
     _regions: Vec<Region>,
     _files: Vec<File>,
 }
 
 impl Segments {
-    /// Makes them; nothing of them is in memory yet, but huge pages are taken out of their pool.
+    /// Makes the segments. None of their pages is in memory yet, but huge pages are reserved in their pool.
     ///
     /// # Errors
     /// The kernel's: too few huge pages, limits of shared memory.
@@ -107,7 +107,8 @@ impl Segments {
         let size = usize::try_from(bytes).map_err(|_| LabError::Refused(format!("{what}: too large")))?;
         let segment = SharedMemory::create(size, huge).map_err(calling(what))?;
         let attached = Region::segment(segment, size);
-        // From here on it goes with the last process that has it attached, whatever ends that.
+        // From here on the kernel removes the segment with the last process that has it attached, however
+        // that ends.
         segment.remove().map_err(calling("shmctl"))?;
         self._regions.push(attached.map_err(calling("shmat"))?);
         self.names.push(Segment::SharedMemory(segment.0));

@@ -47,7 +47,7 @@ impl Watched {
     }
 }
 
-/// Reads the counters of the kernel that it runs on.
+/// Reads the counters of the running kernel.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     meminfo: Watched,
@@ -69,14 +69,14 @@ impl Sampler {
             meminfo: Watched::open("/proc/meminfo")?,
             vmstat: Watched::open("/proc/vmstat")?,
             zoneinfo: Watched::open("/proc/zoneinfo")?,
-            // Not there in a kernel without CONFIG_SWAP.
+            // A kernel without CONFIG_SWAP does not have this file.
             swaps: Watched::open("/proc/swaps").ok(),
             nodes: nodes.iter().map(node).collect::<Result<_, LabError>>()?,
             group: group.map(|group| Watched::open(group.join("memory.stat"))).transpose()?,
         })
     }
 
-    /// A row of this time.
+    /// Reads the counters into a row with this time.
     pub(crate) fn sample(&mut self, time: u64) -> Result<Sample, LabError> {
         let mut log = Log::default();
         let meminfo = Values::<Meminfo>::parse(self.meminfo.read()?, |_| ());

@@ -1,4 +1,4 @@
-//! A case in a virtual machine: boots it, and passes on what its first program sends.
+//! A case in a virtual machine: boots the machine, and passes on what its first program sends.
 
 use std::io::{Read as _, Write as _};
 use std::ops::ControlFlow;
@@ -14,12 +14,12 @@ use crate::guest::{ACK, CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
 use crate::here::{Output, Stage, Watch};
 use crate::vm::{Accelerator, Error, Guest, Kernel, Running};
 
-/// Between two looks at whether to go on.
+/// Time between two calls that ask whether to go on.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a guest may take to boot, and to write the files that exist when the run begins, beside what the
-/// disk takes: software emulation on a busy host.
+/// How long a guest may take to boot and to write the files that exist when the run begins, not counting the
+/// time that the disk takes for them. It is enough for software emulation on a busy host.
 const BOOT: Duration = Duration::from_secs(240);
-/// How long a guest that was asked to end may take.
+/// How long a guest may take to end after it was asked to.
 const END_GRACE: Duration = Duration::from_secs(30);
 
 /// Executes cases in virtual machines.
@@ -27,9 +27,9 @@ const END_GRACE: Duration = Duration::from_secs(30);
 pub struct VirtualMachine {
     /// The kernel: a name for [`Kernel::find`]; `None`: that of the scenario's generation.
     pub kernel: Option<String>,
-    /// The program that is the guest's first, linked statically.
+    /// The first program of the guest, linked statically.
     pub init: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<String>,
     /// How instructions are executed; `None`: the fastest way that works.
     pub accelerator: Option<Accelerator>,
@@ -41,7 +41,7 @@ impl VirtualMachine {
     /// The kernel that a case boots.
     ///
     /// # Errors
-    /// If there is none; the error says how to get one.
+    /// If there is no such kernel; the error says how to get one.
     pub fn kernel(&self, case: &Case) -> Result<Kernel, LabError> {
         let name = self.kernel.as_deref().unwrap_or(case.machine.generation.name());
         Ok(Kernel::find(name)?)
@@ -62,20 +62,20 @@ impl VirtualMachine {
     /// Executes a case. The machine is gone when this returns, whatever happened.
     ///
     /// # Errors
-    /// If the machine cannot be started, ends before its time or takes too long, and as the output fails.
-    /// What had arrived until then is in the output.
+    /// If the machine cannot be started, ends too early or takes too long, or if the output fails. All that
+    /// arrived before the error is in the output.
     pub fn execute(&self, case: &Case, output: &mut dyn Output, watch: Watch<'_>) -> Result<State, LabError> {
         if watch(Stage::Preparing).is_break() {
             return Ok(State::Interrupted);
         }
         let mut guest = self.guest(case)?;
-        // What exists when the run begins is written at full speed.
+        // The files that exist when the run begins are written at full speed.
         guest.throttled = false;
         self.listen(case, guest, output, watch).map(|(state, _)| state)
     }
 
-    /// Measures what the machine of a case costs, instead of executing the case; `None` if it was
-    /// interrupted. The record has no name and no date yet.
+    /// Measures what the kernel's work costs on the machine of a case, instead of executing the case; `None`
+    /// if the measurement was interrupted. The record has no name and no date yet.
     ///
     /// # Errors
     /// As [`execute`](VirtualMachine::execute).
@@ -86,9 +86,10 @@ impl VirtualMachine {
         Ok(record)
     }
 
-    /// Boots a guest and passes on what it sends, until its last word; a record comes with that. A kernel
-    /// that panics before it has sent anything is booted once more: under software emulation one does now
-    /// and then, when it patches its own instructions while another CPU executes them.
+    /// Boots a guest and passes on what it sends, until its last message; returns the record of a
+    /// calibration, too. A kernel that panics before the guest has sent anything is booted once more: under
+    /// software emulation that happens now and then, when the kernel patches its own instructions while
+    /// another CPU executes them.
     fn listen(
         &self,
         case: &Case,
@@ -107,8 +108,8 @@ impl VirtualMachine {
     }
 }
 
-/// Boots a guest once and passes on what it sends, until its last word. `silent` is `false` after that if it
-/// has sent anything.
+/// Boots a guest once and passes on what it sends, until its last message. Sets `silent` to `false` if the
+/// guest sends anything.
 fn boot(
     guest: &Guest,
     limit: Duration,
@@ -126,7 +127,7 @@ fn boot(
     match (heard, said) {
         (Err(error), _) => Err(error),
         (Ok(()), Some(Said::End(state))) => {
-            // It has told everything; how it powers itself off is of no interest.
+            // The guest has sent everything; how it powers itself off is of no interest.
             let _ = running.wait();
             Ok((state, record))
         }
@@ -140,15 +141,15 @@ fn boot(
     }
 }
 
-/// Real time that a case may take in all: its own, as much again for what is held up, and to boot and to
-/// write the files.
+/// Real time that a case may take in all: twice its duration, as work may be held up, and the time to boot
+/// and to write the files.
 fn limit(case: &Case) -> Duration {
     let files: u64 = case.files.iter().map(|file| file.size.bytes()).sum();
     let disk = case.machine.disk.bandwidth.0.0.max(1);
     Duration::from_nanos(case.duration.ns()) * 2 + BOOT + Duration::from_secs(4 * files / disk)
 }
 
-/// For what yields no run.
+/// An output that keeps nothing, for a calibration, which yields no run.
 #[derive(Default)]
 struct Nowhere(lotsfree_run::Memory);
 
@@ -162,7 +163,7 @@ impl Output for Nowhere {
     }
 }
 
-/// What the guest said last.
+/// The last message of a guest.
 enum Said {
     End(State),
     Failed(String),
@@ -172,7 +173,7 @@ enum Said {
 struct Passing<'a> {
     running: &'a Running,
     facts: crate::vm::Facts,
-    /// What the run's facts are to say beside what it runs on.
+    /// A remark to add to the run's facts.
     remark: Option<String>,
     output: &'a mut dyn Output,
     /// The time of the last sample.
@@ -222,7 +223,7 @@ impl Passing<'_> {
     }
 }
 
-/// Reads what a guest sends until it has said its last word or is gone.
+/// Reads what a guest sends until its last message, or until it is gone.
 fn listen(passing: &mut Passing<'_>, watch: Watch<'_>, silent: &mut bool) -> Result<(), LabError> {
     let mut data = passing.running.data();
     data.set_read_timeout(Some(LOOK)).map_err(calling("the guest's data"))?;
@@ -240,19 +241,19 @@ fn listen(passing: &mut Passing<'_>, watch: Watch<'_>, silent: &mut bool) -> Res
                 messages.into_iter().try_for_each(|message| passing.pass(message))?;
             }
             Err(error) if is_pause(&error) => {}
-            // It is gone: `Running::wait` knows why.
+            // The guest is gone; `Running::wait` knows why.
             Err(_) => return Ok(()),
         }
         if asked.is_none() && watch(passing.stage()) == ControlFlow::Break(()) {
             asked = Some(Instant::now());
-            // One that is gone is seen above.
+            // If the guest is gone, the next read shows it.
             let _ = data.write_all(&[STOP]);
         }
         if asked.is_some_and(|asked| asked.elapsed() > END_GRACE) {
             passing.said = Some(Said::End(State::Interrupted));
         }
     }
-    // It waits for that before it powers itself off.
+    // The guest waits for this before it powers itself off.
     let _ = data.write_all(&[ACK]);
     Ok(())
 }

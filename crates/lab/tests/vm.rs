@@ -1,5 +1,5 @@
-//! Virtual machines that boot. They need QEMU and a kernel (`cargo xtask lab-kernel 6.1`), and some minutes
-//! without KVM: they run only with `LOTSFREE_LAB=1`.
+//! Tests that boot virtual machines. They need QEMU and a kernel (`cargo xtask lab-kernel 6.1`), and without
+//! KVM some minutes, so they run only with `LOTSFREE_LAB=1`.
 #![allow(clippy::print_stderr, reason = "what is not tested, and what is measured, is said")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -53,7 +53,7 @@ fn guest(machine: &str, arguments: &[&str]) -> Guest {
     guest
 }
 
-/// What it says until it waits for an answer.
+/// The guest's messages until it waits for an answer.
 fn said(running: &Running) -> String {
     let mut said = Vec::new();
     while !said.ends_with(b"\nend\n") {
@@ -73,7 +73,7 @@ fn look(guest: &Guest) -> String {
     let said = said(&running);
     eprintln!("{}: {} in {:.1} s\n{said}", facts.kernel, facts.accelerator, started.elapsed().as_secs_f64());
     let order: Vec<u8> = (0..=255).collect();
-    // Whether it is there to read it, the end says.
+    // The guest may be gone; then `wait` below says so.
     let _ = running.data().write_all(&order);
     let ended = running.wait().unwrap_or_else(|error| panic!("{error}"));
     eprintln!("powered off after {:.1} s\n{}", ended.elapsed.as_secs_f64(), ended.console);
@@ -295,7 +295,7 @@ fn qemu_may_do_little_and_takes_little_beside_the_memory_of_the_guest() {
     running.wait().unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// What the next tests start as another process.
+/// Started as another process by the next test.
 #[test]
 fn a_guest_that_hangs() {
     let Some(scratch) = std::env::var_os("LOTSFREE_LAB_HANGS") else { return };

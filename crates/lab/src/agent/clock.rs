@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// The time of a run, in nanoseconds since it began. All processes of a run have the same.
+/// The time of a run, in nanoseconds since it began. All processes of a run share it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     /// `CLOCK_MONOTONIC` when the run begins.
@@ -13,7 +13,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A run that begins at this time of [`Clock::monotonic`].
+    /// The clock of a run that begins at this time of [`Clock::monotonic`].
     #[must_use]
     pub fn beginning(self, begin: u64) -> Self {
         Clock { begin }
@@ -37,7 +37,7 @@ impl Clock {
             tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(at.subsec_nanos()),
         };
-        // Interrupted by a signal it goes on: the date is absolute.
+        // Sleep on after a signal; the date is absolute.
         while clock_nanosleep_absolute(ClockId::Monotonic, &at) == Err(rustix::io::Errno::INTR) {}
     }
 }

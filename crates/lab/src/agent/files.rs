@@ -1,4 +1,4 @@
-//! The files of a run: each is called by its number.
+//! The files of a run, each of which is named by its number.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ pub(crate) fn open(path: &Path, how: How) -> io::Result<File> {
     options.open(path)
 }
 
-/// Files of all threads of a process: which of them were replaced by others of the same number.
+/// How often each file was replaced by another of the same number, for all threads of a process.
 #[derive(Debug, Default)]
 pub(super) struct Versions(Mutex<HashMap<u32, u64>>);
 
@@ -35,23 +35,23 @@ impl Versions {
         versions.get(&file.0).copied().unwrap_or(0)
     }
 
-    /// A file was deleted: whoever has it open must open it again.
+    /// Notes that a file was deleted: a thread that has it open must open it again.
     pub(super) fn replaced(&self, file: FileId) {
         let mut versions = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *versions.entry(file.0).or_default() += 1;
     }
 }
 
-/// The files that a thread has open. Readahead is a matter of the open file, and the model's threads each
-/// have their own.
+/// The files that a thread has open. Each thread opens its own, because readahead state belongs to the open
+/// file, and each thread of the model has its own.
 #[derive(Debug, Default)]
 pub(super) struct Open(HashMap<(FileId, bool), (u64, File)>);
 
-/// A thread has so many files open at most; then it closes them all.
+/// The most files that a thread keeps open; when it needs another, it closes them all.
 const MOST: usize = 256;
 
 impl Open {
-    /// The file, opened now if need be.
+    /// Returns the file, after opening it if it is not open yet or was replaced.
     pub(super) fn get(
         &mut self,
         directory: &Path,

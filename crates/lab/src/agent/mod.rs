@@ -1,9 +1,9 @@
 //! The agent: executes the operations of actors with real system calls.
 //!
 //! One process per [`Process`](lotsfree_workload::Process) of the program, one thread per thread. It gets an
-//! [`Order`] as a line of JSON on its standard input, says `ready` on its standard output, gets the time at
-//! which the run begins, and then streams what its threads do ([`lotsfree_run::wire`]) until the run or its
-//! own time is over. It never knows which machine it is on.
+//! [`Order`] as a line of JSON on its standard input, reports `ready` on its standard output, gets the time
+//! at which the run begins, and then streams what its threads do ([`lotsfree_run::wire`]) until the run or
+//! its own time is over. It does not know which machine it is on.
 
 mod clock;
 mod files;
@@ -22,22 +22,23 @@ use serde::{Deserialize, Serialize};
 pub use clock::Clock;
 pub(crate) use files::path as file_path;
 
-/// What an agent is told.
+/// The order that an agent gets: which process of which case to execute, and with what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// A scenario of one case ([`Case::to_toml`]).
+    /// The file of a scenario of one case ([`Case::to_toml`]).
     pub case: PathBuf,
-    /// Which process of the program.
+    /// The number of the process in the program.
     pub process: usize,
-    /// Where the files are; each is called by its number.
+    /// The directory of the files, each of which is named by its number.
     pub files: PathBuf,
     /// The shared segments, in the order of the program.
     pub segments: Vec<Segment>,
     /// The CPUs that each node's threads run on; empty where threads are not bound.
     pub cpus: Vec<Vec<u32>>,
-    /// Threads of the processes before this one: threads are spread over the nodes in turn.
+    /// Number of threads of the processes before this one. Threads of all processes are spread over the nodes
+    /// in turn.
     pub threads_before: usize,
-    /// Requests that take longer than this are reported one by one, in nanoseconds.
+    /// Requests that take at least this many nanoseconds are reported one by one.
     pub slow: u64,
 }
 
@@ -45,13 +46,13 @@ pub struct Order {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Segment {
-    /// By the id of System V shared memory.
+    /// The id of System V shared memory.
     SharedMemory(i32),
-    /// Files, each of so many bytes.
+    /// Files of equal size.
     Files {
         /// Their paths.
         paths: Vec<PathBuf>,
-        /// Bytes of each.
+        /// Bytes of each file.
         granule: u64,
     },
 }
@@ -62,31 +63,31 @@ pub enum AgentError {
     /// It was not started as an agent.
     #[error("this command is started by `lotsfree lab`: {0}")]
     Order(String),
-    /// The case cannot be read, or has no such process.
+    /// The case cannot be read, or does not have the process of the order.
     #[error("the case cannot be executed: {0}")]
     Case(String),
-    /// The kernel refuses.
+    /// A system call failed.
     #[error("{what}: {error}")]
     Kernel {
-        /// What was tried.
+        /// The call that failed, or the file that it was about.
         what: String,
-        /// What the kernel says.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// What the agent says when it is ready to begin.
+/// The text that an agent sends when it is ready to begin.
 pub const READY: &str = "ready";
-/// How a text begins with which the agent says that it cannot go on.
+/// The beginning of the text with which an agent reports that it cannot begin.
 pub const FAILED: &str = "failed: ";
 
-/// Executes one process of a case, as `input` orders it. Ends the process when its time is over.
+/// Executes one process of a case, as the [`Order`] on standard input says. Exits when its time is over.
 ///
 /// # Errors
-/// Before it begins; afterwards failures are part of what it reports.
+/// Reasons why it cannot begin. Later failures are part of what it reports.
 pub fn run() -> Result<(), AgentError> {
     let mut input = BufReader::new(io::stdin());
-    // Not `stdout()`, which buffers lines and is flushed at exit.
+    // `stdout()` would not do: it buffers lines and is flushed at exit.
     let output = rustix::io::dup(io::stdout()).map(std::fs::File::from);
     let output = output.map_err(|error| kernel("dup", error.into()))?;
     let mut sender = Sender::new(output);
@@ -115,20 +116,20 @@ fn line(input: &mut dyn BufRead) -> Result<String, AgentError> {
 }
 
 fn prepare(input: &mut dyn BufRead) -> Result<(process::Process, Clock), AgentError> {
-    // Nobody shall outlive the lab, whatever ends it.
+    // No agent may outlive the lab, however that ends.
     let killed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     killed.map_err(|error| kernel("prctl", error.into()))?;
     privileges::gain_none().map_err(|error| kernel("no new privileges", error))?;
     let order: Order =
         serde_json::from_str(&line(input)?).map_err(|error| AgentError::Order(error.to_string()))?;
     let case = read_case(&order.case)?;
-    // Opens what the lab holds for it.
+    // This opens the segments that the lab holds.
     let process = process::Process::new(&case, order)?;
     privileges::keep(privileges::LOCK).map_err(|error| kernel("capset", error))?;
     Ok((process, Clock::default()))
 }
 
-/// The one case of a scenario that [`Case::to_toml`] wrote.
+/// Reads the one case of a scenario that [`Case::to_toml`] wrote.
 pub(crate) fn read_case(path: &std::path::Path) -> Result<Case, AgentError> {
     let scenario = Scenario::load(path).map_err(|errors| AgentError::Case(errors.to_string()))?;
     let cases = scenario.cases(None).map_err(|errors| AgentError::Case(errors.to_string()))?;
@@ -139,7 +140,7 @@ fn kernel(what: impl Into<String>, error: io::Error) -> AgentError {
     AgentError::Kernel { what: what.into(), error }
 }
 
-/// Tells an agent its order.
+/// Writes an order to an agent's standard input.
 ///
 /// # Errors
 /// The stream's.

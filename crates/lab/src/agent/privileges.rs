@@ -1,7 +1,8 @@
-//! What an agent may do.
+//! The privileges of an agent, and how it drops the others.
 //!
-//! An agent executes what a scenario says, on a host as root: files and shared memory of the lab are root's.
-//! None of its operations needs more than being their owner, but for `mlock` beyond the limit:
+//! An agent executes the operations of a scenario. On a host it runs as root, because the lab's files and
+//! shared memory belong to root. Apart from `mlock` beyond the limit, none of its operations needs more than
+//! to own them:
 //!
 //! | operation | needs |
 //! |---|---|
@@ -11,21 +12,21 @@
 //! | `set_mempolicy`, its own CPUs, timer slack | nothing |
 //! | `oom_score_adj`, control group | nothing: the lab writes them |
 //!
-//! So it begins with [`gain_none`], opens the segments that the lab holds (`/proc/PID/fd`, which only
-//! somebody with as many capabilities as the lab may look into), and goes on with [`keep`] alone. An actor
-//! that executes a program of the scenario's would besides need a user of its own, as QEMU has, and its files
-//! given to that user.
+//! An agent therefore calls [`gain_none`] first, opens the segments that the lab holds (`/proc/PID/fd`, which
+//! only a process with at least the lab's capabilities may look into), and then gives up its capabilities
+//! with [`keep`]. An actor that executes a program of the scenario's would also need a user of its own, as
+//! QEMU has, and its files would have to belong to that user.
 
 use std::io;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// What executing operations needs.
+/// The capability that operations need.
 pub(crate) const LOCK: CapabilitySet = CapabilitySet::IPC_LOCK;
 
-/// From here on nothing gives this process a privilege that it has not, and no program that it executes has
-/// one; it leaves no core.
+/// Ensures that this process can gain no further privilege, that no program that it executes has any, and
+/// that it leaves no core dump.
 ///
 /// # Errors
 /// The kernel's.
@@ -36,17 +37,19 @@ pub(crate) fn gain_none() -> io::Result<()> {
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     }
     for number in 0..u64::BITS {
-        // Fails for one that the kernel does not know, and without CAP_SETPCAP, when there is little to lose.
+        // This fails for a capability that the kernel does not know, and without CAP_SETPCAP, where there is
+        // little to give up.
         let _ =
             rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number));
     }
-    // Kernels before 4.3 have no such set.
+    // Kernels before 4.3 have no ambient set.
     let _ = rustix::thread::clear_ambient_capability_set();
     Ok(())
 }
 
-/// Gives up all capabilities but these, as far as they are held; nobody else's process may look into this
-/// one, and a handler of cores gets nothing of it. For a process with one thread: others would keep theirs.
+/// Gives up all capabilities but those of `kept` that are held. Makes the process not dumpable, so that no
+/// other user's process may inspect it and no core dump handler gets its memory. The process must have one
+/// thread only: other threads would keep their capabilities.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,4 +1,4 @@
-//! [`Process`]: what the threads of an actor share, and the reports about them.
+//! [`Process`]: the state that the threads of a process share, and the reports about them.
 
 use std::fs::File;
 use std::io;
@@ -23,14 +23,14 @@ use super::tally::{Account, Tally};
 use super::thread::Worker;
 use super::{AgentError, Order, Segment, kernel};
 
-/// Regions are an index: numbers beyond are errors of the stream.
+/// Numbers of regions and stages are indices of tables. A number beyond this is an error of the stream.
 const MOST_REGIONS: usize = 1 << 20;
-/// Dates are kept to so many nanoseconds, instead of the default of fifty thousand.
+/// Timer slack of the threads, in nanoseconds; the kernel's default is 50 000.
 const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
-/// Stacks of threads that execute operations: they need little.
+/// Size of the stacks of threads that execute operations; they need little.
 const STACK: usize = 128 << 10;
 
-/// What all threads of a process share.
+/// State that all threads of a process share.
 pub(super) struct Shared {
     pub(super) name: String,
     pub(super) files: PathBuf,
@@ -38,10 +38,10 @@ pub(super) struct Shared {
     pub(super) regions: Regions,
     pub(super) stages: Stages,
     pub(super) segments: Vec<Attachable>,
-    /// Requests that take at least so long are slow, in nanoseconds.
+    /// Requests that take at least this many nanoseconds are slow.
     pub(super) slow: u64,
-    /// Anonymous regions are of base pages, as the model's are: the scenario says nothing of transparent huge
-    /// pages.
+    /// Whether anonymous regions are kept to base pages, as the model's are, because the scenario does not
+    /// set transparent huge pages.
     pub(super) base_pages: bool,
 }
 
@@ -49,7 +49,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Regions {
     table: RwLock<Vec<Option<Arc<Region>>>>,
-    /// Counts removals, so that a thread knows when what it has looked up is no longer true.
+    /// Counts replacements and removals, so that a thread knows when a region that it has looked up may be
+    /// outdated.
     epoch: AtomicU64,
 }
 
@@ -64,7 +65,8 @@ impl Regions {
         table.get(region.0 as usize)?.clone()
     }
 
-    /// Enters a region in the place of one of that number, which no thread misses in between.
+    /// Enters a region. If one of that number exists, it is replaced atomically, so that no thread finds none
+    /// in between.
     pub(super) fn put(&self, region: RegionId, mapped: Region) {
         let place = region.0 as usize;
         if place >= MOST_REGIONS {
@@ -78,11 +80,11 @@ impl Regions {
             table.get_mut(place).and_then(|entry| entry.replace(Arc::new(mapped)))
         };
         self.epoch.fetch_add(1, Ordering::Release);
-        // Unmapped without the lock: that takes long.
+        // The old region is unmapped without holding the lock, because unmapping takes long.
         drop(old);
     }
 
-    /// Takes a region away; it is unmapped once no thread uses it. Whether there was one.
+    /// Removes a region, which is unmapped once no thread uses it. Returns whether there was one.
     pub(super) fn remove(&self, region: RegionId) -> bool {
         let taken = {
             let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -158,13 +160,13 @@ impl Attachable {
     }
 }
 
-/// A thread that runs, and what is known of it.
+/// A thread that runs, with its tally.
 struct Running {
     role: &'static str,
     tally: Arc<Mutex<Tally>>,
     tid: i32,
     handle: JoinHandle<()>,
-    /// At the last report.
+    /// The thread's account at the last report.
     before: Account,
 }
 
@@ -238,7 +240,7 @@ impl Process {
             if ended || at >= stop {
                 let what = if ended { "ended" } else { "its time was over" };
                 event(&mut sender, now.min(stop), EventKind::Exit, what, &shared.name);
-                // Threads that are in a call are not waited for.
+                // Exit without waiting for threads that are in a system call.
                 std::process::exit(0);
             }
         }
@@ -258,7 +260,7 @@ fn wait_for(running: &[Running], clock: Clock, at: u64) {
 }
 
 fn event(sender: &mut Sender<File>, at: u64, kind: EventKind, what: &str, actor: &str) {
-    // Nobody listens any more: the parent's end takes this process with it.
+    // An error means that nobody listens any more: the parent has ended, and the kernel kills this process.
     let _ = sender.event(&Event { at, kind, what: what.to_owned(), actor: Some(actor.to_owned()) });
 }
 
@@ -285,7 +287,7 @@ fn begin(
     Ok(Running { role, tally, tid, handle, before })
 }
 
-/// Keeps this thread on some CPUs. Where the kernel refuses, the thread runs where it likes.
+/// Keeps this thread on some CPUs. If the kernel refuses, the thread may run on any CPU.
 fn bind(cpus: &[u32]) {
     let mut set = CpuSet::new();
     cpus.iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
@@ -294,7 +296,7 @@ fn bind(cpus: &[u32]) {
     }
 }
 
-/// One row per role of what the threads did since the last report.
+/// Reports what the threads did since the last report, in one row per role.
 fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64, sender: &mut Sender<File>) {
     let mut rows: Vec<Interval> = Vec::new();
     let mut events = Vec::new();
@@ -306,7 +308,8 @@ fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64
         thread.before = account;
         let idle = tally.take_idle(now);
         let Account { user, system, runnable, minor_faults, major_faults } = moved;
-        // What the kernel does not tell apart: waiting for a device, in reclaim, at the dirty limit.
+        // The rest of the time is reported as I/O: the kernel does not tell apart waiting for a device, in
+        // reclaim or at the dirty limit.
         let life = if alive { now.saturating_sub(from) } else { 0 };
         let io = life.saturating_sub(user + system + runnable + idle);
         let spent = Spent { user, system, reclaim: 0, io, throttled: 0, runnable, idle };
@@ -338,7 +341,7 @@ fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64
         }
     }
     events.sort_by_key(|event| event.at);
-    // Nobody listens any more: the parent's end takes this process with it.
+    // An error means that nobody listens any more: the parent has ended, and the kernel kills this process.
     let sent = events.iter().try_for_each(|event| sender.event(event)).and_then(|()| sender.intervals(&rows));
     drop(sent);
 }

@@ -1,34 +1,36 @@
-//! [`Tally`]: what one thread has done since the last sample, and what the kernel knows of it.
+//! [`Tally`]: counts and events of one thread since the last report, and the kernel's [`Account`] of it.
 
 use std::collections::HashSet;
 use std::fs;
 
 use lotsfree_run::{Event, EventKind, Histogram};
 
-/// So many slow requests of a thread are kept per interval, the slowest.
+/// The most slow requests of a thread that are kept per interval; the slowest are.
 const SLOWEST: usize = 3;
-/// So many events of a thread wait for the next report at most.
+/// The most events of a thread that wait for the next report; further ones are dropped.
 const EVENTS: usize = 1000;
 
-/// What a thread has done since the last report.
+/// Counts and events of a thread since the last report.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) operations: u64,
     pub(super) errors: u64,
     pub(super) latency: Histogram,
-    /// Nanoseconds asleep by its own wish, what [`sleeping`](Self::sleeping) says left out.
+    /// Nanoseconds that the thread slept voluntarily, without the sleep that [`sleeping`](Self::sleeping) is
+    /// about.
     idle: u64,
-    /// Since when it sleeps by its own wish.
+    /// The time since which the thread has been sleeping voluntarily, or since the last report if that is
+    /// later.
     sleeping: Option<u64>,
     pub(super) events: Vec<Event>,
     slow: Vec<Slow>,
-    /// Kinds of errors that were reported already.
+    /// Errors that were reported already, by call and `errno`.
     seen: HashSet<(&'static str, i32)>,
-    /// What the kernel knew of the thread when it ended.
+    /// The thread's account when it ended.
     pub(super) last: Option<Account>,
 }
 
-/// A request that took long.
+/// A slow request, with the thread's usage meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slow {
     pub(super) at: u64,
@@ -39,8 +41,8 @@ pub(super) struct Slow {
 }
 
 impl Slow {
-    /// As the simulator of "Optimizing Linux Memory Management for Low-latency / High-throughput Databases"
-    /// prints it: where the time of a slow request went.
+    /// The event of a slow request, which says where its time went, in the form that the simulator of
+    /// "Optimizing Linux Memory Management for Low-latency / High-throughput Databases" prints.
     pub(super) fn event(&self, actor: &str, role: &str) -> Event {
         let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
         let faults = match self.major_faults {
@@ -69,7 +71,7 @@ impl Tally {
         }
     }
 
-    /// Nanoseconds asleep by its own wish since the last call.
+    /// Nanoseconds that the thread slept voluntarily since the last call.
     pub(super) fn take_idle(&mut self, now: u64) -> u64 {
         if let Some(since) = &mut self.sleeping {
             self.idle += now.saturating_sub(*since);
@@ -96,30 +98,30 @@ impl Tally {
         std::mem::take(&mut self.slow)
     }
 
-    /// Counts an operation that failed; true the first time in this way.
+    /// Counts an operation that failed; true if it is the first failure of this call with this `errno`.
     pub(super) fn fail(&mut self, what: &'static str, errno: i32) -> bool {
         self.errors += 1;
         self.seen.insert((what, errno))
     }
 }
 
-/// What the kernel knows of a thread since it began.
+/// The kernel's account of a thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account {
-    /// Nanoseconds.
+    /// Nanoseconds of CPU time.
     pub(super) user: u64,
-    /// Nanoseconds.
+    /// Nanoseconds of CPU time.
     pub(super) system: u64,
-    /// Nanoseconds ready, without a CPU.
+    /// Nanoseconds that the thread was runnable, without a CPU.
     pub(super) runnable: u64,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
 }
 
 impl Account {
-    /// Of a thread of this process, from `/proc`. `schedstat` has the CPU time to the nanosecond, which is
-    /// split as `stat` splits it into ticks (`fs/proc/array.c:do_task_stat`,
-    /// `fs/proc/base.c:proc_pid_schedstat`).
+    /// Reads the account of a thread of this process from `/proc`. `schedstat` has the CPU time to the
+    /// nanosecond; it is split into user and system time in the ratio of their ticks in `stat`
+    /// (`fs/proc/array.c:do_task_stat`, `fs/proc/base.c:proc_pid_schedstat`).
     pub(super) fn of(tid: i32) -> Option<Self> {
         let stat = fs::read(format!("/proc/self/task/{tid}/stat")).ok()?;
         let schedstat = fs::read(format!("/proc/self/task/{tid}/schedstat")).unwrap_or_default();
@@ -127,11 +129,11 @@ impl Account {
     }
 
     fn parse(stat: &[u8], schedstat: &[u8]) -> Option<Self> {
-        // The name may have blanks and brackets; what follows the last bracket are numbers.
+        // The name may contain blanks and brackets, so the fields are counted from the last bracket.
         let close = stat.iter().rposition(|byte| *byte == b')')?;
         let text = str::from_utf8(stat.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-        // The first is field 3 of proc(5).
+        // The first of them is field 3 of proc(5).
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let (user_ticks, system_ticks) = (field(14)?, field(15)?);
         let mut times = str::from_utf8(schedstat).ok()?.split_ascii_whitespace().map(str::parse::<u64>);
@@ -147,7 +149,7 @@ impl Account {
         Some(Account { user, system, runnable, minor_faults: field(10)?, major_faults: field(12)? })
     }
 
-    /// What came since an earlier look.
+    /// The difference to an earlier account.
     pub(super) fn since(&self, before: &Account) -> Account {
         Account {
             user: self.user.saturating_sub(before.user),

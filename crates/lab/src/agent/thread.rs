@@ -1,4 +1,4 @@
-//! [`Worker`]: one thread, operation by operation.
+//! [`Worker`]: one thread, which executes a stream operation by operation.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -16,13 +16,15 @@ use super::process::Shared;
 use super::tally::{Account, Slow, Tally};
 
 const PAGE: u64 = 4096;
-/// A date that is nearer than this is not slept for, in nanoseconds: to sleep and wake takes about as long.
+/// A paced request that is due within this many nanoseconds is not slept for: to sleep and wake takes about
+/// as long.
 const GRAIN: u64 = 50_000;
-/// How long a spin looks at the clock only, in nanoseconds, before it looks at the CPU time it used.
+/// Nanoseconds for which a spin checks only the clock, before it checks the CPU time that it used.
 const SPIN: u64 = 20_000;
-/// What a thread has used is known to so many nanoseconds: a tenth of what is called slow.
+/// Nanoseconds for which a reading of the thread's usage is good enough: a tenth of the time that makes a
+/// request slow.
 const STALE: u64 = 5_000_000;
-/// `ENOENT`, `EINVAL`: what the operations of a stream can be wrong in.
+/// `ENOENT` and `EINVAL`, for operations of a stream that are wrong.
 const NO_SUCH: i32 = 2;
 const INVALID: i32 = 22;
 
@@ -40,7 +42,7 @@ pub(super) struct Worker {
     begun: Option<u64>,
     failed: bool,
     date: Option<u64>,
-    /// What the thread had used when it looked last, and when that was.
+    /// The thread's usage when it was last read, and the time of that reading.
     used: Usage,
     looked: u64,
 }
@@ -166,7 +168,7 @@ impl Worker {
         if touched { Ok(()) } else { Err(errno("access beyond the end of a region", INVALID)) }
     }
 
-    /// Looks a region up, and remembers it.
+    /// Looks up a region, and remembers it.
     #[cold]
     fn find(&mut self, region: RegionId) -> Result<Arc<Region>, Failure> {
         let found = self.shared.regions.get(region).ok_or_else(|| errno("access to a region", NO_SUCH))?;
@@ -180,8 +182,8 @@ impl Worker {
         Ok(found)
     }
 
-    /// Looks at what the thread has used, now and then: to ask the kernel at every request would cost more
-    /// than many a request does.
+    /// Reads the thread's usage if the last reading is too old. To ask the kernel at every request would cost
+    /// more than many requests do.
     #[inline]
     fn look(&mut self, now: u64) {
         if now.saturating_sub(self.looked) >= STALE {
@@ -190,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// A request ends. One of whose operations failed counts as an error only.
+    /// Ends a request. If one of its operations failed, it counts only as an error.
     fn done(&mut self) -> Done {
         let now = self.clock.now();
         let failed = std::mem::take(&mut self.failed);
@@ -222,7 +224,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Uses a CPU, not only time: what is taken away meanwhile is made up for.
+    /// Uses CPU time, not only time: what other threads take away meanwhile is made up for.
     fn compute(&self, ns: u64) {
         let begin = thread_cpu_time();
         let wanted = Duration::from_nanos(ns);
@@ -256,7 +258,7 @@ impl Worker {
         self.tally().end_sleep(now);
     }
 
-    /// Forgets the regions: one that another thread unmaps shall be gone, not kept by one that sleeps.
+    /// Forgets the regions, so that a sleeping thread does not keep a region that another thread unmaps.
     fn release(&mut self) {
         self.regions.clear();
     }
@@ -284,13 +286,13 @@ impl Worker {
         }
     }
 
-    /// Everything that is a system call of its own.
+    /// Executes an operation that is a system call of its own.
     fn call(&mut self, op: Op) -> Done {
         match op {
             Op::MapAnon { region, pages } => {
                 let mapped = Region::anonymous(bytes(pages)).or_else(at("mmap"))?;
                 if self.shared.base_pages {
-                    // A kernel without huge pages refuses the advice, and needs none.
+                    // A kernel without huge pages refuses the advice, and does not need it.
                     let _ = mapped.advise(Hint::NoHugePage);
                 }
                 self.shared.regions.put(region, mapped);
@@ -369,7 +371,7 @@ impl Worker {
         open.get(&shared.files, &shared.versions, file, how).map_err(|error| Failure { what, error })
     }
 
-    /// A buffer of at least so many bytes, taken out of the worker.
+    /// A buffer of at least `len` bytes, taken out of the worker.
     fn buffer(&mut self, len: u32) -> Result<Buffer, Failure> {
         match self.buffer.take().filter(|buffer| buffer.as_ref().len() >= len as usize) {
             Some(buffer) => Ok(buffer),
@@ -377,7 +379,7 @@ impl Worker {
         }
     }
 
-    /// Reads or writes until all is done, or the file ends.
+    /// Reads or writes until all bytes are done, or the file ends.
     fn transfer(
         &mut self,
         what: &'static str,

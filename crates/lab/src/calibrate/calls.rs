@@ -1,10 +1,10 @@
 //! Calls, cached reads and wake-ups.
 //!
-//! `syscall`: `getppid`, which does nothing else than enter the kernel and leave it. Cached read: `pread`
-//! of one random page of a file that is in the page cache. `copy` is that less `syscall`; it includes
-//! looking the page up, and what a call does beside its pages. `wakeup`: two threads that wake each other
-//! in turn (futex), half of a round, in real time; it includes one call to wake and one to sleep, and where
-//! the threads have a CPU each, that CPU's leaving of its idle state.
+//! `syscall`: `getppid`, which only enters the kernel and leaves it. Cached read: `pread` of one random page
+//! of a file that is in the page cache. `copy` is the cached read less `syscall`; it includes looking up the
+//! page, and the work of a call that does not depend on its pages. `wakeup`: half of a round of two threads
+//! that wake each other in turn (futex), in real time. It includes one call to wake and one to sleep and,
+//! where each thread has a CPU of its own, the CPU's exit from its idle state.
 
 use std::fs::File;
 use std::io;
@@ -18,10 +18,10 @@ use lotsfree_units::Bytes;
 
 use super::{Effort, PAGE, Random, Value, cpu, cpu_of, keep, less, repeated};
 
-/// Of the file only so much is read: what the last cache may hold, so that the copy counts and not the
-/// memory.
+/// The most of the file that is read. The last-level cache may hold this much, so that the copy is measured
+/// and not the memory.
 const CACHED: Bytes = Bytes::mib(32);
-/// A wake-up takes so many times longer than a call: it is done that much less often.
+/// A wake-up takes about this many times longer than a call, so it is repeated that much less often.
 const SLOWER: u32 = 10;
 
 pub(super) fn measure(file: &File, bytes: Bytes, effort: &Effort, record: &mut Record) {

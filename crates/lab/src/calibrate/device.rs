@@ -1,10 +1,10 @@
 //! The disk and the swap area.
 //!
-//! All reads go past the page cache (`O_DIRECT`). Latency: one random read of 4 KiB, none beside it, in
-//! real time. Bandwidth: reads of 1 MiB in order, one at a time. IOPS: random reads of 4 KiB by many
-//! threads at once. `submit`: CPU time of the thread per random read of 4 KiB, less `syscall`; it includes
-//! the completion as far as the thread does it, and the way through the file system. A virtual disk may be
-//! read from memory of its host, and is then as fast.
+//! All reads go past the page cache (`O_DIRECT`). Latency: one random read of 4 KiB at a time, in real time.
+//! Bandwidth: sequential reads of 1 MiB, one at a time. IOPS: random reads of 4 KiB by many threads at once.
+//! `submit`: CPU time of the thread per random read of 4 KiB, less `syscall`; it includes the part of the
+//! completion that the thread itself does, and the path through the file system. The host may serve a virtual
+//! disk from memory; the figures are then those of memory.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,9 +25,9 @@ use super::{Effort, PAGE, Random, cpu_of, keep, less, of};
 
 /// Bytes of a sequential read.
 const PIECE: usize = 1 << 20;
-/// Threads that read at random at once: what a virtual or SATA disk queues.
+/// Threads that read at random at once: the queue depth of a virtual or SATA disk.
 const THREADS: u64 = 32;
-/// CPU time is taken of so many reads together.
+/// Reads per measurement of CPU time.
 const BATCH: usize = 16;
 
 pub(super) fn disk(path: &Path, bytes: Bytes, effort: &Effort, record: &mut Record) {
@@ -48,7 +48,7 @@ pub(super) fn disk(path: &Path, bytes: Bytes, effort: &Effort, record: &mut Reco
     }
 }
 
-/// The first swap area that is a file or a device.
+/// Measures the first swap area, a file or a device.
 pub(super) fn swap(effort: &Effort, record: &mut Record) {
     let text = std::fs::read("/proc/swaps").unwrap_or_default();
     let areas = Vec::<SwapArea>::parse(&text, &mut Log::default());
@@ -67,16 +67,16 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path)
 }
 
-/// What was measured of a device.
+/// Measurements of a device.
 #[derive(Debug, Default)]
 struct Figures {
     /// Nanoseconds of each read.
     latency: Vec<f64>,
-    /// Nanoseconds of CPU time of a read.
+    /// Nanoseconds of CPU time per read, an average for each [`BATCH`].
     cpu: Vec<f64>,
-    /// MiB a second.
+    /// MiB per second.
     bandwidth: Vec<f64>,
-    /// Reads a second.
+    /// Reads per second.
     iops: Vec<f64>,
 }
 
@@ -93,7 +93,7 @@ impl Figures {
         Ok(figures)
     }
 
-    /// One read at a time.
+    /// Random reads, one at a time.
     fn random(&mut self, file: &File, pages: u64, effort: &Effort) -> io::Result<()> {
         let mut buffer = Buffer::new(PAGE)?;
         let mut random = Random::new(2);
@@ -114,7 +114,7 @@ impl Figures {
         Ok(())
     }
 
-    /// In order.
+    /// Sequential reads, one at a time.
     fn sequential(&mut self, file: &File, bytes: u64, effort: &Effort) -> io::Result<()> {
         let mut buffer = Buffer::new(PIECE)?;
         let pieces = bytes / PIECE as u64;
@@ -132,7 +132,7 @@ impl Figures {
         Ok(())
     }
 
-    /// Many at a time.
+    /// Random reads, many at a time.
     fn many(&mut self, file: &File, pages: u64, effort: &Effort) -> io::Result<()> {
         let (count, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let reader = |number: u64| {

@@ -1,10 +1,10 @@
 //! Page faults on anonymous memory.
 //!
-//! `zero`: storing zeros to a page of memory that is in no cache but for the last, as the kernel does before
-//! it hands a page out. `free`: unmapping, per page; it includes taking down page tables and flushing the TLB
-//! in batches. The first store to a page costs `fault` + `alloc` + `zero`; what is not `zero` is divided
-//! between the other two as the default costs are, since no interface tells them apart. Huge fault: the first
-//! store to 2 MiB that get a huge page, most of which is zeroing.
+//! `zero`: storing zeros to a page of memory that is in no cache but possibly the last, as the kernel does
+//! before it hands out a page. `free`: unmapping, per page; it includes taking down page tables and flushing
+//! the TLB in batches. The first store to a page costs `fault` + `alloc` + `zero`. No interface tells `fault`
+//! and `alloc` apart, so the cost less `zero` is divided between them in the ratio of their defaults. Huge
+//! fault: the first store to 2 MiB that get a huge page; most of it is zeroing.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use super::{Effort, PAGE, Value, cpu, keep, less, of, repeated};
 
 /// Base pages of a huge page.
 const HUGE: usize = 512;
-/// Zeroing walks over this many times the pages of a repetition, so that caches do not hold them.
+/// Zeroing walks over this many times the pages of a repetition, so that caches do not hold the pages.
 const COLD: usize = 2;
 
 pub(super) fn measure(effort: &Effort, record: &mut Record) {
@@ -43,13 +43,13 @@ pub(super) fn measure(effort: &Effort, record: &mut Record) {
     keep(record, "huge-fault", huge(effort), |record| &mut record.huge_fault);
 }
 
-/// Nanoseconds of the first store to a page, and of unmapping it.
+/// Nanoseconds of CPU time for the first store to a page, and for unmapping it.
 fn store_and_free(effort: &Effort) -> io::Result<(Value, Value)> {
     let pages = effort.pages;
     let (mut stores, mut frees) = (Vec::new(), Vec::new());
     for _ in 0..effort.repetitions {
         let region = Region::anonymous(pages * PAGE)?;
-        // A kernel without huge pages has no such advice.
+        // A kernel without huge pages refuses the advice, and does not need it.
         let _ = region.advise(Hint::NoHugePage);
         stores.push(cpu(|| (0..pages).for_each(|page| touch(&region, page))) / pages as f64);
         frees.push(cpu(|| drop(region)) / pages as f64);
@@ -67,9 +67,10 @@ fn zero(effort: &Effort) -> Value {
     })
 }
 
-/// Nanoseconds of the first store to a huge page.
+/// Nanoseconds of CPU time for the first store to a huge page.
 fn huge(effort: &Effort) -> Value {
-    // The first may begin in the middle of one; the kernel's own alignment decides.
+    // The first huge page is not measured: the region may begin in the middle of one, as the kernel aligns
+    // them.
     let huge = (effort.pages / HUGE).max(2);
     let (mut values, mut all) = (Vec::new(), true);
     for _ in 0..effort.repetitions {

@@ -13,14 +13,14 @@ fn read_meminfo() -> Values<Meminfo> {
     Values::<Meminfo>::parse(&std::fs::read("/proc/meminfo").unwrap_or_default(), |_| ())
 }
 
-/// Where and with what is measured, but for the day.
+/// The provenance of a measurement on this machine, without its date.
 pub(super) fn provenance() -> Provenance {
     let processors = text("/proc/cpuinfo");
     let model = processors.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "model name").then(|| value.trim().to_owned())
     });
-    // The kernel prints `0x0007` where it is on.
+    // The kernel prints `0x0007` if all of it is switched on; bit 0 is the main switch.
     let generations = text("/sys/kernel/mm/lru_gen/enabled");
     let mglru = u32::from_str_radix(generations.trim_start_matches("0x"), 16).is_ok_and(|bits| bits & 1 != 0);
     Provenance {
@@ -36,10 +36,10 @@ pub(super) fn provenance() -> Provenance {
     }
 }
 
-/// Memory that the kernel keeps: pages that are there (`present` of `/proc/zoneinfo`) and that the
-/// allocator does not manage. Of a machine that has just booted also what is used and is neither file cache
-/// that can go, reclaimable slab nor anonymous; elsewhere nobody knows how much of that the kernel took
-/// when it booted.
+/// Measures the memory that the kernel keeps: pages that exist (`present` of `/proc/zoneinfo`) but that the
+/// allocator does not manage. On a machine that has just booted, used memory that is neither file cache on
+/// the lists of reclaim, reclaimable slab nor anonymous is added; on another, it is unknown how much of that
+/// the kernel took when it booted.
 pub(super) fn kernel(fresh: bool, record: &mut Record) {
     let zones = Vec::<Zone>::parse(&std::fs::read("/proc/zoneinfo").unwrap_or_default(), &mut Log::default());
     let sum = |counter| zones.iter().filter_map(|zone| zone.marks.get(counter)).sum::<u64>();

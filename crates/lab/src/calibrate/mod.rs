@@ -1,17 +1,17 @@
-//! What the work of the kernel costs on the machine that runs here: a [`Record`].
+//! Measures what the kernel's work costs on this machine, as a [`Record`].
 //!
 //! | group | measures |
 //! |---|---|
 //! | [`faults`] | `fault` `alloc` `zero` `free`, huge faults |
-//! | [`touch`] | `touch`, by how much memory is touched |
+//! | [`touch`] | `touch`, by the size of the memory that is touched |
 //! | [`calls`] | `syscall` `copy` `wakeup`, cached reads |
 //! | [`device`] | `submit`, disk and swap area |
 //! | [`written`] | `write` `writeback` |
 //! | [`reclaim`] | `scan` `rmap` |
-//! | [`machine`] | provenance, what the kernel keeps |
+//! | [`machine`] | provenance, memory that the kernel keeps |
 //!
-//! Work is measured in CPU time of its thread, so that other load of the machine does not count, but for what
-//! it evicts from caches; what waits is measured in real time.
+//! Work is measured in CPU time of its thread, so that other load on the machine counts only by what it
+//! evicts from caches. Operations that wait are measured in real time.
 
 mod calls;
 mod device;
@@ -49,9 +49,9 @@ pub struct Effort {
     pub calls: u32,
     /// Pages that are faulted in, zeroed or reclaimed in one repetition.
     pub pages: usize,
-    /// The most memory that is touched; a quarter of what is available if that is less.
+    /// The most memory that is touched; a quarter of `MemAvailable` if that is less.
     pub footprint: Bytes,
-    /// The file that is read.
+    /// Size of the file that is read.
     pub file: Bytes,
     /// Time for each figure of a device.
     pub time: Duration,
@@ -70,25 +70,26 @@ impl Default for Effort {
     }
 }
 
-/// Measures the machine that runs here.
+/// Measures the machine that it runs on.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    /// Where a directory is made for a file; it is removed afterwards.
+    /// The directory in which one is made for a file; that one is removed afterwards.
     pub parent: PathBuf,
-    /// The program that is [`helper`], with its arguments.
+    /// The program that runs [`helper`], with its arguments.
     pub helper: (PathBuf, Vec<String>),
-    /// The machine has just booted, for this.
+    /// The machine has just booted, and only for this measurement.
     pub fresh: bool,
     /// How much is done.
     pub effort: Effort,
 }
 
 impl Calibration {
-    /// Measures. `watch` is told what is measured next, and says whether to go on; `None` if it does not. The
-    /// record has no name and no date yet. What cannot be measured is absent, with the reason.
+    /// Measures everything. `watch` is told what is measured next, and says whether to go on; if not, the
+    /// result is `None`. The record has no name and no date yet. A value that cannot be measured is absent,
+    /// with the reason.
     ///
     /// # Errors
-    /// If the directory or the file in it cannot be made, or a change of this machine not be undone.
+    /// If the directory or the file in it cannot be made, or a change of this machine cannot be undone.
     pub fn measure(
         &self,
         changes: Changes,
@@ -110,7 +111,7 @@ impl Calibration {
         watch: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LabError> {
         let effort = &self.effort;
-        // First, while nothing else has been done here.
+        // This comes first, before other measurements have used memory.
         machine::kernel(self.fresh, record);
         let mut going = |what: &str| watch(what);
         if going("page faults").is_break() {
@@ -153,7 +154,7 @@ impl Calibration {
     }
 }
 
-/// A quarter of the room on a disk, in whole MiB.
+/// A quarter of a file system's free space, in whole MiB.
 fn room(directory: &Path) -> Result<Bytes, LabError> {
     let there = rustix::fs::statvfs(directory).map_err(|error| at(directory)(error.into()))?;
     let room = there.f_bavail.saturating_mul(there.f_frsize) / 4 / MIB * MIB;
@@ -164,7 +165,7 @@ fn room(directory: &Path) -> Result<Bytes, LabError> {
     Ok(Bytes(room))
 }
 
-/// What was measured, or why not.
+/// A measurement, or the reason why there is none.
 type Value = Result<Measured, String>;
 
 /// Puts a value into its place in a record, or the reason for its absence.
@@ -180,7 +181,7 @@ fn keep(
     }
 }
 
-/// The median of what `once` gives, as often as the effort says.
+/// The median of the values of `once`, which is called as often as the effort says.
 fn repeated(effort: &Effort, mut once: impl FnMut() -> io::Result<f64>) -> Value {
     let values: io::Result<Vec<f64>> = (0..effort.repetitions).map(|_| once()).collect();
     of(&values.map_err(|error| error.to_string())?)
@@ -191,7 +192,7 @@ fn of(values: &[f64]) -> Value {
     Measured::of(values).ok_or_else(|| "no value came of it".to_owned())
 }
 
-/// A value less a part of it that is known; a reason if nothing is left.
+/// A value less a known part of it, or the reason why nothing is left.
 fn less(value: Measured, part: f64) -> Value {
     let rest = value.map(|value| (value - part).max(0.0));
     if rest.median > 0.0 {
@@ -208,14 +209,14 @@ fn cpu(work: impl FnOnce()) -> f64 {
     thread_cpu_time().saturating_sub(before).as_nanos() as f64
 }
 
-/// The same of work that may fail.
+/// CPU time of this thread for some work that may fail, in nanoseconds.
 fn cpu_of(work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
     let mut done = Ok(());
     let ns = cpu(|| done = work());
     done.map(|()| ns)
 }
 
-/// Random numbers, the same every time (xorshift).
+/// Random numbers that are the same in every calibration (xorshift).
 #[derive(Clone, Copy, Debug)]
 struct Random(u64);
 
@@ -234,7 +235,7 @@ impl Random {
     }
 }
 
-/// A text of a file, trimmed; empty if it cannot be read.
+/// The text of a file, trimmed; empty if it cannot be read.
 fn text(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
@@ -248,7 +249,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let calibration = Calibration {
             parent: parent.path().to_path_buf(),
-            // No helper: what needs one is absent.
+            // Without a helper, the values that need one are absent.
             helper: (PathBuf::from("/nonexistent/helper"), Vec::new()),
             fresh: false,
             effort: Effort {

@@ -1,17 +1,19 @@
 //! Reclaim of clean file pages, in a memory control group.
 //!
-//! A process of its own goes into a group that is made for it, reads a file page by page, so that no page
-//! is part of a larger one, and then asks the group to give up half of it, by its limit or by
-//! `memory.reclaim`. It reclaims itself, so that its CPU time is that of reclaim.
+//! A helper process is put into a group that is made for it. It reads a file page by page, so that the page
+//! cache uses single pages, not large folios, and then asks the group to give up half of them, by the group's
+//! limit or by `memory.reclaim`. The process that asks does the reclaim, so its CPU time is that of reclaim.
 //!
-//! `scan`: that time for each page that the kernel counts as scanned (`pgscan_anon` + `pgscan_file` of
-//! `/proc/vmstat`, which count the groups' reclaim, too), of pages that were read and that nobody maps. It
-//! includes freeing those that go, as the model's does, and what the group's accounting takes. `rmap`: the
-//! same of pages that are mapped and were accessed, less `scan` for each scanned, for each look through the
-//! reverse mapping: one for each page scanned, and another to unmap each that goes (`pgsteal_*`).
+//! `scan`: that time per page that the kernel counts as scanned (`pgscan_anon` + `pgscan_file` of
+//! `/proc/vmstat`, which count the reclaim of groups, too), for pages that were read and that no process
+//! maps. It includes freeing the reclaimed pages, as the model's `scan` does, and the group's accounting.
+//! `rmap`: the time to reclaim pages that are mapped and were accessed, less `scan` for each page scanned,
+//! per walk of the reverse mapping. There is one walk for each page scanned, and another to unmap each
+//! reclaimed page (`pgsteal_*`).
 //!
-//! Both are measured under the page lists that the kernel uses, which the record names. `walk`, which only
-//! the multi-generational LRU has, is not measured: no counter tells how many entries a walk has looked at.
+//! Both are measured with the page lists that the kernel uses, which the record names. `walk`, which only the
+//! multi-generational LRU has, is not measured: no counter tells how many page table entries a walk has
+//! looked at.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -34,38 +36,39 @@ use crate::agent::privileges;
 use crate::error::{LabError, at, calling};
 use crate::group::{self, Version};
 
-/// Part of the time for a figure of a device that is spent on reading before each reclaim.
+/// Reading before each reclaim takes at most [`Effort::time`](super::Effort::time) divided by this.
 const SHARE: u32 = 4;
-/// So many pages are read in any case: what a CPU keeps back for later is little beside them.
+/// Pages that are read in any case. Compared with them, the pages that a CPU keeps back in its batches are
+/// few.
 const LEAST: usize = 512;
 
-/// What the helper is told, as a line of JSON on its standard input.
+/// The helper's order, a line of JSON on its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
-    /// The file of the group that makes it give up memory.
+    /// The group's file by which it is made to give up memory.
     knob: PathBuf,
-    /// The file that says how much the group has.
+    /// The group's file with its memory usage.
     usage: PathBuf,
-    /// What sets the limit back; `None`: the knob is no limit.
+    /// The value that lifts the limit; `None`: the knob is no limit.
     unlimited: Option<String>,
     /// The file that is read and reclaimed.
     file: PathBuf,
-    /// At most so many pages of it are read,
+    /// The most pages of the file that are read.
     pages: usize,
-    /// and no longer than this, in nanoseconds.
+    /// The time for reading them, in nanoseconds; at least [`LEAST`] are read.
     time: u64,
     repetitions: u32,
 }
 
-/// What the helper answers, in the same way.
+/// The helper's answer, a line of JSON on its standard output.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    /// Pages that nobody maps, and pages that are mapped.
+    /// Reclaims of unmapped pages, and of mapped pages.
     Measured(Vec<Reclaim>, Vec<Reclaim>),
     Failed(String),
 }
 
-/// What one reclaim did.
+/// Figures of one reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Reclaim {
     /// CPU time in nanoseconds.
@@ -151,7 +154,7 @@ fn ask(
         .spawn()
         .map_err(at(program))?;
     let answer = tell(&mut child, &path, &order);
-    // It ends by itself once its input does; one that failed is not waited for.
+    // The helper ends by itself once its input does; after a failure it is killed instead.
     if answer.is_err() {
         let _ = child.kill();
     }
@@ -164,7 +167,7 @@ fn tell(child: &mut std::process::Child, group: &Path, order: &Order) -> Result<
         return Err(LabError::Refused("a helper without pipes".to_owned()));
     };
     let procs = group.join("cgroup.procs");
-    // Before the order, so that all that it writes is charged to the group.
+    // The helper joins the group before it gets its order, so that all its memory is charged to the group.
     fs::write(&procs, child.id().to_string()).map_err(at(&procs))?;
     let told = serde_json::to_string(order).map_err(io::Error::from);
     told.and_then(|order| writeln!(input, "{order}")).map_err(calling("the helper's input"))?;
@@ -177,12 +180,12 @@ fn tell(child: &mut std::process::Child, group: &Path, order: &Order) -> Result<
 /// Reclaims, as the process that [`measure`] starts.
 ///
 /// # Errors
-/// If it was not started so.
+/// If it was not started as that process.
 pub fn helper() -> Result<(), LabError> {
-    // Nobody shall outlive the lab, whatever ends it.
+    // The helper may not outlive the lab, however that ends.
     let killed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     killed.map_err(|error| calling("prctl")(error.into()))?;
-    // The group and the file are root's, as this is: nothing that it does needs more.
+    // The group and the file belong to root, as this process does, so it needs no capability.
     privileges::gain_none()
         .and_then(|()| privileges::keep(CapabilitySet::empty()))
         .map_err(calling("giving up capabilities"))?;
@@ -202,7 +205,7 @@ impl Order {
     fn reclaim(&self, map: bool) -> Result<Vec<Reclaim>, LabError> {
         let file = OpenOptions::new().read(true).write(true).open(&self.file).map_err(at(&self.file))?;
         let failed = |error: rustix::io::Errno| at(&self.file)(error.into());
-        // No readahead: it makes large pages of several.
+        // Without readahead, which would allocate large folios.
         rustix::fs::fadvise(&file, 0, None, Advice::Random).map_err(failed)?;
         let mut all = Vec::new();
         for _ in 0..self.repetitions {
@@ -210,7 +213,7 @@ impl Order {
                 fs::write(&self.knob, unlimited).map_err(at(&self.knob))?;
             }
             rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(failed)?;
-            // What is mapped stays so until it has been reclaimed.
+            // Keep the mapping until its pages have been reclaimed.
             let (pages, _region) = match map {
                 true => self.touch(&file).map(|(pages, region)| (pages, Some(region))),
                 false => self.read(&file).map(|pages| (pages, None)),
@@ -226,7 +229,7 @@ impl Order {
             };
             let before = counters()?;
             let ns = cpu_of(|| match fs::write(&self.knob, amount.to_string()) {
-                // It gave up less than all that was asked for.
+                // The group gave up less than it was asked for.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy) =>
                 {
@@ -245,13 +248,13 @@ impl Order {
         Ok(all)
     }
 
-    /// Reads page by page; how many.
+    /// Reads the file page by page, and returns the number of pages.
     fn read(&self, file: &File) -> io::Result<usize> {
         let mut page = [0; PAGE];
         self.each(|number| file.read_exact_at(&mut page, (number * PAGE) as u64))
     }
 
-    /// Maps the file and accesses page by page, each once: one that was also read would count as active.
+    /// Maps the file and accesses each page once. A page that was also read would count as active.
     fn touch(&self, file: &File) -> io::Result<(usize, Region)> {
         let region = Region::file(file, self.pages * PAGE, true)?;
         region.advise(Hint::Random)?;
@@ -262,7 +265,7 @@ impl Order {
         Ok((pages, region))
     }
 
-    /// Does this to each page while there is time; how many there were.
+    /// Calls `page` for each page while there is time, and returns the number of pages.
     fn each(&self, mut page: impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
         let began = Instant::now();
         for number in 0..self.pages {
@@ -275,7 +278,7 @@ impl Order {
     }
 }
 
-/// Pages scanned and freed since boot, by whomever.
+/// Pages that all reclaim of this machine has scanned and freed since boot.
 fn counters() -> Result<(u64, u64), LabError> {
     let path = Path::new("/proc/vmstat");
     let values = Values::<Vmstat>::parse(&fs::read(path).map_err(at(path))?, |_| ());
@@ -292,7 +295,7 @@ mod tests {
     #[test]
     fn each_look_at_a_mapped_page_is_counted() {
         let plain = [Reclaim { ns: 10_000.0, scanned: 100, freed: 100 }; 3];
-        // Each page is scanned twice, looked at each time, and unmapped.
+        // Each page is scanned twice, with a walk of the reverse mapping each time, and then unmapped.
         let mapped = [Reclaim { ns: 80_000.0, scanned: 200, freed: 100 }; 3];
         let scan = scan(&plain).unwrap();
         assert_eq!(scan.median, 100.0);

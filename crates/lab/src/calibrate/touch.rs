@@ -1,9 +1,9 @@
 //! Touches of resident pages.
 //!
-//! Loads the first byte of one random page after the other, as actors do, each page chosen with what the load
-//! before it gave, so that no two overlap. It includes the TLB miss, the cache miss, and the few instructions
-//! that choose the page. The model's `touch` is that of the largest footprint: its workloads are larger than
-//! caches are.
+//! Loads the first byte of one random page after the other, as actors do. Each page depends on the value that
+//! the previous load returned, so that no two loads overlap. The cost includes the TLB miss, the cache miss,
+//! and the few instructions that choose the page. The model's `touch` is the cost for the largest footprint,
+//! because its workloads are larger than caches are.
 
 use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 use lotsfree_scenario::{Record, Touch};
@@ -15,9 +15,9 @@ use super::{Effort, PAGE, Random, cpu, keep, repeated};
 
 /// The smallest footprint.
 const LEAST: u64 = MIB;
-/// Each is so many times the one before.
+/// Each footprint is this many times the one before.
 const STEP: u64 = 4;
-/// The share of `MemAvailable` that may be touched.
+/// A footprint is at most `MemAvailable` divided by this.
 const SHARE: u64 = 4;
 
 pub(super) fn measure(effort: &Effort, record: &mut Record) {
@@ -31,7 +31,7 @@ pub(super) fn measure(effort: &Effort, record: &mut Record) {
             return;
         }
     };
-    // Without huge pages there is nothing to advise.
+    // A kernel without huge pages refuses the advice, and does not need it.
     let _ = region.advise(Hint::NoHugePage);
     for page in 0..most as usize / PAGE {
         region.touch(page, true);
@@ -51,7 +51,7 @@ pub(super) fn measure(effort: &Effort, record: &mut Record) {
                 seen = u64::from(region.load(page as usize).unwrap_or(0));
             }
         };
-        // Brings what fits into the caches.
+        // The first walk brings what fits into the caches.
         walk();
         last = repeated(effort, || Ok(cpu(&mut walk) / f64::from(effort.calls)));
         if let Ok(ns) = last {

@@ -1,9 +1,9 @@
 //! Writing to a file through the page cache.
 //!
-//! `write`: CPU time of writing a new file in pieces of 1 MiB, per page, less `copy` and `alloc`; it is small
-//! enough not to reach the dirty limits of the machine. `writeback`: CPU time of the thread in `fdatasync` of
-//! that file, per page, less `submit` for every request of the largest size. What the completion of the
-//! requests takes is not in it: it interrupts whoever runs then.
+//! `write`: CPU time of writing a new file in pieces of 1 MiB, per page, less `copy` and `alloc`. The file is
+//! small enough not to reach the dirty limits of the machine. `writeback`: CPU time of the thread in
+//! `fdatasync` of that file, per page, less `submit` for every request of the largest size. The completion of
+//! the requests is not included: it interrupts whichever thread runs then.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,9 +15,9 @@ use lotsfree_units::Bytes;
 
 use super::{Effort, PAGE, Value, cpu_of, keep, less, of};
 
-/// The file is not larger than that.
+/// The largest file that is written.
 const LARGEST: Bytes = Bytes::mib(32);
-/// Bytes of a call.
+/// Bytes per write call.
 const PIECE: usize = 1 << 20;
 /// Pages of the largest request (`max_sectors_kb` is 512).
 const REQUEST: f64 = 128.0;
@@ -40,7 +40,7 @@ pub(super) fn measure(path: &Path, bytes: Bytes, effort: &Effort, record: &mut R
     keep(record, "costs.writeback", writeback, |record| &mut record.costs.writeback);
 }
 
-/// Nanoseconds of writing a page of a new file, and of having it written.
+/// Nanoseconds of CPU time to write a page of a new file, and to sync it.
 fn new_files(path: &Path, pieces: u64, effort: &Effort) -> io::Result<(Value, Value)> {
     let piece = vec![1; PIECE];
     let pages = pieces as f64 * (PIECE / PAGE) as f64;

@@ -17,13 +17,13 @@ use super::running::{CONSOLE, console};
 use super::scratch::Scratch;
 use super::{Error, Initramfs, Kernel, Qemu, command, kernel, user};
 
-/// In which time a kernel has to boot with KVM; it takes one to two seconds.
+/// Time in which a kernel has to boot with KVM; it takes one to two seconds.
 const LIMIT: Duration = Duration::from_secs(12);
-/// In which time it has to say its name; it does at once.
+/// Time in which the kernel has to print [`FIRST`]; it does so at once.
 const SILENCE: Duration = Duration::from_secs(4);
-/// With which words.
+/// The words with which a kernel's messages begin.
 const FIRST: &str = "Linux version";
-/// What the probe prints.
+/// The text that the probe prints.
 const MARK: &str = "lotsfree: user space";
 
 /// How the guest's instructions are executed.
@@ -33,19 +33,19 @@ pub enum Accelerator {
     Kvm,
     /// By software emulation, one thread per CPU.
     Tcg,
-    /// By software emulation with virtual time: 8 ns pass per instruction, whatever the host takes. One CPU
-    /// only, because a second one hangs when the kernel brings it up; disks that are throttled are so in
-    /// the host's time.
+    /// By software emulation with virtual time: 8 ns pass per instruction, however long the host takes. It
+    /// works with one CPU only, because a second one hangs when the kernel brings it up. Throttles of disks
+    /// count the host's time.
     Icount,
 }
 
 impl Accelerator {
-    /// KVM if this kernel gets to user space with it, else software emulation. It is tried once for a kernel
-    /// and process: on some hosts there is a `/dev/kvm` with which distributions' kernels hang. One that only
-    /// root may open is not used, as QEMU does not run as root.
+    /// KVM if this kernel gets to user space with it, else software emulation. Each process tries KVM once
+    /// per kernel, because some hosts have a `/dev/kvm` with which distributions' kernels hang. A `/dev/kvm`
+    /// that only root may open is not used, as QEMU does not run as root.
     ///
     /// # Errors
-    /// If there is no QEMU, or no place for the trial's files.
+    /// If there is no QEMU, or the trial's files cannot be made.
     pub fn of(kernel: &Kernel) -> Result<Accelerator, Error> {
         static VERDICTS: Mutex<Option<HashMap<PathBuf, Accelerator>>> = Mutex::new(None);
         let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ impl Accelerator {
         Ok(verdict)
     }
 
-    /// Its options on QEMU's command line.
+    /// QEMU's options for this accelerator.
     pub(crate) fn options(self) -> &'static str {
         match self {
             Accelerator::Kvm => "-accel kvm",
@@ -70,7 +70,7 @@ impl Accelerator {
     }
 }
 
-/// The name in a run's facts.
+/// Prints the name that a run's facts use.
 impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -81,7 +81,7 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// Whether the kernel gets to user space.
+/// Whether the kernel gets to user space within the limit.
 fn boots(kernel: &Kernel, accelerator: &str, limit: Duration) -> Result<bool, Error> {
     let mut initramfs = Initramfs::default();
     initramfs.character_device("dev/console", (5, 1));
@@ -126,7 +126,7 @@ fn boots(kernel: &Kernel, accelerator: &str, limit: Duration) -> Result<bool, Er
 
 /// A static program for x86-64 that writes [`MARK`] to its standard output and powers the machine off.
 fn probe() -> Vec<u8> {
-    /// Where a program without position is loaded by habit.
+    /// The usual load address of a program that is not position-independent.
     const BASE: u64 = 0x40_0000;
     const HEADERS: u16 = 0x40 + 0x38;
     let mut code = vec![

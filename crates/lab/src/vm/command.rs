@@ -9,16 +9,16 @@ use super::channel::Channel;
 use super::running::CONSOLE;
 use super::{Accelerator, Disk, Error};
 
-/// The initramfs, in the scratch directory.
+/// Name of the initramfs, in the scratch directory.
 pub(crate) const INITRAMFS: &str = "initramfs";
 
-/// CPUs of QEMU's machine `pc`.
+/// The most CPUs of QEMU's machine `pc`.
 const CPUS: u32 = 255;
 
-/// Whether QEMU has such a machine.
+/// Checks whether QEMU can be a case's machine.
 ///
 /// # Errors
-/// Name the key of the scenario that it has not, and why.
+/// Names the key of the scenario that QEMU cannot do, and the reason.
 pub(crate) fn check(case: &Case) -> Result<(), Error> {
     let cpus: u32 = case.machine.cpus_per_node().iter().sum();
     if cpus > CPUS {
@@ -29,11 +29,12 @@ pub(crate) fn check(case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
-/// Everything but `-kernel` and `-append`; `place` says where a file is that has this name, the data channel
-/// is the standard input, a socket, and the monitor the standard output, another one.
+/// QEMU's arguments, but for `-kernel` and `-append`. `place` gives the path of a file by its name. The data
+/// channel is the socket that is QEMU's standard input, and the monitor the socket that is its standard
+/// output.
 ///
 /// # Errors
-/// If the accelerator cannot have so many CPUs.
+/// If the accelerator does not support the machine's number of CPUs.
 pub(crate) fn arguments(
     machine: &MachineSpec,
     disks: &[Disk],
@@ -47,7 +48,7 @@ pub(crate) fn arguments(
     if accelerator == Accelerator::Icount && cpus != 1 {
         return Err(Error::OneCpu { cpus });
     }
-    // A socket for each CPU: no cache spans two nodes.
+    // Each CPU has a socket of its own, so that no cache spans two nodes.
     let mut line = format!(
         "{} -cpu max,la57=off -smp {cpus},sockets={cpus},cores=1,threads=1 -initrd {} -nodefaults \
          -no-user-config -display none -no-reboot -serial file:{} -chardev socket,id=data,fd=0 {} \
@@ -61,7 +62,7 @@ pub(crate) fn arguments(
     for disk in disks {
         let name = disk.name;
         let throttle = if throttled { disk.throttle.options() } else { String::new() };
-        // What a host without room cannot write is an error in the guest, not a stop.
+        // If the host runs out of room, a write fails in the guest instead of stopping the machine.
         let _ = write!(
             line,
             " -drive file={},if=none,id={name},format=raw,cache=unsafe,rerror=report,\

@@ -1,29 +1,29 @@
-//! [`Disk`]: the disks of a guest, as a scenario's machine has them.
+//! [`Disk`]: a disk of a guest, made from a scenario's machine.
 
 use lotsfree_scenario::{Filesystem, MachineSpec, SwapOn};
 use lotsfree_units::Bytes;
 
-/// Size of a disk that the scenario leaves without bound. Its image takes only what is written.
+/// Size of a disk for which the scenario gives none. Its image is sparse, so it takes only what is written.
 const UNBOUND: Bytes = Bytes::gib(64);
-/// A file system has this much room beside the files that are there at the beginning.
+/// Room of a file system beside the files that exist at the beginning.
 const ROOM: Bytes = Bytes::gib(1);
-/// `mkfs.xfs` makes nothing smaller, and `mkfs.btrfs` little.
+/// The smallest file system. `mkfs.xfs` makes none below this size, and `mkfs.btrfs` none far below.
 const LEAST: Bytes = Bytes::mib(512);
 
-/// A disk of a guest: what is on it, and how fast it is.
+/// A disk of a guest: its contents and its speed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// Name of its image, in the scratch directory.
+    /// Name of the disk's image, in the scratch directory.
     pub name: &'static str,
-    /// A file system of this kind and size.
+    /// Kind and size of the disk's file system, if it has one.
     pub files: Option<(Filesystem, Bytes)>,
-    /// A swap area of this size. With a file system on the same disk, both are partitions.
+    /// Size of the disk's swap area, if it has one. With a file system on the same disk, both are partitions.
     pub swap: Option<Bytes>,
-    /// How fast it is.
+    /// The disk's speed.
     pub throttle: Throttle,
 }
 
-/// What a disk does at most, together in both directions.
+/// Limits of a disk, for reads and writes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// Bytes per second.
@@ -35,10 +35,11 @@ pub struct Throttle {
 impl Throttle {
     /// QEMU's throttle for a scenario's figures.
     ///
-    /// It knows no latency. That of a disk that turns is the time of its heads, during which it does nothing
-    /// else, so it bounds the requests per second. Unlike such a disk, QEMU counts requests that go on where
-    /// the last one ended, too: how fast such a disk streams depends on the size of its requests. The latency
-    /// of other disks overlaps with the requests that follow and is left out: it is what the host takes.
+    /// QEMU's throttle has no latency. The latency of a rotational disk is the time that its heads take,
+    /// during which it does nothing else, so it bounds the requests per second. Unlike such a disk, QEMU also
+    /// counts requests that start where the last one ended, so the rate of a sequential stream depends on the
+    /// size of its requests. The latency of other disks overlaps with the requests that follow and is left
+    /// out: it is whatever the host takes.
     fn new(latency: Option<u64>, bandwidth: Bytes, iops: Option<u64>, rotational: bool) -> Throttle {
         let heads = latency.filter(|latency| rotational && *latency > 0);
         let heads = heads.map(|latency| (1_000_000_000 / latency).max(1));
@@ -46,7 +47,7 @@ impl Throttle {
         Throttle { bandwidth, iops }
     }
 
-    /// As options of `-drive`, each after a comma.
+    /// The throttle as options of `-drive`, each after a comma.
     pub(crate) fn options(&self) -> String {
         let mut options = format!(",throttling.bps-total={}", self.bandwidth.0);
         if let Some(iops) = self.iops {
@@ -56,8 +57,8 @@ impl Throttle {
     }
 }
 
-/// The disks of a machine that has so many bytes of files when it boots, in the order of their names in the
-/// guest: vda, vdb.
+/// The disks of a machine, in the order of their names in the guest: vda, vdb. `files` is the size of the
+/// files that exist when it boots.
 pub(crate) fn disks(machine: &MachineSpec, files: Bytes) -> Vec<Disk> {
     let disk = &machine.disk;
     let swap = Some(machine.swap.size.0).filter(|size| *size > Bytes::ZERO);
@@ -65,7 +66,7 @@ pub(crate) fn disks(machine: &MachineSpec, files: Bytes) -> Vec<Disk> {
         SwapOn::Own => (swap, None),
         SwapOn::Disk => (None, swap),
     };
-    // A file system has overhead, so that it needs more than the files.
+    // A file system has overhead, so it needs more room than its files.
     let needed = files.scale(1.1) + ROOM;
     let size = disk.size.map_or(UNBOUND.max(needed), |size| size.0).max(LEAST);
     let mut disks = vec![Disk {
@@ -86,7 +87,7 @@ pub(crate) fn disks(machine: &MachineSpec, files: Bytes) -> Vec<Disk> {
     disks
 }
 
-/// Where the guest finds the file system and the swap area.
+/// The guest's devices of the file system and of the swap area.
 pub(crate) fn devices(disks: &[Disk]) -> (Option<String>, Option<String>) {
     let mut found = (None, None);
     for (disk, letter) in disks.iter().zip('a'..='z') {

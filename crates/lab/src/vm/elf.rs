@@ -1,17 +1,17 @@
-//! Whether a program runs where there are no shared libraries.
+//! Reads a program for the guest, which has no shared libraries.
 
 use std::path::Path;
 
 use super::{Error, trust};
 
-/// What the guest executes: [ELF](https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html) of 64
-/// bits, little-endian, for x86-64.
+/// First bytes of a program that the guest can execute:
+/// [ELF](https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html), 64 bits, little-endian.
 const IDENTITY: &[u8] = b"\x7fELF\x02\x01";
 const X86_64: u16 = 62;
-/// A program header that names the dynamic linker.
+/// Type of the program header that names the dynamic linker.
 const INTERPRETER: u32 = 3;
 
-/// Reads a program that the guest can execute by itself.
+/// Reads a program that the guest can execute without other files.
 ///
 /// # Errors
 /// If it cannot be read, is no program for x86-64 or needs shared libraries; the error says how to build one
@@ -30,12 +30,12 @@ pub fn read_static(path: &Path) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// What is to be known of a program.
+/// Facts from a program's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Program {
-    /// It names a dynamic linker.
+    /// Whether it names a dynamic linker.
     linked: bool,
-    /// Where in the file what is loaded ends.
+    /// Offset in the file at which the loaded part ends.
     end: usize,
 }
 
@@ -63,8 +63,8 @@ fn look(bytes: &[u8]) -> Option<Program> {
     (program.end <= bytes.len()).then_some(program)
 }
 
-/// A program without what is not loaded: symbols and debugging information, which would only fill the guest's
-/// memory. Nothing refers to sections any more.
+/// Cuts off the part of a program that is not loaded, which is symbols and debugging information and would
+/// only fill the guest's memory. The references to sections are cleared.
 fn loaded(mut bytes: Vec<u8>, end: usize) -> Vec<u8> {
     bytes.truncate(end.max(0x40));
     // e_shoff; e_shnum and e_shstrndx.

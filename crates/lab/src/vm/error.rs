@@ -1,4 +1,4 @@
-//! [`Error`]: why there is no virtual machine, or no result of it.
+//! [`Error`]: why a virtual machine could not be made, or gave no result.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,38 +6,38 @@ use std::process::ExitStatus;
 
 use lotsfree_scenario::Errors;
 
-/// Why there is no virtual machine, or no result of it.
+/// Why a virtual machine could not be made, or gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program did not start.
     #[error("{program} did not start ({error}): apt-get install {package}")]
     NotStarted {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// A program failed.
     #[error("{program}: {status}: {message}")]
     Failed {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// How it ended.
+        /// Exit status of the program.
         status: ExitStatus,
-        /// What it wrote to its standard error.
+        /// Standard error of the program.
         message: String,
     },
-    /// The system does not let a file be read or written.
+    /// A file could not be read or written.
     #[error("{path}: {error}")]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file or directory cannot be used.
     #[error("{path}: {why}")]
     Unusable {
         /// The file or directory.
@@ -45,60 +45,60 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
-    /// There is no such kernel.
+    /// No kernel of the given name was found.
     #[error("no kernel {name}: {why}")]
     NoKernel {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// Where it was looked for, and how to get one.
+        /// The places that were searched, and how to get a kernel.
         why: String,
     },
-    /// The scenario asks for what a virtual machine does not have, or is wrong.
+    /// The scenario is wrong, or asks for something that a virtual machine does not have.
     #[error(transparent)]
     Case(#[from] Errors),
-    /// Virtual time has one CPU.
+    /// Virtual time works with one CPU only.
     #[error("{cpus} CPUs: virtual time (icount) works with 1 only; a second one hangs when it comes up")]
     OneCpu {
-        /// What the machine has.
+        /// CPUs of the scenario's machine.
         cpus: u32,
     },
-    /// QEMU refuses a command.
+    /// QEMU refused a command of its monitor.
     #[error("QEMU: {command}: {answer}")]
     Monitor {
         /// The command.
         command: String,
-        /// What it says.
+        /// QEMU's answer.
         answer: String,
     },
     /// The guest did not end as it should.
     #[error("the virtual machine: {why}; the last lines of its console:\n{console}")]
     Guest {
-        /// What happened.
+        /// The reason.
         why: String,
-        /// The last lines of its console, and what QEMU said.
+        /// The last lines of its console, and QEMU's messages.
         console: String,
     },
-    /// The guest's kernel said that it goes no further.
+    /// The guest's kernel panicked, or ran out of memory with no process left to kill.
     #[error("the virtual machine: {line}; the last lines of its console:\n{console}")]
     Panic {
-        /// What it said.
+        /// The line of the console that says so.
         line: String,
-        /// The last lines of its console until then, and what QEMU said.
+        /// The last lines of its console up to then, and QEMU's messages.
         console: String,
     },
-    /// The guest was ended.
+    /// The guest was ended from outside.
     #[error("the virtual machine was ended")]
     Stopped,
-    /// The archive of packages does not have it.
+    /// The package lists of this machine have no such package.
     #[error(
         "no package {prefix}*-amd64 in the package lists of this machine: run `apt-get update`, and on an \
          older Debian add its backports or security archive"
     )]
     NoPackage {
-        /// How its name begins.
+        /// Beginning of the package's name.
         prefix: String,
     },
-    /// The kernel has no such module, nor is it built in.
+    /// The kernel has a module neither as a file nor built in.
     #[error("{directory}: no kernel module {name}")]
     NoModule {
         /// `lib/modules/RELEASE`.
@@ -106,16 +106,16 @@ pub enum Error {
         /// The module.
         name: String,
     },
-    /// A file for the initramfs that cannot be in one.
+    /// A file is too large for an initramfs.
     #[error("{path}: too large for an initramfs, whose files are smaller than 4 GiB")]
     TooLarge {
         /// Path in the initramfs.
         path: String,
     },
-    /// It takes longer than it may.
+    /// QEMU ran longer than it may.
     #[error("not finished after {seconds} s")]
     Late {
-        /// How long it was waited for.
+        /// The time that it had.
         seconds: u64,
     },
 }
@@ -126,7 +126,7 @@ impl Error {
         move |error| Error::Io { path: path.as_ref().to_owned(), error }
     }
 
-    /// A file that is not what it should be.
+    /// The error of a file or directory that cannot be used.
     pub(crate) fn unusable(path: impl AsRef<Path>, why: impl Into<String>) -> Error {
         Error::Unusable { path: path.as_ref().to_owned(), why: why.into() }
     }

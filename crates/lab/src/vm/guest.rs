@@ -1,4 +1,4 @@
-//! [`Guest`]: what boots.
+//! [`Guest`]: a machine to boot.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -16,50 +16,51 @@ use super::running::{Boot, CONSOLE, Facts};
 use super::scratch::Scratch;
 use super::{Accelerator, Error, Initramfs, Kernel, Running, command, elf, image, kernel, qemu, trust, user};
 
-/// What disk images need beside the files and the swap area: a journal, and what actors write.
+/// Room that disk images need beside the files and the swap area: for a journal, and for what actors write.
 const ROOM: Bytes = Bytes::mib(512);
 
-/// A console may have this length where no disk is longer.
+/// QEMU's limit for the length of files is at least this, for the console.
 const CONSOLE_LENGTH: Bytes = Bytes::mib(64);
 
-/// A virtual machine with the nodes, CPUs, distances and disks of a scenario's machine, and a program that is
-/// its only process when it boots.
+/// A virtual machine with the nodes, CPUs, distances and disks of a scenario's machine. Its only process when
+/// it boots is a program of the caller's.
 ///
-/// The guest is an initramfs that stays the root, as ramfs. It has
+/// The guest's root is its initramfs, as ramfs. It has
 ///
-/// | path | what |
+/// | path | contents |
 /// |---|---|
 /// | `/init` | the program |
 /// | `/case.toml` | the case, every default written out |
 /// | `/modules/*.ko`, `/modules/order` | modules for disks and file system, and the order to load them in |
-/// | `/dev/console` | the console, on which the program's standard streams are when it begins |
+/// | `/dev/console` | the console, to which the program's standard streams are connected when it begins |
 /// | `/proc /sys /dev /tmp /run /mnt` | empty; nothing is mounted |
 ///
 /// and the kernel's parameters (`/proc/cmdline`) say where things are once the modules are loaded and
 /// devtmpfs is mounted: `lotsfree.data=` the data channel, `lotsfree.disk=` the file system, `lotsfree.fs=`
 /// its type for `mount`, `lotsfree.swap=` the swap area if there is one.
 ///
-/// The channel may be a terminal, which wants to be made raw. Small writes disturb least: each allocates its
-/// size in the guest's kernel. Reading ends when this process is gone. The program ends the run by powering
-/// the machine off, after an answer to what it has written last: what the host has not taken by then is lost.
+/// The channel may be a terminal, which the program has to make raw. Small writes disturb a run least,
+/// because each allocates its size in the guest's kernel. With virtio, reading ends when this process is
+/// gone. The program ends the run by powering the machine off. It should wait for an answer to its last
+/// message first: data that the host has not taken by then are lost.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// The kernel.
     pub kernel: Kernel,
     /// The program, linked statically.
     pub init: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<String>,
     /// More kernel parameters.
     pub parameters: Vec<String>,
     /// More files of the initramfs: path there (without `/` at its beginning), path here.
     pub files: Vec<(String, PathBuf)>,
-    /// How it is executed; `None`: by KVM if the kernel boots with it, else by software emulation.
+    /// How instructions are executed; `None`: by KVM if the kernel boots with it, else by software emulation.
     pub accelerator: Option<Accelerator>,
-    /// Whether disks are as fast as the scenario says from the beginning, or once [`Running::throttle`] asks
-    /// for it: files are made faster without.
+    /// Whether disks are throttled to the scenario's speed from the beginning. If not, they are once
+    /// [`Running::throttle`] is called; files are made faster before that.
     pub throttled: bool,
-    /// The directory in which one for the disk images is made; `None`: `$TMPDIR`, or `/var/tmp`.
+    /// The directory in which one is made for the disk images; `None`: `$TMPDIR`, or `/var/tmp`.
     pub scratch: Option<PathBuf>,
     machine: MachineSpec,
     case: String,
@@ -68,10 +69,10 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// The machine of a case, with a kernel and a program.
+    /// Makes the machine of a case, with a kernel and a program.
     ///
     /// # Errors
-    /// If QEMU has no such machine, or the case's actors cannot be made.
+    /// If QEMU cannot be the case's machine, or the case's actors cannot be made.
     pub fn new(case: &Case, kernel: Kernel, init: PathBuf) -> Result<Guest, Error> {
         command::check(case)?;
         let pages =
@@ -98,16 +99,16 @@ impl Guest {
         self.machine.memory()
     }
 
-    /// Its disks, in the order of their names in the guest: vda, vdb.
+    /// The machine's disks, in the order of their names in the guest: vda, vdb.
     pub fn disks(&self) -> &[Disk] {
         &self.disks
     }
 
-    /// Boots it. After `limit` it is ended.
+    /// Boots the machine. After `limit` it is ended.
     ///
     /// # Errors
-    /// If the program is not linked statically, or a program of the host, a module of the kernel or room for
-    /// the disk images is missing.
+    /// If the program is not linked statically, if a program of the host or a module of the kernel is
+    /// missing, or if there is no room for the disk images.
     pub fn start(&self, limit: Duration) -> Result<Running, Error> {
         let accelerator = match self.accelerator {
             Some(accelerator) => accelerator,
@@ -124,7 +125,7 @@ impl Guest {
             let kernel = vec!["-kernel".to_owned(), kernel.to_owned()];
             Ok::<_, Error>([kernel, arguments, vec!["-append".to_owned(), self.parameters(channel)]].concat())
         };
-        // What is refused is so before anything is made.
+        // Check the machine before anything is made.
         line("", &|name| name.to_owned())?;
         let parent = self.scratch.clone().unwrap_or_else(default_scratch);
         self.check_room(&parent)?;
@@ -153,16 +154,16 @@ impl Guest {
         Running::start(boot, self.disks.clone(), facts, limit)
     }
 
-    /// How much QEMU may take.
+    /// Resources that QEMU may use.
     fn bounds(&self) -> Bounds {
         let longest = self.disks.iter().map(image::length).max().unwrap_or(0);
         let cpus = self.machine.cpus_per_node().iter().sum();
-        // Each node has whole MiB.
+        // The memory of each node is rounded up to whole MiB.
         let memory = self.machine.memory() + Bytes::mib(self.machine.nodes.len() as u64);
         Bounds { memory, cpus, file: Bytes(longest).max(CONSOLE_LENGTH) }
     }
 
-    /// Makes the files of a machine; their names, and what they are called on QEMU's command line.
+    /// Makes the files of a machine. Returns their names, and their names on QEMU's command line.
     fn files(
         &self,
         scratch: &Scratch,
@@ -180,7 +181,8 @@ impl Guest {
         Ok(places)
     }
 
-    /// Images are sparse, but what is in files and what is swapped takes room.
+    /// Checks that the directory has room for the disk images. They are sparse, but data in files and swapped
+    /// pages take room.
     fn check_room(&self, scratch: &Path) -> Result<(), Error> {
         let swap: Bytes = self.disks.iter().filter_map(|disk| disk.swap).sum();
         let needed = [self.contents, swap, ROOM].into_iter().sum::<Bytes>();
@@ -205,8 +207,8 @@ impl Guest {
         initramfs.file("case.toml", self.case.as_bytes())?;
         let mut order = String::new();
         if let Some(mut loader) = loader {
-            // What file systems ask the crypto layer for by its name, which no dependency says, and libcrc32c
-            // when it is loaded. Later kernels have it in a library.
+            // File systems, and libcrc32c when it is loaded, ask the crypto layer for CRC32c by name, which
+            // no dependency says. Later kernels have it in a library.
             for name in [Channel::MODULE, "crc32c_generic", "crc32c"] {
                 if loader.has(name) {
                     loader.add(name)?;
@@ -230,7 +232,7 @@ impl Guest {
     /// The kernel's command line.
     fn parameters(&self, channel: Channel) -> String {
         let mut words = vec![
-            // Not tmpfs: pages of ramfs are on no list that reclaim looks at.
+            // ramfs and not tmpfs, because its pages are on no list that reclaim scans.
             "console=ttyS0 quiet loglevel=4 panic=-1 tsc=reliable rootfstype=ramfs".to_owned(),
             format!("lotsfree.data={}", channel.device()),
         ];
@@ -251,14 +253,14 @@ impl Guest {
     }
 }
 
-/// A new file that is only written to, as QEMU wants it of one that it only writes.
+/// Makes a file that is open only for writing, as QEMU needs it for a file that it only writes.
 pub(crate) fn write_only(scratch: &Scratch, name: &str) -> Result<File, Error> {
     scratch.file(name)?;
     let path = scratch.path().join(name);
     File::options().write(true).open(&path).map_err(Error::io(path))
 }
 
-/// `/tmp` may be in memory, `/var/tmp` is for what is large
+/// `$TMPDIR`, or `/var/tmp`, which is for large files, while `/tmp` may be in memory
 /// ([file-hierarchy](https://man7.org/linux/man-pages/man7/file-hierarchy.7.html)).
 pub(crate) fn default_scratch() -> PathBuf {
     std::env::var_os("TMPDIR")
@@ -266,7 +268,7 @@ pub(crate) fn default_scratch() -> PathBuf {
         .map_or_else(|| "/var/tmp".into(), PathBuf::from)
 }
 
-/// ext4's module is that of ext3, too, since 2.6.33 if it is so configured.
+/// The module of a file system. ext4's also serves ext3, since 2.6.33 if the kernel is configured for it.
 fn module(files: Filesystem) -> &'static str {
     match files {
         Filesystem::Ext3 | Filesystem::Ext4 => "ext4",

@@ -11,8 +11,8 @@ use rustix::fs::SeekFrom as Seeking;
 use super::mbr::Layout;
 use super::{Disk, Error, tool};
 
-/// Features of ext4 and ext3 that every kernel since 2.6.28 knows: the same file system whatever the version
-/// of `mkfs.ext4` and of the kernel in the guest. `none` clears its own.
+/// Features of ext4 and ext3 that every kernel since 2.6.28 knows, so that the file system is the same
+/// whatever the version of `mkfs.ext4` and of the guest's kernel. `none` clears the defaults of `mkfs.ext4`.
 const EXT4: &str = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,flex_bg,sparse_super,\
                     large_file,huge_file,uninit_bg,dir_nlink,extra_isize";
 const EXT3: &str = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,sparse_super,large_file";
@@ -20,7 +20,8 @@ const EXT3: &str = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,sp
 /// Makes the image of a disk in a private directory.
 ///
 /// # Errors
-/// If the program that makes the file system is missing or fails, or the image is there or cannot be written.
+/// If the program that makes the file system is missing or fails, or the image exists already or cannot be
+/// written.
 pub(crate) fn create(disk: &Disk, directory: &Path) -> Result<(), Error> {
     let path = directory.join(disk.name);
     match (disk.files, disk.swap) {
@@ -65,14 +66,15 @@ fn write_at(image: &mut OutFile, at: u64, bytes: &[u8]) -> io::Result<()> {
     image.write_all(bytes)
 }
 
-/// A new file of this size that takes no room.
+/// Makes a sparse file of this size.
 fn sparse(path: &Path, size: u64) -> Result<OutFile, Error> {
     let file = storage::create_new(path, Access::Private).map_err(Error::io(path))?;
     file.set_len(size).map_err(Error::io(path))?;
     Ok(file)
 }
 
-/// Everything is written at once, so that the guest has nothing left to initialize while it is measured.
+/// Makes a file system. All its structures are written at once, so that the guest has nothing left to
+/// initialise while it is measured.
 fn make_file_system(kind: Filesystem, image: &Path) -> Result<(), Error> {
     let (program, options): (_, &[&str]) = match kind {
         // One inode per MiB of the disk.
@@ -89,7 +91,7 @@ fn make_file_system(kind: Filesystem, image: &Path) -> Result<(), Error> {
     tool::output(command.arg(image)).map(|_| ())
 }
 
-/// Copies what is written of a sparse file to a place in another one.
+/// Copies the data of a sparse file, but not its holes, to an offset in another one.
 fn copy_data(from: &File, to: &mut OutFile, start: u64) -> io::Result<()> {
     let (mut at, end) = (0, from.metadata()?.len());
     let mut source = from;
@@ -141,7 +143,7 @@ mod tests {
         Some((directory, head, blocks * 512))
     }
 
-    /// Magic number of an ext2 to ext4 file system that begins at `start`, and its size in blocks.
+    /// Magic number and size in blocks of an ext2, ext3 or ext4 file system that begins at `start`.
     fn super_block(head: &[u8], start: usize) -> (u16, u32) {
         let block = &head[start + 1024..];
         let size = u32::from_le_bytes(block[4..8].try_into().expect("four bytes"));

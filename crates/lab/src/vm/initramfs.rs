@@ -18,7 +18,8 @@ const PROGRAM: u32 = 0o100_755;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
 impl Initramfs {
-    /// Adds a directory, and those above it, which the kernel does not make. One that is there already stays.
+    /// Adds a directory and those above it, which the kernel would not make by itself. A directory is added
+    /// only once.
     pub fn directory(&mut self, path: &str) {
         if !path.is_empty() && self.directories.insert(path.to_owned()) {
             self.above(path);
@@ -81,7 +82,7 @@ impl Initramfs {
         self.bytes.extend_from_slice(format!("{number:08X}").as_bytes());
     }
 
-    /// Name and content end on a multiple of four bytes.
+    /// Pads with zeros to a multiple of four bytes, as name and content need.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }

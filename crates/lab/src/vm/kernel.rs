@@ -1,4 +1,4 @@
-//! [`Kernel`]: which one boots, and where it is.
+//! [`Kernel`]: a kernel to boot, and where it is found.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use lotsfree_storage::{self as storage, Access};
 use super::packages::by_number;
 use super::{Error, trust, vmlinux};
 
-/// Where kernels are kept, instead of the user's cache directory.
+/// The environment variable that names a directory of kernels, instead of the user's cache directory.
 const CACHE: &str = "LOTSFREE_LAB_KERNELS";
 
 /// A kernel that can be booted, with its modules.
@@ -18,16 +18,16 @@ const CACHE: &str = "LOTSFREE_LAB_KERNELS";
 pub struct Kernel {
     /// The bootable image.
     pub image: PathBuf,
-    /// The same, [decompressed](super::vmlinux): `vmlinux` beside the image.
+    /// The kernel of the image, [decompressed](super::vmlinux): `vmlinux` beside the image.
     pub vmlinux: Option<PathBuf>,
-    /// What `uname -r` prints in the guest.
+    /// The kernel's release, which `uname -r` prints in the guest.
     pub release: String,
     /// `lib/modules/RELEASE`; `None`: everything is built in.
     pub modules: Option<PathBuf>,
 }
 
 impl Kernel {
-    /// The kernel of that name:
+    /// Finds a kernel by its name:
     ///
     /// - the name of a generation (`linux-6.1`, `linux-6.1+mglru`), a series (`6.1`) or a release
     ///   (`6.1.0-56-amd64`): the newest such kernel in the [cache],
@@ -35,7 +35,7 @@ impl Kernel {
     /// - a path (with a `/`): an image, or a directory that holds one and its `lib/modules/RELEASE`.
     ///
     /// # Errors
-    /// If there is none; the error says how to get one.
+    /// If there is no such kernel; the error says how to get one.
     pub fn find(name: &str) -> Result<Kernel, Error> {
         match name {
             "host" => Kernel::host(&rustix::system::uname().release().to_string_lossy(), Path::new("/")),
@@ -44,10 +44,11 @@ impl Kernel {
         }
     }
 
-    /// An image, or a directory that holds one.
+    /// The kernel of an image, or of a directory that holds one.
     ///
     /// # Errors
-    /// If it does not, or is no kernel for a PC; if this is root, and somebody else could exchange it.
+    /// If the directory holds no image, or the image is not a kernel for a PC; if this is root, and somebody
+    /// else could exchange it.
     pub fn at(path: &Path) -> Result<Kernel, Error> {
         let image = if path.is_dir() { image_in(path)? } else { path.to_owned() };
         let image = fs::canonicalize(&image).map_err(Error::io(&image))?;
@@ -57,8 +58,9 @@ impl Kernel {
         Ok(Kernel { image, vmlinux, release, modules })
     }
 
-    /// What QEMU boots, the faster one of the image and what is in it, with its name: a file that whoever has
-    /// it open may read. What cannot be taken as it is is put into a directory.
+    /// The file that QEMU boots, with its name: the decompressed kernel if QEMU can start it, which is
+    /// faster, else the image. QEMU may reopen the file, even as another user. If neither can be taken as it
+    /// is, a copy is made in `directory`.
     pub(crate) fn bootable(&self, directory: &Path) -> Result<(String, File), Error> {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let made = directory.join("vmlinux");
@@ -70,7 +72,7 @@ impl Kernel {
         if file.metadata().map_err(Error::io(path))?.mode() & 0o004 != 0 {
             return Ok((name(path), file));
         }
-        // Some distributions let only root read their kernels, and QEMU is not root's.
+        // Some distributions let only root read their kernels, and QEMU does not run as root.
         let copy = directory.join("kernel");
         let mut to = storage::create_new(&copy, Access::Private).map_err(Error::io(&copy))?;
         io::copy(&mut &file, &mut to).map_err(Error::io(&copy))?;
@@ -120,14 +122,15 @@ impl Kernel {
     }
 }
 
-/// Opens a file of our own for somebody who may not go into its directory, and may read the file itself.
+/// Opens a file of this process for a user that may not enter its directory, and lets everybody read the
+/// file.
 pub(crate) fn readable(path: &Path) -> Result<File, Error> {
     let file = storage::open_regular(path).map_err(Error::io(path))?;
     file.set_permissions(Permissions::from_mode(0o444)).map_err(Error::io(path))?;
     Ok(file)
 }
 
-/// Where kernels are kept: `$LOTSFREE_LAB_KERNELS`, else `lotsfree/kernels` in the user's cache directory
+/// The directory of kernels: `$LOTSFREE_LAB_KERNELS`, else `lotsfree/kernels` in the user's cache directory
 /// ([`XDG_CACHE_HOME`](https://specifications.freedesktop.org/basedir-spec/latest/)). It has a directory for
 /// each release, with `vmlinuz`, `lib/modules/RELEASE`, and `vmlinux` for a faster boot.
 pub fn cache() -> PathBuf {
@@ -140,7 +143,7 @@ pub fn cache() -> PathBuf {
     user.unwrap_or_else(|| PathBuf::from("/var/cache")).join("lotsfree/kernels")
 }
 
-/// The newest image of a directory: itself, or its `boot`.
+/// The newest image in a directory, or in its `boot`.
 fn image_in(directory: &Path) -> Result<PathBuf, Error> {
     let mut images = Vec::new();
     for place in [directory.to_owned(), directory.join("boot")] {
@@ -158,7 +161,8 @@ fn image_in(directory: &Path) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// `lib/modules/RELEASE` beside an image, in the tree that it is in, or of this host.
+/// The modules of an image: `lib/modules/RELEASE` beside the image or one directory above, or the image's own
+/// directory if that holds modules.
 fn modules_near(image: &Path, release: &str) -> Option<PathBuf> {
     let beside = image.parent()?;
     let below = |root: &Path| {
@@ -170,8 +174,8 @@ fn modules_near(image: &Path, release: &str) -> Option<PathBuf> {
     found.or_else(|| beside.join("modules.builtin").exists().then(|| beside.to_owned()))
 }
 
-/// The release in the header of a bzImage, which `Documentation/arch/x86/boot.rst` of the kernel describes:
-/// `HdrS` at 0x202, and at 0x20e where the version's text is, less 0x200.
+/// The release from the header of a bzImage, which `Documentation/arch/x86/boot.rst` of the kernel describes:
+/// `HdrS` is at 0x202, and the offset of the version's text, less 0x200, is at 0x20e.
 fn release(image: &Path) -> Result<String, Error> {
     let mut head = Vec::new();
     let file = trust::open(image, trust::IMAGE)?;

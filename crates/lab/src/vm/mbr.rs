@@ -1,5 +1,5 @@
-//! A partition table for two partitions, in the form of the PC's master boot record, which
-//! `block/partitions/msdos.c` of the kernel reads.
+//! A table of two partitions in the form of the PC's master boot record, which `block/partitions/msdos.c` of
+//! the kernel reads.
 
 use lotsfree_units::{Bytes, MIB};
 
@@ -8,14 +8,14 @@ const SECTOR: u64 = 512;
 /// Partitions begin at multiples of this.
 const ALIGNMENT: u64 = MIB;
 
-/// Where a partition is, in bytes.
+/// Start and size of a partition, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Partition {
     pub(crate) start: u64,
     pub(crate) size: u64,
 }
 
-/// A disk with a file system and a swap area.
+/// Partitions of a disk with a file system and a swap area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) files: Partition,
@@ -23,7 +23,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// One after the other; `None` if the numbers of their sectors do not fit into 32 bits: from 2 TiB.
+    /// Places the two partitions one after the other. `None` if the disk has 2 TiB or more, as the table has
+    /// 32 bits for numbers of sectors.
     pub(crate) fn new(files: Bytes, swap: Bytes) -> Option<Layout> {
         let sectors = |size: Bytes| size.0.checked_next_multiple_of(ALIGNMENT);
         let files = Partition { start: ALIGNMENT, size: sectors(files)? };
@@ -37,10 +38,11 @@ impl Layout {
         self.swap.start.saturating_add(self.swap.size)
     }
 
-    /// The first sector. Four entries of 16 bytes follow 446 bytes for a boot loader: status, address of the
-    /// first sector in the old form, type, the last sector's, then first sector and number of sectors.
+    /// The first sector of the disk: 446 bytes for a boot loader, then four entries of 16 bytes. An entry has
+    /// the status, the first sector's address in the old form (CHS), the type, the last sector's address in
+    /// the old form, and then the number of the first sector and the count of sectors.
     pub(crate) fn sector(&self) -> Vec<u8> {
-        /// An address that the old form cannot express.
+        /// Stands for an address that the old form cannot express.
         const FAR: [u8; 3] = [0xfe, 0xff, 0xff];
         let mut sector = vec![0; 446];
         for (partition, kind) in [(self.files, 0x83), (self.swap, 0x82)] {

@@ -1,7 +1,8 @@
 //! Virtual machines in QEMU: a kernel, an initramfs that is made here, and the machine around them.
 //!
-//! [`Kernel::find`] names what boots, [`Guest`] is the machine of a scenario's case with a program as its
-//! first process, and [`Running`] the machine while it runs: a stream of bytes from and to the program.
+//! [`Kernel::find`] finds the kernel to boot. [`Guest`] is the machine of a scenario's case, with a program
+//! as its first process. [`Running`] is that machine while it runs, with a stream of bytes to and from the
+//! program.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
-//! Which kernel modules to load, and in which order, from the modules themselves.
+//! Decides which kernel modules to load, and in which order, from the modules themselves.
 //!
-//! A kernel package has no `modules.dep`; `depmod` makes it at installation. Each module names the ones it
-//! needs in its `.modinfo` section (`depends=a,b`), which is all that is wanted here.
+//! A kernel package has no `modules.dep`; `depmod` makes that at installation. Each module names the ones
+//! that it needs in its `.modinfo` section (`depends=a,b`), which is enough here.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,11 +18,11 @@ pub struct Module {
     pub object: Vec<u8>,
 }
 
-/// The modules among `wanted` that this kernel does not have built in, with what they depend on, each after
-/// its own dependencies. `directory` is `lib/modules/RELEASE`.
+/// The modules among `wanted` that this kernel does not have built in, and those that they depend on, each
+/// after its own dependencies. `directory` is `lib/modules/RELEASE`.
 ///
 /// # Errors
-/// A name that is neither a module nor built in, or a module that cannot be read.
+/// If a name is neither a module nor built in, or a module cannot be read.
 pub fn in_order(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, Error> {
     let mut loader = Loader::new(directory)?;
     for name in wanted {
@@ -42,7 +42,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Looks at what is in `lib/modules/RELEASE`.
+    /// Lists the modules of a kernel. `directory` is `lib/modules/RELEASE`.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -57,16 +57,16 @@ impl Loader {
         Ok(Loader { directory, built_in, available, seen: Vec::new(), order: Vec::new() })
     }
 
-    /// Whether the kernel has it, as a module or built in.
+    /// Whether the kernel has a module of this name, as a file or built in.
     pub fn has(&self, name: &str) -> bool {
         let name = name.replace('-', "_");
         self.built_in.contains(&name) || self.available.contains_key(&name)
     }
 
-    /// Adds a module and what it depends on, unless they are built in or added already.
+    /// Adds a module and those that it depends on, unless they are built in or added already.
     ///
     /// # Errors
-    /// If the kernel does not have one of them, or it cannot be read.
+    /// If the kernel lacks one of them, or one cannot be read.
     pub fn add(&mut self, name: &str) -> Result<(), Error> {
         let name = name.replace('-', "_");
         if self.built_in.contains(&name) || self.seen.contains(&name) {
@@ -84,7 +84,7 @@ impl Loader {
         Ok(())
     }
 
-    /// What was added, each module after those that it depends on.
+    /// The modules that were added, each after those that it depends on.
     pub fn into_order(self) -> Vec<Module> {
         self.order
     }
@@ -104,7 +104,8 @@ fn find(directory: &Path, available: &mut HashMap<String, PathBuf>) -> Result<()
     Ok(())
 }
 
-/// `crc32c_generic` of `kernel/crypto/crc32c-generic.ko.xz`. The kernel takes `-` and `_` for the same.
+/// Name of a module: `crc32c_generic` for `kernel/crypto/crc32c-generic.ko.xz`. The kernel does not
+/// distinguish `-` and `_`.
 fn name_of(path: &Path) -> String {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     file.split(".ko").next().unwrap_or_default().replace('-', "_")

@@ -1,5 +1,5 @@
-//! [`Monitor`]: QEMU while it runs, by its
-//! [machine protocol](https://www.qemu.org/docs/master/interop/qmp-spec.html).
+//! [`Monitor`]: controls a running QEMU by its [machine
+//! protocol](https://www.qemu.org/docs/master/interop/qmp-spec.html).
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::{Disk, Error};
 
-/// QEMU answers at once, or never.
+/// Time to wait for an answer: QEMU answers at once, or never.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Bytes of an answer at most; they have some hundred.
+/// The most bytes of an answer; real ones have some hundred.
 const LINE: u64 = 1 << 20;
 
 /// A connection to the monitor of a running QEMU.
@@ -20,17 +20,17 @@ const LINE: u64 = 1 << 20;
 pub(crate) struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
-    /// Greets what is at the other end.
+    /// Exchanges greetings with the QEMU at the other end.
     pub(crate) fn new(stream: UnixStream) -> Result<Monitor, Error> {
         stream.set_read_timeout(Some(LIMIT)).map_err(Error::io("QEMU's monitor"))?;
         let mut monitor = Monitor(BufReader::new(stream));
-        // Its greeting, after which it wants to hear that the client knows the protocol.
+        // QEMU sends its greeting, and then expects `qmp_capabilities`.
         monitor.line()?;
         monitor.execute("qmp_capabilities", json!({}))?;
         Ok(monitor)
     }
 
-    /// Limits a disk to its figures.
+    /// Limits a disk to the rates of its throttle.
     pub(crate) fn throttle(&mut self, disk: &Disk) -> Result<(), Error> {
         let throttle = &disk.throttle;
         let arguments = json!({
@@ -52,7 +52,7 @@ impl Monitor {
             if let Some(error) = answer.get("error") {
                 return Err(Error::Monitor { command: command.to_owned(), answer: error.to_string() });
             }
-            // Anything else is an event.
+            // Any other message is an event, and is passed over.
         }
     }
 

@@ -1,4 +1,4 @@
-//! Debian packages, downloaded and unpacked below the cache directory. Nothing is installed.
+//! Debian packages, which are downloaded and unpacked below the cache directory. Nothing is installed.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -10,7 +10,7 @@ use lotsfree_storage::{self as storage, Access};
 use super::tool::output;
 use super::{Error, trust};
 
-/// Where packages are kept.
+/// The directory that keeps packages.
 #[derive(Debug)]
 pub struct Packages {
     cache: PathBuf,
@@ -52,7 +52,7 @@ impl Packages {
     /// The newest kernel of a series (`6.1`) that the package lists of this machine or the cache have.
     ///
     /// # Errors
-    /// If there is none, or it does not come.
+    /// If there is none, or it cannot be downloaded.
     pub fn kernel(&self, series: &str) -> Result<KernelPackage, Error> {
         let prefix = format!("linux-image-{series}.");
         let mut names = output(Command::new("apt-cache").args(["pkgnames", &prefix]))?;
@@ -74,8 +74,8 @@ impl Packages {
     /// Downloads and unpacks a package, once. The tree appears under its name only when it is complete.
     ///
     /// # Errors
-    /// If it does not come, or cannot be unpacked; if this is root, and somebody else could exchange what is
-    /// in the cache.
+    /// If it cannot be downloaded or unpacked, or if this is root and somebody else could exchange what is in
+    /// the cache.
     pub fn fetch(&self, package: &str) -> Result<Unpacked, Error> {
         let packages = self.cache.join("packages");
         let tree = packages.join(package);

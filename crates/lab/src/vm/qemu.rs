@@ -1,13 +1,14 @@
-//! [`Qemu`]: the process, and what it may do.
+//! [`Qemu`]: the process of a virtual machine, and its confinement.
 //!
-//! The guest's kernel, its disks and what is in them may be anybody's, and QEMU has had holes. So it
+//! The guest's kernel, its disks and their contents may come from anybody, and QEMU has had security holes.
+//! QEMU therefore
 //!
-//! - runs as a user that owns nothing, where this process is root's, and without any capability;
-//! - gets its files open, so that it needs no permission to any path of this user;
+//! - runs without any capability and, if this process is root's, as a user that owns nothing;
+//! - gets its files already open, so that it needs no permission to any path of this user;
 //! - has a filter for system calls (`-sandbox`), if it was built with one;
-//! - has no more address space than the guest's memory and [what it needs itself](OVERHEAD), writes no file
-//!   longer than the largest disk, and leaves no core;
-//! - has no environment but where programs are.
+//! - has no more address space than the guest's memory and [its own overhead](OVERHEAD), writes no file
+//!   longer than the largest disk, and leaves no core dump;
+//! - has no environment variables but `PATH` and `MALLOC_ARENA_MAX`.
 
 use std::fs::File;
 use std::io;
@@ -24,13 +25,13 @@ use lotsfree_units::Bytes;
 
 use super::{Error, tool, user};
 
-/// The program.
+/// Name of the program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
-/// Where the process writes its own messages, below its directory.
+/// The file in its directory to which QEMU writes its own messages.
 pub const LOG: &str = "qemu.log";
 
-/// Its filter for system calls: none that are obsolete, that change the user, that start a program, or that
+/// QEMU's filter for system calls. It denies those that are obsolete, change the user, start a program, or
 /// change priorities.
 pub const SANDBOX: [&str; 2] =
     ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"];
@@ -38,20 +39,20 @@ pub const SANDBOX: [&str; 2] =
 /// Address space that QEMU needs beside the guest's memory. Measured with QEMU 7.2, 2 CPUs and two disks:
 /// 1457 MiB, of which 1024 are for translated code (software emulation takes an eighth of the host's memory
 /// for that, at most 1 GiB) and the rest is program, libraries, devices and [`ARENAS`]. Disks may have up to
-/// 64 threads with stacks of 8 MiB, another 512 MiB, and those fill the arenas.
+/// 64 threads with stacks of 8 MiB, which are another 512 MiB and fill the arenas.
 const OVERHEAD: Bytes = Bytes::mib(2560);
-/// For each CPU beside that: the thread's stack, and what the emulator keeps of it.
+/// Further address space for each CPU: its thread's stack, and the emulator's state.
 const PER_CPU: Bytes = Bytes::mib(16);
-/// Arenas of the C library's allocator, each of 64 MiB of address space, 128 while it is made. Without this
-/// there would be up to eight for each CPU of the host.
+/// Arenas of the C library's allocator (`MALLOC_ARENA_MAX`). Each takes 64 MiB of address space, 128 while it
+/// is made. Without this limit there would be up to eight for each CPU of the host.
 const ARENAS: &str = "4";
-/// Open files: some 30 are, and two more for each disk.
+/// Limit of open files. QEMU has some 30 open, and two more for each disk.
 const FILES: u64 = 256;
 
-/// Between two looks at whether it has ended.
+/// Time between two checks of whether it has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Files that QEMU gets open.
+/// Files that QEMU gets already open.
 #[derive(Debug, Default)]
 pub struct Files {
     files: Vec<OwnedFd>,
@@ -61,21 +62,21 @@ pub struct Files {
 }
 
 impl Files {
-    /// A kernel or an initramfs, which QEMU opens by itself and only reads: its mode has to let everybody, as
-    /// QEMU is another user. Returns what to call it on the command line.
+    /// Adds a kernel or an initramfs, which QEMU opens again and only reads. The file's mode has to let
+    /// everybody read it, as QEMU may run as another user. Returns its name for the command line.
     pub fn read(&mut self, file: File) -> String {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         self.files.push(file.into());
         path
     }
 
-    /// A file that is only written to, and open so. Returns what to call it on the command line.
+    /// Adds a file that is open only for writing. Returns its name for the command line.
     pub fn write(&mut self, file: File) -> String {
         self.set([file])
     }
 
-    /// A disk's image. QEMU opens it to read before a device says that it writes. Returns what to call it on
-    /// the command line.
+    /// Adds a disk's image, open once for reading and once for writing, because QEMU opens it to read before
+    /// a device says that it writes. Returns its name for the command line.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -84,7 +85,8 @@ impl Files {
         Ok(self.set([open(false)?, open(true)?]))
     }
 
-    /// Files of which QEMU takes the one that is open as it needs it, without any permission.
+    /// Adds a set of open files. QEMU takes the one whose access mode it needs, and needs no permission for
+    /// it.
     fn set<const COUNT: usize>(&mut self, files: [File; COUNT]) -> String {
         self.sets += 1;
         let set = self.sets;
@@ -96,7 +98,7 @@ impl Files {
     }
 }
 
-/// How much a QEMU may take.
+/// Resources that a QEMU may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The guest's memory.
@@ -119,10 +121,10 @@ impl Bounds {
     }
 }
 
-/// What is started, and where.
+/// Everything to start a QEMU with.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// The command line, but for what confines it.
+    /// The command line, without the options that confine QEMU.
     pub arguments: &'a [String],
     /// The current directory, where [`LOG`] is made.
     pub directory: &'a Path,
@@ -130,23 +132,23 @@ pub struct Start<'a> {
     pub input: Stdio,
     /// The standard output.
     pub output: Stdio,
-    /// Files that it gets.
+    /// Files that QEMU gets.
     pub files: Files,
-    /// How much it may take.
+    /// Resources that it may use.
     pub bounds: Bounds,
-    /// Whether it uses KVM, for which it is in the group that may.
+    /// Whether it uses KVM: it is then put into the group that may open KVM.
     pub kvm: bool,
 }
 
-/// A running QEMU, which outlives neither this value nor the thread that started it, and so not this process
-/// either: should that be killed, the kernel kills QEMU
+/// A running QEMU. It outlives neither this value nor the thread that started it, and so not this process
+/// either: if this process is killed, the kernel kills QEMU
 /// ([`PR_SET_PDEATHSIG`](https://man7.org/linux/man-pages/man2/pr_set_pdeathsig.2const.html)). Signals of the
 /// terminal do not reach it.
 #[derive(Debug)]
 pub struct Qemu(Child);
 
 impl Qemu {
-    /// Starts it. Its messages go to [`LOG`].
+    /// Starts QEMU. Its messages go to [`LOG`].
     ///
     /// # Errors
     /// If there is no QEMU, or only root may use it.
@@ -177,15 +179,15 @@ impl Qemu {
         Ok(Qemu(child))
     }
 
-    /// The process's number.
+    /// The process's id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system call fails.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
         self.0.try_wait().map_err(Error::io(PROGRAM))
     }
@@ -193,7 +195,7 @@ impl Qemu {
     /// Waits until it ends.
     ///
     /// # Errors
-    /// If it fails, or runs longer than the limit: then it is killed.
+    /// If it fails, or runs longer than the limit; it is killed then.
     pub fn wait(mut self, limit: Duration) -> Result<(), Error> {
         let started = Instant::now();
         loop {
@@ -215,7 +217,7 @@ impl Qemu {
 
 impl Drop for Qemu {
     fn drop(&mut self) {
-        // Fails only when it has ended already.
+        // The kill fails only if QEMU has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -230,7 +232,8 @@ pub fn version() -> Result<String, Error> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Why QEMU runs without its filter for system calls; `None`: it has one. It is asked once for a process.
+/// The reason why QEMU runs without its filter for system calls; `None`: it has the filter. QEMU is asked
+/// once per process.
 ///
 /// # Errors
 /// If there is no QEMU; the error names the package.
@@ -239,7 +242,7 @@ pub(crate) fn unfiltered() -> Result<Option<String>, Error> {
     if let Some(answer) = ANSWER.get() {
         return Ok(answer.clone());
     }
-    // It sets the filter up, lists what it can be, and ends.
+    // QEMU sets up the filter, lists its machines, and exits.
     let answer = match tool::output_bytes(Command::new(PROGRAM).args(SANDBOX).args(["-machine", "help"])) {
         Ok(_) => None,
         Err(Error::Failed { message, .. }) => Some(message.lines().next().unwrap_or_default().to_owned()),
@@ -248,13 +251,13 @@ pub(crate) fn unfiltered() -> Result<Option<String>, Error> {
     Ok(ANSWER.get_or_init(|| answer).clone())
 }
 
-/// The last lines of a console, each after two spaces.
+/// The last 15 lines of a console, each after two spaces.
 pub fn tail(console: &str) -> String {
     let lines: Vec<&str> = console.lines().collect();
     lines[lines.len().saturating_sub(15)..].iter().map(|line| format!("  {}\n", line.trim_end())).collect()
 }
 
-/// A command line as a shell takes it.
+/// A command line that can be pasted into a shell.
 pub fn quoted(arguments: &[String]) -> String {
     let quote = |argument: &String| {
         if argument.contains(' ') { format!("'{argument}'") } else { argument.clone() }

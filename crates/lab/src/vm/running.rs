@@ -20,21 +20,21 @@ use super::{Accelerator, Disk, Error, Qemu, qemu};
 /// The guest's console, in the scratch directory.
 pub(crate) const CONSOLE: &str = "console";
 
-/// Bytes of the console that are looked at, from its end: a guest may write without end.
+/// Bytes of the console that are read, from its end: a guest may write without end.
 const CONSOLE_SHOWN: u64 = 4 << 20;
 /// Bytes of QEMU's messages that are shown.
 const LOG_SHOWN: u64 = 64 << 10;
 
-/// Between two looks at the guest.
+/// Time between two checks of the guest.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Lines of a console after which nothing more will come.
 const ENDS: &[&str] = &["Kernel panic - not syncing", "Out of memory and no killable processes"];
 
-/// What a guest runs on, for a run's facts.
+/// The platform of a guest, for a run's facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// How its instructions are executed.
+    /// How the guest's instructions are executed.
     pub accelerator: Accelerator,
     /// First line of `qemu-system-x86_64 --version`.
     pub qemu: String,
@@ -46,13 +46,13 @@ pub struct Facts {
     pub unfiltered: Option<String>,
 }
 
-/// What a guest is started with.
+/// QEMU's command line, files and bounds for a guest.
 #[derive(Debug)]
 pub(crate) struct Boot {
     pub(crate) arguments: Vec<String>,
     pub(crate) files: Files,
     pub(crate) bounds: Bounds,
-    /// Removed when it has ended.
+    /// The directory of the machine, which is removed when it has ended.
     pub(crate) scratch: Scratch,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Boot {
 #[derive(Debug)]
 pub struct Running {
     data: UnixStream,
-    /// Until the disks are throttled.
+    /// Taken when the disks are throttled.
     monitor: Mutex<Option<UnixStream>>,
     disks: Vec<Disk>,
     facts: Facts,
@@ -68,12 +68,12 @@ pub struct Running {
     keeper: Option<JoinHandle<Result<Ended, Error>>>,
 }
 
-/// How a guest ended that powered itself off.
+/// The result of a guest that powered itself off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// From its start to its end.
+    /// Time from the start of QEMU to its end.
     pub elapsed: Duration,
-    /// What it wrote to its console.
+    /// The end of the guest's console, up to 4 MiB.
     pub console: String,
 }
 
@@ -90,7 +90,8 @@ impl Running {
         let (stop, stopped) = channel();
         let (report, started) = channel();
         let kvm = facts.accelerator == Accelerator::Kvm;
-        // Of QEMU's parent, the thread counts: it has to be there as long as QEMU.
+        // The kernel kills QEMU when the thread that started it ends, so that thread has to live as long as
+        // QEMU.
         let keep = move || {
             let started = Instant::now();
             let [input, output] = [input, output].map(|end| Stdio::from(OwnedFd::from(end)));
@@ -128,21 +129,21 @@ impl Running {
         }
     }
 
-    /// The data channel: what the guest writes is read here, and the other way round. It ends when the
-    /// guest does, for whatever reason: [`wait`](Running::wait) says why.
+    /// The data channel, from which data that the guest writes are read, and the reverse. Reading ends when
+    /// the guest does; [`wait`](Running::wait) says why it ended.
     pub fn data(&self) -> &UnixStream {
         &self.data
     }
 
-    /// What it runs on.
+    /// The platform that the guest runs on.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Makes the disks as slow as the scenario says, if they are [not yet](super::Guest::throttled).
+    /// Throttles the disks to the scenario's speed, if they are [not throttled yet](super::Guest::throttled).
     ///
     /// # Errors
-    /// If QEMU is gone, or refuses.
+    /// If QEMU is gone, or refuses the command.
     pub fn throttle(&self) -> Result<(), Error> {
         let stream = self.monitor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(stream) = stream else { return Ok(()) };
@@ -150,12 +151,12 @@ impl Running {
         self.disks.iter().try_for_each(|disk| monitor.throttle(disk))
     }
 
-    /// Waits until it has powered itself off. Whoever reads the data channel does so before, or in another
-    /// thread (`data().try_clone()`): a guest whose data nobody takes goes no further.
+    /// Waits until the guest has powered itself off. Read the data channel before, or in another thread
+    /// (`data().try_clone()`): a guest blocks when nobody takes its data.
     ///
     /// # Errors
-    /// If QEMU failed, the kernel panicked, or the time was over; the error ends with the last lines of the
-    /// console.
+    /// If QEMU failed, the kernel panicked, or the guest took too long. The error ends with the last lines of
+    /// the console.
     pub fn wait(mut self) -> Result<Ended, Error> {
         match self.keeper.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
@@ -174,13 +175,13 @@ impl Drop for Running {
     }
 }
 
-/// Waits for the end, and says what was wrong with it.
+/// Waits for the end of a guest; the error says why it was not an ordinary end.
 fn watch(mut qemu: Qemu, scratch: &Path, stopped: &Receiver<()>, limit: Duration) -> Result<(), String> {
     let started = Instant::now();
     loop {
         let ended = qemu.ended().map_err(|error| error.to_string())?;
         match ended {
-            // Nothing more will come.
+            // The guest is lost; nothing more will come.
             _ if last_words(&console(scratch)).is_some() => return Ok(()),
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(format!("{}: {status}", qemu::PROGRAM)),
@@ -195,13 +196,14 @@ fn watch(mut qemu: Qemu, scratch: &Path, stopped: &Receiver<()>, limit: Duration
     }
 }
 
-/// The line with which a guest's console says that it is lost.
+/// The line of a guest's console that says that the guest is lost.
 fn last_words(console: &str) -> Option<String> {
     let line = console.lines().find(|line| ENDS.iter().any(|end| line.contains(end)))?;
     Some(line.trim().to_owned())
 }
 
-/// A console up to that line: what led to it comes before, and of what follows, the stack says little.
+/// A console up to the line of [`last_words`]. The cause is in the lines before it; the stack that follows
+/// says little.
 fn until_last_words(console: &str) -> &str {
     let end = ENDS.iter().filter_map(|end| console.find(end)).min().unwrap_or(console.len());
     console[end..].find('\n').map_or(console, |rest| &console[..end + rest])

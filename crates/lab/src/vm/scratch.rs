@@ -1,8 +1,9 @@
-//! [`Scratch`]: the directory of a virtual machine, which does not outlive it.
+//! [`Scratch`]: the directory of a virtual machine, which is removed with it.
 //!
-//! A machine's disks take gigabytes, and this process may be killed before it removes them. So the directory
-//! is a change of this host like any other: noted in a journal of this process before it is made, and removed
-//! by the next machine that starts, or by `lotsfree lab restore`.
+//! A machine's disks take gigabytes, and this process may be killed before it removes them. The directory is
+//! therefore treated as a change of this host: it is noted in a journal of this process before it is made. If
+//! this process is killed, the directory is removed by the next machine that starts, or by `lotsfree lab
+//! restore`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,15 +20,15 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one in `parent`. What killed processes left is removed first.
+    /// Makes a directory in `parent`. Those that killed processes left are removed first.
     ///
     /// # Errors
-    /// If somebody else could exchange what is made in `parent`, or neither it nor the state directory can be
-    /// written to.
+    /// If somebody else could exchange what is made in `parent`, or if `parent` or the state directory cannot
+    /// be written to.
     pub(crate) fn make(parent: &Path) -> Result<Scratch, Error> {
         let refused = |error: ChangeError| Error::unusable(parent, error.to_string());
         let state = StateDirectory::of_user().map_err(refused)?;
-        // What cannot be removed is no obstacle; `restore` says why.
+        // A directory that cannot be removed is no obstacle here; `restore` says why.
         let _ = state.undo_abandoned(&mut |_| ());
         let mut changes = state.process().map_err(refused)?;
         let path = changes.directory(parent, "vm").map_err(|error| {
@@ -36,12 +37,12 @@ impl Scratch {
         Ok(Scratch { path, _changes: changes })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a file in it that nobody else may read.
+    /// Makes a file in the directory that no other user may read.
     ///
     /// # Errors
     /// The system's.

@@ -40,12 +40,12 @@ pub(crate) fn filter(command: &mut Command, input: &[u8], limit: u64) -> Result<
     let (mut output, mut message) = (Vec::new(), String::new());
     let read = std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A program that takes no more says why by its status.
+            // If the program takes no more, its status says why.
             let _ = stdin.map(|mut stdin| stdin.write_all(input));
         });
         let read = stdout.map_or(Ok(0), |stdout| stdout.take(limit + 1).read_to_end(&mut output));
         if read.is_err() || output.len() as u64 > limit {
-            // It may write for ever; its end is that of its input, too.
+            // The program may write for ever. Killing it also ends the thread that writes its input.
             let _ = child.kill();
         }
         read
@@ -73,7 +73,7 @@ pub(crate) fn unxz(compressed: &[u8], limit: u64) -> Result<Option<Vec<u8>>, Err
     filter(&mut command, compressed, limit)
 }
 
-/// A program that is for the administrator, and which others have, but not in their `PATH`.
+/// A program for the administrator, in `/usr/sbin` or `/sbin`, which are not in everybody's `PATH`.
 pub(crate) fn administrative(program: &str) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut path: Vec<_> = std::env::split_paths(&path).collect();
@@ -85,7 +85,7 @@ pub(crate) fn administrative(program: &str) -> Command {
     command
 }
 
-/// The error of a program that could not be started, with the package to install.
+/// The error for a program that could not be started, with the package to install.
 pub fn not_started(program: &str, error: io::Error) -> Error {
     let package = match program {
         "qemu-system-x86_64" => "qemu-system-x86",
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_bomb_is_not_decompressed_to_its_end() {
-        // Of 64 MiB of zeros, 10 KiB.
+        // xz compresses 64 MiB of zeros to 10 KiB.
         let mut command = Command::new("sh");
         command.args(["-c", "head -c 67108864 /dev/zero | xz -0 --stdout"]);
         if Command::new("xz").arg("--version").output().is_err() {

@@ -1,8 +1,9 @@
-//! Reading kernels and modules: whose they may be, and how long.
+//! Reading kernels and modules, with checks of their owners and lengths.
 //!
-//! What boots decides what a run measures, and runs in a program of this user. Root takes it only from where
-//! nobody else could have put or changed it; for other users that is their own affair. All are read as what
-//! somebody else may have made: regular files only, none without a bound.
+//! The kernel that boots decides what a run measures, and it runs inside a program of this user. If that is
+//! root, a kernel is taken only from a place where nobody else could have put or changed it; other users
+//! decide for themselves. Every file is read as if somebody else had made it: only regular files, and none
+//! without a bound.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -13,19 +14,19 @@ use lotsfree_units::{Bytes, MIB};
 
 use super::Error;
 
-/// A compressed kernel. Debian's has 8 MiB, one with everything built in some 60.
+/// Bound for a compressed kernel. Debian's has 8 MiB, one with everything built in some 60.
 pub(crate) const IMAGE: u64 = 256 * MIB;
-/// A kernel that is not compressed: Debian's has 50 to 80 MiB.
+/// Bound for a kernel that is not compressed. Debian's has 50 to 80 MiB.
 pub(crate) const VMLINUX: u64 = 1024 * MIB;
-/// A module, not compressed. With debugging information ext4 has some 20 MiB, btrfs 40.
+/// Bound for a module that is not compressed. With debugging information ext4 has some 20 MiB, btrfs 40.
 pub(crate) const MODULE: u64 = 256 * MIB;
-/// A list of modules.
+/// Bound for a list of modules.
 pub(crate) const LIST: u64 = 16 * MIB;
-/// A program, with debugging information.
+/// Bound for a program, with debugging information.
 pub(crate) const PROGRAM: u64 = 1024 * MIB;
 
-/// Whether root may take this for a kernel or a part of one; everybody else decides for himself. Links are
-/// followed.
+/// Checks whether root may use this file as a kernel or a part of one. For other users there is no check.
+/// Links are followed.
 ///
 /// # Errors
 /// If somebody else could exchange it; the error says who, and what to do.
@@ -49,7 +50,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
 /// Opens a file of a kernel that is at most `limit` bytes long.
 ///
 /// # Errors
-/// As [`check`]; if it is no regular file, or longer.
+/// As [`check`]; also if it is not a regular file, or is longer.
 pub(crate) fn open(path: &Path, limit: u64) -> Result<File, Error> {
     check(path)?;
     let file = open_regular(path).map_err(Error::io(path))?;
@@ -69,7 +70,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
 /// Reads a file that is at most `limit` bytes long, whoever owns it.
 ///
 /// # Errors
-/// If it is no regular file, or longer.
+/// If it is not a regular file, or is longer.
 pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     read_at_most(path, limit).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => too_long(path, limit),
@@ -87,7 +88,7 @@ pub(crate) fn decompressed(path: &Path, from: impl io::Read, limit: u64) -> Resu
     if contents.len() as u64 > limit { Err(too_long(path, limit)) } else { Ok(contents) }
 }
 
-/// The error of a file that is longer than it may be, once it is decompressed if it is compressed.
+/// The error for a file that is longer than it may be, when it is decompressed.
 pub(crate) fn too_long(path: &Path, limit: u64) -> Error {
     Error::unusable(path, format!("longer than {}, so it is no kernel and no part of one", Bytes(limit)))
 }

@@ -1,4 +1,4 @@
-//! As whom QEMU runs when this process is root's.
+//! The user that QEMU runs as when this process is root's.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,18 +6,20 @@ use std::os::unix::fs::MetadataExt as _;
 use lotsfree_sys::User;
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// The first of the numbers that [systemd](https://systemd.io/UIDS-GIDS/) leaves to nobody: above those of
-/// containers (up to 1 879 048 191) and far above those of users, services and `/etc/subuid`. The process's
-/// own number is added, of which there are at most 2^22, so that the machines of two processes are two users,
-/// and neither can touch the other.
+/// The first user number that [systemd](https://systemd.io/UIDS-GIDS/) assigns to nobody: above those of
+/// containers (up to 1 879 048 191) and far above those of users, services and `/etc/subuid`. The number of
+/// this process, which is at most 2^22, is added to it, so that the machines of two processes run as two
+/// users and neither can touch the other.
 const FIRST: u32 = 1_879_048_192;
-/// Where a container has no such numbers: the last of those below `nobody` that systemd leaves to nobody.
+/// The number to use where a container does not map those: the last one below `nobody` that systemd leaves
+/// unassigned.
 const SMALL: u32 = 65_533;
 
-/// What KVM is reached by.
+/// The device of KVM.
 pub(crate) const KVM: &str = "/dev/kvm";
 
-/// The user as whom QEMU shall run; `None`: as this process, which is not root's or may not change its user.
+/// The user that QEMU shall run as; `None`: that of this process, which is not root's or may not change its
+/// user.
 pub(crate) fn user(kvm: bool) -> Option<User> {
     let may = CapabilitySet::SETUID | CapabilitySet::SETGID;
     let held = capabilities(None).ok()?.effective;
@@ -36,7 +38,8 @@ fn choose(process: u32, users: &str, groups: &str) -> Option<u32> {
     numbers.into_iter().find(|number| maps(users, *number) && maps(groups, *number))
 }
 
-/// Whether a user namespace has this number: lines of first inside, first outside, how many.
+/// Whether a user namespace maps this number. Each line of `map` has the first number inside, the first
+/// outside, and their count.
 fn maps(map: &str, number: u32) -> bool {
     map.lines().any(|line| {
         let mut words = line.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
@@ -45,14 +48,14 @@ fn maps(map: &str, number: u32) -> bool {
     })
 }
 
-/// The group that may open KVM, unless everybody may, or only root.
+/// The group that may open KVM; `None` if everybody may, or only root.
 fn kvm_group() -> Option<u32> {
     let metadata = fs::metadata(KVM).ok()?;
     (metadata.mode() & 0o006 != 0o006 && metadata.mode() & 0o060 == 0o060 && metadata.gid() != 0)
         .then(|| metadata.gid())
 }
 
-/// Why QEMU could not open KVM although this process can: as the user that it runs as it may not.
+/// The reason why QEMU could not open KVM although this process can: the user that QEMU runs as may not.
 pub(crate) fn no_kvm() -> Option<String> {
     let metadata = fs::metadata(KVM).ok()?;
     let everybody = metadata.mode() & 0o006 == 0o006;

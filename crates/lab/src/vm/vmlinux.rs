@@ -1,8 +1,9 @@
-//! The kernel out of its image, which saves the guest decompressing it: of the 13 s in which software
-//! emulation boots Debian's 6.1 to its root, BIOS and decompression take 8.
+//! Extracts the kernel from its image, so that the guest need not decompress it: of the 13 s in which
+//! software emulation boots Debian's 6.1 up to its root, BIOS and decompression take 8.
 //!
-//! QEMU starts such a kernel by its [PVH](https://xenbits.xen.org/docs/unstable/misc/pvh.html) entry, without
-//! a BIOS. Kernels have that since 4.21 if they are so configured, as distributions' are.
+//! QEMU starts an extracted kernel at its [PVH](https://xenbits.xen.org/docs/unstable/misc/pvh.html) entry,
+//! without a BIOS. Kernels have had that entry since 4.21 if they are configured for it, as distributions'
+//! are.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,15 +12,15 @@ use lotsfree_storage::{self as storage, Access};
 
 use super::{Error, tool, trust};
 
-/// An ELF note of a kernel, with the address at which PVH enters it: `XEN_ELFNOTE_PHYS32_ENTRY`.
+/// Type of the ELF note with the address at which PVH enters the kernel: `XEN_ELFNOTE_PHYS32_ENTRY`.
 const PVH_ENTRY: u32 = 18;
 
-/// Writes the kernel that is in a compressed image to a new file. Returns whether QEMU can start it: it is
-/// left alone if it is compressed in a way that is not known here, or has no PVH entry.
+/// Writes the kernel that is in a compressed image to a new file. Returns whether it did: no file is made if
+/// the compression is not known here, or if the kernel has no PVH entry at which QEMU could start it.
 ///
 /// # Errors
-/// If the image cannot be read, somebody else could exchange it and this is root, or what is in it is no
-/// kernel by its length; if the file is there or cannot be written.
+/// If the image cannot be read, if this is root and somebody else could exchange it, or if its contents are
+/// too long for a kernel; if the new file exists already or cannot be written.
 pub fn extract(image: &Path, to: &Path) -> Result<bool, Error> {
     extract_at_most(image, to, trust::VMLINUX)
 }
@@ -29,7 +30,7 @@ fn extract_at_most(image: &Path, to: &Path, limit: u64) -> Result<bool, Error> {
     let Some(payload) = payload(&bytes) else { return Ok(false) };
     let kernel = match payload {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => {
-            // After it comes its size.
+            // The payload ends with the kernel's size.
             let end = payload.len().saturating_sub(4);
             let kernel = tool::unxz(&payload[..end], limit)?;
             kernel.ok_or_else(|| trust::too_long(image, limit))?
@@ -48,8 +49,8 @@ fn extract_at_most(image: &Path, to: &Path, limit: u64) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The compressed kernel of a bzImage: its place behind the sectors of the boot loader is at 0x248 of the
-/// header, followed by its length, since version 2.08 of the
+/// The compressed kernel of a bzImage. The header has its offset behind the boot loader's sectors at 0x248,
+/// and its length after that, since version 2.08 of the
 /// [protocol](https://docs.kernel.org/arch/x86/boot.html).
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?));
@@ -65,7 +66,8 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     image.get(start..start.checked_add(length)?)
 }
 
-/// Whether an ELF file has the note: sizes of name and description, type, name.
+/// Whether an ELF file has the note of a PVH entry. A note has the sizes of its name and description, its
+/// type, and its name.
 fn has_pvh_entry(kernel: &[u8]) -> bool {
     let mut note = Vec::new();
     for field in [4, 8, PVH_ENTRY] {

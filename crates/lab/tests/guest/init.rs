@@ -1,5 +1,5 @@
 //! The first program of the virtual machines of `tests/vm.rs`, which compile it by itself, linked statically.
-//! It says over the data channel what it finds, and powers the machine off.
+//! It reports its findings over the data channel, and powers the machine off.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -89,7 +89,7 @@ fn main() {
             let size: usize = std::env::args().nth(2).unwrap().parse().unwrap();
             let bytes: Vec<u8> = (0..size).map(|byte| byte as u8).collect();
             bytes.chunks(4096).for_each(|chunk| data.write_all(chunk).unwrap());
-            // What is in the terminal's queue has to be out before the power is.
+            // The terminal's queue has to be written out before the machine is powered off.
             let _ = data.read(&mut [0]);
         }
         "hang" => loop {
