@@ -1,4 +1,4 @@
-//! [`Change`]: one change of a host, with all that undoing it takes.
+//! [`Change`]: one change of a host, with everything needed to undo it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,16 +23,16 @@ pub enum Change {
         /// The file.
         path: PathBuf,
     },
-    /// A control group was made; what runs in it is killed.
+    /// A control group was made; processes in it are killed before it is removed.
     Group {
         /// Its directory.
         path: PathBuf,
     },
     /// A controller was switched on for the children of a control group of version 2.
     Controller {
-        /// The `cgroup.subtree_control`.
+        /// The group's `cgroup.subtree_control`.
         path: PathBuf,
-        /// The controller, `memory`.
+        /// The controller, such as `memory`.
         name: String,
     },
 }
@@ -43,10 +43,10 @@ pub enum Change {
 pub struct Set {
     /// The file.
     pub path: PathBuf,
-    /// What was written to it.
+    /// The value that was written to the file.
     pub value: String,
     /// The setting itself and those coupled with it, as they were. Writing one of a pair such as
-    /// `vm.dirty_ratio` and `vm.dirty_bytes` clears the other, so that both are one unit.
+    /// `vm.dirty_ratio` and `vm.dirty_bytes` clears the other, so both are one unit.
     pub unit: Vec<Key>,
 }
 
@@ -56,7 +56,7 @@ pub struct Set {
 pub struct Key {
     /// The file.
     pub path: PathBuf,
-    /// What the kernel printed, to the byte.
+    /// The text that the kernel printed, to the byte.
     pub old: String,
 }
 
@@ -72,14 +72,15 @@ pub(crate) fn partner(path: &Path) -> Option<PathBuf> {
 }
 
 impl Set {
-    /// Which settings belong together, in an order that does not depend on which of them was written.
+    /// The settings of the unit, in an order that does not depend on which of them was written.
     pub(crate) fn paths(&self) -> Vec<&Path> {
         let mut paths: Vec<&Path> = self.unit.iter().map(|key| key.path.as_path()).collect();
         paths.sort_unstable();
         paths
     }
 
-    /// The setting to write to put the unit back as it was: of a pair, the one that was in force.
+    /// The setting that puts the unit back as it was when it is written: of a pair, the one that was in
+    /// force.
     pub(crate) fn in_force(&self) -> Option<&Key> {
         let own = self.unit.iter().find(|key| key.path == self.path);
         let in_force = self.unit.iter().find(|key| chosen(&key.old) != "0");
@@ -88,7 +89,7 @@ impl Set {
 }
 
 impl Change {
-    /// What was changed.
+    /// The file or directory that was changed.
     pub fn path(&self) -> &Path {
         match self {
             Change::Set(Set { path, .. })
@@ -100,7 +101,7 @@ impl Change {
     }
 }
 
-/// How it is undone.
+/// Says how the change is undone.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path().display();

@@ -1,4 +1,4 @@
-//! [`Changes`]: what a process changes, undone when it is dropped.
+//! [`Changes`]: the changes of a process, which are undone when the value is dropped.
 
 use std::fs;
 use std::io;
@@ -15,28 +15,28 @@ use crate::territory::{PREFIX, Territory};
 use crate::undo::{self, Outcome};
 use crate::value::{chosen, raw, same};
 
-/// Changes of this host, undone when dropped.
+/// Changes of this host, which are undone when the value is dropped.
 #[derive(Debug)]
 pub struct Changes {
     journal: Option<Journal>,
-    /// Those that are not undone, oldest first.
+    /// Changes that are not undone, oldest first.
     entries: Vec<Entry>,
     boot: String,
-    /// What may be changed; everything on a machine that is gone afterwards.
+    /// The files that may be changed; `None`: all of them, on a machine that is gone afterwards.
     territory: Option<Territory>,
-    /// The journal belongs to this process alone and goes when there is nothing left in it.
+    /// The journal belongs to this process alone, and is removed when it is empty.
     own: bool,
-    /// For entries without a journal.
+    /// Number of the last entry, where there is no journal.
     noted: u64,
 }
 
-/// Which boot this is; empty if the kernel does not say.
+/// The id of this boot; empty if the kernel does not give one.
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 impl Changes {
-    /// Goes on with a journal and what is open in it.
+    /// Continues with a journal and its entries that are not closed.
     pub(crate) fn of(journal: Journal, entries: Vec<Entry>, territory: Territory, own: bool) -> Self {
         Changes {
             journal: Some(journal),
@@ -48,7 +48,7 @@ impl Changes {
         }
     }
 
-    /// Begins without a journal: on a machine that is gone afterwards.
+    /// Begins without a journal, on a machine that is gone afterwards.
     pub fn forgotten() -> Self {
         Changes { journal: None, entries: Vec::new(), boot: boot_id(), territory: None, own: false, noted: 0 }
     }
@@ -60,11 +60,11 @@ impl Changes {
             .map_err(ChangeError::Refused)
     }
 
-    /// A path for something new, which nobody can guess.
+    /// A path for a new directory or group that nobody can guess.
     fn new_path(&self, parent: &Path, what: &str) -> Result<PathBuf, ChangeError> {
         let path = match self.territory {
             Some(_) => PrivateDirectory::name_in(parent, &format!("{PREFIX}{what}-")),
-            // Nobody else is there.
+            // The machine has no other users.
             None => Ok(parent.join(format!("{PREFIX}{what}"))),
         };
         path.map_err(at(parent))
@@ -91,17 +91,17 @@ impl Changes {
         self.journal.as_mut().map_or(Ok(()), |journal| journal.made(number, now))
     }
 
-    /// A change was not made after all.
+    /// Notes that a change was not made after all.
     fn not_made(&mut self, number: u64) {
         self.entries.retain(|entry| entry.number != number);
         if let Some(journal) = &mut self.journal {
-            // The reader finds nothing to undo if this is not written.
+            // If this is not written, whoever reads the journal finds nothing to undo.
             let _ = journal.close(number);
         }
     }
 
-    /// Makes what was noted; what cannot be made is forgotten again, so that nothing of somebody else's is
-    /// undone.
+    /// Notes a change and makes it. If it cannot be made, the note is closed again, so that nothing that
+    /// belongs to somebody else is undone.
     fn make<T>(
         &mut self,
         change: Change,
@@ -117,7 +117,7 @@ impl Changes {
         }
     }
 
-    /// Writes a setting and reads it back. Nothing is done if it has that value.
+    /// Writes a setting and reads it back. Nothing is done if it has that value already.
     ///
     /// # Errors
     /// If there is no such setting, if it cannot be written, or if the kernel does not take the value.
@@ -152,8 +152,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Makes a directory below `parent` for this user only, whose name nobody can guess and which is removed
-    /// with everything in it.
+    /// Makes a directory below `parent`, for this user only and with a name that nobody can guess. It is
+    /// removed with everything in it.
     ///
     /// # Errors
     /// If it cannot be made, or if somebody else could put another in its place.
@@ -179,7 +179,7 @@ impl Changes {
             made => made.map_err(at(path))?,
         };
         point(Operation::Swap, path).map_err(at(path))?;
-        // The file that was made, whatever its name leads to by now.
+        // Swap to the file that was made, whatever its name leads to by now.
         lotsfree_sys::swap_on(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
             .map_err(|error| ChangeError::System { what: format!("swapon {}", path.display()), error })?;
         self.made(number, Vec::new())
@@ -197,8 +197,8 @@ impl Changes {
         Ok(path)
     }
 
-    /// Switches a controller on for the children of a control group of version 2. Nothing is done if it is
-    /// on.
+    /// Switches a controller on for the children of a control group of version 2. Nothing is done if it is on
+    /// already.
     ///
     /// # Errors
     /// If it cannot be switched on.
@@ -229,7 +229,8 @@ impl Changes {
                 Ok(outcomes) => {
                     outcomes.iter().filter(|outcome| **outcome != Outcome::AsBefore).for_each(&mut *report);
                     if let Some(journal) = &mut self.journal {
-                        // What is not closed is found as it was before, when it is undone again.
+                        // If closing fails, the change is undone once more later, which finds the host as it
+                        // was before.
                         let closed = together.iter().try_for_each(|entry| journal.close(entry.number));
                         first = first.or(closed.err());
                     }
@@ -241,7 +242,7 @@ impl Changes {
             }
         }
         kept.reverse();
-        // They stay to be tried again when this is dropped, which must not empty the journal.
+        // These are tried again when the value is dropped, which must not empty the journal.
         self.entries = kept;
         if self.entries.is_empty()
             && let Some(journal) = &mut self.journal
@@ -251,13 +252,14 @@ impl Changes {
                 lotsfree_storage::remove_file(journal.path()).map_err(at(journal.path()))?;
                 self.journal = None;
             }
-            // Closing may have failed; nothing is open all the same.
+            // Closing may have failed, but nothing is left to undo.
             first = None;
         }
         first.map_or(Ok(()), Err)
     }
 
-    /// An entry with all others of the same unit of settings, oldest first, taken out of the list.
+    /// Takes all entries of the same unit of settings as `entry` out of the list. Returns them with `entry`,
+    /// oldest first.
     fn together(&mut self, entry: Entry) -> Vec<Entry> {
         let Change::Set(set) = &entry.change else { return vec![entry] };
         let of_unit =
@@ -287,7 +289,7 @@ impl Changes {
 
 impl Drop for Changes {
     fn drop(&mut self) {
-        // Whoever wants to know calls `undo`.
+        // A caller that wants to know of errors calls `undo`.
         let _ = self.undo_all(&mut |_| ());
     }
 }

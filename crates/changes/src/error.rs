@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 /// Why a change could not be made, noted or undone.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// The system refuses.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried, with the file if there is one.
+        /// The action that failed, or the file that it was about.
         what: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// What would be dangerous, or is in use.
+    /// A change was refused because it would be dangerous, or because something is in use.
     #[error("{0}")]
     Refused(String),
-    /// A line of a journal that is not understood. The file is as it was.
+    /// A line of a journal is not understood. The file is left as it was.
     #[error(
         "{path}, line {line}: {why}; nothing was undone and the file is as it was. `lotsfree lab restore --list` \
          shows what can be read; undo that by hand, then remove the file"
@@ -25,14 +25,14 @@ pub enum ChangeError {
     Damaged {
         /// The journal.
         path: PathBuf,
-        /// Counted from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         why: String,
     },
 }
 
-/// Makes an error of what the system says about a file.
+/// Makes a [`ChangeError`] of the system's error about a file.
 pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> ChangeError {
     let what = path.display().to_string();
     |error| ChangeError::System { what, error }

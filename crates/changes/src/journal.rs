@@ -1,15 +1,15 @@
-//! The journal of changes: what undoes each, on disk before the change is made.
+//! The journal of changes. The data to undo a change are on disk before it is made.
 //!
 //! ```text
 //! file    = "lotsfree changes 1\n" line…
 //! line    = FNV-1a of the record, 16 hexadecimal digits · space · record, one line of JSON · "\n"
 //! record  = {"record":"noted","number":N,"boot":ID,"change":{…}}  before a change is made
-//!         | {"record":"made","number":N,"now":[VALUE,…]}          after it; each key as the kernel then prints it
+//!         | {"record":"made","number":N,"now":[VALUE,…]}          after it; keys as the kernel prints them
 //!         | {"record":"closed","number":N}                        undone, never made, or another's by now
 //! ```
-//! The file only grows, and is emptied when all its changes are closed. A last line without a line feed
-//! belongs to a change that was not made and is cut off. Any other line that is not understood is an error,
-//! and the file stays as it is.
+//! The file only grows, and is emptied when all its changes are closed. A last line without a line feed was
+//! not written completely, and is cut off. Any other line that is not understood is an error, and the file
+//! stays as it is.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -24,22 +24,23 @@ use crate::change::Change;
 use crate::error::{ChangeError, at};
 
 const MAGIC: &str = "lotsfree changes 1\n";
-/// How the first line of any version begins.
+/// The beginning of the first line in every version.
 const ANY_VERSION: &str = "lotsfree changes ";
-/// A run makes a few dozen changes of some hundred bytes each; a longer file is no journal of ours.
+/// The longest journal that is read. A run makes a few dozen changes of some hundred bytes each, so a longer
+/// file is not a journal of lotsfree's.
 const LONGEST: u64 = 16 << 20;
 
-/// A change that is not closed.
+/// A change that may still have to be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number in the journal, from 1.
+    /// The change's number in the journal, from 1.
     pub number: u64,
     /// The boot during which it was made (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
     /// The change.
     pub change: Change,
-    /// What the kernel printed of each key of a setting's unit once it was written; `None` if the process did
-    /// not come so far, so that nobody knows whether the change was made.
+    /// The text that the kernel printed for each key of a setting's unit after the write. `None` if the
+    /// process ended before it noted that; it is then unknown whether the change was made.
     pub now: Option<Vec<String>>,
 }
 
@@ -55,14 +56,14 @@ enum Record {
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: OutFile,
-    /// Changes noted so far.
+    /// Number of changes noted so far.
     noted: u64,
     empty: bool,
 }
 
 impl Journal {
-    /// Opens or makes a journal and locks it. Returns what is open in it, in the order in which it was noted.
-    /// `None` if another process holds it.
+    /// Opens or makes a journal and locks it. Returns its entries that are not closed, in the order in which
+    /// they were noted. `None` if another process holds the journal.
     ///
     /// # Errors
     /// If somebody else may have written it, or a line is not understood.
@@ -78,7 +79,8 @@ impl Journal {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(at(path)(error)),
             }
-            // Its holder may have removed it, or put another one there, before it gave up the lock.
+            // The previous holder may have removed the journal, or put another one there, before it gave up
+            // the lock.
             let there = std::fs::symlink_metadata(path).ok();
             let held = file.metadata().map_err(at(path))?;
             if there.is_some_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
@@ -92,7 +94,7 @@ impl Journal {
         let Parsed { entries, noted, whole } = parse_all(&contents).map_err(damaged(path))?;
         let file = OutFile::new(file, path);
         if whole < contents.len() {
-            // Otherwise the next line would be appended to half of one.
+            // Otherwise the next line would be appended to the incomplete one.
             file.set_len(whole as u64).map_err(at(path))?;
         }
         Ok((Journal { file, noted, empty: whole == 0 }, entries))
@@ -102,7 +104,7 @@ impl Journal {
         self.file.path()
     }
 
-    /// Notes a change that is about to be made; it is on disk when this returns.
+    /// Notes a change that is about to be made; the note is on disk when this returns.
     pub(crate) fn note(&mut self, boot: &str, change: &Change) -> Result<Entry, ChangeError> {
         let (number, boot) = (self.noted + 1, boot.to_owned());
         self.append(&Record::Noted { number, boot: boot.clone(), change: change.clone() })?;
@@ -115,7 +117,7 @@ impl Journal {
         self.append(&Record::Made { number, now })
     }
 
-    /// Notes that there is nothing left to undo of a change.
+    /// Notes that nothing of a change is left to undo.
     pub(crate) fn close(&mut self, number: u64) -> Result<(), ChangeError> {
         self.append(&Record::Closed { number })
     }
@@ -127,7 +129,7 @@ impl Journal {
         let line = format!("{magic}{:016x} {record}\n", Fnv1a::of(record.as_bytes()));
         let before = self.file.file().metadata().map_err(at(&path))?.len();
         if let Err(error) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync()) {
-            // Half a line would spoil the next one; if not even that works the reader cuts it off.
+            // An incomplete line would spoil the next one. If even cutting it off fails, the reader does it.
             let _ = self.file.set_len(before);
             return Err(at(&path)(error));
         }
@@ -135,7 +137,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Empties it, once all its changes are closed.
+    /// Empties the journal, once all its changes are closed.
     pub(crate) fn clear(&mut self) -> Result<(), ChangeError> {
         let path = self.file.path().to_path_buf();
         self.file.set_len(0).and_then(|()| self.file.sync()).map_err(at(&path))?;
@@ -144,7 +146,7 @@ impl Journal {
     }
 }
 
-/// Opens a journal that only this user can have written; `None` if it is to be opened again.
+/// Opens a journal that only this user can have written; `None` if the caller has to try again.
 fn open_own(path: &Path) -> Result<Option<File>, ChangeError> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();
@@ -156,7 +158,7 @@ fn open_own(path: &Path) -> Result<Option<File>, ChangeError> {
     let metadata = file.metadata().map_err(at(path))?;
     is_own(path, &metadata)?;
     if metadata.mode() & 0o077 != 0 {
-        // Somebody else may have it open, and hold a lock on it for ever: another file takes its place.
+        // Somebody else may have the file open and hold a lock on it for ever, so a new file takes its place.
         let contents = lotsfree_storage::read_at_most(path, LONGEST).map_err(at(path))?;
         lotsfree_storage::replace(path, Access::Private, &contents).map_err(at(path))?;
         return Ok(None);
@@ -185,18 +187,18 @@ fn damaged(path: &Path) -> impl FnOnce((usize, String)) -> ChangeError {
 }
 
 struct Parsed {
-    /// Those that are not closed.
+    /// Changes that are not closed.
     entries: Vec<Entry>,
     noted: u64,
     /// Bytes of whole lines.
     whole: usize,
 }
 
-/// What is open in the text of a journal.
+/// Reads the text of a journal, and returns the changes that are not closed.
 ///
 /// # Errors
-/// The number of the first line that is not understood, from 1, and what is wrong with it. A last line
-/// without a line feed is left out.
+/// The number of the first line that is not understood, from 1, and the reason. A last line without a line
+/// feed is left out.
 pub fn parse(contents: &[u8]) -> Result<Vec<Entry>, (usize, String)> {
     parse_all(contents).map(|parsed| parsed.entries)
 }

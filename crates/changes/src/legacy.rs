@@ -1,7 +1,8 @@
-//! Journals of lotsfree 0.1.0 before it had versions: `lab.journal`, a line of JSON for each change.
+//! The journal of lotsfree 0.1.0, before journals had versions: `lab.journal`, with a line of JSON for each
+//! change.
 //!
-//! They tell neither the boot nor the value that was set, so that nobody knows whether a change is still
-//! ours: they are undone only when somebody who has seen the list says so.
+//! It has neither the boot nor the value that was set, so it is unknown whether a setting is still as
+//! lotsfree left it. Its changes are undone only when a user who has seen the list agrees.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,9 +18,9 @@ use crate::value::chosen;
 pub enum Legacy {
     /// A setting was written.
     Write {
-        /// The file that undoes it.
+        /// The file to write to undo it.
         path: PathBuf,
-        /// What is written to it.
+        /// The value to write to that file.
         before: String,
     },
     /// A file was made and swapped to.
@@ -40,7 +41,7 @@ pub enum Legacy {
 }
 
 impl Legacy {
-    /// As a change of today. The value that was set is not known.
+    /// Converts to the present type of a change. The value that was set is not known.
     pub(crate) fn change(&self) -> Change {
         match self.clone() {
             Legacy::Write { path, before } => {
@@ -54,7 +55,7 @@ impl Legacy {
     }
 }
 
-/// What undoing it would do.
+/// Says what undoing the change would do.
 impl fmt::Display for Legacy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,10 +65,10 @@ impl fmt::Display for Legacy {
     }
 }
 
-/// What a journal of 0.1.0 lists. A last line without a line feed is left out.
+/// Reads the changes in a journal of 0.1.0. A last line without a line feed is left out.
 ///
 /// # Errors
-/// The number of the first line that is not understood, from 1, and what is wrong with it.
+/// The number of the first line that is not understood, from 1, and the reason.
 pub fn parse_legacy(contents: &[u8]) -> Result<Vec<Legacy>, (usize, String)> {
     let whole = contents.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let lines = contents.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');

@@ -1,5 +1,5 @@
-//! Changes of a host: noted before they are made, undone afterwards, also when the process that made them was
-//! killed.
+//! Changes of a host. Each is noted before it is made, and is undone afterwards, even if the process that
+//! made it was killed.
 //!
 //! ```text
 //! Changes ── note ──▶ Journal (a file of the StateDirectory)
@@ -9,12 +9,13 @@
 //! settings of /proc/sys and /sys, swap files, control groups, directories
 //! ```
 //!
-//! A change is undone only where the host still is as the change left it: what an administrator set in the
-//! meantime stays, and is reported. A setting that was made before the last boot is gone with that boot.
+//! A change is undone only where the host still is as the change left it. If an administrator has changed a
+//! setting in the meantime, it stays and is reported. A setting that was made before the last boot is gone
+//! with that boot.
 //!
-//! A journal is trusted only if nobody but the user that runs this can have written it, and even then it
-//! leads to nothing but settings of the kernel and to files, directories and groups whose names say that they
-//! are lotsfree's own ([`Territory`]).
+//! A journal is trusted only if nobody but the user that runs this can have written it. Even then it can
+//! change only settings of the kernel, and files, directories and groups whose names say that they are
+//! lotsfree's own ([`Territory`]).
 
 mod change;
 mod changes;

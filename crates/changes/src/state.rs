@@ -13,41 +13,42 @@ use crate::legacy::{Legacy, parse_legacy};
 use crate::territory::Territory;
 use crate::undo::{self, Outcome};
 
-/// The journal of whoever changes this host, one at a time.
+/// The journal of the one process that changes this host.
 const HOST: &str = "host.journal";
-/// How the names of journals begin that belong to one process and touch nothing that others could want.
+/// The beginning of the names of journals that belong to one process each. Their changes do not concern other
+/// processes.
 const PROCESS: &str = "process-";
 /// The end of the name of every journal.
 const SUFFIX: &str = ".journal";
 /// The journal of 0.1.0.
 const LEGACY: &str = "lab.journal";
-/// As for journals of today.
+/// The longest journal that is read, as in the `journal` module.
 const LONGEST: u64 = 16 << 20;
 
-/// The directory with the journals of a user: mode 0700. Root's is `/var/lib/lotsfree`, that of others
-/// `~/.local/state/lotsfree`; `LOTSFREE_STATE` names another.
+/// The directory with the journals of a user: mode 0700. It is `/var/lib/lotsfree` for root and
+/// `~/.local/state/lotsfree` for others, unless `LOTSFREE_STATE` names another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDirectory {
     directory: PathBuf,
     territory: Territory,
 }
 
-/// What a journal lists.
+/// Changes that a journal lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The journal.
     pub journal: PathBuf,
     /// How each change in it would be undone, the last first.
     pub changes: Vec<String>,
-    /// What could not be read of it.
+    /// The part of the journal that could not be read, with the reason.
     pub problem: Option<String>,
 }
 
 impl StateDirectory {
-    /// That of the user who runs this. Nothing is made.
+    /// The state directory of the user who runs this. It is not made yet.
     ///
     /// # Errors
-    /// If nobody says where it is.
+    /// If no environment variable says where it is.
     pub fn of_user() -> Result<Self, ChangeError> {
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = || {
@@ -63,17 +64,17 @@ impl StateDirectory {
         Ok(StateDirectory { directory, territory: Territory::host() })
     }
 
-    /// Another directory, and what its journals may lead to.
+    /// Uses another directory, whose journals may change only what lies within the territory.
     pub fn at(directory: &Path, territory: Territory) -> Self {
         StateDirectory { directory: directory.to_path_buf(), territory }
     }
 
-    /// Begins to change this host: nobody else does until the value is dropped. What an earlier process left
-    /// behind is undone first; `report` is told of each.
+    /// Begins to change this host; no other process can until the value is dropped. Changes that an earlier
+    /// process left behind are undone first, and `report` is called for each of them.
     ///
     /// # Errors
-    /// If another process changes this host, somebody else may have written the journal, something that was
-    /// left behind cannot be undone, or a journal of 0.1.0 has to be confirmed first.
+    /// If another process is changing this host, somebody else may have written the journal, a change that
+    /// was left behind cannot be undone, or a journal of 0.1.0 has to be confirmed first.
     pub fn host(&self, report: &mut dyn FnMut(&Outcome)) -> Result<Changes, ChangeError> {
         self.make()?;
         let legacy = self.legacy()?;
@@ -91,7 +92,7 @@ impl StateDirectory {
         Ok(changes)
     }
 
-    /// Begins to change what concerns nobody else: directories of this process.
+    /// Begins changes that concern no other process: directories of this process.
     ///
     /// # Errors
     /// If the journal cannot be made.
@@ -106,7 +107,7 @@ impl StateDirectory {
         }
     }
 
-    /// Undoes what killed processes left behind.
+    /// Undoes the changes that killed processes left behind.
     ///
     /// # Errors
     /// As [`StateDirectory::host`], but for journals of 0.1.0.
@@ -127,10 +128,11 @@ impl StateDirectory {
         Ok(Changes::of(opened.0, opened.1, self.territory.clone(), false))
     }
 
-    /// Undoes what is in the journals of processes that are gone. Nothing is made.
+    /// Undoes the changes in the journals of processes that are gone. The directory is not made.
     ///
     /// # Errors
-    /// If a journal cannot be read, or a directory not removed; the others are undone all the same.
+    /// If a journal cannot be read, or a directory cannot be removed; the other changes are undone all the
+    /// same.
     pub fn undo_abandoned(&self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
         let mut first = None;
         if !self.exists()? {
@@ -141,7 +143,7 @@ impl StateDirectory {
                 Ok(Some((journal, entries))) => {
                     Changes::of(journal, entries, self.territory.clone(), true).undo_all(report)
                 }
-                // Its process goes on.
+                // Its process is still running.
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -150,7 +152,8 @@ impl StateDirectory {
         first.map_or(Ok(()), Err)
     }
 
-    /// What the journals list; nothing is changed. Of one that is damaged, what can be read.
+    /// Lists the changes in the journals, without undoing any. For a damaged journal, it lists what can be
+    /// read.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -172,7 +175,7 @@ impl StateDirectory {
         Ok(listed)
     }
 
-    /// What a journal of 0.1.0 lists, oldest first.
+    /// The changes that a journal of 0.1.0 lists, oldest first.
     ///
     /// # Errors
     /// If somebody else may have written it, or a line is not understood.
@@ -187,8 +190,8 @@ impl StateDirectory {
         parse_legacy(&contents).map_err(|(line, why)| ChangeError::Damaged { path, line, why })
     }
 
-    /// Undoes what a journal of 0.1.0 lists, the last first, and removes it. Whoever calls this has shown the
-    /// list to somebody who said yes.
+    /// Undoes the changes that a journal of 0.1.0 lists, the last first, and removes the journal. The caller
+    /// has shown the list to a user, who agreed.
     ///
     /// # Errors
     /// The first change that cannot be undone; the journal stays.
@@ -216,7 +219,7 @@ impl StateDirectory {
         }
     }
 
-    /// Makes the directory, or tightens one that is this user's.
+    /// Makes the directory, or tightens the mode of one that belongs to this user.
     fn make(&self) -> Result<(), ChangeError> {
         make_private(&self.directory).map_err(at(&self.directory))
     }
@@ -243,7 +246,7 @@ fn is_named(path: &Path, prefix: &str) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
 }
 
-/// How what can be read of a journal would be undone, oldest first, and what cannot be read.
+/// Says how each readable change of a journal would be undone, oldest first, and which part cannot be read.
 fn readable(contents: &[u8], legacy: bool) -> (Vec<String>, Option<String>) {
     let parse = |contents: &[u8]| -> Result<Vec<String>, (usize, String)> {
         Ok(match legacy {
@@ -254,7 +257,7 @@ fn readable(contents: &[u8], legacy: bool) -> (Vec<String>, Option<String>) {
     match parse(contents) {
         Ok(changes) => (changes, None),
         Err((line, why)) => {
-            // Up to the line that is not understood.
+            // The lines before the one that is not understood.
             let before =
                 contents.split_inclusive(|byte| *byte == b'\n').take(line - 1).map(<[u8]>::len).sum();
             let changes = contents.get(..before).map(parse).and_then(Result::ok).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Swap areas: the header of each, and files that are one.
+//! The header of a swap area, and swap files.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 const PAGE: u64 = 4096;
 
-/// The first page of a swap area of so many bytes (`include/linux/swap.h:union swap_header`): version 1, the
+/// The first page of a swap area of `bytes` bytes (`include/linux/swap.h:union swap_header`): version 1, the
 /// number of the last page, no bad pages, and the signature at the page's end.
 pub fn header(bytes: u64) -> io::Result<[u8; PAGE as usize]> {
     let last = (bytes / PAGE).checked_sub(1).filter(|last| *last >= 9);
@@ -24,11 +24,11 @@ pub fn header(bytes: u64) -> io::Result<[u8; PAGE as usize]> {
     Ok(page)
 }
 
-/// Makes a file that can be swapped to: without holes, for its owner only, and new. It is returned open, so
-/// that what is swapped to is this file, whatever its name leads to by then.
+/// Makes a new file that can be swapped to: without holes, and for its owner only. It is returned open, so
+/// that the caller can swap to this file even if its name leads elsewhere by then.
 ///
 /// # Errors
-/// The system's, above all that the disk is full. The file may be there then.
+/// The system's, above all that the disk is full. The file may exist after an error.
 pub fn make_file(path: &Path, bytes: u64) -> io::Result<File> {
     let header = header(bytes)?;
     let mut made = create_new(path, Access::Private)?;
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(&header[4086..], b"SWAPSPACE2");
         let used = |at: usize| (1024..1036).contains(&at) || at >= 4086;
         assert!((0..4096).filter(|at| !used(*at)).all(|at| header[at] == 0));
-        // Half a page is not used.
+        // An incomplete page at the end is not used.
         assert_eq!(super::header((1 << 20) + 2048).unwrap()[1028], 255);
         assert!(super::header(39 << 10).is_err() && super::header(40 << 10).is_ok());
         assert!(super::header(1 << 45).is_err() && super::header(u64::MAX).is_err());

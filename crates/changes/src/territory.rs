@@ -1,4 +1,4 @@
-//! [`Territory`]: what a journal may lead to.
+//! [`Territory`]: the files that a change in a journal may touch.
 
 use std::fs;
 use std::io;
@@ -7,11 +7,11 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::change::Change;
 
-/// How the names of all directories and groups begin that lotsfree makes for itself.
+/// The beginning of the names of all directories and groups that lotsfree makes for itself.
 pub const PREFIX: &str = "lotsfree-";
 
-/// What may be changed, whatever a journal says: settings below some directories, and files, directories and
-/// groups whose names begin with [`PREFIX`].
+/// The files that may be changed, whatever a journal says: settings below some directories, and directories
+/// and groups whose names begin with [`PREFIX`], with the files in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Territory {
     settings: Vec<PathBuf>,
@@ -24,15 +24,15 @@ impl Territory {
         Territory { settings: vec!["/proc/sys".into(), "/sys".into()], groups: "/sys/fs/cgroup".into() }
     }
 
-    /// A directory that stands for the kernel's, for tests.
+    /// Uses a directory in place of the kernel's, for tests.
     pub fn below(root: &Path) -> Self {
         Territory { settings: vec![root.to_path_buf()], groups: root.join("cgroup") }
     }
 
-    /// Whether a change lies within.
+    /// Checks that a change lies within the territory.
     ///
     /// # Errors
-    /// Says in words what does not.
+    /// Says in words what lies outside.
     pub(crate) fn allows(&self, change: &Change) -> Result<(), String> {
         match change {
             Change::Set(set) => {
@@ -88,7 +88,7 @@ fn own_name(path: &Path) -> Result<(), String> {
     own.then_some(()).ok_or_else(|| format!("{}: the name does not begin with {PREFIX}", path.display()))
 }
 
-/// Refuses a path on which there is a symbolic link. What is missing is none.
+/// Refuses a path of which any component is a symbolic link. Components that do not exist are no links.
 fn no_links(path: &Path) -> Result<(), String> {
     let link = path.ancestors().find(|part| fs::symlink_metadata(part).is_ok_and(|data| data.is_symlink()));
     match link {
@@ -97,7 +97,8 @@ fn no_links(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Refuses a directory that somebody else made or could have put there. One that is gone is fine.
+/// Refuses a directory that somebody else made or could have put there. A directory that no longer exists is
+/// accepted.
 fn unexchangeable(directory: &Path) -> Result<(), String> {
     let place = directory.display();
     let metadata = match fs::symlink_metadata(directory) {

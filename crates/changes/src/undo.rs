@@ -1,4 +1,4 @@
-//! Undoing: only what is still as the change left it.
+//! Undoes changes, but only where the host is still as the change left it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,19 +18,19 @@ use crate::error::{ChangeError, at};
 use crate::journal::Entry;
 use crate::value::{chosen, raw, same};
 
-/// How long killed processes may take to go, which hold a group or still write to a directory.
+/// How long killed processes may take to end. Until then they keep a group busy, or write to a directory.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What came of undoing a change. Nothing is left to do in any case.
+/// The outcome of undoing a change. In every case there is nothing left to undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was undone; says how the host is now.
+    /// The change was undone; the text says how.
     Undone(String),
     /// The host was as before already.
     AsBefore,
-    /// Somebody else changed it since, and it stays.
+    /// Somebody else has changed it since, or relies on it, so it stays; the text says what was found.
     Left(String),
-    /// It ended with the boot during which it was made.
+    /// The change ended with the boot during which it was made.
     Rebooted(String),
 }
 
@@ -45,13 +45,13 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Undoes a change that is no setting.
+/// Undoes a change other than a setting.
 pub(crate) fn undo(change: &Change, rebooted: bool) -> Result<Outcome, ChangeError> {
     let undone = match change {
         Change::Set(_) | Change::Group { .. } | Change::Controller { .. } if rebooted => {
             return Ok(Outcome::Rebooted(change.path().display().to_string()));
         }
-        // Undone with all other changes of the same setting.
+        // A setting is undone together with all other changes of its unit, by `undo_settings`.
         Change::Set(_) => false,
         Change::Directory { path } => remove_directory(path)?,
         Change::Swap { path } => remove_swap(path)?,
@@ -61,9 +61,9 @@ pub(crate) fn undo(change: &Change, rebooted: bool) -> Result<Outcome, ChangeErr
     Ok(if undone { Outcome::Undone(change.to_string()) } else { Outcome::AsBefore })
 }
 
-/// Undoes all changes of one unit of settings, of this boot, oldest first.
+/// Undoes all changes of one unit of settings that were made during this boot. `chain` has the oldest first.
 ///
-/// Only the last that is known to have been made tells what the setting is as we left it; those that were
+/// Only the last change that is known to have been made says how lotsfree left the setting. Changes that were
 /// noted after it may or may not have been made.
 pub(crate) fn undo_settings(chain: &[(&Entry, &Set)]) -> Result<Outcome, ChangeError> {
     let (Some((_, oldest)), Some((_, newest))) = (chain.first(), chain.last()) else {
@@ -107,7 +107,7 @@ fn is_as_left<'a>(entry: &Entry, set: &Set, now: &impl Fn(&Path) -> &'a str) -> 
     let keys = set.unit.iter();
     match &entry.now {
         Some(left) => keys.zip(left).all(|(key, left)| same(now(&key.path), left)),
-        // Nobody knows what the kernel made of it: the value, and its partner cleared.
+        // It is not known what the kernel printed after the write; expect the value, and its partner cleared.
         None => keys.into_iter().all(|key| {
             let now = now(&key.path);
             if key.path == set.path { same(now, &set.value) } else { same(now, "0") || same(now, &key.old) }
@@ -115,7 +115,7 @@ fn is_as_left<'a>(entry: &Entry, set: &Set, now: &impl Fn(&Path) -> &'a str) -> 
     }
 }
 
-/// Writes back what a journal of 0.1.0 says, whatever the setting is now.
+/// Writes back the value from a journal of 0.1.0, whatever the setting is now.
 pub(crate) fn write_back(set: &Set) -> Result<Outcome, ChangeError> {
     let Some(key) = set.in_force() else { return Ok(Outcome::AsBefore) };
     if same(&raw(&key.path)?, &key.old) {
@@ -129,8 +129,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Removes a directory with what is in it; `false` if it was gone. Processes that were killed may add files
-/// to it for a moment longer.
+/// Removes a directory and its contents; `false` if it was gone. Killed processes may add files to it for a
+/// moment longer.
 fn remove_directory(path: &Path) -> Result<bool, ChangeError> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -157,7 +157,7 @@ fn remove_swap(path: &Path) -> Result<bool, ChangeError> {
         Err(error) if is_swapped_to(path) => {
             return Err(ChangeError::System { what: format!("swapoff {}", path.display()), error });
         }
-        // It was not, or is no more.
+        // The kernel did not swap to the file, or no longer does.
         _ => {}
     }
     match lotsfree_storage::remove_file(path) {
@@ -166,12 +166,12 @@ fn remove_swap(path: &Path) -> Result<bool, ChangeError> {
     }
 }
 
-/// Ends swapping to the file that is open, whatever its name leads to.
+/// Ends swapping to the open file, whatever its name leads to.
 fn swap_off(file: &File) -> io::Result<()> {
     lotsfree_sys::swap_off(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
 }
 
-/// Whether the kernel swaps to a file; taken for granted if it does not say.
+/// Whether the kernel swaps to a file; assumed if `/proc/swaps` cannot be read.
 fn is_swapped_to(path: &Path) -> bool {
     let Ok(text) = fs::read("/proc/swaps") else { return true };
     // The kernel names the file itself, not a link on the way to it.
@@ -180,28 +180,28 @@ fn is_swapped_to(path: &Path) -> bool {
     areas.iter().any(|known| Path::new(&known.path) == path)
 }
 
-/// Kills what is in a control group of ours, and removes it; `false` if it was gone.
+/// Kills the processes in a control group of lotsfree's, and removes it; `false` if it was gone.
 fn remove_group(path: &Path) -> Result<bool, ChangeError> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match lotsfree_storage::remove_dir(path) {
             Ok(()) => return Ok(true),
             Err(error) if is_gone(&error) => return Ok(false),
-            // Somebody is in it.
+            // There are processes in it.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {}
             Err(error) => return Err(at(path)(error)),
         }
         let procs = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
         for id in procs.lines().filter_map(|line| rustix::process::Pid::from_raw(line.trim().parse().ok()?)) {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
         }
         thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Limits and protections by which a group shows that somebody relies on its memory controller, with the
-/// value of a group that nobody has touched (`mm/memcontrol.c:memory_files`).
+/// Limits and protections which show, if they are set, that somebody relies on a group's memory controller;
+/// each with its default (`mm/memcontrol.c:memory_files`).
 const RELIED_ON: [(&str, &str); 5] = [
     ("memory.max", "max"),
     ("memory.high", "max"),
@@ -210,7 +210,7 @@ const RELIED_ON: [(&str, &str); 5] = [
     ("memory.low", "0"),
 ];
 
-/// Switches a controller off for the children of a group, unless one of them relies on it by now.
+/// Switches off a controller for the children of a group, unless one of them relies on it by now.
 fn disable(path: &Path, name: &str) -> Result<Outcome, ChangeError> {
     if !raw(path)?.split_ascii_whitespace().any(|word| word == name) {
         return Ok(Outcome::AsBefore);
@@ -226,7 +226,7 @@ fn disable(path: &Path, name: &str) -> Result<Outcome, ChangeError> {
         }
     }
     match lotsfree_storage::set(path, &format!("-{name}")) {
-        // A grandchild uses it.
+        // A group further below uses it.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             Ok(Outcome::Left(format!("{name} in {}: a group below uses it", path.display())))
         }

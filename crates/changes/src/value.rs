@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{ChangeError, at};
 
-/// The kernel prints a page of a setting at most.
+/// The most bytes that are read of a setting; the kernel prints at most a page.
 const LONGEST: u64 = 64 << 10;
 
 /// A setting as the kernel prints it.
@@ -12,15 +12,15 @@ pub(crate) fn raw(path: &Path) -> Result<String, ChangeError> {
     lotsfree_storage::read_text_at_most(path, LONGEST).map_err(at(path))
 }
 
-/// The value of a setting as the kernel prints it, trimmed. Of a choice such as `always [madvise] never`, the
-/// word in brackets.
+/// The value of a setting as the kernel prints it, trimmed. For a choice such as `always [madvise] never`,
+/// the word in brackets.
 pub fn chosen(raw: &str) -> &str {
     let text = raw.trim();
     let chosen = text.split_ascii_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     chosen.unwrap_or(text)
 }
 
-/// Whether two texts are the same value: white space counts for nothing, and `0x0007` is 7.
+/// Whether two texts are the same value: the amount of white space does not matter, and `0x0007` equals 7.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

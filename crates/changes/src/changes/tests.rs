@@ -1,11 +1,11 @@
-//! Changes on a host of files, made, killed and undone.
+//! Tests of changes that are made, killed and undone on a host that consists of files.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::state::StateDirectory;
 
-/// A host of files: settings, control groups and a state directory below one root.
+/// A host that consists of files: settings, control groups and a state directory below one root.
 struct Host {
     root: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl Host {
     }
 }
 
-/// As a kill leaves it: the journal stays, the lock goes.
+/// Leaves changes as a kill does: the journal stays, and the lock is released.
 fn kill(mut changes: Changes) {
     changes.entries.clear();
     changes.journal = None;
@@ -113,7 +113,7 @@ fn what_an_administrator_set_in_between_survives() {
         assert!(told[0].ends_with("set to 100; before that it was 60"), "{told:?}");
         assert_eq!(host.get("vm/swappiness"), "33");
         assert_eq!(host.journal(), "");
-        // Also one of the values that we had set before the last.
+        // A value that we set before the last one is also left if somebody else sets it again.
         let mut changes = host.changes();
         changes.set(&host.at("vm/swappiness"), "0").unwrap();
         changes.set(&host.at("vm/swappiness"), "100").unwrap();
@@ -177,7 +177,7 @@ fn a_swap_file_that_the_kernel_refuses_is_removed() {
     let host = Host::new();
     let mut changes = host.changes();
     let made = changes.directory(&host.at(""), "lab").unwrap();
-    // Too short.
+    // 4096 bytes are too short for a swap area.
     assert!(changes.swap(&made.join("swap"), 4096).is_err());
     drop(changes);
     assert!(!made.exists());
@@ -231,7 +231,7 @@ fn a_controller_is_switched_off_again_unless_somebody_relies_on_it() {
     let mut changes = host.changes();
     changes.controller(&control, "memory").unwrap();
     assert_eq!(host.get("cgroup/cgroup.subtree_control"), "+memory");
-    // As the kernel prints it then.
+    // The kernel prints the file so then.
     host.put("cgroup/cgroup.subtree_control", "cpu io memory\n");
     fs::create_dir(host.at("cgroup/theirs")).unwrap();
     host.put("cgroup/theirs/memory.max", "max\n");
@@ -246,7 +246,7 @@ fn a_controller_is_switched_off_again_unless_somebody_relies_on_it() {
     changes.undo(&mut |outcome| told.push(outcome.to_string())).unwrap();
     assert!(told[0].contains("memory.low is set"), "{told:?}");
     assert_eq!(host.get("cgroup/cgroup.subtree_control"), "cpu io memory");
-    // On already: nothing to undo.
+    // The controller is on already, so there is nothing to undo.
     let mut changes = host.changes();
     changes.controller(&control, "memory").unwrap();
     assert!(changes.entries.is_empty());
@@ -347,7 +347,7 @@ fn settings_that_clear_each_other_are_put_back_together() {
     kill(changes);
     state.restore(&mut |_| ()).unwrap();
     assert_eq!(values(), before);
-    // The kernel takes no such value: nothing is changed, and nothing to be undone.
+    // The kernel refuses this value, so nothing is changed and there is nothing to undo.
     let mut changes = state.host(&mut |_| ()).unwrap();
     assert!(changes.set(&ratio, "101").is_err());
     assert!(changes.entries.is_empty());

@@ -1,4 +1,4 @@
-//! The journal as a file: read again, damaged, and whose it may be.
+//! Tests of the journal as a file: reading it again, damage, and the owner that it must have.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -54,7 +54,7 @@ fn a_last_line_without_a_line_feed_is_cut_off_and_any_other_damage_refused() {
     let path = place.path().join("journal");
     filled(&path);
     let whole = fs::read(&path).unwrap();
-    // Each takes a sync.
+    // The step is 17, because each iteration needs a sync.
     for end in (0..whole.len()).step_by(17) {
         fs::write(&path, &whole[..end]).unwrap();
         let (mut journal, _) = open(&path);
@@ -65,7 +65,7 @@ fn a_last_line_without_a_line_feed_is_cut_off_and_any_other_damage_refused() {
     for bit in 0..whole.len() * 8 {
         let mut damaged = whole.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        // A line feed at the end that is none any more makes a torn line; elsewhere it is damage.
+        // If the last line feed is changed, the line is incomplete; anything else is damage.
         let torn = bit / 8 == whole.len() - 1;
         match parse(&damaged) {
             Err((line, _)) => {
