@@ -1,6 +1,6 @@
-//! [`Fnv1a`]: the checksum of what lotsfree writes.
+//! [`Fnv1a`]: the checksum of files that lotsfree writes.
 
-/// FNV-1a of 64 bits: finds damage, keeps nobody out.
+/// FNV-1a of 64 bits. It finds damage, but does not protect from forgery.
 #[derive(Clone, Copy, Debug)]
 pub struct Fnv1a(u64);
 
@@ -11,12 +11,12 @@ impl Default for Fnv1a {
 }
 
 impl Fnv1a {
-    /// Takes in bytes that follow those so far.
+    /// Adds bytes after those added before.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
     }
 
-    /// The checksum of the bytes so far.
+    /// The checksum of the bytes that were added.
     pub fn value(self) -> u64 {
         self.0
     }

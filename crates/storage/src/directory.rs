@@ -1,4 +1,4 @@
-//! Directories that are nobody else's.
+//! Directories that no other user can look into or exchange.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use crate::fault::{Operation, point};
 use crate::write::random_name;
 
-/// A directory that was made here, just now: mode 0700, with a name that nobody could guess, held open.
+/// A directory that this process has made: mode 0700, with a name that nobody could guess, held open.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     path: PathBuf,
@@ -22,8 +22,8 @@ impl PrivateDirectory {
     /// A name for a directory in `parent` that nobody can guess. Nothing is made.
     ///
     /// # Errors
-    /// The system's, if `parent` is not there; `PermissionDenied` if somebody else could exchange what is
-    /// made in it, as [`is_exchangeable`] says.
+    /// The system's, if `parent` is not there; `PermissionDenied` if somebody else could exchange files in
+    /// it, as [`is_exchangeable`] says.
     pub fn name_in(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
         let parent = fs::canonicalize(parent)?;
         if let Some(why) = is_exchangeable(&parent)? {
@@ -32,10 +32,11 @@ impl PrivateDirectory {
         Ok(parent.join(random_name(prefix, "")))
     }
 
-    /// Makes it. What is there already, whosever it is, is not taken.
+    /// Makes the directory. One that exists already is not used, whoever owns it.
     ///
     /// # Errors
-    /// `AlreadyExists`; the system's; `PermissionDenied` if what was made is not what is there now.
+    /// `AlreadyExists`; the system's; `PermissionDenied` if another directory has taken the place of the one
+    /// that was made.
     pub fn make(path: &Path) -> io::Result<Self> {
         point(Operation::MakeDirectory, path)?;
         fs::DirBuilder::new().mode(0o700).create(path)?;
@@ -50,7 +51,7 @@ impl PrivateDirectory {
         Ok(PrivateDirectory { path: path.to_path_buf(), directory })
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -61,15 +62,15 @@ impl PrivateDirectory {
     }
 }
 
-/// A path to a directory that is open, whatever the name by which it was opened leads to now. Without `/proc`
-/// that is its name.
+/// A path to an open directory, whatever the name by which it was opened leads to now. Without `/proc`, it is
+/// that name.
 pub fn held(directory: &File, name: &Path) -> PathBuf {
     let held = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     if held.is_dir() { held } else { name.to_path_buf() }
 }
 
-/// Opens a directory, to sync, lock or list it. Anything else that has its name is not opened, so that a FIFO
-/// does not hang. A link is followed.
+/// Opens a directory, to sync, lock or list it. Anything else of that name is not opened, so that a FIFO does
+/// not hang. A link is followed.
 ///
 /// # Errors
 /// `NotADirectory`; the system's.
@@ -78,8 +79,8 @@ pub fn open_dir(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }
 
-/// Opens a directory that belongs to the user that runs this, and no link to one: what an earlier call left
-/// behind under a name that others can guess.
+/// Opens a directory that belongs to the user that runs this, but not through a link. It is for a directory
+/// that an earlier call left behind under a name that others can guess.
 ///
 /// # Errors
 /// `NotADirectory` for a link, too; `PermissionDenied` if it belongs to somebody else; the system's.
@@ -94,8 +95,9 @@ pub fn open_own_dir(path: &Path) -> io::Result<File> {
     Ok(directory)
 }
 
-/// Who could exchange what is made in a directory, if there is anybody but root and the user that runs this:
-/// the owner of one of its parents, or whoever may write to one that is not sticky. `path` is canonical.
+/// Says who could exchange files in a directory, other than root and the user that runs this: the owner of
+/// the directory or one of its parents, or anybody who may write to one of them that is not sticky. `None` if
+/// there is nobody. `path` is canonical.
 ///
 /// # Errors
 /// The system's, if a parent cannot be looked at.
@@ -119,8 +121,7 @@ pub fn is_exchangeable(path: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Makes a directory for this user only, or tightens one that is there and belongs to this user or, for root,
-/// to root.
+/// Makes a directory for this user only, or tightens the mode of one that exists and belongs to this user.
 ///
 /// # Errors
 /// `PermissionDenied` if it belongs to somebody else, is a link, or somebody else could exchange it; the

@@ -1,8 +1,9 @@
 //! The seam where tests let a step fail: every write, rename, sync, creation, removal and setting is a
 //! *point*.
 //!
-//! Points are numbered from 1 in the order in which a process comes to them. Tests ask for a fault by the
-//! environment of a program that was built with debug assertions; a release build has no such code.
+//! Points are numbered from 1 in the order in which a process reaches them. Tests ask for a fault by
+//! environment variables of a program that was built with debug assertions; a release build does not have
+//! this code.
 //!
 //! ```text
 //! LOTSFREE_FAULT=fail:N    the N-th point fails as a full disk does, a write after half of its bytes
@@ -15,7 +16,7 @@
 use std::io;
 use std::path::Path;
 
-/// What is done at a point.
+/// The operation at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A file is made.
@@ -38,7 +39,7 @@ pub enum Operation {
     Swap,
 }
 
-/// What a test wants to happen at a point.
+/// The fault that a test wants at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "a release build has no faults"))]
 pub(crate) enum Fault {
@@ -48,10 +49,10 @@ pub(crate) enum Fault {
     Kill,
 }
 
-/// Comes to a point. The caller goes on if it may.
+/// Marks a point. On success, the caller performs the operation.
 ///
 /// # Errors
-/// `ENOSPC`, when a test wants it.
+/// `ENOSPC`, if a test wants it.
 pub fn point(operation: Operation, path: &Path) -> io::Result<()> {
     match at(operation, path) {
         None => Ok(()),
@@ -59,10 +60,10 @@ pub fn point(operation: Operation, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets a fault happen. Only a failure returns.
+/// Makes a fault happen. Returns only if the fault is a failure.
 pub(crate) fn happen(fault: Fault) -> io::Error {
     if fault == Fault::Kill {
-        // Nothing is dropped and nothing flushed, as when somebody else kills it.
+        // Nothing is dropped or flushed, as when another process kills this one.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
     rustix::io::Errno::NOSPC.into()
@@ -86,13 +87,13 @@ mod wanted {
 
     use super::{Fault, Operation};
 
-    /// What the environment asks for.
+    /// The fault that the environment asks for.
     #[derive(Debug, Default)]
     struct Wish {
         fault: Option<(Fault, u64)>,
-        /// Also at all later points.
+        /// The fault also happens at all later points.
         sticky: bool,
-        /// Stop instead, so that a test can send a signal at this point.
+        /// The process is stopped instead, so that a test can send it a signal at this point.
         stop: bool,
         log: Option<Mutex<File>>,
     }
@@ -117,13 +118,13 @@ mod wanted {
         })
     }
 
-    /// Counts a point, and says what a test wants to happen there.
+    /// Counts a point, and returns the fault that a test wants there.
     pub(crate) fn at(operation: Operation, path: &Path) -> Option<Fault> {
         let wish = wish();
         let number = REACHED.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(log) = &wish.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            // A test that misses the line fails.
+            // An error is ignored here: the test that misses the line fails.
             let _ = writeln!(log, "{number} {operation:?} {}", path.display());
         }
         let (fault, from) = wish.fault?;

@@ -1,4 +1,5 @@
-//! Everything that lotsfree opens, makes, renames or removes in a file system goes through here.
+//! Opening, making, renaming and removing files: everything that lotsfree does in a file system goes through
+//! here.
 //!
 //! ```text
 //! read       regular files only, and no more of them than the caller is ready for
@@ -8,9 +9,9 @@
 //! fault      the seam where tests let the n-th step fail, or kill the process there
 //! ```
 //!
-//! The crate knows neither formats nor kernels. It is for other people's files as much as for our own: a path
-//! that a user names may lead to a FIFO, a device, a link that somebody else planted, or a file that is
-//! larger than memory.
+//! The crate knows neither formats nor kernels. It has to deal with other people's files as much as with
+//! lotsfree's own: a path that a user names may lead to a FIFO, a device, a link that somebody else planted,
+//! or a file that is larger than memory.
 
 mod checksum;
 mod directory;

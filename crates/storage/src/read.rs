@@ -1,4 +1,4 @@
-//! Reading what somebody else may have put there.
+//! Reading files that somebody else may have put there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -11,13 +11,13 @@ use rustix::fs::OFlags;
 /// controlling one. A link is followed.
 ///
 /// # Errors
-/// The system's, and `InvalidInput` that says what the path leads to if that is no regular file.
+/// The system's; `InvalidInput`, which says what the path leads to, if that is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     open(path, OFlags::empty())
 }
 
-/// Opens a regular file, and no link to one: of a directory that came from somewhere, in which a link may
-/// lead to a file that its maker cannot read and the reader can.
+/// Opens a regular file, but not through a link. It is for files in a directory from somebody else, where a
+/// link may lead to a file that its maker cannot read but this process can.
 ///
 /// # Errors
 /// As [`open_regular`].
@@ -34,7 +34,7 @@ fn open(path: &Path, more: OFlags) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
     let file = match opened {
-        // What the system says of a socket.
+        // The error that the system gives for a socket.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket, not a regular file"));
         }
@@ -55,12 +55,13 @@ fn open(path: &Path, more: OFlags) -> io::Result<File> {
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open_regular`]; `FileTooLarge` for a longer file, of which nothing is read if it says so itself.
+/// As [`open_regular`]; `FileTooLarge` for a longer file, of which nothing is read if its metadata show the
+/// length.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_open_at_most(open_regular(path)?, limit)
 }
 
-/// Reads what is left of an open file of at most `limit` bytes.
+/// Reads the rest of an open file of at most `limit` bytes.
 ///
 /// # Errors
 /// As [`read_at_most`].
@@ -74,7 +75,7 @@ pub fn read_open_at_most(file: File, limit: u64) -> io::Result<Vec<u8>> {
         return Err(too_large(length.to_string()));
     }
     let mut contents = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-    // One byte more, as a file may grow while it is read, and files of /proc say that they are empty.
+    // Read one byte more than the limit: a file may grow while it is read, and files of /proc have length 0.
     file.take(limit.saturating_add(1)).read_to_end(&mut contents)?;
     if contents.len() as u64 > limit {
         return Err(too_large(format!("more than {limit}")));
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         file.set_len(1 << 20).unwrap();
         assert_eq!(read_at_most(&path, 1 << 20).unwrap().len(), 1 << 20);
-        // Says that it has no bytes, and has some.
+        // Its length is 0, but it has contents.
         assert!(read_at_most(Path::new("/proc/self/status"), 16).is_err());
         assert!(read_text_at_most(Path::new("/proc/self/status"), 1 << 16).unwrap().starts_with("Name:"));
     }

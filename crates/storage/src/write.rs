@@ -1,4 +1,4 @@
-//! Writing: whole or not at all, and never through what somebody else put there.
+//! Writing files whole or not at all, and never through a link that somebody else put there.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -13,9 +13,9 @@ use crate::fault::{self, Operation, point};
 /// Who may read a file that is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Its owner only, whatever the umask: 0600.
+    /// The owner only, whatever the umask: 0600.
     Private,
-    /// Whoever the umask lets: 0666 less the umask.
+    /// Everybody whom the umask allows: 0666 less the umask.
     Umask,
 }
 
@@ -36,22 +36,22 @@ pub struct OutFile {
 }
 
 impl OutFile {
-    /// Takes a file that is open for writing; its path is for messages.
+    /// Takes a file that is open for writing; its path is for messages and faults.
     pub fn new(file: File, path: &Path) -> Self {
         OutFile { file, path: path.to_path_buf() }
     }
 
-    /// The file as such.
+    /// The file, for operations that are not points.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The file alone, for whoever writes to it in another way.
+    /// The file alone, for a caller that writes to it in another way.
     pub fn into_file(self) -> File {
         self.file
     }
 
-    /// Where it was made.
+    /// The path at which it was made.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -78,7 +78,7 @@ impl OutFile {
 impl Write for OutFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(fault) = fault::at(Operation::Write, &self.path) else { return self.file.write(bytes) };
-        // As far as it came.
+        // The fault comes after half of the bytes.
         self.file.write_all(&bytes[..bytes.len() / 2])?;
         Err(fault::happen(fault))
     }
@@ -88,27 +88,28 @@ impl Write for OutFile {
     }
 }
 
-/// Makes a file that is not there yet. Nothing that is there is taken for it, be it a link.
+/// Makes a new file. If anything exists at the path, even a link, it is not used.
 ///
 /// # Errors
-/// `AlreadyExists` if there is anything; the system's.
+/// `AlreadyExists` if anything exists there; the system's.
 pub fn create_new(path: &Path, access: Access) -> io::Result<OutFile> {
     point(Operation::Create, path)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(access.mode());
     let file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
     if access == Access::Private {
-        // A umask can only take away; the mode that was asked for is the least that the owner needs.
+        // The umask may have taken away permissions that the owner needs.
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     }
     Ok(OutFile::new(file, path))
 }
 
-/// Writes a file as a whole or not at all: under another name beside it, synced, then renamed. A file that is
-/// there is replaced, anything else is not, a link neither: somebody else may have put it there.
+/// Writes a file as a whole or not at all: it is written under another name beside it, synced, and then
+/// renamed. An existing file is replaced. Anything else, such as a link, is not: somebody else may have put
+/// it there.
 ///
 /// # Errors
-/// The system's. The path that was asked for is then as it was, and nothing is left beside it.
+/// The system's. `path` is then as it was, and nothing is left beside it.
 pub fn replace(path: &Path, access: Access, contents: &[u8]) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(io::Error::other("exists and is not a regular file"));
@@ -118,7 +119,7 @@ pub fn replace(path: &Path, access: Access, contents: &[u8]) -> io::Result<()> {
     let written = made.write_all(contents).and_then(|()| made.sync());
     let done = written.and_then(|()| rename(&made.path, path));
     if let Err(error) = done {
-        // What cannot be removed is hidden, and tells its purpose by its name.
+        // If it cannot be removed, its name is hidden and says what it was for.
         let _ = fs::remove_file(&made.path);
         return Err(error);
     }
@@ -149,7 +150,7 @@ pub(crate) fn random_name(prefix: &str, suffix: &str) -> OsString {
     name.into()
 }
 
-/// Renames.
+/// Renames a file or directory.
 ///
 /// # Errors
 /// The system's.
@@ -158,8 +159,8 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Exchanges two paths, so that at no time either is missing. `false` where the file system cannot (NFS,
-/// FUSE) or the kernel is older than 3.15: nothing was done then.
+/// Exchanges two paths, so that neither is missing at any time. Returns `false` if nothing was done because
+/// the file system cannot exchange paths (NFS, FUSE) or the kernel is older than 3.15.
 ///
 /// # Errors
 /// The system's.
@@ -173,7 +174,7 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// Syncs a directory, so that what was made, renamed or removed in it stays so.
+/// Syncs a directory, so that files made, renamed or removed in it stay so after a crash.
 ///
 /// # Errors
 /// The system's.
@@ -182,7 +183,7 @@ pub fn sync_dir(directory: &Path) -> io::Result<()> {
     crate::open_dir(directory)?.sync_all()
 }
 
-/// Makes a directory that is not there yet, as the umask lets.
+/// Makes a new directory, with the mode that the umask leaves.
 ///
 /// # Errors
 /// `AlreadyExists`; the system's.
@@ -191,7 +192,7 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o777).create(path)
 }
 
-/// Makes a directory and its parents; those that are there stay as they are.
+/// Makes a directory and its parents; those that exist stay as they are.
 ///
 /// # Errors
 /// The system's.
@@ -203,7 +204,7 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
         create_dir_all(parent)?;
     }
     match create_dir(path) {
-        // Somebody else made it in between.
+        // Somebody else made the directory in between.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made,
     }
@@ -236,11 +237,10 @@ pub fn remove_dir_all(path: &Path) -> io::Result<()> {
     fs::remove_dir_all(path)
 }
 
-/// Writes a setting of the kernel: one `write` to a file that must be there, of `/proc/sys`, `/sys` or a
-/// control group.
+/// Writes a setting of the kernel: one `write` to an existing file of `/proc/sys`, `/sys` or a control group.
 ///
 /// # Errors
-/// The system's, `ELOOP` among them where the last component is a link.
+/// The system's, among them `ELOOP` if the last component is a link.
 pub fn set(path: &Path, value: &str) -> io::Result<()> {
     point(Operation::Set, path)?;
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
