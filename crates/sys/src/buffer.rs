@@ -4,18 +4,19 @@ use std::io;
 
 use crate::Region;
 
-/// Bytes that begin at a page, as `O_DIRECT` needs them.
+/// Bytes that begin at a page boundary, as `O_DIRECT` needs.
 #[derive(Debug)]
 pub struct Buffer(Region);
 
 impl Buffer {
-    /// So many bytes, none of which is zero, so that no device or file system can treat them as a hole.
+    /// A buffer of `bytes` bytes, none of which is zero, so that no device or file system can treat them as a
+    /// hole.
     ///
     /// # Errors
     /// The kernel's, above all `ENOMEM`.
     pub fn new(bytes: usize) -> io::Result<Self> {
         let mut buffer = Buffer(Region::anonymous(bytes.max(1))?);
-        // xorshift: cheap, and nothing compresses it.
+        // xorshift is cheap, and its output does not compress.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for byte in buffer.as_mut() {
             state ^= state << 13;

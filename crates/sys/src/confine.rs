@@ -1,11 +1,11 @@
-//! [`Confinement`]: what a program that is started may do.
+//! [`Confinement`]: restricts a program that is started.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// The highest capability that there could be: their sets have 64 bits.
+/// The number of capabilities that there could be: their sets have 64 bits.
 const CAPABILITIES: libc::c_ulong = 64;
 /// `_LINUX_CAPABILITY_VERSION_3`: two words for each set.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
@@ -17,18 +17,18 @@ pub struct User {
     pub user: u32,
     /// The group's number.
     pub group: u32,
-    /// Groups that it is in beside this one.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
-/// What of a process has a limit (`setrlimit`).
+/// A resource of a process that can be limited (`setrlimit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Bytes of its address space.
     AddressSpace,
     /// Bytes of a core dump.
     Core,
-    /// Bytes of a file that it writes: a write beyond them fails with `EFBIG`, and no signal comes.
+    /// Bytes of a file that it writes. A write beyond them fails with `EFBIG`, without a signal.
     FileSize,
     /// Open files.
     Files,
@@ -45,20 +45,22 @@ impl Limit {
     }
 }
 
-/// What a program that is started may do. It has no capability, gains no privilege by executing another
-/// program, gets no file that was not meant for it, and is killed when the thread that started it ends.
+/// Restrictions on a program that is started. Apart from the fields, the program has no capability, gains no
+/// privilege by executing another program, gets no file that was not meant for it, and is killed when the
+/// thread that started it ends.
 #[derive(Debug, Default)]
 pub struct Confinement {
-    /// As whom it runs; `None`: as this process.
+    /// The user that it runs as; `None`: that of this process.
     pub user: Option<User>,
-    /// Its limits; where it has a lower one already, that stays.
+    /// The program's limits. A lower limit that this process has already stays.
     pub limits: Vec<(Limit, u64)>,
-    /// Files that it gets beside the standard streams, under the same numbers.
+    /// Files that it gets beside the standard streams, under the numbers that they have here.
     pub files: Vec<OwnedFd>,
 }
 
 impl Confinement {
-    /// Confines what the command starts. The files are closed here with the command.
+    /// Confines the program that the command starts. In this process, the files are closed when the command
+    /// is dropped.
     pub fn apply(self, command: &mut Command) {
         let Confinement { user, limits, files } = self;
         // SAFETY: takes nothing.
@@ -86,10 +88,10 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Of all open files, leaves the standard streams and these to the program.
+/// Leaves only the standard streams and `files` open for the program.
 fn open_only(files: &[OwnedFd]) -> io::Result<()> {
-    // Kernels before 5.11 have no such flag: there, what was inherited without FD_CLOEXEC stays open.
-    // SAFETY: numbers only; nothing is closed before the exec.
+    // Kernels before 5.11 do not have this flag; there, files that were inherited without FD_CLOEXEC stay
+    // open. SAFETY: numbers only; nothing is closed before the exec.
     unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -114,13 +116,14 @@ fn set_limit(limit: Limit, value: u64) -> io::Result<()> {
     // SAFETY: reads a local variable of that type.
     check(unsafe { libc::setrlimit(limit.resource(), &raw const new) }.into())?;
     if limit == Limit::FileSize {
-        // SAFETY: no handler; what is ignored stays so over exec.
+        // SAFETY: no handler is set; an ignored signal stays ignored over exec.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     }
     Ok(())
 }
 
-/// Who may not do this has no capability to lose.
+/// Drops all capabilities from the bounding set. Errors are ignored: a process that may not do this has no
+/// capability to lose.
 fn drop_bounding_set() {
     for capability in 0..CAPABILITIES {
         // SAFETY: numbers only. Fails for a capability that the kernel does not know, and without
@@ -129,11 +132,11 @@ fn drop_bounding_set() {
     }
 }
 
-/// By the system calls themselves: the library's functions of these names tell all threads, of which a child
-/// has only one.
+/// Changes the user by the system calls themselves. The C library's functions of these names make all threads
+/// do it, but a child has only one thread.
 fn become_user(user: &User) -> io::Result<()> {
     let User { user, group, groups } = user;
-    // SAFETY: the list is as long as is said.
+    // SAFETY: the list has the length that is given.
     check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
     // SAFETY: numbers only.
     check(unsafe { libc::syscall(libc::SYS_setresgid, *group, *group, *group) })?;
@@ -144,7 +147,7 @@ fn become_user(user: &User) -> io::Result<()> {
 fn drop_capabilities() -> io::Result<()> {
     // SAFETY: numbers only. Kernels before 4.3 have no such set.
     unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
-    // The version, and which process: this one.
+    // The version, and the process: 0 stands for this one.
     let header: [u32; 2] = [CAPABILITY_VERSION, 0];
     let none = [0_u32; 6];
     // SAFETY: `struct __user_cap_header_struct` is two words, `__user_cap_data_struct` three, twice.
@@ -158,7 +161,7 @@ fn die_with(parent: libc::pid_t) -> io::Result<()> {
     if unsafe { libc::getppid() } == parent {
         Ok(())
     } else {
-        // It ended before that was asked for.
+        // The parent ended before the signal was asked for.
         Err(io::Error::from_raw_os_error(libc::ESRCH))
     }
 }
@@ -230,11 +233,11 @@ mod tests {
         let mut given = tempfile::tempfile().unwrap();
         given.write_all(b"given").unwrap();
         given.rewind().unwrap();
-        // As one that a shell has left open.
+        // A file that stays open over exec, like one that a shell has left open.
         let stray = File::open("/dev/null").unwrap();
         rustix::io::fcntl_setfd(&stray, rustix::io::FdFlags::empty()).unwrap();
         let (number, other) = (given.as_raw_fd(), stray.as_raw_fd());
-        // Shells take numbers of one digit only.
+        // Paths, because the redirections of shells take numbers of one digit only.
         let script = format!("cat /proc/self/fd/{number}; test ! -e /proc/self/fd/{other}");
         let files = vec![OwnedFd::from(given)];
         assert_eq!(status(Confinement { files, ..Confinement::default() }, &script), "given");

@@ -1,8 +1,8 @@
-//! The system calls that a real kernel is loaded with, and what must be known before `main`, as safe
-//! functions.
+//! Safe functions for the system calls by which lotsfree loads a real kernel, and for a check that runs
+//! before `main`.
 //!
-//! The only crate with unsafe code: what has no safe form elsewhere is wrapped here, so small that each block
-//! can be checked by eye. Nothing here knows scenarios or runs.
+//! This is the only crate with unsafe code. Calls that have no safe form elsewhere are wrapped here, in
+//! blocks small enough to be checked by eye. Nothing here knows scenarios or runs.
 
 mod buffer;
 mod confine;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// From which nodes a process gets memory (`set_mempolicy`).
+/// The nodes from which a thread gets memory (`set_mempolicy`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// `MPOL_DEFAULT`
@@ -15,14 +15,14 @@ pub enum Policy {
     Interleave(Vec<u32>),
 }
 
-/// Most nodes that a mask of ours holds.
+/// The most nodes that the mask holds.
 const NODES: usize = 1024;
 const BITS: usize = u64::BITS as usize;
 
-/// Sets the policy of the calling thread and of what it starts.
+/// Sets the policy of the calling thread, and of the threads and processes that it starts.
 ///
 /// # Errors
-/// The kernel's: `EINVAL` for a node that is not there, `ENOSYS` without NUMA.
+/// The kernel's: `EINVAL` for a node that does not exist, `ENOSYS` without NUMA.
 pub fn set_policy(policy: &Policy) -> io::Result<()> {
     let (mode, nodes): (_, &[u32]) = match policy {
         Policy::Default => (libc::MPOL_DEFAULT, &[]),
@@ -35,7 +35,7 @@ pub fn set_policy(policy: &Policy) -> io::Result<()> {
         let word = mask.get_mut(node as usize / BITS).ok_or(io::ErrorKind::InvalidInput)?;
         *word |= 1 << (node as usize % BITS);
     }
-    // The kernel takes one bit less than it is told.
+    // The kernel uses one bit less than it is told.
     let (pointer, bits) = if nodes.is_empty() { (std::ptr::null(), 0) } else { (mask.as_ptr(), NODES + 1) };
     // SAFETY: the mask has the bits that the kernel is told of and lives until the call returns.
     match unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) } {

@@ -10,7 +10,7 @@ use rustix::mm::{Advice, MapFlags, MlockAllFlags, ProtFlags};
 
 use crate::SharedMemory;
 
-/// Memory mapped into this process, unmapped when dropped.
+/// Memory mapped into this process, which is unmapped when the value is dropped.
 ///
 /// Nothing borrows from it and every access is a single relaxed atomic byte, so that threads may load and
 /// store at will while other processes change the same pages.
@@ -21,7 +21,7 @@ pub struct Region {
     end: End,
 }
 
-/// How a region goes.
+/// How a region is unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Unmap,
@@ -34,7 +34,7 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
-/// What can be advised for a region (`madvise`).
+/// Advice for a region (`madvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// `MADV_NORMAL`
@@ -54,7 +54,7 @@ pub enum Hint {
 }
 
 impl Region {
-    /// Private anonymous memory.
+    /// Maps private anonymous memory.
     ///
     /// # Errors
     /// The kernel's, above all `ENOMEM`.
@@ -65,7 +65,7 @@ impl Region {
         Region::owned(start, bytes, End::Unmap)
     }
 
-    /// A file from its beginning, shared or private. Stores to a shared mapping need a file opened for
+    /// Maps a file from its beginning, shared or private. Stores to a shared mapping need a file opened for
     /// reading and writing. Accesses beyond the end of the file raise `SIGBUS`.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Region {
         Region::owned(start, bytes, End::Unmap)
     }
 
-    /// A segment of System V shared memory.
+    /// Attaches a segment of System V shared memory.
     ///
     /// # Errors
     /// The kernel's.
@@ -91,10 +91,10 @@ impl Region {
         Region::owned(start, bytes, End::Detach)
     }
 
-    /// Files one behind the other, each of `granule` bytes and mapped shared on its own.
+    /// Maps files one behind the other, each of `granule` bytes and as a shared mapping of its own.
     ///
     /// # Errors
-    /// The kernel's; a granule that is no multiple of a page.
+    /// The kernel's, also for a granule that is not a multiple of a page.
     pub fn granules(files: &[File], granule: usize) -> io::Result<Self> {
         let bytes = files.len().checked_mul(granule).ok_or(io::ErrorKind::InvalidInput)?;
         let whole = {
@@ -123,7 +123,7 @@ impl Region {
         self.start.as_ptr().cast()
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -143,7 +143,7 @@ impl Region {
         self.byte(page).map(|byte| byte.load(Ordering::Relaxed))
     }
 
-    /// Loads from, or stores to, one base page; false if it is beyond the end.
+    /// Loads from or stores to one base page; false if it is beyond the end.
     #[inline]
     pub fn touch(&self, page: usize, write: bool) -> bool {
         let Some(byte) = self.byte(page) else { return false };
@@ -195,8 +195,8 @@ impl Drop for Region {
     }
 }
 
-/// Locks all memory that this process has and will have (`mlockall`): all of it at once, or each page when
-/// it is touched first (`MCL_ONFAULT`, since 4.4).
+/// Locks all memory that this process has and will have (`mlockall`): all of it at once, or with `on_fault`
+/// each page when it is first touched (`MCL_ONFAULT`, since 4.4).
 ///
 /// # Errors
 /// The kernel's, above all `ENOMEM` beyond `RLIMIT_MEMLOCK`.

@@ -6,7 +6,7 @@ use std::ptr;
 /// A segment of System V shared memory, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedMemory(
-    /// What `ipcs -m` calls `shmid`.
+    /// The id, which `ipcs -m` calls `shmid`.
     pub i32,
 );
 
@@ -26,8 +26,8 @@ impl SharedMemory {
         }
     }
 
-    /// Marks it for removal: it goes with the last process that has it attached, and can be attached until
-    /// then.
+    /// Marks the segment for removal. It is removed with the last process that has it attached, and can be
+    /// attached until then.
     ///
     /// # Errors
     /// The kernel's.

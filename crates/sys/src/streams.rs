@@ -1,8 +1,8 @@
 //! Which of the three standard streams were open when the process began.
 //!
-//! Rust's runtime opens `/dev/null` in place of those that were not, before `main`: what is written there is
-//! lost without an error. Who looks later cannot tell that from a `/dev/null` that the caller meant, as
-//! `daemon(3)` and Python open it in the same way. So a function of `.init_array` looks first.
+//! Before `main`, Rust's runtime opens `/dev/null` in place of those that were not open, so output to them is
+//! lost without an error. Later this cannot be told from a `/dev/null` that the caller meant, as `daemon(3)`
+//! and Python open it in the same way. A function of `.init_array` therefore checks first.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -12,8 +12,8 @@ fn path(path: &Path) -> io::Result<CString> {
 /// Swaps to a device or file that has a swap header (`swapon`), with the kernel's next priority.
 ///
 /// # Errors
-/// The kernel's: `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` without a header or on a file system that cannot,
-/// `EBUSY` if it is swapped to already.
+/// The kernel's: `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` without a header or on a file system that does not
+/// support swap files, `EBUSY` if it is swapped to already.
 pub fn swap_on(area: &Path) -> io::Result<()> {
     let area = path(area)?;
     // SAFETY: a string that ends with NUL and lives until the call returns.
@@ -23,10 +23,10 @@ pub fn swap_on(area: &Path) -> io::Result<()> {
     }
 }
 
-/// Brings everything back into memory and stops swapping there (`swapoff`).
+/// Brings all pages of an area back into memory and stops swapping to it (`swapoff`).
 ///
 /// # Errors
-/// The kernel's: `ENOMEM` if it does not fit into memory, `EINVAL` if it was not swapped to.
+/// The kernel's: `ENOMEM` if the pages do not fit into memory, `EINVAL` if it is not a swap area in use.
 pub fn swap_off(area: &Path) -> io::Result<()> {
     let area = path(area)?;
     // SAFETY: as above.

@@ -1,14 +1,14 @@
-//! What a thread has used.
+//! CPU time and page faults of a thread.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the calling thread has used since it began (`getrusage` with `RUSAGE_THREAD`).
+/// CPU time and page faults of the calling thread since it began (`getrusage` with `RUSAGE_THREAD`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time in the program. The kernel splits an exact sum in the proportion of ticks.
+    /// CPU time in user mode. The kernel splits an exact sum in the proportion of ticks.
     pub user: Duration,
     /// CPU time in the kernel.
     pub system: Duration,
@@ -19,7 +19,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of the calling thread.
+    /// Reads the usage of the calling thread.
     ///
     /// # Errors
     /// None on Linux since 2.6.26.
