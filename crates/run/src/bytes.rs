@@ -1,4 +1,4 @@
-//! Numbers and texts as bytes: LEB128, so that small numbers take one byte.
+//! Encodes numbers and texts as bytes. Numbers are LEB128, so that small ones take one byte.
 
 /// Appends a number.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -46,12 +46,12 @@ pub(crate) fn take_text<'a>(from: &mut &'a [u8]) -> Option<&'a str> {
     str::from_utf8(take_bytes(from)?).ok()
 }
 
-/// A change that may be negative as a number that is small if the change is (zigzag).
+/// Encodes a change that may be negative as a number that is small if the change is small (zigzag).
 pub(crate) fn zigzag(change: u64) -> u64 {
     (change << 1) ^ ((change.cast_signed() >> 63).cast_unsigned())
 }
 
-/// The change that [`zigzag`] was given.
+/// Decodes a number of [`zigzag`] to the change.
 pub(crate) fn unzigzag(value: u64) -> u64 {
     (value >> 1) ^ (value & 1).wrapping_neg()
 }

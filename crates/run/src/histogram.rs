@@ -1,4 +1,4 @@
-//! [`Histogram`]: how long operations took.
+//! [`Histogram`]: durations of operations.
 
 use std::fmt;
 
@@ -21,9 +21,9 @@ pub struct Histogram {
     /// Values per bucket, up to the last one in use.
     buckets: Vec<u64>,
     count: u64,
-    /// Saturating: 584 years.
+    /// Saturates at 584 years.
     sum: u64,
-    /// `u64::MAX` while nothing was counted.
+    /// `u64::MAX` while nothing is counted.
     min: u64,
     max: u64,
 }
@@ -76,13 +76,13 @@ impl Histogram {
         }
     }
 
-    /// Adds what `other` has counted. Saturating: a file may say that anything was counted.
+    /// Adds the counts of `other`. Sums saturate, as a file may claim any counts.
     pub fn merge(&mut self, other: &Histogram) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
         }
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            // A run that somebody made up may have counted more than there is.
+            // A forged run may claim counts whose sum overflows.
             *mine = mine.saturating_add(*theirs);
         }
         self.min = self.min.min(other.min);
@@ -91,33 +91,34 @@ impl Histogram {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// Operations counted.
+    /// Number of operations counted.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Nanoseconds of all of them together.
+    /// Sum of all durations, in nanoseconds.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The shortest, exactly; `None` if nothing was counted.
+    /// The shortest duration, exactly; `None` if nothing was counted.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The longest, exactly; `None` if nothing was counted.
+    /// The longest duration, exactly; `None` if nothing was counted.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The mean, exactly; `None` if nothing was counted.
+    /// The mean duration, exactly; `None` if nothing was counted.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
     /// The time within which at least this share (0 to 1) of the operations ended; `None` if nothing was
-    /// counted. At most 1/32 above the exact quantile and never below it; that of 1 is the maximum, exactly.
+    /// counted. It is at most 1/32 above the exact quantile and never below it; for a share of 1 it is
+    /// exactly the maximum.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         if self.count == 0 {
             return None;
@@ -133,7 +134,8 @@ impl Histogram {
         Some(self.max)
     }
 
-    /// The buckets in use, ascending: the largest value that belongs to the bucket, and how many do.
+    /// The buckets in use, ascending: the largest value that belongs to the bucket, and the number of values
+    /// in it.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let used = self.buckets.iter().enumerate().filter(|(_, values)| **values > 0);
         used.map(|(bucket, values)| (upper(bucket), *values))
@@ -152,8 +154,8 @@ impl fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// The histogram as bytes: sum, minimum, maximum, then per bucket in use how many buckets were passed
-    /// over and its count, all as LEB128. An empty histogram is no bytes.
+    /// Encodes the histogram as bytes: sum, minimum, maximum, and then for each bucket in use the number of
+    /// empty buckets before it and its count, all as LEB128. An empty histogram has no bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if self.count == 0 {
             return;
@@ -169,7 +171,7 @@ impl Histogram {
         }
     }
 
-    /// Reads what [`Histogram::encode`] wrote; `None` if it cannot have.
+    /// Decodes the bytes of [`Histogram::encode`]; `None` if it cannot have written them.
     pub(crate) fn decode(mut from: &[u8]) -> Option<Self> {
         let mut histogram = Histogram::default();
         if from.is_empty() {

@@ -1,4 +1,5 @@
-//! [`Interval`]: what an actor did between two samples, and [`Event`]: what happened at one instant.
+//! [`Interval`]: the work of an actor between two samples, and [`Event`]: something that happened at one
+//! instant.
 
 use std::sync::Arc;
 
@@ -6,37 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::Histogram;
 
-/// What the threads of one role of one actor did between two samples.
+/// Work of the threads of one role of one actor between two samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Its begin, in nanoseconds since the run began.
+    /// Start of the interval, in nanoseconds since the run began.
     pub from: u64,
-    /// Its end, likewise: when the sample was taken.
+    /// End of the interval, at which the sample was taken, in nanoseconds since the run began.
     pub at: u64,
     /// The actor's name in the scenario.
     pub actor: Arc<str>,
-    /// What these threads of it do, such as `reader`.
+    /// Role of these threads, such as `reader`.
     pub role: Arc<str>,
     /// Requests that ended in the interval.
     pub operations: u64,
     /// Operations that failed in the interval.
     pub errors: u64,
-    /// How long the requests took that ended in the interval, in nanoseconds.
+    /// Durations of the requests that ended in the interval, in nanoseconds.
     pub latency: Histogram,
-    /// Where the threads' time went, of all threads together.
+    /// The time of all these threads together, by use.
     pub spent: Spent,
     /// Page faults that read from a device.
     pub major_faults: u64,
-    /// Page faults that did not.
+    /// Page faults that did not read from a device.
     pub minor_faults: u64,
 }
 
-/// Nanoseconds of threads, by what they did or waited for.
+/// Nanoseconds of threads, by what the threads did or waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// On a CPU, in the program.
     pub user: u64,
-    /// On a CPU, in the kernel, reclaim left out.
+    /// On a CPU, in the kernel, without reclaim.
     pub system: u64,
     /// Reclaiming pages for its own allocation (direct reclaim and node reclaim), on a CPU or held back.
     pub reclaim: u64,
@@ -44,9 +45,9 @@ pub struct Spent {
     pub io: u64,
     /// Held back by the dirty limit (`balance_dirty_pages`).
     pub throttled: u64,
-    /// Ready, waiting for a CPU.
+    /// Runnable, waiting for a CPU.
     pub runnable: u64,
-    /// Asleep by its own wish.
+    /// Sleeping voluntarily.
     pub idle: u64,
 }
 
@@ -55,11 +56,11 @@ pub struct Spent {
 pub struct Event {
     /// Nanoseconds since the run began.
     pub at: u64,
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// What, in words: the name of the mark, the device that is full.
+    /// Description of the event: the name of the mark, the device that is full.
     pub what: String,
-    /// Whom it happened to; `None` for the machine.
+    /// The actor that it happened to; `None` for the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
 }
@@ -79,11 +80,11 @@ pub enum EventKind {
     OomKill,
     /// A disk or swap device is full.
     Full,
-    /// An operation failed for the first time in this way.
+    /// An operation failed in a way that was not reported before.
     Error,
     /// A setting changed.
     Setting,
-    /// A request took long.
+    /// A request took longer than a limit.
     Slow,
     /// Anything else that a reader of the run should know.
     Note,

@@ -1,4 +1,4 @@
-//! [`Intervals`]: what the actors of a run did.
+//! [`Intervals`]: the work of the actors of a run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use crate::bytes;
 use crate::{Histogram, Interval, Spent};
 
-/// What the actors of a run did: a row per interval, actor and role, in the order in which they were yielded.
+/// The work of the actors of a run: a row per interval, actor and role, in the order in which they came.
 ///
-/// Histograms are held as bytes, of which most take a few hundred, so that days of intervals fit in memory.
+/// Histograms are kept encoded. Most take a few hundred bytes, so that days of intervals fit in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intervals {
     pub(crate) rows: Vec<Row>,
-    /// Names of actors and roles, of which there are few.
+    /// Names of actors and roles, so that each is stored once.
     names: HashSet<Arc<str>>,
-    /// Which were seen together.
+    /// Pairs of actor and role that were seen.
     pairs: HashSet<(Arc<str>, Arc<str>)>,
 }
 
-/// One row, its histogram checked but not unpacked.
+/// One row. Its histogram is checked but not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) actor: Arc<str>,
@@ -28,10 +28,10 @@ pub(crate) struct Row {
     pub(crate) latency: Box<[u8]>,
 }
 
-/// Actors with their roles that are read at most: each is looked for in all rows. Those that ship have a
-/// dozen.
+/// The most pairs of actor and role that are read: each is searched for in all rows. The scenarios that ship
+/// have a dozen.
 const MOST_ACTORS: usize = 4096;
-/// Bytes of a name that are read at most; scenarios' are shorter than a line.
+/// The longest name that is read, in bytes; names in scenarios are shorter than a line.
 const MOST_NAME: usize = 4096;
 
 /// The columns that are numbers.
@@ -52,12 +52,12 @@ pub(crate) const NUMBERS: [&str; 13] = [
 ];
 
 impl Intervals {
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -81,8 +81,8 @@ impl Intervals {
         self.rows.push(Row { actor, role, numbers: numbers(interval), latency: latency.into() });
     }
 
-    /// Adds a row as it was stored; `None` if its histogram makes no sense, or there are more actors or
-    /// longer names than a run may have.
+    /// Adds a row as it was stored; `None` if its histogram is invalid, or there are more actors or longer
+    /// names than a run may have.
     pub(crate) fn push_stored(
         &mut self,
         actor: &str,
@@ -138,7 +138,7 @@ fn numbers(interval: &Interval) -> [u64; NUMBERS.len()] {
 
 impl Row {
     pub(crate) fn histogram(&self) -> Histogram {
-        // Checked when the row was added.
+        // The histogram was checked when the row was added.
         Histogram::decode(&self.latency).unwrap_or_default()
     }
 
@@ -173,7 +173,7 @@ impl Row {
     }
 }
 
-/// The row of an interval as bytes.
+/// Encodes an interval as a row.
 pub(crate) fn encode(interval: &Interval, out: &mut Vec<u8>) {
     bytes::put_bytes(out, interval.actor.as_bytes());
     bytes::put_bytes(out, interval.role.as_bytes());
@@ -183,7 +183,8 @@ pub(crate) fn encode(interval: &Interval, out: &mut Vec<u8>) {
     bytes::put_bytes(out, &latency);
 }
 
-/// Adds the row that [`encode`] wrote, and says how long its histogram is; `None` if it cannot have.
+/// Decodes a row of [`encode`] and adds it. Returns the length of its histogram; `None` if the row is
+/// invalid.
 pub(crate) fn decode(from: &mut &[u8], intervals: &mut Intervals) -> Option<usize> {
     let (actor, role) = (bytes::take_text(from)?, bytes::take_text(from)?);
     let mut numbers = [0; NUMBERS.len()];

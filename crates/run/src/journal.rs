@@ -1,18 +1,18 @@
-//! The journal: what a run yields, as it is yielded.
+//! The journal: the rows of a run, in the order in which they come.
 //!
-//! A file that only grows, one `write` per call of the sink, so that a process that is killed leaves all but
-//! the row that it was writing. It is turned into Parquet when the run ends, and removed.
+//! The file only grows, by one `write` per call of the sink, so that a process that is killed leaves all rows
+//! but the one that it was writing. When the run ends, the journal is turned into Parquet, and removed.
 //!
 //! ```text
 //! file    = "lotsfree journal 1\n" record…
 //! record  = length u32 · FNV-1a of the payload, low half u32 · payload          little-endian
 //! payload = 1 · name…                columns of samples that follow those known so far
-//!         | 2 · bitmap · change…     a sample: which columns it has, and how they changed since they were last there
+//!         | 2 · bitmap · change…     a sample: its columns, and their changes since they were last present
 //!         | 3 · row…                 intervals
 //!         | 4 · JSON                 an event
 //!         | 5 · text                 between processes only (`wire`)
 //! ```
-//! Numbers are LEB128, changes zigzag; a sample mostly takes one or two bytes a counter.
+//! Numbers are LEB128, and changes are zigzag-encoded. A sample mostly takes one or two bytes per counter.
 
 use std::io::{self, BufReader, Read};
 
@@ -22,7 +22,7 @@ use crate::bytes;
 use crate::table::Samples;
 use crate::{Event, Interval, Intervals, Sample, intervals, layout, store};
 
-/// How a journal begins.
+/// First bytes of a journal.
 pub(crate) const MAGIC: &[u8] = b"lotsfree journal 1\n";
 
 const COLUMNS: u8 = 1;
@@ -31,17 +31,17 @@ const INTERVALS: u8 = 3;
 const EVENT: u8 = 4;
 const TEXT: u8 = 5;
 
-/// Makes records. It remembers the columns and their last values.
+/// Encodes records. It keeps the columns and their last values.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
-    /// The names only: no row is ever ended.
+    /// Only the names are used: no row is ever ended.
     columns: Samples,
     last: Vec<u64>,
     row: Vec<Option<u64>>,
 }
 
 impl Encoder {
-    /// Columns of the samples so far.
+    /// Number of columns that the samples have had.
     pub(crate) fn columns(&self) -> usize {
         self.last.len()
     }
@@ -110,7 +110,7 @@ impl Encoder {
     }
 }
 
-/// Length and checksum, before the payload.
+/// Bytes of length and checksum before the payload.
 const HEADER: usize = 8;
 
 /// Appends a record whose payload `fill` writes.
@@ -124,25 +124,25 @@ fn record(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     out[head + 4..head + 8].copy_from_slice(&check.to_le_bytes());
 }
 
-/// What a journal holds.
+/// Contents of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) samples: Samples,
     pub(crate) intervals: Intervals,
     pub(crate) events: Vec<Event>,
-    /// Bytes at the end that are no whole record.
+    /// Bytes at the end that are not a whole record.
     pub(crate) rest: u64,
     /// Bytes of events and of histograms.
     event_bytes: u64,
     latency_bytes: u64,
 }
 
-/// Longest record. A sample of thousands of CPUs takes some 100 KiB.
+/// The longest record that is read, in bytes. A sample of thousands of CPUs takes some 100 KiB.
 pub(crate) const LONGEST: usize = 1 << 26;
 
-/// Reads a journal of `length` bytes up to its last whole record. A begin that is cut off is an empty
-/// journal; one that is something else is `None`. What is in memory at a time is a record and what came of
-/// those before it.
+/// Reads a journal of `length` bytes up to its last whole record. If its first line is cut off, the journal
+/// is empty; if it begins in another way, the result is `None`. Only one record is in memory at a time,
+/// beside the contents of those before it.
 pub(crate) fn read(journal: impl Read, length: u64) -> io::Result<Option<Contents>> {
     let mut journal = BufReader::with_capacity(1 << 16, journal);
     let mut contents = Contents { rest: length, ..Contents::default() };
@@ -165,8 +165,8 @@ pub(crate) fn read(journal: impl Read, length: u64) -> io::Result<Option<Content
     Ok(Some(contents))
 }
 
-/// Reads the next record as it stands; false if there is none, or not all of it. No more is allocated than
-/// there is of it.
+/// Reads the next record undecoded; false if there is none, or if it is incomplete. No more memory is
+/// allocated than the record has bytes.
 fn read_record(journal: &mut impl Read, record: &mut Vec<u8>) -> io::Result<bool> {
     record.clear();
     journal.take(HEADER as u64).read_to_end(record)?;
@@ -179,7 +179,7 @@ fn read_record(journal: &mut impl Read, record: &mut Vec<u8>) -> io::Result<bool
     Ok(record.len() == HEADER + length)
 }
 
-/// The first record, if it is whole, and what follows it.
+/// The payload of the first record, if it is whole, and the bytes that follow it.
 pub(crate) fn next(from: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, from) = from.split_first_chunk()?;
     let (check, from) = from.split_first_chunk()?;
@@ -187,19 +187,20 @@ pub(crate) fn next(from: &[u8]) -> Option<(&[u8], &[u8])> {
     (Fnv1a::of(payload) as u32 == u32::from_le_bytes(*check)).then_some((payload, rest))
 }
 
-/// What a record of [`Encoder::text`] holds, or that it is not UTF-8; `None` for any other record.
+/// The text of a record of [`Encoder::text`], or `Some(None)` if it is not UTF-8; `None` for any other
+/// record.
 pub(crate) fn as_text(payload: &[u8]) -> Option<Option<&str>> {
     let text = payload.strip_prefix(&[TEXT])?;
     Some(str::from_utf8(text).ok())
 }
 
 impl Contents {
-    /// Begins anew to count what is kept: who takes the rows out keeps them.
+    /// Resets the count of bytes that are kept, for a caller that takes the rows out.
     pub(crate) fn forget_sizes(&mut self) {
         (self.event_bytes, self.latency_bytes) = (0, 0);
     }
 
-    /// Adds a record; `None` if it makes no sense, or is more than a run may have.
+    /// Adds a record; `None` if it is invalid, or would be more than a run may have.
     pub(crate) fn add(&mut self, payload: &[u8], last: &mut Vec<u64>) -> Option<()> {
         let (kind, mut from) = payload.split_first()?;
         match *kind {

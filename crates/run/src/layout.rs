@@ -1,4 +1,4 @@
-//! Between a [`Sample`] and the columns of a row.
+//! Conversion between a [`Sample`] and the columns of a row.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use lotsfree_units::Bytes;
 use crate::table::Column;
 use crate::{NodeSample, Sample};
 
-/// The column of the time.
+/// Name of the column of times.
 pub(crate) const AT: &str = "at";
 
 /// Calls `cell` for every column of a sample, in the order of the columns.
@@ -63,7 +63,7 @@ pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(&str, u64)) {
     values(&sample.group, "cgroup.", &mut name, cell);
 }
 
-/// A negative priority as 64 bits, so that it is the same number in a signed column.
+/// Extends a negative priority to 64 bits, so that it is the same number in a signed column.
 fn bits(priority: i32) -> u64 {
     i64::from(priority).cast_unsigned()
 }
@@ -79,7 +79,7 @@ fn values<F: Family>(values: &Values<F>, prefix: &str, name: &mut String, cell: 
     }
 }
 
-/// A counter, whether the table has it or not.
+/// A counter, either one that the table of counters has or an unknown one.
 enum Name<F> {
     Known(Counter<F>),
     Unknown(Box<str>),
@@ -98,7 +98,8 @@ impl<F: Family> Name<F> {
     }
 }
 
-/// Where a column's values belong. Zones, nodes and swap areas are counted as the columns name them.
+/// The part of a sample that a column's values belong to. Zones, nodes and swap areas are numbered in the
+/// order in which columns name them.
 enum Target {
     At,
     Meminfo(Name<lotsfree_kernel_files::counters::Meminfo>),
@@ -112,7 +113,7 @@ enum Target {
     Numastat(usize, Name<lotsfree_kernel_files::counters::Numastat>),
     Swap(usize, SwapPart),
     Group(Name<lotsfree_kernel_files::counters::MemoryStat>),
-    /// Written by something else.
+    /// A column that something else wrote.
     Foreign,
 }
 
@@ -151,10 +152,10 @@ enum SwapPart {
     Priority,
 }
 
-/// Zones in a lowmem reserve: no kernel has more.
+/// The most zones in a lowmem reserve; no kernel has more.
 const MOST_PROTECTED: usize = 64;
 
-/// What the columns of a table mean.
+/// Meaning of the columns of a table.
 #[derive(Default)]
 pub(crate) struct Layout {
     targets: Vec<Target>,
@@ -165,11 +166,11 @@ pub(crate) struct Layout {
     swaps: Vec<(Box<str>, String)>,
 }
 
-/// Zones, nodes or swap areas that are told apart: 1,024 nodes have four zones each. Each column looks
-/// through all of them.
+/// The most zones, nodes or swap areas that are told apart: 1,024 nodes have four zones each. Each column
+/// searches all of them.
 const MOST_PLACES: usize = 4096;
 
-/// The position of `item`, which is added if need be; `None` if there are too many.
+/// The position of `item`, which is added if it is new; `None` if there are too many.
 fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> Option<usize> {
     let known = list.iter().position(|known| *known == item);
     known.or_else(|| {
@@ -229,7 +230,7 @@ impl Layout {
         })
     }
 
-    /// The zone that is being put together; `index` is one of [`Layout::zones`].
+    /// The zone that is being assembled; `index` is one of [`Layout::zones`].
     fn zone<'z>(&self, zones: &'z mut [Option<Zone>], index: usize) -> &'z mut Zone {
         zones[index].get_or_insert_with(|| {
             let (node, name) = &self.zones[index];
@@ -237,12 +238,12 @@ impl Layout {
         })
     }
 
-    /// The node that is being put together; `index` is one of [`Layout::nodes`].
+    /// The node that is being assembled; `index` is one of [`Layout::nodes`].
     fn node<'n>(&self, nodes: &'n mut [Option<NodeSample>], index: usize) -> &'n mut NodeSample {
         nodes[index].get_or_insert_with(|| NodeSample { id: self.nodes[index], ..NodeSample::default() })
     }
 
-    /// Puts a row together.
+    /// Assembles the sample of a row.
     pub(crate) fn sample(&self, columns: &[Column], row: usize) -> Sample {
         let mut sample = Sample::default();
         let mut zones: Vec<Option<Zone>> = vec![None; self.zones.len()];
@@ -251,8 +252,8 @@ impl Layout {
         let mut swaps: Vec<Option<SwapArea>> = vec![None; self.swaps.len()];
         for (target, column) in self.targets.iter().zip(columns) {
             let Some(value) = column.get(row) else { continue };
-            // No counter holds it ([`Values::set`]), so a zone with nothing else would be there without a
-            // value.
+            // No counter can have this value ([`Values::set`]). If it were not skipped, a zone with nothing
+            // else would appear without a value.
             if value == u64::MAX && target.is_counter() {
                 continue;
             }
@@ -288,7 +289,7 @@ impl Layout {
                     match part {
                         SwapPart::Size => area.size = Bytes(value),
                         SwapPart::Used => area.used = Bytes(value),
-                        // Written from 32 bits.
+                        // The value was extended from 32 bits.
                         SwapPart::Priority => area.priority = value.cast_signed() as i32,
                     }
                 }
@@ -309,7 +310,7 @@ impl Layout {
     }
 }
 
-/// The per-CPU list of a CPU, which is added if need be. Columns of one CPU stand together.
+/// The pageset of a CPU, which is added if it is new. The columns of one CPU are next to each other.
 fn pageset(pagesets: &mut Vec<Pageset>, cpu: u32) -> &mut Pageset {
     let place = match pagesets.last() {
         Some(last) if last.cpu == cpu => pagesets.len() - 1,
@@ -321,8 +322,8 @@ fn pageset(pagesets: &mut Vec<Pageset>, cpu: u32) -> &mut Pageset {
     &mut pagesets[place]
 }
 
-/// The zone that shows its node's statistics (`mm/vmstat.c:is_zone_first_populated`); the node's first one
-/// where none is populated.
+/// The zone that shows its node's statistics (`mm/vmstat.c:is_zone_first_populated`); the node's first zone
+/// if none is populated.
 fn first_populated(zones: &mut [Zone], node: u32) -> Option<&mut Zone> {
     let populated = |zone: &Zone| zone.marks.get(zoneinfo::present).is_some_and(|pages| pages > 0);
     let of_node = |zone: &&Zone| zone.node == node;

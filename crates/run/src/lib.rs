@@ -1,4 +1,4 @@
-//! What a scenario yields on either machine, as one directory.
+//! The results of a scenario on either machine, as one directory.
 //!
 //! ```text
 //! machine ── Sample, Interval, Event ──▶ Sink: Writer (a directory) | Memory ──▶ Run ──▶ Summary
@@ -17,16 +17,16 @@
 //! | `timing.json` | the real time spent ([`Timing`]), and its own checksum |
 //! | `journal` | the rows of a run that has not ended, instead of the tables |
 //!
-//! Until it ends, a run is its journal, which only grows: whatever happens to the process, all rows but the
-//! one being written are there, and [`Run::remarks`] says that the run is incomplete. When it ends, every
-//! file is written under a temporary name, synced and renamed, `run.json` last, and the journal is removed
-//! after that; at each step the directory is either the unfinished run or the finished one. A writer
+//! Until a run ends, its rows are in its journal, which only grows. Whatever happens to the process, all rows
+//! but the one being written are there, and [`Run::remarks`] says that the run is incomplete. When the run
+//! ends, every file is written under a temporary name, synced and renamed, `run.json` last, and then the
+//! journal is removed. At each step the directory is either the unfinished run or the finished one. A writer
 //! that fails says so in `run.json`, for which it keeps room on the disk (`run.json.partial`).
 //!
-//! A run may come from anybody. Only regular files are read and no links, each has a longest length
-//! (`store`), and what a file declares is believed no further than its bytes reach.
+//! A run may come from anybody. Only regular files are read, not links; each has a longest length (`store`);
+//! and a length that a file declares is believed only as far as the file has bytes.
 //!
-//! Two runs with the same rows and facts are the same bytes, `timing.json` left out.
+//! Two runs with the same rows and facts have the same bytes, except for `timing.json`.
 
 mod bytes;
 mod facts;

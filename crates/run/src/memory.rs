@@ -1,8 +1,8 @@
-//! [`Memory`]: a run that goes to no directory.
+//! [`Memory`]: a run that is kept in memory.
 
 use crate::{Event, Facts, Interval, Intervals, Run, Sample, Samples, Sink, State, WriteError};
 
-/// Keeps what a machine yields in memory: for tests, and for output without a directory.
+/// Keeps the results of a machine in memory, for tests and for output without a directory.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     samples: Samples,

@@ -1,4 +1,4 @@
-//! [`Run`]: what a scenario yielded.
+//! [`Run`]: the results of a scenario.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -12,7 +12,7 @@ use crate::parquet::{self, Damage};
 use crate::store::{self, Head, Seal, State, Whole};
 use crate::{Event, Facts, Intervals, Samples, Summary, Timing, journal};
 
-/// What a scenario yielded on a machine, whole in memory.
+/// The results of a scenario on a machine, whole in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     directory: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub enum OpenError {
     /// There is no `run.json`.
     #[error("{path}: not a run (no {} in it)", store::HEAD)]
     NotARun {
-        /// As named.
+        /// The path as the caller named it.
         path: PathBuf,
     },
     /// A file of the run is missing.
@@ -46,29 +46,29 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// How that was seen.
+        /// Evidence of the damage.
         why: String,
     },
-    /// Written by a later lotsfree.
+    /// The run was written by another version of the format.
     #[error("{path}: a run of format {found}; this lotsfree reads format {}", store::FORMAT)]
     Format {
         /// `run.json`.
         path: PathBuf,
-        /// Its format.
+        /// The run's format.
         found: u32,
     },
-    /// The system does not let it be read.
+    /// A file could not be read.
     #[error("{path}: {error}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Whether a path is a directory that says of itself that it is a run: with `run.json` in it, whatever that
-/// is. [`Run::open`] says so if it is no file.
+/// Whether a path is a directory with a `run.json`. That may be anything: [`Run::open`] refuses one that is
+/// not a file.
 pub fn is_run(path: &Path) -> bool {
     path.join(store::HEAD).symlink_metadata().is_ok()
 }
@@ -89,7 +89,7 @@ impl Run {
         run
     }
 
-    /// Notes where it is, once it is there.
+    /// Notes the directory of the run, once it is written.
     pub(crate) fn written_to(&mut self, directory: &Path, timing: Timing) {
         self.directory = Some(directory.to_path_buf());
         self.timing = Some(timing);
@@ -99,7 +99,7 @@ impl Run {
     /// [`Run::remarks`] says so.
     ///
     /// # Errors
-    /// Names the file that is missing, damaged or of a later format.
+    /// Names the file that is missing, damaged or of another format.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, OpenError> {
         let directory = directory.as_ref();
         let (head, sealed) = read_head(directory)?;
@@ -153,12 +153,12 @@ impl Run {
         Ok(Run::new(head.facts, scenario, head.state, samples, intervals, events))
     }
 
-    /// Where it was read from or written to; `None` for a run in memory.
+    /// The directory that it was read from or written to; `None` for a run in memory.
     pub fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
 
-    /// What stayed the same.
+    /// Facts that stayed the same during the run.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -168,7 +168,7 @@ impl Run {
         &self.scenario
     }
 
-    /// Whether it came to its end.
+    /// Whether the run came to its end.
     pub fn state(&self) -> State {
         self.state
     }
@@ -178,22 +178,23 @@ impl Run {
         &self.samples
     }
 
-    /// What the actors did.
+    /// The work of the actors.
     pub fn intervals(&self) -> &Intervals {
         &self.intervals
     }
 
-    /// What happened, in the order of time.
+    /// The events, in the order of time.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// How long it took in real time, once it has ended. No measure: it differs from run to run.
+    /// The real time that the run took, once it has ended. It is not a measure, as it differs from run to
+    /// run.
     pub fn timing(&self) -> Option<&Timing> {
         self.timing.as_ref()
     }
 
-    /// What a reader should know of the run as such: that it is incomplete, what was left out.
+    /// Remarks for a reader of the run: that it is incomplete, or which part was left out.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -225,8 +226,8 @@ fn io_error(path: &Path, error: io::Error) -> OpenError {
     }
 }
 
-/// Opens a file of the run, and says how long it is. A link is refused as any other thing that is no file: a
-/// run that somebody sent may point to what only the reader can read.
+/// Opens a file of the run, and returns it with its length. A link is refused like anything else that is not
+/// a file: in a run from somebody else, it may lead to a file that only the reader can read.
 fn open(path: &Path, limit: u64) -> Result<(File, u64), OpenError> {
     let opened = storage::open_regular_itself(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (length, file) = opened.map_err(|error| io_error(path, error))?;
@@ -236,25 +237,26 @@ fn open(path: &Path, limit: u64) -> Result<(File, u64), OpenError> {
     Ok((file, length))
 }
 
-/// Reads a file that no checksum is of.
+/// Reads a file that has no checksum in `run.json`.
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, OpenError> {
     let (file, _) = open(path, limit)?;
     storage::read_open_at_most(file, limit).map_err(|error| io_error(path, error))
 }
 
-/// Refuses a directory in which one of a run's names leads to anything but a file, be it read or not.
+/// Refuses a directory in which one of a run's names belongs to anything but a regular file, even if that is
+/// not read.
 fn only_files(directory: &Path) -> Result<(), OpenError> {
     for name in store::FILES {
         let path = directory.join(name);
         if fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-            // Says what it is.
+            // The error says what it is.
             open(&path, u64::MAX)?;
         }
     }
     Ok(())
 }
 
-/// `run.json`, and whether it has a checksum.
+/// Reads `run.json`. Also returns whether it has a checksum.
 fn read_head(directory: &Path) -> Result<(Head, bool), OpenError> {
     #[derive(serde::Deserialize)]
     struct AnyFormat {
@@ -280,7 +282,7 @@ fn read_head(directory: &Path) -> Result<(Head, bool), OpenError> {
         return Err(damaged(&path, "its checksum is another one"));
     }
     if seal == Seal::Absent {
-        // An older one has no other keys: any is the checksum's, damaged.
+        // A `run.json` of 0.1.0 has no other keys, so any other key is that of the checksum, damaged.
         let keys: BTreeMap<String, IgnoredAny> = serde_json::from_slice(&text).map_err(bad)?;
         if !keys.keys().all(|key| Head::UNSEALED_KEYS.contains(&key.as_str())) {
             return Err(damaged(&path, "its checksum is damaged itself"));
@@ -289,7 +291,7 @@ fn read_head(directory: &Path) -> Result<(Head, bool), OpenError> {
     Ok((serde_json::from_slice(&text).map_err(bad)?, seal == Seal::Whole))
 }
 
-/// The real time that the run took. It is no measure: where it cannot be told, a remark says so.
+/// Reads the real time that the run took. It is not a measure, so if it is damaged, a remark says so.
 fn timing(directory: &Path, remarks: &mut Vec<String>) -> Result<Option<Timing>, OpenError> {
     let path = directory.join(store::TIMING);
     let text = match read(&path, store::MOST_TIMING) {
@@ -305,7 +307,7 @@ fn timing(directory: &Path, remarks: &mut Vec<String>) -> Result<Option<Timing>,
     Ok(timing)
 }
 
-/// Says whether the summary is as it was written. The run is read without it.
+/// Adds a remark if the summary is not as it was written. The run is read without it.
 fn check_summary(directory: &Path, head: &Head, remarks: &mut Vec<String>) -> Result<(), OpenError> {
     let path = directory.join(store::SUMMARY);
     let Some(written) = head.files.get(store::SUMMARY) else { return Ok(()) };
@@ -323,7 +325,7 @@ fn check_summary(directory: &Path, head: &Head, remarks: &mut Vec<String>) -> Re
     Ok(())
 }
 
-/// Who left a run unfinished.
+/// The reason why a run is unfinished.
 fn who(directory: &Path, failed: Option<&str>) -> String {
     let lock = storage::open_dir(directory).map(|directory| directory.try_lock_shared());
     match (lock, failed) {
@@ -333,7 +335,8 @@ fn who(directory: &Path, failed: Option<&str>) -> String {
     }
 }
 
-/// What was written of a file. One that is longer or shorter is refused before any of it is read.
+/// Length and checksum of a file according to `run.json`. A file of another length is refused before any of
+/// it is read.
 fn written<'h>(path: &Path, length: u64, head: &'h Head, name: &str) -> Result<&'h Whole, OpenError> {
     let Some(written) = head.files.get(name) else {
         return Err(damaged(path, format!("{} does not mention it", store::HEAD)));

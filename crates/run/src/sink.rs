@@ -1,47 +1,47 @@
-//! [`Sink`]: where a machine puts what it measures.
+//! [`Sink`]: takes the results of a machine.
 
 use crate::{Event, Interval, Sample};
 
-/// Takes what a machine yields, in the order of time. A machine calls, for each instant, first
-/// [`event`](Sink::event) for what happened since the last one, then [`sample`](Sink::sample), then
+/// Takes the results of a machine in the order of time. For each sample, a machine first calls
+/// [`event`](Sink::event) for each event since the last one, then [`sample`](Sink::sample), and then
 /// [`intervals`](Sink::intervals) for the time since the last sample.
 pub trait Sink {
-    /// One row of counters.
+    /// Takes one row of counters.
     ///
     /// # Errors
-    /// Says why it could not be kept.
+    /// Says why the row could not be kept.
     fn sample(&mut self, sample: &Sample) -> Result<(), WriteError>;
 
-    /// One row per role of each actor.
+    /// Takes one row per role of each actor.
     ///
     /// # Errors
-    /// Says why they could not be kept.
+    /// Says why the rows could not be kept.
     fn intervals(&mut self, intervals: &[Interval]) -> Result<(), WriteError>;
 
-    /// Something that happened.
+    /// Takes an event.
     ///
     /// # Errors
-    /// Says why it could not be kept.
+    /// Says why the row could not be kept.
     fn event(&mut self, event: &Event) -> Result<(), WriteError>;
 }
 
 /// Why a run could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The system says so.
+    /// A system call failed.
     #[error("{path}: {error}")]
     Io {
-        /// Which file or directory.
+        /// The file or directory.
         path: std::path::PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// There is something else of that name.
+    /// Something other than a run has that name.
     #[error("{path}: not a run ({why}); it is left alone, name another directory")]
     Occupied {
         /// The directory.
         path: std::path::PathBuf,
-        /// How that was seen.
+        /// The reason why it is not a run.
         why: String,
     },
     /// Another process is writing a run there.
@@ -50,12 +50,12 @@ pub enum WriteError {
         /// The directory.
         path: std::path::PathBuf,
     },
-    /// The Parquet writer says so.
+    /// The Parquet writer failed.
     #[error("{path}: {why}")]
     Parquet {
-        /// Which file.
+        /// The file.
         path: std::path::PathBuf,
-        /// What it says.
+        /// The writer's error.
         why: String,
     },
 }

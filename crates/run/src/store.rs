@@ -1,4 +1,4 @@
-//! The directory of a run: which files there are, and when they are whole.
+//! The directory of a run: its files, their bounds, and their checksums.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Facts;
 
-/// Version of the directory's format; raised when an older lotsfree could not read it.
+/// Version of the directory's format. It is raised when an older lotsfree could not read the new one.
 pub(crate) const FORMAT: u32 = 1;
 
 pub(crate) const HEAD: &str = "run.json";
@@ -21,15 +21,14 @@ pub(crate) const EVENTS: &str = "events.jsonl";
 pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) const TIMING: &str = "timing.json";
 pub(crate) const JOURNAL: &str = "journal";
-/// What a file is called until it is whole.
+/// The end of a file's name until the file is whole.
 pub(crate) const PARTIAL: &str = ".partial";
 
 /// Every file of a run.
 pub(crate) const FILES: [&str; 8] = [HEAD, SCENARIO, SAMPLES, ACTORS, EVENTS, SUMMARY, TIMING, JOURNAL];
 
-// What is read at most, as a run may come from anybody; the writer keeps within it. Each is several times
-// what the largest run takes that anybody should want: a day, sampled every second, on a host of hundreds of
-// CPUs.
+// Bounds for reading, as a run may come from anybody; the writer keeps within them. Each is several times
+// what the largest reasonable run takes: a day, sampled every second, on a host of hundreds of CPUs.
 
 /// Bytes of `run.json`. 256 nodes with their distances to each other take 1 MiB, 8,192 CPUs 128 KiB.
 pub(crate) const MOST_HEAD: u64 = 4 << 20;
@@ -39,29 +38,31 @@ pub(crate) const MOST_SCENARIO: u64 = 16 << 20;
 pub(crate) const MOST_TIMING: u64 = 64 << 10;
 /// Bytes of a journal: a day of 1,500 counters and ten roles takes some 500 MB. It is read record by record.
 pub(crate) const MOST_JOURNAL: u64 = 2 << 30;
-/// Bytes of a table; those of the same day take some 200 MB.
+/// Bytes of a table; the tables of such a day take some 200 MB.
 pub(crate) const MOST_TABLE: u64 = 1 << 30;
 /// Bytes of `events.jsonl`: a million events of some 100 bytes. In memory they take up to four times as much.
 pub(crate) const MOST_EVENTS: u64 = 128 << 20;
-/// Samples times counters: 1,550 counters for a day. Each takes 9 bytes in memory, 1.1 GiB together.
+/// Samples times counters: enough for 1,550 counters for a day. Each takes 9 bytes in memory, 1.1 GiB
+/// together.
 pub(crate) const MOST_CELLS: u64 = 1 << 27;
-/// Counters: each of 8,192 CPUs has three in each of four zones, and there are some hundred others a zone.
+/// Counters: each of 8,192 CPUs has three in each of four zones, and there are some hundred others per zone.
 pub(crate) const MOST_COLUMNS: usize = 1 << 17;
-/// Rows of what actors did: 48 roles for a day. Each takes some 150 bytes in memory, without its histogram.
+/// Rows of the actors' intervals: enough for 48 roles for a day. Each takes some 150 bytes in memory, without
+/// its histogram.
 pub(crate) const MOST_INTERVALS: usize = 1 << 22;
-/// Bytes of their histograms: some 128 a row.
+/// Bytes of the histograms in these rows: some 128 per row.
 pub(crate) const MOST_LATENCY: u64 = 512 << 20;
 
 /// Whether a run has ended, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is being written, or whoever wrote it was killed or could not write.
+    /// The run is being written, or its writer was killed or could not write.
     #[default]
     Running,
-    /// It was ended before its time; everything up to then is there.
+    /// The run was ended early; everything up to then is there.
     Interrupted,
-    /// It came to its end.
+    /// The run came to its end.
     Complete,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Head {
     /// The files that are whole, so that damage is seen before a file is read.
     pub(crate) files: BTreeMap<String, Whole>,
     pub(crate) facts: Facts,
-    /// What could not be written, if that is why the run did not end.
+    /// The failure to write because of which the run did not end, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
 }
@@ -83,7 +84,7 @@ impl Head {
     pub(crate) const UNSEALED_KEYS: [&str; 4] = ["format", "state", "files", "facts"];
 }
 
-/// How a whole file looks.
+/// Length and checksum of a whole file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Whole {
     pub(crate) bytes: u64,
@@ -92,7 +93,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Of a file from where it stands.
+    /// Reads a file from its current position to its end.
     pub(crate) fn of_file(mut file: &File) -> io::Result<Self> {
         let (mut bytes, mut fnv) = (0, Fnv1a::default());
         let mut buffer = vec![0; 1 << 16];
@@ -110,7 +111,7 @@ impl Whole {
         Ok(Whole { bytes, fnv1a: hexadecimal(fnv.value()) })
     }
 
-    /// Of a file whose contents these are.
+    /// Length and checksum of a file with these contents.
     pub(crate) fn of_bytes(contents: &[u8]) -> Self {
         Whole { bytes: contents.len() as u64, fnv1a: hexadecimal(Fnv1a::of(contents)) }
     }
@@ -126,27 +127,27 @@ pub(crate) fn write_whole(directory: &Path, name: &str, contents: &[u8]) -> io::
     let mut file = storage::create_new(&partial, Access::Umask)?;
     let written = file.write_all(contents).and_then(|()| file.sync());
     let written = written.and_then(|()| storage::rename(&partial, &directory.join(name)));
-    // Half a file takes the place that the disk may lack.
+    // Half a file would take room that the disk may lack.
     written.inspect_err(|_| drop(storage::remove_file(&partial)))
 }
 
-/// JSON as it stands in a run's files: indented, with a line feed at its end.
+/// JSON as in a run's files: indented, with a line feed at its end.
 pub(crate) fn json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
     Ok(text)
 }
 
-/// Whether a run may have so many samples of so many counters.
+/// Whether a run may have `rows` samples of `columns` counters.
 pub(crate) fn fits(rows: usize, columns: usize) -> bool {
     columns <= MOST_COLUMNS && (rows as u64).saturating_mul(columns as u64) <= MOST_CELLS
 }
 
-/// How the checksum stands at the end of a file of JSON, before and after its digits.
+/// The text before and after the digits of the checksum at the end of a JSON file.
 const SEAL: (&[u8], &[u8]) = (b",\n  \"check\": \"", b"\"\n}\n");
 const DIGITS: usize = 16;
 
-/// JSON as [`json`], of an object that gets a last key: the FNV-1a of all text before it.
+/// JSON as [`json`] writes it, of an object to which a last key is added: the FNV-1a of all text before it.
 pub(crate) fn sealed_json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     let mut text = json(value)?;
     text.truncate(text.len().saturating_sub(b"\n}\n".len()));
@@ -155,20 +156,20 @@ pub(crate) fn sealed_json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What the checksum of a text says.
+/// Result of checking the checksum of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seal {
     /// The text is as it was written.
     Whole,
-    /// It is not.
+    /// The text is not as it was written.
     Broken,
-    /// There is none, or its begin or end is damaged.
+    /// There is no checksum, or its beginning or end is damaged.
     Absent,
 }
 
 impl Seal {
-    /// Of a text as [`sealed_json`] writes it, or without a seal. Only the exact bytes count: what JSON takes
-    /// for the same is damage here.
+    /// Checks a text that [`sealed_json`] wrote, or one without a checksum. The exact bytes count: a
+    /// difference that means nothing in JSON is damage here.
     pub(crate) fn of(text: &[u8]) -> Self {
         let sealed = text.strip_suffix(SEAL.1).and_then(|text| text.split_last_chunk::<DIGITS>());
         let Some((body, check)) = sealed.and_then(|(text, check)| Some((text.strip_suffix(SEAL.0)?, check)))

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Histogram, Run, RunOn, Samples, Spent, State, Window};
 
-/// The measures that matter, of the whole run and of the parts that the scenario names. It follows from the
-/// rows alone, so that a recorded run gives the same figures as a fresh one.
+/// The measures that matter, for the whole run and for the parts that the scenario names. They follow from
+/// the rows alone, so that a recorded run gives the same figures as a fresh one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The scenario's title.
     pub title: String,
-    /// Its variant, if it is one.
+    /// The variant of the scenario, if it is one.
     pub variant: Option<String>,
     /// Model or kernel.
     pub machine: RunOn,
@@ -28,32 +28,32 @@ pub struct Summary {
     pub whole: Figures,
     /// The undisturbed part, if the scenario names one.
     pub baseline: Option<Figures>,
-    /// The part that the scenario measures; the whole run where it names none.
+    /// The part that the scenario measures; the whole run if it names none.
     pub measured: Figures,
 }
 
 /// The measures of a part of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The part, in nanoseconds of the run: that of the actors' intervals, or of the samples where there are
-    /// no intervals. Only whole intervals count, so that it may be shorter than what was asked for.
+    /// The part, in nanoseconds of the run. It is that of the actors' intervals, or of the samples if there
+    /// are no intervals. Only whole intervals count, so it may be shorter than the part that was asked for.
     pub window: Window,
     /// By actor and role, in the order in which they first appear in the run.
     pub actors: Vec<ActorFigures>,
-    /// How far counters moved.
+    /// Changes of counters.
     pub moved: Moved,
     /// Zones with their watermarks, in file order; those without pages are left out.
     pub zones: Vec<ZoneFigures>,
-    /// How large lists and pools were, by column name (`vmstat.nr_active_file`), in the counter's unit.
+    /// Sizes of lists and pools, by column name (`vmstat.nr_active_file`), in the counter's unit.
     pub levels: BTreeMap<String, Level>,
 }
 
-/// What the threads of one role of one actor did.
+/// Figures of the threads of one role of one actor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActorFigures {
     /// The actor.
     pub actor: String,
-    /// What these threads of it do.
+    /// The role of these threads.
     pub role: String,
     /// Requests that ended.
     pub operations: u64,
@@ -61,36 +61,36 @@ pub struct ActorFigures {
     pub errors: u64,
     /// Requests per second of the window; `None` if the window has no length.
     pub per_second: Option<f64>,
-    /// The same as a share of the baseline's; `None` without a baseline in which something was done.
+    /// Requests per second, as a share of the baseline's; `None` without a baseline in which requests ended.
     pub relative: Option<f64>,
-    /// How long requests took; `None` if none ended.
+    /// Durations of requests; `None` if none ended.
     pub latency: Option<Latency>,
     /// Page faults that read from a device.
     pub major_faults: u64,
-    /// Page faults that did not.
+    /// Page faults that did not read from a device.
     pub minor_faults: u64,
-    /// Where the threads' time went.
+    /// The threads' time, by use.
     pub spent: Spent,
 }
 
-/// How long requests took, in nanoseconds. The percentiles are at most 1/32 too high and never too low; mean
+/// Durations of requests, in nanoseconds. The percentiles are at most 1/32 too high and never too low; mean
 /// and maximum are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
     pub mean: f64,
-    /// Half took no longer.
+    /// Half of the requests took no longer.
     pub p50: u64,
-    /// 99 in 100 took no longer.
+    /// 99 in 100 requests took no longer.
     pub p99: u64,
-    /// 999 in 1000 took no longer.
+    /// 999 in 1000 requests took no longer.
     pub p999: u64,
     /// The longest.
     pub max: u64,
 }
 
 impl Latency {
-    /// Of a histogram; `None` if it is empty.
+    /// The figures of a histogram; `None` if it is empty.
     pub fn of(histogram: &Histogram) -> Option<Self> {
         Some(Latency {
             mean: histogram.mean()?,
@@ -102,8 +102,8 @@ impl Latency {
     }
 }
 
-/// How far the kernel's monotonic counters moved; `None` where the kernel does not have them. What kernels
-/// split or renamed is one measure here.
+/// Changes of the kernel's monotonic counters; `None` where the kernel does not have them. Counters that some
+/// kernels split or renamed are one measure here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Pages that tasks scanned themselves (`pgscan_direct`): direct and node reclaim.
@@ -145,11 +145,11 @@ pub struct ZoneFigures {
     pub node: u32,
     /// `DMA32`, `Normal`, `Movable`.
     pub zone: String,
-    /// Watermarks in pages, as the last sample has them.
+    /// The min watermark in pages, as the last sample has it.
     pub min: u64,
-    /// Below it kswapd is woken.
+    /// The low watermark, below which kswapd is woken.
     pub low: u64,
-    /// At it kswapd stops.
+    /// The high watermark, at which kswapd stops.
     pub high: u64,
     /// Free pages.
     pub free: Level,
@@ -177,7 +177,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// Of the values of a column; `None` if there are none.
+    /// The levels of a column's values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut values = values.into_iter();
         let first = values.next()?;
@@ -195,7 +195,7 @@ impl Level {
     }
 }
 
-/// Levels that a summary has.
+/// Counters whose levels a summary has.
 const LEVELS: [Counter<Vmstat>; 10] = [
     v::nr_free_pages,
     v::nr_active_anon,
@@ -239,7 +239,7 @@ impl Summary {
 }
 
 impl Figures {
-    /// The measures of a part of a run; of all of it without a window.
+    /// The measures of a part of a run, or of all of it without a window.
     pub fn of(run: &Run, window: Option<Window>) -> Self {
         let asked = window.unwrap_or(Window { from: 0, to: u64::MAX });
         let (actors, counted) = actors(run, asked);
@@ -278,7 +278,8 @@ fn present<'a>(samples: &'a Samples, name: &str, rows: Range<usize>) -> impl Ite
     rows.filter_map(move |row| column?.get(row))
 }
 
-/// What the actors did in the intervals that lie wholly in the window, and from when to when those are.
+/// Figures of the actors in the intervals that lie wholly in the window, and the time that these intervals
+/// cover.
 fn actors(run: &Run, window: Window) -> (Vec<ActorFigures>, Option<Window>) {
     let mut figures: Vec<(ActorFigures, Histogram)> = Vec::new();
     for (actor, role) in run.intervals().actors() {
@@ -314,13 +315,13 @@ fn actors(run: &Run, window: Window) -> (Vec<ActorFigures>, Option<Window>) {
 }
 
 impl Moved {
-    /// Between the first and the last of some samples.
+    /// The changes between the first and the last of some samples.
     fn between(samples: &Samples, rows: Range<usize>) -> Self {
         let ends = rows.clone().next().zip(rows.clone().next_back());
         let ends = ends.and_then(|(first, last)| samples.get(first).zip(samples.get(last)));
         let Some((first, last)) = ends else { return Moved::default() };
         let change = |read: &dyn Fn(&Values<Vmstat>) -> Option<u64>| {
-            // A counter that falls was reset: nothing is known of it.
+            // A counter that falls was reset, so its change is not known.
             read(&last.vmstat)?.checked_sub(read(&first.vmstat)?)
         };
         let sum = |counters: &'static [Counter<Vmstat>]| change(&|vmstat| vmstat.sum(counters));
@@ -365,7 +366,7 @@ fn zones(samples: &Samples, rows: Range<usize>) -> Vec<ZoneFigures> {
             || rows.clone().filter_map(|row| Some((column.get(row)?, min.get(row)?, low.get(row)?)));
         let Some(free) = Level::of(rows_of().map(|(free, ..)| free)) else { continue };
         let (min, low, high) = (last(Some(min)), last(Some(low)), last(mark("high")));
-        // A zone without pages has no marks, and nothing falls below them.
+        // A zone without pages has no watermarks, and is left out.
         if high == 0 {
             continue;
         }

@@ -8,7 +8,7 @@ use crate::{Sample, Window};
 
 /// The counters of a run: a row per sample, a column per counter.
 ///
-/// Columns have the kernel's names behind the name of the file that shows them:
+/// The name of a column is that of the kernel's file, followed by the kernel's name of the counter:
 ///
 /// | column | from |
 /// |---|---|
@@ -23,8 +23,8 @@ use crate::{Sample, Window};
 /// | `swap.partition./dev/vdb.used` | `/proc/swaps`: `size`, `used` in bytes, `priority` |
 /// | `cgroup.workingset_refault_file` | `memory.stat` of the actors' control group |
 ///
-/// A counter that a sample did not have is absent from its row, never zero. Columns stand in the order in
-/// which they were first seen.
+/// A counter that a sample does not have is absent from its row, not zero. Columns are in the order in which
+/// they were first seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     rows: usize,
@@ -36,7 +36,7 @@ pub struct Samples {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
     name: Box<str>,
-    /// Zero where absent.
+    /// Zero where the value is absent.
     values: Vec<u64>,
     present: Vec<bool>,
 }
@@ -47,17 +47,17 @@ impl Column {
         Column { name: name.into(), values, present }
     }
 
-    /// Its name.
+    /// The column's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its value in one row; `None` where absent.
+    /// The value in one row; `None` if it is absent.
     pub fn get(&self, row: usize) -> Option<u64> {
         self.present.get(row)?.then(|| self.values.get(row).copied())?
     }
 
-    /// Its values, row by row.
+    /// The values, row by row.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<u64>> + '_ {
         self.values.iter().zip(&self.present).map(|(value, present)| present.then_some(*value))
     }
@@ -73,22 +73,22 @@ impl Column {
 }
 
 impl Samples {
-    /// How many samples there are.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// When the samples were taken, in nanoseconds since the run began; ascending.
+    /// Times of the samples, in nanoseconds since the run began; ascending.
     pub fn times(&self) -> &[u64] {
         self.column(layout::AT).map_or(&[], |at| &at.values)
     }
 
-    /// The rows of a part of the run: those in it, and the last one before it, from which counters are
+    /// The rows of a part of the run: those in it, and the last one before it, with which counters are
     /// compared.
     pub fn rows(&self, part: Window) -> Range<usize> {
         let times = self.times();
@@ -97,7 +97,7 @@ impl Samples {
         begin.min(end)..end
     }
 
-    /// The column of that name.
+    /// The column of a name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.get(*self.index.get(name)?)
     }
@@ -130,7 +130,7 @@ impl Samples {
         self.end_row();
     }
 
-    /// The position of a column, which is made if need be; `hint` is where it probably is.
+    /// The position of a column, which is added if it does not exist; `hint` is its probable position.
     pub(crate) fn place(&mut self, name: &str, hint: usize) -> usize {
         if self.columns.get(hint).is_some_and(|column| &*column.name == name) {
             return hint;
@@ -145,7 +145,7 @@ impl Samples {
         place
     }
 
-    /// Sets a value of the row that is being added. The first value of a name counts.
+    /// Sets a value of the row that is being added. If a column is set twice, the first value stays.
     pub(crate) fn set(&mut self, place: usize, row: usize, value: u64) {
         if let Some(column) = self.columns.get_mut(place)
             && column.values.len() == row
@@ -169,7 +169,7 @@ impl Samples {
         self.columns.iter_mut().for_each(|column| column.resize(0));
     }
 
-    /// A table of whole columns; `None` unless they are equally long and have different names.
+    /// Makes a table of whole columns; `None` unless they are equally long and have different names.
     pub(crate) fn from_columns(columns: Vec<Column>) -> Option<Self> {
         let rows = columns.first().map_or(0, |column| column.values.len());
         let index: HashMap<Box<str>, usize> =

@@ -1,8 +1,8 @@
-//! A run on its way from one process to another: records of the journal, and texts between them.
+//! Transfer of a run from one process to another: records of the journal, and texts between them.
 //!
-//! A [`Sender`] is a [`Sink`] over a byte stream (a pipe, a serial line), a [`Receiver`] takes what comes out
-//! at the other end, however it is cut into pieces. Each record has its length and a checksum; a stream that
-//! was damaged is refused where the damage is.
+//! A [`Sender`] is a [`Sink`] over a byte stream (a pipe, a serial line). A [`Receiver`] reads the other end
+//! of the stream, however that is cut into pieces. Each record has its length and a checksum, so a damaged
+//! stream is refused at the damaged record.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct Sender<W> {
 }
 
 impl<W: Write> Sender<W> {
-    /// Over this stream.
+    /// Makes a sender over a stream.
     pub fn new(out: W) -> Self {
         Sender { out, encoder: Encoder::default(), buffer: Vec::new() }
     }
@@ -57,7 +57,7 @@ impl<W: Write> Sink for Sender<W> {
     }
 }
 
-/// What arrives.
+/// A message that arrives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// [`Sender::text`]
@@ -71,7 +71,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// Hands a row on; gives back a text.
+    /// Passes rows on to a sink, and returns a text.
     ///
     /// # Errors
     /// The sink's.
@@ -90,7 +90,7 @@ impl Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record at byte {at} is damaged")]
 pub struct Damaged {
-    /// Bytes of the stream before it.
+    /// Bytes of the stream before the record.
     pub at: u64,
 }
 
@@ -98,7 +98,7 @@ pub struct Damaged {
 #[derive(Debug, Default)]
 pub struct Receiver {
     pending: Vec<u8>,
-    /// Bytes of the stream before those.
+    /// Bytes of the stream before `pending`.
     at: u64,
     contents: Contents,
     /// The last values of the columns.
@@ -109,7 +109,7 @@ impl Receiver {
     /// Takes the next bytes of the stream and returns the messages that they complete.
     ///
     /// # Errors
-    /// At the first record that is damaged; what came before it was returned by earlier calls, or is lost
+    /// At the first record that is damaged. Messages before it were returned by earlier calls, or are lost
     /// with this one.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Message>, Damaged> {
         self.pending.extend_from_slice(bytes);

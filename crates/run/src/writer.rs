@@ -1,4 +1,4 @@
-//! [`Writer`]: a run that goes to a directory.
+//! [`Writer`]: writes a run to a directory.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek as _, Write};
@@ -15,14 +15,14 @@ use crate::{Event, EventKind, Facts, Interval, Run, Sample, Sink, State, Timing,
 
 /// Writes a run into a directory, as it goes.
 ///
-/// Until [`Writer::finish`] all of it goes to a journal, so that a process that is killed leaves a run that
+/// Until [`Writer::finish`] all rows go to a journal, so that a process that is killed leaves a run that
 /// [`Run::open`] reads up to its last interval. The directory is locked for as long as the writer lives.
 #[derive(Debug)]
 pub struct Writer {
     directory: PathBuf,
-    /// A path to that directory, whatever somebody who may rename it puts in its place.
+    /// A path to that directory that stays valid even if somebody renames it and puts another in its place.
     held: PathBuf,
-    /// Of the directory: locked.
+    /// The open directory, which holds the lock.
     _lock: File,
     journal: OutFile,
     /// Length of the journal's whole records.
@@ -30,8 +30,8 @@ pub struct Writer {
     encoder: Encoder,
     buffer: Vec<u8>,
     head: Head,
-    /// What `run.json` is written into before it takes its place, with room for saying why the run did not
-    /// end.
+    /// The file into which the next `run.json` is written before it is renamed. It has room for the reason
+    /// why the run did not end.
     spare: Option<OutFile>,
     grown: Grown,
     began: Instant,
@@ -39,12 +39,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a run in `directory`, which is made if need be, and its parents with it. An older run in it is
-    /// replaced.
+    /// Begins a run in `directory`, which is made with its parents if it does not exist. An older run in it
+    /// is replaced.
     ///
     /// # Errors
-    /// [`WriteError::Occupied`] if there is something that is no run, or a run with files that are not part
-    /// of one: neither is touched. [`WriteError::InUse`] while another process writes a run there.
+    /// [`WriteError::Occupied`] if the directory holds something other than a run, or other files beside a
+    /// run; nothing is touched then. [`WriteError::InUse`] while another process writes a run there.
     pub fn create(directory: impl AsRef<Path>, facts: Facts, scenario: &str) -> Result<Self, WriteError> {
         let named = directory.as_ref();
         // A link is followed once, here, so that the directory itself can be renamed and replaced.
@@ -67,7 +67,7 @@ impl Writer {
         let held = storage::held(&lock, &place.beside);
         let begun = place.fill(&held, facts, scenario, replaced.as_ref());
         let (journal, spare, head) = begun.inspect_err(|_| {
-            // What cannot be removed is emptied by the next writer.
+            // If these cannot be removed, the next writer does it.
             let _ = remove_files(&held, &place.directory);
             let _ = storage::remove_dir(&place.beside);
         })?;
@@ -87,7 +87,7 @@ impl Writer {
         })
     }
 
-    /// Where the run is.
+    /// The directory of the run.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -96,7 +96,7 @@ impl Writer {
     /// [`State::Running`] is taken for [`State::Interrupted`].
     ///
     /// # Errors
-    /// Says what could not be written. The run is then left as an unfinished one and can be read.
+    /// Says what could not be written. The run then stays unfinished, and can be read.
     pub fn finish(mut self, state: State) -> Result<Run, WriteError> {
         let finished = self.try_finish(state);
         finished.inspect_err(|error| self.note_failure(error))
@@ -136,7 +136,8 @@ impl Writer {
         let mut run = Run::new(facts, scenario, state, contents.samples, contents.intervals, contents.events);
         let summary = store::json(&run.summary()).map_err(at(&self.directory.join(store::SUMMARY)))?;
         self.put(store::SUMMARY, &summary)?;
-        // Two runs with the same rows are the same bytes but for this file, so that its checksum is in it.
+        // Two runs with the same rows have the same bytes except for this file, so its checksum is in the
+        // file itself.
         let text = store::sealed_json(&timing);
         let written = text.and_then(|text| store::write_whole(&self.held, store::TIMING, &text));
         written.map_err(at(&self.directory.join(store::TIMING)))?;
@@ -144,14 +145,14 @@ impl Writer {
         self.head.state = state;
         self.replace_head().map_err(at(&self.directory.join(store::HEAD)))?;
         self.spare = None;
-        // The rows are not removed before what replaces them stays.
+        // The journal is not removed before the tables that replace it are on disk.
         storage::sync_dir(&self.held).map_err(at(&self.directory))?;
         storage::remove_file(&self.held.join(store::JOURNAL)).map_err(at(&journal_at))?;
         Ok(run)
     }
 
-    /// Writes a table and enters it among the files that are whole. It is made in memory, where it takes a
-    /// tenth of what the rows take, so that nothing but writing it can fail on the way.
+    /// Writes a table and enters it among the files that are whole. The table is made in memory first, where
+    /// it takes a tenth of what the rows take, so that only the write can fail.
     fn table(
         &mut self,
         name: &str,
@@ -172,7 +173,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes `run.json` anew. Its place on the disk is there already, so that this works on a full one, too.
+    /// Writes `run.json` again. Its room on the disk is allocated already, so this works on a full disk, too.
     fn replace_head(&mut self) -> io::Result<()> {
         let Some(spare) = &mut self.spare else { return Ok(()) };
         let text = store::sealed_json(&self.head)?;
@@ -183,7 +184,7 @@ impl Writer {
         storage::rename(&self.held.join(SPARE), &self.held.join(store::HEAD))
     }
 
-    /// Says in the run why it did not end, if that is possible. It is an unfinished one as before.
+    /// Notes in `run.json` why the run did not end, if that is possible. The run stays unfinished.
     fn note_failure(&mut self, error: &WriteError) {
         let (path, why) = match error {
             WriteError::Io { path, error } => (path, error.to_string()),
@@ -199,7 +200,7 @@ impl Writer {
         }
     }
 
-    /// Appends the buffer to the journal. What could not be written whole is taken back.
+    /// Appends the buffer to the journal. If it cannot be written whole, the journal is cut back.
     fn append(&mut self) -> Result<(), WriteError> {
         let appended = self.try_append();
         self.buffer.clear();
@@ -216,25 +217,25 @@ impl Writer {
         let appended = self.journal.write_all(&self.buffer);
         match appended {
             Ok(()) => self.written = length,
-            // The reader stops at the torn record if not even that works.
+            // If even this fails, readers stop at the incomplete record.
             Err(_) => drop(self.journal.set_len(self.written)),
         }
         appended.map_err(at(&journal_at))
     }
 }
 
-/// How much a run has, of what is bounded where it is read.
+/// Sizes of a run that readers bound.
 #[derive(Clone, Copy, Debug, Default)]
 struct Grown {
     samples: usize,
     intervals: usize,
-    /// With their numbers and names.
+    /// Bytes of histograms, counted with the rows' numbers and names.
     interval_bytes: u64,
     event_bytes: u64,
 }
 
 impl Grown {
-    /// What there would be too much of with a journal of this length.
+    /// Says which size would exceed its bound with a journal of this length.
     fn beyond(&self, columns: usize, journal: u64) -> Option<String> {
         if !store::fits(self.samples, columns) {
             return Some(format!("{} samples of {columns} counters", self.samples));
@@ -268,7 +269,7 @@ impl Sink for Writer {
         Encoder::event(event, &mut self.buffer);
         self.grown.event_bytes += self.buffer.len() as u64;
         if self.grown.event_bytes > store::MOST_EVENTS - MOST_LAST_EVENT {
-            // The last one says that there are more.
+            // The last event says that further ones are not kept.
             self.grown.event_bytes = u64::MAX;
             self.buffer.clear();
             let what = format!("no more events are kept than these {before} bytes");
@@ -279,37 +280,38 @@ impl Sink for Writer {
     }
 }
 
-/// Where the next `run.json` is written.
+/// The file in which the next `run.json` is written.
 const SPARE: &str = "run.json.partial";
-/// Characters that are kept of why a run did not end.
+/// Characters that are kept of the reason why a run did not end.
 const MOST_REASON: usize = 300;
-/// Room for what `run.json` gets in the end: why the run did not end in JSON, or the other files' checksums.
+/// Room for what is added to `run.json` in the end: the reason why the run did not end, in JSON, or the
+/// checksums of the other files.
 const SPARE_ROOM: usize = 6 * MOST_REASON + 512;
-/// Bytes of the event that says that no more are kept.
+/// Bytes at most of the event that says that no more are kept.
 const MOST_LAST_EVENT: u64 = 512;
 
-/// Makes an error of what the system says about a path.
+/// Makes a [`WriteError`] of the system's error about a path.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
     |error| WriteError::Io { path: path.to_path_buf(), error }
 }
 
-/// A run that is made beside the place that it takes once it can be read.
+/// The paths of a run that is made under another name, and gets its own name once it can be read.
 struct Place {
-    /// With a name that others can guess.
+    /// The path where it is made, which others can guess.
     beside: PathBuf,
-    /// What was asked for, and what errors name.
+    /// The path that was asked for, which errors name.
     directory: PathBuf,
 }
 
 impl Place {
-    /// Makes the directory beside, empty and locked.
+    /// Makes the directory `beside`, empty and locked.
     fn make(&self) -> Result<File, WriteError> {
         let abandoned = match storage::create_dir(&self.beside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => true,
             made => made.map(|()| false).map_err(at(&self.directory))?,
         };
-        // One that is there was left behind by a process that was killed while it began, or is somebody
-        // else's.
+        // A directory that exists was left behind by a process that was killed while it began a run, or is
+        // somebody else's.
         let directory = storage::open_own_dir(&self.beside).map_err(|error| match error.kind() {
             io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
                 WriteError::Occupied { path: self.beside.clone(), why: error.to_string() }
@@ -323,8 +325,8 @@ impl Place {
         Ok(lock)
     }
 
-    /// Writes a run without rows into the directory that is held and puts it where it belongs; its journal,
-    /// what its next head is written into, and its head.
+    /// Writes a run without rows into the directory that is held, and gives it its own name. Returns its
+    /// journal, the file for its next head, and its head.
     fn fill(
         &self,
         held: &Path,
@@ -345,19 +347,20 @@ impl Place {
         let text = store::sealed_json(&head).map_err(at(&head_at))?;
         store::write_whole(held, store::HEAD, &text).map_err(at(&head_at))?;
         let spare = create(SPARE, &vec![b' '; text.len() + SPARE_ROOM])?;
-        // Takes its place on the disk now.
+        // Allocate its room on the disk now.
         spare.sync().map_err(at(&head_at))?;
         if let Some(replaced) = replaced {
             let older = storage::held(replaced, &self.directory);
             if storage::exchange(&self.beside, &self.directory).map_err(at(&self.directory))? {
-                // The new run is in its place. What is left of the older one the next writer removes.
+                // The new run is in its place. If any part of the older one is left, the next writer removes
+                // it.
                 let _ = remove_files(&older, &self.directory);
                 let _ = storage::remove_dir(&self.beside);
                 return Ok((journal, spare, head));
             }
             remove_files(&older, &self.directory)?;
         }
-        // Takes the place of an empty directory.
+        // The rename also replaces an empty directory.
         storage::rename(&self.beside, &self.directory).map_err(at(&self.directory))?;
         Ok((journal, spare, head))
     }
@@ -374,7 +377,7 @@ fn locked(directory: File, path: &Path) -> Result<File, WriteError> {
     }
 }
 
-/// The run that is there already, locked; `None` where there is nothing or an empty directory.
+/// The run that is in the directory already, locked; `None` if there is no directory or it is empty.
 fn occupant(directory: &Path) -> Result<Option<File>, WriteError> {
     let occupied = |why: String| WriteError::Occupied { path: directory.to_path_buf(), why };
     let entries = match fs::read_dir(directory) {
@@ -412,7 +415,8 @@ fn occupant(directory: &Path) -> Result<Option<File>, WriteError> {
     locked(storage::open_dir(directory).map_err(at(directory))?, directory).map(Some)
 }
 
-/// Removes the files of a run, the one by which it is known last. Errors name them below `named`.
+/// Removes the files of a run, `run.json` last, because a run is recognised by it. Errors name the files
+/// below `named`.
 fn remove_files(directory: &Path, named: &Path) -> Result<(), WriteError> {
     let whole = store::FILES.into_iter().rev().map(str::to_owned);
     let partial = store::FILES.into_iter().map(|name| format!("{name}{PARTIAL}"));

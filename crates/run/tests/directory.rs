@@ -1,4 +1,4 @@
-//! Runs that go to a directory and come back, whole or not.
+//! Tests of runs that are written to a directory and read back, whole or not.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -31,7 +31,7 @@ fn samples(run: &Run) -> Vec<Sample> {
     run.samples().iter().collect()
 }
 
-/// What a reader of a run must see of its rows.
+/// Checks that a reader of a run sees all its rows.
 fn same(run: &Run, rows: &Rows) -> Result<(), TestCaseError> {
     prop_assert_eq!(&samples(run), &rows.samples);
     prop_assert_eq!(run.intervals().iter().collect::<Vec<_>>(), rows.intervals.concat());
@@ -166,7 +166,7 @@ fn damage_to_a_finished_run_names_the_file() {
         for cut in 0..whole.len() {
             fs::write(&at, &whole[..cut]).unwrap();
             match Run::open(directory.path()) {
-                // Nothing that is measured depends on these.
+                // No measure depends on these files.
                 Ok(_) => assert!(matches!(&*name, "summary.json" | "timing.json") || cut + 1 == whole.len()),
                 Err(error) => assert!(error.to_string().contains(&name), "{error}"),
             }
@@ -271,14 +271,14 @@ fn killed_while_it_ended() {
         let run = Run::open(&at).unwrap();
         assert_eq!((samples(&run), run.state()), (rows.samples.clone(), State::Running));
     }
-    // After the last step but one: only the journal is too much.
+    // After the last step but one, only the journal is left over.
     let run = written(&at, &rows);
     fs::write(at.join("journal"), b"lotsfree journal 1\n").unwrap();
     assert_eq!(Run::open(&at).unwrap(), run);
     same(&written(&at, &rows), &rows).unwrap();
 }
 
-/// Killed between making the temporary directory and renaming it.
+/// A writer that was killed between making the temporary directory and renaming it.
 #[test]
 fn killed_while_it_began() {
     let directory = tempfile::tempdir().unwrap();

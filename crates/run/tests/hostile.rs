@@ -1,4 +1,4 @@
-//! Runs that somebody made up, damaged, or could not finish.
+//! Tests of runs that somebody forged, damaged, or could not finish.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a child tells how it went")]
@@ -42,7 +42,7 @@ fn fnv1a(bytes: &[u8]) -> String {
     format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// Puts a file into a run with checksums as they have to be: damage is one thing, intent another.
+/// Puts a file into a run with correct checksums, as a forger would.
 fn exchange(directory: &Path, name: &str, bytes: &[u8]) {
     fs::write(directory.join(name), bytes).unwrap();
     let head_at = directory.join("run.json");
@@ -52,7 +52,7 @@ fn exchange(directory: &Path, name: &str, bytes: &[u8]) {
     fs::write(head_at, serde_json::to_vec_pretty(&head).unwrap()).unwrap();
 }
 
-/// All that is told of a run, but for what a reader is to know of it.
+/// Everything that a run says, except its remarks.
 fn answers(run: &Run) -> String {
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
@@ -76,7 +76,7 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
     let without_timing = fresh.rsplit_once(" Some(Timing").unwrap().0.to_owned();
     for (name, whole) in contents(at) {
         let bits = whole.len() * 8;
-        // Of run.json each.
+        // Every bit of run.json is flipped.
         let step = if name == "run.json" { 1 } else { (bits / 600).max(1) | 1 };
         let mut errors = 0;
         for bit in (0..bits).step_by(step) {
@@ -117,7 +117,7 @@ fn a_run_without_a_checksum_of_its_head_is_read_with_a_remark() {
     let run = Run::open(directory.path()).unwrap();
     assert_eq!(answers(&run), before);
     assert_eq!(run.remarks(), ["it was written without a checksum of run.json, as 0.1.0 did"]);
-    // Not one that has keys that only a later version writes.
+    // A head with a key that 0.1.0 did not write is refused.
     let head = fs::read_to_string(directory.path().join("run.json")).unwrap();
     fs::write(directory.path().join("run.json"), head.replacen('{', "{\"chfck\": 1,", 1)).unwrap();
     let error = Run::open(directory.path()).unwrap_err();
@@ -170,7 +170,7 @@ fn a_file_is_refused_by_its_length_before_it_is_read() {
             Ok(run) => assert!(run.remarks()[0].starts_with(name)),
         }
     }
-    // A sparse journal that says that it is shorter than 2 GiB is read as far as it makes sense.
+    // A sparse journal of exactly 2 GiB is read up to its last valid record.
     let at = directory.path().join("unfinished");
     unfinished(&at);
     let journal = File::options().write(true).open(at.join("journal")).unwrap();
@@ -220,7 +220,7 @@ mod thrift {
     }
 }
 
-/// A table of one column of numbers: what it says of itself, and the page that it has as often as `pages`.
+/// A table of one column of numbers, with the lengths that it declares, and `pages` copies of one page.
 fn table(rows: i64, page_rows: i64, decompressed: i64, frame: &[u8], pages: usize) -> Vec<u8> {
     use thrift::{list, number, structure, text};
     let page = structure(&[
@@ -246,7 +246,8 @@ fn tables_that_are_made_to_fill_memory_are_refused() {
     finished(at, 2);
     let zeros =
         |bytes: usize| zstd::encode_all(std::io::Read::take(std::io::repeat(0), bytes as u64), 1).unwrap();
-    // Blocks of 128 numbers in 4 parts: 3 numbers, the first 5, each 7 more.
+    // Blocks of 128 numbers in 4 parts, with 3 numbers: the first is 5, and each is 7 more than the one
+    // before.
     let three = zstd::encode_all(&[128, 1, 4, 3, 10, 14, 0, 0, 0, 0][..], 1).unwrap();
     exchange(at, "samples.parquet", &table(3, 3, 10, &three, 1));
     assert_eq!(Run::open(at).unwrap().samples().times(), [5, 12, 19]);
@@ -311,12 +312,12 @@ fn tables_with_any_bytes_exchanged_and_good_checksums_do_no_harm() {
     }
 }
 
-/// Puts something where a file should be.
+/// Puts something else in the place of a file.
 type Put<'a> = &'a dyn Fn(&Path);
 
 const CHILD: &str = "LOTSFREE_TEST_FAILING_RUN";
 
-/// Writes a run, if [`CHILD`] says where, and says what went wrong.
+/// Writes a run, if [`CHILD`] names a directory, and prints the error if one occurs.
 #[test]
 fn child_writes_a_run() {
     let Some(at) = std::env::var_os(CHILD) else { return };
@@ -333,7 +334,7 @@ fn child_writes_a_run() {
     }
 }
 
-/// Lets a child write a run with a fault; what it says at its end.
+/// Has a child write a run with a fault, and returns what the child prints at its end.
 fn child(at: &Path, fault: &str, log: &Path) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_writes_a_run", "--nocapture", "--test-threads=1"])
@@ -364,7 +365,7 @@ fn a_run_that_could_not_be_written_says_so() {
             assert_eq!(said == "killed", kind == "kill", "{kind} {number}: {said}");
             let run = match Run::open(&at) {
                 Ok(run) => run,
-                // It had not begun.
+                // The run had not begun.
                 Err(OpenError::NotARun { .. }) => {
                     assert!(said.starts_with("failed: ") || kind == "kill", "{kind} {number}: {said}");
                     continue;
@@ -404,7 +405,7 @@ fn nobody_elses_directory_is_taken_for_one_that_was_left_behind() {
     assert!(made.success() && create().is_err());
     fs::remove_file(directory.path().join(".run.partial")).unwrap();
     fs::create_dir(directory.path().join(".run.partial")).unwrap();
-    // Only root can make it somebody else's.
+    // Only root can give the directory to another user.
     if std::os::unix::fs::chown(directory.path().join(".run.partial"), Some(65534), None).is_ok() {
         assert!(create().unwrap_err().to_string().contains("it belongs to user 65534"));
     }

@@ -1,4 +1,4 @@
-//! The measures of runs whose figures are known.
+//! Tests of the measures of runs whose figures are known.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Samples at 0, 1, …, 10 s. The reader does 100 requests of 1 ms each second up to 4 s, then 25 of 8 ms.
 /// Free pages fall by 100 a second from 1000, past low (450) and min (250). `counters` are names in
-/// `/proc/vmstat` and by how much they grow each second, from 1000 on.
+/// `/proc/vmstat` and their growth per second, from 1000 on.
 fn run(measure: Measured, counters: &[(&str, u64)]) -> Run {
     let mut memory = Memory::default();
     for second in 0..=10u64 {
@@ -105,7 +105,7 @@ fn free_pages_are_compared_with_the_marks() {
     let [zone] = &summary.whole.zones[..] else { panic!("one zone has pages") };
     assert_eq!((zone.node, &*zone.zone, zone.min, zone.low, zone.high), (0, "Normal", 250, 450, 650));
     assert_eq!((zone.free.min, zone.free.max, zone.least_above_low), (0, 1000, -450));
-    // 400, 300, 200, 100, 0 of eleven; 200, 100, 0.
+    // Of the eleven samples, 400, 300, 200, 100 and 0 are below low, and 200, 100 and 0 below min.
     assert_eq!((zone.below_low, zone.below_min), (5.0 / 11.0, 3.0 / 11.0));
 }
 
@@ -115,7 +115,7 @@ fn only_whole_intervals_count() {
     let figures = Figures::of(&run(Measured::default(), &[("pgfault", 1)]), Some(window));
     assert_eq!(figures.window, Window { from: SECOND, to: 3 * SECOND });
     assert_eq!(figures.actors[0].per_second, Some(100.0));
-    // From the last sample before the window, at 0 s, to the last in it, at 3 s.
+    // The change from the last sample before the window, at 0 s, to the last one in it, at 3 s.
     assert_eq!(figures.moved.faults, Some(3));
     let beyond =
         Figures::of(&run(Measured::default(), &[]), Some(Window { from: 20 * SECOND, to: 30 * SECOND }));
@@ -140,7 +140,7 @@ fn counters_of_all_kernels_give_the_same_measures() {
         ("pgsteal_kswapd_movable", 4),
         ("allocstall", 1),
     ]);
-    // Before 3.4 there are only the sums of both and kswapd's part.
+    // Kernels before 3.4 show only the sum of both and kswapd's part.
     let old = moved(&[
         ("pgscan_direct_normal", 6),
         ("pgsteal_normal", 6),

@@ -1,10 +1,11 @@
-//! Tables as Parquet, for lotsfree and for whatever else reads Parquet.
+//! Tables as Parquet, for lotsfree and for any other program that reads Parquet.
 //!
 //! Numbers are `INT64` columns, delta-encoded; text is `BYTE_ARRAY` marked as UTF-8; pages are compressed
 //! with zstd. Nothing in a file depends on when or where it was written.
 //!
-//! The `parquet` crate writes. Reading is ours, as a run may come from anybody: the crate takes declared
-//! lengths at their word and panics on some of what cannot be. [`read`] knows only what [`write`] makes.
+//! The `parquet` crate writes the tables. It is not used to read them, as a run may come from anybody: the
+//! crate trusts declared lengths, and panics on some invalid files. [`read`] understands only the tables that
+//! [`write`] makes.
 
 mod read;
 mod thrift;

@@ -1,4 +1,4 @@
-//! Reading tables that [`write`](super::write) made, and refusing all else.
+//! Reads tables that [`write`](super::write) made, and refuses all others.
 //!
 //! ```text
 //! file   = "PAR1" chunk… footer length u32 "PAR1"
@@ -22,23 +22,24 @@ use crate::{Intervals, bytes};
 use super::LATENCY;
 use super::thrift::Cursor;
 
-/// How a file begins and ends.
+/// First and last bytes of a file.
 const MAGIC: &[u8; 4] = b"PAR1";
-/// Longest footer. A column takes some 150 bytes in each group of 65,536 rows: 100,000 columns for a day.
+/// The longest footer. A column takes some 150 bytes in each group of 65,536 rows, so this is enough for
+/// 100,000 columns for a day.
 const MOST_FOOTER: u64 = 32 << 20;
-/// Longest chunk of a column. Those of numbers have at most 65,536 rows and 1 MiB; a day's histograms of ten
-/// roles take some 20 MiB a group.
+/// The longest chunk of a column. Chunks of numbers have at most 65,536 rows and 1 MiB; a day's histograms of
+/// ten roles take some 20 MiB per group.
 const MOST_CHUNK: u64 = 256 << 20;
-/// Longest page, decompressed. The writer ends a page after 1 MiB, but looks only every 1,024 values, and the
-/// largest histogram takes 20 KiB.
+/// The longest page, decompressed. The writer ends a page after 1 MiB, but checks only every 1,024 values,
+/// and the largest histogram takes 20 KiB.
 const MOST_PAGE: usize = 32 << 20;
-/// Bytes of texts or histograms of one group of 65,536 rows, of which most take a few hundred.
+/// The most bytes of texts or histograms in one group of 65,536 rows. Most take a few hundred bytes each.
 const MOST_TEXTS: usize = 128 << 20;
-/// Decompressed bytes of one file: every cell a number that takes all its bytes, or all histograms. What more
-/// would be is time spent on a file that is made to spend it.
+/// The most decompressed bytes of one file: enough if every number takes all its bytes, or for all
+/// histograms. A file with more was made to waste time.
 const MOST_DECOMPRESSED: u64 = 10 * MOST_CELLS;
 
-/// Parquet's numbers for what we write.
+/// Parquet's numbers for the types and encodings that lotsfree writes.
 mod code {
     pub(super) const INT64: i64 = 2;
     pub(super) const BYTE_ARRAY: i64 = 6;
@@ -53,9 +54,9 @@ mod code {
 /// Why a table is refused.
 #[derive(Debug)]
 pub(crate) enum Damage {
-    /// The system's.
+    /// The system's error.
     Io(io::Error),
-    /// What is wrong with it.
+    /// The fault of the table.
     Wrong(String),
 }
 
@@ -71,7 +72,7 @@ fn wrong(what: &str) -> Damage {
 
 type Result<T> = std::result::Result<T, Damage>;
 
-/// A column, as the footer has it.
+/// A column, as the footer describes it.
 #[derive(Clone, Debug)]
 struct Field {
     name: String,
@@ -79,7 +80,7 @@ struct Field {
     optional: bool,
 }
 
-/// Where a column is in a group of rows.
+/// Position of a column's chunk in a group of rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     offset: u64,
@@ -104,7 +105,7 @@ struct Table {
     decompressor: zstd::bulk::Decompressor<'static>,
 }
 
-/// Reads the counters of a run. Columns of other types are passed over.
+/// Reads the counters of a run. Columns of other types are skipped.
 pub(crate) fn read_samples(file: File) -> Result<Samples> {
     let mut table = Table::open(file)?;
     if table.rows as u64 * table.fields.len() as u64 > MOST_CELLS {
@@ -125,7 +126,7 @@ pub(crate) fn read_samples(file: File) -> Result<Samples> {
     Samples::from_columns(columns).ok_or_else(|| wrong("columns of different length, or twice the same"))
 }
 
-/// Reads what the actors did.
+/// Reads the intervals of the actors.
 pub(crate) fn read_intervals(file: File) -> Result<Intervals> {
     let mut table = Table::open(file)?;
     if table.rows > MOST_INTERVALS {
@@ -200,7 +201,7 @@ impl Table {
         self.fields.iter().position(fits).ok_or_else(|| wrong(&format!("no column {name}")))
     }
 
-    /// The bytes of a column in a group of rows.
+    /// Reads the bytes of a column in a group of rows.
     fn chunk(&self, index: usize, group: usize) -> Result<Vec<u8>> {
         let Chunk { offset, bytes } = self.groups[group].chunks[index];
         let within = offset.checked_add(bytes).is_some_and(|end| end <= self.length);
@@ -212,7 +213,8 @@ impl Table {
         Ok(chunk)
     }
 
-    /// Calls `page` with the number of rows and the contents of each page, which have to be all the rows.
+    /// Calls `page` with the number of rows, the encoding and the contents of each page. Together the pages
+    /// must have all rows of the group.
     fn pages(
         &mut self,
         index: usize,
@@ -230,7 +232,7 @@ impl Table {
             let fits = header.rows > 0 && header.rows <= left && header.decompressed <= MOST_PAGE;
             let budget = self.budget.checked_sub(header.decompressed as u64).filter(|_| fits);
             self.budget = budget.ok_or_else(senseless)?;
-            // As long as declared, and not a byte longer.
+            // The contents must be exactly as long as declared.
             contents.resize(header.decompressed, 0);
             let length = self.decompressor.decompress_to_buffer(frame, contents.as_mut_slice());
             if length.ok() != Some(header.decompressed) {
@@ -243,7 +245,7 @@ impl Table {
         if left > 0 { Err(senseless()) } else { Ok(()) }
     }
 
-    /// Appends a column of numbers, and which of them are there.
+    /// Appends a column of numbers, with flags that say which of them are present.
     fn numbers(
         &mut self,
         index: usize,
@@ -273,7 +275,7 @@ impl Table {
         })
     }
 
-    /// A column of texts or bytes, of one group of rows.
+    /// Reads a column of texts or bytes in one group of rows.
     fn texts(&mut self, index: usize, group: usize) -> Result<Texts> {
         if self.fields[index].optional {
             return Err(wrong("a text that may be absent"));
@@ -308,7 +310,7 @@ impl Texts {
     }
 }
 
-/// The columns, and where they are.
+/// The columns of a table, and the positions of their chunks.
 fn parse_footer(footer: &[u8]) -> Option<(Vec<Field>, Vec<Group>)> {
     let (mut fields, mut groups) = (Vec::new(), Vec::new());
     let mut root = true;
@@ -316,7 +318,7 @@ fn parse_footer(footer: &[u8]) -> Option<(Vec<Field>, Vec<Group>)> {
         match id {
             2 => cursor.structs(kind, |cursor| {
                 let field = parse_field(cursor)?;
-                // The first one is the table.
+                // The first element of the schema is the table itself.
                 match (std::mem::take(&mut root), field) {
                     (true, None) => {}
                     (false, Some(field)) => fields.push(field),
@@ -335,7 +337,7 @@ fn parse_footer(footer: &[u8]) -> Option<(Vec<Field>, Vec<Group>)> {
     Some((fields, groups))
 }
 
-/// A column; `None` within for what holds others.
+/// A column; `Some(None)` for an element of the schema that holds others.
 fn parse_field(cursor: &mut Cursor<'_>) -> Option<Option<Field>> {
     let (mut name, mut physical, mut repetition) = (None, None, None);
     cursor.fields(|cursor, id, kind| {
@@ -400,7 +402,7 @@ struct PageHeader {
 }
 
 impl PageHeader {
-    /// The header of a page and what follows it.
+    /// The header of a page and the bytes that follow it.
     fn parse(from: &[u8]) -> Option<(Self, &[u8])> {
         let mut cursor = Cursor::new(from);
         let (mut kind_of_page, mut compressed, mut decompressed) = (None, None, None);
@@ -434,7 +436,7 @@ impl PageHeader {
     }
 }
 
-/// Reads runs of levels of one bit each; just `rows` of them have to come out, padding left out.
+/// Reads runs of levels of one bit each. There must be exactly `rows` levels, not counting padding.
 fn levels(mut runs: &[u8], rows: usize, present: &mut Vec<bool>) -> Option<()> {
     let end = present.len().checked_add(rows)?;
     while present.len() < end {
@@ -457,27 +459,27 @@ fn levels(mut runs: &[u8], rows: usize, present: &mut Vec<bool>) -> Option<()> {
     Some(())
 }
 
-/// Numbers as changes of changes: blocks of their smallest change, and what each is more, in as few bits as
-/// the largest of a part of the block needs (`DELTA_BINARY_PACKED`).
+/// Decodes numbers of `DELTA_BINARY_PACKED`. A block has the smallest change between successive numbers, and
+/// each change less the smallest, in as few bits as the largest in a part of the block needs.
 struct Deltas<'a> {
     from: &'a [u8],
-    /// Numbers per part of a block, and parts.
+    /// Numbers per part of a block, and parts per block.
     part: usize,
     parts: usize,
-    /// The next number, and how many there still are.
+    /// The next number, and the count of those left.
     next: u64,
     left: usize,
-    /// Of the block: its smallest change, the widths of the parts to come.
+    /// The block's smallest change, and the widths of its parts to come.
     smallest: u64,
     widths: &'a [u8],
-    /// Of the part: its bits, their width, and how many were read.
+    /// The part's bits, the width of a change, and the count of those read.
     bits: &'a [u8],
     width: usize,
     read: usize,
 }
 
 impl<'a> Deltas<'a> {
-    /// Just `count` numbers.
+    /// Begins to decode exactly `count` numbers.
     fn new(mut from: &'a [u8], count: usize) -> Option<Self> {
         let mut deltas = Deltas {
             from: &[],
@@ -498,15 +500,15 @@ impl<'a> Deltas<'a> {
         deltas.parts = usize::try_from(bytes::take(&mut from)?).ok()?;
         (bytes::take(&mut from)? == count as u64).then_some(())?;
         deltas.next = bytes::unzigzag(bytes::take(&mut from)?);
-        // As the format demands; a multiple of 8 keeps parts on whole bytes.
+        // The format demands this; a multiple of 8 keeps parts on whole bytes.
         deltas.part = block.checked_div(deltas.parts)?;
         (deltas.part > 0 && deltas.part.is_multiple_of(8) && block <= 1 << 16).then_some(())?;
-        // The first part is yet to come.
+        // The first part has still to be read.
         (deltas.from, deltas.read) = (from, deltas.part);
         Some(deltas)
     }
 
-    /// The next number; `None` where there should be one and is not.
+    /// The next number; `None` if it is missing.
     fn next(&mut self) -> Option<u64> {
         let value = self.next;
         self.left = self.left.checked_sub(1)?;

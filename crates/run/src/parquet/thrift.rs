@@ -1,14 +1,14 @@
 //! Thrift's compact protocol, as far as Parquet's footer and page headers need it.
 //!
-//! A cursor over bytes that are there: nothing is allocated by a declared length, and what cannot be is
-//! `None`.
+//! The reader is a cursor over existing bytes: nothing is allocated by a declared length, and invalid data
+//! give `None`.
 
 use crate::bytes;
 
-/// Deepest nesting that is passed over; Parquet's own structures have six levels.
+/// The deepest nesting that is skipped; Parquet's own structures have six levels.
 const DEEPEST: u32 = 16;
 
-/// What follows a field's header.
+/// The type of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind(u8);
 
@@ -24,7 +24,7 @@ impl Kind {
     const STRUCT: Kind = Kind(12);
 }
 
-/// Where the reading stands.
+/// The bytes that are still to be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -50,8 +50,8 @@ impl<'a> Cursor<'a> {
         Some(bytes::unzigzag(bytes::take(&mut self.rest)?).cast_signed())
     }
 
-    /// Reads a struct: hands each field to `take`, which reads its value off the cursor, or returns false to
-    /// have it passed over.
+    /// Reads a struct. Calls `take` for each field, which reads the field's value from the cursor, or returns
+    /// false to have it skipped.
     pub(super) fn fields(
         &mut self,
         mut take: impl FnMut(&mut Self, i64, Kind) -> Option<bool>,
@@ -105,7 +105,7 @@ impl<'a> Cursor<'a> {
         (0..length).try_for_each(|_| item(self))
     }
 
-    /// The length of a list, which is at most what is left, and what it is of.
+    /// The length of a list, which is at most the number of bytes left, and the type of its items.
     fn list(&mut self) -> Option<(usize, Kind)> {
         let head = self.byte()?;
         let length = match head >> 4 {
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
             return None;
         }
         match kind {
-            // The value is in the header.
+            // The value is in the field's header.
             Kind::TRUE | Kind::FALSE => {}
             Kind::BYTE => drop(self.byte()?),
             Kind(4..=6) => drop(bytes::take(&mut self.rest)?),
@@ -150,7 +150,7 @@ impl<'a> Cursor<'a> {
         Some(())
     }
 
-    /// In a list, a truth value takes a byte.
+    /// Skips an item of a list or map, where a Boolean takes a byte.
     fn pass_over_item(&mut self, kind: Kind, depth: u32) -> Option<()> {
         match kind {
             Kind::TRUE | Kind::FALSE => self.byte().map(drop),

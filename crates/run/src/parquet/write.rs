@@ -15,18 +15,18 @@ use crate::{Histogram, Intervals};
 
 use super::LATENCY;
 
-/// Rows per row group: a reader of one column need not hold more of it at once.
+/// Rows per row group. A reader of a column need not hold more rows of it at once.
 const GROUP: usize = 1 << 16;
 
 /// The contents of a column.
 enum Cells<'a> {
-    /// Numbers, absent where not present.
+    /// Numbers, with flags that say which of them are present.
     Optional(&'a [u64], &'a [bool]),
-    /// Numbers that are always there.
+    /// Numbers that are always present.
     Numbers(Vec<u64>),
     /// Texts.
     Texts(Vec<&'a [u8]>),
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     Blobs(Vec<&'a [u8]>),
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn write_samples(out: &mut Vec<u8>, samples: &Samples) -> Result<()> 
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50", 0.5), ("latency_p99", 0.99), ("latency_p999", 0.999), ("latency_max", 1.0)];
 
-/// Writes what the actors did.
+/// Writes the intervals of the actors.
 pub(crate) fn write_intervals(out: &mut Vec<u8>, intervals: &Intervals) -> Result<()> {
     let rows = &intervals.rows;
     let mut columns = vec![

@@ -1,4 +1,4 @@
-//! Runs to test with.
+//! Runs for the tests.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Rows {
     }
 }
 
-/// A run of a few rows that has everything in it, in few bytes.
+/// A run of a few rows that has one of everything, in few bytes.
 pub(crate) fn small(rows: u64) -> Rows {
     let mut all = Rows::default();
     for row in 0..rows {
@@ -101,7 +101,7 @@ pub(crate) fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Counters of a family; some of them, and now and then one that the table does not have.
+/// Some counters of a family, and now and then one that the table does not have.
 fn values<F: Family>() -> impl Strategy<Value = Values<F>> {
     let known = vec((0..F::ROWS.len(), number()), 0..6);
     (known, prop::option::of(0u64..9)).prop_map(|(known, unknown)| {
@@ -116,7 +116,7 @@ fn values<F: Family>() -> impl Strategy<Value = Values<F>> {
     })
 }
 
-/// Numbers of all magnitudes but the one that no counter can have.
+/// Numbers of all magnitudes, except the one value that no counter can have.
 fn number() -> impl Strategy<Value = u64> {
     (0u32..64, 0..u64::MAX).prop_map(|(shift, value)| value >> shift)
 }
@@ -154,7 +154,7 @@ fn sample() -> impl Strategy<Value = Sample> {
                     Some(zone) => zone,
                     None => zones.iter_mut().find(|zone| zone.node == node).unwrap(),
                 };
-                // Without a counter there is nothing to show that the block was there.
+                // A block without a counter leaves no column that shows that it was there.
                 place.node_stats = stats.filter(|stats: &Values<_>| !stats.is_empty());
             }
             let nodes =
@@ -207,7 +207,7 @@ fn interval() -> impl Strategy<Value = Interval> {
         })
 }
 
-/// Rows of any contents, in the order of time.
+/// Rows with any contents, in the order of time.
 pub(crate) fn rows() -> impl Strategy<Value = Rows> {
     let kind = prop::sample::select(vec![EventKind::Mark, EventKind::OomKill, EventKind::Note]);
     let event = (any::<u64>(), kind, "(?s).{0,20}", prop::option::of("[a-z\n]{0,5}"))
