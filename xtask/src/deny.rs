@@ -1,8 +1,8 @@
-//! What `deny.toml` allows, compared with what cargo resolves.
+//! Compares the packages that cargo resolves with what `deny.toml` allows.
 //!
-//! cargo-deny takes longer to build than all of CI has left, so the two sections that need no network are
-//! enforced here, on the same file: licences by the crate that cargo-deny itself reads them with, and where
-//! packages come from. Advisories stay with `cargo deny check advisories`.
+//! cargo-deny takes longer to build than CI has time left, so the two sections that need no network are
+//! enforced here, from the same file: licences, with the crate by which cargo-deny itself reads them, and the
+//! sources of packages. `cargo deny check advisories` still checks advisories.
 
 use std::error::Error;
 use std::fs;
@@ -15,8 +15,8 @@ use spdx::{Expression, Licensee, ParseMode};
 
 use crate::docs;
 
-/// `deny.toml`. A key that is not known here is refused, so that none is obeyed by cargo-deny only, but for
-/// those of the sections that are cargo-deny's alone.
+/// `deny.toml`. A key that is not known here is refused, so that no key is obeyed by cargo-deny only, except
+/// in the sections that are cargo-deny's alone.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Deny {
@@ -38,7 +38,7 @@ struct Licenses {
     exceptions: Vec<Exception>,
 }
 
-/// Licences that one crate may have beside those that all may have.
+/// Licences that one crate may have in addition to those that all may have.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {
@@ -80,13 +80,13 @@ enum Allowed {
     Allow,
 }
 
-/// A licence that is allowed, of one crate or of all.
+/// A licence that is allowed, for one crate or for all.
 struct Permit {
     package: Option<String>,
     licensee: Licensee,
 }
 
-/// What is wrong with the packages of the workspace and of `fuzz/`.
+/// Lists what is wrong with the packages of the workspace and of `fuzz/`.
 pub(crate) fn check(wrong: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
     let deny = Deny::parse(&fs::read_to_string(docs::root().join("deny.toml"))?)?;
     let permits = deny.licenses.permits()?;
@@ -132,7 +132,7 @@ impl Licenses {
     }
 }
 
-/// Why a package with this licence may not be used.
+/// Says why a package with this licence may not be used.
 fn license_problem(permits: &[Permit], package: &str, license: Option<&str>) -> Option<String> {
     let Some(license) = license else { return Some("names no licence in its manifest".to_owned()) };
     // Older manifests write `MIT/Apache-2.0`.
@@ -147,7 +147,7 @@ fn license_problem(permits: &[Permit], package: &str, license: Option<&str>) -> 
 }
 
 impl Sources {
-    /// Why a package from there may not be used.
+    /// Says why a package from its source may not be used.
     fn problem(&self, package: &Package, root: &Path) -> Option<String> {
         match &package.source {
             Some(source) => self.remote_problem(&source.repr),
@@ -162,7 +162,7 @@ impl Sources {
         let is_one_of = |allowed: &[String], url: &str| allowed.iter().any(|allowed| allowed == url);
         let known = match source.split_once('+') {
             Some(("registry" | "sparse", url)) => is_one_of(allow_registry, url),
-            // The revision follows the address.
+            // The address is followed by the revision, which is cut off.
             Some(("git", url)) => is_one_of(allow_git, url.split(['?', '#']).next().unwrap_or(url)),
             _ => false,
         };
@@ -170,7 +170,7 @@ impl Sources {
     }
 }
 
-/// Dependencies of the repository's own crates on any version.
+/// Dependencies of the repository's own crates that allow any version.
 fn wildcards(metadata: &Metadata, package: &Package) -> Vec<String> {
     if !metadata.workspace_members.contains(&package.id) {
         return Vec::new();
@@ -188,7 +188,7 @@ fn wildcard_problem(name: &str, wanted: &VersionReq) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The file of the repository.
+    /// The repository's `deny.toml`.
     fn deny() -> Deny {
         Deny::parse(include_str!("../../deny.toml")).unwrap()
     }
@@ -217,7 +217,7 @@ mod tests {
         assert!(refused("a", "MIT AND GPL-2.0-only"));
         assert!(refused("a", "GPL-2.0-only OR LGPL-2.1-or-later"));
         assert!(refused("a", "(MIT OR Apache-2.0) AND LGPL-2.1-or-later"));
-        // An exception to a licence is a licence of its own.
+        // A licence with an exception is a licence of its own.
         assert!(refused("a", "Apache-2.0 WITH LLVM-exception"));
     }
 

@@ -24,7 +24,7 @@ fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
     ])
 }
 
-/// What `lotsfree sim --list` says of the scenarios that ship.
+/// The list of the scenarios that ship, for `lotsfree sim --list`.
 fn scenarios() -> Result<String, Box<dyn Error>> {
     let mut entries = Vec::new();
     for shipped in SHIPPED {
@@ -42,7 +42,7 @@ fn scenarios() -> Result<String, Box<dyn Error>> {
     Ok(serde_json::to_string_pretty(&entries)? + "\n")
 }
 
-/// Which of these cases the model does not run, and why not the first of them.
+/// Says how many of these cases the model does not run, and why it does not run the first of them.
 fn refused(cases: &[Case]) -> Option<String> {
     let errors: Vec<Errors> = cases.iter().filter_map(|case| lotsfree_engine::config(case).err()).collect();
     let why = errors.first()?.iter().next()?.message();
@@ -52,7 +52,7 @@ fn refused(cases: &[Case]) -> Option<String> {
     }
 }
 
-/// The page of what `lotsfree lab validate` kept.
+/// The page of the results that `lotsfree lab validate` has kept.
 fn validation() -> Result<String, Box<dyn Error>> {
     let experiments = Experiments::load(&root().join("lab/validation.toml"))?;
     let all = Validation::load_all(&root().join("lab/validation"))?;
@@ -76,10 +76,10 @@ pub(crate) fn command() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Generated pages that are not what the code says.
+/// Generated pages that differ from what the code would generate now.
 ///
 /// # Errors
-/// If what they are made of cannot be read.
+/// If their sources cannot be read.
 pub(crate) fn stale() -> Result<Vec<String>, Box<dyn Error>> {
     let differs = |(path, text): (&'static str, String)| {
         (fs::read_to_string(root().join(path)).ok() != Some(text))

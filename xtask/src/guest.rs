@@ -1,4 +1,4 @@
-//! A virtual machine that works by itself until it powers itself off.
+//! A virtual machine that runs unattended until it powers itself off.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -16,18 +16,18 @@ pub(crate) struct Guest<'a> {
     /// Names and sizes in bytes of the disks, in the order of their names in the guest (vda, vdb, …).
     pub disks: &'a [(&'static str, u64)],
     pub memory: Bytes,
-    /// It is ended if it has not powered itself off by then.
+    /// The machine is ended if it has not powered itself off by then.
     pub time_limit: Duration,
 }
 
 impl Guest<'_> {
-    /// Boots it with files in the directory `work`, and returns what it wrote on its console if that has a
-    /// line `done`. The command line is made with a function that says where a file is that has such a name:
+    /// Boots the machine with files in the directory `work`, and returns the text of its console if that has
+    /// a line `done`. The command line is made with a function that gives the path of a file by its name:
     /// `kernel`, `initramfs`, `console` or a disk's.
     ///
     /// # Errors
-    /// QEMU fails; the guest does not write that line in time. The error ends with the last lines of the
-    /// guest's console.
+    /// If QEMU fails, or the guest does not write that line in time. The error ends with the last lines of
+    /// the guest's console.
     pub(crate) fn boot(
         &self,
         work: &Path,
@@ -75,10 +75,10 @@ impl Guest<'_> {
     }
 }
 
-/// Adds kernel modules and what they depend on, which the guest loads in the order of `/modules/order`.
+/// Adds kernel modules and those that they depend on. The guest loads them in the order of `/modules/order`.
 ///
 /// # Errors
-/// If one is not there.
+/// If a module is missing.
 pub(crate) fn add_modules(
     initramfs: &mut Initramfs,
     directory: &Path,
@@ -92,11 +92,11 @@ pub(crate) fn add_modules(
     Ok(initramfs.file("modules/order", order.as_bytes())?)
 }
 
-/// What every guest with disks needs. The CRC is what ext4 asks the crypto layer for by name, which no
+/// Modules that every guest with disks needs. ext4 asks the crypto layer for the CRC by name, which no
 /// `depends=` says.
 pub(crate) const DISKS: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 
-/// The part of a command line that names two CPUs, a kernel and where its console goes.
+/// The part of a command line with two CPUs, a kernel and the file of its console.
 pub(crate) fn machine(place: &dyn Fn(&str) -> String) -> String {
     format!(
         "-kernel {} -initrd {} -nodefaults -no-user-config -display none -no-reboot \
@@ -107,7 +107,7 @@ pub(crate) fn machine(place: &dyn Fn(&str) -> String) -> String {
     )
 }
 
-/// The part of a command line that is about a disk.
+/// The part of a command line for a disk.
 pub(crate) fn disk(name: &str, place: &dyn Fn(&str) -> String) -> String {
     format!(
         " -drive file={},if=none,id={name},format=raw,cache=unsafe -device virtio-blk-pci,drive={name}",

@@ -6,13 +6,13 @@ use std::process::Command;
 use crate::docs::root;
 use crate::lab_kernel;
 
-/// Tests that ask the same of the model and of a kernel.
+/// Tests that compare the model with a kernel.
 const BRIEF: &[&str] = &["conformance"];
-/// All that boot something.
+/// All tests that boot something.
 const ALL: &[&str] = &["conformance", "lab", "vm", "paths"];
 
-/// Fetches the kernel of each series that is not there, and runs the tests on it: all of them, which takes a
-/// quarter of an hour without KVM, or with `brief` those of the fidelity of the model.
+/// Fetches the kernels of the series that are not in the cache, and runs the tests on each. All tests take a
+/// quarter of an hour without KVM; `brief` runs only those of the model's fidelity.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let (tests, series) = match arguments.split_first() {
         Some((first, rest)) if first == "brief" => (BRIEF, rest),
@@ -23,7 +23,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         for test in tests {
             eprintln!("{test}, Linux {series}");
             let done = Command::new(env!("CARGO"))
-                // Of the whole workspace, so that what is built is what `cargo test` builds.
+                // For the whole workspace, so that the build is the same as that of `cargo test`.
                 .args(["test", "--locked", "--workspace", "--test", test])
                 .env("LOTSFREE_LAB", "1")
                 .env("LOTSFREE_LAB_KERNEL", series)

@@ -1,4 +1,4 @@
-//! `cargo xtask lab-kernel SERIES…`: Debian's kernels into the cache from which the lab boots.
+//! `cargo xtask lab-kernel SERIES…`: puts Debian's kernels into the cache from which the lab boots.
 
 use std::error::Error;
 use std::fs;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use lotsfree_lab::vm::{Kernel, Packages, kernel, vmlinux};
 
-/// Downloads the kernels of those series that are not in the cache.
+/// Downloads the kernels of the series that are not in the cache.
 pub(crate) fn missing(series: &[String]) -> Result<(), Box<dyn Error>> {
     let missing: Vec<String> =
         series.iter().filter(|series| Kernel::find(series).is_err()).cloned().collect();
@@ -25,7 +25,7 @@ pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
     let cache = kernel::cache();
     fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
     for series in series {
-        // Beside the result, so that the files can be moved.
+        // The directory is beside the result, so that the files can be renamed into it.
         let download = tempfile::Builder::new().prefix(".download-").tempdir_in(&cache)?;
         let packages = Packages::new(download.path(), |package| eprintln!("downloading {package}"));
         let package = match packages.kernel(series) {
@@ -48,7 +48,7 @@ pub(crate) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs `apt-get update`, as root; tells whether that could be done.
+/// Runs `apt-get update` as root, and returns whether that succeeded.
 fn update_lists() -> Result<bool, Box<dyn Error>> {
     eprintln!("apt-get update");
     let status = Command::new("apt-get").args(["--quiet", "--quiet", "update"]).status();

@@ -1,7 +1,7 @@
-//! ARCHITECTURE.md says which crate uses which; the manifests must say the same.
+//! Checks that the manifests agree with the table of crates in ARCHITECTURE.md.
 //!
-//! A crate uses only those that stand above it in the table, so that data flows one way. Dependencies of
-//! tests are not in it.
+//! A crate uses only those above it in the table, so that data flows one way. The table does not have
+//! dependencies of tests.
 
 use std::error::Error;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::docs;
 
 /// The document with the table.
 const DOCUMENT: &str = "ARCHITECTURE.md";
-/// Heads of the columns that are read.
+/// Headings of the columns that are read.
 const CRATE: &str = "crate";
 const USES: &str = "uses";
 /// Beginning of the names of packages that the table leaves out.
@@ -24,7 +24,7 @@ type Row = (String, Vec<String>);
 /// Compares the table with the manifests.
 ///
 /// # Errors
-/// The document or the manifests cannot be read.
+/// If the document or the manifests cannot be read.
 pub(crate) fn check(wrong: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
     let text = fs::read_to_string(docs::root().join(DOCUMENT))?;
     let table = table(&text).ok_or("ARCHITECTURE.md has no table of crates with a column `uses`")?;
@@ -32,7 +32,7 @@ pub(crate) fn check(wrong: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The table in a document: its first with both columns.
+/// The first table in a document that has both columns.
 fn table(text: &str) -> Option<Vec<Row>> {
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
@@ -48,11 +48,11 @@ fn table(text: &str) -> Option<Vec<Row>> {
         let used = cells.get(uses)?.split(", ").filter(|used| *used != "nothing").map(str::to_owned);
         Some((cells.get(name)?.trim_matches('`').to_owned(), used.collect()))
     };
-    // The line between head and rows is skipped.
+    // The line between the heading and the rows is skipped.
     lines.skip(1).take_while(|line| line.starts_with('|')).map(row).collect()
 }
 
-/// The same of the workspace's manifests.
+/// The rows that the workspace's manifests imply.
 fn manifests() -> Result<Vec<Row>, Box<dyn Error>> {
     let manifest = docs::root().join("Cargo.toml");
     let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec()?;
@@ -65,7 +65,7 @@ fn manifests() -> Result<Vec<Row>, Box<dyn Error>> {
     Ok(metadata.packages.iter().map(row).collect())
 }
 
-/// Says where the two differ, and which row uses one that stands below it.
+/// Says where the table and the manifests differ, and which row uses a crate below it.
 fn compare(table: &[Row], manifests: &[Row]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, uses) in manifests {

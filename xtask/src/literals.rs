@@ -1,7 +1,7 @@
-//! Code names a setting by its constant of `lotsfree-settings`, never by a string of its own: a misspelled
-//! one would be a setting that is always missing.
+//! Checks that code names a setting by its constant of `lotsfree-settings`, not by a string: a misspelled
+//! string would be a setting that is always missing.
 //!
-//! A textual check of code, without comments and text that only mentions a name.
+//! The check is textual. It leaves out comments, and strings that only mention a name.
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use lotsfree_settings::ALL;
 
 use crate::docs;
 
-/// Where names are spelled out: the table, what reads files in which names stand, and the command line's own
-/// examples.
+/// Crates that may spell out names: the table of settings, the readers of files that contain names, and the
+/// command line with its examples.
 const EXEMPT: [&str; 4] =
     ["crates/settings/", "crates/kernel-files/", "crates/snapshot/", "crates/lotsfree/"];
 
@@ -30,7 +30,7 @@ pub(crate) fn check(files: &[String], wrong: &mut Vec<String>) {
     }
 }
 
-/// Numbers of lines, and the names on them.
+/// Line numbers, with the names on those lines.
 fn literals(text: &str) -> impl Iterator<Item = (usize, &'static str)> + '_ {
     let code = (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"));
     code.flat_map(|(number, line)| {

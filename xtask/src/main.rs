@@ -1,6 +1,6 @@
 //! Chores of the repository: `cargo xtask COMMAND`.
 //!
-//! A chore reports on the terminal, and what it cannot do ends it with one line that says why.
+//! A chore reports on the terminal. If it fails, it ends with one line that says why.
 #![allow(clippy::print_stderr, reason = "a chore talks to the person who started it")]
 
 mod attack;

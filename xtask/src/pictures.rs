@@ -1,4 +1,4 @@
-//! `pictures`: PNGs of runs for the README, by a headless browser.
+//! `pictures`: makes PNGs of runs for the README, with a headless browser.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ const SCALE: u32 = 2;
 
 /// Draws runs into `docs/pictures`, one light and one dark PNG per picture. Each argument is a run directory,
 /// a directory of runs, or the name of a scenario in `scenarios/`, which is simulated first. Run directories
-/// that follow each other are one set.
+/// next to each other in the arguments are one set.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     if arguments.is_empty() {
         return Err("name run directories, directories of runs, or scenarios".into());
@@ -38,7 +38,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn std::error::Er
     Ok(())
 }
 
-/// A name and the runs of each set.
+/// The name and the runs of each set.
 fn sets(arguments: &[String]) -> Result<Vec<(String, Vec<Run>)>, String> {
     let mut sets: Vec<(String, Vec<Run>)> = Vec::new();
     let mut after_run = false;
@@ -59,7 +59,7 @@ fn sets(arguments: &[String]) -> Result<Vec<(String, Vec<Run>)>, String> {
         let directory = if path.is_dir() { path.to_owned() } else { simulate(argument)? };
         let mut runs = Vec::new();
         open_below(&directory, &mut runs)?;
-        // The first to begin is the scenario as it stands, which the others are compared with.
+        // The run that began first is that of the scenario as it stands, with which the others are compared.
         let began = |run: &Run| run.timing().map_or(f64::MAX, |timing| timing.started);
         runs.sort_by(|a, b| began(a).total_cmp(&began(b)));
         if runs.is_empty() {
@@ -106,7 +106,7 @@ fn simulate(name: &str) -> Result<PathBuf, String> {
     if done.success() { Ok(directory) } else { Err(format!("lotsfree sim {name}: {done}")) }
 }
 
-/// The first browser that answers; `CHROMIUM` names another.
+/// The first browser that answers; that of `CHROMIUM`, if set, is tried first.
 fn browser() -> Result<String, String> {
     let named = std::env::var("CHROMIUM").ok();
     let names = named.iter().map(String::as_str).chain(BROWSERS);
@@ -125,7 +125,7 @@ fn photograph(browser: &str, picture: &PicturePage, dark: bool, png: &Path) -> R
     command.arg(format!("--force-device-scale-factor={SCALE}"));
     command.arg(format!("--window-size={},{}", picture.width, picture.height));
     command.arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }));
-    // Chromium refuses to run as root with its sandbox; the page is our own and loads nothing.
+    // Chromium refuses to run as root with its sandbox. The page was made here and loads nothing.
     if fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
         command.arg("--no-sandbox");
     }

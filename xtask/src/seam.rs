@@ -1,13 +1,14 @@
-//! What writes goes through `lotsfree-storage`, where tests let each step fail; what does not is listed here.
+//! Checks that code writes through `lotsfree-storage`, where tests let each step fail, and lists the
+//! exceptions.
 //!
-//! A textual check of every crate's code but its tests. It does not look through aliases; it is there so that
-//! nobody goes round the seam by habit.
+//! The check is textual, on every crate's code except its tests. It does not resolve aliases; it prevents
+//! bypassing the seam by habit.
 
 use std::fs;
 
 use crate::docs;
 
-/// What makes, changes, renames or removes something in a file system, as it is called.
+/// Calls that make, change, rename or remove something in a file system.
 const CALLS: [&str; 30] = [
     "fs::write",
     "fs::rename",
@@ -54,7 +55,7 @@ const IMPORTS: [&str; 9] = [
     "set_permissions",
 ];
 
-/// A call that may stay outside of the seam.
+/// A call that may bypass the seam.
 struct Allowed {
     /// A file, or a directory with a `/` at its end.
     path: &'static str,
@@ -107,7 +108,7 @@ const ALLOWED: [Allowed; 9] = [
     },
 ];
 
-/// Names calls that go round the seam, and permissions that nothing needs any more.
+/// Names calls that bypass the seam without permission, and permissions that no call needs any more.
 pub(crate) fn check(files: &[String], wrong: &mut Vec<String>) {
     let mut used = [false; ALLOWED.len()];
     for path in files.iter().filter(|path| is_product(path)) {
@@ -135,7 +136,7 @@ impl Allowed {
     }
 }
 
-/// Whether a file is compiled into the program. Tests and benches write where they like.
+/// Whether a file is compiled into the program. Tests and benches may write anywhere.
 fn is_product(path: &str) -> bool {
     let code = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
     code && !path.ends_with("/tests.rs") && !path.contains("/tests/")

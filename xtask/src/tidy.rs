@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what neither rustfmt nor clippy look at.
+//! `cargo xtask tidy`: checks that neither rustfmt nor clippy makes.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -8,12 +8,13 @@ use std::process::Command;
 
 use crate::{deny, docs, layers, literals, seam};
 
-/// Larger files are not worth cloning for ever.
+/// The largest file that may be tracked, in bytes: a larger one would make every clone slower.
 const LARGEST: u64 = 512 << 10;
-/// Columns of comments, which rustfmt leaves alone; addresses and tables cannot be broken.
+/// The most columns of a comment, as rustfmt does not wrap them. Lines with addresses and tables are exempt,
+/// as they cannot be broken.
 const WIDEST: usize = 110;
-/// Crates that read what others wrote. Their arithmetic is checked in release too: a number from a hostile
-/// file that overflows ends the program instead of making it answer wrongly.
+/// Crates that read files from others. Their arithmetic is also checked in release builds: a number from a
+/// hostile file that overflows ends the program instead of making it answer wrongly.
 const PARSERS: [&str; 8] = [
     "lotsfree-changes",
     "lotsfree-kernel-files",
@@ -25,7 +26,7 @@ const PARSERS: [&str; 8] = [
     "lotsfree-workload",
 ];
 
-/// Lists everything untidy and fails if there is anything.
+/// Lists all faults, and fails if there are any.
 pub(crate) fn command() -> Result<(), Box<dyn Error>> {
     let files = tracked()?;
     let mut wrong = docs::stale()?;
@@ -88,7 +89,7 @@ fn check_file(path: &str, wrong: &mut Vec<String>) {
             wrong.push(format!("{path}:{number}: wider than {WIDEST} columns"));
         }
     }
-    // What two rules know is a module beside them.
+    // Code that two rules share belongs into a module beside them.
     if path.starts_with("crates/doctor/src/") && text.contains("use crate::rules::") {
         wrong.push(format!("{path}: uses a rule"));
     }
@@ -97,7 +98,7 @@ fn check_file(path: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// The README promises two set-up commands, and no more.
+/// The README promises two set-up commands and no more.
 fn check_readme(wrong: &mut Vec<String>) {
     let text = fs::read_to_string(docs::root().join("README.md")).unwrap_or_default();
     let commands: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("cargo ")).collect();
@@ -106,7 +107,7 @@ fn check_readme(wrong: &mut Vec<String>) {
     }
 }
 
-/// Every host fixture says where it is from; every rule fixture what it shows.
+/// Every host fixture must say where it is from, and every rule fixture what it shows.
 fn check_fixtures(files: &[String], wrong: &mut Vec<String>) {
     for path in files.iter().filter(|path| path.starts_with("fixtures/") && path.ends_with(".txt")) {
         let text = fs::read(docs::root().join(path)).unwrap_or_default();
@@ -116,7 +117,7 @@ fn check_fixtures(files: &[String], wrong: &mut Vec<String>) {
     }
 }
 
-/// Each promise of the specification names tests that exist, or says that it is pending.
+/// Each promise of the specification must name tests that exist, or say that it is pending.
 fn check_specification(wrong: &mut Vec<String>) {
     let text = fs::read_to_string(docs::root().join("SPECIFICATION.md")).unwrap_or_default();
     let mut sources = BTreeSet::new();
@@ -132,7 +133,7 @@ fn check_specification(wrong: &mut Vec<String>) {
     }
 }
 
-/// The release profile checks the arithmetic of every crate that parses.
+/// The release profile must check the arithmetic of every crate in [`PARSERS`].
 fn check_overflow(manifest: &str, wrong: &mut Vec<String>) -> Result<(), toml::de::Error> {
     let manifest: toml::Table = manifest.parse()?;
     for parser in PARSERS {

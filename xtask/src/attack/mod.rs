@@ -1,6 +1,6 @@
-//! `cargo xtask attack`: everything that attacks lotsfree from outside, at full length.
+//! `cargo xtask attack`: all tests that attack lotsfree from outside, at full length.
 //!
-//! Most of it is part of `cargo test`, in which labs are killed at every eighth step only.
+//! Most of them are part of `cargo test`, where labs are killed only at every eighth step.
 
 mod vm;
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::docs::root;
 
-/// A package, and which tests of it are run; all of them if none is named.
+/// Packages, with the tests of each that are run; all of them if none is named.
 const ATTACKS: &[(&str, &[&str])] = &[
     ("lotsfree-storage", &[]),
     ("lotsfree-changes", &[]),
@@ -24,8 +24,8 @@ const ATTACKS: &[(&str, &[&str])] = &[
     ("lotsfree", &["--test", "paths"]),
 ];
 
-/// Runs the attacks one after the other, as root all of them. With a program, such as that of an earlier
-/// release, only those on a program: what they did to it is what fails.
+/// Runs the attacks one after the other; as root, all of them. If a program is named, such as that of an
+/// earlier release, only the attacks on a program are run, and those that succeed against it fail.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     if let Some((first, series)) = arguments.split_first()
         && first == "vm"

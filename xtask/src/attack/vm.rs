@@ -1,5 +1,4 @@
-//! `cargo xtask attack vm SERIES…`: labs that are killed in control groups of version 2, which are what a
-//! virtual machine has.
+//! `cargo xtask attack vm SERIES…`: kills labs in control groups of version 2, which a virtual machine has.
 
 use std::error::Error;
 use std::fs;
@@ -15,13 +14,13 @@ use crate::docs::root;
 use crate::guest::{self, Guest};
 use crate::lab_kernel;
 
-/// Some 200 labs, of which each takes some seconds in an emulator.
+/// Time for some 200 labs, each of which takes some seconds in an emulator.
 const TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// Room for a swap file and runs.
+/// A disk with room for a swap file and runs.
 const DISK: (&str, u64) = ("disk", 256 * MIB);
 const MEMORY: Bytes = Bytes::mib(1536);
 
-/// Kills labs on the kernel of each series, at every step that they come to.
+/// Kills labs on the kernel of each series, at every step that they reach.
 pub(super) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
     lab_kernel::missing(series)?;
     let programs = Programs::build()?;
@@ -62,8 +61,7 @@ pub(super) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The tests and the program that they start, with the path by which the tests know it, and the libraries of
-/// both.
+/// The tests, the program that they start with the path by which they know it, and the libraries of both.
 struct Programs {
     tests: PathBuf,
     program: PathBuf,

@@ -1,8 +1,8 @@
-//! A capture of this machine, without what is nobody else's business.
+//! A capture of this machine, without private information.
 //!
-//! Run as root. Kept are the memory counters and settings. The host's name, the build tag of its kernel, its
-//! other control groups and all of its processes are left out. One process and, where memory is under cgroup
-//! v1, one group are made for the capture and removed again.
+//! It has to run as root. The memory counters and settings are kept; the host's name, the build tag of its
+//! kernel, its other control groups and all of its processes are left out. One process and, where memory is
+//! under cgroup v1, one group are made for the capture and removed again.
 
 use std::fs;
 use std::io::Write as _;
@@ -67,7 +67,7 @@ struct Group;
 
 impl Group {
     fn new() -> Result<Self> {
-        // What an interrupted capture left is empty, and goes.
+        // A group that an interrupted capture left is empty, and can be removed.
         let _ = fs::remove_dir(GROUP);
         fs::create_dir(GROUP).map_err(|error| format!("{GROUP}: {error}"))?;
         let group = Self;
@@ -109,7 +109,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only when it has ended already.
+        // The kill fails only if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -133,7 +133,7 @@ fn sample(which: &str, ids: &[String], release: &str) -> Result<Files> {
         if !is_kept(&path) {
             continue;
         }
-        // A file that may be opened need not be readable: what fails is left out, as in the virtual machine.
+        // Some files can be opened but not read. They are left out, as in the virtual machine.
         let Ok(content) = read(&format!("/{path}")) else { continue };
         let content = redact(&path, content, release).into_bytes();
         files.push((path, content));
@@ -157,7 +157,7 @@ fn paths(which: &str, ids: &[String]) -> Result<Vec<String>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-/// Of the control groups, only the root and the capture's own.
+/// Whether a path is kept: of the control groups, only the root and the capture's own are.
 fn is_kept(path: &str) -> bool {
     let absolute = PathBuf::from(format!("/{path}"));
     let parent = absolute.parent().unwrap_or(Path::new("/"));
@@ -205,7 +205,7 @@ fn redact(path: &str, content: String, release: &str) -> String {
     }
 }
 
-/// `6.18.44` of `6.18.44-vendor-1` for three.
+/// The first numbers of a release: `6.18.44` of `6.18.44-vendor-1` for a count of three.
 fn first_numbers(release: &str, count: usize) -> String {
     let plain = release.trim().split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
     plain.split('.').take(count).collect::<Vec<_>>().join(".")

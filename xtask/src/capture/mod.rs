@@ -1,17 +1,18 @@
 //! Captured trees of real kernels: `cargo xtask capture [--list] [NAME…]`.
 //!
-//! Each [scenario](scenarios) is a machine (kernel, NUMA nodes, swap), what is done to it, and what must be
-//! visible in the result. A capture boots the distribution's own kernel in QEMU with an initramfs made here,
-//! runs the scenario there, reads `/proc` and `/sys` twice, five seconds apart, and writes one text archive
-//! ([`lotsfree_snapshot::source::text`]), `fixtures/hosts/NAME.txt`. Scenarios about watermarks instead
-//! change one setting after another, read a few files each time, and write `fixtures/marks/NAME.txt`. A
-//! capture that does not show what its scenario promises is an error and leaves the old fixture as it was.
+//! Each [scenario](scenarios) has a machine (kernel, NUMA nodes, swap), a script that runs on it, and
+//! conditions that the result must meet. A capture boots the distribution's own kernel in QEMU with an
+//! initramfs made here, runs the scenario there, reads `/proc` and `/sys` twice, five seconds apart, and
+//! writes one text archive ([`lotsfree_snapshot::source::text`]), `fixtures/hosts/NAME.txt`. Scenarios about
+//! watermarks instead change one setting after another, read a few files each time, and write
+//! `fixtures/marks/NAME.txt`. A capture that does not meet its scenario's conditions is an error, and leaves
+//! the old fixture as it was.
 //!
 //! Needed on this machine: Debian with `apt-get`, `dpkg`, `xz` and `qemu-system-x86_64`. Packages are
-//! downloaded, never installed, and kept unpacked below `target/capture`; nothing is written elsewhere but
-//! the fixture.
+//! downloaded, not installed, and kept unpacked below `target/capture`. Apart from the fixture, nothing is
+//! written elsewhere.
 //!
-//! `host` is the one name without a virtual machine: it captures this machine, see [`host`].
+//! `host` is the one name without a virtual machine; it captures this machine, see [`host`].
 
 mod host;
 mod samples;
@@ -32,10 +33,10 @@ use lotsfree_snapshot::source::text::TextArchive;
 
 use scenarios::{SCENARIOS, Scenario, Subject};
 
-/// An archive larger than this, in bytes, is refused: fixtures are read by people.
+/// The largest archive that is accepted, in bytes, because people read fixtures.
 const SIZE_LIMIT: usize = 250_000;
 
-/// What went wrong, as one sentence for the person who started the command.
+/// The failure, as one sentence for the person who started the command.
 type Error = Box<dyn std::error::Error>;
 type Result<T> = std::result::Result<T, Error>;
 
@@ -74,7 +75,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Where this command reads and writes.
+/// Directories that this command reads and writes.
 struct Directories {
     /// Packages, unpacked trees, disk images: `target/capture`.
     cache: PathBuf,
@@ -96,7 +97,7 @@ impl Directories {
     }
 }
 
-/// Boots the scenario, and returns what was captured if it shows what the scenario promises.
+/// Boots the scenario, and returns the capture if it meets the scenario's conditions.
 fn in_vm(scenario: &Scenario, cache: &Path) -> Result<TextArchive> {
     let qemu = qemu::version()?;
     let packages = Packages::new(cache, |package| eprintln!("downloading {package}"));

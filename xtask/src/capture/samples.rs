@@ -1,4 +1,4 @@
-//! From the files of two samples to a text archive.
+//! Makes a text archive of the files of two samples.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use lotsfree_snapshot::source::text::TextArchive;
 /// Files of one sample: path without leading slash, and content.
 pub(super) type Files = Vec<(String, Vec<u8>)>;
 
-/// The second sample's distance from the first, in seconds, as its directory in the archive says it. The
-/// exact times are in `proc/uptime`.
+/// Seconds from the first sample to the second, as in the name of its directory in the archive. The exact
+/// times are in `proc/uptime`.
 pub(super) const INTERVAL: f64 = 5.0;
 
-/// Puts samples together, each with its time in seconds. A later one inherits from the first what it does not
-/// mention, except the files of processes that have ended: those are marked as absent.
+/// Makes an archive of samples, each with its time in seconds. A later sample inherits from the first the
+/// files that it does not have, except those of processes that have ended, which are marked as absent.
 pub(super) fn archive(comment: String, samples: impl IntoIterator<Item = (f64, Files)>) -> TextArchive {
     let mut archive = TextArchive { comment, samples: Vec::new() };
     let mut samples = samples.into_iter();
@@ -47,7 +47,7 @@ pub(super) fn archive(comment: String, samples: impl IntoIterator<Item = (f64, F
     archive
 }
 
-/// `17` of `proc/17/stat`.
+/// The process in a path: `17` of `proc/17/stat`.
 fn process(path: &str) -> Option<&str> {
     let (id, _) = path.strip_prefix("proc/")?.split_once('/')?;
     id.bytes().all(|byte| byte.is_ascii_digit()).then_some(id)

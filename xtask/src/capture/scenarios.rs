@@ -1,19 +1,19 @@
-//! The machines that are captured, and what each capture must show.
+//! The machines that are captured, and the conditions that each capture must meet.
 
 use super::Result;
 use super::shows::{Is, Shows};
 
-/// One capture: a machine, what is done to it, and what must be visible afterwards.
+/// One capture: a machine, a script that runs on it, and conditions that the result must meet.
 pub(super) struct Scenario {
     /// Name of the fixture: kernel series, nodes, subject.
     pub name: &'static str,
-    /// What is captured.
+    /// Subject of the capture.
     pub subject: Subject,
-    /// One sentence.
+    /// Title, one sentence.
     pub title: &'static str,
-    /// Kernel series, `6.1`: the newest package of it is used.
+    /// Kernel series, such as `6.1`; its newest package is used.
     pub kernel: &'static str,
-    /// Memory of each NUMA node, in MiB. The two CPUs are dealt out in turn.
+    /// Memory of each NUMA node, in MiB. The two CPUs are assigned to the nodes in turn.
     pub nodes: &'static [u64],
     /// Distance between two nodes, as the firmware's SLIT table says it (10 is local).
     pub distance: u32,
@@ -21,18 +21,19 @@ pub(super) struct Scenario {
     pub swap: u64,
     /// More kernel parameters, each with a space before it.
     pub parameters: &'static str,
-    /// Shell script, in the words of `guest/library.sh`.
+    /// Shell script, which uses the functions of `guest/library.sh`.
     pub script: &'static str,
     /// Conditions without which the capture is worthless.
     pub shows: &'static [Shows],
 }
 
-/// What a capture is about.
+/// Subject of a capture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// A machine: all files that a diagnosis reads, twice.
+    /// A machine: all files that a diagnosis reads are captured twice.
     Host,
-    /// How the kernel derives watermarks and limits: few files, whenever the script says `look`.
+    /// The kernel's derivation of watermarks and limits: a few files are captured whenever the script says
+    /// `look`.
     Marks,
 }
 
@@ -45,7 +46,7 @@ impl Subject {
         }
     }
 
-    /// What the samples are, for the top of the fixture.
+    /// Description of the samples, for the top of the fixture.
     pub(super) const fn samples(self) -> &'static str {
         match self {
             Self::Host => "0s/ all files, 5s/ those that change; proc/uptime has the exact times",
@@ -57,7 +58,7 @@ impl Subject {
 }
 
 impl Scenario {
-    /// How many samples it takes.
+    /// Number of samples.
     pub(super) fn samples(&self) -> usize {
         match self.subject {
             Subject::Host => 2,
@@ -67,7 +68,7 @@ impl Scenario {
         }
     }
 
-    /// Their times in the archive, in seconds.
+    /// Times of the samples in the archive, in seconds.
     pub(super) fn times(&self) -> impl Iterator<Item = f64> {
         let step = match self.subject {
             Subject::Host => super::samples::INTERVAL,
@@ -77,7 +78,7 @@ impl Scenario {
     }
 }
 
-/// The scenario of that name.
+/// Finds a scenario by its name.
 pub(super) fn find(name: &str) -> Result<&'static Scenario> {
     SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
         let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
@@ -89,7 +90,7 @@ const fn shows(path: &'static str, field: &'static str, is: Is) -> Shows {
     Shows { path, field, is }
 }
 
-/// One setting after another, on a machine that is otherwise left alone.
+/// A script that changes one setting after another, on a machine that is otherwise idle.
 const MARKS: &str = "\
 file data 200
 sync

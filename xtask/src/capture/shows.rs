@@ -1,4 +1,4 @@
-//! What a capture must show: conditions on single fields of captured files.
+//! Conditions that a capture must meet, on single fields of captured files.
 
 use lotsfree_snapshot::source::text::TextArchive;
 
@@ -8,15 +8,15 @@ use super::Result;
 pub(super) struct Shows {
     /// Path in the captured tree, `proc/vmstat`.
     pub path: &'static str,
-    /// First word of what precedes the number, without its colon; empty for a file of one value.
+    /// First word of the text before the number, without its colon; empty for a file of one value.
     pub field: &'static str,
-    /// What must hold.
+    /// The condition.
     pub is: Is,
 }
 
-/// Conditions. The first sample is meant where only one is.
+/// Conditions. Those on one sample apply to the first.
 pub(super) enum Is {
-    /// The number.
+    /// Equal to that number.
     Exactly(u64),
     /// That number or more, in the unit of the file.
     AtLeast(u64),
@@ -32,7 +32,7 @@ pub(super) enum Is {
 ///
 /// # Errors
 ///
-/// Names every condition that does not hold, with what was found.
+/// Names every condition that does not hold, with the value that was found.
 pub(super) fn check(conditions: &[Shows], archive: &TextArchive) -> Result<()> {
     let broken: Vec<String> = conditions.iter().filter_map(|shows| shows.broken(archive)).collect();
     if broken.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn check(conditions: &[Shows], archive: &TextArchive) -> Result<()> {
 }
 
 impl Shows {
-    /// What is wrong, or nothing.
+    /// Says why the condition does not hold; `None` if it does.
     fn broken(&self, archive: &TextArchive) -> Option<String> {
         let Self { path, field, is } = self;
         let sample = |index: usize| {
@@ -67,8 +67,8 @@ impl Shows {
     }
 }
 
-/// The first whole number after the field's name on its line; after `key=` too. Without a name, the first
-/// word of the file.
+/// The first whole number after the field's name on its line, also in the form `key=`. Without a name, the
+/// first word of the file.
 fn value(content: &str, field: &str) -> Option<u64> {
     if field.is_empty() {
         return content.split_whitespace().next()?.parse().ok();

@@ -6,8 +6,8 @@ use lotsfree_lab::vm::Packages;
 
 use super::Result;
 
-/// The files of Debian's static busybox and of its perl with the libraries that it is linked to, as path in
-/// the machine and path here.
+/// The files of Debian's static busybox, and of its perl with the libraries that perl is linked to. Each has
+/// its path in the machine and its path here.
 pub(super) fn user_space(packages: &Packages) -> Result<Vec<(String, PathBuf)>> {
     const LIBRARIES: &str = "lib/x86_64-linux-gnu";
     let wanted = [
@@ -22,7 +22,7 @@ pub(super) fn user_space(packages: &Packages) -> Result<Vec<(String, PathBuf)>> 
     for (package, inside, directory) in wanted {
         let tree = packages.fetch(package)?.tree;
         let name = Path::new(inside).file_name().unwrap_or_default();
-        // Debian 12 has some packages with, some without the merged /usr.
+        // Debian 12 has some packages with the merged /usr and some without.
         let here = [tree.join(directory), tree.join("usr").join(directory)]
             .iter()
             .map(|directory| directory.join(name))

@@ -1,4 +1,4 @@
-//! The virtual machine: what it boots from, its devices, its run, and what comes back.
+//! The virtual machine of a capture: its files, its devices, its run, and its output.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +15,8 @@ use super::scenarios::Scenario;
 use super::{Error, Result};
 use crate::guest::{self, Guest};
 
-/// A capture takes about 25 s on an idle machine; software emulation on a busy one several times that.
+/// Limit for a capture, which takes about 25 s on an idle machine, and several times that with software
+/// emulation on a busy one.
 const TIME_LIMIT: Duration = Duration::from_secs(150);
 
 const MIB: u64 = 1 << 20;
@@ -28,16 +29,17 @@ const SAMPLE: u64 = 8 * MIB;
 pub(super) struct Run {
     /// The command line, without directories.
     pub command: String,
-    /// The files of each sample; a later one has those that change.
+    /// The files of each sample; a later sample has only those that change.
     pub samples: Vec<Files>,
 }
 
-/// Boots the scenario in an empty directory `work` and returns what it wrote when it has powered itself off.
+/// Boots the scenario in an empty directory `work`, and returns what it has written when it has powered
+/// itself off.
 ///
 /// # Errors
 ///
-/// QEMU fails; the guest reports a failure or does not finish in time. The error ends with the
-/// last lines of the guest's console.
+/// If QEMU fails, or the guest reports a failure or does not finish in time. The error ends with the last
+/// lines of the guest's console.
 pub(super) fn run(
     scenario: &Scenario,
     kernel: &KernelPackage,
@@ -80,7 +82,7 @@ fn disks(scenario: &Scenario) -> Vec<(&'static str, u64)> {
     disks
 }
 
-/// The command line; `place` says where a file is that has this name.
+/// The command line; `place` gives the path of a file by its name.
 fn arguments(scenario: &Scenario, disks: &[(&str, u64)], place: &dyn Fn(&str) -> String) -> Vec<String> {
     let memory: u64 = scenario.nodes.iter().sum();
     let mut line = guest::machine(place);
@@ -125,7 +127,7 @@ fn initramfs(
     Ok(initramfs.finish())
 }
 
-/// What `guest/dump.pl` writes: `F PATH`, lines behind a bar, `E` at the end.
+/// Parses the output of `guest/dump.pl`: `F PATH`, lines behind a bar, `E` at the end.
 fn parse(bytes: &[u8]) -> Result<Files> {
     let mut files = Files::new();
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {

@@ -1,17 +1,16 @@
-//! Which code is counted: lotsfree's own, not that of its dependencies.
+//! Instruments lotsfree's own code for libFuzzer, but not its dependencies.
 //!
-//! libFuzzer looks at every counter after every execution. Dependencies would add many more counters, and
-//! what those count (which table zstd chose) makes inputs look new that are the same to lotsfree.
-//! `RUSTFLAGS` reaches every crate, so cargo calls this program in place of `rustc` (`RUSTC_WRAPPER`), and
-//! it takes the flags away where they are not wanted. As they are in `RUSTFLAGS`, cargo still builds anew
-//! when they change.
+//! libFuzzer checks every counter after every execution. Dependencies would add many more counters, whose
+//! counts (which table zstd chose) would make inputs look new that are the same to lotsfree. `RUSTFLAGS`
+//! reaches every crate, so cargo calls this program in place of `rustc` (`RUSTC_WRAPPER`), and it removes the
+//! flags for dependencies. As the flags are in `RUSTFLAGS`, cargo still rebuilds when they change.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// Makes the compiler count which branches were taken, and compare what was compared.
+/// Makes the compiler count the branches that are taken, and report the values that are compared.
 pub(super) const COUNT: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -20,17 +19,18 @@ pub(super) const COUNT: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Ccodegen-units=1",
 ];
-/// Counts also the blocks that others imply, which makes the search slower and the list of lines exact.
+/// Also counts the blocks whose execution follows from that of others. It makes the search slower, but the
+/// list of lines exact.
 pub(super) const EVERY_BLOCK: &str = "-Cllvm-args=-sanitizer-coverage-prune-blocks=0";
-/// Checks that stay on in every crate, as bugs are what is looked for.
+/// Checks that stay on in every crate, to find bugs there, too.
 const CHECK: &[&str] = &["--cfg", "fuzzing", "-Cdebug-assertions=on", "-Coverflow-checks=on"];
-/// Says to this program that cargo calls it in place of `rustc`.
+/// The environment variable that tells this program that cargo calls it in place of `rustc`.
 const WRAPPER: &str = "LOTSFREE_RUSTC_WRAPPER";
 
 /// The environment of a build that counts.
 ///
 /// # Errors
-/// This program does not know where it lies.
+/// If this program does not know its own path.
 pub(super) fn environment(every_block: bool) -> std::io::Result<[(&'static str, OsString); 3]> {
     let mut flags = [COUNT, CHECK].concat();
     flags.extend(every_block.then_some(EVERY_BLOCK));

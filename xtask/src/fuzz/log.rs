@@ -1,4 +1,4 @@
-//! What libFuzzer says of a run on its standard error.
+//! Reads the figures of a run from libFuzzer's standard error.
 
 /// The figures of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,15 +7,15 @@ pub(super) struct Log {
     pub(super) executions: u64,
     /// Edges of the control flow that were taken.
     pub(super) edges: u64,
-    /// Edges by how often they were taken, and what was compared.
+    /// Edges distinguished by how often they were taken, and comparisons.
     pub(super) features: u64,
     /// Executions since the last one that took a new edge, or since the corpus was read.
     pub(super) since: u64,
 }
 
 impl Log {
-    /// From lines such as `#4096 NEW    cov: 812 ft: 3120 corp: …`, of which there is one for each input that
-    /// brought something new, and for every power of two.
+    /// Reads lines such as `#4096 NEW    cov: 812 ft: 3120 corp: …`. There is one for each input that brought
+    /// something new, and for every power of two.
     pub(super) fn parse(text: &str) -> Self {
         let mut log = Log::default();
         let mut last = 0;

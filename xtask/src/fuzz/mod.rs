@@ -1,13 +1,13 @@
-//! `cargo xtask fuzz`: hostile input for every reader, with stable Rust and nothing to install.
+//! `cargo xtask fuzz`: fuzzes every reader with hostile input, with stable Rust and nothing to install.
 //!
 //! ```text
-//! fuzz [SECONDS] [TARGET…]          every target for so many seconds
+//! fuzz [SECONDS] [TARGET…]          every target for that many seconds
 //! fuzz settle [SECONDS] [TARGET…]   every target until enough executions brought no new edge
 //! fuzz unreached [TARGET…]          lines of the readers that no input of the corpora reaches
 //! ```
 //!
-//! The flags are those that cargo-fuzz passes, without the sanitizers: those need a nightly compiler, and
-//! there is no unsafe code here for them to watch.
+//! The flags are those that cargo-fuzz passes, without the sanitizers, which need a nightly compiler and
+//! would have no unsafe code to check here.
 
 mod instrument;
 mod log;
@@ -25,16 +25,16 @@ use crate::docs;
 pub(crate) use instrument::become_rustc;
 use log::Log;
 
-/// How long each target runs unless told otherwise.
+/// Seconds for which each target runs by default.
 const SECONDS: u64 = 30;
-/// No input is longer than this; all bounds of the readers that matter for time are within reach.
+/// The longest input, in bytes. It reaches all bounds of the readers that matter for time.
 const LONGEST: u32 = 48 << 10;
-/// A reader that needs more memory than this for such an input has a bug.
+/// The most memory for an input; a reader that needs more has a bug.
 const MEMORY_MIB: u32 = 1024;
-/// As for one that needs more seconds, with room for a busy machine.
+/// The most seconds for an input, with a margin for a busy machine; a reader that needs more has a bug.
 const TIMEOUT: u32 = 20;
 
-/// Builds the targets and does what is asked with those that are named, or with all.
+/// Builds the targets and runs the mode that is asked for on those that are named, or on all.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let (mode, rest) = match arguments.split_first() {
         Some((first, rest)) if first == "settle" || first == "unreached" => (first.as_str(), rest),
@@ -71,27 +71,27 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     if crashes.is_empty() { Ok(()) } else { Err(crashes.join("\n").into()) }
 }
 
-/// What is fuzzed.
+/// A target of the fuzzer.
 struct Target {
     name: String,
-    /// After this many executions without a new edge it is not looked for any longer.
+    /// Executions without a new edge after which `fuzz settle` ends.
     settled: u64,
 }
 
 /// The binary with all targets.
 struct Fuzzer {
     binary: PathBuf,
-    /// Where targets that read files keep them: in memory if there is such a place, and removed at the end.
+    /// The directory for targets that read files: in memory if possible, and removed at the end.
     place: TempDir,
 }
 
-/// What came of running a target.
+/// Result of running a target.
 #[derive(Debug, Default)]
 struct Done {
     log: Log,
-    /// Since the last edge, if that was counted across calls.
+    /// Executions since the last new edge and those wanted, if they are counted across calls.
     settled: Option<(u64, u64)>,
-    /// What crashed, and how to see it again.
+    /// The crash, and how to reproduce it.
     crash: Option<String>,
 }
 
@@ -112,7 +112,7 @@ fn directory() -> PathBuf {
     docs::root().join("fuzz")
 }
 
-/// Where a target's inputs are kept between calls.
+/// The directory that keeps a target's inputs between calls.
 fn corpus(target: &str) -> PathBuf {
     directory().join("corpus").join(target)
 }
@@ -120,7 +120,7 @@ fn corpus(target: &str) -> PathBuf {
 impl Fuzzer {
     /// Builds the targets into a directory below that of the fuzzer.
     fn build(target_directory: &str, every_block: bool) -> Result<Self, Box<dyn Error>> {
-        // With a target named, build scripts and procedural macros are built without the instruments.
+        // With `--target`, cargo builds build scripts and procedural macros without the instrumentation.
         let rustc = Command::new("rustc").arg("-vV").output()?;
         let about = String::from_utf8(rustc.stdout)?;
         let host = about.lines().find_map(|line| line.strip_prefix("host: "));
@@ -175,7 +175,7 @@ impl Fuzzer {
         Ok(())
     }
 
-    /// Runs a target for so many seconds, or fewer if it has done so many executions.
+    /// Runs a target for `seconds` seconds, or until it has done `executions` executions.
     fn run(&self, target: &str, seconds: u64, executions: Option<u64>) -> Result<Done, Box<dyn Error>> {
         let artifacts = directory().join("artifacts").join(target);
         fs::create_dir_all(&artifacts)?;
@@ -197,7 +197,7 @@ impl Fuzzer {
         Ok(Done { log: Log::parse(&text), settled: None, crash })
     }
 
-    /// Keeps what a target that crashed said, and says how to see it again.
+    /// Keeps the log of a target that crashed, and says how to reproduce the crash.
     fn crash(&self, target: &str, log: &str) -> Result<String, Box<dyn Error>> {
         let kept = directory().join("artifacts").join(target).join("log");
         fs::write(&kept, log)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz settle`: until enough executions brought no new edge.
+//! `cargo xtask fuzz settle`: fuzzes until enough executions have brought no new edge.
 
 use std::error::Error;
 use std::fs;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::log::Log;
 use super::{Done, Fuzzer, Target, corpus, directory};
 
-/// How far a target has come, kept beside its corpus, so that a later call goes on.
+/// Progress of a target, which is kept beside its corpus so that a later call can continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
-    /// Tells binaries apart: other code has other edges, and the count begins again.
+    /// Fingerprint of the binary: other code has other edges, so the count begins again.
     binary: u64,
     executions: u64,
     since: u64,
@@ -22,7 +22,7 @@ impl Progress {
         directory().join("corpus").join(format!("{target}.progress"))
     }
 
-    /// Of an earlier call with the same binary, or none.
+    /// Reads the progress of an earlier call with the same binary; otherwise there is none.
     fn load(text: &str, binary: u64) -> Self {
         let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         match numbers[..] {
@@ -35,17 +35,17 @@ impl Progress {
         format!("{} {} {}\n", self.binary, self.executions, self.since)
     }
 
-    /// Adds a run of which `replayed` executions were of the corpus, and says whether it took a new edge.
+    /// Adds a run of which `replayed` executions were of the corpus.
     fn add(&mut self, log: &Log, replayed: u64) {
         let fresh = log.executions.saturating_sub(replayed);
         self.executions += fresh;
-        // No edge in the whole run: it adds to what was counted before it.
+        // If the whole run brought no new edge, its executions add to those counted before.
         self.since = if log.since >= fresh { self.since + fresh } else { log.since };
     }
 }
 
-/// Runs a target in parts. A part is as long as what is missing, so that it is the last one unless it takes a
-/// new edge.
+/// Runs a target in parts. A part has as many executions as are missing, so that it is the last one unless it
+/// brings a new edge.
 pub(super) fn target(fuzzer: &Fuzzer, target: &Target, seconds: Option<u64>) -> Result<Done, Box<dyn Error>> {
     let begin = Instant::now();
     let path = Progress::path(&target.name);
@@ -68,7 +68,7 @@ pub(super) fn target(fuzzer: &Fuzzer, target: &Target, seconds: Option<u64>) -> 
     Ok(done)
 }
 
-/// Inputs that a run executes before it makes some of its own; and the empty one.
+/// Number of inputs that a run executes before it makes its own: the corpus and the empty input.
 fn inputs(target: &str) -> Result<u64, Box<dyn Error>> {
     Ok(fs::read_dir(corpus(target))?.count() as u64 + 1)
 }

@@ -2,10 +2,11 @@
 //!
 //! The compiler leaves a table of the places that it counts in the binary (`__sancov_pcs`), libFuzzer says
 //! which of them each input of a corpus reaches (`-merge_inner`), and the debug information says which lines
-//! they are. A line is unreached if there are places on it and none is reached in any function that it was
-//! inlined into. So a branch that shares its line with one that is reached is not seen, and code that no
-//! target links is not there. What prints, compares or copies is left out: it does not read. The binary is
-//! another one than that which searches: every block is counted in it, also one that another implies.
+//! they are on. A line is unreached if there are places on it and none is reached in any function that it was
+//! inlined into. An unreached branch is therefore not seen if it shares its line with a reached one, and code
+//! that no target links is not listed. Functions that print, compare or copy are left out, because they do
+//! not read. The binary is not the one that searches: it counts every block, also those whose execution
+//! follows from that of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -19,7 +20,7 @@ use object::{File, Object, ObjectSection};
 use super::{Fuzzer, LONGEST, MEMORY_MIB, TIMEOUT, Target, corpus};
 use crate::docs;
 
-/// What reads, or undoes what was read.
+/// Code that reads, or that undoes changes from a journal that was read.
 const READERS: [&str; 7] = [
     "crates/changes/src/",
     "crates/kernel-files/src/",
@@ -29,8 +30,8 @@ const READERS: [&str; 7] = [
     "crates/units/src/",
     "crates/workload/src/",
 ];
-/// What writes instead, or asks this host: that each of its steps fails is tested (`tests/faults.rs`,
-/// `tests/kills.rs`).
+/// Exceptions: code that writes, or queries this host. Other tests let each of its steps fail
+/// (`tests/faults.rs`, `tests/kills.rs`).
 const OTHERS: [&str; 10] = [
     "crates/changes/src/changes",
     "crates/changes/src/state.rs",
@@ -55,7 +56,7 @@ const TRAITS: [&str; 9] = [
     "error::Error",
     "ops::drop",
 ];
-/// Words of a place in the table: its address, and whether a function begins there.
+/// Words per place in the table: its address, and whether a function begins there.
 const ENTRY: usize = 2;
 
 /// Prints the lines that none of the targets reaches.
@@ -90,7 +91,7 @@ fn places(binary: &File<'_>) -> Result<Vec<u64>, Box<dyn Error>> {
     let (begin, data) = (section.address(), section.data()?);
     let words = data.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
     let mut words: Vec<u64> = words.collect();
-    // A program that may lie anywhere has its addresses in its relocations instead.
+    // A position-independent program has the addresses in its relocations instead.
     for (at, relocation) in binary.dynamic_relocations().into_iter().flatten() {
         if let Some(word) = at.checked_sub(begin).and_then(|at| words.get_mut(at as usize / 8)) {
             *word = relocation.addend().cast_unsigned();
@@ -101,7 +102,7 @@ fn places(binary: &File<'_>) -> Result<Vec<u64>, Box<dyn Error>> {
 
 type Lines<'b> = Context<EndianSlice<'b, LittleEndian>>;
 
-/// Which lines addresses are.
+/// The debug information that gives the lines of addresses.
 fn debug_information<'b>(binary: &File<'b>) -> Result<Lines<'b>, Box<dyn Error>> {
     let dwarf = Dwarf::load(|section| -> Result<_, object::Error> {
         let section = binary.section_by_name(section.name());
@@ -139,7 +140,7 @@ fn covered(control: &str) -> impl Iterator<Item = usize> + '_ {
     lines.flat_map(|line| line.split(' ').skip(1).filter_map(|number| number.parse().ok()))
 }
 
-/// The lines of readers on which there are places of which none is reached.
+/// The lines of readers that have places, none of which is reached.
 fn lines(
     known: &Lines<'_>,
     places: &[u64],
@@ -160,7 +161,7 @@ fn lines(
                 break;
             }
             *seen.entry((file, line)).or_default() |= reached.contains(&number);
-            // What called it is where the rest of the calling function is counted.
+            // Stop here: the outer frames are callers, whose lines are counted at their own places.
             break;
         }
     }
@@ -173,7 +174,7 @@ fn lines(
     Ok(unreached)
 }
 
-/// The path of a file below the repository's root, if it belongs to a reader.
+/// The path of a file below the repository's root; `None` if it does not belong to a reader.
 fn reader(file: &str, root: &Path) -> Option<String> {
     let file = Path::new(file);
     // Debug information may name `fuzz/../crates`.
@@ -189,7 +190,7 @@ fn reader(file: &str, root: &Path) -> Option<String> {
     (of(&READERS) && !of(&OTHERS)).then_some(file)
 }
 
-/// Whether `<TYPE as TRAIT>::FUNCTION` is of a trait whose functions do not read.
+/// Whether a function, `<TYPE as TRAIT>::FUNCTION`, is of a trait whose functions do not read.
 fn prints_or_copies(function: &str) -> bool {
     let implemented = function.split_once(" as ").map(|(_, rest)| rest);
     implemented.is_some_and(|rest| {
@@ -198,7 +199,7 @@ fn prints_or_copies(function: &str) -> bool {
     })
 }
 
-/// Lines that follow one another, together.
+/// Combines lines that follow one another into ranges.
 fn ranges(lines: &[u32]) -> Vec<std::ops::RangeInclusive<u32>> {
     let mut ranges: Vec<std::ops::RangeInclusive<u32>> = Vec::new();
     for line in lines {
@@ -210,7 +211,7 @@ fn ranges(lines: &[u32]) -> Vec<std::ops::RangeInclusive<u32>> {
     ranges
 }
 
-/// `FILE:LINE: source` or `FILE:FIRST-LAST: source of the first`.
+/// Prints a range as `FILE:LINE: source` or `FILE:FIRST-LAST: source of the first`.
 fn shown(file: &str, range: std::ops::RangeInclusive<u32>) -> String {
     let text = fs::read_to_string(docs::root().join(file)).unwrap_or_default();
     let source = text.lines().nth(*range.start() as usize - 1).unwrap_or_default().trim();
