@@ -1,4 +1,5 @@
-//! The parser of every file: no panic, and what was parsed and printed is parsed again to the same.
+//! Fuzzes the parser of every file: it must not panic, and a value that is printed must parse to the same
+//! value.
 
 use std::fmt::Debug;
 
@@ -33,7 +34,7 @@ use lotsfree_units::{Bytes, PageSize};
 
 use crate::seeds::Fixture;
 
-/// A parser, and the ends of the paths of the files that it is for.
+/// A parser, and the ends of the paths of the files that it reads.
 struct Parser {
     paths: &'static [&'static str],
     run: fn(&[u8]),
@@ -43,7 +44,8 @@ macro_rules! parsers {
     ($($paths:expr => $run:expr;)*) => { &[$(Parser { paths: &$paths, run: $run }),*] };
 }
 
-/// The first byte of an input chooses one. New ones go to the end, so that a corpus keeps its meaning.
+/// The parsers, of which the first byte of an input chooses one. New ones go to the end, so that a corpus
+/// keeps its meaning.
 const PARSERS: &[Parser] = parsers! {
     ["proc/zoneinfo"] => file::<Vec<Zone>>;
     ["proc/buddyinfo"] => file::<Vec<BuddyZone>>;
@@ -114,7 +116,7 @@ fn file<T: File + Debug>(text: &[u8]) {
     round_trip(text, T::parse, T::print);
 }
 
-/// Debug forms are compared, so that a value which is not a number equals itself.
+/// Parses, prints and parses again. Debug forms are compared, so that a NaN equals itself.
 fn round_trip<T: Debug>(text: &[u8], parse: impl Fn(&[u8], &mut Log) -> T, print: impl Fn(&T, &mut String)) {
     let mut log = Log::default();
     let read = parse(text, &mut log);
@@ -140,7 +142,7 @@ fn numa_maps(text: &[u8]) {
         let Some(read) = NumaLine::parse(line) else { continue };
         let mut printed = String::new();
         read.print(&mut printed);
-        // Counts that are passed over are not printed, so the printed forms are compared.
+        // Counts that the parser skips are not printed, so the printed forms are compared.
         let Some(again) = NumaLine::parse(printed.as_bytes()) else { panic!("{printed}") };
         let mut twice = String::new();
         again.print(&mut twice);
@@ -160,12 +162,12 @@ fn unit(text: &[u8]) {
     }
 }
 
-/// Names that carry numbers.
+/// Fuzzes the parsers of names that contain numbers.
 fn names(text: &[u8]) {
     let text = String::from_utf8_lossy(text);
     let _ = hugepages::directory_size(&text);
     if let Some(size) = cgroup::hugetlb_size(&text) {
-        // Names have whole units only, the largest that fits.
+        // Names have only whole numbers of the largest unit that fits.
         assert!(cgroup::hugetlb_size(&cgroup::hugetlb_size_name(size)).is_some_and(|again| again <= size));
     }
     let _ = cgroup::hugetlb_file(&text);
@@ -183,7 +185,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Each file of the fixture, for each parser that reads it.
+/// Seeds: each file of the fixture, for each parser that reads it.
 pub(crate) fn seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (path, contents) in fixture.files() {
@@ -202,11 +204,11 @@ fn family<F: Family>(text: &[u8]) {
     read.print(&mut printed);
     let again = Values::<F>::parse(printed.as_bytes(), |_| ());
     assert_eq!(format!("{read:?}"), format!("{again:?}"), "{printed}");
-    // What nobody knows is kept, but not without bound: each takes a line of its own.
+    // Unknown counters are kept, but their number is bounded: each takes a line of its own.
     assert!(read.unknown().len() <= text.len() / 2 + 1);
 }
 
-/// The counters of every family.
+/// Fuzzes the counters of every family.
 pub(crate) fn values(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     let mut index = 0;
@@ -227,7 +229,7 @@ pub(crate) fn values(data: &[u8]) {
     }
 }
 
-/// Files that hold counters, once for each family whose file they resemble.
+/// Seeds: files that hold counters, once for each family whose file they resemble.
 pub(crate) fn value_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let choices: &[(&str, u8)] = &[
         ("proc/meminfo", 0),

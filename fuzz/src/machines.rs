@@ -1,9 +1,9 @@
-//! Small scenarios, executed on every generation of the model.
+//! Executes small scenarios on every generation of the model.
 //!
-//! An input is not the text of a scenario but decisions, a byte each: which kernel, how large a machine,
-//! which settings, which actors with which parameters. So every mutation is another scenario that is well
-//! formed, small and short: at most two nodes with 2 to 10 MiB free, two CPUs, four actors, and memory that
-//! they all together want several times over.
+//! An input is not the text of a scenario but a series of decisions, a byte each: the kernel, the size of the
+//! machine, settings, actors with their parameters. Every mutation is therefore another scenario that is well
+//! formed, small and short: at most two nodes with 2 to 10 MiB free, two CPUs, and four actors, which
+//! together want several times that memory.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -17,11 +17,11 @@ use lotsfree_scenario::{Case, Scenario};
 use crate::model::Bytes;
 use crate::seeds::Fixture;
 
-/// The run is stopped after this many looks of its progress, which come with every sample and every 65,536
+/// The run is stopped after this many calls with its progress, which come with every sample and every 65,536
 /// entries of the queue.
 const LOOKS: u32 = 24;
 
-/// Settings and values for them; `Scenario` refuses what the generation does not have.
+/// Settings and values for them; `Scenario` refuses those that the generation does not have.
 const SETTINGS: &[(&str, &[&str])] = &[
     ("vm.swappiness", &["0", "1", "60", "100", "200"]),
     ("vm.zone_reclaim_mode", &["0", "1", "3", "5", "7"]),
@@ -41,7 +41,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("kernel.numa_balancing", &["0", "1"]),
     ("kernel.mm.transparent_hugepage.enabled", &["'always'", "'madvise'", "'never'"]),
     ("block.queue.read_ahead_kb", &["0", "4", "128", "4096", "2147483647"]),
-    // From here on some generations lack them.
+    // Some generations lack the settings from here on.
     ("vm.extra_free_kbytes", &["0", "1024", "2147483647"]),
     ("vm.numa_zonelist_order", &["'default'", "'node'", "'zone'"]),
     ("vm.pagecache_limit_mb", &["0", "1", "8", "2147483647"]),
@@ -66,7 +66,8 @@ const POLICIES: [&str; 5] = ["local", "preferred 0", "bind 0", "interleave", "in
 struct Author<'a> {
     bytes: Bytes<'a>,
     text: String,
-    /// Tenths of a second instead of milliseconds, for what only time does; then every actor takes its time.
+    /// Whether the run takes tenths of a second instead of milliseconds, for behaviour that needs time. Every
+    /// actor is then paced by a rate or a pause.
     long: bool,
 }
 
@@ -79,7 +80,7 @@ impl Author<'_> {
         choices[self.below(choices.len())]
     }
 
-    /// Seldom true, so that most of what can be left out is.
+    /// True in one case of four, so that most optional keys are left out.
     fn seldom(&mut self) -> bool {
         self.bytes.next() >= 192
     }
@@ -88,20 +89,20 @@ impl Author<'_> {
         let _ = writeln!(self.text, "{key} = {value}");
     }
 
-    /// A key and one of some texts.
+    /// Writes a key with one of some texts.
     fn choose(&mut self, key: &str, choices: &[&str]) {
         let value = self.one_of(choices);
         self.line(key, &format!("'{value}'"));
     }
 
-    /// The same, or nothing.
+    /// Writes a key with one of some texts, or nothing.
     fn maybe(&mut self, key: &str, choices: &[&str]) {
         if self.seldom() {
             self.choose(key, choices);
         }
     }
 
-    /// A key and a value that is no text, or nothing.
+    /// Writes a key with a value that is not a text, or nothing.
     fn maybe_raw(&mut self, key: &str, choices: &[&str]) {
         if self.seldom() {
             let value = self.one_of(choices);
@@ -231,7 +232,7 @@ impl Author<'_> {
         self.repeated();
     }
 
-    /// What a job that goes on for ever needs in a long run.
+    /// Writes the keys that a job that goes on for ever needs in a long run.
     fn repeated(&mut self) {
         if self.long {
             self.line("rate", "'8 MiB/s'");
@@ -280,14 +281,14 @@ fn case(data: &[u8]) -> Option<Case> {
     Some(scenario.cases(None).ok()?.remove(0))
 }
 
-/// Executes the scenario in two parts, with the whole state checked after each, and sums it up.
+/// Executes the scenario, checking the whole state after each of two parts, and summarises the run.
 pub(crate) fn run(data: &[u8]) {
     if let Some(case) = case(data) {
         let _ = execute(&case).map(|run| run.summary());
     }
 }
 
-/// The run of a case; `None` if the model does not have what it asks for.
+/// The run of a case; `None` if the case asks for something that the model does not have.
 fn execute(case: &Case) -> Option<Run> {
     let (config, facts, program) = (config(case).ok()?, facts(case).ok()?, case.program().ok()?);
     let mut machine = Machine::new(config, program);
@@ -312,7 +313,7 @@ fn execute(case: &Case) -> Option<Run> {
     Some(memory.finish(facts, case.to_toml(), State::Complete))
 }
 
-/// A run of a small scenario with a server, a reader and a writer, of which other seeds are made.
+/// A run of a small scenario with a server, a reader and a writer, from which other seeds are made.
 pub(crate) fn small_run(generation: &str, nodes: usize) -> Run {
     let sizes = vec!["'64 MiB'"; nodes].join(", ");
     let text = format!(
@@ -334,7 +335,7 @@ pub(crate) fn small_run(generation: &str, nodes: usize) -> Run {
     }
 }
 
-/// Walks of each length on each generation, of which none is refused.
+/// Seeds: for each generation, four walks that make a valid case.
 pub(crate) fn seeds(_: &Fixture) -> Vec<Vec<u8>> {
     static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let seeds = || {

@@ -1,9 +1,9 @@
-//! Hostile input for every reader of lotsfree, and for the model: one libFuzzer binary with all targets.
+//! Fuzzes every reader of lotsfree, and the model, with hostile input: one libFuzzer binary with all targets.
 //!
-//! The environment chooses: `LOTSFREE_FUZZ` names the target, or `list` prints their names and
-//! how many executions without a new edge each is to have; `LOTSFREE_FUZZ_SEEDS=DIR` writes the target's
-//! seeds, made from `LOTSFREE_FUZZ_FIXTURES`, into a directory that exists and ends; targets that read files
-//! keep them in `LOTSFREE_FUZZ_PLACE`. `README.md` says how to run it.
+//! Environment variables say what to do. `LOTSFREE_FUZZ` names the target; its value `list` prints the names
+//! of all targets, with the executions without a new edge that each is to have. `LOTSFREE_FUZZ_SEEDS=DIR`
+//! writes the target's seeds, made from `LOTSFREE_FUZZ_FIXTURES`, into an existing directory and exits.
+//! Targets that read files keep them in `LOTSFREE_FUZZ_PLACE`. `README.md` says how to run the binary.
 #![no_main]
 
 mod files;
@@ -18,19 +18,19 @@ mod whole;
 
 use std::sync::OnceLock;
 
-/// What one target does with its input, and how its seeds are made from a fixture.
+/// A target: the function that takes its input, and the one that makes its seeds.
 struct Target {
     name: &'static str,
     run: fn(&[u8]),
     /// The seeds that one fixture gives.
     seeds: fn(&seeds::Fixture) -> Vec<Vec<u8>>,
-    /// How many executions without a new edge `cargo xtask fuzz settle` asks for.
+    /// Executions without a new edge that `cargo xtask fuzz settle` asks for.
     settled: u64,
 }
 
-/// Executions without a new edge of a target that reads.
+/// Executions without a new edge for a target that reads.
 const READS: u64 = 10_000_000;
-/// The same of one that executes scenarios, which takes milliseconds each.
+/// Executions without a new edge for a target that executes scenarios, which takes milliseconds each.
 const EXECUTES: u64 = 100_000;
 
 const TARGETS: &[Target] = &[

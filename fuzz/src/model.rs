@@ -1,4 +1,4 @@
-//! Scenario files, and operations on the model of memory.
+//! Fuzzes scenario files, and operations on the model of memory.
 
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
@@ -10,7 +10,7 @@ use lotsfree_workload::{Advice, How, Policy, RegionId};
 
 use crate::seeds::Fixture;
 
-/// Scenario files to their cases and programs; a case that was resolved reads back the same.
+/// Resolves a scenario file to its cases and programs. A resolved case must read back the same.
 pub(crate) fn scenario(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let scenario = match Scenario::parse(text, "fuzz.toml") {
@@ -37,7 +37,7 @@ pub(crate) fn scenario(data: &[u8]) {
     }
 }
 
-/// Values that no key, or few of them, accept.
+/// Values that no key accepts, or few do.
 const SPOILED: &[&str] = &[
     "-1",
     "0",
@@ -55,10 +55,10 @@ const SPOILED: &[&str] = &[
     "{}",
     "{ x = 1 }",
 ];
-/// Longer scenarios are not spoiled, as there would be too many.
+/// The longest scenario, in bytes, that is spoiled value by value; longer ones would give too many seeds.
 const SHORT: usize = 1200;
 
-/// The scenarios that ship and one of a test; and the short ones with one value spoiled.
+/// Seeds: the scenarios that ship, those of a test, and the short ones with one value spoiled.
 pub(crate) fn scenario_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     let Ok(fixtures) = std::env::var("LOTSFREE_FUZZ_FIXTURES") else { return Vec::new() };
     let directories = ["scenarios", "crates/scenario/tests/files"];
@@ -99,7 +99,7 @@ impl Bytes<'_> {
     }
 }
 
-/// A small machine and what three tasks do on it, byte by byte; the state is checked as it goes.
+/// Decodes operations of three tasks on a small machine, byte by byte, and checks the state after them.
 pub(crate) fn operations(data: &[u8]) {
     let mut bytes = Bytes(data);
     let nodes = 1 + bytes.next() as usize % 2;
@@ -165,7 +165,7 @@ pub(crate) fn operations(data: &[u8]) {
                 2 => mm.unmap(&mut cx, region),
                 3..=6 => mm.touch(&mut cx, region, len % 4000, what & 1 == 0),
                 7 => {
-                    // A run of pages, as far as it gets.
+                    // Touches a run of pages, as far as it gets.
                     let last = (0..200).try_for_each(|i| mm.touch(&mut cx, region, len % 4000 + i, true));
                     if last == Err(Stop::Bad) { Ok(()) } else { last }
                 }
@@ -183,7 +183,7 @@ pub(crate) fn operations(data: &[u8]) {
                     Ok(())
                 }
             };
-            // Whatever waits is served, then asked again; not for ever.
+            // An operation that has to wait is repeated after the wait was served, at most 20 times.
             if !matches!(result, Err(Stop::Wait(_))) || retry == 20 {
                 break;
             }
@@ -222,7 +222,7 @@ fn check(mm: &Mm) {
     }
 }
 
-/// A few walks.
+/// Seeds: a few walks.
 pub(crate) fn operation_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     (1..8).map(|seed| walk(seed, 600)).collect()
 }

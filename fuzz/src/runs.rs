@@ -1,4 +1,4 @@
-//! What runs leave and send: directories, journals, Parquet tables, the stream between agents and the lab.
+//! Fuzzes the data of runs: directories, journals, Parquet tables, and the stream between agents and the lab.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,20 +24,21 @@ const ACTORS: &str = "actors.parquet";
 const EVENTS: &str = "events.jsonl";
 const TIMING: &str = "timing.json";
 const JOURNAL: &str = "journal";
-/// The files that an input of [`directory`] holds, in their order in it.
+/// The files that an input of [`directory`] holds, in this order.
 const FILES: [&str; 7] = [HEAD, SCENARIO, SAMPLES, ACTORS, EVENTS, TIMING, JOURNAL];
-/// Stands between the files of an input.
+/// Separates the files of an input.
 const BETWEEN: &[u8] = b"\n\xff\xfe\n";
-/// How a journal begins, as `run::journal` says.
+/// First bytes of a journal, as in `run::journal`.
 const MAGIC: &[u8] = b"lotsfree journal 1\n";
 
-/// FNV-1a as runs have it: damage that the reader is to get past is signed as if it had been written so.
+/// FNV-1a as in runs. Damaged data get a correct checksum, so that the reader does not stop at the checksum.
 pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
-/// The directory that every input is written to: in memory, made and removed by `cargo xtask fuzz`.
+/// The directory that every input is written to: in memory if possible, made and removed by `cargo xtask
+/// fuzz`.
 pub(crate) fn place() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
@@ -50,7 +51,7 @@ pub(crate) fn place() -> &'static Path {
     })
 }
 
-/// Writes what a directory of a run holds, and removes what it held before.
+/// Writes the files of a run's directory, and removes those that are no longer in it.
 fn lay(files: &[(&str, &[u8])]) -> &'static Path {
     for name in FILES {
         let path = place().join(name);
@@ -65,7 +66,7 @@ fn lay(files: &[(&str, &[u8])]) -> &'static Path {
     place()
 }
 
-/// Enters the lengths and checksums of files into a `run.json`, where that has a place for them.
+/// Enters the lengths and checksums of files into a `run.json`, if that has a place for them.
 fn sign(head: &mut Value, files: &[(&str, &[u8])]) {
     let Some(head) = head.as_object_mut() else { return };
     let whole = |(name, contents): &(&str, &[u8])| {
@@ -75,7 +76,7 @@ fn sign(head: &mut Value, files: &[(&str, &[u8])]) {
     head.insert("files".to_owned(), Value::Object(listed));
 }
 
-/// Opens a run, sums it up, and looks at its instants as the doctor would.
+/// Opens a run, summarises it, and reads its instants as the doctor would.
 fn open(directory: &Path) -> Option<Run> {
     let run = match Run::open(directory) {
         Ok(run) => run,
@@ -96,7 +97,7 @@ fn open(directory: &Path) -> Option<Run> {
 /// Diagnoses a run and reports on it.
 fn judge(run: Run) {
     if let Some(mut input) = input(&run, Instants::All) {
-        // Two instants show all that many do.
+        // Two instants show as much as many do.
         input.samples.truncate(2);
         let observation = observe(input, &Options::default());
         for finding in diagnose(&observation).findings {
@@ -109,7 +110,8 @@ fn judge(run: Run) {
     assert!(!runs_html(&runs).is_empty());
 }
 
-/// A directory, its files one after the other. The first byte says whether `run.json` is made to fit them.
+/// Fuzzes a directory, given as its files one after the other. The first byte says whether `run.json` is made
+/// to fit them.
 pub(crate) fn directory(data: &[u8]) {
     let Some((&choice, mut data)) = data.split_first() else { return };
     let mut files: Vec<(&str, &[u8])> = Vec::new();
@@ -119,7 +121,7 @@ pub(crate) fn directory(data: &[u8]) {
             Some(end) => (&data[..end], &data[end + BETWEEN.len()..]),
             None => (data, &[][..]),
         };
-        // What is empty is not there.
+        // A file without contents is left out.
         if !contents.is_empty() {
             files.push((name, contents));
         }
@@ -139,7 +141,7 @@ pub(crate) fn directory(data: &[u8]) {
     }
 }
 
-/// The `run.json` of a run of which an input is one file.
+/// The `run.json` for an input that is one file of a run.
 fn head(state: &str, files: &[(&str, &[u8])]) -> String {
     static FACTS: OnceLock<Value> = OnceLock::new();
     let facts = FACTS.get_or_init(|| serde_json::to_value(facts()).unwrap_or_default());
@@ -152,8 +154,8 @@ fn facts() -> Facts {
     Facts { title: "fuzz".to_owned(), cpus: 2, page_size: 4096, interval: 1, duration: 9, ..Facts::default() }
 }
 
-/// Records of a journal, framed: each is preceded by its length, 16 bits, little-endian, and gets the length
-/// and checksum that it would have in a journal.
+/// Frames records of a journal: in the input, each is preceded by its length, 16 bits, little-endian; it gets
+/// the length and checksum that it would have in a journal.
 fn framed(mut data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() * 2);
     while let Some((length, rest)) = data.split_first_chunk() {
@@ -179,7 +181,8 @@ fn unframed(mut records: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The journal of a run that has not ended: records, or with an odd first byte the file as it is.
+/// Fuzzes the journal of a run that has not ended. The input has its records or, if the first byte is odd,
+/// the whole file.
 pub(crate) fn journal(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let journal = match choice & 1 {
@@ -191,7 +194,7 @@ pub(crate) fn journal(data: &[u8]) {
     open(lay(&[(HEAD, head.as_bytes()), scenario, (JOURNAL, &journal)]));
 }
 
-/// One table of a run that has ended, the first byte chooses which; the other is a good one.
+/// Fuzzes one table of a run that has ended. The first byte chooses which; the other table is a good one.
 pub(crate) fn tables(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     static GOOD: OnceLock<(Vec<u8>, Vec<u8>)> = OnceLock::new();
@@ -208,7 +211,8 @@ pub(crate) fn tables(data: &[u8]) {
     open(lay(&all));
 }
 
-/// What an agent sends: the same messages whatever the pieces, and the same again when they are sent on.
+/// Fuzzes the stream of an agent: its messages must not depend on how it is cut into pieces, and must be the
+/// same again when they are sent on.
 pub(crate) fn wire(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let stream = if choice & 1 == 0 { framed(data) } else { data.to_vec() };
@@ -245,10 +249,9 @@ pub(crate) fn wire(data: &[u8]) {
     assert_eq!(sorted(messages), sorted(again));
 }
 
-/// A message and the statistics of its nodes, in an order that depends on names alone. Zones, CPUs, swap
-/// areas and counters without a row stand in the order of the columns, which a stream may name in any order;
-/// a sender appends what a later sample has more than those before it. A node's statistics are at its first
-/// zone.
+/// Sorts a message, and the statistics of its nodes, into an order that depends on names alone. Zones, CPUs,
+/// swap areas and unknown counters are in the order of the columns, which a stream may name in any order; a
+/// sender appends the columns that a later sample adds. A node's statistics are at its first zone.
 fn sorted(mut message: Message) -> (Message, Vec<(u32, Values<Vmstat>)>) {
     let mut stats = Vec::new();
     if let Message::Sample(sample) = &mut message {
@@ -269,7 +272,7 @@ fn sorted(mut message: Message) -> (Message, Vec<(u32, Values<Vmstat>)>) {
     (message, stats)
 }
 
-/// The same with the counters that have no row by name.
+/// Sorts unknown counters by name.
 fn by_name<F: Family>(values: &Values<F>) -> Values<F> {
     let mut sorted = Values::default();
     values.iter().for_each(|(counter, value)| sorted.set(counter, value));
@@ -279,7 +282,7 @@ fn by_name<F: Family>(values: &Values<F>) -> Values<F> {
     sorted
 }
 
-/// What the model yields for a small scenario, with few counters, so that seeds are small.
+/// The run of a small scenario on the model, with few counters, so that seeds are small.
 fn made(generation: &str, nodes: usize) -> Run {
     let mut few = Memory::default();
     let run = machines::small_run(generation, nodes);
@@ -303,7 +306,7 @@ fn made(generation: &str, nodes: usize) -> Run {
     few.finish(run.facts().clone(), run.scenario(), State::Complete)
 }
 
-/// The first of that many counters, the first after them, and so on.
+/// Every `of`-th counter, beginning with the first.
 fn some<F: Family>(values: &Values<F>, of: usize) -> Values<F> {
     let mut few = Values::default();
     for (counter, value) in values.iter().step_by(of) {
@@ -312,7 +315,7 @@ fn some<F: Family>(values: &Values<F>, of: usize) -> Values<F> {
     few
 }
 
-/// The files of a run's directory, ended or not, as a writer leaves them.
+/// The files of a run's directory as a writer leaves them, whether the run has ended or not.
 fn written(run: &Run, ended: bool) -> Vec<(String, Vec<u8>)> {
     let directory = place().join("written");
     let write = || -> Result<(), WriteError> {
@@ -352,7 +355,7 @@ fn runs() -> &'static [Run] {
     })
 }
 
-/// Directories of runs that have ended and of such that have not.
+/// Seeds: directories of runs that have ended, and of runs that have not.
 pub(crate) fn directory_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let seed = |run: &Run, ended: bool| {
@@ -363,7 +366,7 @@ pub(crate) fn directory_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     SEEDS.get_or_init(|| runs().iter().flat_map(|run| [seed(run, true), seed(run, false)]).collect()).clone()
 }
 
-/// Records of journals of runs.
+/// Seeds: records of journals of runs.
 pub(crate) fn journal_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let seeds = |run: &Run| {
@@ -375,7 +378,7 @@ pub(crate) fn journal_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     SEEDS.get_or_init(|| runs().iter().flat_map(seeds).collect()).clone()
 }
 
-/// Both tables of runs.
+/// Seeds: both tables of runs.
 pub(crate) fn table_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let seeds = |run: &Run| {
@@ -385,7 +388,7 @@ pub(crate) fn table_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     SEEDS.get_or_init(|| runs().iter().flat_map(seeds).collect()).clone()
 }
 
-/// What an agent sends of a run, with texts between.
+/// Seeds: the stream of an agent for a run, with texts between.
 pub(crate) fn wire_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     static SEEDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let seeds = |run: &Run| {

@@ -9,9 +9,9 @@ use std::path::Path;
 use lotsfree_snapshot::source::MemorySource;
 use lotsfree_snapshot::source::text::TextArchive;
 
-/// Longer seeds only slow the search down; it is told not to make longer inputs either.
+/// The longest seed, in bytes. Longer ones only slow the search down.
 const LONGEST: usize = 32 << 10;
-/// Bytes of all seeds of one target.
+/// The most bytes of all seeds of one target.
 const MOST: usize = 4 << 20;
 
 /// A fixture: its bytes, and the files in it.
@@ -32,12 +32,13 @@ impl Fixture {
     }
 }
 
-/// Writes the seeds that `make` gives for each fixture, each once, under the hash of its contents.
+/// Writes the seeds that `make` gives for each fixture. Each seed is written once, under the hash of its
+/// contents.
 pub(crate) fn write(make: fn(&Fixture) -> Vec<Vec<u8>>, directory: &Path) -> io::Result<()> {
     let fixtures = std::env::var("LOTSFREE_FUZZ_FIXTURES").map_err(io::Error::other)?;
     let mut paths = Vec::new();
     list(Path::new(&fixtures), &mut paths)?;
-    // Small fixtures first: what they show is rare, and whole hosts alone would fill the bound.
+    // Small fixtures come first: their contents are rare, and whole hosts alone would fill the bound.
     paths.sort_by_cached_key(|path| (fs::metadata(path).map_or(0, |metadata| metadata.len()), path.clone()));
     let (mut seen, mut bytes) = (BTreeSet::new(), 0);
     for path in paths {

@@ -1,4 +1,4 @@
-//! The journal of changes of a host: read, listed, and undone on a made-up host.
+//! Fuzzes the journal of changes of a host: it is read, listed, and undone on a made-up host.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use lotsfree_changes::{StateDirectory, Territory, parse, parse_legacy};
 use crate::runs::{fnv, place};
 use crate::seeds::Fixture;
 
-/// Stands for the root of the host in an input, which is made before it is known where that is.
+/// Stands for the root of the host in an input, because inputs are made before its path is known.
 const ROOT: &str = "/ROOT";
 
 fn put(path: &Path, contents: &[u8]) {
@@ -19,7 +19,8 @@ fn put(path: &Path, contents: &[u8]) {
     }
 }
 
-/// A journal without its checksums, which are entered here. The first byte says whether it is one of 0.1.0.
+/// Fuzzes a journal. The input lacks the checksums, which are entered here. The first byte says whether it is
+/// a journal of 0.1.0.
 pub(crate) fn run(data: &[u8]) {
     let Some((kind, text)) = data.split_first() else { return };
     let _ = (parse(text), parse_legacy(text));
@@ -46,7 +47,7 @@ pub(crate) fn run(data: &[u8]) {
     let _ = fs::remove_file(root.join(name));
 }
 
-/// Each kind of change, once.
+/// Seeds: each kind of change, once.
 pub(crate) fn seeds(_: &Fixture) -> Vec<Vec<u8>> {
     let noted = |number: u32, change: &str| {
         format!("{{\"record\":\"noted\",\"number\":{number},\"boot\":\"\",\"change\":{change}}}\n")

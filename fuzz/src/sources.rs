@@ -1,4 +1,5 @@
-//! Whatever bytes are opened: archives, text archives, pastes, OSWatcher, sos reports; and redaction.
+//! Fuzzes everything that can be opened (archives, text archives, pastes, OSWatcher, sos reports), and
+//! redaction.
 
 use lotsfree_snapshot::source::archive::{Archive, Bounds};
 use lotsfree_snapshot::source::redact::{Redaction, Redactor};
@@ -8,10 +9,10 @@ use lotsfree_snapshot::{Options, observe};
 
 use crate::seeds::Fixture;
 
-/// So small that hostile archives reach them.
+/// Bounds that are small enough for hostile archives to reach them.
 const BOUNDS: Bounds = Bounds { total: 1 << 20, file: 64 << 10, entries: 256 };
 
-/// A tar, plain or in zstd.
+/// Fuzzes a tar archive, plain or compressed with zstd.
 pub(crate) fn archive(data: &[u8]) {
     let archives = [Archive::read(data, &BOUNDS), Archive::read_zstd(data, &BOUNDS)];
     for archive in archives.into_iter().flatten() {
@@ -27,7 +28,7 @@ pub(crate) fn archive(data: &[u8]) {
     }
 }
 
-/// The fixture's first files, plain and compressed.
+/// Seeds: the fixture's first files, plain and compressed.
 pub(crate) fn archive_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let mut few = MemorySource::default();
     for (path, contents) in fixture.files().filter(|(_, contents)| contents.len() < 2048).take(6) {
@@ -38,7 +39,7 @@ pub(crate) fn archive_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     vec![plain, compressed]
 }
 
-/// A tar of what `source` holds, below `prefix`.
+/// A tar archive of the files of `source`, below `prefix`.
 fn pack(source: &MemorySource, prefix: &str) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (path, contents) in source.files() {
@@ -46,20 +47,20 @@ fn pack(source: &MemorySource, prefix: &str) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(contents.len() as u64);
         header.set_mode(0o644);
-        // A name that a tar cannot hold is not what is tested here.
+        // Names that a tar archive cannot hold are not tested here.
         let _ = tar.append_data(&mut header, format!("{prefix}{path}"), &contents[..]);
     }
     tar.into_inner().unwrap_or_default()
 }
 
-/// What a source holds, without what hides what lies below: files that are not there.
+/// The files of a source, without its entries for absent files, which only hide files of a source below it.
 fn held(source: &MemorySource) -> String {
     let there =
         source.files().filter(|(_, contents)| !matches!(contents, Err(lotsfree_snapshot::ReadError::Absent)));
     format!("{:?}", there.collect::<Vec<_>>())
 }
 
-/// A text archive: read, written and read again.
+/// Fuzzes a text archive: it is read, written and read again.
 pub(crate) fn text(data: &[u8]) {
     let Ok(archive) = TextArchive::parse(data) else { return };
     let printed = archive.print();
@@ -75,7 +76,7 @@ pub(crate) fn text(data: &[u8]) {
     }
 }
 
-/// Small fixtures as they are, and each with few of its files.
+/// Seeds: small fixtures as they are, and each fixture with few of its files.
 pub(crate) fn text_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let mut part = MemorySource::default();
     for (path, contents) in fixture.files().filter(|(_, contents)| contents.len() < 8192).take(40) {
@@ -85,7 +86,7 @@ pub(crate) fn text_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     vec![fixture.text.clone(), archive.print()]
 }
 
-/// Opened as whatever it is taken for; the first byte chooses a file's name.
+/// Fuzzes the opening of a file whose format has to be recognised. The first byte chooses its name.
 pub(crate) fn open(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let name = NAMES[usize::from(choice) % NAMES.len()];
@@ -106,12 +107,12 @@ fn bounded(mut input: lotsfree_snapshot::Input) {
             let _ = source.list(&name);
         }
     }
-    // Two instants show all that many do.
+    // Two instants show as much as many do.
     input.samples.truncate(2);
     let _ = observe(input, &Options::default());
 }
 
-/// Files as they are, and several after one another.
+/// Seeds: files as they are, and several after one another.
 pub(crate) fn open_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let known =
         ["meminfo", "vmstat", "kmsg", "zoneinfo", "sysctl.conf", "sysvipc/shm", "pressure/io", "swaps"];
@@ -130,7 +131,7 @@ pub(crate) fn open_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// One file of OSWatcher by itself, and both kinds in an archive.
+/// Fuzzes one file of OSWatcher by itself, and both kinds in an archive.
 pub(crate) fn oswatcher(data: &[u8]) {
     if let Ok(input) = open_bytes(data, "host_meminfo_20.11.11.0100.dat") {
         bounded(input);
@@ -144,7 +145,7 @@ pub(crate) fn oswatcher(data: &[u8]) {
     }
 }
 
-/// Blocks of the fixture's meminfo and of a table of `vmstat`, with times.
+/// Seeds: blocks of the fixture's meminfo and of a table of `vmstat`, with times.
 pub(crate) fn oswatcher_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let Some((_, meminfo)) = fixture.files().find(|(path, _)| *path == "proc/meminfo") else {
         return Vec::new();
@@ -167,7 +168,7 @@ pub(crate) fn oswatcher_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     vec![seed]
 }
 
-/// A sos report whose files are those of a text archive, below `sos_commands` or not.
+/// Fuzzes a sos report whose files are those of a text archive, below `sos_commands` or not.
 pub(crate) fn sos(data: &[u8]) {
     let Ok(archive) = TextArchive::parse(data) else { return };
     let mut source = archive.samples[0].1.clone();
@@ -177,7 +178,7 @@ pub(crate) fn sos(data: &[u8]) {
     }
 }
 
-/// The fixture's settings and files as sos would have them from commands.
+/// Seeds: the fixture's settings and files as sos would get them from commands.
 pub(crate) fn sos_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let mut source = MemorySource::default();
     let mut settings = String::new();
@@ -238,7 +239,7 @@ const REDACTED: &[&str] = &[
     "etc/other",
 ];
 
-/// Redaction: the same bytes give the same, and never much more than there were.
+/// Fuzzes redaction: the same bytes must give the same result, which is not much longer than they are.
 pub(crate) fn redact(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let path = REDACTED[usize::from(choice) % REDACTED.len()];
@@ -252,14 +253,14 @@ pub(crate) fn redact(data: &[u8]) {
     let (contents, redacted_path) = once(Redaction::Standard);
     assert_eq!((&contents, &redacted_path), (&once(Redaction::Standard).0, &once(Redaction::Standard).1));
     let Some(contents) = contents else { return };
-    // A byte that is no text becomes three, and the shortest name a pseudonym of a class, a number and a
-    // suffix.
+    // A byte that is not text becomes three, and the shortest name becomes a pseudonym with a class, a number
+    // and a suffix.
     assert!(contents.len() <= 24 * data.len() + 64, "{} of {} bytes", contents.len(), data.len());
     let lines = |text: &[u8]| text.iter().filter(|&&b| b == b'\n').count();
     assert!(lines(&contents) <= lines(data), "more lines than there were");
 }
 
-/// Each kind of file, of the fixture.
+/// Seeds: the fixture's files of the kinds in [`REDACTED`].
 pub(crate) fn redact_seeds(fixture: &Fixture) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (path, contents) in fixture.files().filter(|(_, contents)| contents.len() < 8192) {

@@ -1,4 +1,4 @@
-//! Recorded accesses, read and replayed.
+//! Fuzzes traces of recorded accesses, which are read and replayed.
 
 use std::fs;
 
@@ -8,10 +8,11 @@ use lotsfree_workload::Op;
 use crate::runs::place;
 use crate::seeds::Fixture;
 
-/// Operations of one input: the first pass has read all of it by then, and the rest is the same again.
+/// The most operations of one input. The first pass has read the whole trace by then, and later ones repeat
+/// it.
 const MOST: usize = 1 << 18;
 
-/// What the columns of a table may be, and what they may not.
+/// Lists of a table's columns, valid and invalid.
 const COLUMNS: [&str; 8] = [
     "'page'",
     "'object'",
@@ -24,7 +25,7 @@ const COLUMNS: [&str; 8] = [
 ];
 const DELIMITERS: [&str; 4] = [",", " ", "\\t", ";"];
 
-/// A trace. Two bytes choose its format and how it is replayed; the rest is the file.
+/// Fuzzes a trace. Two bytes choose its format and how it is replayed; the rest is the file.
 pub(crate) fn run(data: &[u8]) {
     let Some((&[format, replay], file)) = data.split_first_chunk() else { return };
     let path = place().join("trace");
@@ -63,7 +64,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// A machine that replays the trace.
+/// The scenario of a machine that replays the trace.
 fn scenario(format: u8, replay: u8) -> String {
     let columns = COLUMNS[usize::from(format >> 1) % COLUMNS.len()];
     let delimiter = DELIMITERS[usize::from(format >> 4) % DELIMITERS.len()];
@@ -84,7 +85,7 @@ fn scenario(format: u8, replay: u8) -> String {
     )
 }
 
-/// Tables with each kind of column, and records of libCacheSim; plain and compressed.
+/// Seeds: tables with each kind of column, and records of libCacheSim, plain and compressed.
 pub(crate) fn seeds(_: &Fixture) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     let mut add = |format: u8, contents: &[u8]| {

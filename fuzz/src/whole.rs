@@ -1,4 +1,4 @@
-//! Amounts of memory, and the whole way from bytes to reports.
+//! Fuzzes amounts of memory, and the whole way from bytes to reports.
 
 use lotsfree_doctor::diagnose;
 use lotsfree_report::{Report, TextOptions};
@@ -8,7 +8,7 @@ use lotsfree_units::Bytes;
 
 use crate::seeds::Fixture;
 
-/// Amounts as users write them.
+/// Fuzzes amounts of memory as users write them.
 pub(crate) fn bytes(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<Bytes>() {
@@ -23,17 +23,17 @@ pub(crate) fn bytes(data: &[u8]) {
     }
 }
 
-/// Amounts of every kind.
+/// Seeds: amounts of every kind.
 pub(crate) fn byte_seeds(_: &Fixture) -> Vec<Vec<u8>> {
     let amounts =
         ["8GiB", "1.5 G", "512m", "4096", "1591860 kB", "1,591,860 kB", "16 EiB", "18446744073709551615"];
     amounts.iter().map(|amount| amount.as_bytes().to_vec()).collect()
 }
 
-/// Bytes to instants to findings to every form of report.
+/// Fuzzes the way from bytes to instants, findings and every form of report.
 pub(crate) fn doctor(data: &[u8]) {
     let Ok(mut input) = open_bytes(data, "fuzz") else { return };
-    // Rates need two; more only take longer.
+    // Rates need two instants; more than three only take longer.
     if input.samples.len() > 3 {
         let last = input.samples.pop();
         input.samples.truncate(2);
