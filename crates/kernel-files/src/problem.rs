@@ -1,8 +1,8 @@
-//! What could not be read, and why.
+//! Files and lines that could not be read, and why.
 
 use serde::Serialize;
 
-/// Why a file or line is missing from a [`crate::Snapshot`].
+/// Why a file or line is missing from a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemKind {
@@ -10,30 +10,30 @@ pub enum ProblemKind {
     Denied,
     /// The file does not exist: an older kernel, a feature that is not built in, a container, a partial tree.
     Absent,
-    /// The file ends early or was longer than is read of it.
+    /// The file ends early, or was longer than the bound up to which it is read.
     Truncated,
-    /// A line that makes no sense.
+    /// A malformed line.
     Malformed,
-    /// Reading failed otherwise.
+    /// Reading failed for another reason.
     Io,
     /// Not read because the time or memory set aside for it was used up.
     Budget,
 }
 
-/// One thing that could not be read.
+/// A file or line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The file, without a leading slash (`proc/pagetypeinfo`).
     pub path: String,
-    /// The line, counted from 1, where one line is meant.
+    /// The line, counted from 1, if the problem concerns one line.
     pub line: Option<u32>,
-    /// Why.
+    /// Why it could not be read.
     pub kind: ProblemKind,
-    /// In words.
+    /// The reason in words.
     pub detail: String,
 }
 
-/// Collects problems while files are read; knows which file is being parsed.
+/// Collects problems while files are read, and knows which file is being parsed.
 #[derive(Debug, Default)]
 pub struct Log {
     path: String,
@@ -43,7 +43,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// At most this many problems are kept of one file; hostile input has as many as it has lines.
+    /// At most this many problems are kept per file; hostile input can have one on each line.
     const MOST_PER_FILE: u32 = 8;
     /// At most this many are kept in all.
     const MOST: usize = 512;
@@ -55,12 +55,12 @@ impl Log {
         self.in_file = 0;
     }
 
-    /// A line of the present file makes no sense.
+    /// Reports a malformed line of the current file.
     pub fn malformed(&mut self, line: u32, detail: impl Into<String>) {
         self.push(Some(line), ProblemKind::Malformed, detail.into());
     }
 
-    /// The present file as a whole has a problem.
+    /// Reports a problem of the current file as a whole.
     pub fn whole(&mut self, kind: ProblemKind, detail: impl Into<String>) {
         self.push(None, kind, detail.into());
     }
@@ -74,17 +74,17 @@ impl Log {
         self.problems.push(Problem { path: self.path.clone(), line, kind, detail });
     }
 
-    /// How many problems were not kept because there were too many.
+    /// Number of problems that were not kept because there were too many.
     pub fn dropped(&self) -> u32 {
         self.dropped
     }
 
-    /// What has been collected, in reading order.
+    /// The collected problems, in reading order.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
 
-    /// What has been collected so far.
+    /// The problems collected so far.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

@@ -1,4 +1,4 @@
-//! Which kernel it is.
+//! The kernel's release.
 
 use std::fmt;
 
@@ -32,8 +32,8 @@ impl KernelVersion {
         self.numbers.0 > 0
     }
 
-    /// Whether this is `major.minor` or later. Distribution kernels carry backports: prefer asking for a
-    /// counter or a file over asking for a version. `false` when the release is unknown.
+    /// Whether this is `major.minor` or later; `false` if the release is unknown. Distribution kernels carry
+    /// backports, so prefer asking for a counter or a file over asking for a version.
     pub fn at_least(&self, major: u32, minor: u32) -> bool {
         (self.numbers.0, self.numbers.1) >= (major, minor)
     }

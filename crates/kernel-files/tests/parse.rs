@@ -1,9 +1,9 @@
-//! Reading and printing: what is printed reads back, and no input is fatal.
+//! Parsing and printing: printed text reads back, and no input is fatal.
 
 use lotsfree_kernel_files::counters::*;
 use proptest::prelude::*;
 
-/// Reads `text`, with the lines that were refused.
+/// Reads `text`; also returns the lines that were refused.
 fn read<F: Family>(text: &[u8]) -> (Values<F>, Vec<BadLine>) {
     let mut bad = Vec::new();
     let values = Values::parse(text, |line| bad.push(line));
@@ -16,7 +16,7 @@ fn printed<F: Family>(values: &Values<F>) -> String {
     out
 }
 
-/// Values for some of the rows of `F`, and lines that it does not know.
+/// Values for some of the rows of `F`, and lines that the table does not know.
 fn any_values<F: Family>() -> impl Strategy<Value = Values<F>> {
     let known = prop::collection::vec(prop_oneof![Just(None), (0..u64::MAX).prop_map(Some)], F::ROWS.len());
     // No row of any family starts like this.
@@ -51,7 +51,7 @@ fn reads_back<F: Family + PartialEq>() {
         let (back, bad) = read::<F>(text.as_bytes());
         prop_assert_eq!(&bad, &[]);
         prop_assert_eq!(&back, &values);
-        // Line order does not matter to what the table knows.
+        // The order of lines does not matter for names that the table has.
         let reversed: String = text.lines().rev().flat_map(|l| [l, "\n"]).collect();
         let (back, bad) = read::<F>(reversed.as_bytes());
         prop_assert_eq!(&bad, &[]);
@@ -213,7 +213,7 @@ fn a_line_of_ten_megabytes_is_refused() {
         assert_eq!(bad.first().map(|b| b.line), Some(1));
         assert_eq!(values.get(meminfo::MemFree), Some(7));
     }
-    // Blanks alone are an empty line.
+    // A line of blanks only is an empty line.
     assert_eq!(read::<Vmstat>(&vec![b' '; long]).1, []);
     // A number of ten million digits.
     let text = [&b"pgfault 1"[..], &vec![b'0'; long]].concat();

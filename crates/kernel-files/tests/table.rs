@@ -1,4 +1,4 @@
-//! The rows themselves: names, versions, sentences, and agreement with what kernels print.
+//! The rows themselves: names, versions, sentences, and agreement with the output of kernels.
 
 use std::collections::BTreeSet;
 
@@ -85,9 +85,10 @@ fn the_page_has_every_counter() {
     );
 }
 
-/// Compares the table with `names`, all that kernel `at` can print whatever its configuration: each must be
-/// there, and the table must not claim more. The lists were taken from the sources of these kernels (6.1.192
-/// and 6.12.117 as Debian ships them; 3.10 and 4.6 for `/proc/vmstat`), conditional compilation ignored.
+/// Compares the table with `names`, all counters that kernel `at` can print whatever its configuration: the
+/// table must have each, and must not claim more. The lists were taken from the sources of these kernels
+/// (6.1.192 and 6.12.117 as Debian ships them; 3.10 and 4.6 for `/proc/vmstat`), ignoring conditional
+/// compilation.
 fn agrees<F: Family>(at: &str, names: &str) {
     let printed: BTreeSet<&str> = names.lines().collect();
     let claimed: BTreeSet<&str> = F::ROWS.iter().filter(|row| lives(row, at)).map(|row| row.name).collect();
@@ -116,7 +117,7 @@ names! {
     mthp_stats_agree_with_kernels: MthpStats "mthp_stats" "6.12";
 }
 
-/// Parses `text` of kernel 6.18 and wants every line known, and every name alive in that kernel.
+/// Parses `text` of kernel 6.18. Every line must be known, and every name alive in that kernel.
 fn all_known<F: Family>(text: &str) -> Values<F> {
     let values =
         Values::<F>::parse(text.as_bytes(), |bad| panic!("{} line {}: {}", F::NAME, bad.line, bad.why));
@@ -128,7 +129,7 @@ fn all_known<F: Family>(text: &str) -> Values<F> {
     values
 }
 
-/// Names that the table gives 6.18 but that `values` lack.
+/// Names that the table gives 6.18 and that `values` lacks.
 fn absent<F: Family>(values: &Values<F>) -> Vec<&'static str> {
     F::ROWS
         .iter()
@@ -141,7 +142,7 @@ fn absent<F: Family>(values: &Values<F>) -> Vec<&'static str> {
 #[test]
 fn vmstat_of_6_18() {
     let values = all_known::<Vmstat>(include_str!("data/vmstat-6.18.txt"));
-    // What that kernel's configuration and architecture leave out, and nothing else.
+    // Exactly the counters that this kernel's configuration and architecture leave out.
     assert_eq!(
         absent(&values).join(" "),
         "nr_unaccepted nr_shadow_call_stack pgalloc_high allocstall_high pgskip_high cma_alloc_success cma_alloc_fail \
@@ -168,8 +169,8 @@ fn meminfo_of_6_18() {
     assert_eq!(get(meminfo::MemUsed), get(meminfo::MemTotal) - get(meminfo::MemFree));
 }
 
-/// In the printed order a name is nearly always within a few rows of the previous one; the order of the rows
-/// is what makes reading fast.
+/// In printed order a name is nearly always within a few rows of the previous one; that order of the rows is
+/// what makes reading fast.
 #[test]
 fn rows_stand_in_the_order_of_the_file() {
     fn ordered<F: Family>(text: &str) {
@@ -200,7 +201,7 @@ fn zoneinfo_of_6_18() {
         let line = line.strip_prefix("pages ").unwrap_or(line);
         let (name, _) = field(line.as_bytes(), b' ').unwrap_or_else(|why| panic!("{line}: {why}"));
         let name = std::str::from_utf8(name).unwrap_or_default();
-        // `high` is a watermark, `high:` a bound of a CPU's lists.
+        // `high` is a watermark, `high:` the bound of a CPU's lists.
         let name = if name == "high:" { "pageset high" } else { name.trim_end_matches(':') };
         let row = match (Counter::<Zoneinfo>::named(name), Counter::<Vmstat>::named(name)) {
             (Some(own), None) => own.row(),

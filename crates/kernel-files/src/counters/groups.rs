@@ -40,7 +40,7 @@ pub const KSWAPD_STEAL: &[Counter<Vmstat>] = &[
     v::pgsteal_kswapd_movable,
     v::kswapd_steal,
 ];
-/// Pages freed by reclaim, by whomever (before 3.4).
+/// Pages freed by reclaim, whoever freed them (before 3.4).
 pub const STEAL: &[Counter<Vmstat>] =
     &[v::pgsteal_dma, v::pgsteal_dma32, v::pgsteal_normal, v::pgsteal_high, v::pgsteal_movable];
 /// Entries into direct reclaim. Per zone from 4.10 on. Zone reclaim is not counted here.
@@ -63,12 +63,12 @@ pub const ACTIVATE_FILE: &[Counter<Vmstat>] = &[v::workingset_activate_file, v::
 pub const REFAULT_ANON: &[Counter<Vmstat>] = &[v::workingset_refault_anon];
 /// Pages moved up to a faster memory tier (5.18 and later).
 pub const PROMOTED: &[Counter<Vmstat>] = &[v::pgpromote_success];
-/// Pages moved down to a slower memory tier (5.15 and later), by whomever.
+/// Pages moved down to a slower memory tier (5.15 and later), whoever moved them.
 pub const DEMOTED: &[Counter<Vmstat>] =
     &[v::pgdemote_kswapd, v::pgdemote_direct, v::pgdemote_khugepaged, v::pgdemote_proactive];
 
-/// Pages freed by tasks themselves. Kernels before 3.4 count what kswapd freed and what anyone freed; the
-/// difference is meant.
+/// Pages freed by tasks themselves. Kernels before 3.4 count the pages that kswapd freed and those that
+/// anyone freed; the result is then the difference.
 pub fn direct_steal(vmstat: &Values<Vmstat>) -> Option<u64> {
     let before_3_4 = || Some(vmstat.sum(STEAL)?.saturating_sub(vmstat.get(v::kswapd_steal)?));
     vmstat.sum(DIRECT_STEAL).or_else(before_3_4)

@@ -1,4 +1,4 @@
-//! `docs/counters.md`, from the table.
+//! Prints `docs/counters.md` from the table.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The one table of kernel memory counters, and what follows from it.
+//! The one table of kernel memory counters, and everything that is derived from it.
 //!
 //! A row of the table ([`Row`]) says how the kernel spells a counter, its unit, whether it is a level or only
 //! ever grows, which kernels have it, what it means and which kernel function prints or moves it. From the

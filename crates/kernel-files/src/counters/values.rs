@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// What a counter counts in. Spelled as the rows of the table spell it.
+/// Unit of a counter, spelled as in the rows of the table.
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -17,7 +17,7 @@ pub enum Unit {
     bytes,
     /// Base pages of the host.
     pages,
-    /// Things or events.
+    /// Objects or events.
     count,
     /// Microseconds.
     us,
@@ -27,13 +27,13 @@ pub enum Unit {
     number,
 }
 
-/// Whether a counter is a level or only ever grows. Spelled as the rows of the table spell it.
+/// Whether a counter is a level or only ever grows, spelled as in the rows of the table.
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A level: may go up and down.
     gauge,
-    /// Grows from boot (or creation) on; only its change means something.
+    /// Grows from boot (or creation) on; only its change is meaningful.
     monotonic,
 }
 
@@ -42,15 +42,15 @@ pub enum Kind {
 pub struct Row {
     /// The kernel's spelling.
     pub name: &'static str,
-    /// What it counts in.
+    /// Unit of the value.
     pub unit: Unit,
-    /// Level or growing.
+    /// Whether it is a level or only grows.
     pub kind: Kind,
     /// First kernel that has it (`2.6.32` stands for "that or earlier").
     pub since: &'static str,
     /// First kernel that no longer has it, if any.
     pub until: Option<&'static str>,
-    /// What it means, in one sentence.
+    /// Meaning of the counter, in one sentence.
     pub meaning: &'static str,
     /// The kernel file and function that prints or moves it.
     pub source: &'static str,
@@ -62,7 +62,7 @@ pub trait Family: Sized + Copy + fmt::Debug + 'static {
     const NAME: &'static str;
     /// Where the kernel shows it, such as `/proc/vmstat`.
     const FILE: &'static str;
-    /// What ends a name: `b':'` in `MemTotal: 1 kB`, `b' '` in `nr_free_pages 1`.
+    /// The byte that ends a name: `b':'` in `MemTotal: 1 kB`, `b' '` in `nr_free_pages 1`.
     const SEPARATOR: u8;
     /// The rows, in the order in which recent kernels print them.
     const ROWS: &'static [Row];
@@ -78,7 +78,7 @@ pub struct Counter<F> {
 }
 
 impl<F: Family> Counter<F> {
-    /// The counter of row `index`; only the table itself makes counters.
+    /// The counter of row `index`. Only the table itself makes counters.
     pub(crate) const fn at(index: u16) -> Self {
         Counter { index, family: PhantomData }
     }
@@ -93,12 +93,12 @@ impl<F: Family> Counter<F> {
         (0u16..).take(F::ROWS.len()).map(Self::at)
     }
 
-    /// Which row of the table it is.
+    /// Index of its row in the table.
     pub const fn row_index(self) -> usize {
         self.index as usize
     }
 
-    /// Its row.
+    /// Its row in the table.
     pub fn row(self) -> &'static Row {
         &F::ROWS[usize::from(self.index)]
     }
@@ -127,15 +127,15 @@ impl<F: Family> fmt::Debug for Counter<F> {
     }
 }
 
-/// Finds rows by name. Kernels print counters in nearly the order of the table, so looking a few rows ahead
-/// of the last hit answers almost every line; the hash map is built only for those that it does not.
+/// Finds rows by name. Kernels print counters in nearly the order of the table, so looking a few rows past
+/// the last hit finds almost every name; the hash map is built only when that fails.
 #[derive(Debug, Default)]
 pub struct Index {
     map: OnceLock<HashMap<&'static [u8], u16>>,
 }
 
 impl Index {
-    /// How many rows to look ahead before asking the map; kernels leave out runs of counters that they were
+    /// How many rows to look ahead before asking the map. Kernels leave out runs of counters that they were
     /// not built with.
     const AHEAD: usize = 12;
 
@@ -161,9 +161,9 @@ impl Index {
 /// A line that is not `name value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// What is wrong with it.
+    /// The fault in it.
     pub why: &'static str,
 }
 
@@ -180,7 +180,7 @@ pub struct Values<F> {
 
 /// Marks an absent value; the kernel never prints it in these files.
 const ABSENT: u64 = u64::MAX;
-/// A bound on lines that the table does not know, so that hostile input cannot fill memory.
+/// A bound on the lines with unknown names that are kept, so that hostile input cannot fill memory.
 const MOST_UNKNOWN: usize = 4096;
 /// A bound on the length of a name; the kernel's longest has about forty bytes.
 const LONGEST_NAME: usize = 256;
@@ -227,13 +227,13 @@ impl<F: Family> Values<F> {
         (0u16..).zip(self.values.iter()).filter(|(_, v)| **v != ABSENT).map(|(i, &v)| (Counter::at(i), v))
     }
 
-    /// Records one `name value` pair; `hint` is the row after the previous hit and is moved on. Of unknown
-    /// names only a few thousand are kept.
+    /// Records one `name value` pair. `hint` is the row after the previous hit, and is moved past this one.
+    /// At most 4096 unknown names are kept.
     pub fn record(&mut self, name: &[u8], value: u64, hint: &mut usize) {
         self.keep(name, value, hint);
     }
 
-    /// Like [`Values::record`]; `false` where there are already too many unknown names to keep another.
+    /// Like [`Values::record`]; returns `false` if there are already too many unknown names to keep another.
     fn keep(&mut self, name: &[u8], value: u64, hint: &mut usize) -> bool {
         match F::index().find(F::ROWS, name, *hint) {
             Some(i) => {
@@ -241,7 +241,8 @@ impl<F: Family> Values<F> {
                 *hint = usize::from(i) + 1;
             }
             None if self.unknown.len() < MOST_UNKNOWN => {
-                // A byte that is no text becomes three; the name must not outgrow what is read back.
+                // A byte that is not valid UTF-8 becomes three bytes; the name must not outgrow what can be
+                // read back.
                 let name = String::from_utf8_lossy(name);
                 let name = name[..name.floor_char_boundary(LONGEST_NAME)].trim_ascii_end();
                 self.unknown.push((name.into(), value));
@@ -251,7 +252,7 @@ impl<F: Family> Values<F> {
         true
     }
 
-    /// Reads a whole file of `name value [kB]` lines. Lines that are not are handed to `bad` and passed over.
+    /// Reads a whole file of `name value [kB]` lines. Other lines are handed to `bad` and skipped.
     pub fn parse(text: &[u8], mut bad: impl FnMut(BadLine)) -> Self {
         let mut values = Self::default();
         let mut hint = 0;
@@ -296,8 +297,8 @@ fn print_field(out: &mut String, separator: u8, name: &str, value: u64, kib: boo
 
 /// Splits `  name: 123 kB` or `name 123` into its name and number.
 ///
-/// With separator `b' '` (which stands for a tab as well) the name ends at the first blank that a digit
-/// follows, so that it may hold blanks itself: `vm stats threshold 4`.
+/// With separator `b' '` (which stands for a tab as well) the name ends at the first blank that is followed
+/// by a digit, so that it may contain blanks itself: `vm stats threshold 4`.
 ///
 /// # Errors
 /// Says what is wrong: no name, no separator, no number, a number that 64 bits do not hold, something behind

@@ -13,18 +13,18 @@ const MOST: usize = 65_536;
 /// One whole device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BlockDevice {
-    /// `sda`, `nvme0n1`, `zram0`, `cciss/c0d0`: as in `/dev` and `/proc/diskstats`, where `/sys/block` has a
+    /// `sda`, `nvme0n1`, `zram0`, `cciss/c0d0`: the name in `/dev` and `/proc/diskstats`. `/sys/block` has a
     /// `!` for the slash.
     pub name: Box<str>,
     /// `queue/rotational`.
     pub rotational: Option<bool>,
     /// `queue/read_ahead_kb`.
     pub read_ahead_kb: Option<u64>,
-    /// Its line in `/proc/diskstats`.
+    /// The device's line in `/proc/diskstats`.
     pub stats: Option<DiskStats>,
 }
 
-/// The fields of `/proc/diskstats` that say how long an access takes.
+/// The fields of `/proc/diskstats` from which the duration of an access can be computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DiskStats {
     /// Reads completed.
@@ -39,15 +39,15 @@ pub struct DiskStats {
     pub sectors_written: u64,
     /// Milliseconds spent by all writes together.
     pub write_ms: u64,
-    /// Milliseconds during which anything was in flight.
+    /// Milliseconds during which any request was in flight.
     pub busy_ms: u64,
 }
 
 /// `/proc/diskstats`: devices and partitions by name, in file order. `block/genhd.c:diskstats_show`, 2.6.32
 /// to 6.18.
 ///
-/// A device that has a `/` in its name (`cciss/c0d0`) has a `!` for it in `/sys/block`; here it is as in the
-/// file. Device numbers, merges and the columns after the time in flight are not kept and written as 0.
+/// A `/` in a device's name (`cciss/c0d0`) is a `!` in `/sys/block`; this file and its parser have the `/`.
+/// Device numbers, merges and the columns after the time in flight are not kept, and are written as 0.
 impl File for Vec<(Box<str>, DiskStats)> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut devices = Vec::new();
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
-    /// 6.18, and a line with the 14 columns of 2.6.32.
+    /// Lines of 6.18, and one line with the 14 columns of 2.6.32.
     const SAMPLE: &str = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
  254       0 vda 83103 22921 3816666 12318 13737 38046 4402736 11379 0 7300 24121 4569 25 301064 402 953 21
  104       0 cciss/c0d0 83103 22921 3816666 12318 13737 38046 4402736 11379 0 7300 24121

@@ -8,7 +8,7 @@ use super::scan::{decimal, name_of, trimmed_lines};
 use super::zoneinfo::{MOST_ZONES, zone_line};
 use crate::{File, Log, ProblemKind};
 
-/// At most this many orders are read of a line; the largest `MAX_PAGE_ORDER` of any architecture is below 20.
+/// At most this many orders are read per line; the largest `MAX_PAGE_ORDER` of any architecture is below 20.
 pub(super) const MOST_ORDERS: usize = 64;
 
 /// One zone's free lists.
@@ -30,7 +30,7 @@ impl BuddyZone {
     }
 }
 
-/// Reads the counts of one row, by order; all rows of a file have equally many.
+/// Reads the counts of one row, by order. All rows of a file have the same number of orders.
 pub(super) fn counts<'a>(
     words: impl Iterator<Item = &'a [u8]>,
     orders: Option<usize>,
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
-    /// 6.18; the same layout since before 2.6.32.
+    /// A file of 6.18; the layout is the same since before 2.6.32.
     const SAMPLE: &str =
         "Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
 Node 0, zone    DMA32      3      3      2      2      5      5      4      3      4      1    752 

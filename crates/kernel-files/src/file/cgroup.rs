@@ -10,7 +10,7 @@ use super::scan::{cut, decimal, leading_digits, lines};
 use crate::counters::{MemoryEvents, MemoryStat, Values, field, memory_events};
 use crate::{File, Log, ProblemKind};
 
-/// Where the memory controller lives.
+/// The cgroup version that has the memory controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum CgroupVersion {
     /// Version 1 (`/sys/fs/cgroup/memory`), pure or hybrid.
@@ -20,21 +20,21 @@ pub enum CgroupVersion {
     V2,
 }
 
-/// The memory cgroups of a host: own, root, the large ones, and all with a limit (also on huge pages) or
-/// protection.
+/// The memory cgroups of a host: the reader's own, the root, the large ones, and all with a limit (also on
+/// huge pages) or protection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cgroups {
-    /// Which version has the memory controller.
+    /// The version that has the memory controller.
     pub version: CgroupVersion,
-    /// Path of the reader's own group, live only.
+    /// Path of the reader's own group; only on the running machine.
     pub own: Option<String>,
-    /// The v2 hierarchy is mounted with `memory_recursiveprot`.
+    /// Whether the v2 hierarchy is mounted with `memory_recursiveprot`.
     pub recursive_protection: bool,
     /// `nr_dying_descendants` of the root's `cgroup.stat` (v2).
     pub dying: Option<u64>,
     /// The groups, parents before children.
     pub groups: Vec<Cgroup>,
-    /// How many more groups there were, not kept because they are small.
+    /// Number of groups that were left out because they are small.
     pub left_out: u32,
 }
 
@@ -66,12 +66,12 @@ pub enum Limit {
     /// No limit.
     #[default]
     Max,
-    /// This much.
+    /// A limit of this many bytes.
     At(Bytes),
 }
 
 impl Limit {
-    /// The limit, `None` for `max`.
+    /// The limit in bytes; `None` for `max`.
     pub fn bytes(self) -> Option<Bytes> {
         match self {
             Limit::Max => None,
@@ -79,9 +79,9 @@ impl Limit {
         }
     }
 
-    /// Version 1 has no word for "no limit" and prints the largest number that its counters hold: 2^63
-    /// rounded down to a page (4.0 and later: `PAGE_COUNTER_MAX`), for huge pages to a huge page, 2^63 - 1 or
-    /// 2^64 - 1 before (`RES_COUNTER_MAX`). From 4 EiB on nothing is meant as a limit.
+    /// Version 1 has no word for "no limit" and prints the largest number that its counters hold. From 4.0 on
+    /// (`PAGE_COUNTER_MAX`) that is 2^63 rounded down to a page, or to a huge page for limits on huge pages;
+    /// before (`RES_COUNTER_MAX`) it is 2^63 - 1 or 2^64 - 1. No limit of 4 EiB or more is meant as one.
     const UNLIMITED: u64 = 1 << 62;
 
     /// Reads `max` or a number of bytes; `None` if it is neither.
@@ -103,7 +103,7 @@ impl Limit {
     }
 }
 
-/// As version 2 prints it.
+/// Prints the limit as version 2 does.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -113,8 +113,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Reads `memory.stat` of either version. Version 1's `hierarchical_*_limit` of a group without a limit is
-/// left out where it is larger than a counter (2^64 - 1, before 4.0).
+/// Reads `memory.stat` of either version. A `hierarchical_*_limit` of version 1 is left out if a counter
+/// cannot hold it (2^64 - 1, printed before 4.0 for a group without a limit).
 pub fn parse_memory_stat(text: &[u8], log: &mut Log) -> Values<MemoryStat> {
     let mut values = Values::default();
     let mut hint = 0;
@@ -193,7 +193,7 @@ pub fn hugetlb_file(name: &str) -> Option<(Bytes, &str)> {
     Some((hugetlb_size(size)?, file))
 }
 
-/// A file that holds one limit; `max` where it cannot be read.
+/// A file that holds one limit; it parses as `max` if it cannot be read.
 impl File for Limit {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         Limit::parse_file(text, log).unwrap_or_default()

@@ -1,24 +1,24 @@
-//! `/sys/kernel/mm/hugepages/hugepages-*kB` and their per-node twins.
+//! `/sys/kernel/mm/hugepages/hugepages-*kB` and the same directories of each node.
 
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
 use super::scan::decimal;
 
-/// The pool of one page size. `HugePages_*` in meminfo show the default size only; this is each of them.
+/// The pool of one page size. `HugePages_*` in meminfo show only the pool of the default size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HugePool {
     /// Size of one page.
     pub size: Bytes,
     /// `nr_hugepages`: pages in the pool, surplus included.
     pub total: u64,
-    /// `free_hugepages`: not yet given to anybody.
+    /// `free_hugepages`: pages not yet handed out.
     pub free: u64,
-    /// `resv_hugepages`: promised to mappings, not yet touched (machine-wide only, 0 per node).
+    /// `resv_hugepages`: pages promised to mappings and not yet touched (machine-wide only, 0 per node).
     pub reserved: u64,
-    /// `surplus_hugepages`: beyond the persistent pool.
+    /// `surplus_hugepages`: pages beyond the persistent pool.
     pub surplus: u64,
-    /// `nr_overcommit_hugepages`: how far the pool may grow on demand (machine-wide only).
+    /// `nr_overcommit_hugepages`: surplus pages that may be allocated on demand (machine-wide only).
     pub overcommit: u64,
 }
 
@@ -40,7 +40,7 @@ impl HugePool {
         self.size.times(self.total)
     }
 
-    /// Pages that nobody uses and nobody was promised: `free - reserved`.
+    /// Pages neither used nor promised: `free - reserved`.
     pub fn idle(&self) -> u64 {
         self.free.saturating_sub(self.reserved)
     }

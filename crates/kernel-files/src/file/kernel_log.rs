@@ -1,4 +1,4 @@
-//! What the kernel log (`/dev/kmsg`, a saved `dmesg`) says of memory. Other lines are never kept.
+//! Memory events in the kernel log (`/dev/kmsg`, a saved `dmesg`). Other lines are never kept.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use crate::{File, Log};
 /// The memory events of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelLog {
-    /// Kills by the OOM killer, oldest first; the latest 256.
+    /// Kills by the OOM killer, oldest first; the latest 256 are kept.
     pub ooms: Vec<OomKill>,
-    /// Writes to `/proc/sys/vm/drop_caches`: process name, pid, value; the latest 256.
+    /// Writes to `/proc/sys/vm/drop_caches`: process name, pid, value; the latest 256 are kept.
     pub drop_caches: Vec<(String, u32, u32)>,
-    /// `page allocation failure` lines: process name, order; the latest 256.
+    /// `page allocation failure` lines: process name, order; the latest 256 are kept.
     pub allocation_failures: Vec<(String, u32)>,
-    /// The lines that the above were read from, as printed, for saving. Those of a journal's export have the
-    /// time since boot put before them in brackets.
+    /// The lines from which the events were read, as printed, for saving. Lines of a journal's export have
+    /// the time since boot put before them in brackets.
     pub lines: Vec<String>,
 }
 
@@ -27,8 +27,8 @@ pub struct KernelLog {
 pub struct OomKill {
     /// Seconds since boot, if the line said so.
     pub at: Option<u64>,
-    /// `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, `CONSTRAINT_MEMORY_POLICY`, `CONSTRAINT_CPUSET`; empty on
-    /// kernels before 4.19, which do not say, other than for `Memory cgroup out of memory`.
+    /// `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, `CONSTRAINT_MEMORY_POLICY` or `CONSTRAINT_CPUSET`. Kernels
+    /// before 4.19 do not print it: it is then empty, except for `Memory cgroup out of memory`.
     pub constraint: String,
     /// The cgroup that hit its limit (`oom_memcg`), else that of the victim (`task_memcg`), if printed.
     pub cgroup: Option<String>,
@@ -36,23 +36,25 @@ pub struct OomKill {
     pub pid: u32,
     /// Victim's name.
     pub name: String,
-    /// Its anonymous memory.
+    /// Victim's anonymous memory.
     pub anon_rss: Option<Bytes>,
-    /// Its page tables, as printed: 5.4 and 5.5 print bytes and call them kB.
+    /// Victim's page tables, as printed: 5.4 and 5.5 print bytes and call them kB.
     pub page_tables: Option<Bytes>,
-    /// Its oom_score_adj.
+    /// Victim's `oom_score_adj`.
     pub oom_score_adj: Option<i32>,
 }
 
-/// How many events of a kind are kept.
+/// At most this many events of each kind are kept.
 const MOST_EVENTS: usize = 256;
 /// A bound on a kept line, in bytes; the kernel's own records have at most 976.
 const MOST_LINE: usize = 1024;
-/// How many kills back the parts of one kill may lie apart: messages of several CPUs mix.
+/// The lines of one kill are matched with one of this many latest kills, because the messages of several CPUs
+/// mix.
 const NEAR: usize = 4;
-/// `CONSTRAINT_MEMCG` in words.
+/// The constraint of a kill for which the kernel printed `Memory cgroup out of memory`.
 const MEMCG: &str = "CONSTRAINT_MEMCG";
-/// What a line that matters has in it; every other line is dismissed by these alone.
+/// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
+/// parsing.
 const SIGNS: [&str; 7] = [
     "oom-kill:",
     "ill process ",
@@ -67,8 +69,8 @@ impl File for KernelLog {
     /// Reads `dmesg` output of any format, concatenated records of `/dev/kmsg`, syslog files and
     /// `journalctl -k` output, also `-o export`.
     ///
-    /// Only lines that begin with the kernel's wording are believed, and records that a program wrote to
-    /// `/dev/kmsg` are not. Nothing is reported: a log is free text.
+    /// Only lines that begin with the kernel's wording are believed; records that a program wrote to
+    /// `/dev/kmsg` are not. Nothing is reported to the log of problems, because a kernel log is free text.
     fn parse(text: &[u8], _log: &mut Log) -> Self {
         let text = String::from_utf8_lossy(text);
         let matters = |text: &str| SIGNS.iter().any(|sign| text.contains(sign));
@@ -105,16 +107,16 @@ impl File for KernelLog {
     }
 }
 
-/// An event with its lines, numbered in reading order.
+/// Events with the lines of each; the lines are numbered in reading order.
 type Kept<T> = VecDeque<(T, Vec<(u64, String)>)>;
 
-/// A kill of which not all lines need have been read.
+/// A kill, of which perhaps not all lines have been read yet.
 #[derive(Debug, Default)]
 struct Kill {
     kill: OomKill,
-    /// The line that says that it was killed has been read.
+    /// Whether the line that says that the process was killed has been read.
     killed: bool,
-    /// A child may be killed in place of the chosen process (before 5.1).
+    /// Whether a child may be killed in place of the chosen process (before 5.1).
     or_child: bool,
 }
 
@@ -129,7 +131,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Takes one line that may matter.
+    /// Reads one line that may be an event.
     fn take(&mut self, line: &str) {
         self.count += 1;
         let Some((at, message)) = split_prefix(line) else { return };
@@ -147,7 +149,7 @@ impl Reader {
         }
     }
 
-    /// `Kill process 1 (x) score 2 or sacrifice child` or `Killed process 1 (x) total-vm:…`.
+    /// Reads `Kill process 1 (x) score 2 or sacrifice child` or `Killed process 1 (x) total-vm:…`.
     fn take_killing(&mut self, at: Option<u64>, memcg: bool, text: &str, line: (u64, String)) {
         let Some((killed, pid, name, rest)) = process(text) else { return };
         let near = self.kills.len().saturating_sub(NEAR);
@@ -183,7 +185,8 @@ impl Reader {
             kill.or_child = true;
         }
         if let Some((group, line)) = self.limit.take() {
-            // The group's line stands directly before the choice; a later one belongs to another kill.
+            // The line with the group stands directly before that of the choice; a later one belongs to
+            // another kill.
             if kill.kill.cgroup.is_none() && kill.kill.constraint == MEMCG {
                 kill.kill.cgroup = Some(group);
                 lines.push(line);
@@ -202,7 +205,7 @@ impl Reader {
     }
 }
 
-/// Adds an event, as yet without lines; the oldest goes when there are too many.
+/// Adds an event without lines. The oldest event is dropped when there are 256 already.
 fn push<T>(kept: &mut Kept<T>, event: T) -> &mut (T, Vec<(u64, String)>) {
     if kept.len() >= MOST_EVENTS {
         kept.pop_front();
@@ -212,7 +215,7 @@ fn push<T>(kept: &mut Kept<T>, event: T) -> &mut (T, Vec<(u64, String)>) {
     &mut kept[last]
 }
 
-/// Hands the events' lines to `lines`.
+/// Separates the events from their lines, which are added to `lines`.
 fn split<T>(kept: Kept<T>, lines: &mut Vec<(u64, String)>) -> impl Iterator<Item = T> {
     kept.into_iter().map(|(event, of_event)| {
         lines.extend(of_event);
@@ -231,7 +234,7 @@ pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
         }
         rest = after;
     } else if let Some((facility, after)) = rest.get(..15).and_then(|_| rest.split_once(':')) {
-        // Facility and level, each padded, each with a colon after it.
+        // Facility and level, each padded and followed by a colon.
         let level = after.split_once(": ").map(|(level, _)| level.trim_end());
         let levels = ["emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"];
         if let Some(level) = level.filter(|level| levels.contains(level)) {
@@ -247,7 +250,8 @@ pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
     if rest.starts_with('[') {
         (at, rest) = bracket(rest);
     }
-    // A host's name before, as in syslog files and journalctl's output; another program's lines name it here.
+    // A host name precedes the message in syslog files and in the output of `journalctl`. Lines of other
+    // programs have the program's name in place of `kernel: `.
     let words = rest.get(..rest.floor_char_boundary(160)).unwrap_or(rest);
     if let Some(found) = words.find("kernel: ").filter(|&found| found == 0 || rest[..found].ends_with(' ')) {
         rest = &rest[found + "kernel: ".len()..];
@@ -263,8 +267,8 @@ pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
     Some((at, rest))
 }
 
-/// A record of `/dev/kmsg`: `priority,sequence,microseconds,flags[,…];text`. The outer `None` is for records
-/// that a program wrote (facility not 0), the inner for lines that are not records.
+/// Reads a record of `/dev/kmsg`: `priority,sequence,microseconds,flags[,…];text`. The outer `None` is a
+/// record that a program wrote (facility not 0), the inner `None` a line that is not a record.
 fn record(line: &str) -> Option<Option<(u64, &str)>> {
     let Some((head, text)) = line.split_once(';') else { return Some(None) };
     let mut fields = head.split(',');
@@ -275,8 +279,8 @@ fn record(line: &str) -> Option<Option<(u64, &str)>> {
     }
 }
 
-/// Splits `[12345.678901] ` off, with the `[  T123] ` of `CONFIG_PRINTK_CALLER` after it; a date in the
-/// brackets (dmesg -T) is not a time since boot.
+/// Splits off `[12345.678901] ` and a following `[  T123] ` of `CONFIG_PRINTK_CALLER`. A date in the brackets
+/// (dmesg -T) is not a time since boot.
 fn bracket(line: &str) -> (Option<u64>, &str) {
     let Some((inside, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) else {
         return (None, line);
@@ -293,7 +297,7 @@ fn bracket(line: &str) -> (Option<u64>, &str) {
 pub fn header(message: &str) -> Option<OomKill> {
     let rest = message.strip_prefix("oom-kill:constraint=")?;
     let (constraint, rest) = rest.split_once(',')?;
-    // A group's and a process's name may hold commas, so the fields are looked for from the end.
+    // Names of groups and processes may contain commas, so the fields are searched from the end.
     let (rest, _) = rest.rsplit_once(",uid=")?;
     let (rest, pid) = rest.rsplit_once(",pid=")?;
     let (rest, name) = rest.rsplit_once(",task=")?;
@@ -315,15 +319,15 @@ pub fn header(message: &str) -> Option<OomKill> {
 pub fn killing(message: &str) -> Option<(bool, &str)> {
     let memcg = message.starts_with("Memory cgroup out of memory");
     if memcg || message.starts_with("Out of memory") {
-        // A reason may stand in parentheses before the colon.
+        // The reason may follow in parentheses, before the colon.
         let (_, rest) = message.split_once(": ")?;
         return Some((memcg, rest));
     }
     message.starts_with("Killed process ").then_some((false, message))
 }
 
-/// `Kill process 1 (x) …`, `Killed process 1 (x) …`, `Killed process 1, UID 0, (x) …` (RHEL 6): whether it
-/// says that it is done, pid, name and the rest.
+/// Reads `Kill process 1 (x) …`, `Killed process 1 (x) …` or `Killed process 1, UID 0, (x) …` (RHEL 6):
+/// whether the process has been killed, its pid, its name and the rest of the line.
 pub fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
     let (killed, rest) = match text.strip_prefix("Killed process ") {
         Some(rest) => (true, rest),
@@ -336,7 +340,7 @@ pub fn process(text: &str) -> Option<(bool, u32, &str, &str)> {
     if !before.starts_with([' ', ',']) {
         return None;
     }
-    // The name may itself have parentheses.
+    // The name itself may contain parentheses.
     let ends = [") total-vm:", ") vsz:", ") score ", ") "];
     let end = ends.iter().find_map(|end| rest.rfind(end)).or_else(|| rest.rfind(')'))?;
     Some((killed, pid, &rest[..end], &rest[end + 1..]))
@@ -368,7 +372,7 @@ pub fn allocation_failure(message: &str) -> Option<(String, u32)> {
     Some((name.to_owned(), u32::try_from(decimal(order)?).ok()?))
 }
 
-/// What follows `key`.
+/// The text after `key`.
 fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.split_once(key).map(|(_, rest)| rest)
 }
@@ -444,7 +448,7 @@ mod tests {
             (kill.at, &*kill.constraint, kill.page_tables, kill.oom_score_adj),
             (None, "", None, None)
         );
-        // 3.10: the child goes.
+        // 3.10: the child is killed.
         let kill = one("[99.5] Out of memory: Kill process 7 (sh) score 12 or sacrifice child\n\
             [99.6] Killed process 8 (child) total-vm:5kB, anon-rss:6kB, file-rss:0kB\n");
         assert_eq!(
@@ -569,7 +573,7 @@ mod tests {
         }
     }
 
-    /// Pieces of lines, so that random logs have their parts in every order.
+    /// Pieces of lines, so that random logs contain the parts of an event in every order.
     fn line() -> impl Strategy<Value = String> {
         let prefix = prop::sample::select(vec![
             "",

@@ -16,15 +16,15 @@ pub struct LimitsLine {
     pub file: String,
     /// Line, counted from 1.
     pub line: u32,
-    /// User, `@group`, `%group` (logins of a group), `*`, or a range of uids (`1000:`, `:2000`, `@500:600`),
-    /// without the quotes that a name with a space in it needs.
+    /// User, `@group`, `%group` (logins of a group), `*`, or a range of uids (`1000:`, `:2000`, `@500:600`).
+    /// The quotes that a name with a space needs are removed.
     pub domain: String,
     /// `soft`, `hard` or `-` (both).
     pub kind: Box<str>,
-    /// `memlock`, `nofile`, …; empty in a line of a domain and `-` only, which frees the domain of all
-    /// limits.
+    /// `memlock`, `nofile`, …; empty in a line that has only a domain and `-`, which exempts the domain from
+    /// all limits.
     pub item: Box<str>,
-    /// The value as written; memlock is in KiB, `unlimited`, `infinity` and `-1` mean none.
+    /// The value as written. `memlock` is in KiB; `unlimited`, `infinity` and `-1` mean no limit.
     pub value: Box<str>,
 }
 
@@ -34,7 +34,7 @@ const MOST_LINES: usize = 4096;
 const MOST_WORD: usize = 1024;
 
 impl LimitsLine {
-    /// Reads one file. `#` begins a comment, kind and item are in lower case as pam_limits compares them.
+    /// Reads one file. `#` begins a comment; kind and item are in lower case, as pam_limits compares them.
     pub fn parse_file(file: &str, text: &[u8], log: &mut Log) -> Vec<LimitsLine> {
         let mut found = Vec::new();
         for (number, line) in lines(text) {
@@ -115,7 +115,7 @@ impl LimitsLine {
 fn split_domain(line: &[u8]) -> Option<(&[u8], &[u8])> {
     if let [b'"', inner @ ..] = line {
         let (domain, rest) = cut(inner, b'"')?;
-        // White space at the ends of a name cannot be told from the padding of a column.
+        // White space at the ends of a quoted name cannot be told from the padding of a column.
         let domain = domain.trim_ascii();
         return (!domain.is_empty() && rest.first().is_none_or(u8::is_ascii_whitespace))
             .then_some((domain, rest));

@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::Log;
 
-/// Its settings.
+/// Settings of the multi-generational LRU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LruGen {
-    /// `enabled`, hexadecimal in the file: bit 0 core, bit 1 leaf batches, bit 2 non-leaf.
+    /// `enabled`, hexadecimal in the file. Bit 0 is the core, bit 1 leaf batches, bit 2 non-leaf entries.
     pub enabled: u32,
-    /// `min_ttl_ms`: the OOM killer runs rather than evict anything younger; 0 is off.
+    /// `min_ttl_ms`: the OOM killer runs rather than evict pages younger than this; 0 is off.
     pub min_ttl_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One module per file: its type, its parser, its printer.
+//! One module per file, each with its type, parser and printer.
 
 pub mod block;
 pub mod buddyinfo;

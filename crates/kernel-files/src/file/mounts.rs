@@ -1,4 +1,4 @@
-//! `/proc/mounts`, with the space of memory-backed file systems where the host is live.
+//! `/proc/mounts`, and on a running host the space of memory-backed file systems.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use serde::Serialize;
 use super::scan::lines;
 use crate::{File, Log, ProblemKind};
 
-/// At most this many mounts are kept; `fs.mount-max` is this many.
+/// At most this many mounts are kept; the default of `fs.mount-max` is the same.
 const MOST: usize = 100_000;
 
 /// One mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mount {
-    /// What is mounted (`/dev/sda1`, `tmpfs`).
+    /// The device or other source of the mount (`/dev/sda1`, `tmpfs`).
     pub source: String,
-    /// Where, with the kernel's octal escapes undone.
+    /// Mount point, with the kernel's octal escapes undone.
     pub target: String,
     /// File system type.
     pub kind: Box<str>,
@@ -73,8 +73,8 @@ pub(super) fn escape(text: &str, also: &str, out: &mut String) {
     }
 }
 
-/// `fs/proc_namespace.c:show_vfsmnt`, 2.6.32 to 6.18. [`Mount::space`] is not in the file: neither read nor
-/// written.
+/// `fs/proc_namespace.c:show_vfsmnt`, 2.6.32 to 6.18. [`Mount::space`] is not in the file, so it is neither
+/// read nor written.
 impl File for Vec<Mount> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut mounts: Vec<Mount> = Vec::new();
@@ -109,7 +109,7 @@ impl File for Vec<Mount> {
 
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut words = columns(line.trim_ascii_end());
-    // A mount whose source is the empty text leaves nothing before the first blank.
+    // A mount whose source is empty has nothing before the first blank.
     let nameless = line.first() == Some(&b' ') && words.clone().count() == 5;
     let source = if nameless { String::new() } else { unescape(words.next()?) };
     let (target, kind, options) = (words.next()?, words.next()?, words.next()?);
@@ -153,7 +153,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0
         assert_eq!(print(&mounts), SAMPLE);
     }
 
-    /// 2.6.32 mounts the root as `rootfs` first.
+    /// 2.6.32 lists the root as `rootfs` first.
     #[test]
     fn reads_2_6_32() {
         let text = "rootfs / rootfs rw 0 0\nproc /proc proc rw,relatime 0 0\n/dev/mapper/vg-root / ext4 \

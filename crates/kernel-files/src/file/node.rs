@@ -16,7 +16,7 @@ const MOST_NODES: usize = 4096;
 /// One node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Node {
-    /// Its number.
+    /// Node number.
     pub id: u32,
     /// CPUs of the node, expanded from `cpulist`; empty for a memory-only node.
     pub cpus: Vec<u32>,
@@ -33,7 +33,7 @@ pub struct Node {
 }
 
 /// Reads `cpulist`: `0-3,8,10-11`, or nothing for a node without CPUs (`lib/vsprintf.c:bitmap_list_string`).
-/// The result is ascending. CPUs from 8192 on, which Linux cannot have, are reported and left out.
+/// The result is ascending. Numbers from 8192 on, which Linux cannot have, are reported and left out.
 pub fn parse_cpulist(text: &[u8], log: &mut Log) -> Vec<u32> {
     let mut present = vec![false; MOST_CPUS];
     let mut good = true;
@@ -71,8 +71,8 @@ pub fn print_cpulist(cpus: &[u32], out: &mut String) {
     out.push('\n');
 }
 
-/// Reads `distance`: `10 21`, to each online node in node order (`drivers/base/node.c:distance_show`). Empty
-/// if any of it makes no sense, as the rest could not be told to belong to which node.
+/// Reads `distance`: `10 21`, to each online node in node order (`drivers/base/node.c:distance_show`). The
+/// result is empty if any number is malformed, because the others could then not be assigned to nodes.
 pub fn parse_distance(text: &[u8], log: &mut Log) -> Vec<u32> {
     let distances: Option<Vec<u32>> = words(text).take(MOST_NODES + 1).map(decimal32).collect();
     match distances {
@@ -106,7 +106,7 @@ pub fn parse_meminfo(text: &[u8], log: &mut Log) -> Values<Meminfo> {
     values
 }
 
-/// What follows `Node 0 `.
+/// The text after `Node 0 `.
 fn without_node(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(b"Node ")?.trim_ascii_start();
     let end = rest.iter().position(u8::is_ascii_whitespace)?;

@@ -1,4 +1,4 @@
-//! `/etc/os-release`: which distribution it is.
+//! `/etc/os-release`: the name and version of the distribution.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::scan::{bounded, cut, lines};
 use crate::{File, Log};
 
-/// The fields that matter here; empty where the file lacks them.
+/// The fields that are kept; empty if the file lacks them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OsRelease {
     /// `ID`: `rhel`, `debian`, `sles`.
@@ -27,8 +27,8 @@ impl OsRelease {
 }
 
 impl File for OsRelease {
-    /// Reads shell assignments as os-release(5) allows them; the last of a name stands. Other names are
-    /// passed over.
+    /// Reads shell assignments as os-release(5) allows them; the last assignment of a name wins. Other names
+    /// are skipped.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut release = OsRelease::default();
         for (number, line) in lines(text) {
@@ -76,7 +76,7 @@ fn unquote(value: &[u8]) -> Option<Vec<u8>> {
         match b {
             _ if Some(b) == quote => return Some(out),
             b'\\' if quote != Some(b'\'') => match bytes.next() {
-                // Inside double quotes a backslash stays before anything else.
+                // Inside double quotes a backslash before any other character stays.
                 Some(&next) if quote.is_some() && !matches!(next, b'"' | b'$' | b'`' | b'\\') => {
                     out.extend([b'\\', next]);
                 }

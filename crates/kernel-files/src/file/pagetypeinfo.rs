@@ -1,5 +1,6 @@
-//! `/proc/pagetypeinfo`: free blocks and page blocks per migrate type. Reading it walks the free lists under
-//! the zone lock (0.3 ms on a small host, milliseconds on a large one), so it is read once, never in a loop.
+//! `/proc/pagetypeinfo`: free blocks and page blocks per migrate type. To print it, the kernel walks the free
+//! lists under the zone lock (0.3 ms on a small host, milliseconds on a large one), so the file is read once,
+//! never in a loop.
 
 use std::fmt::Write as _;
 
@@ -12,9 +13,9 @@ use crate::{File, Log, ProblemKind};
 
 /// At most this many migrate types are read; kernels have up to seven.
 const MOST_TYPES: usize = 64;
-/// At most this many rows are kept of either section.
+/// At most this many rows are kept per section.
 const MOST_ROWS: usize = MOST_ZONES * 8;
-/// From 5.4 on the kernel stops counting here and prints `>100000`.
+/// From 5.4 on the kernel stops counting at this number and prints `>100000`.
 const CAP: u64 = 100_000;
 
 /// The whole file.
@@ -53,15 +54,15 @@ pub struct BlocksByType {
     pub counts: Vec<(Box<str>, u64)>,
 }
 
-/// What the lines without `type` mean.
+/// Meaning of the lines without `type`, by the headings before them.
 #[derive(Clone, Copy, PartialEq)]
 enum Section {
-    /// Before `Number of blocks type`.
+    /// Free blocks: lines before `Number of blocks type`.
     Free,
     /// Page blocks by type.
     Blocks,
-    /// A section that is not kept (`Number of mixed blocks`, printed with `page_owner=on`), or whose heading
-    /// made no sense.
+    /// A section that is not kept (`Number of mixed blocks`, printed with `page_owner=on`), or one with a
+    /// malformed heading.
     Other,
 }
 
@@ -156,7 +157,7 @@ impl PageTypes {
             let zone = name_of(zone.strip_suffix(b",").ok_or("no comma after the zone")?);
             let orders = self.free.first().map(|row| row.blocks.len());
             let count = |word: &[u8]| decimal(word.strip_prefix(b">").unwrap_or(word));
-            // `>` and its number part when the number is shorter than its column.
+            // `>` and its number are separate words if the number is shorter than its column.
             let blocks = counts(words.filter(|word| *word != b">"), orders, count)?;
             self.free.push(FreeByType { node, zone, migrate_type, blocks });
             return Ok(());
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
     use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, name, parse, print, settles};
 
-    /// 6.18, two zones of it.
+    /// Two zones of 6.18.
     const NEW: &str = "Page block order: 9
 Pages per block:  512
 

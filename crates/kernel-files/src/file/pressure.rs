@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::scan::{decimal, trimmed_lines, words};
 use crate::{File, Log};
 
-/// The three files of a host.
+/// The three pressure files of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Pressure {
     /// `memory`.
@@ -19,16 +19,16 @@ pub struct Pressure {
     pub cpu: Option<Psi>,
 }
 
-/// One resource.
+/// Pressure of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Psi {
-    /// At least one task stalled.
+    /// Time in which at least one task stalled.
     pub some: Option<Stall>,
-    /// All non-idle tasks stalled at once (absent for cpu before 5.13).
+    /// Time in which all non-idle tasks stalled at once (absent for cpu before 5.13).
     pub full: Option<Stall>,
 }
 
-/// Averages in percent and the total.
+/// Averages in percent, and the total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Stall {
     /// Share of the last 10 s, in percent.
@@ -37,7 +37,7 @@ pub struct Stall {
     pub avg60: f64,
     /// Share of the last 300 s, in percent.
     pub avg300: f64,
-    /// Microseconds since boot.
+    /// Total stall time in microseconds since boot.
     pub total_us: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Small readers of bytes that the parsers share: no allocation, no panic, no overflow.
+//! Small readers of bytes that the parsers share. They neither allocate, panic nor overflow.
 
-/// A decimal number that takes up all of `text`; `None` if it is empty, has another byte in it or is larger
-/// than 64 bits hold.
+/// A decimal number that fills all of `text`; `None` if the text is empty, contains another byte or exceeds
+/// 64 bits.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -12,12 +12,12 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// [`decimal`] where 32 bits hold it.
+/// Like [`decimal`], for numbers that fit in 32 bits.
 pub(super) fn decimal32(text: &[u8]) -> Option<u32> {
     decimal(text)?.try_into().ok()
 }
 
-/// As [`decimal`], in base 16, without a prefix.
+/// Like [`decimal`], in base 16, without a prefix.
 pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 16 {
         return None;
@@ -28,7 +28,7 @@ pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The digits that `text` begins with, and the rest.
+/// The digits at the start of `text`, and the rest.
 pub(super) fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -59,7 +59,7 @@ pub(super) fn name_of(word: &[u8]) -> Box<str> {
     String::from_utf8_lossy(word).into()
 }
 
-/// `text` as UTF-8, with U+FFFD for what is not, cut to at most `most` bytes. Doing it twice changes nothing.
+/// `text` as UTF-8, with U+FFFD for invalid bytes, cut to at most `most` bytes. The function is idempotent.
 pub(super) fn bounded(text: &[u8], most: usize) -> String {
     let mut text = String::from_utf8_lossy(&text[..text.len().min(most)]).into_owned();
     text.truncate(text.floor_char_boundary(most));

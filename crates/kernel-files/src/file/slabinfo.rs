@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::scan::{decimal, name_of, trimmed_lines, words};
 use crate::{File, Log, ProblemKind};
 
-/// At most this many caches are read; hosts have some hundred.
+/// At most this many caches are read; hosts have a few hundred.
 const MOST: usize = 65_536;
 
 /// One cache.
@@ -31,7 +31,7 @@ pub struct SlabCache {
 }
 
 /// `mm/slab_common.c:cache_show` (`s_show` of each allocator before 3.9), 2.6.32 to 6.18. Tunables and active
-/// slabs are not kept; they are written as SLUB writes them: zero, and all slabs.
+/// slabs are not kept. They are written as SLUB prints them: tunables as zero, and all slabs as active.
 impl File for Vec<SlabCache> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut caches = Vec::new();
@@ -92,7 +92,7 @@ fn cache(line: &[u8]) -> Option<SlabCache> {
     let mut right = words(right).skip_while(|word| *word != b"slabdata").skip(1);
     let _active: u64 = decimal(right.next()?)?;
     let slabs = decimal(right.next()?)?;
-    // Names may hold blanks, so the numbers are taken from the right.
+    // Names may contain blanks, so the numbers are taken from the right.
     let mut left = left.trim_ascii_end();
     let mut last = || {
         let start = left.iter().rposition(u8::is_ascii_whitespace)?;

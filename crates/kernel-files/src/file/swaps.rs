@@ -9,7 +9,7 @@ use super::mounts::{columns, escape, unescape};
 use super::scan::{decimal, name_of, trimmed_lines};
 use crate::{File, Log, ProblemKind};
 
-/// At most this many areas are kept; the kernel can have 32 (`MAX_SWAPFILES`).
+/// At most this many areas are kept; the kernel allows 32 (`MAX_SWAPFILES`).
 const MOST: usize = 1024;
 
 /// One swap area.
@@ -19,11 +19,11 @@ pub struct SwapArea {
     pub path: String,
     /// `partition` or `file`.
     pub kind: Box<str>,
-    /// Its size.
+    /// Size of the area.
     pub size: Bytes,
-    /// How much is in use.
+    /// Bytes in use.
     pub used: Bytes,
-    /// Higher is used first.
+    /// Priority; areas with a higher one are used first.
     pub priority: i32,
 }
 

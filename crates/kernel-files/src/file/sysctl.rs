@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::scan::{bounded, cut, lines};
 use crate::{File, Log, ProblemKind};
 
-/// Running values by sysctl name (`vm.swappiness`), trimmed, inner white space as the kernel prints it.
+/// Running values by sysctl name (`vm.swappiness`), trimmed; inner white space is as the kernel prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Sysctls(pub BTreeMap<Box<str>, Box<str>>);
@@ -17,11 +17,11 @@ pub struct Sysctls(pub BTreeMap<Box<str>, Box<str>>);
 const MOST_VALUES: usize = 16_384;
 /// A bound on names and values, in bytes.
 const MOST_TEXT: usize = 4096;
-/// Names that exist once per network interface, of which hosts with containers have hundreds of thousands,
-/// and which say nothing of memory.
+/// Prefixes of names that exist once per network interface. Hosts with containers have hundreds of thousands
+/// of them, and they say nothing about memory.
 const PER_INTERFACE: [&str; 5] =
     ["net.ipv4.conf.", "net.ipv4.neigh.", "net.ipv6.conf.", "net.ipv6.neigh.", "net.mpls.conf."];
-/// How `sysctl` begins its own messages.
+/// The prefix of messages by the `sysctl` program itself.
 const MESSAGE: &str = "sysctl:";
 
 impl Sysctls {
@@ -43,8 +43,8 @@ impl Sysctls {
 
 /// The output of `sysctl -a`: `vm.swappiness = 60`.
 impl File for Sysctls {
-    /// Reads one value per line. The messages of `sysctl` itself, which a saved output may have in it, and
-    /// the settings of single network interfaces are passed over.
+    /// Reads one value per line. Messages of the `sysctl` program, which saved output may contain, and
+    /// settings of single network interfaces are skipped.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut values = BTreeMap::new();
         for (number, line) in lines(text) {
@@ -88,9 +88,9 @@ pub struct SysctlSetting {
     pub file: String,
     /// Line, counted from 1.
     pub line: u32,
-    /// The name with dots, `*` globs kept. An exclusion (`-name` without a value, which keeps globs from
-    /// setting `name`) keeps its `-` and has an empty value; the `-` of `-name = value` (failing does not
-    /// matter) is gone.
+    /// The name with dots; `*` globs are kept. An exclusion (`-name` without a value, which keeps globs from
+    /// setting `name`) keeps its `-` and has an empty value. The `-` of `-name = value` (ignore a failure) is
+    /// removed.
     pub name: String,
     /// The value, trimmed.
     pub value: String,
@@ -100,7 +100,7 @@ pub struct SysctlSetting {
 const MOST_SETTINGS: usize = 4096;
 
 impl SysctlSetting {
-    /// Reads one file: comments begin with `#` or `;`, names have dots or slashes, as sysctl.d(5) says.
+    /// Reads one file. Comments begin with `#` or `;`; names have dots or slashes, as in sysctl.d(5).
     pub fn parse_file(file: &str, text: &[u8], log: &mut Log) -> Vec<SysctlSetting> {
         let mut settings = Vec::new();
         for (number, line) in lines(text) {
@@ -152,23 +152,23 @@ impl SysctlSetting {
         }
     }
 
-    /// Whether it only keeps globs from setting a name.
+    /// Whether it sets nothing and only keeps globs from setting a name.
     pub fn is_exclusion(&self) -> bool {
         self.name.starts_with('-')
     }
 
-    /// Whether its name is a pattern.
+    /// Whether the name is a pattern.
     pub fn is_glob(&self) -> bool {
         self.name.contains(['*', '?', '['])
     }
 }
 
-/// A name with dots between its parts. Where a name's first separator is a slash, slashes separate and dots
-/// are part of names; there the two change places, so that `net/ipv4/conf/eth0.1/forwarding` and
+/// A name with dots between its parts. If the first separator of a name is a slash, slashes separate and dots
+/// are part of names. The result then has the two exchanged, so that `net/ipv4/conf/eth0.1/forwarding` and
 /// `net.ipv4.conf.eth0/1.forwarding` are the same (sysctl.d(5)).
 fn normalized(name: &[u8]) -> String {
     let name = bounded(name, MOST_TEXT);
-    // No name begins with these; one that did would read back as something else.
+    // No real name begins with these characters; one that did would read back differently.
     let name =
         name.trim_start_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '/' | '-' | '#' | ';'));
     let name = name.trim_end_matches(|c: char| c.is_ascii_whitespace());
@@ -189,7 +189,8 @@ fn trimmed(value: &[u8]) -> String {
     value.trim_ascii().to_owned()
 }
 
-/// The directories of `*.conf` files, the strongest first: a file hides those of the same name in later ones.
+/// The directories of `*.conf` files, the strongest first: a file hides files of the same name in later
+/// directories.
 pub const DIRECTORIES: [&str; 5] =
     ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
 

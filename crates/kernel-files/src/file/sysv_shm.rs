@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::scan::{decimal, decimal32, trimmed_lines, words};
 use crate::{File, Log, ProblemKind};
 
-/// At most this many segments are kept, twice the largest `kernel.shmmni` without `ipcmni_extend`.
+/// At most this many segments are kept: twice the largest `kernel.shmmni` without `ipcmni_extend`.
 const MOST: usize = 65_536;
 
 /// One segment.
@@ -19,24 +19,24 @@ pub struct ShmSegment {
     /// Identifier, for `ipcrm -m`.
     pub shmid: u64,
     /// Permission bits and flags, octal in the file: `1000` is `SHM_DEST`, `2000` is `SHM_LOCKED`.
-    /// `SHM_HUGETLB` does not show: `ipc/shm.c:newseg` keeps only the permissions of the flags it is given
-    /// (6.18, measured).
+    /// `SHM_HUGETLB` is not visible: `ipc/shm.c:newseg` keeps only the permissions of the flags that it is
+    /// given (measured on 6.18).
     pub perms: u32,
-    /// Size.
+    /// Size in bytes.
     pub size: Bytes,
-    /// Creator's process.
+    /// Process id of the creator.
     pub cpid: u32,
-    /// Last process that attached or detached.
+    /// Process id of the last process that attached or detached.
     pub lpid: u32,
-    /// Attached mappings.
+    /// Number of attached mappings.
     pub nattch: u64,
-    /// Owner.
+    /// Owner's user id.
     pub uid: u32,
-    /// Seconds since the epoch: last attach.
+    /// Time of the last attach, in seconds since the epoch.
     pub atime: u64,
-    /// Seconds since the epoch: last detach.
+    /// Time of the last detach, in seconds since the epoch.
     pub dtime: u64,
-    /// Seconds since the epoch: last change.
+    /// Time of the last change, in seconds since the epoch.
     pub ctime: u64,
     /// Resident bytes (2.6.36 and later).
     pub rss: Option<Bytes>,
@@ -44,7 +44,8 @@ pub struct ShmSegment {
     pub swap: Option<Bytes>,
 }
 
-/// `ipc/shm.c:sysvipc_shm_proc_show`, 2.6.32 to 6.18. `gid`, `cuid` and `cgid` are not kept and written as 0.
+/// `ipc/shm.c:sysvipc_shm_proc_show`, 2.6.32 to 6.18. `gid`, `cuid` and `cgid` are not kept, and are written
+/// as 0.
 impl File for Vec<ShmSegment> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut segments = Vec::new();
@@ -135,12 +136,12 @@ mod tests {
     use super::*;
     use crate::file::trial::{bad_lines, clean, cut_anywhere, hostile, parse, print, settles};
 
-    /// The layout of 2.6.36 and later: resident and swapped bytes.
+    /// The layout of 2.6.36 and later, with resident and swapped bytes.
     const NEW: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap
          0          3  1600               4194304  2101  2101      2  1000     0     0     0 1700000000 1700000001 1700000002               8192                     0
 -559038737      98309 14640          536870912000  4000  5000     50    54     0     0     0 1700000000          0 1700000002          536870912000                 4096
 ";
-    /// The layout of 2.6.32: neither.
+    /// The layout of 2.6.32, without resident and swapped bytes.
     const OLD: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime
          0          0  0600                393216  2101  2101      2     0     0     0     0 1286266124 1286266124 1286266124
 ";

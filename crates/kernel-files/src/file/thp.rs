@@ -7,10 +7,10 @@ use super::scan::{name_of, words};
 use crate::counters::{MthpStats, Values};
 use crate::{File, Log};
 
-/// At most this many words are kept of a choice; the longest has six.
+/// At most this many words of a choice are kept; the longest choice has six.
 const MOST_CHOICES: usize = 64;
 
-/// A file such as `always [madvise] never`: what may be chosen and what is.
+/// A file such as `always [madvise] never`: the possible values and the selected one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Choice {
     /// The word in brackets; empty if none was.
@@ -19,7 +19,7 @@ pub struct Choice {
     pub choices: Vec<Box<str>>,
 }
 
-/// All of the directory.
+/// The whole directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Thp {
     /// `enabled`: `always`, `madvise`, `never`.
@@ -30,7 +30,7 @@ pub struct Thp {
     pub shmem_enabled: Option<Choice>,
     /// `use_zero_page`.
     pub use_zero_page: Option<u64>,
-    /// `hpage_pmd_size`, bytes of one huge page.
+    /// `hpage_pmd_size`: bytes of one huge page.
     pub pmd_size: Option<Bytes>,
     /// `shrink_underused` (6.12 and later).
     pub shrink_underused: Option<u64>,
@@ -60,7 +60,7 @@ pub struct ThpSize {
     pub stats: Option<Values<MthpStats>>,
 }
 
-/// `mm/huge_memory.c:enabled_show` and its like.
+/// `mm/huge_memory.c:enabled_show` and similar functions.
 impl File for Choice {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut choice = Choice::default();
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(clean::<Choice>(""), Choice::default());
     }
 
-    /// Choices without one selected cannot be printed without complaint.
+    /// Choices with none selected cannot be printed without a complaint.
     fn settles_if_selected(text: &[u8]) {
         if !parse::<Choice>(text).0.selected.is_empty() {
             settles::<Choice>(text);

@@ -1,4 +1,4 @@
-//! What every file's tests ask of its parser, and the input that they ask it with.
+//! Checks that the tests of every file apply to its parser, and generators of their input.
 
 use std::fmt::Debug;
 
@@ -24,12 +24,12 @@ pub(super) fn print<T: File>(value: &T) -> String {
     out
 }
 
-/// The lines of the problems that have one.
+/// The line numbers of the problems that have one.
 pub(super) fn bad_lines<T: File>(text: &[u8]) -> Vec<u32> {
     parse::<T>(text).1.iter().filter_map(|problem| problem.line).collect()
 }
 
-/// What was read from any bytes at all is read again from what is printed of it, without complaint.
+/// Parses any bytes, prints the result and parses that: the values must be the same, without problems.
 pub(super) fn settles<T: File + PartialEq + Debug>(text: &[u8]) {
     let (once, _) = parse::<T>(text);
     let printed = print(&once);
@@ -38,7 +38,7 @@ pub(super) fn settles<T: File + PartialEq + Debug>(text: &[u8]) {
     assert_eq!(problems, [], "printed as {printed:?}");
 }
 
-/// `sample` cut after each of its bytes.
+/// Checks [`settles`] on `sample` cut after each of its bytes.
 pub(super) fn cut_anywhere<T: File + PartialEq + Debug>(sample: &str) {
     for end in 0..sample.len() {
         settles::<T>(&sample.as_bytes()[..end]);
@@ -62,7 +62,7 @@ pub(super) fn hostile(sample: &'static str) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![1 => proptest::collection::vec(any::<u8>(), 0..200), 9 => mixed]
 }
 
-/// Any byte, but rather one that means something.
+/// Any byte, but preferably one with a meaning to the parsers.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![any::<u8>(), prop::sample::select(b" \t\r\n\\[]():,=#>-.0197\x0b\xff".to_vec())]
 }
@@ -72,7 +72,7 @@ pub(super) fn name() -> impl Strategy<Value = Box<str>> {
     "[a-zA-Z_./!é][a-zA-Z0-9_./!:,é-]{0,12}".prop_map(Into::into)
 }
 
-/// Asserts that what is printed reads back as the same, without problems.
+/// Asserts that the printed form of `value` reads back as `value`, without problems.
 pub(super) fn round_trip<T: File + PartialEq + Debug>(value: &T) {
     let mut printed = String::new();
     value.print(&mut printed);
@@ -81,7 +81,7 @@ pub(super) fn round_trip<T: File + PartialEq + Debug>(value: &T) {
     assert_eq!(*value, again, "printed as {printed:?}, problems {:?}", log.problems());
 }
 
-/// Random bytes, and `sample` cut off, with random bytes in place of some of its own, and doubled.
+/// Random bytes, and `sample` cut off, with some bytes replaced by random ones, and doubled.
 pub(super) fn corrupted(sample: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     let spots = proptest::collection::vec((0..sample.len(), any::<u8>()), 0..12);
     let mutated = (spots, 0..=sample.len(), any::<bool>()).prop_map(move |(spots, cut, twice)| {

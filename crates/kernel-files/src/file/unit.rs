@@ -1,4 +1,4 @@
-//! systemd service units and their drop-ins: what they say of memory.
+//! systemd service units and their drop-ins: their settings of memory.
 
 use std::fmt::Write;
 
@@ -16,7 +16,8 @@ pub struct Unit {
     pub name: String,
     /// Settings of `[Service]`, `[Slice]` and `[Scope]` that concern memory (`LimitMEMLOCK`, `Memory*`,
     /// `DefaultMemory*`, `OOMScoreAdjust`, `OOMPolicy`, `ManagedOOM*`, `NUMAPolicy`, `NUMAMask`): file, name,
-    /// value; the last of a name wins. An empty value takes back those before it, so that none is kept.
+    /// value. The last setting of a name wins. An empty value withdraws the earlier ones, so that none is
+    /// kept.
     pub settings: Vec<UnitSetting>,
 }
 
@@ -37,7 +38,7 @@ const MOST_SETTINGS: usize = 256;
 const MOST_VALUE: usize = 1024;
 /// A bound on a line with its continuations, in bytes.
 const MOST_LINE: usize = 4096;
-/// Where systemd looks for system units and their drop-ins, the strongest first
+/// The directories in which systemd looks for system units and their drop-ins, the strongest first
 /// (`systemd-analyze unit-paths`).
 pub const LOOKUP: [&str; 13] = [
     "etc/systemd/system.control",
@@ -61,10 +62,10 @@ impl Unit {
         self.settings.iter().rev().find(|s| &*s.name == name).map(|s| s.value.as_str())
     }
 
-    /// Adds what the unit file or drop-in `file` says, after what was added before.
+    /// Adds the settings of the unit file or drop-in `file`, after those that were added before.
     ///
-    /// A `\` at the end of a line continues it, comments (`#`, `;`) may stand in between, as
-    /// systemd.syntax(7) says. Sections and names that do not concern memory are passed over.
+    /// A `\` at the end of a line continues it, and comments (`#`, `;`) may stand in between, as
+    /// systemd.syntax(7) says. Sections and names that do not concern memory are skipped.
     pub fn add_file(&mut self, file: &str, text: &[u8], log: &mut Log) {
         let mut relevant = false;
         let mut whole = Vec::new();
@@ -77,7 +78,7 @@ impl Unit {
             last = number;
             let more = continues(part);
             let part = if more { &part[..part.len() - 1] } else { part };
-            // Longer lines are cut: no setting of memory is as long.
+            // Longer lines are cut: no setting of memory is that long.
             whole.extend_from_slice(&part[..part.len().min(MOST_LINE.saturating_sub(whole.len()))]);
             if more {
                 whole.push(b' ');
@@ -86,11 +87,11 @@ impl Unit {
                 whole.clear();
             }
         }
-        // The file ended within a line.
+        // The file ended within a continued line.
         self.take(file, last, whole.trim_ascii(), &mut relevant, log);
     }
 
-    /// Takes one line with its continuations; `number` is that of its last line.
+    /// Reads one line with its continuations; `number` is that of its last line.
     fn take(&mut self, file: &str, number: u32, line: &[u8], relevant: &mut bool, log: &mut Log) {
         if line.is_empty() {
             return;
@@ -129,7 +130,7 @@ impl Unit {
             _ => "[Service]\n",
         });
         for setting in self.settings.iter().filter(|setting| setting.file == file) {
-            // A space keeps a last backslash from continuing the line.
+            // A space keeps a trailing backslash from continuing the line.
             let end = if continues(setting.value.as_bytes()) { " " } else { "" };
             // Writing to a String cannot fail.
             let _ = writeln!(out, "{}={}{end}", setting.name, setting.value);
@@ -148,8 +149,8 @@ fn concerns_memory(name: &[u8]) -> bool {
         || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Reads `64G`, `1.5G`, `4096` or `infinity`: the suffixes `K`, `M`, `G`, `T`, `P` and `E` are powers of
-/// 1024, `B` or none is bytes. `None` for anything else, also for percentages.
+/// Reads `64G`, `1.5G`, `4096` or `infinity`. The suffixes `K`, `M`, `G`, `T`, `P` and `E` are powers of
+/// 1024; `B` or no suffix means bytes. `None` for anything else, including percentages.
 pub fn parse_size(text: &str) -> Option<Limit> {
     let text = text.trim();
     if text == "infinity" {
@@ -171,7 +172,7 @@ pub fn parse_size(text: &str) -> Option<Limit> {
         return None;
     }
     let whole: u64 = whole.parse().ok()?;
-    // Nine digits are finer than any suffix's unit is worth.
+    // Digits after the ninth are dropped.
     let fraction = &fraction[..fraction.len().min(9)];
     let scale = 10u128.pow(u32::try_from(fraction.len()).ok()?);
     let part = fraction.parse::<u128>().unwrap_or(0);
@@ -179,7 +180,7 @@ pub fn parse_size(text: &str) -> Option<Limit> {
     u64::try_from(bytes).ok().map(|bytes| Limit::At(Bytes(bytes)))
 }
 
-/// Reads `LimitMEMLOCK=` and its kin: one size for both, or `soft:hard`.
+/// Reads `LimitMEMLOCK=` and similar settings: one size for both limits, or `soft:hard`.
 pub fn parse_rlimit(text: &str) -> Option<(Limit, Limit)> {
     match text.split_once(':') {
         Some((soft, hard)) => Some((parse_size(soft)?, parse_size(hard)?)),
@@ -188,8 +189,9 @@ pub fn parse_rlimit(text: &str) -> Option<(Limit, Limit)> {
 }
 
 /// The directories that may hold drop-ins of `unit`, the strongest first (systemd.unit(5)): its own (for an
-/// instance also its template's), those of each dash-cut prefix (`a-b-c.service`: `a-b-.service.d`,
-/// `a-.service.d`), in each place where units are looked for; then those of its type (`service.d`).
+/// instance also its template's) and those of each prefix that ends in a dash (`a-b-c.service`:
+/// `a-b-.service.d`, `a-.service.d`), in each place where systemd looks for units; then those of its type
+/// (`service.d`).
 pub fn drop_in_directories(unit: &str) -> Vec<String> {
     let Some((stem, kind)) =
         unit.rsplit_once('.').filter(|(stem, _)| !stem.is_empty() && !unit.contains('/'))
@@ -204,7 +206,7 @@ pub fn drop_in_directories(unit: &str) -> Vec<String> {
         prefix
     });
     let mut rest = prefix.trim_end_matches('-');
-    // A bound: a name of dashes only would make as many directories as it has letters.
+    // A bound: a name of dashes only would otherwise yield as many directories as it has letters.
     while let Some(at) = rest.rfind('-').filter(|&at| at > 0 && names.len() < 16) {
         names.push(format!("{}.{kind}", &rest[..=at]));
         rest = rest[..at].trim_end_matches('-');
@@ -220,7 +222,7 @@ pub fn unit_paths(unit: &str) -> impl Iterator<Item = String> {
 }
 
 /// The drop-ins in the order in which they apply. `listed` has the names found in each of
-/// [`drop_in_directories`], in that order: a file hides those of the same name in later directories, and all
+/// [`drop_in_directories`], in that order. A file hides files of the same name in later directories; the rest
 /// apply in the order of their base names, whichever directory they are in.
 pub fn drop_in_order(listed: &[(&str, Vec<String>)]) -> Vec<String> {
     super::sysctl::by_base_name(listed.iter().map(|(directory, names)| (*directory, names.as_slice())))
@@ -264,7 +266,7 @@ mod tests {
                 "ManagedOOMPreference",
             ]
         );
-        // A drop-in takes a setting back.
+        // A drop-in withdraws a setting.
         unit.add_file("b", b"[Service]\nMemoryLow=\nMemoryMax=3G", &mut log);
         assert_eq!((unit.setting("MemoryLow"), unit.setting("MemoryMax")), (None, Some("3G")));
     }

@@ -10,9 +10,9 @@ use crate::{File, Log, ProblemKind};
 
 /// At most this many zones are kept: eight for each of 1024 nodes, the most that Linux can be built for.
 pub(super) const MOST_ZONES: usize = 8192;
-/// At most this many CPUs are kept of a zone or node: the largest `CONFIG_NR_CPUS` of x86.
+/// At most this many CPUs are kept per zone or node: the largest `CONFIG_NR_CPUS` of x86.
 pub(super) const MOST_CPUS: usize = 8192;
-/// At most this many zones can be named in `protection:`; kernels have up to six.
+/// At most this many zones are read from `protection:`; kernels have up to six.
 const MOST_PROTECTED: usize = 64;
 
 /// One zone.
@@ -34,20 +34,20 @@ pub struct Zone {
     pub pagesets: Vec<Pageset>,
 }
 
-/// A zone's free pages that one CPU holds back.
+/// Free pages of a zone that are cached for one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pageset {
     /// CPU number.
     pub cpu: u32,
     /// Pages on the list.
     pub count: u64,
-    /// Length at which it is trimmed.
+    /// Length at which the list is trimmed.
     pub high: u64,
-    /// Pages moved at a time.
+    /// Pages moved between the list and the zone at a time.
     pub batch: u64,
 }
 
-/// What is printed after the page sets, with a colon, by one kernel or another.
+/// Fields that some kernels print after the page sets, with a colon.
 const TAIL: [Counter<Zoneinfo>; 6] = [
     zoneinfo::all_unreclaimable,
     zoneinfo::node_unreclaimable,
@@ -57,16 +57,16 @@ const TAIL: [Counter<Zoneinfo>; 6] = [
     zoneinfo::node_inactive_ratio,
 ];
 
-/// Names that belong to a CPU's page set. `high` is a watermark's name as well, but then has no colon.
+/// Names that belong to a CPU's page set. A watermark is called `high` as well, but has no colon.
 const PAGESET: [&[u8]; 5] = [b"count", b"high", b"batch", b"high_min", b"high_max"];
 
-/// Where in a zone's block the next line stands.
+/// The part of a zone's block that the next line belongs to.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Section {
     /// Before the first zone.
     #[default]
     Before,
-    /// After a `Node` line that made no sense: whose lines these are is unknown.
+    /// After a malformed `Node` line: it is unknown which zone the lines belong to.
     Lost,
     /// Below `per-node stats`.
     NodeStats,
@@ -76,7 +76,7 @@ enum Section {
     Stats,
     /// Below a `cpu:` line.
     Pageset,
-    /// Below a `cpu:` line that was one too many.
+    /// Below a `cpu:` line beyond the bound on CPUs; not kept.
     LeftOut,
 }
 
@@ -127,7 +127,7 @@ impl Reader {
         if colon { self.with_colon(name, value, zone) } else { self.without_colon(name, value, zone) }
     }
 
-    /// `cpu:`, the lines of a page set, and those after the page sets.
+    /// Reads a line with a colon: `cpu:`, the lines of a page set, and those after the page sets.
     fn with_colon(&mut self, name: &[u8], value: u64, zone: &mut Zone) -> Result<(), &'static str> {
         if name == b"cpu" {
             let cpu = u32::try_from(value).map_err(|_| "not the number of a CPU")?;
@@ -147,7 +147,7 @@ impl Reader {
                         b"count" => pageset.count = value,
                         b"high" => pageset.high = value,
                         b"batch" => pageset.batch = value,
-                        // Bounds of the self-tuned `high`.
+                        // Bounds of the self-tuned `high`; not kept.
                         _ => {}
                     }
                     return Ok(());
@@ -164,7 +164,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The `pages` block and statistics.
+    /// Reads a line without a colon: the `pages` block and the statistics.
     fn without_colon(&mut self, name: &[u8], value: u64, zone: &mut Zone) -> Result<(), &'static str> {
         let stat = name.starts_with(b"nr_") || name.starts_with(b"numa_");
         let text = if stat { None } else { str::from_utf8(name).ok() };
@@ -199,7 +199,7 @@ impl Reader {
     }
 }
 
-/// `protection: (0, 3017, 6473)`.
+/// Reads `protection: (0, 3017, 6473)`.
 fn protection(line: &[u8]) -> Result<Vec<u64>, &'static str> {
     const WHY: &str = "not a list of numbers in parentheses";
     let start = line.iter().position(|&b| b == b'(').ok_or(WHY)?;
@@ -219,10 +219,10 @@ fn protection(line: &[u8]) -> Result<Vec<u64>, &'static str> {
 
 /// `mm/vmstat.c:zoneinfo_show_print`, 2.6.32 to 6.18, and excerpts of it that lost their indentation.
 ///
-/// A line `name number` belongs to the `pages` block if the table of that block has its name, else to the
-/// statistics if the name begins like one (`nr_`, `numa_`), is one of `/proc/vmstat`, or follows one. Names
-/// that nobody knows are kept where they stood. `high_min`, `high_max` and `vm stats threshold` of a page set
-/// are not kept.
+/// A line `name number` belongs to the `pages` block if the table of that block has its name. Otherwise it
+/// belongs to the statistics if its name begins like one (`nr_`, `numa_`), is one of `/proc/vmstat`, or
+/// follows one. Unknown names are kept in the part in which they stood. `high_min`, `high_max` and `vm stats
+/// threshold` of a page set are not kept.
 impl File for Vec<Zone> {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut zones: Vec<Zone> = Vec::new();
@@ -277,7 +277,7 @@ impl Zone {
         }
         match self.marks.get(zoneinfo::free) {
             Some(free) => drop(writeln!(out, "  pages free     {free}")),
-            // Ends the node's statistics.
+            // Ends the statistics of the node.
             None if self.node_stats.is_some() => out.push_str("  pages\n"),
             None => {}
         }
@@ -321,7 +321,8 @@ fn print_stats(stats: &Values<Vmstat>, out: &mut String) {
     }
 }
 
-/// `Node 0, zone   Normal` and the words after it, as three files of `mm/vmstat.c` begin their lines.
+/// Splits `Node 0, zone   Normal` from the words after it. Three files of `mm/vmstat.c` begin their lines
+/// this way.
 pub(super) fn zone_line(line: &[u8]) -> Option<(u32, &[u8], impl Iterator<Item = &[u8]> + Clone)> {
     let mut words = words(line);
     if words.next()? != b"Node" {
@@ -399,7 +400,7 @@ mod tests {
         }
     }
 
-    /// The kernel's own lines, in its own layout, but for those that are not kept.
+    /// The printed lines are the kernel's own, in its layout, except for those that are not kept.
     #[test]
     fn prints_6_18() {
         let kept =
@@ -410,7 +411,7 @@ mod tests {
         let mut expected_sorted = expected.clone();
         assert_eq!(printed.len(), expected.len());
         assert_eq!(printed[..2], expected[..2]);
-        // The order of statistics is the table's.
+        // Statistics are printed in the order of the table.
         printed.sort_unstable();
         expected_sorted.sort_unstable();
         assert_eq!(printed, expected_sorted);
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!((zones.len(), zones[0].node, &*zones[0].name), (1, 1, "Normal"));
         let marks: Vec<u64> = zones[0].marks.iter().map(|(_, value)| value).collect();
         assert_eq!(marks, [17353, 11284, 14105, 16926, 0, 6_291_456, 6_205_440]);
-        // Losing the indentation of a whole file changes nothing.
+        // Removing the indentation of a whole file changes nothing.
         for text in [NEW, OLD] {
             let bare: Vec<&str> = text.lines().map(str::trim).collect();
             assert_eq!(clean::<Vec<Zone>>(&bare.join("\n")), clean::<Vec<Zone>>(text));
@@ -509,7 +510,7 @@ mod tests {
         }
     }
 
-    /// Any of a family's counters.
+    /// Random values for a random selection of a family's counters.
     fn known<F: Family>(keep: fn(&str) -> bool) -> impl Strategy<Value = Vec<(String, u64)>> {
         let names: Vec<String> =
             F::ROWS.iter().map(|row| row.name.to_owned()).filter(|name| keep(name)).collect();
@@ -529,7 +530,7 @@ mod tests {
         values
     }
 
-    /// Statistics, and some that no table has.
+    /// Statistics, including some that no table has.
     fn stats() -> impl Strategy<Value = Values<Vmstat>> {
         let unknown = vec(("nr_zz[a-z]{1,9}", 0..u64::MAX), 0..4);
         (known::<Vmstat>(|_| true), unknown).prop_map(|(mut known, unknown)| {
@@ -538,7 +539,7 @@ mod tests {
         })
     }
 
-    /// Marks, and some that no table has, also under the names of statistics.
+    /// Fields of the `pages` block, including some that no table has, also under the names of statistics.
     fn marks() -> impl Strategy<Value = Values<Zoneinfo>> {
         let keep =
             |name: &str| !name.contains(' ') && (name == "high" || !PAGESET.contains(&name.as_bytes()));

@@ -4,9 +4,9 @@ use crate::file::scan::cut;
 
 /// The process's memory cgroup: the line of the `memory` controller (v1), else the `0::` line (v2).
 ///
-/// The path is as the kernel prints it: relative to the reader's cgroup namespace (`/../x` lies outside of
-/// it), with ` (deleted)` after it where the group is gone (v2). Lines that are not `number:controllers:path`
-/// are passed over.
+/// The path is as the kernel prints it: relative to the reader's cgroup namespace (`/../x` lies outside it),
+/// with ` (deleted)` after it if the group is gone (v2). Lines that are not `number:controllers:path` are
+/// skipped.
 pub fn memory_group(text: &[u8]) -> Option<String> {
     let mut unified = None;
     for line in text.split(|&b| b == b'\n') {

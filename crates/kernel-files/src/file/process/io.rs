@@ -39,7 +39,7 @@ mod tests {
     fn both_lines_are_needed() {
         for cut in 0..TEXT.len() {
             let read = parse_io(&TEXT[..cut], &mut Log::default());
-            // A number may be cut short without it showing; a line that is not there at all does show.
+            // A number that is cut short cannot be detected; a missing line can.
             assert!(read.is_none() || cut > 70, "{cut}");
         }
         let mut log = Log::default();

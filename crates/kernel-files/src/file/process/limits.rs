@@ -9,7 +9,7 @@ use crate::file::cgroup::Limit;
 use crate::file::scan::{decimal, lines, words};
 use crate::{File, Log};
 
-/// Soft and hard limit of the rows that matter here.
+/// Soft and hard limits of the rows that are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessLimits {
     /// `Max locked memory`, bytes: soft, hard.
@@ -25,7 +25,7 @@ pub struct ProcessLimits {
 }
 
 impl ProcessLimits {
-    /// The rows in the kernel's order.
+    /// The kept rows in the kernel's order.
     fn rows(&mut self) -> [(&'static str, &mut Option<(Limit, Limit)>); 5] {
         [
             ("Max data size", &mut self.data),
@@ -37,7 +37,7 @@ impl ProcessLimits {
     }
 }
 
-/// `unlimited` is `RLIM_INFINITY`, all bits set; a number as large means the same.
+/// `unlimited` is `RLIM_INFINITY`, all bits set; a number that large means the same.
 fn limit(word: &[u8]) -> Option<Limit> {
     match word {
         b"unlimited" => Some(Limit::Max),
@@ -66,7 +66,7 @@ impl File for ProcessLimits {
         limits
     }
 
-    /// Prints the rows that are known in the columns of `fs/proc/base.c:proc_pid_limits`.
+    /// Prints the known rows, in the columns of `fs/proc/base.c:proc_pid_limits`.
     fn print(&self, out: &mut String) {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "{:<25} {:<20} {:<20} {:<10}", "Limit", "Soft Limit", "Hard Limit", "Units");

@@ -1,8 +1,9 @@
 //! `/proc/PID/*`.
 //!
-//! `stat` is read of every process, `status` and `oom_score_adj` of every one that has memory of its own, and
-//! the files that cost the kernel a walk over page tables (`smaps_rollup`, `numa_maps`: milliseconds per GiB
-//! of 4 KiB pages, under the mmap lock) only of the largest ones and only within a time budget.
+//! `stat` is read for every process, `status` and `oom_score_adj` for every process that has memory of its
+//! own. The files for which the kernel walks page tables (`smaps_rollup`, `numa_maps`: milliseconds per GiB
+//! of 4 KiB pages, under the mmap lock) are read only for the largest processes and only within a time
+//! budget.
 
 pub mod cgroup;
 pub mod io;
@@ -32,24 +33,24 @@ pub struct Process {
     pub stat: Stat,
     /// The `Vm*`, `Rss*` and `HugetlbPages` lines of `status`, in KiB; empty for kernel threads.
     pub status: Values<Status>,
-    /// Effective user.
+    /// Effective user id.
     pub uid: Option<u32>,
     /// `THP_enabled` of `status` (5.0 and later).
     pub thp_enabled: Option<bool>,
-    /// `CapEff` of `status`.
+    /// Effective capabilities, `CapEff` of `status`.
     pub capabilities: Option<u64>,
     /// `oom_score_adj`, -1000 to 1000.
     pub oom_score_adj: Option<i32>,
-    /// What is read of large processes only.
+    /// Files that are read for large processes only.
     pub detail: Option<Box<Detail>>,
 }
 
-/// What is read of large processes only.
+/// Files of a process that are read for large processes only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Detail {
     /// `limits`.
     pub limits: Option<ProcessLimits>,
-    /// Path of its memory cgroup.
+    /// Path of the process's memory cgroup.
     pub cgroup: Option<String>,
     /// `smaps_rollup` (4.14 and later).
     pub rollup: Option<Values<SmapsRollup>>,

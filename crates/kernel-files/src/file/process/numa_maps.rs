@@ -1,4 +1,4 @@
-//! `/proc/PID/numa_maps`, summed while it is read: the file has a line per mapping.
+//! `/proc/PID/numa_maps`, summed while it is read, because it has a line per mapping.
 
 use std::fmt::Write;
 
@@ -8,15 +8,15 @@ use serde::Serialize;
 use crate::Log;
 use crate::file::scan::{bounded, cut, decimal, hexadecimal, lines, words};
 
-/// Where a process's pages are.
+/// NUMA placement of a process's pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NumaMaps {
     /// Policy of the first line: `default`, `bind:0`, `interleave:0-1`, `prefer:1`.
     pub first_policy: Box<str>,
-    /// Bytes on each node, by node number, each mapping counted with its own page size.
+    /// Bytes on each node, by node number; pages of each mapping are counted with its own page size.
     pub nodes: Vec<Bytes>,
-    /// Mappings that matter, largest first, at most 32: shared memory and files in `/dev/shm` and hugetlbfs,
-    /// and anonymous memory from 64 MiB on.
+    /// The largest mappings of interest, at most 32, largest first: shared memory, files in `/dev/shm` and
+    /// hugetlbfs, and anonymous memory of at least 64 MiB.
     pub mappings: Vec<NumaMapping>,
     /// Number of lines.
     pub lines: u64,
@@ -31,18 +31,18 @@ pub struct NumaMapping {
     pub policy: Box<str>,
     /// `file=`, with the kernel's octal escapes undone; `heap`, `stack`, or empty for anonymous memory.
     pub file: Box<str>,
-    /// The `huge` word: a hugetlb mapping.
+    /// Whether the line has the word `huge`: a hugetlb mapping.
     pub huge: bool,
-    /// `kernelpagesize_kB` (3.14 and later; where it is absent the size of a base page, or of the default
-    /// huge page for a hugetlb mapping).
+    /// `kernelpagesize_kB` (3.14 and later). Without it, the size of a base page, or of the default huge page
+    /// for a hugetlb mapping.
     pub page_size: Bytes,
     /// Resident bytes.
     pub resident: Bytes,
 }
 
-/// How many mappings are kept.
+/// At most this many mappings are kept.
 const MOST_MAPPINGS: usize = 32;
-/// How much anonymous memory makes a mapping matter.
+/// Anonymous mappings of at least this size are kept.
 const LARGE: Bytes = Bytes::mib(64);
 /// A bound on node numbers: no architecture allows more (`MAX_NUMNODES`, `NODES_SHIFT` 10).
 const MOST_NODES: u64 = 1024;
@@ -52,12 +52,11 @@ const MOST_TEXT: usize = 4096;
 impl NumaMaps {
     /// Reads the file, one mapping at a time.
     ///
-    /// `page` is the host's base page, `huge` its default huge page (`Hugepagesize` of meminfo); they stand
-    /// in where a line does not say its page size, as on kernels before 3.14
-    /// (`fs/proc/task_mmu.c:show_numa_map`).
+    /// `page` is the host's base page, `huge` its default huge page (`Hugepagesize` of meminfo). They are
+    /// used for lines without a page size, as on kernels before 3.14 (`fs/proc/task_mmu.c:show_numa_map`).
     pub fn parse(text: &[u8], page: PageSize, huge: Bytes, log: &mut Log) -> Self {
         let mut maps = NumaMaps::default();
-        // Mappings as small as this, or smaller, are no longer among the largest.
+        // Mappings of this size or less are no longer among the largest.
         let mut floor = None;
         for (number, text) in lines(text) {
             if text.iter().all(u8::is_ascii_whitespace) {
@@ -101,17 +100,17 @@ impl NumaMaps {
         maps
     }
 
-    /// Sorts the mappings, largest first, drops all but the first 32 and returns the size of the last of
-    /// those.
+    /// Sorts the mappings, largest first, drops all but the first 32 and returns the size of the last one
+    /// kept.
     fn keep_largest(&mut self) -> Option<Bytes> {
-        // Stable: equal ones stay in the order of their addresses.
+        // The sort is stable: mappings of equal size stay in the order of their addresses.
         self.mappings.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident));
         self.mappings.truncate(MOST_MAPPINGS);
         self.mappings.last().map(|mapping| mapping.resident)
     }
 }
 
-/// What a mapping maps.
+/// The object behind a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
     /// Private or shared memory without a name.
@@ -142,20 +141,20 @@ impl Place<'_> {
     }
 }
 
-/// One line, its texts borrowed from the file.
+/// One line of the file, with texts borrowed from it.
 ///
 /// `address policy [file=path|heap|stack] [huge] [count=n]… [N<node>=pages]… [kernelpagesize_kB=n]`; the
-/// counts other than the nodes' (`anon`, `dirty`, `mapped`, `mapmax`, `swapcache`, `active`, `writeback`) are
-/// passed over.
+/// counts other than those per node (`anon`, `dirty`, `mapped`, `mapmax`, `swapcache`, `active`, `writeback`)
+/// are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumaLine<'a> {
     /// Start address.
     pub start: u64,
     /// Policy; `prefer (many):0-1` and `weighted interleave:0-1` have a space in them.
     pub policy: &'a [u8],
-    /// What it maps.
+    /// The object behind the mapping.
     pub place: Place<'a>,
-    /// A hugetlb mapping.
+    /// Whether it is a hugetlb mapping.
     pub huge: bool,
     /// `kernelpagesize_kB`, if the line has it.
     pub page_size: Option<Bytes>,
@@ -208,7 +207,7 @@ impl<'a> NumaLine<'a> {
         })
     }
 
-    /// Prints what [`NumaLine::parse`] reads, without the counts that it passes over.
+    /// Prints a line that [`NumaLine::parse`] reads, without the counts that it skips.
     pub fn print(&self, out: &mut String) {
         // Writing to a String cannot fail.
         let _ = write!(out, "{:08x} {}", self.start, String::from_utf8_lossy(self.policy));
@@ -241,7 +240,7 @@ impl<'a> NumaLine<'a> {
     }
 }
 
-/// `N` and a number.
+/// Whether `name` is `N` and a number.
 fn is_node(name: &[u8]) -> bool {
     matches!(name, [b'N', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }

@@ -7,8 +7,8 @@ use crate::counters::{SmapsRollup, Values, field};
 use crate::Log;
 use crate::file::scan::{cut, lines, words};
 
-/// Reads the sums over all mappings. The first line is the range of addresses and is passed over; a process
-/// without memory has an empty file.
+/// Reads the sums over all mappings. The first line, the range of addresses, is skipped; a process without
+/// memory has an empty file.
 pub fn parse_rollup(text: &[u8], log: &mut Log) -> Values<SmapsRollup> {
     let mut values = Values::default();
     let mut hint = 0;
@@ -32,7 +32,8 @@ fn is_range(line: &[u8]) -> bool {
     })
 }
 
-/// Prints the sums in the columns of `fs/proc/task_mmu.c:show_smaps_rollup`, below a range that says nothing.
+/// Prints the sums in the columns of `fs/proc/task_mmu.c:show_smaps_rollup`, below a dummy range of
+/// addresses.
 pub fn print_rollup(values: &Values<SmapsRollup>, out: &mut String) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{:<73}[rollup]", "00000000-00000000 ---p 00000000 00:00 0");

@@ -8,17 +8,17 @@ use serde::Serialize;
 use crate::file::scan::{bounded, decimal};
 use crate::{File, Log, ProblemKind};
 
-/// The fields that matter here.
+/// The fields that are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stat {
     /// Process id.
     pub pid: u32,
-    /// Name (`comm`), without its parentheses; may hold spaces, parentheses and line ends. At most 64 bytes:
-    /// the kernel keeps 15, and prints up to 63 for its workers.
+    /// Name (`comm`) without its parentheses; it may contain spaces, parentheses and line ends. At most 64
+    /// bytes: the kernel keeps 15, and prints up to 63 for its workers.
     pub name: Box<str>,
     /// `R`, `S`, `D`, …
     pub state: char,
-    /// Parent.
+    /// Parent's process id.
     pub ppid: u32,
     /// `PF_*` flags; bit 21 marks a kernel thread.
     pub flags: u64,
@@ -26,13 +26,13 @@ pub struct Stat {
     pub minor_faults: u64,
     /// Major faults.
     pub major_faults: u64,
-    /// User time, clock ticks (100 per second).
+    /// User time in clock ticks (100 per second).
     pub user_ticks: u64,
-    /// System time, clock ticks.
+    /// System time in clock ticks.
     pub system_ticks: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Start, clock ticks after boot.
+    /// Start time in clock ticks after boot.
     pub start_ticks: u64,
     /// Virtual size.
     pub virtual_size: Bytes,
@@ -46,9 +46,9 @@ pub struct Stat {
 
 /// A bound on names, in bytes of UTF-8.
 const MOST_NAME: usize = 64;
-/// How many fields kernels since 3.5 print.
+/// Number of fields that kernels since 3.5 print.
 const FIELDS: u32 = 52;
-/// The last field that is read, `policy`; 2.6.32 has it.
+/// Number of the last field that is read, `policy`. 2.6.32 has it.
 const LAST_READ: u32 = 41;
 
 impl Stat {
@@ -59,9 +59,9 @@ impl Stat {
 }
 
 impl File for Stat {
-    /// Reads the one line of the file. The last `)` ends the name, because the name may itself hold `) R 1`
+    /// Reads the one line of the file. The name ends at the last `)`, because it may itself contain `) R 1`
     /// (`fs/proc/array.c:do_task_stat` escapes line ends and backslashes only on some kernels). Fields that
-    /// are missing or make no sense are 0 and are reported once.
+    /// are missing or malformed are 0 and are reported once.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut stat = Stat::default();
         let open = text.iter().position(|&b| b == b'(');
@@ -81,7 +81,8 @@ impl File for Stat {
             None => bad = Some(1),
         }
         let mut last = 2;
-        // The separator is a single space: splitting at more would read shifted fields where one is missing.
+        // Fields are separated by a single space. Splitting at runs of spaces would read shifted fields if
+        // one is missing.
         let fields = text[close + 1..].strip_prefix(b" ").unwrap_or_default();
         for (number, field) in (3u32..=LAST_READ).zip(fields.split(|&b| b == b' ')) {
             let field = if number == LAST_READ { field.trim_ascii_end() } else { field };
@@ -136,8 +137,8 @@ impl File for Stat {
 }
 
 impl Stat {
-    /// Takes one field by its number in proc(5); `false` if it makes no sense. Fields that are not kept are
-    /// not looked at.
+    /// Reads one field by its number in proc(5); `false` if it is malformed. Fields that are not kept are
+    /// ignored.
     fn take(&mut self, number: u32, field: &[u8]) -> bool {
         let slot = match number {
             3 => {
@@ -231,7 +232,7 @@ mod tests {
             let mut log = Log::default();
             let stat = Stat::parse(&CAT[..cut], &mut log);
             round_trip(&stat);
-            // Up to the name, and then up to the policy, something must be missing.
+            // A cut within the name, or after it and before the policy, must be reported.
             assert!(cut > 160 || !log.problems().is_empty(), "{cut}");
         }
         let mut log = Log::default();

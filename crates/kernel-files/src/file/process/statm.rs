@@ -1,4 +1,4 @@
-//! `/proc/PID/statm`: sizes in pages. `status` says more; this stands in where a saved tree has no `status`.
+//! `/proc/PID/statm`: sizes in pages. `status` has more; `statm` is used if a saved tree has no `status`.
 
 use std::fmt::Write;
 
@@ -13,13 +13,13 @@ use crate::{File, Log};
 pub struct Statm {
     /// Virtual size.
     pub size: u64,
-    /// Resident.
+    /// Resident pages.
     pub resident: u64,
     /// Resident file and shared memory pages.
     pub shared: u64,
-    /// Code.
+    /// Code pages.
     pub text: u64,
-    /// Data and stack.
+    /// Data and stack pages.
     pub data: u64,
 }
 

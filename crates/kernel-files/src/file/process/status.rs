@@ -9,16 +9,16 @@ use crate::counters::{Status, Values, field};
 use crate::file::scan::{decimal, hexadecimal, lines, words};
 use crate::{File, Log};
 
-/// The lines of `status` that matter here (`fs/proc/array.c:proc_pid_status`).
+/// The lines of `status` that are kept (`fs/proc/array.c:proc_pid_status`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StatusFile {
     /// The `Vm*`, `Rss*` and `HugetlbPages` lines, in KiB; empty for kernel threads.
     pub values: Values<Status>,
-    /// Effective user: the second number of `Uid`.
+    /// Effective user id: the second number of `Uid`.
     pub uid: Option<u32>,
     /// `THP_enabled` (5.0 and later).
     pub thp_enabled: Option<bool>,
-    /// `CapEff`.
+    /// Effective capabilities, `CapEff`.
     pub capabilities: Option<u64>,
 }
 
@@ -33,8 +33,7 @@ pub fn parse_status(text: &[u8], process: &mut Process, log: &mut Log) {
 
 impl File for StatusFile {
     /// Reads up to `CapEff`, which every kernel since 2.6.32 prints after all other lines that are kept;
-    /// about half of the file follows it. Lines that are not kept are not looked into, nor remembered as
-    /// unknown.
+    /// about half of the file follows it. Other lines are neither parsed nor kept as unknown.
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut status = StatusFile::default();
         let mut hint = 0;
@@ -72,7 +71,7 @@ impl File for StatusFile {
         status
     }
 
-    /// Prints the lines that are kept, as the kernel aligns them; the effective user stands in all four
+    /// Prints the lines that are kept, aligned as by the kernel. The effective user is printed in all four
     /// columns of `Uid`.
     fn print(&self, out: &mut String) {
         // Writing to a String cannot fail.
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
     use crate::file::trial::{corrupted, round_trip};
 
-    /// 6.18, shortened only after `CapBnd`.
+    /// `status` of 6.18, shortened only after `CapBnd`.
     const RECENT: &[u8] = b"Name:\tpostgres\nUmask:\t0077\nState:\tS (sleeping)\nTgid:\t812\nNgid:\t0\nPid:\t812\n\
         PPid:\t1\nTracerPid:\t0\nUid:\t0\t1001\t1002\t1003\nGid:\t0\t0\t0\t0\nFDSize:\t256\nGroups:\t \nNStgid:\t812\n\
         NSpid:\t812\nNSpgid:\t812\nNSsid:\t812\nKthread:\t0\nVmPeak:\t    3060 kB\nVmSize:\t    3060 kB\n\
