@@ -1,12 +1,12 @@
-//! From `/proc`, `/sys` and `/etc`, live or saved, to one [`Snapshot`].
+//! Reads `/proc`, `/sys` and `/etc`, live or saved, into one [`Snapshot`].
 //!
 //! ```text
 //! Source (live /, tree, archive, paste) ── collect ──▶ Snapshot ──▶ Observation (now, before, samples)
 //! ```
 //!
-//! A [`Source`] only hands out bytes by path; [`lotsfree_kernel_files`] reads them. [`collect`] knows which
-//! files there are and puts them together. What cannot be read becomes a
-//! [`Problem`](lotsfree_kernel_files::Problem) and the rest is kept.
+//! A [`Source`] only returns bytes by path, and [`lotsfree_kernel_files`] parses them. [`collect`] knows
+//! which files there are and puts the results together. A file or line that cannot be read becomes a
+//! [`Problem`](lotsfree_kernel_files::Problem), and the rest is kept.
 
 mod collect;
 mod observe;

@@ -1,4 +1,4 @@
-//! [`Observation`]: what is judged, at one instant or over time.
+//! [`Observation`]: the data that rules judge, at one instant or over time.
 
 use lotsfree_kernel_files::counters::{Meminfo, Values, Vmstat};
 use lotsfree_kernel_files::file::pressure::Pressure;
@@ -8,16 +8,16 @@ use serde::Serialize;
 use crate::source::Input;
 use crate::{Options, Snapshot, collect};
 
-/// One host, now and (where known) before.
+/// One host now and, if known, before.
 #[derive(Debug, Serialize)]
 pub struct Observation {
-    /// Where it came from, for the report's head: `this host`, a path, `standard input`.
+    /// Origin of the data, for the report's head: `this host`, a path, `standard input`.
     pub label: String,
     /// The latest snapshot.
     pub now: Snapshot,
-    /// The first snapshot of the period, where there were two or more full ones.
+    /// The first snapshot of the period, if there were two or more full ones.
     pub before: Option<Box<Snapshot>>,
-    /// The counters over time, oldest first; the last one is `now`'s. Never empty.
+    /// The counters over time, oldest first; the last sample is that of `now`. Never empty.
     pub samples: Vec<Sample>,
 }
 
@@ -55,7 +55,7 @@ impl Sample {
 }
 
 impl Observation {
-    /// A single instant: nothing about rates can be said.
+    /// A single instant, from which no rates can be derived.
     pub fn instant(label: impl Into<String>, now: Snapshot) -> Self {
         let samples = vec![Sample::of(&now, 0.0)];
         Observation { label: label.into(), now, before: None, samples }
@@ -73,8 +73,8 @@ impl Observation {
     }
 }
 
-/// Reads an input: the first and the last instant whole, of those in between only what a [`Sample`] keeps.
-/// Each source is dropped once it was read, so that a series of archives is never in memory at once.
+/// Reads an input: the first and the last instant as full snapshots, and the [`Sample`]s of those in between.
+/// Each source is dropped once it is read, so that a series of archives is never in memory at once.
 pub fn observe(input: Input, options: &Options) -> Observation {
     let Input { label, samples, manifest, .. } = input;
     let taken_at = manifest.as_ref().map(|manifest| manifest.taken_at).filter(|at| *at > 0.0);

@@ -24,17 +24,17 @@ use lotsfree_kernel_files::{KernelVersion, Problem};
 use lotsfree_units::{Bytes, PageSize};
 use serde::Serialize;
 
-/// What a host showed of its memory at one instant.
+/// The memory of a host at one instant.
 ///
-/// `None` means "could not be read" (why is in [`Snapshot::problems`]); an empty list means "read, and there
-/// are none". Counters that a file did not have are absent from its [`Values`].
+/// `None` means "could not be read" (the reason is in [`Snapshot::problems`]); an empty list means "read, and
+/// there are none". Counters that a file did not have are absent from its [`Values`].
 #[derive(Debug, Default, Serialize)]
 pub struct Snapshot {
-    /// Seconds since the epoch when it was taken, if known.
+    /// Time of the snapshot in seconds since the epoch, if known.
     pub taken_at: Option<f64>,
     /// Seconds since boot (`/proc/uptime`).
     pub uptime: Option<f64>,
-    /// What kind of machine it is.
+    /// The machine and its system.
     pub host: Host,
     /// `/proc/meminfo`.
     pub meminfo: Option<Values<Meminfo>>,
@@ -58,7 +58,7 @@ pub struct Snapshot {
     pub shm: Option<Vec<ShmSegment>>,
     /// `/proc/slabinfo` (root only), largest first, at most 32.
     pub slabs: Option<Vec<SlabCache>>,
-    /// `/proc/mounts`, memory-backed and on-disk file systems only.
+    /// `/proc/mounts`, only memory-backed and on-disk file systems.
     pub mounts: Option<Vec<Mount>>,
     /// NUMA nodes of `/sys/devices/system/node`.
     pub nodes: Option<Vec<Node>>,
@@ -72,32 +72,32 @@ pub struct Snapshot {
     pub ksm: Option<Values<Ksm>>,
     /// `/sys/module/zswap/parameters`, by name.
     pub zswap: Option<Vec<(Box<str>, Box<str>)>>,
-    /// Whether DAMON's sysfs interface is there.
+    /// Whether the kernel has DAMON's sysfs interface.
     pub damon: bool,
-    /// Whole block devices but loop and RAM disks, with their queues and counters.
+    /// Whole block devices except loop and RAM disks, with their queues and counters.
     pub block: Option<Vec<BlockDevice>>,
-    /// Memory cgroups: own, root, and those that are large, limited or protected.
+    /// Memory cgroups: the reader's own, the root, and those that are large, limited or protected.
     pub cgroups: Option<Cgroups>,
     /// `limits.conf` and `limits.d`.
     pub limits_conf: Vec<LimitsLine>,
     /// systemd units of large processes and of the administrator, for their memory settings.
     pub units: Vec<Unit>,
-    /// User processes (kernel threads are left out, except those whose CPU time matters here: `kswapd*`,
-    /// `khugepaged`, `ksmd`, `kcompactd*`).
+    /// User processes, and those kernel threads whose CPU time is of interest (`kswapd*`, `khugepaged`,
+    /// `ksmd`, `kcompactd*`).
     pub processes: Option<Vec<Process>>,
-    /// What the kernel log says of memory.
+    /// Memory events in the kernel log.
     pub kernel_log: Option<KernelLog>,
     /// Corrected and uncorrected memory errors (EDAC), summed over controllers.
     pub edac: Option<Edac>,
     /// The active tuned profile, and whether sapconf or saptune are enabled.
     pub tuners: Tuners,
-    /// What could not be read.
+    /// Files and lines that could not be read.
     pub problems: Vec<Problem>,
-    /// How many files were read.
+    /// Number of files that were read.
     pub files_read: u32,
 }
 
-/// What kind of machine it is.
+/// The machine and its system.
 #[derive(Debug, Default, Serialize)]
 pub struct Host {
     /// `/proc/sys/kernel/hostname`, empty if redacted or unknown.
@@ -112,7 +112,7 @@ pub struct Host {
     pub cpus: Option<u32>,
     /// The kernel's command line.
     pub cmdline: Option<String>,
-    /// Which container runtime this was run in, if any.
+    /// The container runtime around the reader, if any.
     pub container: Option<String>,
     /// Effective user id of the reader; `None` for saved data.
     pub euid: Option<u32>,
@@ -147,18 +147,18 @@ pub struct Edac {
 pub struct Tuners {
     /// `/etc/tuned/active_profile`, if tuned has one.
     pub tuned_profile: Option<String>,
-    /// `sapconf.service` is enabled.
+    /// Whether `sapconf.service` is enabled.
     pub sapconf: bool,
-    /// `saptune.service` is enabled.
+    /// Whether `saptune.service` is enabled.
     pub saptune: bool,
-    /// `systemd-oomd.service` is enabled.
+    /// Whether `systemd-oomd.service` is enabled.
     pub systemd_oomd: bool,
-    /// `earlyoom.service` is enabled.
+    /// Whether `earlyoom.service` is enabled.
     pub earlyoom: bool,
 }
 
 impl Snapshot {
-    /// All of memory, `MemTotal`.
+    /// Size of memory, `MemTotal`.
     pub fn mem_total(&self) -> Option<Bytes> {
         self.meminfo.as_ref()?.get(lotsfree_kernel_files::counters::meminfo::MemTotal).map(Bytes::kib)
     }

@@ -1,4 +1,5 @@
-//! Memory cgroups: own, root, and those that are large, limited (in memory or in huge pages) or protected.
+//! Memory cgroups: the reader's own, the root, and those that are large, limited (in memory or in huge pages)
+//! or protected.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,13 +12,13 @@ use super::memory::values;
 use super::reader::Reader;
 use crate::Snapshot;
 
-/// Directories looked at before giving up on the rest; a large container host has a few hundred.
+/// At most this many directories are looked at; a large container host has a few hundred.
 const MOST_VISITED: usize = 1024;
-/// Groups kept.
+/// At most this many groups are kept.
 const MOST_KEPT: usize = 256;
-/// A group is large from this share of memory on.
+/// A group counts as large if it holds at least this share of memory.
 const LARGE: f64 = 0.01;
-/// Levels below the root.
+/// Groups are searched at most this many levels below the root.
 const DEEPEST: usize = 12;
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
@@ -183,7 +184,7 @@ impl Walk<'_> {
     }
 }
 
-/// Files of a cgroup directory have a controller's prefix; what remains are child groups.
+/// Whether a name in a cgroup directory is a file: those have a controller's prefix, child groups do not.
 fn is_file(name: &str) -> bool {
     const PREFIXES: &[&str] = &[
         "memory.",
@@ -214,7 +215,7 @@ fn limit(reader: &mut Reader<'_>, path: &str) -> Option<Limit> {
     Limit::parse_file(text, log)
 }
 
-/// Limits on huge pages; version 1 keeps them in a hierarchy of their own.
+/// Reads the limits on huge pages; version 1 keeps them in a hierarchy of their own.
 fn hugetlb(
     reader: &mut Reader<'_>,
     version: CgroupVersion,

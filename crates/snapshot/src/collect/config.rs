@@ -1,4 +1,4 @@
-//! What is configured to hold after the next boot.
+//! Configuration that takes effect at the next boot: sysctl files, limits and units.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.tuners = tuners(reader);
 }
 
-/// Only a hostile tree has more files than this in one of these directories.
+/// A bound on the files of one directory; only a hostile tree has more.
 const MOST_FILES: usize = 512;
 
 fn sysctl_files(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     let listed = list(reader, sysctl::DIRECTORIES);
-    // Where `99-sysctl.conf` exists it is a link to `sysctl.conf`.
+    // If `99-sysctl.conf` exists, it is a link to `sysctl.conf`.
     let linked = listed.iter().any(|(_, names)| names.iter().any(|name| name == "99-sysctl.conf"));
     for path in sysctl::application_order(&listed, !linked) {
         if let Some((text, log)) = reader.optional_bytes(&path) {
@@ -48,10 +48,10 @@ fn limits(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     }
 }
 
-/// Units of this many processes and administrators are read.
+/// At most this many units are read.
 const MOST_UNITS: usize = 64;
 
-/// Units that the administrator wrote or changed, and those of the processes that were looked at closely.
+/// Reads the units that the administrator wrote or changed, and those of the processes with details.
 fn units(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     let mut names: BTreeSet<String> = (snapshot.processes.iter().flatten())
         .filter_map(|process| process.detail.as_ref()?.cgroup.as_deref())
@@ -85,7 +85,7 @@ fn units(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     }
 }
 
-/// The `*.conf` files of each directory.
+/// Lists the `*.conf` files of each directory.
 fn list<'d>(
     reader: &mut Reader<'_>,
     directories: impl IntoIterator<Item = &'d str>,

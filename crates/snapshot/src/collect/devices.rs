@@ -49,7 +49,7 @@ fn relevant(mut mounts: Vec<Mount>, live: bool) -> Vec<Mount> {
     mounts
 }
 
-/// Devices beyond this are not looked at; only a hostile tree has more.
+/// A bound on the devices that are looked at; only a hostile tree has more.
 const MOST_DEVICES: usize = 4096;
 
 fn block(reader: &mut Reader<'_>) -> Option<Vec<BlockDevice>> {
@@ -59,7 +59,8 @@ fn block(reader: &mut Reader<'_>) -> Option<Vec<BlockDevice>> {
     let real = |name: &&String| !name.starts_with("loop") && !name.starts_with("ram");
     for directory in names.iter().filter(real).take(MOST_DEVICES) {
         let mut number = |file: &str| reader.optional_number(&format!("sys/block/{directory}/queue/{file}"));
-        // A name of sysfs cannot hold a slash: `lib/kobject.c:kobject_set_name_vargs` makes it a `!`.
+        // A name in sysfs cannot contain a slash: `lib/kobject.c:kobject_set_name_vargs` replaces it by a
+        // `!`.
         let name = directory.replace('!', "/");
         devices.push(BlockDevice {
             rotational: number("rotational").map(|flag| flag != 0),

@@ -37,10 +37,10 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.damon = !reader.optional_list("sys/kernel/mm/damon/admin").is_empty();
 }
 
-/// Slab caches that are kept.
+/// At most this many slab caches are kept.
 const MOST_SLABS: usize = 32;
 
-/// The caches that take most pages, largest first; equal ones stay in the order of the file.
+/// The caches that take the most pages, largest first; caches of equal size stay in the order of the file.
 fn largest_slabs(mut caches: Vec<SlabCache>) -> Vec<SlabCache> {
     caches.sort_by_key(|cache| std::cmp::Reverse(cache.slabs.saturating_mul(cache.pages_per_slab)));
     caches.truncate(MOST_SLABS);
@@ -54,9 +54,9 @@ pub(super) fn values<F: Family>(read: Option<(&[u8], &mut Log)>) -> Option<Value
     Some(Values::parse(text, |bad| log.malformed(bad.line, bad.why)))
 }
 
-/// Files below `proc/sys/vm` that are for writing only.
+/// Files below `proc/sys/vm` that can only be written.
 const WRITE_ONLY: &[&str] = &["compact_memory", "drop_caches", "stat_refresh"];
-/// What is read elsewhere below `proc/sys`.
+/// Files outside of `vm` that are read below `proc/sys`.
 const OTHERS: &[&str] = &[
     "kernel/shmmax",
     "kernel/shmall",
@@ -86,7 +86,7 @@ fn sysctls(reader: &mut Reader<'_>) -> Sysctls {
     sysctls
 }
 
-/// More nodes than any Linux can have (`MAX_NUMNODES` is 1024).
+/// A bound on node numbers; Linux cannot have more (`MAX_NUMNODES` is 1024).
 const MOST_NODES: usize = 1024;
 
 fn nodes(reader: &mut Reader<'_>) -> Option<Vec<Node>> {
@@ -174,7 +174,7 @@ fn thp_size(reader: &mut Reader<'_>, size: Bytes, directory: &str) -> ThpSize {
     }
 }
 
-/// Files of a directory that are counters with one number each.
+/// Reads the files of a directory that hold one number each and are counters.
 fn one_value_files<F: Family>(reader: &mut Reader<'_>, directory: &str, names: &[String]) -> Values<F> {
     let (mut values, mut hint) = (Values::default(), 0);
     for name in names {
@@ -192,7 +192,7 @@ fn lru_gen(reader: &mut Reader<'_>) -> Option<LruGen> {
     Some(LruGen { enabled, min_ttl_ms })
 }
 
-/// Files of KSM that are not one number.
+/// Files of KSM that do not hold one natural number.
 const KSM_WORDS: &[&str] = &["advisor_mode", "general_profit"];
 
 fn ksm(reader: &mut Reader<'_>) -> Option<Values<Ksm>> {

@@ -1,4 +1,4 @@
-//! Which files there are, and how they make a [`Snapshot`].
+//! Knows which files there are, and builds a [`Snapshot`] from them.
 
 mod cgroups;
 mod config;
@@ -19,16 +19,16 @@ use lotsfree_units::{Bytes, PageSize};
 use crate::{Snapshot, Source};
 use reader::Reader;
 
-/// What to read and how much it may cost.
+/// Selection of the files to read, and limits on their cost.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether to look at processes at all.
+    /// Whether to read processes at all.
     pub processes: bool,
-    /// Time for the files that walk page tables (`smaps_rollup`, `numa_maps`) of the largest processes. Saved
-    /// data have no such cost and are read whole.
+    /// Time for the files for which the kernel walks page tables (`smaps_rollup`, `numa_maps`), for the
+    /// largest processes. Saved data cost no such walk and are read whole.
     pub walk_budget: Duration,
-    /// Whether to look for small processes that write much (`io` of each one), to name them where rates are
-    /// judged.
+    /// Whether to look for small processes that write much (by reading `io` of each one), so that findings
+    /// about rates can name them.
     pub writers: bool,
 }
 
@@ -38,7 +38,7 @@ impl Default for Options {
     }
 }
 
-/// Reads everything that the rules need from `source`. Never fails: what could not be read is in
+/// Reads everything that the rules need from `source`. Never fails: files that could not be read are in
 /// [`Snapshot::problems`].
 pub fn collect(source: &dyn Source, options: &Options) -> Snapshot {
     let mut reader = Reader::new(source);
@@ -85,7 +85,8 @@ fn host(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     host.container = container(reader);
 }
 
-/// The container runtime around the reader. Only asked of the running machine: a saved tree shows a host.
+/// The container runtime around the reader. It is only looked for on the running machine, because a saved
+/// tree shows a host.
 fn container(reader: &mut Reader<'_>) -> Option<String> {
     if !reader.is_live() {
         return None;
@@ -99,16 +100,16 @@ fn container(reader: &mut Reader<'_>) -> Option<String> {
     std::env::var("container").ok().filter(|name| !name.is_empty())
 }
 
-/// The page size of the host that the data are from: of this machine if live; else the one by which most of
-/// the quantities that it showed both in KiB and in pages agree; else from the size of its huge pages, which
-/// is page²/8.
+/// The page size of the host that the data are from. On the running machine it is this machine's. Else it is
+/// the size that most of the quantities shown both in KiB and in pages agree on; else it follows from the
+/// size of its huge pages, which is page²/8.
 fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
     const SIZES: [u64; 3] = [4096, 16384, 65536];
     if source.is_live() {
         return PageSize::new(rustix::param::page_size() as u64).unwrap_or_default();
     }
-    // One pair alone may mislead: the two files are read one after the other, and a guest that initialises
-    // its memory lazily counts pages as free in one and not in the other.
+    // A single pair may mislead: the two files are read one after the other, and a guest that initialises its
+    // memory lazily counts pages as free in one file and not in the other.
     const PAIRS: [(Counter<Meminfo>, Counter<Vmstat>); 6] = [
         (m::Mapped, v::nr_mapped),
         (m::PageTables, v::nr_page_table_pages),

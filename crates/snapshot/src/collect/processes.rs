@@ -1,4 +1,4 @@
-//! Processes: a cheap look at all, a close one at the largest.
+//! Processes: a few cheap files of each, and more of the largest.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use super::Options;
 use super::reader::Reader;
 use crate::Snapshot;
 
-/// A close look at this many.
+/// Details are read of at most this many processes, the largest.
 const LARGEST: usize = 48;
-/// Mappings are counted for this many: `maps` has a line each.
+/// Mappings are counted for this many processes, because `maps` has a line for each.
 const MAPPINGS_COUNTED: usize = 16;
-/// Below this a process does not matter to anything.
+/// Smaller processes are not looked at closely.
 const SMALL: Bytes = Bytes::mib(8);
-/// From this many bytes on a process counts as a writer (a copy or backup job soon passes it).
+/// A process counts as a writer from this many bytes on (a copy or backup job soon exceeds it).
 const WRITER: u64 = 1 << 20;
-/// What walking page tables costs for each GiB that is resident in 4 KiB pages (measured: 6 ms on 6.18).
+/// Cost of walking page tables per GiB that is resident in 4 KiB pages (measured on 6.18: 6 ms).
 const WALK_PER_GIB: Duration = Duration::from_millis(6);
-/// Linux has no more process ids than this (`PID_MAX_LIMIT`).
+/// A bound on processes: Linux has no more process ids (`PID_MAX_LIMIT`).
 const MOST: usize = 1 << 22;
-/// Kernel threads that are kept, for their CPU time.
+/// Kernel threads that are kept for their CPU time.
 const KERNEL_THREADS: &[&str] = &["kswapd", "khugepaged", "ksmd", "kcompactd"];
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot, options: &Options) {
@@ -56,8 +56,8 @@ fn at<'p>(path: &'p mut String, pid: u32, file: &str) -> &'p str {
     path
 }
 
-/// `stat` of every process, `status` (in saved data without it `statm`) and `oom_score_adj` of those with
-/// memory of their own. A process that ends meanwhile is no problem.
+/// Reads `stat` of a process. For one with memory of its own it also reads `status` (`statm` if saved data
+/// have no `status`) and `oom_score_adj`. A process that ends meanwhile is not a problem.
 fn glance(reader: &mut Reader<'_>, pid: u32, page: PageSize, path: &mut String) -> Option<Process> {
     let mut process = Process::default();
     let live = reader.is_live();
@@ -92,7 +92,7 @@ fn io(reader: &mut Reader<'_>, pid: u32, path: &mut String) -> Option<(u64, u64)
     process::io::parse_io(text, log)
 }
 
-/// Resident, swapped out, in huge pages, and in page tables.
+/// Size of a process: memory resident, swapped out, in huge pages, and in page tables.
 fn weight(process: &Process) -> Bytes {
     [s::VmRSS, s::VmSwap, s::VmPTE, s::HugetlbPages].iter().map(|&field| process.memory_or_zero(field)).sum()
 }

@@ -12,7 +12,8 @@ pub(super) struct Reader<'s> {
     files: u32,
 }
 
-/// No file of interest is larger, except on a host with tens of thousands of mappings in one process.
+/// A bound on a file in bytes. No file of interest is larger, except on a host with tens of thousands of
+/// mappings in one process.
 const LARGEST: usize = 16 << 20;
 
 impl<'s> Reader<'s> {
@@ -42,7 +43,7 @@ impl<'s> Reader<'s> {
         &mut self.log
     }
 
-    /// Reads a file into the buffer; a missing one is a problem unless it is `optional`.
+    /// Reads a file into the buffer. A missing file is a problem unless it is `optional`.
     fn fill(&mut self, path: &str, optional: bool) -> bool {
         self.log.enter(path);
         match self.source.read(path, LARGEST, &mut self.buffer) {
@@ -76,7 +77,7 @@ impl<'s> Reader<'s> {
         self.fill(path, false).then_some((&self.buffer, &mut self.log))
     }
 
-    /// The same; that the file does not exist is no problem.
+    /// Like [`Reader::bytes`], for a file that need not exist.
     pub(super) fn optional_bytes(&mut self, path: &str) -> Option<(&[u8], &mut Log)> {
         self.fill(path, true).then_some((&self.buffer, &mut self.log))
     }
@@ -132,7 +133,7 @@ fn trimmed(text: &[u8]) -> String {
     String::from_utf8_lossy(text.trim_ascii()).into_owned()
 }
 
-/// Which kernels have a file, where that explains why it is missing.
+/// Names the kernels that have a file, if that explains why it is missing.
 fn absent(path: &str) -> &'static str {
     const SINCE: &[(&str, &str)] = &[
         (

@@ -1,6 +1,6 @@
 //! Archives: a tar of a tree that looks like `/`, plain or compressed with zstd, read and written in memory.
 //!
-//! # What is written
+//! # Format that is written
 //!
 //! A tar, compressed with zstd, whose entries all lie below one directory `lotsfree-HOST-DATE/`:
 //!
@@ -11,9 +11,9 @@
 //! lotsfree-db1-20261121T014600Z/5s/proc/vmstat
 //! ```
 //!
-//! Each instant is complete and has a directory named by its seconds after the first; with a single instant
-//! that directory is left out. Entries are ordered by time, then by path, and carry no owner, so that the
-//! same files give the same bytes.
+//! Each instant is complete and has a directory named after its offset in seconds from the first. With a
+//! single instant that directory is left out. Entries are ordered by time, then by path, and carry no owner,
+//! so that the same files give the same bytes.
 //!
 //! # The manifest, `lotsfree.json`
 //!
@@ -30,12 +30,13 @@
 //! | `not_read` | array of `{ "sample": number, "path": string, "why": string }` | files (with a trailing `/`: directories) that could not be read: `denied`, `not-regular`, or the system's words |
 //! | `left_out` | number | files that were read but not kept, for want of room |
 //!
-//! Unknown members are passed over.
+//! Unknown members are ignored.
 //!
-//! # What is read
+//! # Format that is read
 //!
-//! Any tar: nothing of it touches the disk. Links, devices, pipes, sparse files and names that lead elsewhere
-//! are refused, counted and reported; the rest is kept. [`Bounds`] hold for the decompressed stream.
+//! Any tar is read, and nothing of it is written to disk. Links, devices, pipes, sparse files and names that
+//! lead outside are refused, counted and reported; the rest is kept. [`Bounds`] apply to the decompressed
+//! stream.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -48,19 +49,19 @@ use super::{MemorySource, ReadError};
 
 /// The manifest's name.
 pub const MANIFEST: &str = "lotsfree.json";
-/// The format that is written.
+/// Version of the format that is written.
 pub const FORMAT: u32 = 1;
-/// First bytes of a zstd frame.
+/// The first bytes of a zstd frame.
 pub(crate) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// How much of an archive is read.
+/// Limits on the parts of an archive that are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Decompressed bytes in all.
+    /// Decompressed bytes of the whole archive.
     pub total: u64,
     /// Bytes of one file; larger ones are left out and reported.
     pub file: u64,
-    /// Entries.
+    /// Number of entries.
     pub entries: usize,
 }
 
@@ -70,7 +71,7 @@ impl Default for Bounds {
     }
 }
 
-/// What the archive says of itself.
+/// The archive's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Manifest {
@@ -90,7 +91,7 @@ pub struct Manifest {
     pub redaction: String,
     /// The instants.
     pub samples: Vec<ManifestSample>,
-    /// What could not be read.
+    /// Files and directories that could not be read.
     pub not_read: Vec<NotRead>,
     /// Files that were read but not kept.
     pub left_out: u64,
@@ -115,10 +116,10 @@ pub struct NotRead {
     pub why: String,
 }
 
-/// An entry that was not taken.
+/// An entry that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Its name, as far as it can be shown.
+    /// Name of the entry, as far as it can be shown.
     pub name: String,
     /// Why.
     pub why: &'static str,
@@ -131,9 +132,9 @@ pub struct Archive {
     pub manifest: Option<Manifest>,
     /// The instants: seconds after the first, and the files. Never empty.
     pub samples: Vec<(f64, MemorySource)>,
-    /// The first few entries that were refused.
+    /// The first 64 entries that were refused.
     pub refused: Vec<Refused>,
-    /// How many were refused in all.
+    /// Number of entries that were refused in all.
     pub refused_total: usize,
 }
 
@@ -146,16 +147,16 @@ pub enum ArchiveError {
     /// More entries than [`Bounds::entries`].
     #[error("more than {0} entries; unpack it and name the directory instead")]
     TooMany(usize),
-    /// Not a tar, or a broken one.
+    /// The input is not a tar, or a broken one.
     #[error("not a readable tar archive: {0}")]
     Broken(String),
-    /// A manifest of a later version, or none that can be read.
+    /// The manifest is of a later version, or cannot be read.
     #[error("lotsfree.json: {0}")]
     Manifest(String),
-    /// There is no file in it.
+    /// The archive holds no file.
     #[error("the archive holds no file")]
     Empty,
-    /// It cannot be written there.
+    /// The archive cannot be written to this path.
     #[error("{path}: {why}")]
     Write {
         /// The file that was to be written.
@@ -186,14 +187,14 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// Reads a zstd stream whose window may need at most 128 MiB.
+/// Reads a zstd stream whose window may take at most 128 MiB.
 pub(crate) fn decompress<'a>(reader: impl Read + 'a) -> io::Result<impl Read + 'a> {
     let mut decoder = zstd::stream::read::Decoder::new(reader)?;
     decoder.window_log_max(27)?;
     Ok(decoder)
 }
 
-/// Whether a tar begins with this: a header whose checksum is right.
+/// Whether a tar begins with this block, that is, a header whose checksum is right.
 pub(crate) fn looks_like_tar(block: &[u8]) -> bool {
     let Some(block) = block.get(..512) else { return false };
     let stored: String = block[148..156].iter().map(|&b| char::from(b)).collect();
@@ -203,7 +204,7 @@ pub(crate) fn looks_like_tar(block: &[u8]) -> bool {
     stored == block.iter().enumerate().map(byte).sum::<u32>()
 }
 
-/// How many refused entries are named.
+/// At most this many refused entries are named.
 const MOST_REFUSED: usize = 64;
 
 impl Archive {
@@ -218,7 +219,7 @@ impl Archive {
     /// Reads a tar stream that is not compressed.
     ///
     /// # Errors
-    /// Where the stream is no tar, exceeds the bounds or holds nothing.
+    /// If the stream is not a tar, exceeds the bounds or holds nothing.
     pub fn read(stream: impl Read, bounds: &Bounds) -> Result<Self, ArchiveError> {
         let mut stream = Bounded { inner: stream, left: bounds.total, exceeded: false };
         let mut archive = Archive::default();
@@ -309,7 +310,7 @@ impl Archive {
         Ok(flat)
     }
 
-    /// Takes the manifest out of the files and the instants apart.
+    /// Separates the manifest from the files, and the instants from each other.
     fn arrange(&mut self, mut flat: MemorySource) -> Result<(), ArchiveError> {
         if let Some(text) = flat.get(MANIFEST) {
             let manifest = parse_manifest(text)?;
@@ -375,10 +376,10 @@ pub(crate) fn peek_manifest(stream: impl Read) -> Option<Manifest> {
     parse_manifest(&text).ok()
 }
 
-/// Names that the top of a host's file system has.
+/// Names in the root directory of a host.
 const TOP: [&str; 4] = ["proc", "sys", "etc", "sos_commands"];
 
-/// Takes away the directories that hold everything, as `tar` and sos put one in front.
+/// Removes directories that contain everything, such as `tar` and sos put in front.
 fn strip(mut flat: MemorySource) -> MemorySource {
     for _ in 0..4 {
         let mut top: Vec<&str> =
@@ -397,7 +398,7 @@ fn strip(mut flat: MemorySource) -> MemorySource {
     flat
 }
 
-/// What is to be written.
+/// An archive to be written.
 #[derive(Debug, Default)]
 pub struct ArchiveWriter {
     /// The manifest; `samples` and `not_read` are filled in from `samples` below.
@@ -420,7 +421,7 @@ impl ArchiveWriter {
     /// The archive as bytes. `most` bounds the bytes of all files together.
     ///
     /// # Errors
-    /// If there is more than `most`, or no instant.
+    /// If the files exceed `most` bytes, or there is no instant.
     pub fn to_bytes(&self, most: u64) -> Result<Vec<u8>, ArchiveError> {
         if self.samples.is_empty() {
             return Err(ArchiveError::Empty);
@@ -491,11 +492,11 @@ impl ArchiveWriter {
         all
     }
 
-    /// Writes the archive to `path`: complete or not at all, readable by its owner only. The bytes are made
-    /// in memory first, written to a temporary file beside `path`, synced and renamed.
+    /// Writes the archive to `path`, either complete or not at all, readable by its owner only. The bytes are
+    /// made in memory first, written to a temporary file beside `path`, synced and renamed.
     ///
     /// # Errors
-    /// If there is more than `most`, or `path` cannot be written or is something other than a file.
+    /// If the files exceed `most` bytes, or `path` cannot be written or is something other than a file.
     pub fn write(&self, path: &Path, most: u64) -> Result<u64, ArchiveError> {
         let bytes = self.to_bytes(most)?;
         lotsfree_storage::replace(path, lotsfree_storage::Access::Private, &bytes)
@@ -524,7 +525,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A tar whose names are written into the header as they are.
+    /// A tar whose names are written into the header unchanged.
     fn raw(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, kind, contents) in entries {
@@ -632,7 +633,7 @@ mod tests {
         assert!(bomb.len() < 1 << 20);
         let error = Archive::read_zstd(&bomb[..], &Bounds::default()).unwrap_err();
         assert!(error.to_string().contains("more than 256 MiB"), "{error}");
-        // The same inside a long-name entry, which the tar reader would collect in memory.
+        // The same header inside a long-name entry, which the tar reader would collect in memory.
         let mut header = tar::Header::new_gnu();
         header.set_path("././@LongLink").unwrap();
         header.set_entry_type(Kind::GNULongName);

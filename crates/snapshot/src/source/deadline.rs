@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{ReadError, Source};
 
-/// Hands files out until a moment, and none after.
+/// Reads files from another source until a deadline, and none after it.
 #[derive(Debug)]
 pub struct Deadline<S> {
     inner: S,

@@ -1,4 +1,4 @@
-//! From what a user names to sources: [`open`].
+//! [`open`]: from a name that a user gives to sources.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use super::sos;
 use super::tree::looks_like_root;
 use super::{MemorySource, ReadError, Source, TreeSource, oswatcher, paste, text};
 
-/// What kind of thing was named.
+/// Kind of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The running machine.
@@ -25,7 +25,7 @@ pub enum Kind {
     Sos,
     /// An OSWatcher archive or one of its files.
     OsWatcher,
-    /// A directory of snapshots that are numbered or carry their time in the name.
+    /// A directory of snapshots whose names are numbers or hold a time.
     Series,
     /// A tar archive.
     Archive,
@@ -35,17 +35,17 @@ pub enum Kind {
     Paste,
 }
 
-/// What was found.
+/// An opened input.
 pub struct Input {
-    /// For the report's head: a path, `standard input`, `this host`.
+    /// Name for the report's head: a path, `standard input`, `this host`.
     pub label: String,
-    /// What kind of thing it is.
+    /// Kind of the input.
     pub kind: Kind,
-    /// Seconds after the first, and where the files are. Never empty, ordered by time.
+    /// The sources with their seconds after the first, ordered by time. Never empty.
     pub samples: Vec<(f64, Box<dyn Source>)>,
-    /// What was converted, assumed, refused or left out, in sentences for the reader of the report.
+    /// Notes for the reader of the report: what was converted, assumed, refused or left out.
     pub notes: Vec<String>,
-    /// Of archives that lotsfree wrote.
+    /// The manifest, for archives that lotsfree wrote.
     pub manifest: Option<Manifest>,
 }
 
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Input {
     }
 }
 
-/// What [`open`] accepts, for messages.
+/// The accepted inputs, for messages.
 const ACCEPTED: &str = "accepted are: a directory that looks like / (with proc/ or sys/), a sos report, an OSWatcher \
     archive, a directory of numbered snapshots, a tar archive (plain or zstd), a text archive, saved files of /proc \
     (meminfo, vmstat, zoneinfo, buddyinfo, pagetypeinfo, swaps, slabinfo, pressure, sysvipc/shm) and text that holds \
@@ -68,68 +68,68 @@ const ACCEPTED: &str = "accepted are: a directory that looks like / (with proc/ 
 /// Why nothing could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system does not let it be read.
+    /// The system does not allow reading it.
     #[error("{path}: {error}; name a directory, a file, or - for standard input")]
     Io {
-        /// As named.
+        /// The path as named.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// A device, pipe or socket.
     #[error("{path}: neither a file nor a directory; use - to read from a pipe")]
     NotRegular {
-        /// As named.
+        /// The path as named.
         path: PathBuf,
     },
     /// An archive that cannot be read.
     #[error("{path}: {error}")]
     Archive {
-        /// As named.
+        /// The path as named.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in the archive.
         error: ArchiveError,
     },
     /// A text archive with a mistake in it.
     #[error("{path}: {error}")]
     Text {
-        /// As named.
+        /// The path as named.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in the text.
         error: text::TextError,
     },
-    /// Compressed in a way that is not read.
+    /// The file is compressed in a way that is not supported.
     #[error("{path}: compressed with {program}, which is not read here; decompress it first ({program} -d)")]
     Compressed {
-        /// As named.
+        /// The path as named.
         path: PathBuf,
         /// The program that decompresses it.
         program: &'static str,
     },
-    /// Longer than text is read.
+    /// The text is longer than the limit.
     #[error("{path}: text longer than {} MiB; name the files it was made of", MOST_TEXT >> 20)]
     TooLong {
-        /// As named.
+        /// The path as named.
         path: PathBuf,
     },
-    /// Nothing in it is known.
+    /// Nothing in the input was recognised.
     #[error("{path}: nothing in it was recognised; {ACCEPTED}")]
     Unknown {
-        /// As named.
+        /// The path as named.
         path: PathBuf,
     },
 }
 
-/// Bytes read of a text.
+/// Limit on the bytes that are read of a text.
 const MOST_TEXT: u64 = 64 << 20;
-/// Names looked at in a directory of snapshots.
+/// Limit on the names that are looked at in a directory of snapshots.
 const MOST_NAMES: usize = 65_536;
 
-/// Opens what a user names: a path, or `-` for standard input. What is accepted is in the module
-/// documentation of [`super`].
+/// Opens an input by the name that a user gives: a path, or `-` for standard input. The accepted inputs are
+/// in the module documentation of [`super`].
 ///
 /// # Errors
-/// Names the path, what is wrong, and what would be accepted.
+/// Names the path, the fault, and the accepted inputs.
 pub fn open(path: &Path) -> Result<Input, OpenError> {
     if path.as_os_str() == "-" {
         let mut input = open_stream(Box::new(io::stdin().lock()), Path::new("standard input"))?;
@@ -144,11 +144,11 @@ pub fn open(path: &Path) -> Result<Input, OpenError> {
     open_stream(Box::new(open_file(path)?), path)
 }
 
-/// Opens what a file named `name` would hold: any of the files that [`open`] accepts. The name is for the
-/// report's head and for messages; that of a saved file (`meminfo`) also says what its lines are.
+/// Opens `bytes` as [`open`] would open a file named `name` with these contents. The name is used in the
+/// report's head and in messages; that of a saved file (`meminfo`) also says what its lines are.
 ///
 /// # Errors
-/// Names `name`, what is wrong, and what would be accepted.
+/// Names `name`, the fault, and the accepted inputs.
 pub fn open_bytes(bytes: &[u8], name: &str) -> Result<Input, OpenError> {
     open_stream(Box::new(bytes), Path::new(name))
 }
@@ -162,7 +162,7 @@ pub fn live() -> Result<Input, OpenError> {
     Ok(Input::one("this host", Kind::Live, Box::new(source)))
 }
 
-/// Opens a regular file, without waiting for the other end of a pipe that took its place.
+/// Opens a regular file. If a pipe has taken its place, it does not wait for the pipe's other end.
 fn open_file(path: &Path) -> Result<File, OpenError> {
     let failed = |error| OpenError::Io { path: path.to_owned(), error };
     let not_regular = || OpenError::NotRegular { path: path.to_owned() };
@@ -187,7 +187,7 @@ impl Input {
     }
 }
 
-/// Reads up to a whole block; streams may come in pieces.
+/// Reads until a block is full, because streams may come in pieces.
 fn peek(reader: &mut dyn Read, most: usize) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     reader.take(most as u64).read_to_end(&mut head)?;
@@ -298,7 +298,7 @@ fn from_archive(archive: Archive, path: &Path) -> Result<Input, OpenError> {
     Ok(input)
 }
 
-/// Files that lie side by side under the names they have in `/proc`.
+/// Collects files in one directory that have the names they have in `/proc`.
 fn by_names(source: &dyn Source, names: &[String]) -> MemorySource {
     let mut flat = MemorySource::default();
     let mut buffer = Vec::new();
@@ -334,7 +334,8 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
     }
     let manifest = manifest_of(&source);
     if looks_like_root(path) {
-        // A copied tree has no dev/kmsg; what sos keeps beside the tree, others keep in it.
+        // A copied tree has no dev/kmsg. The files from which `sos::adapt` replaces it may be inside the
+        // tree.
         let (source, notes) = sos::adapt(Box::new(source));
         let mut input = Input::one(label, Kind::Tree, Box::new(source));
         (input.manifest, input.notes) = (manifest, notes);
@@ -344,7 +345,7 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
     names.truncate(MOST_NAMES);
     if let [only] = &names[..] {
         let child = path.join(only);
-        // A link could lead back up; the one that was named is the user's own choice, those inside are not.
+        // A link inside could lead back up, so links are not followed. Only the one that the user named is.
         let real = fs::symlink_metadata(&child).is_ok_and(|metadata| metadata.is_dir());
         if real && depth < 3 {
             return open_directory(&child, depth + 1);
@@ -361,15 +362,14 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
     Err(OpenError::Unknown { path: path.to_owned() })
 }
 
-/// The manifest of an archive that was unpacked.
+/// The manifest of an unpacked archive.
 fn manifest_of(source: &TreeSource) -> Option<Manifest> {
     let mut text = Vec::new();
     let longer = source.read(archive::MANIFEST, 4 << 20, &mut text).ok()?;
     if longer { None } else { archive::parse_manifest(&text).ok() }
 }
 
-/// An archive or text that is opened when it is first read from, so that a long series is never in memory at
-/// once.
+/// An archive or text that is opened when it is first read, so that a long series is never in memory at once.
 struct Later {
     path: PathBuf,
     opened: std::cell::OnceCell<Result<Box<dyn Source>, ReadError>>,
@@ -442,7 +442,7 @@ fn order_of(name: &str) -> Option<Order> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Order {
-    /// The time, where the name holds one.
+    /// The time, if the name holds one.
     seconds: Option<f64>,
     number: f64,
 }
@@ -451,13 +451,13 @@ struct Order {
 struct Candidate {
     order: Order,
     source: Box<dyn Source>,
-    /// Where its time can be found.
+    /// The times by which the instant may be placed.
     manifest: Option<f64>,
     modified: Option<f64>,
     uptime: Option<f64>,
 }
 
-/// A directory whose children are numbered snapshots. `None` if they are not.
+/// Opens a directory whose children are numbered snapshots; `None` if they are not.
 fn open_series(path: &Path, source: &TreeSource, names: &[String]) -> Option<Input> {
     let mut notes = Vec::new();
     let mut entries: Vec<(Order, &String)> =
@@ -501,7 +501,7 @@ fn open_series(path: &Path, source: &TreeSource, names: &[String]) -> Option<Inp
 }
 
 /// The children that can be snapshots. Where there are none, single files of several kinds with the same
-/// number make one instant: meminfo.1, vmstat.1.
+/// number form one instant: meminfo.1, vmstat.1.
 fn candidates(path: &Path, source: &TreeSource, entries: Vec<(Order, &String)>) -> Vec<Candidate> {
     let mut flat: BTreeMap<u64, (Order, MemorySource, Option<f64>)> = BTreeMap::new();
     let mut candidates: Vec<Candidate> = Vec::new();
@@ -553,7 +553,7 @@ fn open_child(child: &Path) -> Option<Box<dyn Source>> {
     (!files.is_empty()).then(|| Box::new(files) as Box<dyn Source>)
 }
 
-/// Seconds after the first, if all are known and rise.
+/// Seconds after the first instant, if all times are known and ascending.
 fn times(all: &[Candidate], of: impl Fn(&Candidate) -> Option<f64>) -> Option<Vec<f64>> {
     if all.len() == 1 {
         return Some(vec![0.0]);
@@ -570,7 +570,7 @@ fn uptime(source: &dyn Source) -> Option<f64> {
     String::from_utf8_lossy(&buffer).split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// When the files of a tree were written.
+/// The time at which the files of a tree were written.
 fn tree_time(path: &Path) -> Option<f64> {
     let time = ["proc/meminfo", "proc/vmstat", "meminfo", "vmstat"].iter().find_map(|name| {
         let metadata = fs::symlink_metadata(path.join(name)).ok()?;
@@ -579,7 +579,7 @@ fn tree_time(path: &Path) -> Option<f64> {
     Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs_f64())
 }
 
-/// When an archive was taken, from its manifest.
+/// The time at which an archive was taken, from its manifest.
 fn peek_time(mut file: File) -> Option<f64> {
     let head = peek(&mut file, 4).ok()?;
     let compressed = head.starts_with(&archive::ZSTD_MAGIC);
@@ -801,7 +801,7 @@ mod tests {
         let mut buffer = Vec::new();
         assert!(input.samples[0].1.read("proc/vmstat", 10, &mut buffer).is_err());
         assert_eq!(text(&input, 0, "proc/self/proc/meminfo"), "m");
-        // A directory whose one child is a link is not followed either.
+        // A directory whose only child is a link is not followed either.
         fs::create_dir(root.path().join("lonely")).unwrap();
         std::os::unix::fs::symlink("/", root.path().join("lonely/child")).unwrap();
         assert!(open(&root.path().join("lonely")).is_err());

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::{ReadError, Source};
 
-/// What was read, or why not, by path.
+/// Contents or errors, by path.
 type ByPath<T> = BTreeMap<String, Result<T, ReadError>>;
 
 /// Files by path, and the directories that no file implies.
 ///
-/// A source can lie over another one ([`MemorySource::lie_over`]): what it does not have is answered from
-/// there. A file remembered as [`ReadError::Absent`] hides the one below it.
+/// A source can be laid over another one ([`MemorySource::lie_over`]), which then answers for paths that the
+/// upper source does not have. A file remembered as [`ReadError::Absent`] hides the one below it.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySource {
     files: ByPath<Vec<u8>>,
@@ -20,7 +20,7 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// The same files, lying over `below`.
+    /// Lays this source over `below`.
     #[must_use]
     pub fn lie_over(self, below: Arc<MemorySource>) -> Self {
         MemorySource { below: Some(below), ..self }
@@ -31,18 +31,19 @@ impl MemorySource {
         self.insert_outcome(path.into(), Ok(contents.into()));
     }
 
-    /// Adds or replaces what reading a file gave.
+    /// Adds or replaces a file's contents or the error of reading it.
     pub(super) fn insert_outcome(&mut self, path: String, outcome: Result<Vec<u8>, ReadError>) {
         self.files.insert(path, outcome);
     }
 
-    /// Takes over the files and directories of `other`, which win. What lies below `other` is left behind.
+    /// Moves the files and directories of `other` into this source, replacing its own. The source below
+    /// `other` is dropped.
     pub(super) fn absorb(&mut self, other: MemorySource) {
         self.files.extend(other.files);
         self.directories.extend(other.directories);
     }
 
-    /// Adds to the end of a file, which is made if need be.
+    /// Appends to a file, which is created if necessary.
     pub fn append(&mut self, path: &str, contents: &[u8]) {
         match self.files.get_mut(path) {
             Some(Ok(text)) => text.extend_from_slice(contents),
@@ -60,24 +61,24 @@ impl MemorySource {
         self.directories.insert(path.into(), listing);
     }
 
-    /// Whether there is nothing.
+    /// Whether the source has no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
             && self.directories.is_empty()
             && self.below.as_ref().is_none_or(|below| below.is_empty())
     }
 
-    /// The files, by path, those of the source below included.
+    /// The files by path, including those of the source below.
     pub fn files(&self) -> impl Iterator<Item = (&str, &Result<Vec<u8>, ReadError>)> {
         merged(&self.files, self.below.as_ref().map(|below| &below.files), "").into_iter()
     }
 
-    /// The directories that were remembered as such, by path, those of the source below included.
+    /// The directories that were remembered as such, by path, including those of the source below.
     pub fn directories(&self) -> impl Iterator<Item = (&str, &Result<(), ReadError>)> {
         merged(&self.directories, self.below.as_ref().map(|below| &below.directories), "").into_iter()
     }
 
-    /// How many directories it remembers itself.
+    /// The number of directories that this source itself remembers.
     pub(crate) fn directories_len(&self) -> usize {
         self.directories.len()
     }
@@ -87,7 +88,7 @@ impl MemorySource {
         self.entry(path)?.as_ref().ok().map(Vec::as_slice)
     }
 
-    /// The part below `directory`, with paths relative to it. What lies below this source is left behind.
+    /// The part below `directory`, with paths relative to it. The source below this one is dropped.
     #[must_use]
     pub fn descend(self, directory: &str) -> Self {
         let inside = |path: &str| Some(path.strip_prefix(directory)?.strip_prefix('/')?.to_owned());
@@ -100,7 +101,7 @@ impl MemorySource {
         }
     }
 
-    /// Takes the maps apart. What lies below is left behind.
+    /// The maps of this source. The source below it is dropped.
     pub(super) fn into_parts(self) -> (ByPath<Vec<u8>>, ByPath<()>) {
         (self.files, self.directories)
     }
@@ -110,7 +111,7 @@ impl MemorySource {
     }
 }
 
-/// The entries from `prefix` on, those of `over` hiding those of `under`.
+/// The entries from `prefix` on; those of `over` hide those of `under`.
 fn merged<'a, T>(
     over: &'a BTreeMap<String, T>,
     under: Option<&'a BTreeMap<String, T>>,

@@ -1,4 +1,4 @@
-//! Where bytes come from: [`Source`] and its kinds.
+//! [`Source`] and its kinds: where bytes come from.
 //!
 //! ```text
 //! path or - ──▶ open ──▶ Input { samples: (seconds, Source)… } ──▶ observe ──▶ Observation
@@ -18,12 +18,12 @@
 //! | a saved file of `/proc`, or text that holds lines of several | the shape of lines, the file's name | one instant |
 //! | `-` | | any of the files, from standard input |
 //!
-//! The times of a directory of snapshots come from the archives' manifests, from `proc/uptime`, from the
-//! names, or from the times of the files, whichever is the first that all have and that rises. Where none
-//! does, only the last snapshot is read.
+//! The times of a directory of snapshots come from the archives' manifests, `proc/uptime`, the names, or the
+//! modification times of the files: the first of these that all instants have and that ascends. If there is
+//! none, only the last snapshot is read.
 //!
-//! Pipes, devices and sockets are refused, except as standard input. Input is taken to be hostile: nothing is
-//! written to disk, links in archives are not followed, and every size is bounded.
+//! Pipes, devices and sockets are refused, except as standard input. Input is assumed to be hostile: nothing
+//! is written to disk, links in archives are not followed, and every size is bounded.
 
 pub mod archive;
 mod deadline;
@@ -59,15 +59,15 @@ pub enum ReadError {
     /// It is a device, a pipe, a socket or a directory; those are never read.
     #[error("not a regular file")]
     NotRegular,
-    /// The system says something else.
+    /// Reading failed with another error of the system.
     #[error("{0}")]
     Io(String),
 }
 
-/// Hands out files by path. Paths have no leading slash: `proc/meminfo`.
+/// Returns files by path. Paths have no leading slash: `proc/meminfo`.
 pub trait Source {
-    /// Reads at most `limit` bytes of the file into `buffer`, which is cleared first. `Ok(true)` says that
-    /// the file is longer than that.
+    /// Reads at most `limit` bytes of the file into `buffer`, which is cleared first. `Ok(true)` means that
+    /// the file is longer than `limit`.
     ///
     /// # Errors
     /// Says why nothing was read.
@@ -79,7 +79,7 @@ pub trait Source {
     /// Says why the directory cannot be listed.
     fn list(&self, directory: &str) -> Result<Vec<String>, ReadError>;
 
-    /// Whether this is the running machine, so that its clock, page size and own process mean something.
+    /// Whether this is the running machine, so that its clock, page size and own process are meaningful.
     fn is_live(&self) -> bool {
         false
     }

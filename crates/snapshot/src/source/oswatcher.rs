@@ -1,51 +1,51 @@
-//! OSWatcher (and ExaWatcher) archives: `/proc/meminfo` and the `vmstat` command, taken every half minute or
-//! so.
+//! OSWatcher (and ExaWatcher) archives: `/proc/meminfo` and the `vmstat` command, sampled about every half
+//! minute.
 //!
-//! `oswmeminfo` has blocks of `/proc/meminfo` as it was, `oswvmstat` blocks of what the `vmstat` command
-//! printed; a line `zzz ***Fri Nov 20 01:46:00 CET 2011` (or `zzz <11/20/2011 01:46:00>`) leads each block.
+//! `oswmeminfo` has blocks of unchanged `/proc/meminfo`, `oswvmstat` blocks of output of the `vmstat`
+//! command. A line `zzz ***Fri Nov 20 01:46:00 CET 2011` (or `zzz <11/20/2011 01:46:00>`) begins each block.
 //! Blocks of both are merged by time.
 //!
 //! # From the `vmstat` command to counters
 //!
-//! The command prints rates, the kernel counts. A block's rate is the mean of its lines without the first,
-//! which is the mean since boot; a block with one line alone says nothing. Between two blocks the later one's
-//! rate is taken to have held, so the sums are estimates from the seconds that were looked at:
+//! The command prints rates, the kernel counts. A block's rate is the mean of its lines except the first,
+//! which is the mean since boot; a block of a single line yields no rate. Between two blocks the rate of the
+//! later one is assumed to hold, so the sums are estimates from the seconds that were sampled:
 //!
 //! | column | unit | counter | conversion |
 //! |---|---|---|---|
 //! | `si`, `so` | KiB/s | `pswpin`, `pswpout` | pages of 4 KiB |
 //! | `bi`, `bo` | KiB/s (blocks of 1024 bytes) | `pgpgin`, `pgpgout` | none: the kernel counts KiB |
 //!
-//! The counters start at 0 with the first block: their differences mean something, their values do not. Where
-//! there is no `oswmeminfo`, the columns `free`, `buff` and `cache` (KiB) become `MemFree`, `Buffers` and
+//! The counters start at 0 with the first block: their differences are meaningful, their values are not.
+//! Without `oswmeminfo`, the columns `free`, `buff` and `cache` (KiB) become `MemFree`, `Buffers` and
 //! `Cached`.
 //!
 //! # Time
 //!
-//! Only differences matter, so the name of the time zone is looked at for one thing: names of summer time are
-//! an hour ahead, so that the night of the change is neither repeated nor missing. Blocks out of order are
-//! sorted, a truncated one is kept as far as it goes.
+//! Only differences matter, so the name of the time zone has one use: names of summer time are an hour ahead,
+//! so that the night of the change is neither repeated nor missing. Blocks out of order are sorted, and a
+//! truncated block is kept as far as it goes.
 
 use super::samples::thin;
 use super::{MOST_SAMPLES, MemorySource, Source};
 
-/// Bytes kept of one block of meminfo.
+/// At most this many bytes are kept of one block of meminfo.
 const MOST_BLOCK: usize = 16 << 10;
-/// Bytes read of one file; an hour at one block every 5 s is about 2 MiB.
+/// At most this many bytes are read of one file; an hour at one block every 5 s is about 2 MiB.
 const MOST_FILE: usize = 32 << 20;
-/// Files read.
+/// At most this many files are read.
 const MOST_FILES: usize = 4096;
-/// `vmstat` blocks kept; 48 bytes each.
+/// At most this many `vmstat` blocks are kept, at 48 bytes each.
 const MOST_RATES: usize = 1 << 20;
-/// Page size that `si` and `so` are divided by.
+/// Page size in KiB by which `si` and `so` are divided.
 const PAGE_KIB: f64 = 4.0;
 
 /// The samples of an archive.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    /// Seconds after the first, and the files.
+    /// The files of each sample, with seconds after the first.
     pub(crate) samples: Vec<(f64, MemorySource)>,
-    /// What the reader should know.
+    /// Notes for the reader of the report.
     pub(crate) notes: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn read_text(text: &[u8]) -> Series {
     reader.finish()
 }
 
-/// One block of `vmstat`: KiB/s where known.
+/// One block of `vmstat`; rates are in KiB/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Rates {
     /// `si`, `so`, `bi`, `bo`.
@@ -128,7 +128,7 @@ struct Reader {
     notes: Vec<String>,
 }
 
-/// Keeps at most twice [`MOST_SAMPLES`], every n-th.
+/// Thins a series by keeping every n-th sample, so that there are at most twice [`MOST_SAMPLES`].
 struct Thinned<T> {
     kept: Vec<(f64, T)>,
     stride: usize,
@@ -262,7 +262,7 @@ fn rates(lines: &[&[u8]]) -> Option<Rates> {
             rows.clear();
         } else if let Some(columns) = &columns {
             let numbers: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).collect();
-            // A line that was cut off, or has a time stamp behind, counts as far as the columns go.
+            // A line that was cut off, or that has a time stamp at its end, counts as far as the columns go.
             if numbers.len() + 4 >= columns.len() && rows.len() < 64 {
                 rows.push(numbers);
             }
@@ -282,7 +282,8 @@ fn rates(lines: &[&[u8]]) -> Option<Rates> {
     (rates != Rates::default()).then_some(rates)
 }
 
-/// Sums the rates up: `pswpin`, `pswpout` in pages, `pgpgin`, `pgpgout` in KiB since the first block.
+/// Integrates the rates: `pswpin` and `pswpout` in pages, `pgpgin` and `pgpgout` in KiB since the first
+/// block.
 fn accumulate(rates: &[(f64, Rates)]) -> Vec<(f64, [f64; 4])> {
     let mut sums: Vec<(f64, [f64; 4])> = Vec::new();
     for &(at, rates) in rates {
@@ -303,8 +304,8 @@ fn accumulate(rates: &[(f64, Rates)]) -> Vec<(f64, [f64; 4])> {
     sums
 }
 
-/// The sums at a time between two blocks, by linear interpolation; outside of them, only as far as half an
-/// interval.
+/// The sums at a time, interpolated linearly between two blocks. Outside of the blocks, the nearest is used
+/// up to half an interval away.
 fn sums_at(sums: &[(f64, [f64; 4])], at: f64) -> Option<[f64; 4]> {
     let (first, last) = (sums.first()?, sums.last()?);
     let slack = ((last.0 - first.0) / sums.len().max(2).saturating_sub(1) as f64 / 2.0).max(1.0);
@@ -333,10 +334,10 @@ const SUMMER: [&str; 18] = [
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time on a `zzz` line, in seconds of which only differences mean something.
+/// The time on a `zzz` line, in seconds of which only differences are meaningful.
 ///
-/// Words are taken in any order, as `date` prints them differently by locale: a month's name or a date with
-/// slashes, a day, `HH:MM:SS`, AM or PM, a year, a time zone.
+/// Words are accepted in any order, because `date` prints them differently by locale: a month's name or a
+/// date with slashes, a day, `HH:MM:SS`, AM or PM, a year, a time zone.
 fn stamp(line: &str) -> Option<f64> {
     let rest = line.trim().strip_prefix("zzz")?;
     let (mut month, mut day, mut year, mut clock) = (None, None, None, None);
@@ -424,7 +425,7 @@ mod tests {
         }
         assert_eq!(stamp("zzz ***Sun Nov 20 01:46:30 PM CET 2011"), Some(base + 12.0 * 3600.0 + 30.0));
         assert_eq!(stamp("zzz ***Sun Nov 20 12:46:00 AM CET 2011"), Some(base - 3600.0));
-        // The hour that exists twice in the night of the change.
+        // The hour that occurs twice in the night of the change.
         let summer = stamp("zzz ***Sun Oct 30 02:59:30 CEST 2011").unwrap();
         assert_eq!(stamp("zzz ***Sun Oct 30 02:00:00 CET 2011"), Some(summer + 30.0));
         for no in ["", "zzz", "zzz ***", "zzz ***Sun Foo 20 01:46:00 2011", "zzz ***Sun Feb 30 01:46:00 2011"]
@@ -450,7 +451,7 @@ mod tests {
     #[test]
     fn both_kinds_are_merged_by_time() {
         let mut source = MemorySource::default();
-        // Out of order on purpose.
+        // Deliberately out of order.
         source.insert("archive/oswmeminfo/db1_meminfo_11.11.20.0100.dat", meminfo(30, 90) + &meminfo(0, 100));
         source
             .insert("archive/oswvmstat/db1_vmstat_11.11.20.0100.dat", vmstat(10, 0, 0) + &vmstat(20, 80, 7));

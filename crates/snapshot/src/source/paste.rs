@@ -1,7 +1,7 @@
-//! One text that holds one or several files: a saved file, a concatenation, a question in a forum.
+//! One text that holds one or several files: a saved file, a concatenation, a forum post.
 //!
-//! Lines are sorted by their shape; what no shape fits is passed over. A shell prompt with `cat FILE`,
-//! `head`'s `==> FILE <==` and `grep`'s `/proc/FILE:` say where the following lines come from where shape
+//! Lines are sorted by their shape; lines of no known shape are skipped. A shell prompt with `cat FILE`,
+//! `head`'s `==> FILE <==` and `grep`'s `/proc/FILE:` say where the following lines come from if the shape
 //! alone does not (`/proc/pressure/io` looks like `/proc/pressure/memory`).
 //!
 //! | shape | becomes |
@@ -23,9 +23,9 @@
 //! | OOM kills, allocation failures | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
-//! `MemAvailable` where printed) where there are no such lines of meminfo; a combined `buff/cache` becomes
-//! `Cached`. Its unit is that of the option on the prompt; without a prompt KiB, unless the total would then
-//! be less than 256 MiB: then MiB. Values are as coarse as they were printed.
+//! `MemAvailable` if printed) unless there are such lines of meminfo; a combined `buff/cache` becomes
+//! `Cached`. Its unit is that of the option on the prompt. Without a prompt it is KiB, or MiB if the total
+//! would otherwise be less than 256 MiB. Values are as coarse as they were printed.
 
 use std::collections::BTreeSet;
 
@@ -35,16 +35,16 @@ use super::MemorySource;
 use super::samples::safe;
 use super::sos::{SHM_HEADER, is_ipcs_header, shared_memory_row, sysctl};
 
-/// What a text held.
+/// The files found in a text.
 #[derive(Debug, Default)]
 pub(crate) struct Paste {
     /// The files.
     pub(crate) source: MemorySource,
-    /// What the reader should know.
+    /// Notes for the reader of the report.
     pub(crate) notes: Vec<String>,
 }
 
-/// Bytes looked at of one line.
+/// At most this many bytes of a line are looked at.
 const MOST_LINE: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +62,7 @@ enum Block {
 struct Splitter {
     paste: Paste,
     block: Block,
-    /// Where a prompt says that the lines come from, and whether every line is to be taken.
+    /// The file named by a prompt, and whether every line is to be added to it.
     file: Option<String>,
     verbatim: bool,
     pid: Option<u32>,
@@ -80,8 +80,8 @@ struct FreeTable {
     swap: Vec<String>,
 }
 
-/// Splits `text`; `name` is the file's name, which says what a shape cannot. `None` if nothing was
-/// recognised.
+/// Splits `text` into files; `None` if nothing was recognised. `name` is the name of the file, which is used
+/// if the shape of lines is ambiguous.
 pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     let mut splitter = Splitter {
         paste: Paste::default(),
@@ -103,7 +103,7 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     splitter.finish()
 }
 
-/// The path that a saved file's name points to: `meminfo`, `meminfo.txt`, `proc_meminfo`, `pressure-io`.
+/// The path that a saved file's name stands for: `meminfo`, `meminfo.txt`, `proc_meminfo`, `pressure-io`.
 pub(crate) fn by_name(name: &str) -> Option<&'static str> {
     let stem = name.rsplit('/').next().unwrap_or(name);
     let stem = stem.strip_suffix(".txt").or_else(|| stem.strip_suffix(".out")).unwrap_or(stem);
@@ -131,14 +131,14 @@ pub(crate) fn by_name(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A path of a file that may be taken line by line.
+/// The path in `word`, if it is a file whose lines may be added.
 fn file_path(word: &str) -> Option<&str> {
     let path = word.trim_matches(|c| matches!(c, '\'' | '"' | '`' | ';')).strip_prefix('/')?;
     let ours = ["proc/", "sys/", "etc/"].iter().any(|top| path.starts_with(top));
     (ours && safe(path).is_some() && !path.contains(['*', '?', '[', '{', '$', '|'])).then_some(path)
 }
 
-/// Files of one short text whose lines have no shape of their own.
+/// Whether a path is a short file whose lines have no shape of their own.
 fn shapeless(path: &str) -> bool {
     path.starts_with("proc/sys/")
         || path.starts_with("sys/")
@@ -195,7 +195,7 @@ impl Splitter {
         self.pid = path.and_then(|path| path.strip_prefix("proc/")?.split('/').next()?.parse().ok());
     }
 
-    /// Takes in a shell prompt, or a bare `# cat FILE`, and what its command prints.
+    /// Handles a shell prompt, or a bare `# cat FILE`, which say where the following lines come from.
     fn prompt(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
         let known =
@@ -203,7 +203,7 @@ impl Splitter {
         let ends = |word: &str| word.ends_with(['>', '#', '$', '%']);
         let Some(at) = (0..words.len().min(5)).find(|&i| ends(words[i])) else { return false };
         let Some(command) = words.get(at + 1) else {
-            // A prompt alone; a comment is one too, and does no harm.
+            // A prompt alone. A comment looks the same and does no harm.
             return words.len() == 1 && words[0].contains(['@', '$']);
         };
         if !known.contains(command) {
@@ -238,7 +238,7 @@ impl Splitter {
         self.paste.source.append(path, b"\n");
     }
 
-    /// Sorts a line by its shape.
+    /// Adds a line to a file by its shape; `false` if it has none.
     fn shaped(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split_ascii_whitespace().take(128).collect();
         if let Some(taken) = self.start(line, &words) {
@@ -250,7 +250,7 @@ impl Splitter {
         self.alone(line, &words)
     }
 
-    /// Lines that start a block.
+    /// Handles lines that start a block.
     fn start(&mut self, line: &str, words: &[&str]) -> Option<bool> {
         match words {
             ["Node", node, "zone", name, rest @ ..] if node.trim_end_matches(',').parse::<u32>().is_ok() => {
@@ -317,7 +317,7 @@ impl Splitter {
         }
     }
 
-    /// Lines that belong to the block that is open.
+    /// Handles lines that belong to the open block.
     fn continues(&mut self, line: &str, words: &[&str]) -> bool {
         let taken = match (&mut self.block, words) {
             (Block::None | Block::PageTypes, _) => false,
@@ -376,7 +376,7 @@ impl Splitter {
         fits
     }
 
-    /// Lines that need no block around them.
+    /// Handles lines that need no block around them.
     fn alone(&mut self, line: &str, words: &[&str]) -> bool {
         match words {
             [name, value, rest @ ..] if name.ends_with(':') && rest.len() <= 1 => {
@@ -447,7 +447,7 @@ impl Splitter {
         self.add_if(!again, &path, line);
     }
 
-    /// Whether a line of this name is one of vmstat. In the middle of the file any name will do.
+    /// Whether `name` is a line of vmstat. After 32 lines of it any name of that shape is accepted.
     fn is_vmstat(&self, name: &str) -> bool {
         let shape = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         is_vmstat(name) || (self.vmstat.len() >= 32 && shape)
@@ -493,7 +493,7 @@ impl Splitter {
         (!self.paste.source.is_empty()).then_some(self.paste)
     }
 
-    /// Turns the table of `free` into lines of meminfo.
+    /// Converts the table of `free` to lines of meminfo.
     fn convert_free(&mut self) {
         let table = std::mem::take(&mut self.free);
         let column = |row: &[String], name: &str| {
@@ -572,7 +572,7 @@ fn continues_zoneinfo(words: &[&str], after_pagesets: &mut bool, unpopulated: &m
             *after_pagesets = true;
             true
         }
-        // After the page sets only the next file can go on like this.
+        // After the page sets such a line belongs to the next file.
         [name, value] => {
             kernel(name) && is_number(value) && !*after_pagesets && !(*unpopulated && name.starts_with("nr_"))
         }
@@ -701,7 +701,7 @@ mod tests {
         String::from_utf8(text.to_vec()).unwrap()
     }
 
-    /// What a reader wrote below the article on huge pages.
+    /// A reader's comment below the article on huge pages.
     const SUNNY: &str = "\
     I'm running 2 oracle 11.2 databases on SUSE Linux Enterprise Server (SLES) having total 16 gb physical
     1) sga_target 6gb sga_max_size =8g
@@ -781,7 +781,7 @@ mod tests {
         let mut text = Vec::new();
         let mut was = Vec::new();
         for name in names {
-            // Files that need privileges, or are not built in, are left out.
+            // Files that need privileges, or are not built in, are skipped.
             let Ok(contents) = std::fs::read(format!("/proc/{name}")) else { continue };
             text.extend_from_slice(&contents);
             was.push((name, contents));

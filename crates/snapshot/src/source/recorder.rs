@@ -1,4 +1,4 @@
-//! A copy of everything that is read: [`Recorder`].
+//! [`Recorder`]: a copy of everything that is read.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::redact::Redactor;
 use super::{MemorySource, ReadError, Source};
 
-/// How much a [`Recorder`] keeps.
+/// Limits on the copy of a [`Recorder`].
 #[derive(Clone, Copy, Debug)]
 pub struct RecordLimits {
-    /// Bytes of all files.
+    /// Bytes of all files together.
     pub total: usize,
     /// Bytes of one file.
     pub file: usize,
-    /// Files.
+    /// Number of files.
     pub files: usize,
 }
 
@@ -23,14 +23,14 @@ impl Default for RecordLimits {
     }
 }
 
-/// Hands files out as they are and keeps a redacted copy of each, so that an archive holds what was read and
-/// nothing else.
+/// Passes files of another source on unchanged and keeps a redacted copy of each, so that an archive holds
+/// exactly the files that were read.
 ///
-/// Listings follow from the names of the files that were read. A directory that was listed and has no such
+/// Listings follow from the names of the files that were read. A directory that was listed without any such
 /// file, or could not be listed, is kept as such. A name that was listed and never read is kept as a file
 /// that could not be read (`listed, not read`), except in `/proc` and below `/sys/fs/cgroup`, where most
-/// names are never read. A file that was read up to a limit is kept with one byte more, so that reading it
-/// again with that limit says that it is longer.
+/// names are never read. A file that was read up to a limit is kept with one more byte, so that reading it
+/// again with that limit shows that it is longer.
 #[derive(Debug)]
 pub struct Recorder<S> {
     inner: S,
@@ -40,24 +40,24 @@ pub struct Recorder<S> {
 #[derive(Debug)]
 struct State {
     kept: MemorySource,
-    /// Length of each file as it was read, by its path as it was asked for.
+    /// Length of each file as it was read, by the path that was asked for.
     seen: BTreeMap<String, usize>,
     limits: RecordLimits,
     redactor: Redactor,
     bytes: usize,
     left_out: u64,
-    /// Names that were listed and that no file need imply.
+    /// Names that were listed and need not be implied by a file.
     listed: BTreeSet<String>,
 }
 
-/// What a [`Recorder`] kept.
+/// The copy made by a [`Recorder`].
 #[derive(Debug)]
 pub struct Recorded {
     /// The files, redacted.
     pub source: MemorySource,
-    /// Files that did not fit.
+    /// Number of files that did not fit.
     pub left_out: u64,
-    /// For the next instant, so that the same name gets the same pseudonym.
+    /// The redactor, for the next instant, so that the same name gets the same pseudonym.
     pub redactor: Redactor,
 }
 
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(recorded.left_out, 0);
     }
 
-    /// Every captured host, recorded while it is collected, archived, read again and collected again.
+    /// Records every captured host while it is collected, archives it, reads it again and collects it again.
     #[test]
     fn captured_hosts_are_the_same_after_an_archive() {
         use super::super::archive::{Archive, ArchiveWriter, Bounds, Manifest};
@@ -258,7 +258,7 @@ mod tests {
                     let is = serde_json::to_value(crate::collect(source, &options)).unwrap();
                     for (member, value) in was.as_object().unwrap() {
                         let label = format!("{} {member} {level:?}", path.display());
-                        // Names are other names; what they are of must be as it was.
+                        // Names are replaced; everything else must be unchanged.
                         let nameless = |value: &Value| match value {
                             Value::Array(all) => all.len().to_string(),
                             other => other.to_string(),

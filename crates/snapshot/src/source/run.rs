@@ -1,4 +1,4 @@
-//! A run as files of `/proc` and `/sys`, for the doctor.
+//! A run presented as files of `/proc` and `/sys`, for the doctor.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use lotsfree_run::{Facts, Run, Sample, Window};
 
 use super::{Input, Kind, MOST_SAMPLES, MemorySource, Source};
 
-/// Which samples of a run are shown.
+/// Selection of the samples of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instants {
-    /// Those of the part that the scenario measures; where it names none, the last two.
+    /// The samples of the window that the scenario measures; the last two if it names none.
     #[default]
     Measured,
-    /// The last two: how things were at the end.
+    /// The last two samples: the state at the end.
     LastTwo,
-    /// Those of a part of the run, and the last one before it.
+    /// The samples of a window of the run, and the last one before it.
     Window(Window),
-    /// All.
+    /// All samples.
     All,
 }
 
-/// The run as files that a collector reads, at several instants; `None` if there is no sample. Of very
-/// many instants an even selection is shown.
+/// The run as files that a collector reads, at several instants; `None` if there is no sample. A run with
+/// more than [`MOST_SAMPLES`] samples is thinned evenly.
 pub fn input(run: &Run, instants: Instants) -> Option<Input> {
     let times = run.samples().times();
     let last_two = || times.len().saturating_sub(2)..times.len();
@@ -39,7 +39,7 @@ pub fn input(run: &Run, instants: Instants) -> Option<Input> {
             None => last_two(),
         },
     };
-    // A window that the run never reached.
+    // The run never reached the window.
     let rows = if rows.is_empty() { last_two() } else { rows };
     let count = rows.len();
     let kept = count.min(MOST_SAMPLES);
@@ -66,7 +66,7 @@ pub fn input(run: &Run, instants: Instants) -> Option<Input> {
     })
 }
 
-/// What a printer writes.
+/// The text that a printer writes.
 fn text(print: impl FnOnce(&mut String)) -> String {
     let mut out = String::new();
     print(&mut out);
@@ -119,7 +119,7 @@ fn files(sample: &Sample, facts: &Facts) -> MemorySource {
     source
 }
 
-/// A node's `vmstat`: the statistics of its zones added up, and its own
+/// A node's `vmstat`: the sums of its zones' statistics, and the node's own
 /// (`drivers/base/node.c:node_read_vmstat`).
 fn node_vmstat(zones: &[Zone], node: u32) -> Values<Vmstat> {
     let mut sum = Values::default();

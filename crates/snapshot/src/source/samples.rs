@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::MemorySource;
 
-/// At most this many instants are kept of any series.
+/// At most this many instants are kept of a series.
 pub const MOST_SAMPLES: usize = 4096;
 
 /// The seconds in a directory name such as `5s` or `2.5s`.
@@ -18,13 +18,13 @@ pub(crate) fn seconds_of(name: &str) -> Option<f64> {
     number.parse().ok().filter(|seconds: &f64| *seconds <= 1e12)
 }
 
-/// Takes a path such as `5s/proc/meminfo` apart.
+/// Splits a path such as `5s/proc/meminfo`.
 pub(crate) fn prefix_of(path: &str) -> Option<(f64, &str)> {
     let (first, rest) = path.split_once('/')?;
     Some((seconds_of(first)?, rest))
 }
 
-/// A path without the oddities: no leading slash, no empty, `.` or `..` component.
+/// The path, if it has no leading slash, no empty, `.` or `..` component, no NUL and at most 4096 bytes.
 pub(crate) fn safe(path: &str) -> Option<&str> {
     let fine = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
     (fine && path.len() <= 4096 && !path.contains('\0')).then_some(path)
@@ -32,12 +32,12 @@ pub(crate) fn safe(path: &str) -> Option<&str> {
 
 /// Splits files by their `Ns/` directories, ordered by time. Files outside of those belong to every instant.
 /// With `inherit`, an instant also has the files of the first one that it does not mention. More than
-/// [`MOST_SAMPLES`] are thinned evenly, keeping the first and the last.
+/// [`MOST_SAMPLES`] instants are thinned evenly, keeping the first and the last.
 pub(crate) fn split(flat: MemorySource, inherit: bool) -> Vec<(f64, MemorySource)> {
     let (files, directories) = flat.into_parts();
     let mut common = MemorySource::default();
     let mut by_time: BTreeMap<u64, MemorySource> = BTreeMap::new();
-    // Non-negative doubles order as their bits do.
+    // Non-negative doubles sort like their bit patterns.
     for (path, contents) in files {
         let (place, path) = match prefix_of(&path) {
             Some((seconds, rest)) => (by_time.entry(seconds.to_bits()).or_default(), rest.to_owned()),
@@ -46,7 +46,7 @@ pub(crate) fn split(flat: MemorySource, inherit: bool) -> Vec<(f64, MemorySource
         place.insert_outcome(path, contents);
     }
     for (path, listing) in directories {
-        // An instant in which nothing was other than in the first.
+        // An instant in which nothing differed from the first.
         if let Some(seconds) = seconds_of(&path) {
             by_time.entry(seconds.to_bits()).or_default();
             continue;
@@ -69,7 +69,7 @@ pub(crate) fn split(flat: MemorySource, inherit: bool) -> Vec<(f64, MemorySource
     instants.into_iter().map(over).collect()
 }
 
-/// At most [`MOST_SAMPLES`], evenly spaced, the first and the last among them.
+/// At most [`MOST_SAMPLES`] elements, evenly spaced, including the first and the last.
 pub(crate) fn thin<T>(all: Vec<T>) -> Vec<T> {
     let count = all.len();
     if count <= MOST_SAMPLES {

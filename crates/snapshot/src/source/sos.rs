@@ -1,7 +1,7 @@
-//! sos reports: a tree with `proc/`, `sys/`, `etc/` as they were, and the output of commands in
+//! sos reports: a tree with copies of `proc/`, `sys/` and `etc/`, and the output of commands in
 //! `sos_commands/`.
 //!
-//! Files are handed out as they are. What sos does not copy is answered from commands, where they say the
+//! Files are passed on unchanged. Files that sos does not copy are answered from commands that print the
 //! same:
 //!
 //! | asked for | answered from |
@@ -14,18 +14,18 @@
 //! | `proc/PID/stat`, `proc/PID/status` | `sos_commands/process/ps*`, where no process is in the tree |
 //!
 //! A process made from `ps` has a name, a state, VSZ and RSS and nothing else: faults, times, threads and
-//! parents read as zero because `stat` cannot leave a field out, and the note that goes with it says so.
+//! parents are zero, because `stat` cannot leave a field out. A note says so.
 
 use std::collections::BTreeSet;
 
 use super::{MemorySource, ReadError, Source};
 
-/// One source before another: what the first does not have is asked of the second.
+/// One source before another: the second is asked for files that the first does not have.
 #[derive(Debug)]
 pub struct Layered<A, B> {
-    /// Asked first.
+    /// The source that is asked first.
     pub first: A,
-    /// Asked for what the first does not have.
+    /// The source that is asked for files that the first does not have.
     pub second: B,
 }
 
@@ -67,9 +67,9 @@ impl Source for Box<dyn Source> {
     }
 }
 
-/// Bytes read of one command's output.
+/// At most this many bytes are read of one command's output.
 const MOST_OUTPUT: usize = 8 << 20;
-/// Processes taken from `ps`.
+/// At most this many processes are taken from `ps`.
 const MOST_PROCESSES: usize = 65_536;
 
 /// Whether the tree is a sos report.
@@ -77,7 +77,7 @@ pub(crate) fn is_sos(source: &dyn Source) -> bool {
     source.list("sos_commands").is_ok()
 }
 
-/// Puts what the commands say behind the tree. The notes say what was converted.
+/// Lays the tree over the files made from the output of commands. The notes say what was converted.
 pub(crate) fn adapt(tree: Box<dyn Source>) -> (Layered<Box<dyn Source>, MemorySource>, Vec<String>) {
     let mut extra = MemorySource::default();
     let mut notes = Vec::new();
@@ -146,7 +146,7 @@ pub(crate) fn adapt(tree: Box<dyn Source>) -> (Layered<Box<dyn Source>, MemorySo
     (Layered { first: tree, second: extra }, notes)
 }
 
-/// A line `vm.swappiness = 60` as a path below `proc/sys` and its contents.
+/// Converts a line `vm.swappiness = 60` to a path below `proc/sys` and its contents.
 pub(crate) fn sysctl(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim();
@@ -162,8 +162,8 @@ pub(crate) fn sysctl(line: &str) -> Option<(String, String)> {
 /// The header of `/proc/sysvipc/shm` before 2.6.36, which added `rss` and `swap`.
 pub(crate) const SHM_HEADER: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime\n";
 
-/// The rows of an `ipcs -m` table in the layout of `/proc/sysvipc/shm` of kernels before 2.6.36, whose
-/// columns that `ipcs` does not print are zero. `None` where there is no such table.
+/// The rows of an `ipcs -m` table in the layout of `/proc/sysvipc/shm` of kernels before 2.6.36. Columns that
+/// `ipcs` does not print are zero. `None` if there is no such table.
 pub(crate) fn shared_memory<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut out = SHM_HEADER.to_owned();
     let mut inside = false;
@@ -208,7 +208,7 @@ pub(crate) fn shared_memory_row(words: &[&str]) -> Option<String> {
     ))
 }
 
-/// The table of the `numastat` command, one file per node.
+/// Converts the table of the `numastat` command to one file per node.
 fn numastat(text: &str, extra: &mut MemorySource) {
     const COUNTERS: [&str; 6] =
         ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
@@ -235,7 +235,7 @@ fn numastat(text: &str, extra: &mut MemorySource) {
     }
 }
 
-/// Makes `stat` and `status` of the rows of `ps aux`; how many.
+/// Makes `stat` and `status` from the rows of `ps aux`; returns their number.
 fn processes(text: &str, extra: &mut MemorySource) -> usize {
     let mut lines = text.lines().skip_while(|line| !line.contains("PID"));
     let Some(header) = lines.next() else { return 0 };

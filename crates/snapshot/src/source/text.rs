@@ -1,4 +1,4 @@
-//! The text archive: files in one readable text, for fixtures, mails and version control.
+//! The text archive: several files in one readable text, for fixtures, mails and version control.
 //!
 //! ```text
 //! Free lines that say what this is.
@@ -14,16 +14,16 @@
 //! - Everything before the first header is a comment.
 //! - A header is a line `-- PATH --` or `-- PATH -- STATE`. The lines up to the next header are the file,
 //!   byte for byte, their last newline included.
-//! - `PATH` has no leading slash that counts (one is dropped), no empty, `.` or `..` component. Bytes up to
-//!   the space, DEL and `%` are written as `%` and two hexadecimal digits.
+//! - `PATH` has no leading slash (one is dropped) and no empty, `.` or `..` component. Bytes up to the space,
+//!   DEL and `%` are written as `%` and two hexadecimal digits.
 //! - `STATE` is `unterminated` (the last newline is not part of the file), or says why there is no file:
 //!   `denied`, `absent`, `not-regular`, or `failed REASON`. Nothing but white space may follow such a header.
 //! - A `PATH` that ends in `/` is a directory: an empty one, or one that could not be listed
 //!   (`-- sys/x/ -- denied`).
-//! - A line of a file (or of the comment) that has the shape of a header, possibly after backslashes, carries
-//!   one backslash more than in the file.
+//! - A line of a file (or of the comment) that looks like a header, possibly after backslashes, has one more
+//!   backslash than in the file.
 //! - A path that begins with a number and `s/` belongs to the instant that many seconds after the first.
-//!   Paths without belong to all of them. A later instant has the first one's files where it does not mention
+//!   Other paths belong to all instants. A later instant has the files of the first one unless it mentions
 //!   them itself; `absent` takes a file away.
 //!
 //! The text is bytes: contents need not be UTF-8.
@@ -40,18 +40,18 @@ pub struct TextArchive {
     pub samples: Vec<(f64, MemorySource)>,
 }
 
-/// Why a text is no text archive.
+/// Why a text is not a text archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// There is no header.
     #[error("no line `-- PATH --` in it")]
     NoHeader,
-    /// A header's path leads elsewhere.
+    /// A header's path leads outside.
     #[error("line {line}: `{path}` is not a path such as proc/meminfo")]
     Path {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// As written.
+        /// The path as written.
         path: String,
     },
     /// A header's state is unknown.
@@ -59,23 +59,23 @@ pub enum TextError {
         "line {line}: `{state}` after the header is none of unterminated, denied, absent, not-regular, failed"
     )]
     State {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// As written.
+        /// The state as written.
         state: String,
     },
     /// Contents follow a header that says that there are none.
     #[error("line {line}: contents after a header that says there are none")]
     Contents {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// More files than are kept.
+    /// There are more files than the limit.
     #[error("more than {MOST_FILES} files")]
     TooMany,
 }
 
-/// At most this many files are read of one text.
+/// At most this many files are read from one text.
 pub const MOST_FILES: usize = 200_000;
 
 enum State {
@@ -84,7 +84,7 @@ enum State {
     Not(ReadError),
 }
 
-/// Takes a header apart: path and state, both as written.
+/// Splits a header into path and state, both as written.
 fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.trim_ascii_end().strip_prefix(b"-- ")?;
     let end = rest.iter().position(u8::is_ascii_whitespace)?;
@@ -94,7 +94,7 @@ fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     fine.then(|| (path, state.trim_ascii()))
 }
 
-/// Whether `line` is a header behind any number of backslashes.
+/// Whether `line` is a header after any number of backslashes.
 fn header_shaped(line: &[u8]) -> bool {
     let slashes = line.iter().take_while(|&&b| b == b'\\').count();
     header(&line[slashes..]).is_some()
@@ -159,7 +159,7 @@ impl TextArchive {
     /// Reads a text archive.
     ///
     /// # Errors
-    /// Names the first line that is not as the format wants it.
+    /// Names the first line that does not conform to the format.
     pub fn parse(text: &[u8]) -> Result<Self, TextError> {
         let mut flat = MemorySource::default();
         let mut comment = Vec::new();
@@ -207,7 +207,7 @@ impl TextArchive {
         Ok(TextArchive { comment, samples: samples::split(flat, true) })
     }
 
-    /// Writes what [`TextArchive::parse`] reads.
+    /// Writes a text that [`TextArchive::parse`] reads.
     pub fn print(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut comment = self.comment.clone();
@@ -228,7 +228,7 @@ impl TextArchive {
             let first = self.samples.first().map(|(_, first)| first).filter(|_| index > 0);
             let before = out.len();
             print_sample(source, first, &prefix, &mut out);
-            // An instant in which nothing changed is an instant all the same.
+            // An instant in which nothing changed is still an instant.
             if prefixed && out.len() == before {
                 print_header(&prefix, "", "", "", &mut out);
             }

@@ -13,8 +13,8 @@ use super::{ReadError, Source};
 /// A directory that looks like `/`.
 ///
 /// In a saved tree no path leads outside: symbolic links are resolved as if the tree were the root
-/// (`openat2(2)` with `RESOLVE_IN_ROOT`, 5.6 and later). Only regular files are opened, without blocking, so
-/// that pipes and devices in a hostile tree do nothing.
+/// (`openat2(2)` with `RESOLVE_IN_ROOT`, 5.6 and later). Only regular files are opened, and without blocking,
+/// so that pipes and devices in a hostile tree have no effect.
 #[derive(Debug)]
 pub struct TreeSource {
     root: PathBuf,
@@ -43,7 +43,7 @@ impl TreeSource {
         Ok(TreeSource { root: root.to_owned(), directory, live: false })
     }
 
-    /// Its path.
+    /// Path of the directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -56,13 +56,13 @@ impl TreeSource {
         }
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve) {
-            // Not in this kernel, or kept away by a container's filter.
+            // `openat2` is not in this kernel, or a container's filter rejects it.
             Err(Errno::NOSYS | Errno::PERM) => self.open_resolved(path, flags),
             opened => opened.map_err(from_errno),
         }
     }
 
-    /// The same without `openat2`: links may lead anywhere, but what they lead to must be below the root.
+    /// Opens a path without `openat2`: links may lead anywhere, but their target must be below the root.
     fn open_resolved(&self, path: &str, flags: OFlags) -> Result<OwnedFd, ReadError> {
         let resolved = self.root.join(path).canonicalize().map_err(|error| from_io(&error))?;
         let root = self.root.canonicalize().map_err(|error| from_io(&error))?;
@@ -73,12 +73,12 @@ impl TreeSource {
     }
 }
 
-/// Files of `/proc` come in pieces of a page or less; a buffer of this size holds most of them.
+/// Files of `/proc` arrive in pieces of a page or less; a buffer of this size holds most of them whole.
 const CHUNK: usize = 16 << 10;
 
 fn from_errno(errno: Errno) -> ReadError {
     match errno {
-        // A process that ends while its files are read shows as ESRCH.
+        // Reading the files of a process that has ended gives ESRCH.
         Errno::NOENT | Errno::NOTDIR | Errno::SRCH | Errno::NODEV | Errno::NXIO => ReadError::Absent,
         Errno::ACCESS | Errno::PERM => ReadError::Denied,
         errno => ReadError::Io(io::Error::from(errno).to_string()),
@@ -110,8 +110,8 @@ impl Source for TreeSource {
                     return Ok(true);
                 }
                 Ok(_) | Err(Errno::INTR) => {}
-                // The kernel log ends with "try again", and says with EPIPE that it has overwritten what came
-                // next.
+                // The kernel log ends with "try again". EPIPE means that the kernel has overwritten the
+                // record that was next.
                 Err(Errno::AGAIN) if !buffer.is_empty() => return Ok(false),
                 Err(Errno::PIPE) => {}
                 Err(errno) => return Err(from_errno(errno)),

@@ -1,8 +1,8 @@
-//! What is configured: files of `sysctl.d`, `limits.d` and units, the kernel's parameters and release, the
+//! Configuration: files of `sysctl.d`, `limits.d` and units, the kernel's parameters and release, the
 //! distribution.
 //!
-//! Lines keep their numbers, since findings name them: what goes leaves an empty line, and a line that no
-//! parser would understand leaves one that none does either ([`BROKEN`]).
+//! Lines keep their numbers, because findings name them: a removed line leaves an empty one, and a line that
+//! no parser would understand leaves another such line ([`BROKEN`]).
 
 use super::lines;
 use super::lists::{
@@ -12,17 +12,17 @@ use super::lists::{
 use super::names::Names;
 use super::words::{Words, is_decimal, is_number, is_size};
 
-/// Stands for a line that is neither an assignment nor anything else.
+/// Replaces a line that no parser would understand.
 const BROKEN: &str = "redacted";
 
 impl Names {
-    /// A line of `limits.conf`: domain, type, item, value.
+    /// Redacts a line of `limits.conf`: domain, type, item, value.
     pub(super) fn limit(&mut self, line: &str) -> String {
         let bare = line.trim();
         if bare.is_empty() || bare.starts_with('#') {
             return bare.chars().take(1).collect();
         }
-        // A name with a space in it is in quotes.
+        // A name that contains a space is in quotes.
         let quoted = bare.strip_prefix('"').map(|rest| rest.split_once('"'));
         let (domain, rest) = match quoted {
             Some(Some((domain, rest))) if !domain.is_empty() && rest.starts_with([' ', '\t']) => {
@@ -45,7 +45,7 @@ impl Names {
         }
     }
 
-    /// `oracle`, `@group`, `%group`, `*`, `1000:2000`.
+    /// Redacts `oracle`, `@group`, `%group`, `*` or `1000:2000`.
     fn account(&mut self, domain: &str) -> String {
         let (sign, account) = match domain.strip_prefix(['@', '%']) {
             Some(account) => (&domain[..1], account),
@@ -58,7 +58,7 @@ impl Names {
         format!("{sign}{}", self.token(if sign.is_empty() { "user" } else { "group" }, account))
     }
 
-    /// The words that name a profile of tuned.
+    /// Redacts the words that name a profile of tuned.
     pub(super) fn profile(&mut self, line: &str) -> String {
         let words: Vec<String> = line.split_ascii_whitespace().map(|name| self.profile_name(name)).collect();
         words.join(" ")
@@ -68,13 +68,14 @@ impl Names {
         if PROFILES.has(name) {
             return name.to_owned();
         }
-        // On SLES 12 the two tuners of SAP were profiles of tuned; a profile that carries the name is one.
+        // On SLES 12 sapconf and saptune were profiles of tuned; a profile whose name contains one of them is
+        // one.
         let tuner =
             ["sapconf-", "saptune-"].into_iter().find(|tuner| name.contains(tuner.trim_end_matches('-')));
         format!("{}{}", tuner.unwrap_or(""), self.token("profile", name))
     }
 
-    /// A kernel's release: the numbers, and the words that distributions write.
+    /// Redacts a kernel's release: numbers stay, and the words that distributions write.
     pub(super) fn release(&mut self, release: &str) -> String {
         let mut out = String::with_capacity(release.len());
         let mut word = String::new();
@@ -96,7 +97,7 @@ impl Names {
         out
     }
 
-    /// `/proc/version`: of `Linux version RELEASE (who built it) …` no more than the release.
+    /// Redacts `/proc/version`: of `Linux version RELEASE (builder) …` only the release stays.
     pub(super) fn version(&mut self, line: &str) -> String {
         match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
             ["Linux", "version", release, ..] => format!("Linux version {}", self.release(release)),
@@ -104,14 +105,14 @@ impl Names {
         }
     }
 
-    /// A line of `os-release`: `ID` and `VERSION_ID`.
+    /// Redacts a line of `os-release`: `ID` and `VERSION_ID` stay.
     pub(super) fn os_release(&mut self, line: &str) -> String {
         let Some((name @ ("ID" | "VERSION_ID"), value)) = line.trim().split_once('=') else {
             return String::new();
         };
         let bare = value.trim_matches(['"', '\'']);
         if !bare.is_empty() && value.len() - bare.len() == 1 {
-            // A quote that is not closed.
+            // The quote is not closed.
             return format!("{name}=\"");
         }
         let known = bare.is_empty() || if name == "ID" { DISTRIBUTIONS.has(bare) } else { is_number(bare) };
@@ -119,7 +120,7 @@ impl Names {
     }
 }
 
-/// A line of a file of `sysctl.d`: settings that are known stay.
+/// Redacts a line of a file of `sysctl.d`: known settings stay.
 pub(super) fn setting(line: &str) -> String {
     let bare = line.trim();
     if bare.is_empty() || bare.starts_with(['#', ';']) {
@@ -137,7 +138,7 @@ pub(super) fn setting(line: &str) -> String {
     }
 }
 
-/// Whether the name of a setting, with dots or slashes, globs or a `-` before it, is known.
+/// Whether the name of a setting is known. It may have dots or slashes, globs or a leading `-`.
 fn is_setting(name: &str) -> bool {
     let name = name.trim();
     let name = name.strip_prefix('-').unwrap_or(name).trim().replace('/', ".");
@@ -150,9 +151,10 @@ fn is_setting(name: &str) -> bool {
     }
 }
 
-/// Whether a glob of `*` and `?` matches all of a text.
+/// Whether a glob of `*` and `?` matches the whole of a text.
 fn is_match(glob: &[u8], text: &[u8]) -> bool {
-    // Where to go on if the rest does not match: behind the last star, one byte further in the text.
+    // The position at which to retry if the rest does not match: after the last star, one byte further in the
+    // text.
     let (mut at, mut of, mut again) = (0, 0, None);
     while of < text.len() {
         match glob.get(at) {
@@ -173,8 +175,8 @@ fn is_match(glob: &[u8], text: &[u8]) -> bool {
     glob[at..].iter().all(|&c| c == b'*')
 }
 
-/// A unit or a drop-in: sections, and the settings that are known. Continued lines become one, where the
-/// last of them stood.
+/// Redacts a unit or a drop-in: sections and known settings stay. Continued lines become one, at the place of
+/// the last of them.
 pub(super) fn unit(text: &str) -> String {
     let mut out = String::new();
     let mut whole = String::new();
@@ -192,7 +194,7 @@ pub(super) fn unit(text: &str) -> String {
         }
         out.push('\n');
     }
-    // The file ended within a line.
+    // The file ended within a continued line.
     let rest = unit_line(whole.trim());
     if !rest.is_empty() {
         out.push_str(&rest);
@@ -218,7 +220,7 @@ fn unit_line(line: &str) -> String {
     }
 }
 
-/// The kernel's parameters that are known. What is meant for init, after `--`, is not.
+/// Redacts the kernel command line: known parameters stay. Arguments for init, after `--`, do not.
 pub(super) fn boot(line: &str) -> String {
     let own = line.split_ascii_whitespace().take_while(|word| *word != "--");
     let words: Vec<String> = own.filter_map(boot_word).collect();
@@ -234,8 +236,8 @@ fn boot_word(word: &str) -> Option<String> {
     }
 }
 
-/// The value of a setting: each word between white space, commas and colons that is neither a number, a size
-/// nor in one of `lists` becomes `redacted`.
+/// Redacts the value of a setting: each word between white space, commas and colons becomes `redacted` unless
+/// it is a number, a size or in one of `lists`.
 pub(super) fn plain_words(value: &str, lists: &[&Words]) -> String {
     let plain = |part: &str| part.is_empty() || is_size(part) || lists.iter().any(|list| list.has(part));
     let mut out = String::with_capacity(value.len());

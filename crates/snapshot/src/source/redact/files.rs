@@ -1,4 +1,4 @@
-//! Which files are kept, and how each is read: the table [`FILES`].
+//! The table [`FILES`]: which files are kept, and how each is read.
 //!
 //! A file that is in no row is not kept. In a pattern `#` stands for a number and a word in braces for a
 //! name:
@@ -24,12 +24,12 @@ use super::counters;
 use super::lists::{CONTROL_FILES, ENABLED, KHUGEPAGED, KSM, UNIT_TYPES, VM, WANTS, ZSWAP};
 use super::words::normalized;
 
-/// How a file is read.
+/// How the contents of a file are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// Known by name and not kept.
+    /// The file is known by name and not kept.
     Drop,
-    /// That it is there is all.
+    /// The file exists; its contents are not kept.
     Nothing,
     /// One or more numbers.
     Numbers,
@@ -64,8 +64,7 @@ pub(super) enum Contents {
     KernelLog,
 }
 
-/// Every file that the collector reads or whose being there it asks for. To let another file be kept, add a
-/// row.
+/// Every file that the collector reads or whose existence it checks. To keep another file, add a row.
 pub(super) const FILES: &[(&str, Contents)] = &[
     ("proc/uptime", Contents::Numbers),
     ("proc/version", Contents::Version),
@@ -148,24 +147,24 @@ pub(super) const FILES: &[(&str, Contents)] = &[
     ("{units}/{unit}", Contents::Unit),
     ("etc/tuned/active_profile", Contents::Profile),
     ("dev/kmsg", Contents::KernelLog),
-    // Asked for on the running machine only, where they say what the reader runs in.
+    // Checked on the running machine only, where they tell in which container the reader runs.
     ("run/.containerenv", Contents::Drop),
     (".dockerenv", Contents::Drop),
 ];
 
-/// Files of pools of huge pages.
+/// Files of huge page pools.
 const POOL: [&str; 5] =
     ["nr_hugepages", "free_hugepages", "resv_hugepages", "surplus_hugepages", "nr_overcommit_hugepages"];
 
-/// A row taken apart.
+/// A row of [`FILES`], parsed.
 struct Pattern {
-    /// Up to the first name.
+    /// The path up to the first name.
     start: String,
     parts: Vec<&'static str>,
     contents: Contents,
 }
 
-/// The rows, those with a directory in braces once for each directory that it stands for.
+/// The rows of [`FILES`]. A row that begins with a directory in braces is there once for each such directory.
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let mut patterns = Vec::new();
     for &(pattern, contents) in FILES {
@@ -197,7 +196,7 @@ impl Pattern {
 }
 
 impl Redactor {
-    /// How a file is read, and where it is kept. `None` for one that no row knows.
+    /// How a file is read, and the path under which it is kept; `None` for one that no row matches.
     pub(super) fn find(&mut self, path: &str) -> Option<(Contents, String)> {
         let parts: Vec<&str> = path.split('/').collect();
         for pattern in PATTERNS.iter().filter(|pattern| path.starts_with(&pattern.start)) {
@@ -208,7 +207,7 @@ impl Redactor {
         None
     }
 
-    /// Where a directory is kept that may hold files of the table.
+    /// The path under which a directory is kept that may hold files of the table.
     pub(super) fn find_directory(&mut self, path: &str) -> Option<String> {
         let parts: Vec<&str> = path.split('/').collect();
         if path == "sys/fs/cgroup" || path.starts_with("sys/fs/cgroup/") {
@@ -229,9 +228,9 @@ impl Redactor {
         None
     }
 
-    /// The parts of a path as they are kept, if they match a pattern's.
+    /// The parts of a path as they are kept, if they match those of a pattern.
     fn matched(&mut self, pattern: &[&str], parts: &[&str]) -> Option<Vec<String>> {
-        // `{group}` stands for as many names as there are more.
+        // `{group}` matches all the names for which the pattern has no other part.
         let groups = pattern.iter().position(|part| *part == "{group}");
         let more = match groups {
             Some(_) => (parts.len() + 1).checked_sub(pattern.len())?,
@@ -272,13 +271,13 @@ impl Redactor {
         }
     }
 
-    /// A unit, or a type of units, whose drop-ins are for all of them.
+    /// Redacts the name of a unit, or of a type of units, whose drop-ins apply to all units of the type.
     fn unit(&mut self, name: &str) -> String {
         if UNIT_TYPES.has(name) { name.to_owned() } else { self.names.group(name) }
     }
 }
 
-/// Whether a part of a path may stand where a pattern has `pattern`.
+/// Whether a part of a path matches the part `pattern` of a pattern.
 fn is_part(pattern: &str, part: &str) -> bool {
     let is_unit = |name: &str| {
         name.rsplit_once('.').is_some_and(|(base, kind)| !base.is_empty() && UNIT_TYPES.has(kind))

@@ -1,26 +1,26 @@
 //! Names of control groups and units, in paths and in contents.
 //!
-//! A name is taken apart at its dashes, as systemd does: `acme-billing.service` becomes
-//! `unit1-unit2.service`, and the drop-ins of `acme-.service.d` and the slice `acme.slice` still belong to
-//! it. Words that are systemd's, a container runtime's or a well-known program's stay; identifiers of
-//! containers and pods become `id1`.
+//! A name is split at its dashes, as systemd does. `acme-billing.service` becomes `unit1-unit2.service`, so
+//! that the drop-ins of `acme-.service.d` and the slice `acme.slice` still belong to it. Words that are
+//! systemd's, a container runtime's or a well-known program's stay; identifiers of containers and pods become
+//! `id1`.
 
 use super::lists::{GROUPS, PROGRAMS, UNIT_TYPES};
 use super::names::Names;
 use super::words::is_decimal;
 
-/// What the kernel prints behind the path of a group that is gone.
+/// The kernel's suffix of the path of a group that is gone.
 const DELETED: &str = " (deleted)";
 
 impl Names {
-    /// A path of groups, absolute or relative.
+    /// Redacts a path of groups, absolute or relative.
     pub(super) fn group_path(&mut self, path: &str) -> String {
         let (path, deleted) = path.strip_suffix(DELETED).map_or((path, ""), |path| (path, DELETED));
         let parts: Vec<String> = path.split('/').map(|part| self.group(part)).collect();
         parts.join("/") + deleted
     }
 
-    /// A group's or a unit's name.
+    /// Redacts the name of a group or a unit.
     pub(super) fn group(&mut self, name: &str) -> String {
         if matches!(name, "" | "." | "..") {
             return name.to_owned();
@@ -41,7 +41,7 @@ impl Names {
         if GROUPS.has(base) || PROGRAMS.has(base) {
             return base.to_owned();
         }
-        // Without systemd the name of a pod's group has the dashes of its UUID.
+        // Without systemd the name of a pod's group contains the dashes of its UUID.
         if let Some(pod) = base.strip_prefix("pod").filter(|pod| is_uuid(pod)) {
             return format!("pod{}", self.token("id", pod));
         }

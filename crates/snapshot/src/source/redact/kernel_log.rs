@@ -1,4 +1,4 @@
-//! The kernel log: of the lines that the parser understands, the fields that it reads.
+//! The kernel log: the fields that the parser reads, in lines that it understands.
 //!
 //! | event | what stays beside the time |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `drop_caches` | name, process id, value |
 //! | page allocation failure | name, order |
 //!
-//! Names are replaced as anywhere else. `cpuset=`, `nodemask=`, call traces, registers and the lists of
-//! tasks, groups and modules go.
+//! Names are replaced as elsewhere. `cpuset=`, `nodemask=`, call traces, registers and the lists of tasks,
+//! groups and modules are removed.
 
 use lotsfree_kernel_files::file::kernel_log::{
     allocation_failure, drop_caches, header, killing, limits_of, process, split_prefix,
@@ -18,7 +18,7 @@ use super::names::Names;
 use super::words::{is_decimal, keep_words};
 
 impl Names {
-    /// A line of the log; `None` if it is no event that is read.
+    /// Redacts a line of the log; `None` if it is not an event that the parser reads.
     pub(super) fn log_line(&mut self, line: &str) -> Option<String> {
         let line = line.trim_ascii();
         let exported = line.strip_prefix("MESSAGE=").map(|message| ("MESSAGE=", message));
@@ -28,7 +28,7 @@ impl Names {
         }
         let (at, message) = split_prefix(line)?;
         let message = self.message(message)?;
-        // A time, a level and a sequence number stay as they are; a date or a host's name does not.
+        // A time, a level and a sequence number stay unchanged; a date or a host name does not.
         let prefix = line.get(..line.len() - split_prefix(line)?.1.len()).unwrap_or("");
         let plain = prefix.bytes().all(|b| b.is_ascii_digit() || b"[]<>.,;- ".contains(&b));
         let prefix = match (plain, at) {
@@ -65,8 +65,8 @@ impl Names {
         Some(format!("{}: page allocation failure: order:{order}", self.program(&name)))
     }
 
-    /// `oom-kill:constraint=…`. Fields are looked for from the end, as the parser does: names may hold
-    /// commas.
+    /// Redacts `oom-kill:constraint=…`. Fields are searched from the end, as in the parser, because names may
+    /// contain commas.
     fn oom_kill(&mut self, message: &str) -> Option<String> {
         let kill = header(message)?;
         let (rest, uid) = message.rsplit_once(",uid=")?;

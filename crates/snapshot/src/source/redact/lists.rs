@@ -1,10 +1,11 @@
-//! The words that may stay, per kind of file: the kernel's own, and names that say nothing of who runs them.
+//! The words that may stay, per kind of file: the kernel's own, and names that say nothing about who runs
+//! them.
 //!
 //! Names are compared whole; a run of digits is written `#`. To let another word stay, add it here.
 
 use super::words::Words;
 
-/// Zones, nodes and the fields of `zoneinfo`, `buddyinfo` and `pagetypeinfo` that are no counters.
+/// Zones, nodes and the fields of `zoneinfo`, `buddyinfo` and `pagetypeinfo` that are not counters.
 pub(super) static ZONES: Words = Words::new(&[
     "Node zone per-node stats pages pagesets cpu count high high_min high_max batch vm threshold min",
     "low boost",
@@ -16,17 +17,17 @@ pub(super) static ZONES: Words = Words::new(&[
     "Movable Reserve HighAtomic CMA Isolate",
 ]);
 
-/// Units that stand after a space or directly behind a number.
+/// Units that follow a number, after a space or directly.
 pub(super) static UNITS: Words = Words::new(&["kB #kB"]);
 
-/// `/proc/pressure` and `memory.pressure`.
+/// Words of `/proc/pressure` and `memory.pressure`.
 pub(super) static PRESSURE: Words = Words::new(&["some full avg# total"]);
 
-/// The head of `/proc/sysvipc/shm`.
+/// The header of `/proc/sysvipc/shm`.
 pub(super) static SHM: Words =
     Words::new(&["key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap"]);
 
-/// The lines of `/proc/PID/limits` and of `/proc/PID/io`.
+/// Words of the lines of `/proc/PID/limits` and `/proc/PID/io`.
 pub(super) static PROCESS: Words = Words::new(&[
     "Limit Soft Hard Units Max cpu time file size data stack core resident set processes open files",
     "locked memory",
@@ -41,7 +42,7 @@ pub(super) static CHOICES: Words = Words::new(&[
     "node zone default lzo lzo-rle lz4 lz4hc zstd deflate 842 zbud z3fold zsmalloc max",
 ]);
 
-/// Controllers, and the fields of control files that are no counters.
+/// Controllers, and the fields of control files that are not counters.
 pub(super) static CONTROL: Words = Words::new(&[
     "cpuset cpu io memory hugetlb pids rdma misc dmem max oom_kill_disable under_oom oom_kill nr_descendants",
     "nr_dying_descendants nr_subsys_cpuset nr_subsys_cpu nr_subsys_io nr_subsys_memory nr_subsys_hugetlb",
@@ -57,7 +58,7 @@ pub(super) static CONTROLLERS: Words = Words::new(&[
     "dmem debug name=systemd name=elogind name=openrc",
 ]);
 
-/// Sysctls that the collector reads or that a file may set, without `vm.`.
+/// Sysctls below `vm.` that the collector reads or that a file may set, without the `vm.`.
 pub(super) static VM: Words = Words::new(&[
     "admin_reserve_kbytes anon_min_ratio block_dump clean_low_ratio clean_min_ratio compact_memory",
     "compact_unevictable_allowed compaction_proactiveness defrag_mode dirty_background_bytes",
@@ -80,7 +81,8 @@ pub(super) static VM: Words = Words::new(&[
     "would_have_oomkilled workingset_protection zone_reclaim_interval zone_reclaim_mode",
 ]);
 
-/// The same of other directories of `/proc/sys`, with dots, whose values are numbers.
+/// Sysctls of other directories of `/proc/sys` that the collector reads or that a file may set, with dots.
+/// Their values are numbers.
 pub(super) static SYSCTLS: Words = Words::new(&[
     "fs.aio-max-nr fs.aio-nr fs.dentry-state fs.file-max fs.file-nr fs.inode-nr fs.inode-state fs.nr_open",
     "fs.procfs-drop-fd-dentries kernel.hung_task_timeout_secs kernel.msgmax kernel.msgmnb kernel.msgmni",
@@ -95,41 +97,41 @@ pub(super) static SYSCTLS: Words = Words::new(&[
     "net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.udp_mem",
 ]);
 
-/// `/proc/PID/status`: lines of decimal numbers, beside the counters.
+/// Lines of decimal numbers in `/proc/PID/status`, other than counters.
 pub(super) static STATUS: Words = Words::new(&[
     "Tgid Ngid Pid PPid TracerPid Uid Gid FDSize Kthread CoreDumping THP_enabled Threads SigQ Umask",
     "NoNewPrivs Seccomp Mems_allowed_list Cpus_allowed_list voluntary_ctxt_switches",
     "nonvoluntary_ctxt_switches",
 ]);
 
-/// `/proc/PID/status`: lines of one hexadecimal number.
+/// Lines of one hexadecimal number in `/proc/PID/status`.
 pub(super) static STATUS_HEX: Words = Words::new(&["CapInh CapPrm CapEff CapBnd CapAmb"]);
 
-/// `/proc/PID/status`: the states.
+/// States of a process in `/proc/PID/status`.
 pub(super) static STATES: Words = Words::new(&[
     "R S D T t X x Z P I K W (running) (sleeping) (disk sleep) (stopped) (tracing stop) (dead) (zombie)",
     "(parked)",
     "(idle) sleep) stop) stop",
 ]);
 
-/// `numa_maps`: what stands before `=` and words of their own, and policies.
+/// Words of `numa_maps`: those before `=`, and those without a value.
 pub(super) static MAPPINGS: Words =
     Words::new(&["anon dirty mapped mapmax swapcache active writeback N# kernelpagesize_kB huge heap stack"]);
 
-/// Policies of `numa_maps` and of `mpol=`, and their flags.
+/// Policies in `numa_maps` and `mpol=`, and their flags.
 pub(super) static POLICIES: Words = Words::new(&[
     "default prefer preferred bind interleave local static relative weighted weighted_interleave many",
     "balancing",
 ]);
 
-/// Places in `maps`, `smaps` and `smaps_rollup` that are no files.
+/// Places in `maps`, `smaps` and `smaps_rollup` that are not files.
 pub(super) static PLACES: Words = Words::new(&[
     "[heap] [stack] [stack:#] [vdso] [vvar] [vvar_vclock] [vsyscall] [vectors] [sigpage] [uprobes] [rollup]",
 ]);
 
-/// Server programs, tools of every distribution and those that findings name, as `comm` has them.
+/// Server programs, tools of every distribution and programs that findings name, as spelled in `comm`.
 pub(super) static PROGRAMS: Words = Words::new(&[
-    // Databases and what stands beside them.
+    // Databases and their companions.
     "postgres postmaster pgbouncer pgpool patroni psql pg_dump pg_dumpall pg_basebackup pg_restore",
     "mysqld mysql",
     "mysqldump mariadbd mariadb mariadb-backup mysqlbackup xtrabackup mongod mongos mongo mongosh",
@@ -174,13 +176,13 @@ pub(super) static PROGRAMS: Words = Words::new(&[
     "rpcbind rpc.statd rpc.mountd rpc.idmapd nfsd smbd nmbd postfix master qmgr pickup exim# gpg-agent",
     "ssh-agent ssh",
     "top htop atop tmux screen sysctl vmtouch swapon swapoff stress stress-ng fio sysbench pgbench lotsfree",
-    // What copies, packs and compiles.
+    // Programs that copy, pack and compile.
     "cp dd tar rsync cat gzip pigz bzip# xz zstd find updatedb updatedb.mloca plocate scp sftp-server",
     "mv rm md5sum md#sum",
     "sha#sum cpio grep sed awk sort ld cc# cc#plus gcc g++ clang make ninja cargo rustc git",
 ]);
 
-/// Kernel threads, for their names; what follows `kworker/` and the device of a journal are cut off.
+/// Names of kernel threads. The text after `kworker/` and the device of a journal are cut off.
 pub(super) static KERNEL_THREADS: Words = Words::new(&[
     "kthreadd kswapd# khugepaged ksmd kcompactd# ksoftirqd/# migration/# rcu_gp rcu_par_gp rcu_sched",
     "rcu_bh rcu_preempt",
@@ -202,7 +204,7 @@ pub(super) static ORACLE: Words = Words::new(&[
     "ctwr bg# mmn#",
 ]);
 
-/// Directories that distributions, the kernel and container runtimes make.
+/// Directories that distributions, the kernel and container runtimes create.
 pub(super) static DIRECTORIES: Words = Words::new(&[
     "bin boot dev efi etc home lib lib# media mnt opt proc root run sbin snap srv sys tmp usr var log",
     "cache local",
@@ -215,17 +217,17 @@ pub(super) static DIRECTORIES: Words = Words::new(&[
     "containers containerd overlay overlay# kubelet mapper swap swapfile swap# swap.img binfmt_misc",
 ]);
 
-/// Block devices as their drivers call them, after `/dev/`.
+/// Block devices as their drivers name them, without `/dev/`.
 pub(super) static DEVICES: Words = Words::new(&[
     "nvme#n# nvme#n#p# mmcblk# mmcblk#p# zram# dm-# md# md#p# loop# loop#p# sr# fd# nbd# nbd#p# rbd#",
     "rbd#p# drbd#",
     "ram# pmem# pmem#s pmem#p# zd# zd#p# bcache# cciss/c#d# cciss/c#d#p# cciss!c#d# root zero null",
 ]);
 
-/// Where a drive's letters stand between these and the partition's number.
+/// Prefixes of drives that have letters between the prefix and the partition's number.
 pub(super) const DRIVES: [&str; 5] = ["sd", "vd", "xvd", "hd", "dasd"];
 
-/// What stands in place of a device before a mount point.
+/// Sources of mounts that are not devices.
 pub(super) static SOURCES: Words = Words::new(&[
     "tmpfs devtmpfs dev proc sysfs sys cgroup cgroup# hugetlbfs none overlay ramfs udev devpts mqueue",
     "debugfs",
@@ -258,7 +260,7 @@ pub(super) static FLAGS: Words = Words::new(&[
     "name=systemd journal_checksum ssd nossd noautodefrag autodefrag space_cache resv_strict defaults",
 ]);
 
-/// Options of mounts that keep a value that is a number, a size or one of [`OPTION_VALUES`].
+/// Options of mounts whose value stays if it is a number, a size or one of [`OPTION_VALUES`].
 pub(super) static OPTIONS: Words = Words::new(&[
     "size nr_inodes nr_blocks pagesize min_size mode huge mpol errors data commit inode logbsize",
     "logbufs rsize wsize",
@@ -273,7 +275,7 @@ pub(super) static OPTION_VALUES: Words = Words::new(&[
     "default prefer prefer:# bind interleave local",
 ]);
 
-/// Users and groups that distributions and programs come with.
+/// Users and groups that distributions and programs create.
 pub(super) static ACCOUNTS: Words = Words::new(&[
     "* root oracle grid dba oinstall asmdba asmadmin asmoper postgres mysql mariadb mongod mongodb",
     "redis valkey elasticsearch",
@@ -298,7 +300,7 @@ pub(super) static BOOT_FLAGS: Words = Words::new(&[
     "nousb single nohibernate noresume norandmaps",
 ]);
 
-/// Kernel parameters that keep a value that is a number, a size or one of [`BOOT_VALUES`].
+/// Kernel parameters whose value stays if it is a number, a size or one of [`BOOT_VALUES`].
 pub(super) static BOOT_OPTIONS: Words = Words::new(&[
     "hugepages hugepagesz default_hugepagesz hugetlb_cma hugetlb_free_vmemmap transparent_hugepage",
     "transparent_hugepage_shmem transparent_hugepage_tmpfs thp_anon thp_shmem numa numa_balancing",
@@ -337,7 +339,7 @@ pub(super) static BOOT_VALUES: Words = Words::new(&[
 pub(super) static SECTIONS: Words =
     Words::new(&["Unit Service Slice Scope Install Mount Automount Socket Swap Timer Path Target Device"]);
 
-/// Settings of units that keep their value.
+/// Settings of units whose value stays.
 pub(super) static UNIT_SETTINGS: Words = Words::new(&[
     "LimitMEMLOCK OOMScoreAdjust OOMPolicy NUMAPolicy NUMAMask MemoryAccounting MemoryMin MemoryLow",
     "MemoryHigh MemoryMax",
@@ -363,7 +365,7 @@ pub(super) static UNIT_VALUES: Words = Words::new(&[
 pub(super) static UNIT_TYPES: Words =
     Words::new(&["service slice scope mount automount socket swap target timer path device"]);
 
-/// Words between the dashes of a group's or a unit's name that may stay: systemd's own, those of container
+/// Words between the dashes of a group's or a unit's name that may stay: those of systemd and of container
 /// runtimes, and services of well-known programs.
 pub(super) static GROUPS: Words = Words::new(&[
     "system user init machine kubepods kubelet besteffort burstable guaranteed docker libpod",
@@ -390,15 +392,15 @@ pub(super) static GROUPS: Words = Words::new(&[
     "lotsfree capture c#",
 ]);
 
-/// Directories of links that say which units are enabled.
+/// Directories of links that enable units.
 pub(super) static WANTS: Words =
     Words::new(&["multi-user.target.wants basic.target.wants sysinit.target.wants graphical.target.wants"]);
 
-/// Units of which it matters that they are enabled.
+/// Units for which it matters whether they are enabled.
 pub(super) static ENABLED: Words =
     Words::new(&["sapconf.service saptune.service systemd-oomd.service earlyoom.service tuned.service"]);
 
-/// Profiles of tuned that it, its packages or vendors ship.
+/// Profiles of tuned that tuned itself, its packages or vendors ship.
 pub(super) static PROFILES: Words = Words::new(&[
     "accelerator-performance aws balanced balanced-battery cpu-partitioning cpu-partitioning-powersave",
     "default desktop",
@@ -412,7 +414,7 @@ pub(super) static PROFILES: Words = Words::new(&[
     "atomic-host",
 ]);
 
-/// Distributions, as `ID` of os-release has them.
+/// Distributions, as spelled in `ID` of os-release.
 pub(super) static DISTRIBUTIONS: Words = Words::new(&[
     "almalinux alpine amzn arch azurelinux buildroot centos clear-linux-os cos debian devuan",
     "endeavouros fedora flatcar",
@@ -423,7 +425,7 @@ pub(super) static DISTRIBUTIONS: Words = Words::new(&[
     "sle-micro sl-micro linux openEuler anolis",
 ]);
 
-/// Words in a kernel's release that builders of distributions write.
+/// Words that distributions put into a kernel's release.
 pub(super) static RELEASES: Words = Words::new(&[
     "x#_# amd# arm# i# armhf armmp aarch# ppc#le ppc#el powerpc#le s#x riscv# loong# generic lowlatency",
     "default preempt rt",
@@ -434,7 +436,7 @@ pub(super) static RELEASES: Words = Words::new(&[
     "cm# mga# openela linuxkit flatcar photon PMX talos nixos orbstack lve stab# vz#",
 ]);
 
-/// Slab caches of kernels and of file systems that ship with them.
+/// Slab caches of kernels and of the file systems that ship with them.
 pub(super) static SLABS: Words = Words::new(&[
     "AF_VSOCK Acpi-Namespace Acpi-Operand Acpi-Parse Acpi-ParseExt Acpi-State DCCP DCCPv# MPTCP MPTCPv#",
     "PING PINGv# RAW RAWv#",
@@ -502,17 +504,17 @@ pub(super) static SLABS: Words = Words::new(&[
     "dmu_buf_impl_t arc_buf_t arc_buf_hdr_t_full zio_link_cache abd_t zs_handle zspage zswap_entry",
 ]);
 
-/// The head of `/proc/slabinfo` and its words between numbers.
+/// The header of `/proc/slabinfo` and its words between numbers.
 pub(super) static SLABINFO: Words = Words::new(&[
     "slabinfo version name active_objs num_objs objsize objperslab pagesperslab tunables limit batchcount",
     "sharedfactor slabdata active_slabs num_slabs sharedavail # - : statistics globalstat cpustat",
 ]);
 
-/// Why the kernel log says a process was killed.
+/// Constraints under which the kernel log says that a process was killed.
 pub(super) static CONSTRAINTS: Words =
     Words::new(&["CONSTRAINT_NONE CONSTRAINT_MEMCG CONSTRAINT_MEMORY_POLICY CONSTRAINT_CPUSET"]);
 
-/// What stands behind a victim's name.
+/// Words after a victim's name in the kernel log.
 pub(super) static KILLED: Words = Words::new(&[
     "total-vm anon-rss file-rss shmem-rss vsz UID pgtables oom_score_adj score or sacrifice child",
 ]);
@@ -531,7 +533,7 @@ pub(super) static ZSWAP: Words = Words::new(&[
     "same_filled_pages_enabled shrinker_enabled zpool",
 ]);
 
-/// Files of KSM's directory, beside the counters.
+/// Files of KSM's directory, other than counters.
 pub(super) static KSM: Words = Words::new(&[
     "advisor_max_cpu advisor_max_pages_to_scan advisor_min_pages_to_scan advisor_target_scan_time",
     "max_page_sharing",

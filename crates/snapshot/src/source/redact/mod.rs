@@ -1,10 +1,10 @@
-//! What is replaced before an archive leaves the host: [`Redactor`].
+//! [`Redactor`]: replaces names before an archive leaves the host.
 //!
-//! What stays is listed, file by file and field by field; everything else is replaced by a token or left out.
-//! Numbers, units, settings, process and user ids, and the words that the kernel, distributions and
-//! well-known programs write are in the lists, so that a redacted archive leads to the same findings. Names
-//! that people give are in none. Nothing is searched for, so that no key, number or word of a file's grammar
-//! changes because a host or a program happens to be called like it.
+//! The parts that stay are listed, file by file and field by field; everything else is replaced by a token or
+//! left out. The lists have numbers, units, settings, process and user ids, and the words that the kernel,
+//! distributions and well-known programs write, so that a redacted archive leads to the same findings. Names
+//! that people give are in none of the lists. The redactor does not search for names, so no key, number or
+//! word of a file's grammar changes because a host or a program has the same name.
 //!
 //! | where | what stays | what goes |
 //! |---|---|---|
@@ -24,8 +24,8 @@
 //! | kernel log | OOM kills, `drop_caches`, allocation failures: time, numbers, constraint | other lines; `cpuset=`, tasks, modules, call traces |
 //! | any other file | | the whole file |
 //!
-//! Tokens are counted, not hashed: a token says nothing of the name. The same name has the same token in all
-//! files and instants of an archive; names of files of settings sort as before.
+//! Tokens are counted, not hashed: a token reveals nothing about the name. The same name has the same token
+//! in all files and instants of an archive. Names of configuration files sort as before.
 //!
 //! To let another word stay, add it to a list in `lists.rs`; to keep another file, add a row to `FILES` in
 //! `files.rs`.
@@ -58,18 +58,18 @@ pub use names::TOKENS;
 use order::Order;
 use words::{Words, is_number, keep_words};
 
-/// How much is replaced.
+/// Level of redaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redaction {
-    /// As the module says.
+    /// Names are replaced as the module documentation says.
     #[default]
     Standard,
-    /// Everything is kept.
+    /// Nothing is replaced.
     Full,
 }
 
 impl Redaction {
-    /// As the manifest has it.
+    /// Name of the level in the manifest.
     pub fn name(self) -> &'static str {
         match self {
             Redaction::Standard => "standard",
@@ -78,7 +78,7 @@ impl Redaction {
     }
 }
 
-/// Replaces names, the same by the same.
+/// Replaces names, the same name always by the same token.
 #[derive(Clone, Debug)]
 pub struct Redactor {
     level: Redaction,
@@ -94,12 +94,12 @@ impl Redactor {
         Redactor { level, names: Names::default(), order: Order::default(), kernel_threads: BTreeSet::new() }
     }
 
-    /// How much is replaced.
+    /// Level of redaction.
     pub fn level(&self) -> Redaction {
         self.level
     }
 
-    /// What to call this host: its name, or what stands for it.
+    /// The name of this host in the archive: its own, or the token for it.
     pub fn host_name(&mut self, name: &str) -> String {
         match self.level {
             Redaction::Full => name.trim().to_owned(),
@@ -115,15 +115,15 @@ impl Redactor {
         }
     }
 
-    /// Takes in the names of a directory that was listed: where their order decides which setting wins, what
-    /// stands for them has the same order.
+    /// Learns the names of a directory that was listed. If their order decides which setting wins, their
+    /// tokens have the same order.
     pub fn learn_names(&mut self, directory: &str, names: &[String]) {
         if directory.ends_with(".d") {
             self.order.learn(names);
         }
     }
 
-    /// Where a file is kept. `None` if it is not to be kept at all.
+    /// The path under which a file is kept; `None` if it is not kept.
     pub fn path(&mut self, path: &str) -> Option<String> {
         if self.level == Redaction::Full {
             return Some(path.to_owned());
@@ -131,7 +131,7 @@ impl Redactor {
         self.find(path).filter(|(contents, _)| *contents != Contents::Drop).map(|(_, kept)| kept)
     }
 
-    /// Where a directory is kept. `None` if nothing in it can be.
+    /// The path under which a directory is kept; `None` if nothing in it can be kept.
     pub fn directory(&mut self, path: &str) -> Option<String> {
         if self.level == Redaction::Full {
             return Some(path.to_owned());
@@ -139,7 +139,7 @@ impl Redactor {
         self.find_directory(path)
     }
 
-    /// Why a file could not be read, as it is kept: the system's own words only.
+    /// The reason why a file could not be read, as it is kept: only the system's own words.
     pub fn error(&self, error: &ReadError) -> ReadError {
         let ReadError::Io(text) = error else { return error.clone() };
         if self.level == Redaction::Full {
@@ -153,7 +153,7 @@ impl Redactor {
         })
     }
 
-    /// A file's contents as they are kept. `None` if they are not to be kept at all.
+    /// A file's contents as they are kept; `None` if they are not kept.
     pub fn contents(&mut self, path: &str, contents: &[u8]) -> Option<Vec<u8>> {
         if self.level == Redaction::Full {
             return Some(contents.to_owned());
@@ -176,7 +176,7 @@ impl Redactor {
             _ => self.lines(class, &text),
         };
         if kept.ends_with('\n') && !text.ends_with('\n') {
-            // A file that was cut off stays one.
+            // A file that was cut off stays cut off.
             kept.pop();
         }
         Some(kept.into_bytes())
@@ -185,7 +185,7 @@ impl Redactor {
     fn stat(&mut self, path: &str, text: &str) -> String {
         let (kept, kernel_thread) = self.names.stat(text);
         if let Some(pid) = pid_of(path) {
-            // The id may have been another process's at the instant before.
+            // At the previous instant the id may have been another process's.
             match kernel_thread {
                 true => self.kernel_threads.insert(pid),
                 false => self.kernel_threads.remove(&pid),
@@ -194,7 +194,7 @@ impl Redactor {
         kept
     }
 
-    /// Line by line, each with its end.
+    /// Redacts a text line by line, keeping the line ends.
     fn lines(&mut self, class: Contents, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
@@ -236,7 +236,7 @@ impl Redactor {
             Contents::Maps => names.mapping(line),
             Contents::Settings => config::setting(line),
             Contents::Limits => names.limit(line),
-            // Read as a whole.
+            // Redacted as a whole file, not by line.
             Contents::Drop
             | Contents::Nothing
             | Contents::Stat
@@ -247,7 +247,7 @@ impl Redactor {
     }
 }
 
-/// A line of `diskstats`: two numbers, the device, numbers.
+/// Redacts a line of `diskstats`: two numbers, the device, numbers.
 fn disk_stats(line: &str, names: &mut Names) -> String {
     let mut out = String::with_capacity(line.len());
     let mut column = 0;

@@ -1,8 +1,8 @@
-//! [`Names`]: what stands for a name, the same for the same.
+//! [`Names`]: the token for each name, the same name having the same token.
 
 use std::collections::BTreeMap;
 
-/// What a token begins with; a number follows. A word that has this form in a redacted archive is a token.
+/// The beginnings of tokens; a number follows. A word of this form in a redacted archive is a token.
 pub const TOKENS: &[&str] = &[
     "device",
     "dir",
@@ -27,7 +27,7 @@ pub const TOKENS: &[&str] = &[
     "word",
 ];
 
-/// Names with their tokens. Tokens are counted, not hashed, so that a token says nothing of its name.
+/// Names with their tokens. Tokens are counted, not hashed, so that a token reveals nothing about its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     tokens: BTreeMap<(&'static str, String), String>,
@@ -35,7 +35,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// What stands for `real`, which is a name of kind `class`.
+    /// The token for `real`, a name of kind `class`.
     pub(super) fn token(&mut self, class: &'static str, real: &str) -> String {
         debug_assert!(TOKENS.contains(&class), "{class} is not among the tokens");
         if let Some(known) = self.tokens.get(&(class, real.to_owned())) {
@@ -48,10 +48,10 @@ impl Names {
         token
     }
 
-    /// What stands for a host, by the first label of its name, whatever its case.
+    /// The token for a host, by the first label of its name, whatever its case.
     pub(super) fn host(&mut self, name: &str) -> String {
         let name = name.trim().trim_matches(['[', ']']).to_ascii_lowercase();
-        // An address is a name as a whole.
+        // An address is one name, not split into labels.
         let address = name.parse::<std::net::IpAddr>().is_ok();
         let label = if address { &*name } else { name.split('.').next().unwrap_or(&name) };
         match label {

@@ -1,7 +1,7 @@
 //! [`Order`]: names of configuration files whose order decides which setting wins.
 //!
 //! Files of `sysctl.d` and drop-ins of units apply in the order of their base names, and one hides another of
-//! the same name in a weaker directory. What stands for a name therefore sorts as the name does:
+//! the same name in a weaker directory. The token for a name therefore sorts as the name does:
 //!
 //! ```text
 //! 50-acme.conf    ▶ 50-file500.conf
@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// On Debian and Fedora the link to `/etc/sysctl.conf`, which is then not read a second time.
+/// On Debian and Fedora this is the link to `/etc/sysctl.conf`, which is then not read a second time.
 const LINK: &str = "99-sysctl.conf";
 
 /// Base names with their fractions.
@@ -25,7 +25,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes in names that were listed together, so that they are numbered in their order.
+    /// Learns names that were listed together, so that they are numbered in their order.
     pub(super) fn learn(&mut self, names: &[String]) {
         let mut names: Vec<&String> = names.iter().filter(|name| name.ends_with(".conf")).collect();
         names.sort_unstable();
@@ -34,7 +34,7 @@ impl Order {
         }
     }
 
-    /// What stands for a base name that ends in `.conf`.
+    /// The token for a base name that ends in `.conf`.
     pub(super) fn token(&mut self, name: &str) -> String {
         if name == LINK {
             return LINK.to_owned();
@@ -62,7 +62,8 @@ impl Order {
     }
 }
 
-/// The two digits that a name begins with, or those before which nothing can sort that sorts after it.
+/// The prefix of a token: the two digits that a name begins with, else the largest two digits that sort
+/// before it (00 if none do). Empty for a name that sorts after [`LINK`].
 fn prefix(name: &str) -> String {
     let mut bytes = name.bytes();
     let (first, second) = (bytes.next().unwrap_or(b'0'), bytes.next().unwrap_or(0));
@@ -76,7 +77,8 @@ fn prefix(name: &str) -> String {
     if number == 99 && name > LINK { String::new() } else { format!("{number:02}-") }
 }
 
-/// A fraction, as digits without the point, between two others. Three digits do unless many come between.
+/// A fraction between two others, as digits without the point. Three digits suffice unless many lie in
+/// between.
 fn between(before: Option<&str>, after: Option<&str>) -> String {
     const DIGITS: usize = 3;
     let thousandths = |text: &str| format!("{text:0<DIGITS$}")[..DIGITS].parse::<u32>().unwrap_or(0);
@@ -90,7 +92,7 @@ fn between(before: Option<&str>, after: Option<&str>) -> String {
     let (before, after) = (before.unwrap_or(""), after.unwrap_or(""));
     let length = before.len().max(after.len()) + 1;
     let digit = |text: &str, at: usize| text.as_bytes().get(at).map_or(0, |b| u32::from(b - b'0'));
-    // The end of the range, where nothing comes after, is one whole.
+    // Without a name after it, the end of the range is one whole.
     let mut carry = u32::from(after.is_empty());
     let mut sum = vec![0; length];
     let mut over = 0;
@@ -138,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// However names come, one after the other or together, their tokens sort as they do.
+        /// In whatever order names come, singly or together, their tokens sort as they do.
         #[test]
         fn tokens_sort_as_names_do(
             names in prop::collection::vec("([0-9]{0,3}[-a-z.+]{0,4}|99-s[a-z]{1,6}|99-sysctl)\\.conf", 1..60),

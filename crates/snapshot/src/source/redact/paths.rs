@@ -1,14 +1,14 @@
-//! Devices, directories and files that users name: mounts, swap areas, mappings.
+//! Devices, directories and files that users name, in mounts, swap areas and mappings.
 
 use super::lists::{DEVICES, DIRECTORIES, DRIVES, FILE_SYSTEMS, FLAGS, OPTION_VALUES, OPTIONS, SOURCES};
 use super::names::Names;
 use super::words::{is_decimal, is_hex, is_size};
 
-/// What the kernel prints behind the path of a file that is gone, escaped and not.
+/// The kernel's suffix of the path of a file that is gone, escaped and not.
 const DELETED: [&str; 2] = ["\\040(deleted)", " (deleted)"];
 
 impl Names {
-    /// A block device as its driver calls it: `sda2`, `dm-0`, `mapper/acme-root`.
+    /// Redacts a block device as its driver names it: `sda2`, `dm-0`, `mapper/acme-root`.
     pub(super) fn device(&mut self, name: &str) -> String {
         if DEVICES.has(name) || is_drive(name) {
             return name.to_owned();
@@ -19,7 +19,7 @@ impl Names {
                 if volume == "control" { volume.into() } else { self.token("dm", volume) }
             );
         }
-        // The number at the end stays, so that `acme2` and `acme0p2` still are partitions.
+        // The number at the end stays, so that `acme2` and `acme0p2` are still partitions.
         let whole = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = &name[whole.len()..];
         let numbered = match whole.strip_suffix('p') {
@@ -32,7 +32,7 @@ impl Names {
         format!("{}p{number}", self.device(numbered))
     }
 
-    /// A path of files that users make. Directories that distributions have stay.
+    /// Redacts a path of files that users create. Directories of distributions stay.
     pub(super) fn file_path(&mut self, path: &str) -> String {
         let (path, deleted) = without_deleted(path);
         if let Some(device) = path.strip_prefix("/dev/") {
@@ -54,7 +54,7 @@ impl Names {
         }
     }
 
-    /// The file of a mapping. What says that it is shared memory, and whose, stays.
+    /// Redacts the file of a mapping. The parts that mark it as shared memory, and whose, stay.
     pub(super) fn mapped_file(&mut self, path: &str) -> String {
         let (path, deleted) = without_deleted(path);
         let system_v = path.strip_prefix("/SYSV").is_some_and(|key| key.len() == 8 && is_hex(key));
@@ -89,13 +89,13 @@ impl Names {
         }
     }
 
-    /// A line of `/proc/mounts`: what is mounted, where, type, options, two numbers.
+    /// Redacts a line of `/proc/mounts`: source, target, type, options, two numbers.
     pub(super) fn mount(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let [source, target, kind, options, rest @ ..] = &words[..] else {
             return if words.is_empty() { String::new() } else { "redacted".to_owned() };
         };
-        // A type and a subtype: `fuse.sshfs`.
+        // The type may have a subtype: `fuse.sshfs`.
         let kind = if FILE_SYSTEMS.has(kind) {
             (*kind).to_owned()
         } else if kind.starts_with("fuse.") {
@@ -129,7 +129,7 @@ impl Names {
         self.token("volume", source)
     }
 
-    /// A line of `/proc/swaps`: path, type and three numbers.
+    /// Redacts a line of `/proc/swaps`: path, type and three numbers.
     pub(super) fn swap(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words[..] {
@@ -170,7 +170,7 @@ fn options_kept(options: &str) -> String {
             })
     };
     let kept: Vec<&str> = options.split(',').filter(kept).collect();
-    // The kernel always has one.
+    // The kernel always prints at least one option.
     if kept.is_empty() { "rw".to_owned() } else { kept.join(",") }
 }
 

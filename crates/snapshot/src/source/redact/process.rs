@@ -9,8 +9,8 @@ use super::{counters, lines};
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 impl Names {
-    /// `stat`, and whether it proves that the process is a kernel thread. A name may hold anything, also
-    /// parentheses.
+    /// Redacts `stat`, and says whether it proves that the process is a kernel thread. A name may contain
+    /// anything, including parentheses.
     pub(super) fn stat(&mut self, text: &str) -> (String, bool) {
         let (Some(open), Some(close)) = (text.find('('), text.rfind(')')) else {
             return (numbers(text), false);
@@ -19,7 +19,7 @@ impl Names {
             return (String::new(), false);
         }
         let (name, rest) = (&text[open + 1..close], &text[close + 1..]);
-        // The state stands first; the flags are the seventh.
+        // The state comes first; the flags are the seventh field.
         let flags = rest.split_ascii_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
         let kernel_thread = flags.is_some_and(|flags| flags & PF_KTHREAD != 0);
         let name = if kernel_thread { self.kernel_thread(name) } else { self.program(name) };
@@ -28,7 +28,7 @@ impl Names {
         (format!("{}({name}){kept}", numbers(&text[..open])), kernel_thread)
     }
 
-    /// `status`: lines that are not known are left out.
+    /// Redacts `status`: unknown lines are removed.
     pub(super) fn status(&mut self, text: &str, kernel_thread: bool) -> String {
         let mut out = String::with_capacity(text.len());
         for line in lines(text) {
@@ -53,7 +53,7 @@ impl Names {
         out
     }
 
-    /// A line of `cgroup`: hierarchy, controllers, path.
+    /// Redacts a line of `cgroup`: hierarchy, controllers, path.
     pub(super) fn cgroup(&mut self, line: &str) -> String {
         match line.splitn(3, ':').collect::<Vec<_>>()[..] {
             [id, controllers, path] if is_decimal(id) => {
@@ -68,7 +68,7 @@ impl Names {
         }
     }
 
-    /// A line of `numa_maps`: address, policy, then words, of which `file=` is a name.
+    /// Redacts a line of `numa_maps`: address, policy, then words, of which `file=` is a name.
     pub(super) fn numa_mapping(&mut self, line: &str) -> String {
         let mut out = String::with_capacity(line.len());
         for (i, word) in line.split(' ').enumerate() {
@@ -88,8 +88,8 @@ impl Names {
         out
     }
 
-    /// A line of `maps` or the head of `smaps_rollup`: addresses, permissions, offset, device, inode, file. A
-    /// line of another form becomes an empty one, so that their number stays.
+    /// Redacts a line of `maps` or the head of `smaps_rollup`: addresses, permissions, offset, device, inode,
+    /// file. A line of another form becomes an empty one, so that the number of lines stays the same.
     pub(super) fn mapping(&mut self, line: &str) -> String {
         let mut rest = line;
         let mut columns = Vec::new();
@@ -116,12 +116,12 @@ impl Names {
     }
 }
 
-/// The numbers of a text, with the white space between them.
+/// Keeps the numbers of a text, with the white space between them.
 pub(super) fn numbers(text: &str) -> String {
     keep(text, is_number)
 }
 
-/// The words that pass, with the white space as it was; others become `redacted`.
+/// Keeps the words for which `passes` is true and all white space; other words become `redacted`.
 fn keep(text: &str, passes: impl Fn(&str) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in text.split_inclusive(|c: char| c.is_ascii_whitespace()) {

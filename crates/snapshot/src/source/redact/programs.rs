@@ -1,7 +1,7 @@
-//! Names of processes: `comm`, as `stat`, `status` and the kernel log have it.
+//! Names of processes: `comm`, as in `stat`, `status` and the kernel log.
 //!
-//! A name stays if it is one of the listed programs as a whole. Rules also recognise some programs by how
-//! their names begin; such a beginning stays and the rest is replaced:
+//! A name stays if the whole of it is a listed program. Rules also recognise some programs by the beginning
+//! of their names; that beginning stays and the rest is replaced:
 //!
 //! | name | kept as |
 //! |---|---|
@@ -15,13 +15,13 @@ use super::lists::{KERNEL_THREADS, ORACLE, PROGRAMS};
 use super::names::Names;
 use super::words::{is_decimal, normalized};
 
-/// Names that begin like a server's and are something else (`Workload::of_name` of the doctor).
+/// Names that begin like a server's but belong to something else (`Workload::of_name` of the doctor).
 const OTHERS: [&str; 2] = ["oracle-", "oracle_cloud"];
-/// What follows `qemu-system-`, up to the 15 bytes that `comm` has.
+/// Words after `qemu-system-` that stay, cut to the 15 bytes that `comm` holds.
 const MACHINES: [&str; 8] = ["x86_64", "x86", "aar", "aarch64", "ppc", "ppc64", "s39", "s390x"];
 
 impl Names {
-    /// A process's name.
+    /// Redacts a process's name.
     pub(super) fn program(&mut self, name: &str) -> String {
         if PROGRAMS.has(name) || is_kernel_thread_form(name) {
             return name.to_owned();
@@ -37,7 +37,8 @@ impl Names {
         {
             return name.to_owned();
         }
-        // `hdbsql` and its like are listed; with more behind them they are still clients.
+        // `hdbsql` and similar clients are listed; a longer name that begins with one of them is a client
+        // too.
         for client in ["hdbsql", "hdbuserstore", "hdbbackint"] {
             if name.starts_with(client) {
                 return format!("{client}-{}", self.token("program", name));
@@ -54,7 +55,7 @@ impl Names {
         self.token("program", name)
     }
 
-    /// The name of a process that is known to be a kernel thread. Modules name their own threads.
+    /// Redacts the name of a process that is known to be a kernel thread. Modules name their own threads.
     pub(super) fn kernel_thread(&mut self, name: &str) -> String {
         if is_kernel_thread_form(name) {
             return name.to_owned();
@@ -65,7 +66,8 @@ impl Names {
         }
     }
 
-    /// The identifier of an Oracle instance. Those of its storage manager are always the same.
+    /// Redacts the identifier of an Oracle instance. Those of its storage manager are always the same, and
+    /// stay.
     pub(super) fn sid(&mut self, sid: &str) -> String {
         if matches!(&*normalized(sid), "+ASM" | "+ASM#" | "+APX" | "+APX#") {
             sid.to_owned()
@@ -98,8 +100,8 @@ fn is_kernel_thread_form(name: &str) -> bool {
     KERNEL_THREADS.has(name)
 }
 
-/// The part of a kernel thread's name that says what it is, without what it works for. A process of a user
-/// that has taken such a name loses the same.
+/// The part of a kernel thread's name that says what it is, without the device or name that it works for. A
+/// user's process with such a name is cut in the same way.
 fn cut_kernel_thread(name: &str) -> Option<&str> {
     for start in ["jbd2", "xfsaild"] {
         if name.strip_prefix(start).is_some_and(|rest| rest.starts_with('/')) {

@@ -1,16 +1,16 @@
-//! `/proc/slabinfo`: names of caches, which modules and, before 5.9, control groups add to.
+//! `/proc/slabinfo`: names of caches. Modules add their own, and so did control groups before 5.9.
 
 use super::lists::{SLABINFO, SLABS};
 use super::names::Names;
 use super::words::{is_decimal, keep_words};
 
 impl Names {
-    /// A line: a name, five numbers, and behind colons what can be tuned and what there is.
+    /// Redacts a line: a name, five numbers, and after colons the tunables and the slabs.
     pub(super) fn slab_line(&mut self, line: &str) -> String {
         if line.starts_with('#') || line.starts_with("slabinfo - version") {
             return keep_words(line, &[&SLABINFO], self);
         }
-        // A name may hold spaces, the five numbers before the first colon do not.
+        // A name may contain spaces; the five numbers before the first colon do not.
         let head = line.split(" : ").next().unwrap_or(line);
         let mut end = head.trim_end().len();
         for _ in 0..5 {
@@ -22,7 +22,8 @@ impl Names {
         format!("{kept}{}", keep_words(rest, &[&SLABINFO], self))
     }
 
-    /// A cache's name. That it holds inodes stays, as memory that the kernel gives back.
+    /// Redacts a cache's name. A suffix that says that it holds inodes stays, because the kernel can free
+    /// those.
     fn slab(&mut self, name: &str) -> String {
         if SLABS.has(name) || name.is_empty() {
             return name.to_owned();

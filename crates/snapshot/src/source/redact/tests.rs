@@ -1,4 +1,4 @@
-//! The table of files against the collector, and what goes for files as wholes.
+//! Compares the table of files with the collector, and tests the redaction of whole files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -131,7 +131,7 @@ fn a_kernel_thread_is_one_in_all_files() {
     let mut redactor = redactor();
     kept(&mut redactor, "proc/42/stat", "42 (acme-wq) S 2 0 0 0 -1 2129984 0\n");
     assert_eq!(kept(&mut redactor, "proc/42/status", "Name:\tacme-wq\n"), "Name:\tkthread1\n");
-    // The next process of that id is none.
+    // The next process of that id is not a kernel thread.
     kept(&mut redactor, "proc/42/stat", "42 (acme-wq) S 2 0 0 0 -1 0 0\n");
     assert_eq!(kept(&mut redactor, "proc/42/status", "Name:\tacme-wq\n"), "Name:\tprogram1\n");
 }
@@ -146,7 +146,7 @@ fn errors_keep_the_systems_words_only() {
     assert_eq!(redactor.error(&ReadError::Denied), ReadError::Denied);
 }
 
-/// Notes every path that is read.
+/// Records every path that is read.
 struct Noting<S> {
     inner: S,
     live: bool,
@@ -199,14 +199,14 @@ fn every_file_that_the_collector_reads_has_a_row() {
             read.extend(read_of(source, true));
         }
     }
-    // The machine that runs the test has files that no fixture has.
+    // The machine that runs the test may have files that no fixture has.
     read.extend(read_of(TreeSource::live().expect("the root"), true));
     assert!(read.len() > 1000, "{}", read.len());
     let mut redactor = redactor();
     let mut used = BTreeSet::new();
     let mut lacking = Vec::new();
     for path in &read {
-        // A unit's name may be any text; an unknown counter or setting of a newer kernel is left out.
+        // A unit's name may be any text. Unknown counters and settings of a newer kernel are skipped.
         let newer = [
             "proc/sys/vm/",
             "sys/kernel/mm/ksm/",
@@ -226,7 +226,7 @@ fn every_file_that_the_collector_reads_has_a_row() {
     assert_eq!(redactor.find(".dockerenv").map(|(contents, _)| contents), Some(Contents::Drop));
 }
 
-/// Whether only this machine's kernel has the file, and no fixture.
+/// Whether this machine has the file.
 fn is_newer(path: &str) -> bool {
     Path::new("/").join(path).exists()
 }

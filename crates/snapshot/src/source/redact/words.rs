@@ -1,4 +1,4 @@
-//! Lists of words that may stay, and [`keep_words`], which keeps nothing else of a line.
+//! Lists of words that may stay, and [`keep_words`], which replaces all other words of a line.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -51,8 +51,8 @@ pub(super) fn normalized(word: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a word is a number as the kernel prints it: with a sign, a point, a per cent sign, as a range of
-/// two, or hexadecimal after `0x`.
+/// Whether a word is a number as the kernel prints it: with a sign, a point or a per cent sign, as a range of
+/// two, or in hexadecimal after `0x`.
 pub(super) fn is_number(word: &str) -> bool {
     if let Some(hex) = word.strip_prefix("0x") {
         return is_hex(hex);
@@ -64,12 +64,12 @@ pub(super) fn is_number(word: &str) -> bool {
         && word.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'))
 }
 
-/// Whether a word is decimal digits only.
+/// Whether a word consists of decimal digits.
 pub(super) fn is_decimal(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Whether a word is hexadecimal digits only, of 64 bits at most.
+/// Whether a word consists of hexadecimal digits, of 64 bits at most.
 pub(super) fn is_hex(word: &str) -> bool {
     (1..=16).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_hexdigit())
 }
@@ -79,13 +79,13 @@ pub(super) fn is_size(word: &str) -> bool {
     is_number(word) || word.strip_suffix(|c: char| "kKmMgGtTpPB".contains(c)).is_some_and(is_number)
 }
 
-/// The line with every word replaced that is neither a number nor in one of `lists`. White space and
-/// punctuation stay as they are.
+/// Replaces every word of the line that is neither a number nor in one of `lists`. White space and
+/// punctuation stay unchanged.
 pub(super) fn keep_words(line: &str, lists: &[&Words], names: &mut Names) -> String {
     let known = |word: &str| lists.iter().any(|list| list.has(word));
     let mut out = String::with_capacity(line.len());
     for (chunk, is_word) in pieces(line, |c| !c.is_ascii_whitespace()) {
-        // `Active(anon):` is a name with a colon behind it.
+        // `Active(anon):` is a name followed by a colon.
         if !is_word || known(chunk) || known(chunk.trim_end_matches([':', ','])) {
             out.push_str(chunk);
             continue;
@@ -102,7 +102,7 @@ pub(super) fn keep_words(line: &str, lists: &[&Words], names: &mut Names) -> Str
     out
 }
 
-/// Splits a text into runs of characters that are `inside` and runs that are not.
+/// Splits a text into runs of characters for which `inside` is true and runs for which it is not.
 fn pieces(text: &str, inside: impl Fn(char) -> bool) -> impl Iterator<Item = (&str, bool)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -135,7 +135,7 @@ mod tests {
     fn digits_count_as_one_sign() {
         assert_eq!(normalized("nvme0n12p3"), "nvme#n#p#");
         assert_eq!(normalized("sda"), "sda");
-        // What is written with the sign itself is no run of digits.
+        // A `#` in the word itself is not taken for a run of digits.
         assert_eq!(normalized("a#b1"), "a?b#");
     }
 }
