@@ -1,9 +1,9 @@
-//! The kernel's settings that have to do with memory: sysctls, and files of `/sys`.
+//! The kernel's settings that concern memory: sysctls, and files of `/sys`.
 //!
-//! One row of [`ALL`] says what a setting is called, where it is, what it counts, what each kernel accepts
-//! and starts with, and which other setting it clears. Its name is also a constant, so that code that uses
-//! a setting does not compile with a misspelled name. A scenario's `[tuning]`, the model, the lab, the
-//! journal of changes and the doctor's rules take their settings from here.
+//! One row of [`ALL`] gives a setting's name, place and unit, the values that each kernel accepts and starts
+//! with, and the other setting that it clears. The name is also a constant, so that code with a misspelled
+//! name does not compile. A scenario's `[tuning]`, the model, the lab, the journal of changes and the
+//! doctor's rules take their settings from here.
 
 mod table;
 
@@ -11,14 +11,14 @@ use std::fmt;
 
 pub use table::*;
 
-/// A kernel release as far as settings depend on it: major and minor number. Of 2.6 all are one.
+/// A kernel release, by major and minor number, as settings depend on no more. All of 2.6 is one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// Before every release that is told apart.
+    /// A release before every release that the table distinguishes.
     pub const ANY: Release = Release(0, 0);
-    /// The newest that the table was compared with.
+    /// The newest release that the table was compared with.
     pub const NEWEST: Release = Release(6, 18);
 }
 
@@ -31,37 +31,37 @@ impl fmt::Display for Release {
 /// A setting of the kernel.
 #[derive(Debug)]
 pub struct Setting {
-    /// As `sysctl` spells it, such as `vm.swappiness`; of a file of `/sys` its path with dots, such as
+    /// Name as `sysctl` spells it, such as `vm.swappiness`; for a file of `/sys` its path with dots, such as
     /// `kernel.mm.lru_gen.enabled`.
     pub name: &'static str,
-    /// Where it is.
+    /// Place of its file.
     pub place: Place,
-    /// What its numbers count.
+    /// Unit of its numbers.
     pub unit: Unit,
-    /// What it accepts, from which release on, oldest first.
+    /// Accepted values, with the release from which they apply, oldest first.
     pub accepts: &'static [(Release, Accepts)],
-    /// What it is unless somebody sets it, from which release on, oldest first.
+    /// Value until somebody sets it, with the release from which it applies, oldest first.
     pub default: &'static [(Release, Initial)],
-    /// First release that has it.
+    /// First release that has it; `None` for all.
     pub since: Option<Release>,
-    /// Last release that has it.
+    /// Last release that has it; `None` for all.
     pub until: Option<Release>,
-    /// The distribution whose kernels alone have it.
+    /// The distribution whose kernels alone have the setting; `None` for all.
     pub only: Option<&'static str>,
-    /// The setting that the kernel clears when this one is written, and the other way round.
+    /// The setting that the kernel clears when this one is written, and vice versa.
     pub twin: Option<&'static str>,
     /// Whether a scenario may set it.
     pub in_scenarios: bool,
-    /// What it does, in half a sentence.
+    /// Effect of the setting, in half a sentence.
     pub about: &'static str,
-    /// What a special value does, in a few words: `0: never`.
+    /// Effect of a special value, in a few words: `0: never`.
     pub note: Option<&'static str>,
 }
 
-/// Where a setting is.
+/// Place of a setting's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Below `/proc/sys`, by its name.
+    /// Below `/proc/sys`, by the setting's name.
     Sysctl,
     /// A file of `/sys`.
     Sys(&'static str),
@@ -69,10 +69,10 @@ pub enum Place {
     Block(&'static str),
 }
 
-/// What a setting's numbers count.
+/// Unit of a setting's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Nothing: a mode, bits, a weight.
+    /// No unit: a mode, bits, a weight.
     None,
     /// Hundredths of something that the setting's description names.
     Percent,
@@ -94,25 +94,25 @@ pub enum Unit {
     MegabytesPerSecond,
 }
 
-/// What a setting accepts.
+/// Values that a setting accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepts {
     /// A number, at least the first and at most the second.
     Range(u64, u64),
     /// One of these words.
     Words(&'static [&'static str]),
-    /// As many numbers as the first says at most, each at least the second and at most the third.
+    /// At most as many numbers as the first field, each at least the second and at most the third.
     Numbers(usize, u64, u64),
 }
 
-/// What a setting is unless somebody sets it.
+/// Value of a setting until somebody sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initial {
     /// This number.
     Number(u64),
     /// This word, or these numbers.
     Text(&'static str),
-    /// What the kernel makes of the machine, in words.
+    /// A value that the kernel computes from the machine, described in words.
     Computed(&'static str),
 }
 
@@ -123,7 +123,7 @@ pub enum Value {
     Number(u64),
     /// One of a few words, such as `madvise`.
     Word(&'static str),
-    /// Several numbers, as `vm.lowmem_reserve_ratio` has.
+    /// Several numbers, as for `vm.lowmem_reserve_ratio`.
     Numbers(Vec<u64>),
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for Value {
 }
 
 impl Unit {
-    /// `, in KiB`, for the end of a description; empty if there is nothing to count.
+    /// The unit for the end of a description, such as `, in KiB`; empty if there is none.
     fn phrase(self) -> &'static str {
         match self {
             Unit::None => "",
@@ -159,7 +159,7 @@ impl Unit {
 }
 
 impl Accepts {
-    /// Whether a number is accepted as the only one.
+    /// Whether a single number is accepted.
     pub fn takes(&self, number: u64) -> bool {
         match self {
             Accepts::Range(low, high) | Accepts::Numbers(_, low, high) => (*low..=*high).contains(&number),
@@ -203,7 +203,7 @@ impl fmt::Display for Accepts {
 }
 
 impl Setting {
-    /// Its file; `*` stands for the device of one that each device has.
+    /// Path of its file; `*` stands for the device if each device has one.
     pub fn path(&self) -> String {
         match self.place {
             Place::Sysctl => format!("/proc/sys/{}", self.name.replace('.', "/")),
@@ -212,17 +212,18 @@ impl Setting {
         }
     }
 
-    /// Whether kernels of a release have it. A distribution's kernel may have it although this says no.
+    /// Whether kernels of a release have it. A distribution's kernel may have it even if this returns
+    /// `false`.
     pub fn is_in(&self, release: Release) -> bool {
         self.since.is_none_or(|since| since <= release) && self.until.is_none_or(|until| release <= until)
     }
 
-    /// What it accepts on a release; of an older one than the table knows, what the oldest does.
+    /// Values accepted by a release. A release older than those in the table gets the oldest values.
     pub fn accepts(&self, release: Release) -> Accepts {
         of_release(self.accepts, release).unwrap_or(Accepts::Words(&[]))
     }
 
-    /// What it is on a release unless somebody sets it.
+    /// Value on a release until somebody sets it.
     pub fn default(&self, release: Release) -> Initial {
         of_release(self.default, release).unwrap_or(Initial::Text(""))
     }
@@ -235,25 +236,26 @@ impl Setting {
         }
     }
 
-    /// What it does, with its unit and what special values do.
+    /// Effect of the setting, with its unit and the effect of a special value.
     pub fn description(&self) -> String {
         let note = self.note.map(|note| format!("; {note}")).unwrap_or_default();
         format!("{}{}{note}", self.about, self.unit.phrase())
     }
 }
 
-/// The last of rows whose release is not newer; the first if all are.
+/// The last of `rows` whose release is not newer than `release`; the first if all are newer.
 fn of_release<T: Copy>(rows: &[(Release, T)], release: Release) -> Option<T> {
     let fitting = rows.iter().rev().find(|(since, _)| *since <= release);
     fitting.or(rows.first()).map(|(_, row)| *row)
 }
 
-/// The setting of a name; `None` if the table does not have it.
+/// The setting called `name`; `None` if the table does not have it.
 pub fn find(name: &str) -> Option<&'static Setting> {
     ALL.iter().find(|setting| setting.name == name)
 }
 
-/// What the kernel clears together: of each pair the later in the table, which replaces the other, then that.
+/// Pairs of settings that the kernel clears together: first the one later in the table, which replaces the
+/// other, then the other.
 pub fn pairs() -> impl Iterator<Item = (&'static Setting, &'static Setting)> {
     ALL.iter().enumerate().filter_map(|(place, setting)| {
         let twin = setting.twin?;

@@ -1,4 +1,4 @@
-//! The table agrees with itself and with the kernel that runs here.
+//! Checks that the table is consistent and agrees with the running kernel.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -66,8 +66,8 @@ fn descriptions_end_in_the_unit_and_what_zero_does() {
     assert_eq!(of(NR_HUGEPAGES), "huge pages of the default size that are reserved");
 }
 
-/// What the kernel has is in the range that the table says, or is a default that no range has: 0 of a setting
-/// whose twin is in force, and the largest of limits.
+/// The running kernel's values are in the ranges of the table, or are defaults outside of any range: 0 of a
+/// setting whose twin is in force, and the largest of limits.
 #[test]
 fn what_this_kernel_has_set_is_accepted() {
     let mut compared = 0;
@@ -77,7 +77,7 @@ fn what_this_kernel_has_set_is_accepted() {
         let Ok(text) = fs::read_to_string(setting.path()) else { continue };
         let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word);
         let value = chosen.unwrap_or(&text).trim();
-        // The file of `lru_gen` is in hexadecimal digits.
+        // The file of `lru_gen` has hexadecimal digits.
         let value = value
             .strip_prefix("0x")
             .map_or(value.to_owned(), |digits| digits.trim_start_matches('0').to_owned());
