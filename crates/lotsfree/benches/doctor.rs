@@ -1,8 +1,8 @@
-//! `cargo bench --bench doctor [-- PROCESSES…]`: what `lotsfree doctor --interval 0` costs on this host with
-//! so many more processes (1,000 and 10,000 unless said otherwise), compared with the floor: opening and
-//! reading the very same files once, in a process that parses nothing.
+//! `cargo bench --bench doctor [-- PROCESSES…]`: cost of `lotsfree doctor --interval 0` on this host with
+//! PROCESSES more processes (1,000 and 10,000 by default), compared with a floor: the cost of opening and
+//! reading the same files once, in a process that parses nothing.
 //!
-//! Both are whole processes, run in turn; CPU time (user and system) is the kernel's own account of each
+//! Both are whole processes, run in turn. CPU time (user and system) is the kernel's own account of each
 //! finished child, and the ratio is the median over pairs. Run it as root: an ordinary user cannot read most
 //! files, which makes both sides cheaper.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
@@ -17,7 +17,7 @@ use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Options, ReadError, Source, collect};
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// Pairs of runs.
+/// Number of pairs of runs.
 const PAIRS: usize = 15;
 
 fn main() -> io::Result<()> {
@@ -75,7 +75,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// CPU seconds of a child, and the peak memory of the largest child so far in KiB.
+/// CPU seconds of a child, and the peak memory in KiB of the largest child so far.
 fn cost(command: &mut Command) -> io::Result<(f64, i64)> {
     let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
@@ -106,7 +106,7 @@ fn floor(list: &Path) -> io::Result<()> {
     writeln!(io::stdout(), "{bytes}")
 }
 
-/// Notes what is read.
+/// Records the paths that are read.
 struct Noting {
     inner: TreeSource,
     paths: RefCell<String>,
@@ -114,7 +114,7 @@ struct Noting {
 
 impl Source for Noting {
     fn read(&self, path: &str, limit: usize, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
-        // The kernel log blocks a plain reader at its end.
+        // At the end of the kernel log a plain reader blocks.
         if path != "dev/kmsg" {
             self.paths.borrow_mut().push_str(&format!("/{path}\n"));
         }

@@ -68,7 +68,7 @@ fn fails(fail_on: FailOn, worst: Option<Severity>) -> bool {
 fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
     let options = Options {
         walk_budget: Duration::from_millis(arguments.walk_budget),
-        // One instant has no rates, hence no writers.
+        // A single instant has no rates, hence no writers.
         writers: arguments.interval > 0.0,
         ..Options::default()
     };
@@ -88,7 +88,7 @@ fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
     }
 }
 
-/// Saved data, or a run.
+/// Opens saved data or a run.
 fn open(path: &Path) -> anyhow::Result<Input> {
     if lotsfree_run::is_run(path) {
         let run = Run::open(path)?;
@@ -101,7 +101,7 @@ fn open(path: &Path) -> anyhow::Result<Input> {
         return Ok(input);
     }
     lotsfree_snapshot::source::open(path).map_err(|error| {
-        // What sim writes is a directory of runs.
+        // `sim` writes a directory of runs.
         let runs = if path.is_dir() { runs::find(path).unwrap_or_default() } else { Vec::new() };
         match runs.as_slice() {
             [] => error.into(),
@@ -115,7 +115,7 @@ fn open(path: &Path) -> anyhow::Result<Input> {
     })
 }
 
-/// This host, twice if there is an interval.
+/// Observes this host: two samples if there is an interval, else one.
 fn live(options: &Options, interval: f64) -> anyhow::Result<Observation> {
     let source = TreeSource::live().context("cannot open /")?;
     let started = Instant::now();

@@ -23,7 +23,7 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
-/// Exit code for wrong usage and unusable input, as documented; clap uses the same for wrong usage.
+/// Exit code for wrong usage and unusable input, as documented; clap uses the same one for wrong usage.
 const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => ExitCode::from(code),
-        // A reader that has seen enough (`| head`) is no error.
+        // A reader that closes the pipe early (`| head`) is not an error.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error);

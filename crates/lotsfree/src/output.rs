@@ -1,4 +1,4 @@
-//! Writing: to the terminal, to a file as a whole, and complaints to standard error.
+//! Output to the terminal and to files, and messages on standard error.
 
 use std::fmt;
 use std::fs::File;
@@ -15,11 +15,11 @@ use crate::UNUSABLE;
 use crate::cli::{Color, PageArgs, StyleArgs};
 use crate::signals::Signals;
 
-/// Columns where the terminal does not say.
+/// Width in columns if the terminal does not report one.
 const DEFAULT_WIDTH: usize = 100;
 
 impl StyleArgs {
-    /// Columns of text that goes to standard output, or elsewhere.
+    /// Width in columns of text, for standard output or for another destination.
     pub(crate) fn columns(&self, to_stdout: bool) -> usize {
         let asked = self.width.map(usize::from);
         let terminal = || match to_stdout && io::stdout().is_terminal() {
@@ -29,7 +29,7 @@ impl StyleArgs {
         asked.or_else(terminal).unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// Whether to colour it.
+    /// Whether to colour the text.
     pub(crate) fn colored(&self, to_stdout: bool) -> bool {
         match self.color {
             Color::Always => true,
@@ -42,29 +42,29 @@ impl StyleArgs {
     }
 }
 
-/// The columns of a terminal, if it says.
+/// The width of a terminal in columns, if it reports one.
 pub(crate) fn columns_of(terminal: impl rustix::fd::AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
-/// Whether the terminal can do no more than print.
+/// Whether the terminal can only print, not move the cursor.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 impl PageArgs {
-    /// Columns of text.
+    /// Width of the text in columns.
     pub(crate) fn columns(&self) -> usize {
         self.style.columns(self.output.is_none())
     }
 
-    /// Whether to colour.
+    /// Whether to colour the text.
     pub(crate) fn colored(&self) -> bool {
         self.style.colored(self.output.is_none())
     }
 
-    /// Writes to the file that was asked for, as a whole or not at all, or to standard output.
+    /// Writes to the requested file, completely or not at all, or to standard output.
     ///
     /// # Errors
     /// Names the file.
@@ -76,7 +76,7 @@ impl PageArgs {
     }
 }
 
-/// Writes a file as a whole or not at all. A Ctrl-C meanwhile takes effect once the file is there.
+/// Writes a file, completely or not at all. A Ctrl-C in the meantime takes effect once the file is complete.
 ///
 /// # Errors
 /// Names the file; [`Interrupted`].
@@ -87,7 +87,7 @@ pub(crate) fn save(path: &Path, access: Access, contents: &[u8]) -> anyhow::Resu
     signals.code().map_or(Ok(()), |code| Err(Interrupted { code }.into()))
 }
 
-/// Ctrl-C came while a file was written, which is complete.
+/// Ctrl-C came while a file was written; the file is complete.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interrupted {
@@ -108,15 +108,15 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// If it is closed or cannot be written to.
 pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     check_stdout()?;
-    // Not through `Stdout`, which takes "bad file descriptor" for success.
+    // `Stdout` is not used, because it treats "bad file descriptor" as success.
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     out.write_all(bytes).context("cannot write to standard output")
 }
 
-/// Refuses a standard output that was closed when the program began, before any work is done for it.
+/// Refuses to continue if standard output was closed when the program began, before any work is done for it.
 ///
 /// # Errors
-/// If it was.
+/// If standard output was closed.
 pub(crate) fn check_stdout() -> anyhow::Result<()> {
     anyhow::ensure!(
         lotsfree_sys::stdout_was_open(),
@@ -125,14 +125,14 @@ pub(crate) fn check_stdout() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments, and says with which code to exit.
+/// Prints the requested help or the error in the arguments, and returns the exit code.
 pub(crate) fn usage(error: &clap::Error) -> u8 {
     let text = error.to_string();
     let printed = match error.use_stderr() {
-        // An argument is quoted as it was given, and may be the name of a file.
+        // An argument is quoted as it was given, and may be the name of a hostile file.
         true if *visible(&text) != *text => io::stderr().write_all(visible(&text).as_bytes()),
         true => error.print(),
-        // Standard output cannot tell whether it was written to, and a terminal can.
+        // Writing help to standard output reports no errors, so it is used only on a terminal.
         false if io::stdout().is_terminal() => error.print(),
         false => match print(&text) {
             Err(error) if !is_broken_pipe(&error) => {
@@ -142,18 +142,18 @@ pub(crate) fn usage(error: &clap::Error) -> u8 {
             _ => Ok(()),
         },
     };
-    // If standard error is gone too there is nobody left to tell.
+    // If standard error is gone too, the error cannot be reported.
     drop(printed);
     u8::try_from(error.exit_code()).unwrap_or(UNUSABLE)
 }
 
-/// Whether an error only says that the reader of a pipe has gone.
+/// Whether an error only says that the reader of a pipe has closed it.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Errors of a scenario, a line each.
+/// Errors of a scenario, one per line.
 #[derive(Debug)]
 pub(crate) struct Located(pub(crate) Vec<String>);
 
@@ -165,22 +165,22 @@ impl fmt::Display for Located {
 
 impl std::error::Error for Located {}
 
-/// Says what went wrong, with its causes, on standard error. Errors of a scenario are a line each, which
-/// begins with the place, as editors read it.
+/// Prints an error with its causes on standard error. Errors of a scenario are one per line, each beginning
+/// with its place, in the form that editors read.
 pub(crate) fn complain(error: &anyhow::Error) {
-    // If standard error is gone too there is nobody left to tell.
+    // If standard error is gone too, the error cannot be reported.
     let _ = match error.is::<Errors>() || error.is::<Located>() {
         true => writeln!(io::stderr(), "{}", visible(&error.to_string())),
         false => writeln!(io::stderr(), "lotsfree: {}", visible_line(&format!("{error:#}"))),
     };
 }
 
-/// Says something about the input on standard error, beside the report.
+/// Prints a note about the input on standard error, beside the report.
 pub(crate) fn remark(note: &str) {
     let _ = writeln!(io::stderr(), "lotsfree: {}", visible_line(note));
 }
 
-/// Says how far a wait of more than a second has come, to a person only.
+/// Prints the progress of a wait of more than a second, if standard error is a terminal.
 pub(crate) fn progress(seconds: f64, note: &str) {
     if seconds > 1.0 && io::stderr().is_terminal() {
         remark(note);

@@ -1,4 +1,4 @@
-//! Where each case's run goes.
+//! Directories for the runs of cases.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use lotsfree_scenario::Case;
 
-/// Longest name of a directory made of a name in the scenario, in characters.
+/// The longest directory name, in characters, that is made from a name in the scenario.
 const LONGEST: usize = 60;
 
-/// The directory of each case below `base`: `VARIANT`, and with a sweep `VARIANT/VALUE`. No two are the same,
-/// also on file systems that take upper and lower case for the same.
+/// The directory of each case below `base`: `VARIANT`, and with a sweep `VARIANT/VALUE`. All are different,
+/// even on file systems that do not distinguish upper and lower case.
 pub(crate) fn below(base: &Path, cases: &[Case]) -> Vec<PathBuf> {
     let mut taken = BTreeSet::new();
     let mut variants: Vec<(&str, String)> = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn below(base: &Path, cases: &[Case]) -> Vec<PathBuf> {
     places
 }
 
-/// A name for a file that no other below `parent` has.
+/// A file name that no other below `parent` has.
 fn unlike(taken: &mut BTreeSet<String>, parent: &str, name: &str) -> String {
     let safe = safe(name);
     let mut candidate = safe.clone();
@@ -48,8 +48,8 @@ fn unlike(taken: &mut BTreeSet<String>, parent: &str, name: &str) -> String {
     candidate
 }
 
-/// A name as file names go everywhere and shells take without quotes: letters, digits and `.+=-_%`, anything
-/// else is one `-`.
+/// A name that all file systems accept and that needs no quotes in shells: letters, digits and `.+=-_%`. Each
+/// run of other characters becomes one `-`.
 pub(crate) fn safe(name: &str) -> String {
     let mut out = String::new();
     for c in name.trim().chars() {
@@ -65,11 +65,11 @@ pub(crate) fn safe(name: &str) -> String {
     if short.is_empty() { "run".to_owned() } else { short }
 }
 
-/// Refuses a place that lies within another run, before anything is written, and makes the directory for all.
-/// Without any place nothing is made.
+/// Refuses places that lie within another run, before anything is written, and creates `base`. Nothing is
+/// created if there are no places.
 ///
 /// # Errors
-/// Names the run, or the directory that cannot be made.
+/// Names the run, or the directory that cannot be created.
 pub(crate) fn check<'a>(base: &Path, places: impl Iterator<Item = &'a Path>) -> anyhow::Result<()> {
     let mut places = places.peekable();
     if places.peek().is_none() {

@@ -9,7 +9,7 @@ use lotsfree_run::Run;
 use crate::cli::{ReportArgs, RunFormat};
 use crate::{output, runs};
 
-/// Draws runs as one page, or writes their measures.
+/// Draws runs on one page, or writes their measures.
 pub(crate) fn run(arguments: &ReportArgs) -> anyhow::Result<u8> {
     let format = if arguments.json { RunFormat::Json } else { arguments.format };
     anyhow::ensure!(
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &ReportArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Says what a reader should know of the runs as such.
+/// Prints the remarks on the runs.
 fn remark(runs: &[Run]) {
     for run in runs {
         let place = run.directory().map(|place| format!("{}: ", place.display())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Runs on disk: which there are below a directory.
+//! Finds and opens runs on disk.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,11 +12,11 @@ use lotsfree_run::Run;
 use crate::cli::StyleArgs;
 use crate::output;
 
-/// Deepest directory that is searched, counted from where the search begins.
+/// The deepest level of directories that is searched, below the start of the search.
 const DEEPEST: usize = 8;
 
-/// The directories of runs at or below a path, sorted. Links are not followed, and nothing is looked for
-/// within a run.
+/// The directories of runs at or below a path, sorted. Links are not followed, and the directory of a run is
+/// not searched.
 ///
 /// # Errors
 /// Names the directory that cannot be read.
@@ -35,7 +35,7 @@ fn search(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result
     let mut below = Vec::new();
     for entry in fs::read_dir(path).with_context(cannot)? {
         let entry = entry.with_context(cannot)?;
-        // What a killed process left behind when it began, or another program's.
+        // A hidden directory is another program's, or the beginning of a run whose process was killed.
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         if !hidden && entry.file_type().with_context(cannot)?.is_dir() {
             below.push(entry.path());
@@ -48,8 +48,8 @@ fn search(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result
     Ok(())
 }
 
-/// Opens the runs that are named, and those below directories that are named. Each once; those below a
-/// directory in the order in which they began, which is that of their scenario's variants.
+/// Opens the named runs and those below the named directories, each once. Runs below a directory come in the
+/// order in which they began, which is that of their scenario's variants.
 ///
 /// # Errors
 /// If there is none, or one cannot be read.
@@ -57,7 +57,7 @@ pub(crate) fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<Run>> {
     Ok(open_each(paths)?.into_iter().flatten().collect())
 }
 
-/// The same, path by path.
+/// Like [`open`], with the runs of each path separately.
 ///
 /// # Errors
 /// As [`open`].
@@ -67,7 +67,7 @@ pub(crate) fn open_each(paths: &[PathBuf]) -> anyhow::Result<Vec<Vec<Run>>> {
     for path in paths {
         let found = match path.is_dir() {
             true => find(path)?,
-            // The error of opening it says what is wrong.
+            // Opening it reports the error.
             false => vec![path.clone()],
         };
         anyhow::ensure!(!found.is_empty(), "{}: no run there, and none below it", path.display());
@@ -77,7 +77,7 @@ pub(crate) fn open_each(paths: &[PathBuf]) -> anyhow::Result<Vec<Vec<Run>>> {
                 below.push(Run::open(&place)?);
             }
         }
-        // Those that were killed do not know when they began.
+        // Runs of killed processes do not know when they began.
         let began = |run: &Run| run.timing().map_or(f64::MAX, |timing| timing.started);
         below.sort_by(|a, b| began(a).total_cmp(&began(b)));
         runs.push(below);
@@ -100,8 +100,8 @@ pub(crate) fn show(runs: &[Run], style: &StyleArgs, json: bool, verbose: bool) -
     output::print(&runs_text(runs, options))
 }
 
-/// `of 4 runs 1 is complete, 0 are incomplete, 1 failed (as it is, 64 MiB), 2 were not begun`: each is in one
-/// of the four. `ended` are those of which there is something to read.
+/// `of 4 runs 1 is complete, 0 are incomplete, 1 failed (as it is, 64 MiB), 2 were not begun`: each run is
+/// counted once. `ended` is the number of runs that can be read.
 pub(crate) fn tally(all: usize, ended: usize, complete: usize, failed: &[String]) -> String {
     let are = |number| if number == 1 { "1 is".to_owned() } else { format!("{number} are") };
     let were = |number| if number == 1 { "1 was".to_owned() } else { format!("{number} were") };

@@ -1,4 +1,4 @@
-//! Scenarios by name or path, and their cases.
+//! Finds scenarios by name or path, and their cases.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use anyhow::Context;
 use lotsfree_scenario::shipped::{self, Shipped};
 use lotsfree_scenario::{Case, Scenario};
 
-/// The scenario of a path or a shipped name, and what its runs are filed under.
+/// The scenario of a path or a shipped name, and the name under which its runs are filed.
 ///
 /// # Errors
-/// If there is none, or if it has errors.
+/// If there is no such scenario, or if it has errors.
 pub(crate) fn load(named: &str) -> anyhow::Result<(String, Scenario)> {
     if let Some(shipped) = Shipped::named(named) {
         return Ok((shipped.name.to_owned(), shipped.scenario()?));
@@ -24,7 +24,7 @@ pub(crate) fn load(named: &str) -> anyhow::Result<(String, Scenario)> {
 /// The text of a scenario that ships.
 ///
 /// # Errors
-/// If there is none of that name.
+/// If no scenario of that name ships.
 pub(crate) fn text(named: &str) -> anyhow::Result<&'static str> {
     Ok(Shipped::named(named).with_context(|| unknown(named))?.text)
 }
@@ -36,10 +36,10 @@ fn unknown(named: &str) -> String {
     )
 }
 
-/// The cases of a scenario with overrides, of these variants; of all without any.
+/// The cases of a scenario with overrides: those of `variants`, or all if that is empty.
 ///
 /// # Errors
-/// If the scenario cannot be with them, or has no such variant.
+/// If the overrides do not fit the scenario, or it has no such variant.
 pub(crate) fn cases(
     scenario: &Scenario,
     set: &[(String, String)],

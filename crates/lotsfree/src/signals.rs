@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks for an end, the second is one.
+//! Ctrl-C: the first one asks the program to end, the second one ends it.
 
 use std::io;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Signals that ask for an end.
+/// Records signals that ask the program to end.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// The signal that came, or 0.
+    /// Number of the signal that came, or 0.
     caught: Arc<AtomicUsize>,
 }
 
 impl Signals {
-    /// From here on SIGINT and SIGTERM are noted; the second of them ends the process at once.
+    /// Starts recording SIGINT and SIGTERM; the second of them ends the process at once.
     ///
     /// # Errors
-    /// If the system has no place for handlers.
+    /// If a handler cannot be installed.
     pub(crate) fn watch() -> io::Result<Self> {
         let armed = Arc::new(AtomicBool::new(false));
         let caught = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds nothing armed, and arms.
+            // The order matters: the first signal finds the shutdown not armed, and then arms it.
             flag::register_conditional_shutdown(signal, code(signal), Arc::clone(&armed))?;
             flag::register(signal, Arc::clone(&armed))?;
             flag::register_usize(signal, Arc::clone(&caught), signal.unsigned_abs() as usize)?;
@@ -31,12 +31,12 @@ impl Signals {
         Ok(Signals { caught })
     }
 
-    /// Whether a signal came.
+    /// Whether a signal has come.
     pub(crate) fn came(&self) -> bool {
         self.caught.load(Ordering::Relaxed) != 0
     }
 
-    /// The exit code that says which, if one came: 128 and the number of the signal, as shells have it.
+    /// The exit code for the signal that came, if any: 128 plus its number, as in shells.
     pub(crate) fn code(&self) -> Option<u8> {
         let caught = self.caught.load(Ordering::Relaxed);
         u8::try_from(caught).ok().filter(|caught| *caught != 0).map(|caught| caught.saturating_add(128))

@@ -1,4 +1,5 @@
-//! `lotsfree size`: tells the questions of `lotsfree-size` what a host knows, and prints the answer.
+//! `lotsfree size`: passes the known figures of a host to the questions of `lotsfree-size`, and prints the
+//! answer.
 
 use anyhow::Context;
 use clap::Args;
@@ -41,7 +42,7 @@ fn answer<Input: Question + Args>(asked: Asked<Input>) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The host that figures are to be taken from, if any.
+/// The host from which figures are taken, if any.
 fn snapshot(common: &SizeCommon) -> anyhow::Result<Option<Snapshot>> {
     let options = Options { processes: false, ..Options::default() };
     Ok(match &common.from {
@@ -82,7 +83,7 @@ fn figures(snapshot: &Snapshot) -> HostFigures {
     }
 }
 
-/// What mode 0 of overcommit looked at before 5.2.
+/// Figures of page cache, slab and reserves that overcommit mode 0 considered before 5.2.
 fn cache(snapshot: &Snapshot) -> Option<CacheFigures> {
     let meminfo = snapshot.meminfo.as_ref()?;
     let mem = |field: Counter<Meminfo>| meminfo.get(field).map(Bytes::kib);

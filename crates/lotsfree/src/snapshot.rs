@@ -17,7 +17,7 @@ use lotsfree_units::visible;
 use crate::cli::{SnapshotArgs, SnapshotFormat};
 use crate::output;
 
-/// What was captured.
+/// A finished capture.
 struct Capture {
     samples: Vec<(f64, MemorySource)>,
     manifest: Manifest,
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &SnapshotArgs) -> anyhow::Result<u8> {
                 "an archive does not belong on a terminal; use -o FILE or --format text"
             );
             match terminal {
-                // To be looked at, not to be kept.
+                // Text on a terminal is to be looked at, not kept.
                 true => output::print(&visible(&String::from_utf8_lossy(&bytes)))?,
                 false => output::print_bytes(&bytes)?,
             }
@@ -73,7 +73,7 @@ fn capture(arguments: &SnapshotArgs) -> anyhow::Result<Capture> {
     let limits = RecordLimits { total: (arguments.max_size as usize) << 20, ..RecordLimits::default() };
     let started = Instant::now();
     let until = started + Duration::from_secs_f64(arguments.max_time);
-    // Half of the time may go into walking page tables; the rest is for everything else.
+    // Half of the time may be spent on walking page tables; the rest is for everything else.
     let share = arguments.max_time / 2.0 / f64::from(arguments.samples);
     let options = Options { walk_budget: Duration::from_secs_f64(share), ..Options::default() };
     let level = if arguments.full { Redaction::Full } else { Redaction::Standard };

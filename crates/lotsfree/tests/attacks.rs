@@ -1,5 +1,5 @@
-//! Another user in the way of a lab that root runs, and of what it leaves. Needs root; the other user is
-//! 65534.
+//! Attacks by another user on a lab that root runs, and on the files that it leaves. Needs root; the other
+//! user is 65534.
 //!
 //! `LOTSFREE_PROGRAM` names another program to attack, such as an earlier release, which shows what each
 //! attack did to it.
@@ -31,7 +31,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None` without root, which is said.
+    /// `None` without root, after a message.
     fn new() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         if !rustix::process::geteuid().is_root() {
@@ -76,7 +76,7 @@ impl Bench {
         self.command(&[&["lab", "restore"], more].concat()).output().unwrap()
     }
 
-    /// Restoring is refused with these words, and the file stays to the byte.
+    /// Asserts that restoring is refused with these words, and that the file stays unchanged.
     fn refuses(&self, file: &Path, words: &[&str]) {
         let before = fs::read(file);
         let output = self.restore(&[]);
@@ -116,7 +116,7 @@ fn written(path: &Path, before: &str) -> String {
 #[test]
 fn the_labs_directory_is_private_and_swap_is_not_switched_on_by_name() {
     let Some(bench) = Bench::new() else { return };
-    // As /var/tmp is.
+    // The mode of /var/tmp.
     chmod(&bench.path("scratch"), 0o1777);
     let mut lab = bench.lab().spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -187,7 +187,7 @@ fn a_journal_of_another_user_is_not_obeyed() {
         symlink(bench.path("theirs"), &journal).unwrap();
         bench.refuses(&journal, &[name]);
         fs::remove_file(&journal).unwrap();
-        // Hangs where it is opened as a file.
+        // A FIFO; a program that opens it as a file hangs.
         rustix::fs::mkfifoat(rustix::fs::CWD, &journal, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
             .unwrap();
         bench.refuses(&bench.path("none"), &[name]);
@@ -252,10 +252,10 @@ fn a_journal_without_a_version_is_undone_only_when_somebody_says_so() {
     let Some(bench) = Bench::new() else { return };
     let before = fs::read_to_string(SETTING).unwrap();
     fs::write(bench.path("state/lab.journal"), written(Path::new(SETTING), before.trim())).unwrap();
-    // As 0.1.0 left it.
+    // The modes that 0.1.0 used.
     chmod(&bench.path("state"), 0o755);
     chmod(&bench.path("state/lab.journal"), 0o644);
-    // Who could read it may hold a lock on it.
+    // Anybody who could read the file may hold a lock on it.
     let foreign = File::open(bench.path("state/lab.journal")).unwrap();
     foreign.lock().unwrap();
     fs::write(SETTING, "5").unwrap();
@@ -287,7 +287,7 @@ fn nothing_is_written_through_what_another_user_planted() {
         .unwrap();
     assert!(run(&["sim", "tiny.toml", "-o", "good", "--threads", "1"]).status.success());
     let victim = bench.path("victim");
-    // A place of the other user's, who may put there what he likes.
+    // A directory of the other user, who may put anything into it.
     fs::create_dir(bench.path("theirs")).unwrap();
     chmod(&bench.path("theirs"), 0o777);
     give(&bench.path("theirs"));
@@ -320,7 +320,7 @@ fn nothing_is_written_through_what_another_user_planted() {
             let what = format!("{arguments:?}, {kind} at {planted}: {}", says(&output));
             assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), "mine", "{what}");
             assert!(!victim.join("made").exists(), "{what}");
-            // A run may go where a link leads that is named; its files stay among themselves.
+            // A run may go where a named link leads; its files then stay together.
             let followed = planted.ends_with("base") && kind == "link to a directory";
             assert!(followed || fs::read_dir(victim.join("inside")).unwrap().count() == 0, "{what}");
             assert!(output.status.success() || output.status.code() == Some(2), "{what}");

@@ -1,5 +1,5 @@
-//! What each command may take of the host that it runs on: memory, open files and CPU time, on good input and
-//! on input that was made to take more.
+//! Bounds on what each command takes of the host that it runs on: memory, open files and CPU time, on good
+//! input and on input that was made to take more.
 //!
 //! The table is SPECIFICATION's. Limits are set by a shell before the program begins, so that exceeding one
 //! ends it: a failed allocation by SIGABRT, CPU time by SIGXCPU.
@@ -13,24 +13,24 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// What a command may take.
+/// Limits of a command.
 #[derive(Clone, Copy)]
 struct Bound {
-    /// Address space, MiB. Of it 64 MiB are for each thread's heap, which are reserved and not used.
+    /// Address space in MiB. It includes 64 MiB for the heap of each thread, which are reserved and not used.
     memory: u64,
     files: u64,
-    /// CPU time. Machines are shared, and tests run a program that was not optimised.
+    /// CPU time. Machines are shared, and the tests run an unoptimised program.
     seconds: u64,
 }
 
-/// `doctor` of saved data, and `size --from`.
+/// `doctor` on saved data, and `size --from`.
 const SAVED: Bound = Bound { memory: 1024, files: 32, seconds: 60 };
-/// `doctor` of this host.
+/// `doctor` on this host.
 const LIVE: Bound = Bound { memory: 256, files: 32, seconds: 60 };
 const SNAPSHOT: Bound = Bound { memory: 512, files: 32, seconds: 60 };
-/// `report` and `compare` of runs of a few thousand samples; at most 4 GiB of any run.
+/// `report` and `compare` on runs of a few thousand samples; they read at most 4 GiB of any run.
 const RUNS: Bound = Bound { memory: 256, files: 32, seconds: 60 };
-/// `sim` with one thread, beside 0.6 % of the memory that is simulated.
+/// `sim` with one thread, in addition to 0.6 % of the simulated memory.
 const SIM: Bound = Bound { memory: 512, files: 32, seconds: 60 };
 /// `explain`, `size`, `man`, `completions`, `sim --list`, `--help`.
 const WORDS: Bound = Bound { memory: 128, files: 16, seconds: 10 };
@@ -49,7 +49,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Runs a command under its bound. It must exit by itself.
+    /// Runs a command under its bound. The command must exit by itself.
     #[track_caller]
     fn run(&self, bound: Bound, arguments: &[&str]) -> Output {
         let Bound { memory, files, seconds } = bound;
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-/// A line over and over, to just below the longest file that an archive may hold.
+/// A line repeated up to just below the longest file that an archive may hold.
 fn repeated(line: &str) -> Vec<u8> {
     line.repeat((16 * MIB - 4096) / line.len()).into_bytes()
 }
@@ -147,7 +147,7 @@ fn hostile_archives_are_refused_or_judged_within_the_bound() {
     place.archive("bomb", (1..=20).map(|pid| (format!("proc/{pid}/smaps"), vec![0; 16 * MIB - 1])));
     place.refuses(SAVED, &["doctor", "bomb"]);
 
-    // 240 MiB that are parsed.
+    // 240 MiB of valid lines.
     let zone = "Node 0, zone   Normal\n  pages free     4\n        min      1\n  cpu: 0\n    count: 1\n";
     let files = [
         ("proc/meminfo", "MemTotal: 16000000 kB\n"),
@@ -270,7 +270,7 @@ fn runs_are_made_and_compared_within_bounds_and_hostile_ones_refused() {
                 _ => rustix::fs::mkfifoat(rustix::fs::CWD, place.at(&file), rustix::fs::Mode::RUSR).unwrap(),
             }
             for command in [&["report", "runs/as-it-is", "--format", "text"][..], &["compare", "runs"]] {
-                // A FIFO for a head makes no run.
+                // A FIFO in place of the head makes the directory no run.
                 let none = (name, hostile) == ("run.json", "fifo");
                 if !none || command[0] == "report" {
                     place.refuses(RUNS, command);

@@ -1,6 +1,7 @@
-//! What must hold on the model and on a kernel alike: each scenario runs on both, and the same is asked of
-//! both runs. The kernel's part needs QEMU, a kernel (`cargo xtask lab-kernel 6.1`) and half a minute each;
-//! it is done with `LOTSFREE_LAB=1`, on the kernel that `LOTSFREE_LAB_KERNEL` names (`6.1` if it is not set).
+//! Properties that must hold on the model and on a kernel alike: each scenario runs on both, and both runs
+//! are checked in the same way. The kernel's part needs QEMU, a kernel (`cargo xtask lab-kernel 6.1`) and
+//! half a minute per scenario. It runs with `LOTSFREE_LAB=1`, on the kernel that `LOTSFREE_LAB_KERNEL` names
+//! (`6.1` by default).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested, and what is measured, is said")]
 
@@ -11,7 +12,7 @@ use lotsfree_lab::{Output, VirtualMachine};
 use lotsfree_run::{Facts, Figures, Memory, Run, Sink, State, WriteError};
 use lotsfree_scenario::{Case, Scenario};
 
-/// What executes a case.
+/// The model or a kernel, on which a case is executed.
 trait Machine {
     fn name(&self) -> String;
     fn run(&self, case: &Case) -> Run;
@@ -57,7 +58,7 @@ impl Machine for Kernel {
     }
 
     fn run(&self, case: &Case) -> Run {
-        // One after the other: each has the CPUs that its scenario counts on.
+        // Cases run one after the other, because each needs the CPUs that its scenario assumes.
         static ALONE: Mutex<()> = Mutex::new(());
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let machine = VirtualMachine {
@@ -97,7 +98,7 @@ fn scenario(nodes: &str, tuning: &str, swap: &str, actors: &str) -> Case {
     scenario.cases(None).unwrap().remove(0)
 }
 
-/// Asks the same of both.
+/// Checks the same on both.
 fn both(case: &Case, holds: impl Fn(&str, &Figures)) {
     for machine in machines() {
         let run = machine.run(case);
@@ -134,7 +135,7 @@ fn a_file_larger_than_memory_goes_through_kswapd_and_swaps_nothing() {
         assert!(moved.kswapd_scan > Some(20_000), "{machine}: {moved:?}");
         assert!(moved.kswapd_steal > Some(20_000), "{machine}: {moved:?}");
         assert_eq!(moved.swap_out, Some(0), "{machine}");
-        // All of the file, and hardly anything twice.
+        // The whole file is read, and hardly any of it twice.
         let read = moved.page_in.unwrap_or(0) / 1024;
         assert!((400..480).contains(&read), "{machine}: {read} MiB");
     });
@@ -176,7 +177,7 @@ fn zone_reclaim_scans_on_its_own_node_and_without_it_kswapd_does() {
             if mode == 1 {
                 assert!(tasks > 1000, "{machine}: {tasks}");
             } else {
-                // While garbage is read at full speed at the start, a slow kswapd may be overtaken.
+                // While garbage is read at full speed at the start, tasks may overtake a slow kswapd.
                 assert!(kswapd > 1000 && tasks * 50 < kswapd, "{machine}: {tasks}, {kswapd}");
             }
         });

@@ -1,9 +1,9 @@
 //! Every write, sync, rename, creation and removal of a command fails once, and the process is killed or
-//! interrupted there once, as SQLite does it: whatever happens, a file is the old one or the new one, a run
-//! can be read up to its last whole row, and the next call succeeds.
+//! interrupted there once, a method of SQLite. In every case a file is the old one or the new one, a run can
+//! be read up to its last whole row, and the next call succeeds.
 //!
-//! The points are those of `lotsfree_storage::fault`. Each command's number of them is in a table here, so
-//! that a new write is seen, and looked at, when it is added.
+//! The fault points are those of `lotsfree_storage::fault`. Their number per command is in a table here, so
+//! that a new write is noticed and reviewed when it is added.
 
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -43,15 +43,15 @@ name = \"again\"
 actor.reader.size = \"3 MiB\"
 ";
 
-/// Points of `sim` on [`TINY`]: in a new directory, and in place of a run.
+/// Fault points of `sim` on [`TINY`]: in a new directory, and below in place of a run.
 const SIM_NEW: usize = 48;
 const SIM_AGAIN: usize = 55;
-/// The directory of its run.
+/// Directory of the run.
 const RUN: &str = "runs/as-it-is";
 const SIM: [&str; 6] = ["sim", "tiny.toml", "--threads", "1", "-o", "runs"];
 
-/// Commands that write a file: the file, how many points there are, the arguments. A file takes five: it is
-/// made, written, synced and renamed, and its directory is synced.
+/// Commands that write a file: the file, the number of fault points, the arguments. A file takes five: it is
+/// created, written, synced and renamed, and its directory is synced.
 const WRITERS: [(&str, usize, &[&str]); 12] = [
     ("report", 5, &["doctor", "SOURCE", "-o", "report"]),
     ("report.html", 5, &["doctor", "--format", "html", "SOURCE", "-o", "report.html"]),
@@ -68,27 +68,27 @@ const WRITERS: [(&str, usize, &[&str]); 12] = [
     ("table.md", 5, &["compare", "runs", "--format", "markdown", "-o", "table.md"]),
     ("answer", 5, &["size", "pagetables", "16GiB", "-o", "answer"]),
     ("rules", 5, &["explain", "-o", "rules"]),
-    // 19 pages, one as the other.
+    // 19 pages with five points each.
     ("lotsfree.1", 95, &["man", "."]),
 ];
 
-/// What happens at a point.
+/// Fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It fails.
+    /// The operation fails.
     Fail,
-    /// It fails, as does everything after it.
+    /// The operation and all after it fail.
     From,
-    /// The process is killed there.
+    /// The process is killed.
     Kill,
-    /// Ctrl-C is pressed there.
+    /// Ctrl-C is pressed.
     Interrupt,
 }
 
-/// How a command ended.
+/// Outcome of a command.
 struct Ended {
     output: Output,
-    /// Points that it came to: operation and path.
+    /// Points that the command reached: operation and path.
     points: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ struct Place(TempDir);
 
 impl Place {
     fn new() -> Self {
-        // In memory, where syncing costs nothing; whether it is asked for is what is tested.
+        // The directory is in memory, where syncing costs nothing; the test is whether syncs are requested.
         let memory = TempDir::new_in("/dev/shm");
         let place = Place(memory.or_else(|_| tempfile::tempdir()).unwrap());
         fs::write(place.at("tiny.toml"), TINY).unwrap();
@@ -131,7 +131,7 @@ impl Place {
         command
     }
 
-    /// Runs a command with a fault at a point, or without.
+    /// Runs a command, with a fault at a point or without one.
     fn run(&self, arguments: &[&str], fault: Option<(Fault, usize)>) -> Ended {
         let mut command = self.command(arguments);
         let Some((fault, point)) = fault else {
@@ -156,7 +156,7 @@ impl Place {
         Ended { output, points: self.points() }
     }
 
-    /// The points that the last command came to, which are numbered from 1.
+    /// The points that the last command reached; they are numbered from 1.
     fn points(&self) -> Vec<String> {
         let log = fs::read_to_string(self.at(".log")).unwrap_or_default();
         let _ = fs::remove_file(self.at(".log"));
@@ -168,7 +168,7 @@ impl Place {
         log.lines().zip(1..).map(point).collect()
     }
 
-    /// Every file below the place with its contents, but for the one that says how long a run took.
+    /// Every file below the place with its contents, except the one with the duration of a run.
     fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut directories = vec![self.0.path().to_path_buf()];
@@ -195,7 +195,7 @@ fn check_end(what: &str, fault: Fault, point: usize, asked_for: &str, ended: &En
     assert!(!said.contains("panicked"), "{what}: {said}");
     assert!(ended.points.len() >= point, "{what}: it came to {} points", ended.points.len());
     match fault {
-        // What is left of the older run, once the new one is in its place, the next writer removes.
+        // The next writer removes the rest of the older run, once the new one is in its place.
         Fault::Fail if ended.removes_what_was_replaced(point) => assert_eq!(code, Some(0), "{what}: {said}"),
         Fault::Fail | Fault::From => {
             assert_eq!(code, Some(2), "{what}: {said}");
@@ -215,12 +215,12 @@ fn check_end(what: &str, fault: Fault, point: usize, asked_for: &str, ended: &En
     }
 }
 
-/// Whether a snapshot, which is another one each time, is whole.
+/// Whether a snapshot is whole; each is different.
 fn is_snapshot(path: &Path) -> bool {
     lotsfree_snapshot::source::open(path).is_ok()
 }
 
-/// Lets a command that writes a file meet a fault at every point.
+/// Injects a fault at every point of each command that writes a file.
 fn write_with(fault: Fault) {
     let place = Place::new();
     assert!(place.run(&SIM, None).output.status.success());
@@ -251,7 +251,7 @@ fn write_with(fault: Fault) {
                 assert!(is_new || now.as_deref() == old.map(str::as_bytes), "{what}: neither old nor new");
                 assert!(is_new || fault != Fault::Interrupt, "{what}: what was begun is finished");
                 if fault == Fault::Kill {
-                    // Nobody is left to remove it; its name says what it is.
+                    // The killed process could not remove it; its name tells what it is.
                     for name in after.extract_if(.., |name, _| name.ends_with(".tmp")).map(|(name, _)| name) {
                         assert!(name.starts_with(".lotsfree-"), "{what}: {name}");
                         fs::remove_file(place.at(&name)).unwrap();
@@ -286,7 +286,7 @@ fn a_file_is_new_wherever_the_process_is_interrupted() {
     write_with(Fault::Interrupt);
 }
 
-/// Lets `sim` meet a fault at every point, in a new directory and in place of a run.
+/// Injects a fault at every point of `sim`, in a new directory and in place of a run.
 fn simulate_with(fault: Fault) {
     let reference = Place::new();
     for points in [SIM_NEW, SIM_AGAIN] {
@@ -322,7 +322,7 @@ fn simulate_with(fault: Fault) {
     }
 }
 
-/// Whether a run can be read, and says of itself what is true, or is not there.
+/// Checks that a run can be read and describes itself correctly, if it exists.
 #[track_caller]
 fn check_run(what: &str, fault: Fault, place: &Place, rows: &[u64]) {
     let directory = place.at(RUN);
@@ -340,7 +340,7 @@ fn check_run(what: &str, fault: Fault, place: &Place, rows: &[u64]) {
             assert!(remark.contains("the run is incomplete"), "{what}: {remark}");
             let why = match fault {
                 Fault::Fail => "could not be written (No space left on device",
-                // Where nothing can be written, the reason cannot be either.
+                // If nothing can be written, neither can the reason.
                 Fault::From => "could not",
                 Fault::Kill => "killed",
                 Fault::Interrupt => panic!("{what}: {remark}"),
@@ -379,7 +379,7 @@ fn after_a_full_disk_every_run_is_counted_once_and_the_one_that_failed_is_named(
         assert_eq!(ended.output.status.code(), Some(2));
         ended.said()
     };
-    // In the first run, once rows are written, and in the second.
+    // A fault in the first run, after rows are written, and one in the second run.
     let said = tally(SIM_NEW - 10);
     let first = "of 2 runs 0 are complete, 0 are incomplete, 1 failed (as it is), 1 was not begun";
     assert!(said.contains(first), "{said}");

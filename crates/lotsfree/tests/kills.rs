@@ -1,9 +1,9 @@
-//! A lab that is killed or fails at every step that it comes to: nothing of it is left after `lotsfree lab
-//! restore`, and what an administrator changed in between stays. Needs root.
+//! A lab that is killed or fails at every step that it reaches: after `lotsfree lab restore` nothing of it is
+//! left, and changes that an administrator made in between stay. Needs root.
 //!
-//! By default that is every eighth step; with `LOTSFREE_KILLS=every` every one, with such a change and
-//! without (`cargo xtask attack`). Where control groups are of version 2 the memory controller, which a lab
-//! switches on, is among what is undone (`cargo xtask attack vm 6.12`).
+//! By default every eighth step is tried. With `LOTSFREE_KILLS=every` every step is, with and without a
+//! change by an administrator (`cargo xtask attack`). If control groups are of version 2, the memory
+//! controller, which a lab switches on, is among the changes that are undone (`cargo xtask attack vm 6.12`).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what was done is said")]
 
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 const SETTING: &str = "/proc/sys/vm/page-cluster";
 /// Two settings that clear each other.
 const PAIR: [&str; 2] = ["/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_background_bytes"];
-/// Where the groups of version 2 are, and who has which of their controllers.
+/// The root of control groups of version 2, and the file of the controllers that it passes to its children.
 const GROUPS: &str = "/sys/fs/cgroup";
 const CONTROL: &str = "/sys/fs/cgroup/cgroup.subtree_control";
-/// A group that an administrator makes.
+/// A group that an administrator creates.
 const ANOTHER: &str = "/sys/fs/cgroup/another";
 
-/// Without its swap, which wants a file system that can hold a swap file.
+/// The scenario without its swap, which needs a file system that can hold a swap file.
 const SCENARIO: &str = "title = \"Short\"\nseed = 1\nduration = \"200 ms\"\ninterval = \"100 ms\"\n\
      [machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"256 MiB\"]\n\
      SWAP\n\
@@ -79,8 +79,9 @@ impl Bench {
         steps
     }
 
-    /// Undoes what a lab left, and looks whether all of it is gone; first somebody else sets what the lab had
-    /// set, or was about to set, and relies on a controller that the lab switched on.
+    /// Undoes the changes that a lab left, and checks that all of them are gone. With `administrator`,
+    /// somebody else first sets the settings that the lab had set or was about to set, and relies on a
+    /// controller that the lab switched on.
     fn restore(&self, step: &str, before: &[String; 3], administrator: bool) {
         let mut relies = false;
         if administrator {
@@ -110,7 +111,7 @@ impl Bench {
         assert!(said.contains("nothing was left behind"), "{step}: {said}");
     }
 
-    /// Nothing of a lab is left on this host.
+    /// Asserts that nothing of a lab is left on this host.
     fn is_clean(&self, step: &str) {
         let left: Vec<_> = fs::read_dir(self.path("scratch")).unwrap().flatten().collect();
         assert!(left.is_empty(), "{step}: {left:?}");
@@ -131,11 +132,11 @@ impl Bench {
     }
 }
 
-/// How much of a group's memory an administrator protects.
+/// Bytes of a group's memory that an administrator protects.
 const PROTECTED: &str = "1048576";
 
-/// An administrator makes a group and sets in it what a controller that a lab switched on lets him set. Tells
-/// whether the lab had.
+/// Acts as an administrator who creates a group and sets a value in it that needs a controller that a lab
+/// switched on. Returns whether the lab had switched it on.
 fn rely_on_controller() -> bool {
     if one() || !fs::read_to_string(CONTROL).is_ok_and(|on| on.contains("memory")) {
         return false;
@@ -145,12 +146,13 @@ fn rely_on_controller() -> bool {
     true
 }
 
-/// Whether groups that hold memory are of version 1.
+/// Whether the groups that hold memory are of version 1.
 fn one() -> bool {
     Path::new(GROUPS).join("memory").is_dir()
 }
 
-/// Where groups that hold memory are made; nowhere if an administrator uses those of version 2.
+/// The directory in which groups that hold memory are created; `None` if an administrator uses those of
+/// version 2.
 fn groups() -> Option<PathBuf> {
     let groups = Path::new(GROUPS);
     if one() {
@@ -177,8 +179,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
-/// A bench, unless this host cannot be changed, which is said. One lab at a time, whatever the number of test
-/// threads.
+/// A bench, or `None` after a message if this host cannot be changed. One lab runs at a time, whatever the
+/// number of test threads.
 fn alone(on: &str) -> Option<(Bench, std::sync::MutexGuard<'static, ()>)> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     if !rustix::process::geteuid().is_root() || (on == "cgroup" && groups().is_none()) {
@@ -189,7 +191,7 @@ fn alone(on: &str) -> Option<(Bench, std::sync::MutexGuard<'static, ()>)> {
     Some((Bench::new(), alone))
 }
 
-/// The numbers of the steps that are tried.
+/// The steps that are tried, with their numbers.
 fn tried(steps: &[String]) -> impl Iterator<Item = (usize, &String)> {
     let stride = if every() { 1 } else { 8 };
     (1..).zip(steps).skip(stride - 1).step_by(stride)
@@ -210,7 +212,7 @@ fn kill_at_every_step(on: &str) {
         let administrators: &[bool] = if every() { &[false, true] } else { &[number / 8 % 2 == 0] };
         for administrator in administrators {
             let output = bench.lab(on, &[("LOTSFREE_FAULT", format!("kill:{number}"))]);
-            // How many rows a run has depends on the time that it takes.
+            // The number of rows of a run depends on its duration, so the last steps may not be reached.
             let killed = std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9);
             assert!(killed || number + 10 > steps.len(), "{step}: {output:?}");
             kills += usize::from(killed);
@@ -238,7 +240,7 @@ fn a_lab_that_fails_at_a_step_says_so_and_what_it_could_not_undo_is_undone_by_re
     let steps = bench.steps("cgroup");
     let mut failures = 0;
     for (number, step) in tried(&steps) {
-        // Once, and from there on as a disk that is full does.
+        // The step fails once, or it and all later ones fail, as on a full disk.
         for kind in ["fail", "from"] {
             let log = bench.path("reached");
             let environment = [
@@ -255,7 +257,7 @@ fn a_lab_that_fails_at_a_step_says_so_and_what_it_could_not_undo_is_undone_by_re
             failures += 1;
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(matches!(output.status.code(), Some(0 | 2)), "{kind} {step}: {said}");
-            // What fails and is not said is made up for: a line of the journal that says that a change is
+            // A failure without a message was made up for: the journal line that says that a change is
             // undone.
             let told = said.contains("No space left on device");
             assert!(told || output.status.code() == Some(0), "{kind} {step}: {said}");

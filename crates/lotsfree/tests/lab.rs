@@ -1,4 +1,4 @@
-//! `lotsfree lab` on this host, above all when things go wrong. What changes the host needs root.
+//! `lotsfree lab` on this host, mostly in cases of failure. Tests that change the host need root.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 
@@ -23,14 +23,14 @@ const SCENARIO: &str = "title = \"Short\"\nseed = 1\nduration = \"4 s\"\ninterva
      [[actor]]\nname = \"app\"\nkind = \"app-server\"\nheap = \"20 MiB\"\nrate = 100\n\
      [[actor]]\nname = \"writer\"\nkind = \"file-writer\"\nsize = \"2 MiB\"\nstart = \"1 s\"\nsync = true\n";
 
-/// A place for one test, in which nothing of the host is shared but its settings: one test at a time.
+/// A place for one test. It shares nothing of the host except its settings, so one test runs at a time.
 struct Bench {
     directory: tempfile::TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Bench {
-    /// `None` without root, which is said.
+    /// `None` without root, after a message.
     fn new() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         if !rustix::process::geteuid().is_root() {
@@ -68,7 +68,7 @@ impl Bench {
         Run::open(self.path("runs/base")).unwrap()
     }
 
-    /// Nothing of a run is left.
+    /// Asserts that nothing of a run is left.
     fn is_clean(&self, before: &str) {
         assert_eq!(fs::read_to_string(SETTING).unwrap(), before);
         let left: Vec<_> = fs::read_dir(self.path("scratch")).into_iter().flatten().flatten().collect();
@@ -196,8 +196,8 @@ fn agents_have_no_privilege_but_to_lock_memory() {
     bench.is_clean(&before);
 }
 
-/// Every operation that an agent executes, with as few capabilities as it has: locked memory beyond any
-/// limit, shared memory of both kinds that the lab holds.
+/// Every operation of an agent works with the few capabilities that it has: locked memory beyond any limit,
+/// and both kinds of shared memory that the lab holds.
 #[test]
 fn locked_and_shared_memory_work_without_other_privileges() {
     let Some(bench) = Bench::new() else { return };
@@ -215,7 +215,7 @@ fn locked_and_shared_memory_work_without_other_privileges() {
         );
     }
     fs::write(bench.path("short.toml"), scenario).unwrap();
-    // No more than 64 KiB without the capability.
+    // The limit without the capability is 64 KiB.
     let lab = bench.lab(&[]);
     let mut limited = Command::new("prlimit");
     limited.arg("--memlock=65536").arg(lab.get_program()).args(lab.get_args());
@@ -238,13 +238,13 @@ fn after_a_kill_the_next_lab_or_restore_puts_everything_back() {
     lab.kill().unwrap();
     lab.wait().unwrap();
     assert_eq!(setting().trim(), "5");
-    // The agents went with it.
+    // The agents ended with the lab.
     let deadline = Instant::now() + Duration::from_secs(10);
     while agents.iter().any(|id| is_alive(*id)) {
         assert!(Instant::now() < deadline, "agents outlive the lab");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // What there is of the run can be read.
+    // The part of the run that was written can be read.
     assert!(bench.run().samples().len() >= 3);
     let output = bench.command(&["lab", "restore"]).output().unwrap();
     assert!(output.status.success());
@@ -254,7 +254,7 @@ fn after_a_kill_the_next_lab_or_restore_puts_everything_back() {
     assert!(says(&again).contains("nothing was left behind"), "{}", says(&again));
 }
 
-/// Ended processes whose parent is gone may be waited for by nobody.
+/// Whether a process runs. A zombie does not: nobody may wait for one whose parent is gone.
 fn is_alive(id: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -286,7 +286,7 @@ fn without_qemu_the_error_says_what_to_install() {
     assert!(says(&output).contains("apt-get install"), "{}", says(&output));
 }
 
-/// A kernel's image by its header, and nothing else.
+/// The header of a kernel's image, and nothing else.
 fn image() -> Vec<u8> {
     let mut image = vec![0; 0x400];
     image[0x202..0x206].copy_from_slice(b"HdrS");
@@ -295,7 +295,7 @@ fn image() -> Vec<u8> {
     image
 }
 
-/// A program in the place of QEMU, as everybody may execute it: returns the `PATH` where it is found.
+/// Puts a program that everybody may execute in the place of QEMU; returns the `PATH` where it is found.
 fn instead_of_qemu(bench: &Bench, script: &str) -> std::ffi::OsString {
     let programs = bench.path("programs");
     fs::create_dir(&programs).unwrap();
@@ -317,7 +317,7 @@ fn in_a_virtual_machine(bench: &Bench, kernel: &str) -> Command {
     bench.command(&arguments)
 }
 
-/// What stands for QEMU tells what it is and may: its messages are part of the error.
+/// A program in the place of QEMU that prints its identity and limits; its messages are part of the error.
 const TELLS: &str = "\
     case \"$*\" in *--version*) echo fake; exit 0;; *'-machine help') exit 0;; esac\n\
     exec >&2\n\
@@ -336,7 +336,7 @@ fn qemu_is_no_user_s_and_needs_no_path() {
     let kernel = bench.path("vmlinuz");
     let mut lab = in_a_virtual_machine(&bench, kernel.to_str().unwrap());
     let output = lab.env("PATH", &path).env("LOTSFREE_SECRET", "planted").output().unwrap();
-    // Messages spell out what is no plain character.
+    // Messages escape special characters.
     let text = says(&output).replace("\\n", "\n").replace("\\t", "\t");
     assert!(text.contains("exit status: 3"), "{text}");
     for line in [
@@ -359,7 +359,7 @@ fn qemu_is_no_user_s_and_needs_no_path() {
     let paths: Vec<&&str> =
         words.iter().filter(|word| word.contains(bench.path("").to_str().unwrap())).collect();
     assert!(paths.is_empty(), "{paths:?}");
-    // 256 MiB, what QEMU needs, and two CPUs.
+    // 256 MiB, the need of QEMU, and two CPUs.
     let limit = text.lines().find(|line| line.contains("Max address space")).unwrap();
     let limit: u64 = limit.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((256 << 20..4 << 30).contains(&limit), "{limit}");
@@ -374,7 +374,7 @@ fn a_qemu_that_only_root_may_execute_is_an_error_that_says_so() {
     instead_of_qemu(&bench, TELLS);
     rustix::fs::chmod(bench.directory.path(), rustix::fs::Mode::RWXU).unwrap();
     let kernel = bench.path("vmlinuz");
-    // Where there is no other.
+    // A `PATH` without another QEMU.
     let path = bench.path("programs");
     let output = in_a_virtual_machine(&bench, kernel.to_str().unwrap()).env("PATH", path).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -419,11 +419,11 @@ fn a_kernel_that_is_not_there_is_an_error_that_says_how_to_get_one() {
     assert!(says(&output).contains("cargo xtask lab-kernel 6.1"), "{}", says(&output));
 }
 
-/// A file system of so many KiB in memory, which is gone with this.
+/// A file system in memory of a given size in KiB, unmounted on drop.
 struct Small(PathBuf);
 
 impl Small {
-    /// `None` where nothing can be mounted, which is said.
+    /// `None` if nothing can be mounted, after a message.
     fn new(place: PathBuf, kib: u32) -> Option<Self> {
         fs::create_dir(&place).unwrap();
         let mut mount = Command::new("mount");
@@ -458,7 +458,7 @@ fn a_disk_that_is_full_ends_the_run_and_what_there_is_can_be_read() {
     drop(full);
 }
 
-/// What needs a capability that the lab is started without.
+/// Runs the lab without a capability that it needs.
 fn without(capability: &str, bench: &Bench, more: &[&str]) -> Output {
     let lab = bench.lab(more);
     let mut command = Command::new("setpriv");
@@ -483,7 +483,7 @@ fn swap_that_cannot_be_had_is_an_error_and_leaves_nothing_behind() {
 #[test]
 fn without_permission_nothing_is_changed() {
     let Some(_alone) = Bench::new() else { return };
-    // The program lies where only root may look; everybody may use a copy.
+    // The program may lie where only root can look; everybody may use a copy.
     let program = std::env::temp_dir().join(format!("lotsfree-{}", std::process::id()));
     fs::copy(env!("CARGO_BIN_EXE_lotsfree"), &program).unwrap();
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -502,7 +502,7 @@ fn without_permission_nothing_is_changed() {
     assert_eq!(setting(), before);
 }
 
-/// Whether virtual machines shall be tested, and with which kernel.
+/// The kernel for tests of virtual machines; `None` if they are not requested.
 fn virtual_machines() -> Option<String> {
     if std::env::var_os("LOTSFREE_LAB").is_none() {
         eprintln!("not tested: virtual machines; set LOTSFREE_LAB=1");
@@ -511,7 +511,7 @@ fn virtual_machines() -> Option<String> {
     Some(std::env::var("LOTSFREE_LAB_KERNEL").unwrap_or("6.1".to_owned()))
 }
 
-/// A virtual machine that runs the scenario for a minute, and has begun.
+/// Starts a virtual machine that runs the scenario for a minute, and waits until the run has begun.
 fn begun(bench: &Bench, kernel: &str) -> (Child, i32) {
     let scratch = bench.path("scratch");
     let dir = scratch.to_str().unwrap();
@@ -548,7 +548,7 @@ fn a_virtual_machine_that_loses_power_leaves_a_run_that_can_be_read() {
     assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
 }
 
-/// A tree of links to the files of another one, without those whose names begin so.
+/// Makes a tree of links to the files of another one, except files whose names begin with `without`.
 fn linked(from: &Path, to: &Path, without: &str) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -589,7 +589,7 @@ fn the_disks_of_a_virtual_machine_whose_lab_was_killed_go_with_the_next() {
     }
     assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 1);
     fs::remove_dir_all(bench.path("runs")).unwrap();
-    // One without a filter for system calls, which is told.
+    // A QEMU without a filter for system calls, which is reported.
     let real = ["/usr/local/bin", "/usr/bin", "/bin"]
         .map(|directory| Path::new(directory).join("qemu-system-x86_64"));
     let real = real.iter().find(|path| path.exists()).unwrap().display();

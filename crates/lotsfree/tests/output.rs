@@ -1,4 +1,4 @@
-//! Where output goes and what it may hold: closed and full streams, the umask, signals, hostile names.
+//! Destination and contents of output: closed and full streams, the umask, signals, hostile names.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -65,7 +65,7 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// With a shell's redirection, or after another of its commands.
+    /// Runs the program in a shell's script, with a redirection or after another command.
     fn shell(&self, script: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new("sh");
         command.args(["-c", script, PROGRAM]).args(arguments).current_dir(self.0.path());
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// Every command that prints, with arguments with which it does and its exit code when it can.
+/// Every command that prints, with arguments that make it print, and its exit code if printing succeeds.
 fn printing() -> Vec<(Vec<String>, i32)> {
     let source = fixture("articles/oracle-system-a.meminfo");
     let mut commands: Vec<(Vec<String>, i32)> = [
@@ -113,7 +113,7 @@ fn a_standard_output_that_takes_nothing_is_an_error_of_every_command_that_prints
             assert!(said.contains(why), "{arguments:?} {redirection}: {said}");
         }
     }
-    // Refused before anything is simulated.
+    // The command is refused before anything is simulated.
     let output = place.shell("exec \"$0\" \"$@\" >&-", &["sim", "tiny.toml", "-o", "new"]);
     assert_eq!((output.status.code(), place.at("new").exists()), (Some(2), false));
 }
@@ -123,7 +123,7 @@ fn a_dev_null_that_the_caller_opened_is_no_closed_output() {
     let place = Place::new();
     for (arguments, code) in printing() {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        // As daemon(3) and Python open it, which is as Rust's runtime does for a stream that is closed.
+        // daemon(3) and Python open /dev/null in this way; Rust's runtime does the same for a closed stream.
         for redirection in [">/dev/null", "1<>/dev/null"] {
             let output = place.shell(&format!("exec \"$0\" \"$@\" {redirection}"), &arguments);
             assert_eq!(output.status.code(), Some(code), "{arguments:?} {redirection}: {output:?}");
@@ -244,8 +244,8 @@ fn ctrl_c_while_a_report_is_written_leaves_it_whole() {
     }
 }
 
-/// A C1 control sequence introducer, an override and an isolate that turn what follows round, a line
-/// separator, DEL, and a character without width.
+/// A C1 control sequence introducer, an override and an isolate that reverse the text after them, a line
+/// separator, DEL, and a zero-width character.
 const HOSTILE: &str = "x\u{9b}31m\u{202e}\u{2066}\u{2028}\u{7f}\u{200b}";
 
 fn is_hidden(c: char) -> bool {
@@ -253,7 +253,7 @@ fn is_hidden(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether output names what was planted, and in no other way than spelled out.
+/// Asserts that output shows the hostile name only in escaped form, and that it does show it if `named`.
 #[track_caller]
 fn spelled_out(what: &str, bytes: &[u8], named: bool) {
     let text = std::str::from_utf8(bytes).unwrap();
@@ -261,7 +261,7 @@ fn spelled_out(what: &str, bytes: &[u8], named: bool) {
         let from = text[..at].char_indices().rev().nth(60).map_or(0, |(at, _)| at);
         panic!("{what}: {:?}", text[from..].chars().take(100).collect::<String>());
     }
-    // The second as Markdown has it, in which a backslash is two.
+    // The second is in Markdown, where a backslash is escaped by another one.
     let spelled = ["x\\x9b31m", "x\\\\x9b31m", "x\\u{9b}31m", "x\\u009b31m"];
     assert!(!named || spelled.iter().any(|name| text.contains(name)), "{what} does not name it:\n{text}");
 }

@@ -1,8 +1,8 @@
-//! Every path that a command of root opens, makes, renames or removes, as strace sees it, is in a table that
-//! says who could be in the way there and which test puts somebody there. Needs root and strace.
+//! Every path that a command of root opens, creates, renames or removes, as strace shows it, is in a table.
+//! It says who could plant something there and which test does so. Needs root and strace.
 //!
-//! What a command does that is not in the table fails here. `LOTSFREE_KILLS` adds `lab calibrate`,
-//! `LOTSFREE_LAB` a virtual machine, which take their time.
+//! An operation that is not in the table fails here. `LOTSFREE_KILLS` adds `lab calibrate`, `LOTSFREE_LAB` a
+//! virtual machine; both take long.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is not tested is said")]
 
@@ -24,7 +24,7 @@ const SCENARIO: &str = "title = \"Short\"\nseed = 1\nduration = \"200 ms\"\ninte
 const EXPERIMENT: &str = "repeats = 1\n[[experiment]]\nname = \"short\"\nscenario = \"short.toml\"\nGENERATIONS\n\
      about = \"How far the model is from the kernel in a run of a moment.\"\n";
 
-/// What is done to a path.
+/// Operation on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Done {
     Opens,
@@ -42,7 +42,7 @@ impl Bench {
         self.0.path().join(name)
     }
 
-    /// Executes a command under strace, and adds what it does.
+    /// Executes a command under strace, and adds its operations to `found`.
     fn trace(&self, arguments: &[&str], found: &mut BTreeMap<(String, Done), String>) {
         let log = self.path("strace");
         let mut command = Command::new("strace");
@@ -52,7 +52,7 @@ impl Bench {
         command.env("LOTSFREE_STATE", self.path("state")).env("TMPDIR", self.path("scratch"));
         command.env("XDG_CACHE_HOME", &*CACHE);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        // 1: the doctor found something.
+        // Exit code 1: the doctor found something.
         let ended = matches!(output.status.code(), Some(0 | 1));
         assert!(ended, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         for line in fs::read_to_string(&log).unwrap_or_default().lines() {
@@ -65,7 +65,7 @@ impl Bench {
         fs::remove_file(log).unwrap();
     }
 
-    /// What stands for a path in the table; `None` for the program itself.
+    /// The name of a path in the table; `None` for the program itself.
     fn place(&self, path: &str) -> Option<String> {
         let work = self.0.path().to_str().unwrap();
         if let Some(rest) = path.strip_prefix(work) {
@@ -93,7 +93,7 @@ impl Bench {
         let root: String = path.split('/').take(2).collect::<Vec<_>>().join("/");
         Some(match root.as_str() {
             "/lib" | "/lib64" | "/bin" | "/sbin" => "/usr".to_owned(),
-            // The cache, and the directories above it, which decide who could exchange it.
+            // The cache and the directories above it, whose owners could replace it.
             "/root" | "/home" if path.contains("/.cache/lotsfree") || CACHE.starts_with(path) => {
                 "KERNELS".to_owned()
             }
@@ -105,11 +105,11 @@ impl Bench {
     }
 }
 
-/// Where kernels are kept.
+/// Directory of the kernels.
 static CACHE: LazyLock<PathBuf> =
     LazyLock::new(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"));
 
-/// Where file systems are mounted.
+/// Directories on which file systems are mounted.
 static MOUNTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let text = fs::read_to_string("/proc/self/mounts").unwrap();
     text.lines()
@@ -118,7 +118,7 @@ static MOUNTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A name without what is chosen anew each time.
+/// A name without the parts that are different each time.
 fn unlike_others(name: &str) -> String {
     let is_random = |part: &str| part.len() == 12 && part.chars().all(|c| c.is_ascii_alphanumeric());
     let parts: Vec<&str> = name.split('-').collect();
@@ -133,7 +133,7 @@ fn unlike_others(name: &str) -> String {
     }
 }
 
-/// What a line of strace's says is done, and to which paths.
+/// The operation in a line of strace's output, with its paths.
 fn calls(line: &str) -> Vec<(Done, String)> {
     let Some((call, rest)) = line.split_once('(') else { return Vec::new() };
     let name = call.rsplit(' ').next().unwrap_or_default();
@@ -185,7 +185,7 @@ fn paths(arguments: &str) -> Vec<String> {
     found
 }
 
-/// Where commands of root go, who could be in the way there, and the test that puts him there.
+/// Places that commands of root use, who could plant something there, and the test that does so.
 const TABLE: &[(&str, &str, &str)] = &[
     ("/", "nobody: only root may put anything there", ""),
     ("/dev", "nobody: only root may put anything there", ""),
@@ -235,7 +235,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("KERNELS", "who could exchange a kernel", "root_boots_no_kernel_that_somebody_else_could_exchange"),
 ];
 
-/// The rows of the table that a place is in: those of the longest beginning.
+/// The rows of the table for a place: those with the longest matching beginning.
 fn rows(place: &str) -> Vec<usize> {
     let within =
         |row: &str| place == row || place.strip_prefix(row).is_some_and(|rest| rest.starts_with('/'));
@@ -243,7 +243,7 @@ fn rows(place: &str) -> Vec<usize> {
     (0..TABLE.len()).filter(|&row| within(TABLE[row].0) && Some(TABLE[row].0.len()) == longest).collect()
 }
 
-/// What commands of root do, as `Done PLACE`.
+/// The operations of commands of root, as `Done PLACE`.
 fn traced(bench: &Bench) -> BTreeMap<(String, Done), String> {
     fs::create_dir(bench.path("scratch")).unwrap();
     fs::create_dir(bench.path("home")).unwrap();
@@ -299,10 +299,10 @@ fn every_path_of_a_command_of_root_is_in_the_table() {
             wrong.push(format!("{done:?} {place} by lotsfree {command}: who could be in the way there?"));
             continue;
         };
-        // What only root or the kernel has is opened, and settings written; nothing else is done to it.
+        // Places of root or the kernel alone are only opened; the kernel's settings are also written.
         let kernels = ["/proc", "/sys", "GROUPS"].contains(&TABLE[*first].0);
         let only_opened = TABLE[*first].1.starts_with("nobody: only") && !kernels;
-        // A device takes what is written, its directory stays as it is.
+        // Writing to a device leaves its directory unchanged.
         let to_device = place == "/dev" && *done == Done::Writes;
         if only_opened && *done != Done::Opens && !to_device {
             wrong.push(format!("{done:?} {place} by lotsfree {command}"));

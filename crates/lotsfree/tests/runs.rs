@@ -1,4 +1,4 @@
-//! Runs from anywhere: hostile ones, and those that lotsfree 0.1.0 wrote.
+//! Runs from elsewhere: hostile ones, and those that lotsfree 0.1.0 wrote.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,8 +14,8 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/0.1.0")
 }
 
-/// Runs the program in a directory, with an address space of 1 GiB: what takes more ends without an error of
-/// the program's.
+/// Runs the program in a directory with an address space of 1 GiB. A command that takes more ends without an
+/// error message of the program.
 fn bounded(directory: &Path, arguments: &[&str]) -> Output {
     let begun = Instant::now();
     let output = Command::new("sh")
@@ -40,7 +40,7 @@ fn fifo(at: &Path) {
     assert!(Command::new("mkfifo").arg(at).status().unwrap().success());
 }
 
-/// A file of so many bytes that takes none.
+/// A file of `bytes` bytes that takes no room on disk.
 fn sparse(at: &Path, bytes: u64) {
     let file = File::options().write(true).create(true).truncate(false).open(at).unwrap();
     file.set_len(bytes).unwrap();
@@ -68,7 +68,7 @@ fn hostile_runs_are_refused_by_doctor_report_and_compare() {
             ("sparse", &|path| sparse(path, 8 * GIB)),
         ];
         for (kind, put) in put {
-            // A summary that is damaged is left out, and said to be; 0.1.0 has no checksum of it.
+            // A damaged summary is left out, with a message; 0.1.0 has no checksum of it.
             if (kind, name) == ("sparse", "summary.json") || (kind, name) == ("sparse", "timing.json") {
                 continue;
             }
@@ -103,7 +103,7 @@ fn a_sparse_journal_takes_no_memory() {
     }
 }
 
-/// The measures of runs, without what a reader is to know of them, and without who tells.
+/// The measures of runs, without the remarks and the version of the program.
 fn measures(text: &[u8]) -> Value {
     let mut told: Value = serde_json::from_slice(text).unwrap();
     told.as_object_mut().unwrap().remove("lotsfree");

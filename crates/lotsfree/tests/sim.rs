@@ -1,4 +1,4 @@
-//! `lotsfree sim` and what is done with its runs, as users call them.
+//! `lotsfree sim` and the commands that use its runs, called as users do.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A machine of 128 MiB whose application and reader do not fit; four runs.
+/// A machine of 128 MiB that is too small for its application and reader; four runs.
 const TINY: &str = r#"
 title    = "Tiny"
 seed     = 7
@@ -80,7 +80,7 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// Simulates, which must succeed.
+    /// Simulates; fails if that does not succeed.
     #[track_caller]
     fn sim(&self, arguments: &[&str]) -> String {
         let output = self.run(&[&["sim"], arguments].concat());
@@ -92,7 +92,7 @@ impl Place {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Every file below a directory with its contents, but for the one that says how long it took.
+    /// Every file below a directory with its contents, except the one with the duration of the run.
     fn files(&self, below: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut directories = vec![self.at(below)];
@@ -130,7 +130,7 @@ fn says(text: &str, expected: &[&str]) {
     }
 }
 
-/// Waits for something that must come.
+/// Waits for a condition that must become true.
 #[track_caller]
 fn until(what: &str, mut there: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -153,10 +153,10 @@ fn one_thread_and_two_give_the_same_bytes() {
         .collect();
     let expected = ["as-it-is/16-MiB", "as-it-is/64-MiB", "direct-reads/16-MiB", "direct-reads/64-MiB"];
     assert_eq!(runs, expected.map(|run| Path::new("runs/tiny").join(run)));
-    // What is printed follows from what is written.
+    // The printed text follows from the written files.
     let again = one.run(&["report", "runs/tiny", "--format", "text"]);
     assert_eq!(out(&again), first);
-    // And a run in place of another is the same again.
+    // A run that replaces another one is the same.
     one.sim(&["tiny.toml"]);
     assert_eq!(one.files("runs/tiny"), files);
 }
@@ -235,7 +235,7 @@ fn a_killed_run_can_be_read() {
         assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
         says(&err(&output), &["the run is incomplete: whoever wrote it was killed"]);
     }
-    // It does not stand in the way of the next.
+    // The incomplete run does not hinder the next one.
     place.sim(&["tiny.toml"]);
 }
 
@@ -306,12 +306,12 @@ fn a_run_does_not_go_into_another() {
     says(&err(&output), &["runs/tiny/as-it-is is itself a run"]);
 }
 
-/// Makes runs look as if a kernel had yielded them.
+/// Makes runs look as if a kernel had produced them.
 fn as_a_kernel(place: &Place, below: &str) {
     for (path, contents) in place.files(below) {
         if path.file_name().unwrap() == "run.json" {
             let mut head: Value = serde_json::from_slice(&contents).unwrap();
-            // As of a lotsfree that wrote none.
+            // A head as written by a lotsfree without checksums.
             head.as_object_mut().unwrap().remove("check");
             let facts = head["facts"].as_object_mut().unwrap();
             facts.remove("calibration");
@@ -322,7 +322,7 @@ fn as_a_kernel(place: &Place, below: &str) {
     }
 }
 
-/// The scenario with which `lotsfree sim` says hello, in a second.
+/// `quickstart`, the introductory scenario, shortened so that it ends quickly.
 const BRIEF: [&str; 12] = [
     "quickstart",
     "--set",
@@ -370,7 +370,7 @@ fn runs_are_compared_variant_by_variant() {
     }
     let orders = &document["orders"][0];
     assert_eq!(orders["variants"], serde_json::json!(["as-it-is", "direct"]));
-    // The same model on both sides: no variant changes places.
+    // The same model is on both sides, so the order of the variants is the same.
     let reversed = |order: &Value| !order["reversed"].as_array().unwrap().is_empty();
     assert!(!orders["measures"].as_array().unwrap().iter().any(reversed), "{orders}");
 
@@ -388,7 +388,7 @@ fn runs_are_compared_variant_by_variant() {
     let page = fs::read_to_string(place.at("page.md")).unwrap();
     says(&page, &["# Runs compared", ": as-it-is\n", "| measure | virtual machine |"]);
 
-    // Variants of one directory; one of each of two; the same before and after.
+    // Variants of one directory; one variant of each of two; the same variants before and after.
     let text = compare(&["model"]);
     says(
         &text,
@@ -399,7 +399,7 @@ fn runs_are_compared_variant_by_variant() {
     let text = compare(&["kernel/2/direct", "kernel/3/direct"]);
     says(&text, &["All runs are of the same thing"]);
 
-    // What two scenarios have in common.
+    // Two different scenarios are compared by the measures that they have in common.
     place.sim(&["tiny.toml", "--variant", "as-it-is"]);
     let text = compare(&["model/as-it-is", "runs/tiny/as-it-is/64-MiB"]);
     says(&text, &["The scenarios differ: ", "“Tiny”", "requests per second"]);
@@ -426,7 +426,7 @@ fn older_runs_beside_the_new_ones_are_named() {
     assert!(!err(&first).contains("older"));
     let second = place.run(&["sim", "tiny.toml", "--variant", "direct reads"]);
     says(&err(&second), &["one older is beside them"]);
-    // Each once, in the order in which they began.
+    // Each run appears once, in the order in which they began.
     let document = json(&out(&place.run(&["report", "--json", "runs", "runs/tiny/as-it-is"])));
     let labels: Vec<&str> =
         document["runs"].as_array().unwrap().iter().map(|run| run["label"].as_str().unwrap()).collect();
@@ -467,7 +467,7 @@ fn the_list_names_what_ships_and_each_can_be_shown() {
         says(&text, &[name]);
         let shown = place.sim(&["--show", name]);
         says(&shown, &[entry["title"].as_str().unwrap()]);
-        // What is shown is a scenario: only the override is wrong.
+        // The shown scenario is valid: only the override is wrong.
         fs::write(place.at("shown.toml"), shown).unwrap();
         let output = place.run(&["sim", "shown.toml", "--set", "vm.no_such=1"]);
         assert!(err(&output).lines().all(|line| line.starts_with("--set vm.no_such")), "{output:?}");
@@ -545,7 +545,7 @@ fn a_disk_that_fills_up_ends_all_runs_and_leaves_what_is_there() {
     says(&out(&doctor), &["rules asked"]);
 }
 
-/// A record of which one cost was measured.
+/// A record with one measured cost.
 const RECORD: &str = r#"
 name = "a slow host"
 [provenance]

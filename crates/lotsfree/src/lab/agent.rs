@@ -2,8 +2,8 @@
 
 use crate::cli::AgentArgs;
 
-/// Executes one process of a case, or a whole case as the first program of a virtual machine; or reclaims,
-/// to be measured.
+/// Executes one process of a case, or a whole case as the first program of a virtual machine; or reclaims
+/// memory, for a calibration that measures it.
 pub(crate) fn run(arguments: &AgentArgs) -> anyhow::Result<u8> {
     if arguments.init {
         lotsfree_lab::guest::init();

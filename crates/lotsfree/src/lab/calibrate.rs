@@ -15,7 +15,7 @@ use crate::cli::{CalibrateArgs, Measured};
 use crate::signals::Signals;
 use crate::{output, scenarios};
 
-/// The virtual machine that is measured if no scenario describes another.
+/// The virtual machine that is measured by default, without a scenario.
 const MACHINE: &str = r#"
 title = "A machine to be measured"
 duration = "60 s"
@@ -27,7 +27,7 @@ nodes = ["1 GiB"]
 swap = { size = "256 MiB", on = "disk" }
 "#;
 
-/// Measures what things cost, and writes the record.
+/// Measures the costs of the kernel's work, and writes the record.
 pub(super) fn run(arguments: &CalibrateArgs) -> anyhow::Result<u8> {
     let on_vm = arguments.on == Measured::Vm;
     for (used, name) in [
@@ -70,15 +70,14 @@ pub(super) fn run(arguments: &CalibrateArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The record with the day, and a name.
+/// Adds the day and a name to the record.
 fn named(mut record: Record) -> Record {
     record.provenance.date = date::today();
     record.name = name(&record);
     record
 }
 
-/// What a record is called that nobody names: `tcg, Linux 6.1.0-56-amd64, QEMU TCG CPU version 2.5+,
-/// 2026-11-22`
+/// The default name of a record: `tcg, Linux 6.1.0-56-amd64, QEMU TCG CPU version 2.5+, 2026-11-22`
 fn name(record: &Record) -> String {
     let provenance = &record.provenance;
     let accelerator = provenance.accelerator.clone().unwrap_or_default();
@@ -99,7 +98,7 @@ pub(super) fn here(directory: Option<&Path>, signals: &Signals) -> anyhow::Resul
     let state = StateDirectory::of_user()?;
     let changes = match rustix::process::geteuid().is_root() {
         true => state.host(&mut |outcome| output::remark(&outcome.to_string()))?,
-        // Makes a directory, and changes nothing else.
+        // This makes a directory, and changes nothing else.
         false => state.process()?,
     };
     let began = Instant::now();
@@ -137,7 +136,7 @@ fn on_machine(arguments: &CalibrateArgs, signals: &Signals) -> anyhow::Result<Op
 }
 
 fn measure(machine: &VirtualMachine, case: &Case, signals: &Signals) -> anyhow::Result<Option<Record>> {
-    // What it measures takes its time, whatever the case would.
+    // The calibration takes its own time, whatever the duration of the case.
     let (began, mut told) = (Instant::now(), 0);
     let record = machine.calibrate(case, &mut |_| {
         let seconds = began.elapsed().as_secs();
@@ -153,10 +152,10 @@ fn measure(machine: &VirtualMachine, case: &Case, signals: &Signals) -> anyhow::
     }
 }
 
-/// Seconds between two lines that say that it goes on.
+/// Seconds between two messages that the measurement is still running.
 const PAUSE: u64 = 5;
 
-/// A scenario as it stands.
+/// The first case of a scenario, without a choice of variants.
 fn first(scenario: &Scenario) -> anyhow::Result<Case> {
     scenario.cases(None)?.into_iter().next().context("the scenario has no case")
 }

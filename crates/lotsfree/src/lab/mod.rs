@@ -24,7 +24,7 @@ use progress::Progress;
 
 pub(crate) use agent::run as agent;
 
-/// Requests that take longer than this are reported one by one, in nanoseconds.
+/// Requests that take more nanoseconds than this are reported one by one.
 const SLOW: u64 = 50_000_000;
 
 /// One run to make.
@@ -33,13 +33,13 @@ struct Job {
     place: PathBuf,
 }
 
-/// What executes the cases.
+/// A virtual machine or this host, on which the cases are executed.
 enum Executor {
     Local(Local),
     Virtual(VirtualMachine),
 }
 
-/// Executes scenarios on a real kernel, or what else `lab` is asked for.
+/// Executes scenarios on a real kernel, or one of the other commands of `lab`.
 pub(crate) fn run(arguments: &LabArgs) -> anyhow::Result<u8> {
     match (&arguments.command, &arguments.run) {
         (Some(LabCommand::Restore(arguments)), _) => restore::run(arguments),
@@ -66,7 +66,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
         return machine.explain(&jobs);
     }
     places::check(&base, jobs.iter().map(|job| job.place.as_path()))?;
-    // What would be lost is not measured.
+    // Without standard output the results would be lost, so nothing is measured.
     output::check_stdout()?;
     let signals = Signals::watch().context("cannot handle signals")?;
     let (mut runs, mut lost, mut failed) = (Vec::new(), Vec::new(), None);
@@ -101,7 +101,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
     }
 }
 
-/// This program, which is the agent as well.
+/// Path of this program, which is also the agent.
 fn program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program")
 }
@@ -122,11 +122,11 @@ fn default_base(on: On) -> PathBuf {
     Path::new("lab/runs").join(format!("{}-{on}", date::today()))
 }
 
-/// The cases with their places; each as often as it shall be repeated.
+/// The cases with their directories, each repeated `repeat` times.
 fn jobs(cases: Vec<Case>, base: &Path, repeat: u16) -> Vec<Job> {
     let places = places::below(base, &cases);
     let mut jobs = Vec::new();
-    // All cases once, then again: what changes over time changes all of them alike.
+    // Every case runs once before any runs again, so that changes over time affect all cases alike.
     for number in 1..=repeat {
         for (case, place) in cases.iter().zip(&places) {
             let place = if repeat > 1 { place.join(number.to_string()) } else { place.clone() };
@@ -161,7 +161,7 @@ impl Executor {
         Ok(Executor::Virtual(with_agent(machine)?))
     }
 
-    /// This host, with files below a directory.
+    /// Runs on this host, with files below a directory.
     fn local(on: On, directory: Option<&Path>, risky: bool) -> anyhow::Result<Self> {
         let parent = directory.unwrap_or(Path::new("/var/tmp"));
         Ok(Executor::Local(Local {
@@ -174,8 +174,8 @@ impl Executor {
         }))
     }
 
-    /// The cases whose kernel this machine has. The others are named; those that were asked for by name are
-    /// an error.
+    /// The cases for whose kernel generation this machine has a kernel. The others are reported as left out;
+    /// if they were requested by name, that is an error.
     fn able(
         &self,
         cases: Vec<Case>,
@@ -189,7 +189,7 @@ impl Executor {
                 Executor::Virtual(vm) if vm.kernel.is_none() => {
                     vm.kernel(&case).err().map(|error| error.to_string())
                 }
-                // One kernel for all of them.
+                // One kernel serves all cases.
                 _ if Some(generation) == base || named => match self {
                     Executor::Virtual(vm) => vm.kernel(&case).err().map(|error| error.to_string()),
                     Executor::Local(_) => None,
@@ -214,7 +214,7 @@ impl Executor {
         Ok(able)
     }
 
-    /// Says what would be changed, and does nothing.
+    /// Says what would be changed, and changes nothing.
     fn explain(&self, jobs: &[Job]) -> anyhow::Result<u8> {
         let mut text = String::new();
         let mut refused = false;
@@ -248,7 +248,7 @@ impl Executor {
         Ok(if refused { 2 } else { 0 })
     }
 
-    /// Makes a run: what there is of it, and how that ended.
+    /// Executes a job. Returns the run as far as it was written, and how the execution ended.
     fn run(
         &self,
         job: &Job,
@@ -277,11 +277,11 @@ impl Executor {
     }
 }
 
-/// A run's directory, made when it is known on what the run is made.
+/// A run's directory, created once it is known on what the run is executed.
 struct Directory<'a> {
     job: &'a Job,
     writer: Option<Writer>,
-    /// Rows of a run that has not begun, which no machine yields.
+    /// Rows of a run that has not begun; no machine produces any.
     lost: Memory,
 }
 
@@ -299,7 +299,7 @@ impl Output for Directory<'_> {
     }
 }
 
-/// The scenario's errors as such, so that they are printed with their places.
+/// Unwraps errors of the scenario, so that they are printed with their places.
 fn plain(error: LabError) -> anyhow::Error {
     match error {
         LabError::Scenario(errors) => errors.into(),

@@ -9,7 +9,7 @@ use crate::progress::ProgressLine;
 /// Time between two lines where nothing can be redrawn.
 const LINES: Duration = Duration::from_secs(15);
 
-/// How far the lab is.
+/// Progress of the lab.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// Of each run, in nanoseconds.
@@ -25,7 +25,7 @@ impl Progress {
         Progress { durations, line }
     }
 
-    /// A run is at this stage.
+    /// Shows that a run is at this stage.
     pub(super) fn show(&mut self, run: usize, stage: Stage) {
         let Some(line) = &mut self.line else { return };
         let of = self.durations.get(run).copied().unwrap_or(0) as f64 / 1e9;
@@ -44,7 +44,7 @@ impl Progress {
         });
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&self) {
         if let Some(line) = &self.line {
             line.clear();

@@ -9,7 +9,7 @@ use lotsfree_units::visible_line;
 use crate::cli::RestoreArgs;
 use crate::output;
 
-/// Undoes what labs that were killed left behind, or lists it.
+/// Undoes the changes that killed labs left behind, or lists them.
 pub(crate) fn run(arguments: &RestoreArgs) -> anyhow::Result<u8> {
     let state = StateDirectory::of_user()?;
     if arguments.list {
@@ -32,14 +32,14 @@ pub(crate) fn run(arguments: &RestoreArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Prints how everything that is noted would be undone, the last change first.
+/// Prints how everything in the journals would be undone, the last change first.
 fn list(state: &StateDirectory) -> anyhow::Result<u8> {
     let mut text = String::new();
     for mut left in state.list()? {
         text += &format!("{}\n", left.journal.display());
         let lines =
             left.changes.iter().cloned().chain(left.problem.take().map(|why| format!("not read: {why}")));
-        // Whoever wrote it may have written anything.
+        // The text may come from anybody, so it is made visible.
         lines.for_each(|line| text += &format!("  {}\n", visible_line(&line)));
     }
     if text.is_empty() {
@@ -49,7 +49,7 @@ fn list(state: &StateDirectory) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Asks whether the changes of a journal of 0.1.0 are to be undone, which may be somebody else's by now.
+/// Asks whether to undo the changes of a journal of 0.1.0. By now they may be somebody else's.
 ///
 /// # Errors
 /// If the answer is not yes, or there is nobody to ask.

@@ -19,14 +19,14 @@ use crate::{output, places, scenarios, sim};
 
 /// The experiments that ship.
 const EXPERIMENTS: &str = include_str!("../../../../lab/validation.toml");
-/// Pictures that the tables show of each experiment.
+/// Names of the pictures that the tables show of each experiment.
 const PICTURES: [&str; 2] = ["free", "lists"];
-/// Variants whose pictures are shown.
+/// Number of variants whose pictures are shown.
 const DRAWN: usize = 2;
-/// Where the pictures are, beside the tables.
+/// Directory of the pictures, relative to that of the tables.
 const BESIDE: &str = "pictures/validation";
 
-/// Executes experiments on kernels and on their models, and writes how far they are apart.
+/// Executes experiments on kernels and on their models, and writes how much they differ.
 pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
     let experiments = match &arguments.experiments {
         Some(path) => Experiments::load(path)?,
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
     Ok(signals.code().unwrap_or(0))
 }
 
-/// The experiments of these names; all without any.
+/// The experiments with these names; all of them if no name is given.
 fn chosen<'e>(experiments: &'e Experiments, names: &[String]) -> anyhow::Result<Vec<&'e Experiment>> {
     if names.is_empty() {
         return Ok(experiments.all.iter().collect());
@@ -108,7 +108,7 @@ impl Bench<'_> {
         places::safe(&format!("{}-{kernel}", self.experiment.name))
     }
 
-    /// Where its runs are.
+    /// Directory of its runs.
     fn directory(&self) -> PathBuf {
         self.arguments.runs.join(self.name())
     }
@@ -122,7 +122,7 @@ impl Bench<'_> {
         scenarios::cases(&scenario, &set, &self.experiment.variants)
     }
 
-    /// Executes what has not been executed yet, simulates, and compares; `None` if it was interrupted.
+    /// Executes the runs that are missing, simulates, and compares; `None` if it was interrupted.
     fn validate(&self, repeats: u16) -> anyhow::Result<Option<Validation>> {
         let cases = self.cases()?;
         let Some(record) = self.record()? else { return Ok(None) };
@@ -167,7 +167,7 @@ impl Bench<'_> {
         }))
     }
 
-    /// What things cost there: as measured before, or measured now.
+    /// The costs of the kernel's work there: the record of an earlier measurement, or a new one.
     fn record(&self) -> anyhow::Result<Option<Record>> {
         let file = format!("calibration-{}.toml", places::safe(self.generation.name()));
         let path = self.arguments.runs.join(file);
@@ -184,7 +184,7 @@ impl Bench<'_> {
         Ok(record)
     }
 
-    /// The kernel's runs of each case. Those that are there and complete are not made again.
+    /// The kernel's runs of each case. Runs that exist and are complete are not repeated.
     fn kernel_runs(&self, cases: &[Case], repeats: u16) -> anyhow::Result<Option<Vec<Vec<Run>>>> {
         let machine = match self.experiment.on {
             Stand::Vm => Executor::virtual_machine(VirtualMachine::default())?,
@@ -195,7 +195,7 @@ impl Bench<'_> {
         let durations: Vec<u64> = (0..repeats).flat_map(|_| durations.clone()).collect();
         let mut progress = Progress::new(durations, false);
         let mut runs: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
-        // All cases once, then again: what changes over time changes all of them alike.
+        // Every case runs once before any runs again, so that changes over time affect all cases alike.
         let all = (1..=repeats).flat_map(|repeat| (0..cases.len()).map(move |index| (repeat, index)));
         for (number, (repeat, index)) in all.enumerate() {
             let (Some(case), Some(place), Some(of)) =
@@ -223,13 +223,14 @@ impl Bench<'_> {
         Ok(Some(runs))
     }
 
-    /// A run that was made before, of the same case.
+    /// An earlier complete run of the same case.
     fn known(&self, job: &Job) -> Option<Run> {
         let run = Run::open(&job.place).ok().filter(|_| !self.arguments.fresh)?;
         (run.state() == State::Complete && run.scenario() == job.case.to_toml()).then_some(run)
     }
 
-    /// Draws the first variants, the kernel's above the model's, and says what is where.
+    /// Draws the first variants, the kernel's above the model's, and returns the files with their
+    /// descriptions.
     fn draw(&self, kernels: &[Vec<Run>], models: &[Run]) -> anyhow::Result<Vec<Drawn>> {
         let Some(tables) = &self.arguments.tables else { return Ok(Vec::new()) };
         let above = kernels.iter().filter_map(|runs| runs.first()).take(DRAWN);
@@ -244,7 +245,7 @@ impl Bench<'_> {
         Ok(drawn)
     }
 
-    /// Writes what was found to a file of its own.
+    /// Writes the result to a file of its own.
     fn keep(&self, validation: &Validation) -> anyhow::Result<()> {
         write(&self.arguments.out.join(format!("{}.json", self.name())), &validation.to_json()?)
     }

@@ -1,7 +1,7 @@
 //! `lotsfree sim --list`.
 //!
-//! What there is to say of the scenarios that ship is in `list.json`, which `cargo xtask docs` makes, so that
-//! listing them reads none.
+//! Titles and descriptions of the scenarios that ship are in `list.json`, which `cargo xtask docs` generates,
+//! so that listing them parses no scenario.
 
 use std::fmt::Write;
 
@@ -21,9 +21,9 @@ struct Entry<'a> {
     title: &'a str,
     shows: &'a str,
     variants: Vec<&'a str>,
-    /// How many there are.
+    /// Number of runs.
     runs: usize,
-    /// Why the model does not run it, or some of its runs.
+    /// The reason why the model refuses the scenario or some of its runs.
     refused: Option<&'a str>,
 }
 
@@ -31,7 +31,7 @@ impl Entry<'_> {
     /// `3 runs: base, direct, capped.`
     fn runs(&self) -> String {
         let variants = &self.variants;
-        // A name may have a comma in it.
+        // A name may contain a comma.
         let names = variants.join(if variants.iter().any(|name| name.contains(',')) { "; " } else { ", " });
         match self.runs {
             1 => "One run.".to_owned(),

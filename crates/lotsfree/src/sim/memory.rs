@@ -1,16 +1,16 @@
-//! How much memory the simulations of this process may take.
+//! Memory that the simulations of this process may take.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 
-/// The share of what is available that is taken: the rest is for run directories in the page cache, for
+/// The share of the available memory that is used. The rest is for run directories in the page cache, for
 /// tables while they are written, and for errors of the estimate.
 const SHARE: f64 = 0.8;
 
-/// Bytes that simulations may take: of `MemAvailable`, and of what the limits of this process's control
-/// groups leave (`memory.max`, version 2). No bound where nothing says how much there is.
+/// Bytes that simulations may take: a share of `MemAvailable` or of the memory left by the limits of this
+/// process's control groups (`memory.max`, version 2), whichever is less. Unbounded if neither is known.
 pub(crate) fn available() -> u64 {
     let host = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_host(&text));
     let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| of_groups(&text));
@@ -18,14 +18,14 @@ pub(crate) fn available() -> u64 {
     least.map_or(u64::MAX, |bytes| (bytes as f64 * SHARE) as u64)
 }
 
-/// `MemAvailable`, or what stood for it before 3.14.
+/// `MemAvailable`; before 3.14, which lacks it, `MemFree` and `Cached`.
 fn of_host(text: &str) -> Option<u64> {
     let values = Values::<Meminfo>::parse(text.as_bytes(), |_| ());
     let cached = || Some(values.get(meminfo::MemFree)?.saturating_add(values.get(meminfo::Cached)?));
     values.get(meminfo::MemAvailable).or_else(cached).map(|kib| kib.saturating_mul(1024))
 }
 
-/// The least that a group from this process's own up to the root leaves.
+/// The least memory left by the limit of any group from this process's own up to the root.
 fn of_groups(text: &str) -> Option<u64> {
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let root = Path::new("/sys/fs/cgroup");
@@ -33,8 +33,8 @@ fn of_groups(text: &str) -> Option<u64> {
     groups.ancestors().take_while(|group| group.starts_with(root)).filter_map(left).min()
 }
 
-/// What the limit of one group leaves; `None` where it has none. File pages that reclaim takes first count as
-/// free.
+/// Memory left by the limit of one group; `None` if it has no limit. Inactive file pages, which reclaim takes
+/// first, count as free.
 fn left(group: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(PathBuf::from(group).join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

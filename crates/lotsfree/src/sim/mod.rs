@@ -29,17 +29,17 @@ use progress::Progress;
 /// Time between two lines of progress where nothing can be redrawn.
 const LINES: Duration = Duration::from_secs(5);
 
-/// What is simulated, and where it goes.
+/// A case to simulate, and the directory for its run.
 struct Job {
     case: Case,
-    /// `None`: nowhere.
+    /// Directory of the run; `None` if it is not written.
     place: Option<PathBuf>,
-    /// What it takes of this host's memory.
+    /// Memory of this host that the simulation takes.
     bytes: u64,
 }
 
 impl Job {
-    /// Its variant, and its value of the sweep.
+    /// Its variant, and its value of the sweep if there is one.
     fn name(&self) -> String {
         match &self.case.sweep {
             Some(point) => format!("{}, {}", self.case.variant, point.label),
@@ -94,10 +94,10 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     }
 }
 
-/// Runs cases on the model, each into its directory; those that were interrupted are left out.
+/// Runs cases on the model, each into its directory. Interrupted runs are left out.
 ///
 /// # Errors
-/// The first that came up, once all have ended.
+/// The first error, once all runs have ended.
 pub(crate) fn simulate_all(cases: Vec<(Case, PathBuf)>, signals: &Signals) -> anyhow::Result<Vec<Run>> {
     let job = |(case, place)| {
         let bytes = lotsfree_engine::bytes(&case)?;
@@ -107,7 +107,7 @@ pub(crate) fn simulate_all(cases: Vec<(Case, PathBuf)>, signals: &Signals) -> an
     simulate(&jobs, None, false, signals).into_iter().flatten().collect()
 }
 
-/// Gives the cases the costs of a record, and says which of them it lacks.
+/// Applies the costs of a record to the cases, and reports the costs that the record lacks.
 fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
     let mut refused = BTreeSet::new();
     for case in cases.iter_mut() {
@@ -129,7 +129,7 @@ fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cases with their places, checked as far as can be before anything is written.
+/// The cases with their directories, checked as far as possible before anything is written.
 fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Vec<Job>> {
     let places = match arguments.no_runs {
         true => vec![None; cases.len()],
@@ -149,7 +149,7 @@ fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Ve
     Ok(jobs)
 }
 
-/// Runs all cases, as many at a time as threads and memory allow.
+/// Runs all cases, as many in parallel as threads and memory allow.
 fn simulate(
     jobs: &[Job],
     threads: Option<u16>,
@@ -178,7 +178,7 @@ fn simulate(
         |_, job| {
             progress.begin();
             let output = Output::begin(job);
-            // Before another one begins.
+            // This is stored before another job can begin.
             failed.fetch_or(output.is_err(), Ordering::Relaxed);
             output
         },
@@ -199,7 +199,7 @@ fn simulate(
     done
 }
 
-/// Where a run goes.
+/// Destination of a run.
 enum Output {
     Directory(Writer),
     Nowhere(Memory, Facts),
@@ -235,7 +235,7 @@ impl Output {
     }
 }
 
-/// The scenario's errors as such, so that they are printed with their places.
+/// Unwraps errors of the scenario, so that they are printed with their places.
 fn plain(error: SimulateError) -> anyhow::Error {
     match error {
         SimulateError::Scenario(errors) => errors.into(),
@@ -243,7 +243,7 @@ fn plain(error: SimulateError) -> anyhow::Error {
     }
 }
 
-/// Says where the runs are and what can be done with them.
+/// Prints the place of the runs, and the commands to use them.
 fn point_to(base: &Path, jobs: &[Job], runs: &[Run], arguments: &SimArgs) {
     if arguments.no_runs || arguments.json || runs.is_empty() {
         return;

@@ -1,33 +1,34 @@
-//! Jobs on threads, in order, as many at a time as threads and memory allow.
+//! Executes jobs on threads, in order, as many in parallel as threads and memory allow.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Time between two looks of the watcher.
+/// Time between two calls of `watch`.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How much may be done at a time.
+/// Limits on the jobs that run in parallel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Jobs.
+    /// Number of jobs.
     pub(crate) threads: usize,
-    /// Bytes that they take together. A job that takes more runs alone.
+    /// Bytes that the jobs take together. A larger job runs alone.
     pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The job that begins next.
+    /// Index of the job that begins next.
     next: usize,
-    /// Bytes that running jobs take, and how many run.
+    /// Bytes that running jobs take, and the number of these jobs.
     bytes: u64,
     running: usize,
     workers: usize,
 }
 
-/// Does each job once: `begin` in the order of the jobs, never two at a time, then `work` beside others. No
-/// job begins once `stop` says so. `watch` is called in this thread now and then until all is done.
+/// Does each job once: `begin` in the order of the jobs, never two at a time, then `work` in parallel with
+/// others. No job begins once `stop` returns `true`. `watch` is called in this thread at least every [`LOOK`]
+/// until all is done.
 ///
 /// The results are in the order of the jobs; `None` for those that did not begin.
 pub(crate) fn each<J: Sync, B, T: Send>(
@@ -55,7 +56,7 @@ pub(crate) fn each<J: Sync, B, T: Send>(
             let takes = bytes(job);
             let fits = now.running == 0 || now.bytes.saturating_add(takes) <= limits.bytes;
             if !fits {
-                // The timeout is for `stop`, which tells nobody.
+                // The timeout is for `stop`, which notifies nobody.
                 now = changed.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
@@ -87,7 +88,7 @@ pub(crate) fn each<J: Sync, B, T: Send>(
     results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// Tells that a worker has ended, in whatever way.
+/// Counts a worker as ended when it is dropped, even in a panic.
 struct Leave<'a> {
     state: &'a Mutex<State>,
     changed: &'a Condvar,
@@ -110,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs jobs that take so many bytes; the most jobs and bytes at a time.
+    /// Runs jobs that take these numbers of bytes; returns the most jobs and bytes at a time.
     fn most(jobs: &[u64], limits: Limits) -> (usize, u64) {
         let (running, taken) = (AtomicUsize::new(0), AtomicU64::new(0));
         let (most, most_taken) = (AtomicUsize::new(0), AtomicU64::new(0));
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(most(&jobs, Limits { threads: 4, bytes: 25 }), (2, 20));
         assert_eq!(most(&jobs, Limits { threads: 4, bytes: 0 }), (1, 10));
         assert_eq!(most(&[], Limits { threads: 4, bytes: 0 }), (0, 0));
-        // One that is too large runs, alone.
+        // A job that is too large runs, but alone.
         assert_eq!(most(&[10, 99, 10], Limits { threads: 3, bytes: 30 }), (1, 99));
     }
 

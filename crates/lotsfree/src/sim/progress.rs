@@ -3,35 +3,35 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How far simulations have come; they tell, one thread shows.
+/// Progress of simulations: they record it, and one thread shows it.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Nanoseconds that each case has simulated, and that it will.
+    /// For each case, the nanoseconds that it has simulated and its duration.
     cases: Vec<(AtomicU64, u64)>,
     running: AtomicUsize,
     finished: AtomicUsize,
 }
 
 impl Progress {
-    /// Of cases that will simulate so many nanoseconds each.
+    /// Progress of cases with these durations, in nanoseconds.
     pub(crate) fn new(durations: impl IntoIterator<Item = u64>) -> Self {
         let cases = durations.into_iter().map(|duration| (AtomicU64::new(0), duration)).collect();
         Progress { cases, running: AtomicUsize::new(0), finished: AtomicUsize::new(0) }
     }
 
-    /// A case begins.
+    /// Records that a case begins.
     pub(crate) fn begin(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A case has come to this time.
+    /// Records the time that a case has reached.
     pub(crate) fn at(&self, case: usize, ns: u64) {
         if let Some((now, _)) = self.cases.get(case) {
             now.store(ns, Ordering::Relaxed);
         }
     }
 
-    /// A case has ended.
+    /// Records that a case has ended.
     pub(crate) fn end(&self) {
         self.running.fetch_sub(1, Ordering::Relaxed);
         self.finished.fetch_add(1, Ordering::Relaxed);

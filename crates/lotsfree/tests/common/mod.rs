@@ -1,10 +1,10 @@
-//! What tests of labs share.
+//! Functions that the tests of labs share.
 
 use std::fs;
 use std::path::Path;
 
-/// A directory that nobody but this user could exchange, as labs want it: below the target directory, or
-/// where that is not so, below `/var/tmp`.
+/// A directory that nobody but this user could replace, as labs require: below the target directory, or, if
+/// others could replace that, below `/var/tmp`.
 pub(crate) fn directory() -> tempfile::TempDir {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let exchangeable = fs::canonicalize(built).and_then(|built| lotsfree_storage::is_exchangeable(&built));
