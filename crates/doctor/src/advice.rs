@@ -1,8 +1,8 @@
-//! What a contested setting ought to be on this host.
+//! Recommended values, on this host, of settings on which vendors disagree.
 //!
-//! Vendors contradict each other, and generic lists contradict the vendors. Each function here weighs what
-//! runs on the host and gives one value with its reason; rules that touch the setting ask here and never
-//! decide by themselves.
+//! Vendors contradict each other, and generic lists contradict the vendors. Each function here weighs the
+//! programs that run on the host and gives one value with its reason. Rules that change the setting ask here
+//! and never decide by themselves.
 
 use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
 use lotsfree_settings::NUMA_BALANCING;
@@ -16,9 +16,9 @@ use crate::{Context, Skip, Workload, huge};
 pub struct Advice<T> {
     /// The value.
     pub value: T,
-    /// Why this one here.
+    /// The reason for this value on this host.
     pub because: String,
-    /// What others say, and how to choose; empty where nobody disagrees.
+    /// Other vendors' values, and how to choose; empty if nobody disagrees.
     pub contested: &'static str,
 }
 
@@ -83,8 +83,8 @@ pub fn thp_enabled(cx: &Context<'_>) -> Advice<&'static str> {
     }
 }
 
-/// Whether SAP HANA on this distribution is tested with madvise; taken as such where the distribution is
-/// unknown.
+/// Whether SAP HANA is tested with madvise on this distribution. A distribution that is unknown, or neither
+/// SLES nor RHEL, counts as tested.
 fn hana_knows_madvise(cx: &Context<'_>) -> bool {
     let Some((id, version)) = &cx.now().host.distribution else { return true };
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
@@ -134,12 +134,12 @@ pub fn huge_pool_allowed(cx: &Context<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `vm.watermark_scale_factor`, in ten-thousandths of a node: the gap between two watermarks has to hold what
-/// is allocated before kswapd has run.
+/// `vm.watermark_scale_factor`, in ten-thousandths of a node. The gap between two watermarks has to hold the
+/// memory that is allocated before kswapd has freed a batch.
 pub fn watermark_scale_factor(cx: &Context<'_>) -> Advice<u64> {
     const CONTESTED: &str = "The default is 10 (0.1 % of a node). Every kernel takes up to 1000; newer ones are said to take \
         3000, which is not verified here. memstate warns above 100, and administrators of hosts with bursts set 50 to 200.";
-    /// From kswapd's wake-up until it has freed a batch, at the slow end of 0.1 to 0.5 s.
+    /// Milliseconds from kswapd's wake-up until it has freed a batch, at the slow end of 0.1 to 0.5 s.
     const WAKE_MS: u64 = 500;
     const USUAL: std::ops::RangeInclusive<u64> = 50..=200;
     let steals = [crate::KSWAPD_STEAL, crate::DIRECT_STEAL].concat();
@@ -174,8 +174,8 @@ pub fn dirty_bytes(cx: &Context<'_>) -> Advice<(u64, u64)> {
     }
 }
 
-/// `vm.nr_hugepages`: pages of the default size that are used or promised, and those that shared segments
-/// in base pages would need; 0 where [`huge_pool_allowed`] says no.
+/// `vm.nr_hugepages`: the number of pages of the default size that are used or promised, plus those that
+/// shared segments in base pages would need; 0 if [`huge_pool_allowed`] forbids a pool.
 ///
 /// # Errors
 /// [`Skip::Unknown`] if the pool or its page size is unknown.
@@ -213,8 +213,8 @@ pub fn nr_hugepages(cx: &Context<'_>) -> Result<Advice<u64>, Skip> {
     Ok(Advice::new(value, because, CONTESTED))
 }
 
-/// `defrag` and `khugepaged/defrag` of transparent huge pages on a kernel whose huge pages reclaim a node
-/// while others are free (rule `known-bad-kernel`), and why.
+/// `defrag` and `khugepaged/defrag` of transparent huge pages, with the reason, on a kernel whose huge page
+/// allocations reclaim one node while others have free memory (rule `known-bad-kernel`).
 pub fn thp_defrag_on_bad_kernel() -> (&'static str, u64, &'static str) {
     let because = "On these builds every value that lets a huge page reclaim or compact meets the bug, so SUSE's workaround is never and \
         0; with the fixed build SAP wants madvise and 1.";
@@ -250,7 +250,7 @@ pub fn max_ptes_none(cx: &Context<'_>) -> Advice<u64> {
     Advice::new(64, "at most an eighth of a huge page that khugepaged makes is then empty", CONTESTED)
 }
 
-/// `vm.min_free_kbytes`: the value to aim at, and the range that is left alone.
+/// `vm.min_free_kbytes`: the recommended value, and the range in which a value is left alone.
 ///
 /// # Errors
 /// [`crate::Skip::Unknown`] if memory, zones or nodes are unknown.
@@ -280,7 +280,7 @@ pub fn min_free_kbytes(cx: &Context<'_>) -> Result<Advice<MinFree>, crate::Skip>
     }
     if cx.runs(Workload::Oracle) {
         let asked = oracle_min_free_kib(total, cx.nodes()?.len().max(1) as u64);
-        // 1 GiB per node is meant for large hosts; the kernel's own raise stops at 5 % of memory.
+        // The 1 GiB per node is meant for large hosts; the kernel's own raise stops at 5 % of memory.
         let value = asked.min(total.as_kib() / 20).max(chosen);
         let because = match value < asked {
             true => format!(
@@ -299,13 +299,13 @@ pub fn min_free_kbytes(cx: &Context<'_>) -> Result<Advice<MinFree>, crate::Skip>
     Ok(Advice::new(MinFree { value: chosen, least, most }, because, CONTESTED))
 }
 
-/// A value of `vm.min_free_kbytes` and the range around it that is left alone, all in KiB.
+/// A value of `vm.min_free_kbytes` and the range around it in which a value is left alone, all in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinFree {
-    /// What to set.
+    /// The recommended value.
     pub value: u64,
-    /// Less is too little.
+    /// Lower values are too low.
     pub least: u64,
-    /// More is too much.
+    /// Higher values are too high.
     pub most: u64,
 }

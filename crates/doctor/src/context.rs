@@ -1,4 +1,5 @@
-//! [`Context`]: typed questions to an observation. A missing answer is a [`Skip`], so that rules can use `?`.
+//! [`Context`]: typed questions about an observation. A missing answer is a [`Skip`], so that rules can use
+//! `?`.
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat, meminfo as m};
 use lotsfree_kernel_files::file::block::BlockDevice;
@@ -18,21 +19,21 @@ use lotsfree_units::{Bytes, Grouped};
 
 use crate::{Confidence, Evidence, Skip, Workload};
 
-/// An observation, and what follows from it for every rule.
+/// An observation, and facts derived from it that all rules use.
 #[derive(Debug)]
 pub struct Context<'a> {
     observation: &'a Observation,
     workloads: Vec<Workload>,
 }
 
-/// How fast a counter (or a sum of counters) grew.
+/// Growth rate of a counter, or of a sum of counters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Per second, over the whole period.
+    /// Mean growth per second over the whole period.
     pub per_second: f64,
-    /// Per second, in the busiest interval between two samples.
+    /// Growth per second in the busiest interval between two samples.
     pub peak: f64,
-    /// Part of the intervals in which it grew at all.
+    /// Share of the intervals in which the counter grew at all.
     pub active: f64,
     /// Growth over the whole period.
     pub total: u64,
@@ -40,12 +41,12 @@ pub struct Rate {
     pub seconds: f64,
 }
 
-/// How a level developed.
+/// Development of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
-    /// At the first sample.
+    /// Value at the first sample.
     pub first: f64,
-    /// At the last.
+    /// Value at the last sample.
     pub last: f64,
     /// Least-squares slope, per hour.
     pub per_hour: f64,
@@ -57,18 +58,19 @@ pub struct Trend {
     pub seconds: f64,
 }
 
-/// From this length on a rate counts as settled: shorter periods catch single events. (Interval of the
-/// vendors' own guides for reading `sar` and `vmstat`.)
+/// A rate over at least this many seconds counts as settled; shorter periods catch single events. (The
+/// vendors' own guides for reading `sar` and `vmstat` use this interval.)
 const SETTLED_SECONDS: f64 = 10.0;
-/// Cost of a random read when no device counter says better: a hard disk's seek and half a turn.
+/// Seconds that a random read from a hard disk takes, if no device counter tells: a seek and half a turn.
 const ROTATIONAL_READ: f64 = 8e-3;
-/// The same for a solid-state disk: the slow end of SATA, the fast end of a network disk.
+/// Seconds that a random read from a solid-state disk takes, if no device counter tells: the slow end of
+/// SATA, the fast end of a network disk.
 const SOLID_READ: f64 = 150e-6;
-/// Fewer reads than this do not make an average.
+/// A mean latency needs at least this many reads.
 const ENOUGH_READS: u64 = 20;
 
 impl<'a> Context<'a> {
-    /// Prepares the questions.
+    /// Prepares to answer questions about an observation.
     pub fn new(observation: &'a Observation) -> Self {
         let workloads = observation.now.processes.as_deref().map(Workload::detect).unwrap_or_default();
         Context { observation, workloads }
@@ -101,7 +103,7 @@ impl<'a> Context<'a> {
         if seconds > 0.0 { Ok(seconds) } else { Err(Skip::NeedsSamples) }
     }
 
-    /// How far a rate over this period can be trusted: `Possible` below ten seconds, else `Likely`.
+    /// Confidence in a rate over this period: `Possible` below ten seconds, else `Likely`.
     pub fn rate_confidence(&self) -> Confidence {
         if self.observation.seconds() < SETTLED_SECONDS { Confidence::Possible } else { Confidence::Likely }
     }
@@ -152,7 +154,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// `MemTotal` less all huge page pools: what ordinary pages have to share.
+    /// `MemTotal` less all huge page pools: the memory that is left for ordinary pages.
     ///
     /// # Errors
     /// [`Skip::Unknown`] if `MemTotal` is unknown.
@@ -177,7 +179,7 @@ impl<'a> Context<'a> {
         Evidence::new("/proc/meminfo", field.name(), value)
     }
 
-    /// How a field of `/proc/meminfo` developed, in bytes.
+    /// Trend of a field of `/proc/meminfo`, in bytes.
     ///
     /// # Errors
     /// [`Skip::NeedsSamples`] for a single instant, [`Skip::Unknown`] if the field is missing.
@@ -209,8 +211,8 @@ impl<'a> Context<'a> {
         vmstat.and_then(|vmstat| vmstat.sum(counters)).ok_or_else(|| missing(counters))
     }
 
-    /// How fast the sum of those of `counters` that are present grew (see [`crate::DIRECT_SCAN`] and its
-    /// like). Intervals in which it fell, because the host was rebooted, are left out.
+    /// Growth rate of the sum of those of `counters` that are present (see [`crate::DIRECT_SCAN`] and similar
+    /// lists). Intervals in which the sum fell, because the host was rebooted, are left out.
     ///
     /// # Errors
     /// [`Skip::Unknown`] if none is present, [`Skip::NeedsSamples`] for a single instant.
@@ -247,8 +249,8 @@ impl<'a> Context<'a> {
         self.now().pressure.memory.as_ref().ok_or_else(|| Skip::missing("/proc/pressure/memory"))
     }
 
-    /// Seconds per second in which at least one task (`full == false`) or all of them stood still for memory,
-    /// from the totals of the first and the last sample.
+    /// Seconds per second in which at least one task (`full == false`) or all of them were stalled for lack
+    /// of memory, from the totals of the first and the last sample.
     ///
     /// # Errors
     /// [`Skip::Unknown`] without PSI, [`Skip::NeedsSamples`] for a single instant.
@@ -272,10 +274,10 @@ impl<'a> Context<'a> {
         self.now().sysctl.number(name).ok_or_else(|| Skip::missing(sysctl_path(name)))
     }
 
-    /// A running sysctl that is one number; if it was not read, what this kernel has unless somebody sets it.
+    /// A running sysctl that is one number; if it was not read, this kernel's default.
     ///
     /// # Errors
-    /// [`Skip::Unknown`] if that depends on the machine, or is not in the table.
+    /// [`Skip::Unknown`] if the default depends on the machine or is not in the table.
     pub fn sysctl_or_default(&self, name: &str) -> Result<u64, Skip> {
         let (major, minor, _) = self.now().host.kernel.numbers;
         let initially = || lotsfree_settings::find(name)?.default_number(Release(major, minor));
@@ -326,7 +328,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Huge page pools of all sizes; from `/proc/meminfo` (default size only) where `/sys` was not read.
+    /// Huge page pools of all sizes; from `/proc/meminfo` (default size only) if `/sys` was not read.
     ///
     /// # Errors
     /// [`Skip::Unknown`] if neither has them.
@@ -396,13 +398,13 @@ impl<'a> Context<'a> {
         self.now().cgroups.as_ref().ok_or_else(|| Skip::missing("/sys/fs/cgroup memory files"))
     }
 
-    /// What `pages` base pages of this host hold.
+    /// The size of `pages` base pages of this host.
     pub fn pages(&self, pages: u64) -> Bytes {
         self.now().host.page_size.of(pages)
     }
 
-    /// Seconds that one random read takes on the devices that hold swap and file systems, and how that is
-    /// known: from `/proc/diskstats` (over the period if it had enough reads, else since boot), else from the
+    /// Seconds that one random read takes on the devices that hold swap and file systems, and the source of
+    /// that figure: `/proc/diskstats` (over the period if it had enough reads, else since boot), else the
     /// kind of device.
     pub fn read_latency(&self) -> (f64, String) {
         let devices = self.now().block.as_deref().unwrap_or_default();
@@ -457,7 +459,7 @@ fn sysctl_path(name: &str) -> String {
 }
 
 impl Rate {
-    /// Of a growing counter at given seconds; `None` with fewer than two usable points.
+    /// Rate of a growing counter from (seconds, value) points; `None` with fewer than two usable points.
     pub fn of(points: &[(f64, u64)]) -> Option<Rate> {
         let (mut total, mut seconds, mut peak, mut active, mut intervals) = (0u64, 0.0, 0f64, 0u32, 0u32);
         for pair in points.windows(2) {
@@ -478,7 +480,7 @@ impl Rate {
 }
 
 impl Trend {
-    /// Of a level at given seconds; `None` with fewer than two points.
+    /// Trend of a level from (seconds, value) points; `None` with fewer than two points.
     pub fn of(points: &[(f64, f64)]) -> Option<Trend> {
         let (first, last) = (points.first()?, points.last()?);
         let n = points.len() as f64;

@@ -1,4 +1,4 @@
-//! Memory cgroups as rules speak of them: their files, who administers them, what they hold.
+//! Memory cgroups for rules: names of their files, who administers them, the memory that they hold.
 
 use lotsfree_kernel_files::counters::memory_stat as s;
 use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
@@ -8,7 +8,7 @@ use crate::finding::subject;
 use crate::remedy::word;
 use crate::{Context, Remedy};
 
-/// A file of a group, named as its version names it: `max` is `memory.max`, v1 `memory.limit_in_bytes`.
+/// Path of a group's file, named as in its version: `max` is `memory.max`, v1 `memory.limit_in_bytes`.
 pub(crate) fn file(version: CgroupVersion, path: &str, name: &str) -> String {
     let root = match version {
         CgroupVersion::V1 => "/sys/fs/cgroup/memory",
@@ -17,7 +17,7 @@ pub(crate) fn file(version: CgroupVersion, path: &str, name: &str) -> String {
     format!("{root}{}/{}", path.trim_end_matches('/'), field(version, name))
 }
 
-/// The file name alone.
+/// Name of a group's file, without the directory.
 pub(crate) fn field(version: CgroupVersion, name: &str) -> String {
     let v1 = match name {
         "current" => "usage_in_bytes",
@@ -30,7 +30,7 @@ pub(crate) fn field(version: CgroupVersion, name: &str) -> String {
     }
 }
 
-/// What a group holds, from `memory.stat`, descendants included.
+/// Memory that a group holds, from `memory.stat`, including its descendants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     /// `memory.current`.
@@ -39,14 +39,15 @@ pub(crate) struct Held {
     pub inactive_file: Bytes,
     /// Page cache on the active list.
     pub active_file: Bytes,
-    /// At least this much page cache is mapped: `file_mapped` less all of shared memory.
+    /// Lower bound of the mapped page cache: `file_mapped` less all of shared memory.
     pub mapped_file: Bytes,
-    /// Slab that a shrinker can free; version 1 does not say.
+    /// Slab that a shrinker can free; version 1 does not report it.
     pub slab_reclaimable: Bytes,
 }
 
 impl Held {
-    /// `None` where the kernel did not say how much is held, or how much of it is on the inactive file list.
+    /// `None` if the kernel did not report how much memory is held, or how much of it is on the inactive file
+    /// list.
     pub(crate) fn of(version: CgroupVersion, group: &Cgroup) -> Option<Held> {
         let stat = group.stat.as_ref()?;
         let get = |counter| stat.get(counter).map(Bytes);
@@ -66,13 +67,13 @@ impl Held {
             current: group.current?,
             inactive_file: inactive?,
             active_file: active.unwrap_or_default(),
-            // Without the count of shared memory nothing is known of mapped files.
+            // Without the count of shared memory nothing is known about mapped files.
             mapped_file: shmem.zip(mapped).map_or(Bytes::ZERO, |(shmem, mapped)| mapped - shmem),
             slab_reclaimable: get(s::slab_reclaimable).unwrap_or_default(),
         })
     }
 
-    /// The working set as kubelet and cAdvisor count it: all but the inactive file list.
+    /// The working set as kubelet and cAdvisor count it: everything except the inactive file list.
     pub(crate) fn working_set(&self) -> Bytes {
         self.current - self.inactive_file
     }
@@ -82,13 +83,13 @@ impl Held {
         self.working_set() - self.mapped_file.min(self.active_file)
     }
 
-    /// What reclaim cannot simply drop: without any page cache and reclaimable slab.
+    /// Memory that reclaim cannot simply drop: everything except page cache and reclaimable slab.
     pub(crate) fn kept(&self) -> Bytes {
         self.working_set() - self.active_file - self.slab_reclaimable
     }
 }
 
-/// Who sets a group's limits.
+/// Owner of a group, who sets its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner<'a> {
     /// A systemd unit: service, slice or scope.
@@ -101,7 +102,7 @@ pub(crate) enum Owner<'a> {
     Files,
 }
 
-/// Whose group `path` is, by the naming of systemd and of the container runtimes.
+/// Owner of the group at `path`, by the naming of systemd and of the container runtimes.
 pub(crate) fn owner(path: &str) -> Owner<'_> {
     const RUNTIMES: &[&str] = &["docker-", "cri-containerd-", "crio-", "libpod-"];
     let last = path.rsplit('/').next().unwrap_or_default();
@@ -124,14 +125,14 @@ pub(crate) fn is_transient(path: &str) -> bool {
     last.starts_with("run-") && (last.ends_with(".scope") || last.ends_with(".service"))
 }
 
-/// `wanted` rounded up to 64 MiB, as a person would set it.
+/// `wanted` rounded up to a multiple of 64 MiB, as a person would set it.
 pub(crate) fn rounded(wanted: Bytes) -> Bytes {
     const STEP: Bytes = Bytes(64 * MIB);
     STEP.times(wanted.units_of(STEP))
 }
 
-/// A remedy that gives a group's file another value by the means of whoever owns the group. `property` is
-/// systemd's name of the setting, `name` the version 2 name of the file.
+/// A remedy that gives a group's file another value, in the way in which the group's owner sets it.
+/// `property` is systemd's name of the setting, `name` the version 2 name of the file.
 pub(crate) fn set(
     title: impl Into<String>,
     version: CgroupVersion,
@@ -157,7 +158,7 @@ pub(crate) fn set(
                     systemd(now)
                 ))
                 .sets(format!("{unit} {property}"), systemd(value));
-            // A transient unit has no file that could outlive it.
+            // A transient unit has no file in which the value could be kept.
             if is_transient(path) {
                 return remedy;
             }
@@ -182,7 +183,7 @@ fn section(unit: &str) -> &'static str {
     }
 }
 
-/// Where a limit that was written to the cgroup file system has to be set to last, for notes.
+/// Where to set a limit permanently that was written to the cgroup file system, for notes.
 pub(crate) fn lasting(path: &str) -> Option<&'static str> {
     match owner(path) {
         Owner::Kubernetes => Some(
@@ -199,7 +200,7 @@ pub(crate) fn lasting(path: &str) -> Option<&'static str> {
     }
 }
 
-/// The largest processes whose memory cgroup is `path` or below it, and their resident memory.
+/// The largest processes whose memory cgroup is `path` or below it, with their resident memory.
 pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(String, Bytes)> {
     let inside = |group: &str| {
         group == path || group.strip_prefix(path).is_some_and(|rest| rest.starts_with('/') || path == "/")

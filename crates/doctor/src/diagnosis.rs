@@ -1,4 +1,4 @@
-//! [`diagnose`]: all rules over one observation, reconciled and ranked.
+//! [`diagnose`]: applies all rules to one observation, then reconciles and ranks the findings.
 
 use lotsfree_kernel_files::Problem;
 use lotsfree_kernel_files::file::hugepages::HugePool;
@@ -8,42 +8,42 @@ use serde::Serialize;
 
 use crate::{Context, Finding, MemoryMap, Rule, Skip, Workload, rules};
 
-/// What all rules say of one host.
+/// Result of all rules for one host.
 #[derive(Debug, Serialize)]
 pub struct Diagnosis {
-    /// What is wrong, worst first.
+    /// Findings, worst first.
     pub findings: Vec<Finding>,
     /// Rules that looked and found nothing.
     pub quiet: Vec<&'static str>,
-    /// Rules that could not be judged, and what they lacked.
+    /// Rules that could not be judged, with the files or fields that they lacked.
     pub unknown: Vec<SkippedRule>,
     /// Rules that need a second sample.
     pub need_samples: Vec<&'static str>,
-    /// Rules that do not concern this host, and why.
+    /// Rules that do not concern this host, with the reason.
     pub not_applicable: Vec<SkippedRule>,
     /// Files and lines that could not be read.
     pub problems: Vec<Problem>,
-    /// Where memory goes.
+    /// Use of memory.
     pub memory: Option<MemoryMap>,
     /// Server programs that run here.
     pub workloads: Vec<Workload>,
 }
 
-/// A rule that said nothing.
+/// A rule that was not judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedRule {
-    /// Its id.
+    /// Id of the rule.
     pub rule: &'static str,
-    /// What it lacked, or why it does not apply.
+    /// The files or fields that it lacked, or the reason why it does not apply.
     pub why: String,
 }
 
-/// Judges `observation` by all rules.
+/// Applies all rules to `observation`.
 pub fn diagnose(observation: &Observation) -> Diagnosis {
     diagnose_with(observation, rules::all())
 }
 
-/// Judges `observation` by some rules.
+/// Applies some rules to `observation`.
 pub fn diagnose_with(observation: &Observation, rules: impl Iterator<Item = &'static dyn Rule>) -> Diagnosis {
     let cx = Context::new(observation);
     let mut diagnosis = Diagnosis {
@@ -92,8 +92,8 @@ fn rank(findings: &mut [Finding]) {
     });
 }
 
-/// Takes back remedies that another finding forbids, and those that would set a setting to another value than
-/// a finding of higher rank; a note says so and how to choose.
+/// Withdraws remedies that another finding forbids, and those that would set a setting to another value than
+/// a finding of higher rank. A note says so, and how to choose.
 fn reconcile(findings: &mut [Finding]) {
     let forbidden: Vec<(String, String, &'static str)> = (findings.iter())
         .flat_map(|f| f.forbids.iter().map(|(setting, why)| (setting.clone(), why.clone(), f.rule)))

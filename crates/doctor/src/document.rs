@@ -1,11 +1,11 @@
-//! `docs/rules.md` and `lotsfree explain`, from the rules' own documentation.
+//! Prints `docs/rules.md` and the text of `lotsfree explain` from the rules' own documentation.
 
 use std::fmt::Write;
 
 use crate::{Group, rules};
 
 impl Group {
-    /// Its title in the documentation.
+    /// Title of the group in the documentation.
     pub fn title(self) -> &'static str {
         match self {
             Group::Reclaim => "Reclaim and page cache",

@@ -82,7 +82,7 @@ impl Evidence {
         }
     }
 
-    /// Says which node, zone, process, cgroup or device is meant.
+    /// Names the node, zone, process, cgroup or device that the reading is about.
     pub fn of(mut self, subject: impl ToString) -> Self {
         self.subject = Some(subject.to_string());
         self
@@ -94,14 +94,14 @@ impl Evidence {
         self
     }
 
-    /// Adds what it was compared with and whose bound that is.
+    /// Adds the bound that the reading was compared with, and whose bound that is.
     pub fn against(mut self, bound: impl ToString, source: impl ToString) -> Self {
         self.threshold = Some(Threshold { bound: bound.to_string(), source: source.to_string() });
         self
     }
 }
 
-/// How a process is named to the reader: `pid 812 postgres`.
+/// Name of a process in reports: `pid 812 postgres`.
 pub(crate) fn subject(process: &Process) -> String {
     format!("pid {} {}", process.stat.pid, process.stat.name)
 }
@@ -126,27 +126,27 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// `bytes` of `total` are lost; `text` says how.
+    /// A loss of `bytes` out of `total`; `text` describes it.
     pub fn memory(bytes: Bytes, total: Bytes, text: impl Into<String>) -> Self {
         let share = bytes.share_of(total);
         let text = format!("{bytes} ({} of memory): {}", Percent(share), text.into());
         Cost { bytes: Some(bytes), faults_per_second: None, stalled: None, share, text }
     }
 
-    /// `rate` faults a second at `seconds` each.
+    /// A cost of `rate` faults per second at `seconds` each.
     pub fn faults(rate: f64, seconds: f64, text: impl Into<String>) -> Self {
         let stalled = rate * seconds;
         let text = format!("{rate:.0} faults/s, {} of a task's time: {}", Percent(stalled), text.into());
         Cost { bytes: None, faults_per_second: Some(rate), stalled: Some(stalled), share: stalled, text }
     }
 
-    /// Tasks stand still for `share` seconds per second.
+    /// A cost of tasks that are stalled for `share` seconds per second.
     pub fn stalled(share: f64, text: impl Into<String>) -> Self {
         let text = format!("{} of a task's time: {}", Percent(share), text.into());
         Cost { bytes: None, faults_per_second: None, stalled: Some(share), share, text }
     }
 
-    /// Nothing is lost yet; `text` says what may be.
+    /// No loss yet; `text` describes the possible one.
     pub fn risk(text: impl Into<String>) -> Self {
         Cost { bytes: None, faults_per_second: None, stalled: None, share: 0.0, text: text.into() }
     }
@@ -193,7 +193,7 @@ impl Finding {
         }
     }
 
-    /// Sets how sure it is.
+    /// Sets the confidence.
     pub fn sure(&mut self, confidence: Confidence) -> &mut Self {
         self.confidence = confidence;
         self
@@ -211,7 +211,7 @@ impl Finding {
         self
     }
 
-    /// Adds a reading, where there is one.
+    /// Adds a reading, if there is one.
     pub fn because_if(&mut self, evidence: Option<Evidence>) -> &mut Self {
         self.because_all(evidence)
     }
@@ -228,13 +228,13 @@ impl Finding {
         self
     }
 
-    /// Adds a note, where there is one to make.
+    /// Adds a note, if there is one.
     pub fn note_if(&mut self, note: Option<impl Into<String>>) -> &mut Self {
         self.notes.extend(note.map(Into::into));
         self
     }
 
-    /// Forbids other findings to change `setting`, with the reason.
+    /// Forbids other findings to change `setting`, giving the reason.
     pub fn forbid(&mut self, setting: impl Into<String>, why: impl Into<String>) -> &mut Self {
         self.forbids.push((setting.into(), why.into()));
         self

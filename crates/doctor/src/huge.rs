@@ -1,4 +1,4 @@
-//! The huge page pools, and the shared memory that is in them or could be.
+//! The huge page pools, and the shared memory that lies or could lie in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,14 @@ use lotsfree_units::{Bytes, Grouped};
 use crate::workload::CLUSTER_MANAGERS;
 use crate::{Context, Cost, Evidence, Remedy, Skip, Workload, latency};
 
-/// From this size on a shared segment is a candidate for huge pages whoever owns it: its page tables reach
-/// 8 MiB for each process.
+/// A shared segment of at least this size is a candidate for huge pages whoever owns it: its page tables take
+/// up to 8 MiB for each process.
 pub(crate) const LARGE: Bytes = Bytes::gib(4);
-/// A database's pool counts as unused only after this long: an instance first starts, then opens its segment.
+/// A database's pool counts as unused only after this many seconds, because an instance opens its segment
+/// some time after its start.
 pub(crate) const STARTED: f64 = 600.0;
 
-/// What a segment's pages are.
+/// Kind of a segment's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// Huge pages of a pool.
@@ -34,29 +35,31 @@ pub(crate) enum Backing {
 /// Shared memory that several processes map.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    /// How to call it: `shmid 98305`, `shared mapping of postgres`.
+    /// Name of the segment: `shmid 98305`, `shared mapping of postgres`.
     pub(crate) label: String,
-    /// System V: as asked for. Else the most that one process has touched, a lower bound.
+    /// For System V the size requested. For others the most that one process has touched, which is a lower
+    /// bound.
     pub(crate) size: Bytes,
-    /// Identifier, for System V segments.
+    /// Identifier of a System V segment.
     pub(crate) shmid: Option<u64>,
     /// Owner.
     pub(crate) uid: Option<u32>,
-    /// The database that it belongs to, by its owner or its processes.
+    /// The database that it belongs to, recognised by its owner or its processes.
     pub(crate) database: Option<Workload>,
     /// Processes that map it (System V: attachments).
     pub(crate) mappers: u64,
-    /// What its pages are.
+    /// Kind of its pages.
     pub(crate) backing: Backing,
 }
 
 impl Segment {
-    /// Pages that the pool needs for it: Oracle's script counts one more for each System V segment.
+    /// Number of pages that it needs in the pool. Oracle's script counts one extra page for each System V
+    /// segment.
     pub(crate) fn pages(&self, huge: Bytes) -> u64 {
         if self.shmid.is_some() { script_pages(self.size, huge) } else { self.size.units_of(huge) }
     }
 
-    /// The reading that it comes from.
+    /// The reading that shows the segment.
     pub(crate) fn evidence(&self) -> Evidence {
         let (file, field) = match self.shmid {
             Some(_) => ("/proc/sysvipc/shm", "size"),
@@ -75,7 +78,8 @@ impl Segment {
     }
 }
 
-/// The default huge page size: what `vm.nr_hugepages` counts and what a program gets that names no size.
+/// The default huge page size: the one that `vm.nr_hugepages` counts, and that a program gets without naming
+/// a size.
 pub(crate) fn default_size(cx: &Context<'_>) -> Result<Bytes, Skip> {
     match cx.mem(m::Hugepagesize)? {
         Bytes::ZERO => Err(Skip::missing("/proc/meminfo Hugepagesize")),
@@ -89,12 +93,12 @@ pub(crate) fn filled(cx: &Context<'_>) -> Result<Vec<HugePool>, Skip> {
     Ok(pools.into_iter().filter(|pool| pool.total > 0 && pool.size > Bytes::ZERO).collect())
 }
 
-/// Pages touched or promised.
+/// Number of pages touched or promised.
 pub(crate) fn promised(pool: &HugePool) -> u64 {
     pool.used().saturating_add(pool.reserved)
 }
 
-/// Names of a page size as `/sys` spells it.
+/// Name of a page size's directory, as `/sys` spells it.
 pub(crate) fn directory(size: Bytes) -> String {
     format!("/sys/kernel/mm/hugepages/hugepages-{}kB", size.as_kib())
 }
@@ -123,12 +127,12 @@ pub(crate) fn cost(cx: &Context<'_>, bytes: Bytes, text: impl Into<String>) -> C
     }
 }
 
-/// The share that `bytes` are of memory; 0 where `MemTotal` is unknown.
+/// The share of memory that `bytes` are; 0 if `MemTotal` is unknown.
 pub(crate) fn share(cx: &Context<'_>, bytes: Bytes) -> f64 {
     cx.total().map_or(0.0, |total| bytes.share_of(total))
 }
 
-/// Resizes `pool` to `pages`: sysctl for the default size, the file in `/sys` for others.
+/// A remedy that resizes `pool` to `pages`: by sysctl for the default size, by the file in `/sys` for others.
 pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl Into<String>) -> Remedy {
     let remedy = Remedy::new(title);
     let persistent = pool.total.saturating_sub(pool.surplus);
@@ -147,9 +151,9 @@ pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl 
     remedy
 }
 
-/// What `hugepages=` on the kernel command line says for pages of `size`: each one counts pages of the
-/// `hugepagesz=` before it, of the default size where there is none. The number of one size must never take
-/// the place of another's: 17,409 pages of 1 GiB instead of 2 MiB leave a host that does not boot.
+/// The value of `hugepages=` on the kernel command line for pages of `size`. Each `hugepages=` counts pages
+/// of the `hugepagesz=` before it, or of the default size if there is none. The number of one size must never
+/// replace that of another: 17,409 pages of 1 GiB instead of 2 MiB leave a host that does not boot.
 fn boot_pages<'a>(cx: &Context<'a>, size: Bytes) -> Option<&'a str> {
     let default = default_size(cx).ok()?;
     let (mut counted, mut found) = (default, None);
@@ -181,7 +185,8 @@ pub(crate) fn database_age(cx: &Context<'_>) -> Option<(Workload, f64)> {
     Some((Workload::database_of(oldest)?, latency::age(cx, oldest)?))
 }
 
-/// Why idle huge pages may be meant: a cluster's standby node, a host of virtual machines, DPDK.
+/// The reason why idle huge pages may be intentional: a cluster's standby node, a host of virtual machines,
+/// DPDK.
 pub(crate) fn held_on_purpose(cx: &Context<'_>) -> Option<String> {
     const MACHINES: &[&str] = &["libvirtd", "virtqemud", "vdsmd", "nova-compute", "virt-handler"];
     let running = |names: &[&str]| {
@@ -229,7 +234,7 @@ pub(crate) fn segments(cx: &Context<'_>) -> Result<Vec<Segment>, Skip> {
     Ok(found)
 }
 
-/// Whether the attached segments together have exactly the pages that some pool has promised.
+/// Whether the attached segments together have exactly the number of pages that some pool has promised.
 fn explain<'s>(pools: &[HugePool], segments: impl Iterator<Item = &'s ShmSegment> + Clone) -> bool {
     pools.iter().any(|pool| {
         let pages = |s: &ShmSegment| if s.size < pool.size { 0 } else { s.size.units_of(pool.size) };
@@ -237,7 +242,7 @@ fn explain<'s>(pools: &[HugePool], segments: impl Iterator<Item = &'s ShmSegment
     })
 }
 
-/// Which page kinds processes map System V keys with: key → (huge, base).
+/// Kinds of pages with which processes map System V keys: key → (huge, base).
 fn mapped_keys(cx: &Context<'_>) -> BTreeMap<u32, (bool, bool)> {
     let mut keys: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
     for mapping in mappings(cx).map(|(_, mapping)| mapping) {
@@ -266,8 +271,8 @@ pub(crate) fn is_shared(file: &str) -> bool {
     ["/SYSV", "/dev/zero", "/dev/shm/", "/run/shm/", "/memfd:"].iter().any(|name| file.starts_with(name))
 }
 
-/// The name under which processes that share memory are put together: all granules of an instance that uses
-/// AMM (`/dev/shm/ora_SID_ID_N`) are one.
+/// The name by which mappings of shared memory are grouped: all granules of an instance that uses AMM
+/// (`/dev/shm/ora_SID_ID_N`) have the same one.
 pub(crate) fn shared_name(file: &str) -> &str {
     match file.strip_prefix("/dev/shm/ora_").and_then(|_| file.rsplit_once('_')) {
         Some((instance, _)) => instance,
@@ -275,8 +280,8 @@ pub(crate) fn shared_name(file: &str) -> &str {
     }
 }
 
-/// What a System V segment's pages are. The mode bits of `/proc/sysvipc/shm` do not say (`SHM_HUGETLB` is
-/// not kept).
+/// Kind of a System V segment's pages. The mode bits of `/proc/sysvipc/shm` do not tell (`SHM_HUGETLB` is not
+/// kept).
 fn backing(
     segment: &ShmSegment,
     mapped: &BTreeMap<u32, (bool, bool)>,
@@ -298,7 +303,7 @@ fn backing(
     if largest > Bytes::ZERO && segment.rss.is_some_and(|rss| rss > segment.size + largest) {
         return Backing::Huge;
     }
-    // System V segments reserve all their huge pages when they are made.
+    // System V segments reserve all their huge pages when they are created.
     let fits =
         |pool: &HugePool| pool.size > Bytes::ZERO && segment.size.units_of(pool.size) <= promised(pool);
     match pools {
@@ -308,7 +313,7 @@ fn backing(
     }
 }
 
-/// Shared anonymous mappings of database servers, inherited over `fork` at the same address.
+/// Shared anonymous mappings that database servers inherit over `fork` at the same address.
 fn forked(cx: &Context<'_>) -> Vec<Segment> {
     let mut found: BTreeMap<(u64, Workload), Segment> = BTreeMap::new();
     for (process, mapping) in mappings(cx) {
@@ -332,7 +337,7 @@ fn forked(cx: &Context<'_>) -> Vec<Segment> {
     found.into_values().collect()
 }
 
-/// Segments in base pages that belong into a huge page pool: those from 4 GiB on, and all segments of a
+/// Segments in base pages that belong into a huge page pool: those of at least 4 GiB, and all segments of a
 /// database that has one of at least 100 MiB.
 pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, Skip> {
     let all = segments(cx)?;
@@ -375,15 +380,15 @@ mod tests {
             backing(segment, &mapped.iter().copied().collect(), Some(&[pool]), explained)
         };
         let gib = segment(Bytes::gib(1));
-        // Nothing is promised: nothing is huge, whatever else is mapped with that key.
+        // No page is promised, so none is huge, whatever else is mapped with that key.
         assert_eq!(judge(&gib, &[(0x40, (true, false))], pool(1024, 1024, 0), false), Backing::Base);
         assert_eq!(judge(&gib, &[(0x40, (true, false))], pool(1024, 600, 0), false), Backing::Huge);
         assert_eq!(judge(&gib, &[(0x40, (false, true))], pool(1024, 100, 0), false), Backing::Base);
-        // 424 pages are promised, the segment would have 512.
+        // 424 pages are promised; the segment would need 512.
         assert_eq!(judge(&gib, &[], pool(1024, 700, 100), false), Backing::Base);
         assert_eq!(judge(&gib, &[], pool(1024, 400, 0), false), Backing::Unknown);
         assert_eq!(judge(&gib, &[], pool(1024, 512, 0), true), Backing::Huge);
-        // 6.18 shows 2 GiB for two pages of 2 MiB.
+        // 6.18 prints 2 GiB for two pages of 2 MiB.
         let small = ShmSegment { rss: Some(Bytes::gib(2)), ..segment(Bytes::mib(5)) };
         assert_eq!(judge(&small, &[], pool(4, 2, 1), false), Backing::Huge);
         assert_eq!(backing(&gib, &BTreeMap::new(), None, false), Backing::Unknown);

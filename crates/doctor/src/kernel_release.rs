@@ -1,15 +1,15 @@
-//! Comparison of kernel releases as package managers compare them.
+//! Compares kernel releases as package managers do.
 //!
 //! Distributions keep the version of the kernel that they started from and count their own changes in the
 //! release: `5.14.0-570.127.1.el9_6.x86_64`, `6.4.0-150600.23.87-default`. Whether such a kernel has a fix
-//! can only be told by comparing within the same stream, segment by segment.
+//! can only be determined by comparing releases of the same stream, segment by segment.
 
 use std::cmp::Ordering;
 
-/// Compares two version or release texts as RPM does: maximal runs of digits or letters, digits as numbers,
-/// letters as text; digits are newer than letters; `~` is older than anything, even the end; `^` is newer
-/// than the end and older than anything else; other characters only separate; what has more segments left is
-/// newer. (rpm-version(7).)
+/// Compares two version or release texts as RPM does (rpm-version(7)). Segments are maximal runs of digits or
+/// letters; digits compare as numbers, letters as text. Digits are newer than letters. `~` is older than
+/// anything, even the end; `^` is newer than the end and older than anything else. Other characters only
+/// separate. A text with more segments left is newer.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -67,18 +67,17 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
 /// A running kernel's release (`uname -r`) taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Release<'a> {
-    /// What the distribution started from: `5.14.0`.
+    /// Version that the distribution started from: `5.14.0`.
     pub version: &'a str,
     /// The distribution's own count, without its tag: `570.127.1`, `150600.23.87`; empty for other kernels.
     pub build: &'a str,
     /// The tag of an Enterprise Linux build: `el9_6`, `el6`, `el8uek`; empty if there is none.
     pub tag: &'a str,
-    /// What is known of the processor architecture: `x86_64`, `aarch64`; empty where the release does not
-    /// say.
+    /// Processor architecture: `x86_64`, `aarch64`; empty if the release does not name it.
     pub arch: &'a str,
 }
 
-/// Architectures as they end the release of an RPM or Debian kernel, and how RPM spells them.
+/// Architectures at the end of the releases of RPM and Debian kernels, and RPM's spelling of them.
 const ARCHES: &[(&str, &str)] = &[
     (".x86_64", "x86_64"),
     (".aarch64", "aarch64"),
@@ -90,7 +89,7 @@ const ARCHES: &[(&str, &str)] = &[
 ];
 
 impl<'a> Release<'a> {
-    /// Takes `release` apart.
+    /// Splits `release` into its parts.
     pub(crate) fn parse(release: &'a str) -> Self {
         // "+debug" and "+64k" of Enterprise Linux builds follow the architecture.
         let plain = release.split_once('+').map_or(release, |(plain, rest)| match rest.contains('-') {
@@ -117,7 +116,7 @@ impl<'a> Release<'a> {
 mod tests {
     use super::*;
 
-    /// Older first; from rpm's own rules and from released kernels.
+    /// Pairs with the older one first, from rpm's own rules and from released kernels.
     const ORDERED: &[(&str, &str)] = &[
         ("1.0", "1.1"),
         ("1.9", "1.10"),

@@ -1,23 +1,24 @@
-//! Builds of distributions that have a known bug, by the streams in which they are published.
+//! Builds of distributions that have a known bug, grouped by the streams in which they are published.
 
 use std::cmp::Ordering;
 
 use crate::kernel_release::{Release, compare};
 
-/// Kernels of one stream: same version, same tag, builds from `since` to before `fixed`.
+/// Kernels of one stream: the same version and tag, with builds from `since` up to, but not including,
+/// `fixed`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
-    /// Its name, for people.
+    /// Name of the stream, for people.
     pub(crate) name: &'static str,
-    /// What the distribution started from.
+    /// Version that the distribution started from.
     version: &'static str,
     /// The tag of an Enterprise Linux build, empty for SLES.
     tag: &'static str,
-    /// The builds of the stream begin with this; SLES has several streams of one version.
+    /// The beginning of the stream's builds; SLES has several streams of one version.
     prefix: &'static str,
     /// First build that has the bug; empty for all.
     since: &'static str,
-    /// First build that has it no more; `None` where no such build is known.
+    /// First build without the bug; `None` if no such build is known.
     pub(crate) fixed: Option<&'static str>,
 }
 
@@ -34,8 +35,9 @@ const fn rhel9(name: &'static str, tag: &'static str, fixed: Option<&'static str
     Stream { name, version: "5.14.0", tag, prefix: "", since: "", fixed }
 }
 
-/// SUSE KB 000022286 for SLES, where `uname -r` lacks the last number of the package; Red Hat's fixed builds.
-/// For 9.7, between the two, no fixed build is published there.
+/// Streams whose huge page allocations reclaim one full node without end. Sources: SUSE KB 000022286 for
+/// SLES, where `uname -r` lacks the last number of the package, and Red Hat's fixed builds. Red Hat publishes
+/// no fixed build for 9.7, which lies between the two others.
 pub(crate) const THP_STORM: &[Stream] = &[
     sles("SLES 15 SP5", "5.14.21", "150500.", "150500.55.136"),
     sles("SLES 15 SP6", "6.4.0", "150600.", "150600.23.87"),
@@ -45,7 +47,8 @@ pub(crate) const THP_STORM: &[Stream] = &[
     rhel9("RHEL 9.8", "el9_8", Some("687.13.1")),
 ];
 
-/// -303 took over the change of 3.5 to swappiness 0, -642 is the first public build with the correction.
+/// RHEL 6 kernels with the change of 3.5 to swappiness 0. Build -303 adopted the change; -642 is the first
+/// public build with the correction.
 pub(crate) const RHEL6_SWAPPINESS: &[Stream] =
     &[Stream { name: "RHEL 6", version: "2.6.32", tag: "el6", prefix: "", since: "303", fixed: Some("642") }];
 
@@ -66,13 +69,13 @@ impl Stream {
     }
 }
 
-/// The stream that a release is of and that has the bug.
+/// The stream with the bug that a release belongs to, if any.
 pub(crate) fn affected(streams: &'static [Stream], release: &str) -> Option<&'static Stream> {
     let release = Release::parse(release);
     streams.iter().find(|stream| stream.has(&release))
 }
 
-/// Whether a kernel reclaims one full node without end for huge pages while others are free.
+/// Whether a kernel's huge page allocations reclaim one full node without end while others have free memory.
 pub(crate) fn has_thp_storm(release: &str) -> bool {
     affected(THP_STORM, release).is_some()
 }

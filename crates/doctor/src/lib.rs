@@ -5,10 +5,11 @@
 //!                                                            all findings ── reconcile ── rank ──▶ Diagnosis
 //! ```
 //!
-//! A rule is one file below [`rules`]: its documentation (from which `lotsfree explain` and `docs/rules.md`
-//! come) and a pure `check`. It asks the [`Context`]; a missing file or counter makes the answer *unknown*,
-//! never *fine*. What a setting ought to be where vendors disagree is decided in one place, [`advice`], so
-//! that two rules cannot recommend opposite values; [`diagnose`] checks that again over all findings.
+//! A rule is one file below [`rules`]: its documentation (the source of `lotsfree explain` and
+//! `docs/rules.md`) and a pure `check`. It asks the [`Context`]; a missing file or counter makes the answer
+//! *unknown*, never *fine*. Values of settings on which vendors disagree are decided in one place,
+//! [`advice`], so that two rules cannot recommend opposite values; [`diagnose`] checks that again over all
+//! findings.
 
 pub mod advice;
 mod context;

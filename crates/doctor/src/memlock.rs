@@ -1,4 +1,4 @@
-//! Databases that may not lock as much memory as their segments have, so that these get no huge pages.
+//! Databases that may lock less memory than their segments have, so that the segments get no huge pages.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::{Context, Skip, Workload};
 pub(crate) struct Low<'a> {
     pub(crate) process: &'a Process,
     pub(crate) database: Workload,
-    /// `None` is unlimited.
+    /// The limit on locked memory; `None` is unlimited.
     pub(crate) limit: Option<Bytes>,
     pub(crate) segment: Segment,
-    /// The kernel asks for the group or the capability, whatever the limit.
+    /// Whether the kernel ignores the limit and requires the group or the capability.
     pub(crate) ignored: bool,
 }
 
 impl Low<'_> {
-    /// In words, without a full stop.
+    /// The case in words, without a full stop.
     pub(crate) fn text(&self) -> String {
         let who = subject(self.process);
         let limit = self.limit.map_or("any amount of memory".to_owned(), |limit| limit.to_string());
@@ -41,7 +41,7 @@ impl Low<'_> {
     }
 }
 
-/// The databases, one entry for each user, whose largest segment in base pages is beyond what they may lock.
+/// Databases whose largest segment in base pages exceeds the memory that they may lock, one entry per user.
 pub(crate) fn too_low<'a>(cx: &Context<'a>) -> Result<Vec<Low<'a>>, Skip> {
     let processes = cx.processes()?;
     if !cx.workloads().iter().any(|w| w.is_database()) {

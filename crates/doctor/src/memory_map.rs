@@ -1,4 +1,4 @@
-//! [`MemoryMap`]: where memory goes, in parts that add up.
+//! [`MemoryMap`]: the uses of memory, in parts that add up.
 
 use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo as m};
 use lotsfree_units::Bytes;
@@ -62,8 +62,8 @@ pub struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// From `/proc/meminfo`; `None` without `MemTotal` and `MemFree`. `huge` is used and idle bytes of all
-    /// pools, where `/sys` was read; else the default size is taken from `meminfo`.
+    /// Computes the map from `/proc/meminfo`; `None` without `MemTotal` and `MemFree`. `huge` has the used
+    /// and the idle bytes of all pools if `/sys` was read; else the default size is taken from `meminfo`.
     pub fn of(meminfo: &Values<Meminfo>, huge: Option<(Bytes, Bytes)>) -> Option<MemoryMap> {
         let kib = |field| meminfo.get(field).map(Bytes::kib);
         let get = |field| kib(field).unwrap_or_default();
@@ -96,9 +96,9 @@ impl MemoryMap {
     }
 }
 
-/// `VmallocUsed` counts pages from 5.3 on. Before, it was 0 (4.4 to 5.2) or address space, which on those
-/// kernels holds I/O mappings too and says nothing of memory; `KReclaimable` (4.20) or later fields tell the
-/// kernels apart.
+/// Memory of vmalloc. `VmallocUsed` counts its pages from 5.3 on. Before, it was 0 (4.4 to 5.2) or the
+/// address space, which on those kernels includes I/O mappings and says nothing about memory. `KReclaimable`
+/// (4.20) or later fields tell the kernels apart.
 fn vmalloc_used(meminfo: &Values<Meminfo>) -> Bytes {
     match meminfo.get(m::KReclaimable) {
         Some(_) => Bytes::kib(meminfo.get(m::VmallocUsed).unwrap_or(0)),

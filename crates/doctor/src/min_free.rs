@@ -1,4 +1,4 @@
-//! Where a running `vm.min_free_kbytes` comes from.
+//! Finds the origin of a running `vm.min_free_kbytes`.
 
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::watermarks::{khugepaged_min_free_kib, min_free_kib};
@@ -6,27 +6,27 @@ use lotsfree_kernel_files::counters::zoneinfo as z;
 
 use crate::{Context, Skip};
 
-/// `/proc/zoneinfo` shows all of a host if its zones hold this part of `MemTotal`.
+/// `/proc/zoneinfo` counts as complete if its zones hold at least this share of `MemTotal`.
 const WHOLE: f64 = 0.9;
 
-/// What the kernel chooses by itself on this host, in KiB.
+/// Values that the kernel chooses by itself on this host, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Defaults {
-    /// At boot, from the size of memory.
+    /// The value at boot, from the size of memory.
     pub(crate) by_size: u64,
-    /// khugepaged's raise, for the zones that hold memory.
+    /// The value to which khugepaged raises it, for the zones that hold memory.
     pub(crate) by_thp: u64,
-    /// Zones that khugepaged counts.
+    /// Number of zones that khugepaged counts.
     pub(crate) zones: u64,
-    /// The same raise if a Movable zone is counted or not: the other way round than this kernel's record
-    /// says.
+    /// khugepaged's value if it treated a Movable zone the other way: counted, or not, contrary to this
+    /// kernel's record.
     pub(crate) by_thp_otherwise: u64,
     /// Whether transparent huge pages are on, in any way.
     pub(crate) thp: bool,
 }
 
 impl Defaults {
-    /// From `/proc/zoneinfo`, the kernel's release and the THP mode.
+    /// Computes the values from `/proc/zoneinfo`, the kernel's release and the THP mode.
     pub(crate) fn of(cx: &Context<'_>) -> Result<Defaults, Skip> {
         let rules =
             Rules::of_release(&cx.now().host.kernel.release).unwrap_or(Rules::linux_6_12()).watermarks;
@@ -34,7 +34,7 @@ impl Defaults {
         let (mut lowmem, mut all, mut without_movable, mut held) = (0u64, 0u64, 0u64, 0u64);
         for zone in cx.zones()? {
             let mark = |field| zone.marks.get(field).unwrap_or(0);
-            // `managed` is printed from 3.8 on.
+            // Kernels print `managed` from 3.8 on.
             let managed = zone.marks.get(z::managed).unwrap_or_else(|| mark(z::present));
             if mark(z::present) == 0 && managed == 0 || &*zone.name == "Device" {
                 continue;
@@ -50,7 +50,7 @@ impl Defaults {
         if all == 0 {
             return Err(Skip::missing("/proc/zoneinfo managed"));
         }
-        // An excerpt tells nothing of the sum and the number of zones.
+        // An excerpt does not tell the size of memory and the number of zones.
         if cx.total().is_ok_and(|total| page.of(held).as_f64() < WHOLE * total.as_f64()) {
             return Err(Skip::missing("/proc/zoneinfo: all zones of the host"));
         }
@@ -68,14 +68,14 @@ impl Defaults {
         })
     }
 
-    /// What the kernel runs with when nobody interferes.
+    /// The value with which the kernel runs unless somebody changes it.
     pub(crate) fn chosen(&self) -> u64 {
         if self.thp { self.by_size.max(self.by_thp) } else { self.by_size }
     }
 
-    /// Which of the kernel's own choices a running value is, if any.
+    /// The kernel's own choice that the running value is equal to, if any.
     pub(crate) fn origin(&self, now: u64) -> Option<Origin> {
-        // Memory that was added or taken away since boot moves the results a little.
+        // Memory added or removed since boot changes the results slightly.
         let near = |value: u64| now.abs_diff(value) <= value / 50;
         if near(self.by_thp) || near(self.by_thp_otherwise) {
             return Some(Origin::ThpRaise);
@@ -84,7 +84,7 @@ impl Defaults {
     }
 }
 
-/// Which part of the kernel chose a value.
+/// The part of the kernel that chose a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// At boot, from the size of memory.

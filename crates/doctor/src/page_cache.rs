@@ -5,7 +5,8 @@ use lotsfree_units::Bytes;
 
 use crate::{Context, Skip};
 
-/// Files on the LRU lists, `Active(file)` and `Inactive(file)`: without shared memory, which `Cached` counts.
+/// Size of the files on the LRU lists, `Active(file)` and `Inactive(file)`. It excludes shared memory, which
+/// `Cached` includes.
 ///
 /// # Errors
 /// [`Skip::Unknown`] if either field is missing.
@@ -13,7 +14,7 @@ pub(crate) fn file_pages(cx: &Context<'_>) -> Result<Bytes, Skip> {
     Ok(cx.mem(m::Active_file)? + cx.mem(m::Inactive_file)?)
 }
 
-/// By how many bytes `Cached` without `Shmem` grew over the period; negative where it shrank.
+/// Growth in bytes of `Cached` without `Shmem` over the period; negative if it shrank.
 ///
 /// # Errors
 /// [`Skip::Unknown`] without `Cached`, [`Skip::NeedsSamples`] for a single instant.
@@ -23,7 +24,7 @@ pub(crate) fn growth(cx: &Context<'_>) -> Result<f64, Skip> {
     Ok(cached.last - cached.first - shared)
 }
 
-/// The largest fall of [`file_pages`] between two samples that follow each other.
+/// The largest fall of [`file_pages`] between two successive samples.
 pub(crate) fn largest_fall(cx: &Context<'_>) -> Option<Bytes> {
     let files = cx.samples().iter().filter_map(|sample| {
         let meminfo = sample.meminfo.as_ref()?;

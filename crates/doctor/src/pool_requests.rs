@@ -1,4 +1,4 @@
-//! How many huge pages somebody asked for, against what the pools have.
+//! Compares the numbers of huge pages that were requested with those in the pools.
 
 use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_kernel_files::file::hugepages::HugePool;
@@ -9,36 +9,35 @@ use lotsfree_units::Bytes;
 use crate::Context;
 use crate::huge;
 
-/// A number of pages that somebody asked for.
+/// A requested number of huge pages.
 pub(crate) struct Request {
     pub(crate) size: Bytes,
     pub(crate) pages: u64,
-    /// Where.
+    /// The file, or the kernel command line, with the request.
     pub(crate) file: String,
 }
 
-/// The first request that its pool falls short of, the pool, and how many pages are missing. A shortfall is
-/// not one if no allocation ever failed: then somebody made the pool smaller.
+/// The first request that its pool falls short of, with the pool and the number of missing pages. A shortfall
+/// does not count if no allocation ever failed, because then somebody made the pool smaller.
 pub(crate) fn short(
     cx: &Context<'_>,
     pools: &[HugePool],
     default: Bytes,
 ) -> Option<(Request, HugePool, u64)> {
     let failed = cx.vm(v::htlb_buddy_alloc_fail);
-    // More than there is of memory was never meant (page-size-mixup looks into it).
+    // A request for more than the whole memory is a mistake (page-size-mixup looks into it).
     let total = cx.total().ok();
     let sane = |request: &Request| total.is_none_or(|total| request.size.times(request.pages) <= total);
     requests(cx, default).into_iter().filter(sane).find_map(|request| {
         let pool = pools.iter().find(|pool| pool.size == request.size)?;
         let missing = request.pages.saturating_sub(pool.total.saturating_sub(pool.surplus));
-        // Gigantic pages come from boot memory or alloc_contig_range, which that counter does not see.
+        // Gigantic pages come from boot memory or alloc_contig_range, which that counter does not cover.
         let gigantic = request.size > cx.now().host.page_size.pmd_huge();
         (missing > 0 && (gigantic || failed != Ok(0))).then_some((request, *pool, missing))
     })
 }
 
-/// Where more pages of `pool`'s size were asked for than it has, if they were: it is then not to be made
-/// smaller.
+/// A note if more pages of `pool`'s size were requested than it has: the pool must then not be made smaller.
 pub(crate) fn asked_for_more(cx: &Context<'_>, pool: &HugePool) -> Option<String> {
     let (request, short, _) = short(cx, &[*pool], huge::default_size(cx).ok()?)?;
     (short.size == pool.size).then(|| {
@@ -51,7 +50,7 @@ pub(crate) fn asked_for_more(cx: &Context<'_>, pool: &HugePool) -> Option<String
     })
 }
 
-/// What the sysctl files and the command line ask for; the files, applied later, win.
+/// Requests in the sysctl files and on the command line. The files are applied later and win.
 pub(crate) fn requests(cx: &Context<'_>, default: Bytes) -> Vec<Request> {
     let files = &cx.now().sysctl_files;
     let file = sysctl::winner(files, NR_HUGEPAGES).and_then(|setting| {
@@ -65,7 +64,7 @@ pub(crate) fn requests(cx: &Context<'_>, default: Bytes) -> Vec<Request> {
         match word.split_once('=') {
             Some(("hugepagesz", text)) => size = text.parse().unwrap_or(default),
             Some(("hugepages", text)) if found.iter().all(|request| request.size != size) => {
-                // Either one number, or `node:number` joined by commas.
+                // The value is one number, or `node:number` joined by commas.
                 let part = |part: &str| part.rsplit(':').next().and_then(|pages| pages.parse::<u64>().ok());
                 let pages = text.split(',').filter_map(part).fold(0, u64::saturating_add);
                 found.push(Request { size, pages, file: "/proc/cmdline".to_owned() });

@@ -1,4 +1,4 @@
-//! Remedies that several rules propose, so that all of them propose the same.
+//! Remedies that several rules share, so that all of them propose the same one.
 
 use lotsfree_kernel_files::file::cgroup::CgroupVersion;
 use lotsfree_kernel_files::file::sysctl::SysctlSetting;
@@ -8,10 +8,10 @@ use lotsfree_units::Bytes;
 use crate::remedy::{sysctl_file, word};
 use crate::{Context, Remedy, advice};
 
-/// Where a unit's settings are proposed.
+/// Place in which a unit's settings are proposed.
 pub(crate) const DROP_IN: &str = "the unit's drop-in, [Service]";
 
-/// A copy or backup job gets a memory cgroup of its own, so that its page cache displaces nothing but itself.
+/// Runs a copy or backup job in a memory cgroup of its own, so that its page cache displaces only itself.
 pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
     let remedy = Remedy::new("Run the job that fills the page cache in a memory cgroup of its own");
     if cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V1) {
@@ -33,7 +33,7 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
         .restart("the job")
 }
 
-/// The job keeps its data out of the page cache by itself.
+/// Makes the job keep its data out of the page cache by itself.
 pub(crate) fn uncached_writer() -> Remedy {
     Remedy::new(
         "Let the job keep its data out of the page cache: direct I/O, or sync and then POSIX_FADV_DONTNEED \
@@ -46,7 +46,7 @@ pub(crate) fn uncached_writer() -> Remedy {
     )
 }
 
-/// The memory of the database is protected by its cgroup; `None` where version 2 is not in use.
+/// Protects the memory of the database by its cgroup; `None` if version 2 is not in use.
 pub(crate) fn protected_group(cx: &Context<'_>, what: &str) -> Option<Remedy> {
     let groups = cx.cgroups().ok().filter(|groups| groups.version == CgroupVersion::V2)?;
     let mut remedy = Remedy::new(format!("Protect {what} from reclaim by its memory cgroup"))
@@ -63,10 +63,10 @@ pub(crate) fn protected_group(cx: &Context<'_>, what: &str) -> Option<Remedy> {
     Some(remedy)
 }
 
-/// `vm.swappiness` as advised, where that is lower than what runs; never 0.
+/// Sets `vm.swappiness` to the recommended value if that is lower than the running one; never to 0.
 pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
     let advice = advice::swappiness(cx);
-    // Compressed swap is cheaper than reading file cache again: it wants a high value.
+    // Compressed swap is cheaper than reading file cache again, so it needs a high value.
     if cx.swaps().is_ok_and(crate::swapping::all_zram) {
         return None;
     }
@@ -78,7 +78,7 @@ pub(crate) fn lower_swappiness(cx: &Context<'_>) -> Option<Remedy> {
     )))
 }
 
-/// `vm.swappiness = value`, in version 1 cgroups too, which keep their own.
+/// Sets `vm.swappiness` to `value`, also in version 1 cgroups, which keep their own.
 pub(crate) fn swappiness(cx: &Context<'_>, value: u64) -> Remedy {
     let mut remedy = Remedy::new(format!("Set vm.swappiness to {value}")).sysctl(cx, SWAPPINESS, value);
     for (path, own) in own_swappiness(cx).into_iter().filter(|(_, own)| *own != value) {
@@ -89,7 +89,7 @@ pub(crate) fn swappiness(cx: &Context<'_>, value: u64) -> Remedy {
     remedy
 }
 
-/// `memory.swappiness` of each version 1 cgroup below the root, which has `vm.swappiness`.
+/// `memory.swappiness` of each version 1 cgroup below the root; the root uses `vm.swappiness`.
 pub(crate) fn own_swappiness<'a>(cx: &Context<'a>) -> Vec<(&'a str, u64)> {
     let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
     (groups.iter())
@@ -98,10 +98,10 @@ pub(crate) fn own_swappiness<'a>(cx: &Context<'a>) -> Vec<(&'a str, u64)> {
         .collect()
 }
 
-/// More room between the low and the min watermark.
+/// Widens the gap between the min and the low watermark.
 ///
 /// # Errors
-/// Says why it is not proposed: the kernel cannot, or it is set already.
+/// The reason why it is not proposed: the kernel cannot do it, or the gap is wide enough already.
 pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
     const NAME: &str = WATERMARK_SCALE_FACTOR;
     let advice = advice::watermark_scale_factor(cx);
@@ -135,12 +135,13 @@ pub(crate) fn wider_watermarks(cx: &Context<'_>) -> Result<Remedy, String> {
         )))
 }
 
-/// Two gaps of `factor` ten-thousandths: what lies between min and high.
+/// Memory between the min and the high watermark: two gaps of `factor` ten-thousandths.
 fn kept_free(total: Bytes, factor: u64) -> Bytes {
     lotsfree_formulas::watermarks::scale_gap_bytes(total, factor).times(2)
 }
 
-/// A `sysctl.d` setting that displaces its twin, which the undo puts back (`dirty_bytes` and `dirty_ratio`).
+/// Adds a `sysctl.d` setting that displaces its twin (`dirty_bytes` and `dirty_ratio`); the undo restores the
+/// twin.
 pub(crate) fn displacing(remedy: Remedy, cx: &Context<'_>, name: &str, value: u64) -> Remedy {
     let remedy = remedy
         .run(format!("sysctl -w {name}={value}"))
@@ -160,8 +161,8 @@ fn twin(name: &str) -> Option<&'static str> {
     lotsfree_settings::find(name)?.twin
 }
 
-/// Adds the lines of persistent files that set a setting's twin, which have to go: the two zero each other,
-/// and at boot the later of the two lines stands.
+/// Adds the removal of lines in persistent files that set a setting's twin. The two settings clear each
+/// other, and at boot the later of the two lines wins.
 pub(crate) fn without_twin(remedy: Remedy, cx: &Context<'_>, name: &str) -> Remedy {
     let Some(twin) = twin(name) else { return remedy };
     let spelled = |setting: &&SysctlSetting| setting.name == twin && !setting.is_exclusion();
@@ -169,7 +170,7 @@ pub(crate) fn without_twin(remedy: Remedy, cx: &Context<'_>, name: &str) -> Reme
         let (file, line) = (setting.file.trim_start_matches('/'), setting.line);
         let (todo, file) = match file.strip_prefix("etc/") {
             Some(_) => (format!("remove line {line}"), format!("/{file}")),
-            // A package's file comes back with the next update; one of the same name in /etc hides it.
+            // A package's file returns with the next update; a file of the same name in /etc hides it.
             None => {
                 let base = file.rsplit('/').next().unwrap_or(file);
                 (

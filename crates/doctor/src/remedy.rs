@@ -1,4 +1,4 @@
-//! [`Remedy`]: what to do, how to make it last, how to undo it, what it risks.
+//! [`Remedy`]: commands and lines that do, keep and undo a change, and its risk.
 
 use lotsfree_kernel_files::file::sysctl::winner;
 use schemars::JsonSchema;
@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use crate::Context;
 
-/// Where persistent sysctl settings are proposed; the number puts them after a distribution's own files.
+/// File in which persistent sysctl settings are proposed; the number puts it after a distribution's own
+/// files.
 pub(crate) const SYSCTL_FILE: &str = "/etc/sysctl.d/90-lotsfree.conf";
-/// The same, where a package's file comes after the usual one.
+/// File in which they are proposed if a package's file sorts after [`SYSCTL_FILE`].
 const LATE_SYSCTL_FILE: &str = "/etc/sysctl.d/zz-lotsfree.conf";
-/// Where settings in `/sys` are proposed (`tmpfiles.d(5)`, type `w`).
+/// File in which settings in `/sys` are proposed (`tmpfiles.d(5)`, type `w`).
 pub(crate) const TMPFILES_FILE: &str = "/etc/tmpfiles.d/90-lotsfree.conf";
-/// Where limits are proposed.
+/// File in which limits are proposed.
 pub(crate) const LIMITS_FILE: &str = "/etc/security/limits.d/90-lotsfree.conf";
 
 /// One thing to do.
@@ -58,7 +59,7 @@ pub struct Setting {
 }
 
 impl Remedy {
-    /// A remedy that says only what to do.
+    /// A remedy that has only a title.
     pub fn new(title: impl Into<String>) -> Self {
         Remedy {
             title: title.into(),
@@ -83,7 +84,7 @@ impl Remedy {
         self
     }
 
-    /// Writes a file in `/sys`; `now` is what it holds at present, for the undo.
+    /// Writes a file in `/sys`; `now` is its present content, for the undo.
     pub fn sysfs(mut self, path: &str, value: &str, now: Option<&str>) -> Self {
         self.runtime.push(format!("echo {} > {}", word(value), word(path)));
         self.persist(TMPFILES_FILE, format!("w {path} - - - - {value}"));
@@ -94,13 +95,13 @@ impl Remedy {
         self
     }
 
-    /// Adds a command that does it now.
+    /// Adds a command that applies it now.
     pub fn run(mut self, command: impl Into<String>) -> Self {
         self.runtime.push(command.into());
         self
     }
 
-    /// Adds a line that makes it last.
+    /// Adds a line that makes it persistent.
     pub fn keep(mut self, file: &str, line: impl Into<String>) -> Self {
         self.persist(file, line.into());
         self
@@ -112,19 +113,19 @@ impl Remedy {
         self
     }
 
-    /// Says what it risks or costs.
+    /// Sets its risk or cost.
     pub fn risk(mut self, risk: impl Into<String>) -> Self {
         self.risk = risk.into();
         self
     }
 
-    /// Says what must be restarted.
+    /// Sets what must be restarted.
     pub fn restart(mut self, what: impl Into<String>) -> Self {
         self.restart = Some(what.into());
         self
     }
 
-    /// Declares a setting that it changes, where neither `sysctl` nor `sysfs` did.
+    /// Declares a setting that it changes, if neither `sysctl` nor `sysfs` did.
     pub fn sets(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.sets.push(Setting { name: name.into(), value: value.to_string() });
         self
@@ -138,12 +139,13 @@ impl Remedy {
     }
 }
 
-/// Where a line for the sysctl `name` wins at the next boot: the administrator's own file that has it now
-/// (`/etc/sysctl.conf` and `99-*.conf` are applied after [`SYSCTL_FILE`]), else a file that comes last.
+/// The file in which a line for the sysctl `name` wins at the next boot: the administrator's own file that
+/// sets it now (`/etc/sysctl.conf` and `99-*.conf` are applied after [`SYSCTL_FILE`]), else a file that is
+/// applied last.
 pub(crate) fn sysctl_file(cx: &Context<'_>, name: &str) -> String {
     let Some(setting) = winner(&cx.now().sysctl_files, name) else { return SYSCTL_FILE.to_owned() };
     let file = setting.file.trim_start_matches('/');
-    // A glob (`vm.*`) is no line of its own; an exact name wins over it.
+    // A glob (`vm.*`) is not a line of its own; an exact name wins over it.
     if file.starts_with("etc/") && setting.name.trim_start_matches('-') == name {
         return format!("/{file}");
     }
@@ -154,9 +156,9 @@ pub(crate) fn sysctl_file(cx: &Context<'_>, name: &str) -> String {
     }
 }
 
-/// `text` as one word of a shell's command line, in single quotes where it would otherwise mean something to
-/// the shell. What a host calls its cgroups, mounts and profiles comes from files that may be hostile, and
-/// commands are there to be pasted as root.
+/// `text` as one word of a shell's command line, in single quotes if the shell would otherwise interpret it.
+/// The names of a host's cgroups, mounts and profiles come from files that may be hostile, and commands are
+/// meant to be pasted as root.
 pub(crate) fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

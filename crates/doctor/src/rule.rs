@@ -1,10 +1,10 @@
-//! What a rule is.
+//! [`Rule`]: its documentation, its result and the macros that declare it.
 
 use std::borrow::Cow;
 
 use crate::{Context, Finding};
 
-/// What a rule concerns; also the directory of its file and its chapter in `docs/rules.md`.
+/// Subject of a rule; also the directory of its file and its chapter in `docs/rules.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// Reclaim and page cache.
@@ -25,54 +25,54 @@ pub enum Group {
     Host,
 }
 
-/// What is known of a rule without running it.
+/// Facts about a rule that are known without running it.
 #[derive(Debug)]
 pub struct Meta {
-    /// Its id, in words.
+    /// Id of the rule, in words.
     pub id: &'static str,
-    /// Its group.
+    /// Group of the rule.
     pub group: Group,
-    /// Its documentation, Markdown: a first paragraph that says what it finds, then the sections Sees, Hurts,
-    /// Remedies, False alarms, References.
+    /// Documentation of the rule in Markdown: a first paragraph that says what it finds, then the sections
+    /// Sees, Hurts, Remedies, False alarms, References.
     pub doc: &'static str,
 }
 
 impl Meta {
-    /// What it finds, in one sentence: the first paragraph of its documentation.
+    /// Summary in one sentence: the first paragraph of its documentation.
     pub fn summary(&self) -> String {
         self.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
-    /// The lines of its documentation, without the blank that `///` leaves before each.
+    /// Lines of its documentation, without the blank that `///` leaves at the start of each.
     pub fn lines(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.doc.lines().map(|line| line.strip_prefix(' ').unwrap_or(line))
     }
 }
 
-/// Why a rule has nothing to say.
+/// Reason why a rule has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// These files or fields would be needed.
+    /// The rule needs these files or fields, which are missing.
     Unknown(Vec<String>),
-    /// Two samples would be needed.
+    /// The rule needs two samples.
     NeedsSamples,
-    /// It does not concern this host, and why.
+    /// The rule does not concern this host, for this reason.
     NotApplicable(Cow<'static, str>),
 }
 
 impl Skip {
-    /// The one file or field that is missing.
+    /// A skip for one missing file or field.
     pub fn missing(what: impl Into<String>) -> Self {
         Skip::Unknown(vec![what.into()])
     }
 
-    /// The rule does not concern this host.
+    /// A skip because the rule does not concern this host.
     pub fn because(why: impl Into<Cow<'static, str>>) -> Self {
         Skip::NotApplicable(why.into())
     }
 }
 
-/// Findings (none: the host is fine in this respect), or why nothing can be said.
+/// Findings (none if the host is fine in this respect), or the reason why there is no result.
 pub type Outcome = Result<Vec<Finding>, Skip>;
 
 /// Documentation of a rule; implemented by the `rule!` macro.
@@ -83,10 +83,10 @@ pub trait Describe {
 
 /// A rule.
 pub trait Rule: Describe + Sync {
-    /// Judges the host. Pure: asks the context and nothing else.
+    /// Judges the host. It is pure: it depends on the context only.
     ///
     /// # Errors
-    /// Says why nothing can be said.
+    /// The reason why there is no result.
     fn check(&self, cx: &Context<'_>) -> Outcome;
 }
 

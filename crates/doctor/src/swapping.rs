@@ -1,4 +1,4 @@
-//! What the rules of swap share: who uses it, on which device it lies, how more of it is made.
+//! Functions that the rules of swap share: who uses swap, on which device it lies, how to add more.
 
 use lotsfree_kernel_files::counters::{Counter, Status, Vmstat, status as s, vmstat as v};
 use lotsfree_kernel_files::file::block::BlockDevice;
@@ -9,14 +9,14 @@ use lotsfree_units::{Bytes, GIB, PageSize};
 use crate::finding::subject;
 use crate::{Context, Evidence, Remedy};
 
-/// Pages that left memory for swap, whether a device or zswap took them.
+/// Pages swapped out, to a device or to zswap.
 pub(crate) const SWAPPED_OUT: &[Counter<Vmstat>] = &[v::pswpout, v::zswpout];
-/// Pages that came back, from a device or from zswap.
+/// Pages swapped in, from a device or from zswap.
 pub(crate) const SWAPPED_IN: &[Counter<Vmstat>] = &[v::pswpin, v::zswpin];
-/// Where swap areas are made to last.
+/// File that makes swap areas persistent.
 pub(crate) const FSTAB: &str = "/etc/fstab";
 
-/// The `n` processes with most of a field of `status`, largest first; none of which it is zero.
+/// The `n` processes with the largest values of a field of `status`, largest first, without zeros.
 pub(crate) fn largest(processes: &[Process], field: Counter<Status>, n: usize) -> Vec<&Process> {
     let mut found: Vec<&Process> =
         processes.iter().filter(|p| p.memory_or_zero(field) > Bytes::ZERO).collect();
@@ -36,13 +36,13 @@ pub(crate) fn is_zram(area: &SwapArea) -> bool {
     area.path.strip_prefix("/dev/").is_some_and(|name| name.starts_with("zram"))
 }
 
-/// Whether reads from this area cost a decompression only: zram.
+/// Whether all areas are zram, so that a read from them costs only a decompression.
 pub(crate) fn all_zram(areas: &[SwapArea]) -> bool {
     !areas.is_empty() && areas.iter().all(is_zram)
 }
 
-/// The whole device that a swap area lies on: of a partition or device by its name, of a file by its mount.
-/// `None` where names do not tell (`/dev/mapper/…`, a UUID).
+/// The whole device that a swap area lies on. For a partition or device it follows from the name, for a file
+/// from its mount. `None` if names do not tell (`/dev/mapper/…`, a UUID).
 pub(crate) fn device_of<'a>(cx: &Context<'a>, area: &SwapArea) -> Option<&'a BlockDevice> {
     match &*area.kind {
         "file" => {
@@ -77,14 +77,14 @@ pub(crate) fn device_named<'a>(cx: &Context<'a>, path: &str) -> Option<&'a Block
     devices.iter().filter(|device| partition_of(&device.name)).max_by_key(|device| device.name.len())
 }
 
-/// Whether a device turns, as far as can be known: virtual disks (`vd*`, `xvd*`) say so by default whatever
-/// they are.
+/// Whether a device is rotational, as far as can be known. Virtual disks (`vd*`, `xvd*`) report so by default
+/// whatever they are.
 pub(crate) fn turns(device: &BlockDevice) -> Option<bool> {
     let virtual_disk = device.name.starts_with("vd") || device.name.starts_with("xvd");
     device.rotational.filter(|turns| !(*turns && virtual_disk))
 }
 
-/// `queue/rotational` of a device as evidence about `subject`. In the names of `/sys` a `!` stands for `/`
+/// `queue/rotational` of a device as evidence about `subject`. Names in `/sys` have a `!` for `/`
 /// (`cciss!c0d0`).
 pub(crate) fn saw_rotational(device: &BlockDevice, subject: &str) -> Evidence {
     let flag = device.rotational.map_or("absent", |turns| if turns { "1" } else { "0" });
@@ -92,8 +92,8 @@ pub(crate) fn saw_rotational(device: &BlockDevice, subject: &str) -> Evidence {
     Evidence::new(format!("/sys/block/{directory}/queue/rotational"), "rotational", flag).of(subject)
 }
 
-/// A swap file of `size`, rounded up to whole GiB; a header's or a partition's few pages do not make another
-/// one.
+/// A remedy that adds a swap file of `size`, rounded up to whole GiB. The few pages of a header or a
+/// partition do not add another GiB.
 pub(crate) fn add_swap(size: Bytes) -> Remedy {
     let gib = (size - Bytes::mib(1)).units_of(Bytes(GIB)).max(1);
     Remedy::new(format!("Add {gib} GiB of swap"))
@@ -108,16 +108,16 @@ pub(crate) fn add_swap(size: Bytes) -> Remedy {
         )
 }
 
-/// The share of used swap that zswap holds in memory; 0 where nothing is known of it.
+/// The share of used swap that zswap holds in memory; 0 if it is unknown.
 pub(crate) fn in_zswap(cx: &Context<'_>) -> f64 {
     use lotsfree_kernel_files::counters::meminfo as m;
     let used = cx.mem_or_zero(m::SwapTotal) - cx.mem_or_zero(m::SwapFree);
     cx.mem_or_zero(m::Zswapped).share_of(used).min(1.0)
 }
 
-/// What the OOM killer would count for a process, in pages: resident, swapped out and page tables, plus its
-/// `oom_score_adj` in thousandths of `total` (RAM and swap). `None` for one that it never kills (-1000), for
-/// process 1 and for kernel threads. Source: `mm/oom_kill.c:oom_badness`, 4.19 and later.
+/// The OOM killer's points for a process, in pages: memory resident, swapped out and in page tables, plus its
+/// `oom_score_adj` in thousandths of `total` (RAM and swap). `None` for a process that it never kills
+/// (-1000), for process 1 and for kernel threads. Source: `mm/oom_kill.c:oom_badness`, 4.19 and later.
 pub(crate) fn oom_points(process: &Process, total: Bytes, page: PageSize) -> Option<i64> {
     let adjustment = i64::from(process.oom_score_adj.unwrap_or(0));
     if adjustment <= -1000 || process.stat.pid == 1 || process.stat.is_kernel_thread() {

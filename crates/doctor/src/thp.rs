@@ -1,4 +1,4 @@
-//! Transparent huge pages: the mode that is in force, and remedies that set it.
+//! Transparent huge pages: the mode that is in force, and remedies that change settings.
 
 use lotsfree_kernel_files::counters::smaps_rollup as r;
 use lotsfree_kernel_files::file::process::Process;
@@ -7,16 +7,16 @@ use lotsfree_units::Bytes;
 use crate::finding::subject;
 use crate::{Context, Evidence, Remedy, Skip, advice};
 
-/// The directory of all settings.
+/// Directory of all settings of transparent huge pages.
 pub(crate) const ROOT: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// What `enabled` says for huge pages of PMD size.
+/// Value of `enabled` for huge pages of PMD size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mode<'a> {
     /// `always`, `madvise` or `never`.
     pub(crate) word: &'a str,
-    /// The file that decides it: from 6.8 on each size has its own, which stands above the common one unless
-    /// it says `inherit` (`Documentation/admin-guide/mm/transhuge.rst`).
+    /// The file that decides it. From 6.8 on each size has its own, which overrides the common one unless it
+    /// says `inherit` (`Documentation/admin-guide/mm/transhuge.rst`).
     pub(crate) file: String,
 }
 
@@ -56,7 +56,8 @@ impl Mode<'_> {
         Evidence::new(self.file.clone(), "enabled", format!("[{}]", self.word))
     }
 
-    /// Sets the mode to `value` where it is decided; a boot parameter that would undo it is named as well.
+    /// Sets the mode to `value` in the file that decides it. A boot parameter that would undo it is named as
+    /// well.
     pub(crate) fn set(&self, cx: &Context<'_>, value: &str) -> Remedy {
         let remedy = Remedy::new(format!("Set transparent huge pages to {value}"))
             .sysfs(&self.file, value, Some(self.word))
@@ -83,7 +84,7 @@ impl Mode<'_> {
     }
 }
 
-/// What a tuned profile would do to a setting made by hand; `None` where tuned has no profile.
+/// A note on a tuned profile that may override a setting made by hand; `None` if tuned has no profile.
 pub(crate) fn tuned_note(cx: &Context<'_>) -> Option<String> {
     let profile = cx.now().tuners.tuned_profile.as_deref()?;
     Some(format!(
@@ -92,8 +93,9 @@ pub(crate) fn tuned_note(cx: &Context<'_>) -> Option<String> {
     ))
 }
 
-/// `defrag` as advised, where faults that did not ask for huge pages compact and reclaim now, or where the
-/// kernel has the storm; else `None`. From `madvise` to `defer+madvise` would be a step to more reclaim.
+/// Sets `defrag` as recommended if faults that did not ask for huge pages compact and reclaim now, or if the
+/// kernel has the reclaim storm; else `None`. A step from `madvise` to `defer+madvise` would mean more
+/// reclaim.
 pub(crate) fn set_defrag(cx: &Context<'_>) -> Option<Remedy> {
     let now = &*cx.thp().ok()?.defrag.selected;
     let advice = advice::thp_defrag(cx);
@@ -116,7 +118,7 @@ pub(crate) fn anon_huge(process: &Process) -> Option<Bytes> {
     rollup.get(r::AnonHugePages).map(Bytes::kib)
 }
 
-/// The processes that hold the most transparent huge pages, at most `most`, as evidence.
+/// The processes that hold the most transparent huge pages, at most `most` of them, as evidence.
 pub(crate) fn holders(cx: &Context<'_>, most: usize) -> Vec<Evidence> {
     let mut holders: Vec<_> = (cx.processes().unwrap_or_default().iter())
         .filter_map(|process| Some((anon_huge(process).filter(|b| *b > Bytes::ZERO)?, process)))

@@ -42,7 +42,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// What runs among `processes`, each once, sorted.
+    /// Workloads among `processes`, each once, sorted.
     pub fn detect(processes: &[Process]) -> Vec<Workload> {
         let mut found: Vec<Workload> =
             processes.iter().filter_map(|process| Workload::of_name(&process.stat.name)).collect();
@@ -56,7 +56,7 @@ impl Workload {
         found
     }
 
-    /// The program that a process name (`comm`, at most 15 bytes) belongs to.
+    /// The workload that a process name (`comm`, at most 15 bytes) belongs to.
     pub fn of_name(name: &str) -> Option<Workload> {
         const EXACT: &[(&str, Workload)] = &[
             ("postgres", Workload::Postgres),
@@ -80,7 +80,7 @@ impl Workload {
             ("qemu-kvm", Workload::Kvm),
             ("kvm", Workload::Kvm),
         ];
-        /// Clients and agents whose names begin like a server's.
+        /// Beginnings of names of clients and agents that look like a server's.
         const OTHERS: &[&str] = &["oracle-", "oracle_cloud", "hdbsql", "hdbuserstore", "hdbbackint"];
         const PREFIX: &[(&str, Workload)] = &[
             ("ora_", Workload::Oracle),
@@ -88,7 +88,7 @@ impl Workload {
             ("oracle", Workload::Oracle),
             ("hdb", Workload::Hana),
             ("dw.sap", Workload::Sap),
-            // Not `qemu-ga`: that agent runs inside of guests.
+            // `qemu-ga` is not included: that agent runs inside guests.
             ("qemu-system-", Workload::Kvm),
             ("dpdk-", Workload::Dpdk),
         ];
@@ -102,12 +102,12 @@ impl Workload {
             .map(|(_, workload)| *workload)
     }
 
-    /// The database that a process belongs to.
+    /// The database that a process belongs to, if any.
     pub fn database_of(process: &Process) -> Option<Workload> {
         Workload::of_name(&process.stat.name).filter(|workload| workload.is_database())
     }
 
-    /// Its name in running text.
+    /// Name in running text.
     pub fn name(self) -> &'static str {
         match self {
             Workload::Oracle => "Oracle Database",
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn agents_and_clients_are_no_servers() {
-        // The guest agent of KVM, Oracle Cloud's agent (any image there has it), clients of SAP HANA.
+        // The guest agent of KVM, Oracle Cloud's agent (which any image there has), clients of SAP HANA.
         let names = ["qemu-ga", "qemu-pr-helper", "qemu-nbd", "oracle-cloud-ag", "hdbsql", "hdbuserstore"];
         assert_eq!(detect(&names), []);
         assert_eq!(detect(&["qemu-system-x86"]), [Workload::Kvm]);

@@ -6,8 +6,8 @@ use lotsfree_units::Bytes;
 use crate::finding::subject;
 use crate::{Context, Evidence};
 
-/// The largest writers, three at most, as evidence: over the period where both ends were read, else since
-/// they started. Empty where no `/proc/PID/io` was readable.
+/// The largest writers, at most three, as evidence: over the period if both ends were read, else since their
+/// start. Empty if no `/proc/PID/io` was readable.
 pub(crate) fn largest_writers(cx: &Context<'_>) -> Vec<Evidence> {
     const LEAST: Bytes = Bytes::mib(1);
     let written = |p: &Process| p.detail.as_ref().and_then(|d| d.io).map(|(_, written)| written);
