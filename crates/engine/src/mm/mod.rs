@@ -211,7 +211,7 @@ pub enum Device {
 /// A request to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Its number; [`Event::Io`] says that it has completed.
+    /// Its number; [`WaitChannel::Io`] says that it has completed.
     pub id: u64,
     /// To where.
     pub device: Device,
