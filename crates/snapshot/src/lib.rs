@@ -4,7 +4,7 @@
 //! Source (live /, tree, archive, paste) ── collect ──▶ Snapshot ──▶ Observation (now, before, samples)
 //! ```
 //!
-//! A [`Source`] only returns bytes by path, and [`lotsfree_kernel_files`] parses them. [`collect`] knows
+//! A [`Source`] only returns bytes by path, and [`lotsfree_kernel_files`] parses them. [`collect()`] knows
 //! which files there are and puts the results together. A file or line that cannot be read becomes a
 //! [`Problem`](lotsfree_kernel_files::Problem), and the rest is kept.
 

@@ -5,7 +5,7 @@
 //!
 //! The `parquet` crate writes the tables. It is not used to read them, as a run may come from anybody: the
 //! crate trusts declared lengths, and panics on some invalid files. [`read`] understands only the tables that
-//! [`write`] makes.
+//! [`mod@write`] makes.
 
 mod read;
 mod thrift;

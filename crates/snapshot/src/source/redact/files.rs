@@ -5,13 +5,13 @@
 //!
 //! | in braces | stands for | becomes |
 //! |---|---|---|
-//! | `group` | any number of names of control groups | [`Names::group_path`] |
+//! | `group` | any number of names of control groups | `Names::group_path` |
 //! | `units` | a directory in which systemd looks for units | itself |
-//! | `unit` | a unit, a drop-in directory without its `.d`, or a type of units | [`Names::group`] |
+//! | `unit` | a unit, a drop-in directory without its `.d`, or a type of units | `Names::group` |
 //! | `wants`, `enabled` | one of [`WANTS`], one of [`ENABLED`] | itself |
 //! | `sysctls` | a directory of files of settings | itself |
 //! | `conf` | a file whose name decides when it applies | [`Order::token`](super::order::Order::token) |
-//! | `device` | a block device | [`Names::device`] |
+//! | `device` | a block device | `Names::device` |
 //! | `control`, `vm`, `pool`, `khugepaged`, `ksm`, `zswap`, `mthp` | one of a list | itself |
 
 use std::sync::LazyLock;
