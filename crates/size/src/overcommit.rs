@@ -7,7 +7,7 @@ use lotsfree_formulas::overcommit::{
 };
 use lotsfree_formulas::reserve::{ReserveZone, totalreserve_pages};
 use lotsfree_settings::{OVERCOMMIT_KBYTES, OVERCOMMIT_RATIO};
-use lotsfree_units::{Bytes, Grouped};
+use lotsfree_units::{Bytes, Grouped, PageSize};
 
 use crate::check::{self, SizeError};
 use crate::question::{HostFigures, Question, take};
@@ -119,11 +119,6 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     let page = check::page("page", input.page)?;
     let host = Amounts::of(input)?;
     let Amounts { ram, hugetlb, swap, committed } = host;
-    let amount =
-        |field, given: Option<Bytes>, default| check::memory_or_none(field, given.unwrap_or(default));
-    let admin_reserve = amount("admin_reserve", input.admin_reserve, ADMIN_RESERVE)?;
-    let user_reserve = amount("user_reserve", input.user_reserve, USER_RESERVE)?;
-    check::memory_or_none("vm_size", input.vm_size)?;
     let kernel = check::rules(input.kernel.as_deref())?;
     let rules =
         kernel.overcommit.ok_or_else(|| check::unread(&kernel, "2.6.32 of RHEL 6, or 3.10 and newer"))?;
@@ -135,34 +130,8 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
             accepted: format!("ratio: {} has no vm.overcommit_kbytes", kernel.name),
         });
     }
-    let pages = |bytes: Bytes| page.pages(bytes);
-    let mut state = CommitState {
-        ram: pages(ram),
-        hugetlb: pages(hugetlb),
-        swap: pages(swap),
-        committed: pages(committed),
-        admin_reserve: pages(admin_reserve),
-        user_reserve: pages(user_reserve),
-        ..CommitState::default()
-    };
-    if let Some(cache) = &input.cache {
-        for (field, bytes) in [
-            ("cache.free", cache.free),
-            ("cache.file", cache.file),
-            ("cache.shmem", cache.shmem),
-            ("cache.slab_reclaimable", cache.slab_reclaimable),
-            ("cache.swap_free", cache.swap_free),
-        ] {
-            check::memory_or_none(field, bytes)?;
-        }
-        state.free = pages(cache.free);
-        state.file = pages(cache.file);
-        state.shmem = pages(cache.shmem);
-        state.slab_reclaimable = pages(cache.slab_reclaimable);
-        state.swap_free = pages(cache.swap_free);
-        state.total_reserve = totalreserve_pages(cache.zones.iter().copied());
-    }
-    let asker = Asker { admin: input.admin, total_vm: pages(input.vm_size) };
+    let state = commit_state(input, &host, page)?;
+    let asker = Asker { admin: input.admin, total_vm: page.pages(input.vm_size) };
     let mut answer = Answer::new(format!("Commit limits of a host with {ram} ({})", kernel.name));
 
     let net = host.net();
@@ -197,7 +166,49 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     } else {
         answer.conclude(format!("Mode 2 would promise up to {limit}."), Value::Bytes(limit));
     }
-    if committed > limit {
+    warnings(&mut answer, committed > limit);
+    Ok(answer)
+}
+
+/// The host as the kernel's formulas take it, in pages.
+fn commit_state(input: &OvercommitInput, host: &Amounts, page: PageSize) -> Result<CommitState, SizeError> {
+    let amount =
+        |field, given: Option<Bytes>, default| check::memory_or_none(field, given.unwrap_or(default));
+    let admin_reserve = amount("admin_reserve", input.admin_reserve, ADMIN_RESERVE)?;
+    let user_reserve = amount("user_reserve", input.user_reserve, USER_RESERVE)?;
+    check::memory_or_none("vm_size", input.vm_size)?;
+    let pages = |bytes: Bytes| page.pages(bytes);
+    let mut state = CommitState {
+        ram: pages(host.ram),
+        hugetlb: pages(host.hugetlb),
+        swap: pages(host.swap),
+        committed: pages(host.committed),
+        admin_reserve: pages(admin_reserve),
+        user_reserve: pages(user_reserve),
+        ..CommitState::default()
+    };
+    let Some(cache) = &input.cache else { return Ok(state) };
+    for (field, bytes) in [
+        ("cache.free", cache.free),
+        ("cache.file", cache.file),
+        ("cache.shmem", cache.shmem),
+        ("cache.slab_reclaimable", cache.slab_reclaimable),
+        ("cache.swap_free", cache.swap_free),
+    ] {
+        check::memory_or_none(field, bytes)?;
+    }
+    state.free = pages(cache.free);
+    state.file = pages(cache.file);
+    state.shmem = pages(cache.shmem);
+    state.slab_reclaimable = pages(cache.slab_reclaimable);
+    state.swap_free = pages(cache.swap_free);
+    state.total_reserve = totalreserve_pages(cache.zones.iter().copied());
+    Ok(state)
+}
+
+/// `exceeded`: more is promised already than the limit.
+fn warnings(answer: &mut Answer, exceeded: bool) {
+    if exceeded {
         answer.warn(
             "Committed_AS exceeds the limit. In modes 0 and 1 that means nothing: the limit is enforced in mode 2 \
              only. Switching to mode 2 now would refuse every further request.",
@@ -213,7 +224,6 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
         "\"Half of RAM is always available in mode 2\": hugetlb pools are taken off first. With 800 of 1,024 GiB in \
          huge pages and no swap, 112 GiB can be promised, not 512.",
     );
-    Ok(answer)
 }
 
 /// What the host has and has promised, 0 where it was not given.

@@ -64,21 +64,8 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     let mut answer = Answer::new(format!("Page tables of {touched} mapped by {n} processes"));
 
     for size in [small, huge] {
-        let entries = touched.units_of(size);
-        answer.step(format!("pages of {size}"), format!("{touched} / {size}"), Value::Count(entries));
-        answer.step(
-            "entries per process",
-            format!("8 B x {}", Grouped(entries)),
-            Value::Bytes(entry_bytes(touched, size)),
-        );
-        let all = check::times("the entries of all processes", entry_bytes(touched, size), processes)?;
-        answer.step(
-            "entries of all processes",
-            format!("{n} x {}", entry_bytes(touched, size)),
-            Value::Bytes(all),
-        );
+        entries(&mut answer, touched, size, processes)?;
     }
-
     let one = tables(touched, Mapping::Base, page, levels);
     answer.step(
         format!("tables per process, {small} pages, all levels"),
@@ -112,6 +99,36 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     let shared = shared_hugetlb_tables(touched, processes, page, levels).bytes(page);
     answer.step("with PMD tables shared", "whole tables' ranges map once for all", Value::Bytes(shared));
     answer.step("saved by hugetlb", format!("{all} - {unshared}"), Value::Bytes(all - unshared));
+    warnings(&mut answer, all, ram);
+    corrections(&mut answer);
+    answer.conclude(
+        format!("{all} of tables with {small} pages, {unshared} with hugetlb pages of {huge}."),
+        Value::Bytes(all),
+    );
+    Ok(answer)
+}
+
+/// Entries of leaf tables that map pages of `size`.
+fn entries(answer: &mut Answer, touched: Bytes, size: Bytes, processes: u64) -> Result<(), SizeError> {
+    let n = Grouped(processes);
+    let entries = touched.units_of(size);
+    answer.step(format!("pages of {size}"), format!("{touched} / {size}"), Value::Count(entries));
+    answer.step(
+        "entries per process",
+        format!("8 B x {}", Grouped(entries)),
+        Value::Bytes(entry_bytes(touched, size)),
+    );
+    let all = check::times("the entries of all processes", entry_bytes(touched, size), processes)?;
+    answer.step(
+        "entries of all processes",
+        format!("{n} x {}", entry_bytes(touched, size)),
+        Value::Bytes(all),
+    );
+    Ok(())
+}
+
+/// `all`: the tables of all processes at full touch.
+fn warnings(answer: &mut Answer, all: Bytes, ram: Option<Bytes>) {
     if let Some(ram) = ram
         && all > ram
     {
@@ -128,12 +145,6 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
         "The mapping is taken as contiguous and aligned; where it straddles a table's boundary there is one more \
          table of that level. Fewer processes (a connection pool) save as much as larger pages do.",
     );
-    corrections(&mut answer);
-    answer.conclude(
-        format!("{all} of tables with {small} pages, {unshared} with hugetlb pages of {huge}."),
-        Value::Bytes(all),
-    );
-    Ok(answer)
 }
 
 /// `8,192 PTE + 16 PMD + 1 PUD + 1 PGD`.

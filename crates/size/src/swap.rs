@@ -69,33 +69,7 @@ pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
     answer.step("Solaris 9 and 10, most", format!("1.5 x {ram}"), Value::Bytes(most));
 
     let wanted = match (input.cold, input.bandwidth) {
-        (Some(cold), bandwidth) => {
-            let cold = check::memory_or_none("cold", cold)?;
-            let bandwidth = check::memory(
-                "bandwidth",
-                bandwidth.ok_or(SizeError::Missing {
-                    field: "bandwidth",
-                    accepted: "the read bandwidth of the swap device per second, such as 200MiB",
-                })?,
-            )?;
-            let drain = drain_limit(bandwidth);
-            answer.step("cold anonymous memory", "", Value::Bytes(cold));
-            answer.step(
-                "reads back in ten minutes",
-                format!("{DRAIN_SECONDS} s x {bandwidth}/s"),
-                Value::Bytes(drain),
-            );
-            let wanted = for_cold_memory(cold, bandwidth);
-            answer.step("this host", format!("min({cold}, {drain})"), Value::Bytes(wanted));
-            if wanted < cold {
-                answer.warn(format!(
-                    "The device needs more than ten minutes to read {cold} back: more swap than {drain} only prolongs \
-                     the time after which an overloaded host gives up."
-                ));
-            }
-            answer.conclude(format!("{wanted} hold what this host can do without."), Value::Bytes(wanted));
-            wanted
-        }
+        (Some(cold), bandwidth) => for_this_host(&mut answer, cold, bandwidth)?,
         (None, Some(_)) => {
             return Err(SizeError::Missing {
                 field: "cold",
@@ -115,6 +89,12 @@ pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
             wanted
         }
     };
+    set_up(&mut answer, wanted, current);
+    Ok(answer)
+}
+
+/// What is missing, how to add it, and what is commonly got wrong.
+fn set_up(answer: &mut Answer, wanted: Bytes, current: Option<Bytes>) {
     let missing = wanted - current.unwrap_or(Bytes::ZERO);
     if let Some(current) = current {
         answer.step("to add", format!("{wanted} - {current}"), Value::Bytes(missing));
@@ -144,7 +124,35 @@ pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
         "\"Swap in use means the host swaps\": pages that went out long ago and are not needed may stay there. The \
          rates pswpin and pswpout tell, not the amount.",
     );
-    Ok(answer)
+}
+
+/// Swap for memory that is cold, as far as the device reads it back in time.
+fn for_this_host(answer: &mut Answer, cold: Bytes, bandwidth: Option<Bytes>) -> Result<Bytes, SizeError> {
+    let cold = check::memory_or_none("cold", cold)?;
+    let bandwidth = check::memory(
+        "bandwidth",
+        bandwidth.ok_or(SizeError::Missing {
+            field: "bandwidth",
+            accepted: "the read bandwidth of the swap device per second, such as 200MiB",
+        })?,
+    )?;
+    let drain = drain_limit(bandwidth);
+    answer.step("cold anonymous memory", "", Value::Bytes(cold));
+    answer.step(
+        "reads back in ten minutes",
+        format!("{DRAIN_SECONDS} s x {bandwidth}/s"),
+        Value::Bytes(drain),
+    );
+    let wanted = for_cold_memory(cold, bandwidth);
+    answer.step("this host", format!("min({cold}, {drain})"), Value::Bytes(wanted));
+    if wanted < cold {
+        answer.warn(format!(
+            "The device needs more than ten minutes to read {cold} back: more swap than {drain} only prolongs \
+             the time after which an overloaded host gives up."
+        ));
+    }
+    answer.conclude(format!("{wanted} hold what this host can do without."), Value::Bytes(wanted));
+    Ok(wanted)
 }
 
 /// The row of Oracle's table.

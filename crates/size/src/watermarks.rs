@@ -6,10 +6,10 @@ use lotsfree_formulas::vendors::{
     sap_min_free_kib,
 };
 use lotsfree_formulas::watermarks::{
-    WATERMARK_SCALE_FACTOR_DEFAULT, WATERMARK_SCALE_FACTOR_MAX, khugepaged_min_free_kib, min_free_kib,
-    min_free_raw_kib, scale_factor_for_burst, scale_gap,
+    WATERMARK_SCALE_FACTOR_DEFAULT, WATERMARK_SCALE_FACTOR_MAX, WatermarkRules, khugepaged_min_free_kib,
+    min_free_kib, min_free_raw_kib, scale_factor_for_burst, scale_gap,
 };
-use lotsfree_units::{Bytes, Grouped};
+use lotsfree_units::{Bytes, Grouped, PageSize};
 
 use crate::check::{self, MAX_NODES, SizeError};
 use crate::question::{HostFigures, Question, take};
@@ -97,10 +97,7 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
         SCALE_FACTOR_INPUT_MAX,
     )?;
     let wake_ms = check::number("wake_ms", input.wake_ms.unwrap_or(WAKE_MS_DEFAULT), 1, 60_000)?;
-    let zones = match input.zones {
-        Some(zones) => check::number("zones", zones, 1, 4 * u64::from(MAX_NODES))?,
-        None => default_zones(ram, nodes),
-    };
+    let zones = zones(input, ram, nodes)?;
     if page.pages(ram) < nodes {
         return Err(SizeError::OutOfRange {
             field: "ram",
@@ -111,73 +108,13 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
     let mut answer =
         Answer::new(format!("Watermarks of a host with {ram} on {nodes} nodes ({})", kernel.name));
 
-    // What each party asks for.
-    let by_kernel = min_free_kib(&rules, ram.as_kib());
-    let raw = min_free_raw_kib(ram.as_kib());
-    answer.step(
-        "kernel",
-        if raw == by_kernel {
-            format!("sqrt(16 x {} kB)", Grouped(ram.as_kib()))
-        } else {
-            format!("sqrt(16 x {} kB) = {}, clamped", Grouped(ram.as_kib()), Grouped(raw))
-        },
-        Value::Kib(by_kernel),
-    );
-    let by_thp = khugepaged_min_free_kib(page, zones, page.pages(ram));
-    let block = page.pmd_huge();
-    let uncapped = (block.as_kib()).saturating_mul(11).saturating_mul(zones);
-    answer.step(
-        "THP (khugepaged raises to)",
-        if by_thp < uncapped {
-            format!("5 % of RAM, less than 11 x {block} x {zones} zones")
-        } else {
-            format!("11 x {block} x {zones} zones")
-        },
-        Value::Kib(by_thp),
-    );
-    let chosen = if input.no_thp { by_kernel } else { by_kernel.max(by_thp) };
-    answer.step(
-        "default of this host",
-        if input.no_thp { "without THP" } else { "the larger of the two" },
-        Value::Kib(chosen),
-    );
-    let by_sap = sap_min_free_kib(ram);
-    match by_sap {
-        Some(kib) => answer.step("SAP, at least", "step for this much RAM", Value::Kib(kib)),
-        None => answer.step("SAP, at least", "no step to 259 GiB: the kernel's", Value::Kib(by_kernel)),
-    }
-    answer.step("SAP, at most", "", Value::Kib(SAP_MIN_FREE_MAX_KIB));
-    let by_oracle = oracle_min_free_kib(ram, nodes);
-    answer.step("Oracle", format!("max(0.5 % of {ram}, {nodes} x 1 GiB)"), Value::Kib(by_oracle));
-    contradiction(&mut answer, by_oracle, by_sap, chosen);
-
+    let chosen = parties(&mut answer, input, &Parties { rules: &rules, page, zones, ram, nodes });
     // What follows for a node.
-    let current = match input.min_free {
-        Some(bytes) => check::memory("min_free", bytes)?.as_kib(),
-        None => chosen,
-    };
-    if Bytes::kib(current) >= ram {
-        return Err(SizeError::OutOfRange {
-            field: "min_free",
-            value: Bytes::kib(current).to_string(),
-            accepted: format!("less than ram ({ram}); the kernel chooses {chosen} kB"),
-        });
-    }
+    let current = current(input, ram, chosen)?;
     let node_pages = page.pages(ram) / nodes;
     let min_pages = current / page.bytes().as_kib() / nodes;
     if input.min_free.is_some() {
-        let ratio = current as f64 / chosen as f64;
-        answer.step(
-            "set value against the default",
-            format!("{} / {} kB", Grouped(current), Grouped(chosen)),
-            Value::Percent(ratio * 100.0),
-        );
-        if !(MIN_FREE_TOLERANCE_LOW..=MIN_FREE_TOLERANCE_HIGH).contains(&ratio) {
-            answer.warn(format!(
-                "vm.min_free_kbytes = {current} is outside {MIN_FREE_TOLERANCE_LOW} to {MIN_FREE_TOLERANCE_HIGH} of \
-                 what the kernel would choose ({chosen})."
-            ));
-        }
+        compared(&mut answer, current, chosen);
     }
     answer.step(
         "min mark per node",
@@ -214,6 +151,104 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
             Value::Kib(chosen),
         ),
     }
+    warnings(&mut answer);
+    Ok(answer)
+}
+
+/// Populated zones, as given or as a host of this size has them.
+fn zones(input: &WatermarksInput, ram: Bytes, nodes: u64) -> Result<u64, SizeError> {
+    match input.zones {
+        Some(zones) => check::number("zones", zones, 1, 4 * u64::from(MAX_NODES)),
+        None => Ok(default_zones(ram, nodes)),
+    }
+}
+
+/// The host for which parties ask for a reserve.
+struct Parties<'a> {
+    rules: &'a WatermarkRules,
+    page: PageSize,
+    zones: u64,
+    ram: Bytes,
+    nodes: u64,
+}
+
+/// What each party asks for; returns what the kernel chooses, in KiB.
+fn parties(answer: &mut Answer, input: &WatermarksInput, host: &Parties<'_>) -> u64 {
+    let Parties { rules, page, zones, ram, nodes } = *host;
+    let by_kernel = min_free_kib(rules, ram.as_kib());
+    let raw = min_free_raw_kib(ram.as_kib());
+    answer.step(
+        "kernel",
+        if raw == by_kernel {
+            format!("sqrt(16 x {} kB)", Grouped(ram.as_kib()))
+        } else {
+            format!("sqrt(16 x {} kB) = {}, clamped", Grouped(ram.as_kib()), Grouped(raw))
+        },
+        Value::Kib(by_kernel),
+    );
+    let by_thp = khugepaged_min_free_kib(page, zones, page.pages(ram));
+    let block = page.pmd_huge();
+    let uncapped = (block.as_kib()).saturating_mul(11).saturating_mul(zones);
+    answer.step(
+        "THP (khugepaged raises to)",
+        if by_thp < uncapped {
+            format!("5 % of RAM, less than 11 x {block} x {zones} zones")
+        } else {
+            format!("11 x {block} x {zones} zones")
+        },
+        Value::Kib(by_thp),
+    );
+    let chosen = if input.no_thp { by_kernel } else { by_kernel.max(by_thp) };
+    answer.step(
+        "default of this host",
+        if input.no_thp { "without THP" } else { "the larger of the two" },
+        Value::Kib(chosen),
+    );
+    let by_sap = sap_min_free_kib(ram);
+    match by_sap {
+        Some(kib) => answer.step("SAP, at least", "step for this much RAM", Value::Kib(kib)),
+        None => answer.step("SAP, at least", "no step to 259 GiB: the kernel's", Value::Kib(by_kernel)),
+    }
+    answer.step("SAP, at most", "", Value::Kib(SAP_MIN_FREE_MAX_KIB));
+    let by_oracle = oracle_min_free_kib(ram, nodes);
+    answer.step("Oracle", format!("max(0.5 % of {ram}, {nodes} x 1 GiB)"), Value::Kib(by_oracle));
+    contradiction(answer, by_oracle, by_sap, chosen);
+    chosen
+}
+
+/// `vm.min_free_kbytes` as it is set or chosen, in KiB.
+fn current(input: &WatermarksInput, ram: Bytes, chosen: u64) -> Result<u64, SizeError> {
+    let current = match input.min_free {
+        Some(bytes) => check::memory("min_free", bytes)?.as_kib(),
+        None => chosen,
+    };
+    if Bytes::kib(current) >= ram {
+        return Err(SizeError::OutOfRange {
+            field: "min_free",
+            value: Bytes::kib(current).to_string(),
+            accepted: format!("less than ram ({ram}); the kernel chooses {chosen} kB"),
+        });
+    }
+    Ok(current)
+}
+
+/// The value that is set beside the kernel's, both in KiB.
+fn compared(answer: &mut Answer, current: u64, chosen: u64) {
+    let ratio = current as f64 / chosen as f64;
+    answer.step(
+        "set value against the default",
+        format!("{} / {} kB", Grouped(current), Grouped(chosen)),
+        Value::Percent(ratio * 100.0),
+    );
+    if !(MIN_FREE_TOLERANCE_LOW..=MIN_FREE_TOLERANCE_HIGH).contains(&ratio) {
+        answer.warn(format!(
+            "vm.min_free_kbytes = {current} is outside {MIN_FREE_TOLERANCE_LOW} to {MIN_FREE_TOLERANCE_HIGH} of \
+             what the kernel would choose ({chosen})."
+        ));
+    }
+}
+
+fn warnings(answer: &mut Answer) {
     answer.warn(
         "min_free_kbytes set too high leaves nothing to allocate and can bring the OOM killer at once; tuned and \
          khugepaged may overwrite it. watermark_scale_factor widens the gap without raising min.",
@@ -222,7 +257,6 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
         "The nodes are taken as equal, each as one zone. /proc/zoneinfo shows the marks of every zone; DMA and DMA32 \
          take their share of min.",
     );
-    Ok(answer)
 }
 
 /// Populated zones of an x86-64 host without Movable.
