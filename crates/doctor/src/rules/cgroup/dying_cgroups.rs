@@ -89,27 +89,30 @@ impl Rule for DyingCgroups {
             .sure(if growing.is_some() { Confidence::Likely } else { Confidence::Possible })
             .because(evidence);
         finding.because_if(percpu.is_ok().then(|| cx.saw_mem(m::Percpu)));
-        finding
-            .remedy(
-                Remedy::new(
-                    "Reclaim the page cache that pins them, bit by bit, from the slice that made them",
-                )
+        add_remedies(&mut finding);
+
+        Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding) {
+    finding
+        .remedy(
+            Remedy::new("Reclaim the page cache that pins them, bit by bit, from the slice that made them")
                 .run("echo 1G > /sys/fs/cgroup/system.slice/memory.reclaim")
                 .risk(
                     "Reclaims from live groups of the slice as well (kernel 5.19 or later): their cache is \
                      read again. Repeat while the figure falls; stop when it does not.",
                 ),
-            )
-            .remedy(
-                Remedy::new("Find what makes short-lived groups and run it in one group that stays")
-                    .run("systemd-cgtop -b -n 1 -m")
-                    .run("systemctl list-timers --all")
-                    .risk("An administrator's change; nothing is lost."),
-            )
-            .note(
-                "What pins a group is charged to whoever touched it first: a job that reads shared files or \
-                 writes to a tmpfs leaves its group behind for as long as others use them.",
-            );
-        Ok(vec![finding])
-    }
+        )
+        .remedy(
+            Remedy::new("Find what makes short-lived groups and run it in one group that stays")
+                .run("systemd-cgtop -b -n 1 -m")
+                .run("systemctl list-timers --all")
+                .risk("An administrator's change; nothing is lost."),
+        )
+        .note(
+            "What pins a group is charged to whoever touched it first: a job that reads shared files or \
+             writes to a tmpfs leaves its group behind for as long as others use them.",
+        );
 }

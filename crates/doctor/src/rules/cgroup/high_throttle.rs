@@ -109,15 +109,7 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
         ],
         Severity::Warning,
     );
-    let cost = match stalled {
-        Some(stalled) => {
-            Cost::stalled(stalled, "tasks of the group reclaim from it or sleep (memory.pressure, some)")
-        }
-        None => Cost::risk(format!(
-            "{:.1} times a second a task of the group reclaims from it or sleeps up to 2 s",
-            t.rate.per_second
-        )),
-    };
+    let cost = cost(t, stalled);
     let current = t.group.current.unwrap_or_default();
     let mut finding = Finding::new(
         HighThrottle::ID,
@@ -164,6 +156,24 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
     }
     let wanted = groups::rounded(current.max(t.high).scale(ROOM));
     let wanted = t.group.max.and_then(Limit::bytes).map_or(wanted, |max| wanted.min(max));
+    add_remedies(&mut finding, t, path, wanted);
+
+    finding
+}
+
+fn cost(t: &Throttled<'_>, stalled: Option<f64>) -> Cost {
+    match stalled {
+        Some(stalled) => {
+            Cost::stalled(stalled, "tasks of the group reclaim from it or sleep (memory.pressure, some)")
+        }
+        None => Cost::risk(format!(
+            "{:.1} times a second a task of the group reclaims from it or sleeps up to 2 s",
+            t.rate.per_second
+        )),
+    }
+}
+
+fn add_remedies(finding: &mut Finding, t: &Throttled<'_>, path: &str, wanted: Bytes) {
     if wanted > t.high {
         finding.remedy(
             groups::set(
@@ -182,5 +192,4 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
          or its caches are made smaller.",
     );
     finding.note_if(groups::lasting(path));
-    finding
 }

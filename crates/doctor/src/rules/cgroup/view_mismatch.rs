@@ -81,27 +81,7 @@ impl Rule for ViewMismatch {
         });
         let limit = own.map(|(_, _, limit)| limit);
         let whose = runtime.map_or_else(|| "a container".to_owned(), |name| format!("a container ({name})"));
-        let less = limit.zip(total).filter(|(limit, total)| limit < total);
-        let (severity, title, cost) = match (less, limit.zip(total)) {
-            (Some((limit, total)), _) => (
-                Severity::Warning,
-                format!("read in {whose} that may use {limit}, while /proc/meminfo shows the host's {total}"),
-                Cost::risk(format!(
-                    "whoever sizes by MemTotal takes {} of the limit",
-                    Percent(total.share_of(limit))
-                )),
-            ),
-            (None, Some((limit, total))) => (
-                Severity::Info,
-                format!("read in {whose} limited to {limit}, with a /proc/meminfo that shows {total}"),
-                Cost::risk("vmstat, zoneinfo and all settings are the host's"),
-            ),
-            (None, None) => (
-                Severity::Info,
-                format!("read in {whose}: counters and settings are the host's"),
-                Cost::risk("nothing said here is about the container alone"),
-            ),
-        };
+        let (severity, title, cost) = judge(&whose, limit, total);
         let mut finding = Finding::new(Self::ID, severity, title, cost);
         finding.sure(if certain { Confidence::Certain } else { Confidence::Possible });
         if let Some(runtime) = runtime {
@@ -138,23 +118,51 @@ impl Rule for ViewMismatch {
         let size = limit
             .filter(|limit| *limit > Bytes::ZERO)
             .map_or_else(|| "its limit".to_owned(), |limit| limit.to_string());
-        finding
-                .remedy(
-                    Remedy::new(format!("Size the program by {size}, not by MemTotal"))
-                        .risk("Java from 10 (8u191) and Go with GOMEMLIMIT do so; most databases need their cache set by hand."),
-                )
-                .remedy(
-                    Remedy::new("Look at the host itself")
-                        .run("lotsfree doctor")
-                        .risk("Needs access to the host: in its namespaces, not in a container."),
-                )
-                .note(if certain {
-                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host; \
-                     changes to vm settings are not proposed from here."
-                } else {
-                    "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host. \
-                     Should this be a container after all, make changes to vm settings there."
-                });
+        add_remedies(&mut finding, &size, certain);
+
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, size: &str, certain: bool) {
+    finding
+        .remedy(Remedy::new(format!("Size the program by {size}, not by MemTotal")).risk(
+            "Java from 10 (8u191) and Go with GOMEMLIMIT do so; most databases need their cache set by hand.",
+        ))
+        .remedy(
+            Remedy::new("Look at the host itself")
+                .run("lotsfree doctor")
+                .risk("Needs access to the host: in its namespaces, not in a container."),
+        )
+        .note(if certain {
+            "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host; changes \
+             to vm settings are not proposed from here."
+        } else {
+            "Findings about memory of the whole host (reclaim, swap, huge pages) hold for the host. Should \
+             this be a container after all, make changes to vm settings there."
+        });
+}
+
+fn judge(whose: &str, limit: Option<Bytes>, total: Option<Bytes>) -> (Severity, String, Cost) {
+    let less = limit.zip(total).filter(|(limit, total)| limit < total);
+    match (less, limit.zip(total)) {
+        (Some((limit, total)), _) => (
+            Severity::Warning,
+            format!("read in {whose} that may use {limit}, while /proc/meminfo shows the host's {total}"),
+            Cost::risk(format!(
+                "whoever sizes by MemTotal takes {} of the limit",
+                Percent(total.share_of(limit))
+            )),
+        ),
+        (None, Some((limit, total))) => (
+            Severity::Info,
+            format!("read in {whose} limited to {limit}, with a /proc/meminfo that shows {total}"),
+            Cost::risk("vmstat, zoneinfo and all settings are the host's"),
+        ),
+        (None, None) => (
+            Severity::Info,
+            format!("read in {whose}: counters and settings are the host's"),
+            Cost::risk("nothing said here is about the container alone"),
+        ),
     }
 }

@@ -1,5 +1,6 @@
 use lotsfree_kernel_files::counters::status as s;
 use lotsfree_kernel_files::file::cgroup::Limit;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::latency::{self, WARM_UP_SECONDS, Why};
@@ -100,61 +101,62 @@ impl Rule for MajorFaults {
                     .against(bound.0, bound.1),
             );
         }
-        let swapped = worst.memory_or_zero(s::VmSwap);
-        for field in [s::VmSwap, s::VmLck, s::RssFile, s::RssAnon] {
-            if let Some(bytes) = worst.memory(field) {
-                finding.because(
-                    Evidence::new("/proc/PID/status", field.name(), format!("{bytes:#}"))
-                        .of(latency::subject(worst, why)),
-                );
-            }
-        }
-        finding.remedy(
-            Remedy::new(
-                "Lock what must stay resident, code and libraries included: mlockall(MCL_CURRENT | \
-                 MCL_FUTURE)",
-            )
-            .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-            .risk(
-                "What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit fails.",
-            )
-            .restart("the program"),
-        );
-        if let Some(remedy) = remedies::protected_group(cx, "its memory") {
-            finding.remedy(if swapped > Bytes::ZERO {
-                let group = worst.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
-                let cap = group.and_then(|path| cx.cgroups().ok()?.at(path)?.swap_max);
-                let before = match cap {
-                    Some(Limit::At(bytes)) => bytes.0.to_string(),
-                    Some(Limit::Max) => "infinity".to_owned(),
-                    None => "BEFORE".to_owned(),
-                };
-                let remedy = match cap {
-                    Some(_) => remedy,
-                    // Read first what the undo has to write.
-                    None => remedy.run("systemctl show UNIT -p MemorySwapMax"),
-                };
-                remedy
-                    .run("systemctl set-property --runtime UNIT MemorySwapMax=0")
-                    .keep(remedies::DROP_IN, "MemorySwapMax=0")
-                    .undo_with(format!("systemctl set-property --runtime UNIT MemorySwapMax={before}"))
-            } else {
-                remedy
-            });
-        }
-        finding.note(if swapped > Bytes::ZERO {
-            format!(
-                "{swapped} of it are in swap: these faults are at least in part pages that come back from \
-                 there."
-            )
-        } else {
-            "Nothing of it is in swap: these are file pages, its code, libraries or mapped data.".to_owned()
-        });
-        finding.note(format!(
-            "Which code faults: perf record -e major-faults -g -p {}. What evicted the pages is for the \
-             findings on reclaim to say.",
-            worst.stat.pid
-        ));
+        add_remedies(&mut finding, cx, worst, why);
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, worst: &Process, why: Why) {
+    let swapped = worst.memory_or_zero(s::VmSwap);
+    for field in [s::VmSwap, s::VmLck, s::RssFile, s::RssAnon] {
+        if let Some(bytes) = worst.memory(field) {
+            finding.because(
+                Evidence::new("/proc/PID/status", field.name(), format!("{bytes:#}"))
+                    .of(latency::subject(worst, why)),
+            );
+        }
+    }
+    finding.remedy(
+        Remedy::new(
+            "Lock what must stay resident, code and libraries included: mlockall(MCL_CURRENT | MCL_FUTURE)",
+        )
+        .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+        .risk("What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit fails.")
+        .restart("the program"),
+    );
+    if let Some(remedy) = remedies::protected_group(cx, "its memory") {
+        finding.remedy(if swapped > Bytes::ZERO {
+            let group = worst.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
+            let cap = group.and_then(|path| cx.cgroups().ok()?.at(path)?.swap_max);
+            let before = match cap {
+                Some(Limit::At(bytes)) => bytes.0.to_string(),
+                Some(Limit::Max) => "infinity".to_owned(),
+                None => "BEFORE".to_owned(),
+            };
+            let remedy = match cap {
+                Some(_) => remedy,
+                // Read first what the undo has to write.
+                None => remedy.run("systemctl show UNIT -p MemorySwapMax"),
+            };
+            remedy
+                .run("systemctl set-property --runtime UNIT MemorySwapMax=0")
+                .keep(remedies::DROP_IN, "MemorySwapMax=0")
+                .undo_with(format!("systemctl set-property --runtime UNIT MemorySwapMax={before}"))
+        } else {
+            remedy
+        });
+    }
+    finding.note(if swapped > Bytes::ZERO {
+        format!(
+            "{swapped} of it are in swap: these faults are at least in part pages that come back from \
+             there."
+        )
+    } else {
+        "Nothing of it is in swap: these are file pages, its code, libraries or mapped data.".to_owned()
+    });
+    finding.note(format!(
+        "Which code faults: perf record -e major-faults -g -p {}. What evicted the pages is for the \
+         findings on reclaim to say.",
+        worst.stat.pid
+    ));
 }

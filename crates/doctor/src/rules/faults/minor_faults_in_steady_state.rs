@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::Percent;
 
 use crate::latency::{self, WARM_UP_SECONDS, Why};
@@ -114,33 +115,36 @@ impl Rule for MinorFaultsInSteadyState {
                  its hints. See kernel.numa_balancing first.",
             );
         }
-        finding
-            .remedy(
-                Remedy::new(
-                    "Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | MCL_FUTURE), \
-                     MAP_POPULATE",
-                )
-                .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-                .risk(
-                    "With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what is \
-                     locked is gone for the rest.",
-                )
-                .restart("the program"),
-            )
-            .remedy(
-                Remedy::new("Let the allocator keep what it has")
-                    .keep(remedies::DROP_IN, "Environment=MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0")
-                    .risk(
-                        "glibc only: freed memory stays with the process, and its size is that of its peak.",
-                    )
-                    .restart("the program"),
-            )
-            .note(format!(
-                "The process is older than {:.0} minutes, so this is not its start. Which code faults: perf \
-                 record -e minor-faults -g -p {}.",
-                WARM_UP_SECONDS / 60.0,
-                worst.stat.pid
-            ));
+        add_remedies(&mut finding, worst);
+
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, worst: &Process) {
+    finding
+        .remedy(
+            Remedy::new(
+                "Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | MCL_FUTURE), \
+                 MAP_POPULATE",
+            )
+            .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+            .risk(
+                "With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what is locked is \
+                 gone for the rest.",
+            )
+            .restart("the program"),
+        )
+        .remedy(
+            Remedy::new("Let the allocator keep what it has")
+                .keep(remedies::DROP_IN, "Environment=MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0")
+                .risk("glibc only: freed memory stays with the process, and its size is that of its peak.")
+                .restart("the program"),
+        )
+        .note(format!(
+            "The process is older than {:.0} minutes, so this is not its start. Which code faults: perf \
+             record -e minor-faults -g -p {}.",
+            WARM_UP_SECONDS / 60.0,
+            worst.stat.pid
+        ));
 }

@@ -86,49 +86,7 @@ impl Rule for ConfigDrift {
             let set_by = format!("{} line {}", path(drift.setting), drift.setting.line);
             finding.because(cx.saw_sysctl(drift.name).against(&drift.setting.value, set_by));
         }
-        let (mut apply, mut keep) = (
-            Remedy::new("Run with the configured values"),
-            Remedy::new("Write the running values into the files"),
-        );
-        for drift in &drifts {
-            let advised = advised(cx, drift.name);
-            if let Some((value, because)) =
-                advised.as_ref().filter(|(value, _)| value != drift.running && *value != drift.setting.value)
-            {
-                finding.note(format!(
-                    "{}: neither value; {value} is advised here, because {because}.",
-                    drift.name
-                ));
-                continue;
-            }
-            let may = |value: &str| match &advised {
-                Some((advised, _)) => advised == value,
-                // How many huge pages is a matter of size, not of taste.
-                None => drift.name != NR_HUGEPAGES,
-            };
-            if may(&drift.setting.value) {
-                apply = apply
-                    .run(format!("sysctl -w {}={}", word(drift.name), word(&drift.setting.value)))
-                    .undo_with(format!("sysctl -w {}={}", word(drift.name), word(drift.running)))
-                    .sets(drift.name, &drift.setting.value);
-            }
-            if may(drift.running) {
-                keep = keep
-                    .keep(&sysctl_file(cx, drift.name), format!("{} = {}", drift.name, drift.running))
-                    .sets(drift.name, drift.running);
-            }
-        }
-        // The running values are what the host is known to work with: they come first.
-        if !keep.persistent.is_empty() {
-            finding.remedy(
-                keep.risk("A value that was tried once and forgotten becomes permanent.")
-                    .undo_with("put the old lines back"),
-            );
-        }
-        if !apply.runtime.is_empty() {
-            finding
-                .remedy(apply.risk("Somebody changed the running value for a reason: find out which first."));
-        }
+        add_remedies(&mut finding, cx, &drifts);
         if drifts.iter().any(|drift| drift.name == NR_HUGEPAGES) {
             finding.note(
                 "vm.nr_hugepages reads less than was asked for when memory was too fragmented: lotsfree size hugepages tells what is needed.",
@@ -144,6 +102,50 @@ impl Rule for ConfigDrift {
             "How to choose: ask who changed it and when; lotsfree cannot know which of the two was meant.",
         );
         Ok(vec![finding])
+    }
+}
+
+/// Both directions, without the values that nobody advises.
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, drifts: &[Drift<'_>]) {
+    let (mut apply, mut keep) = (
+        Remedy::new("Run with the configured values"),
+        Remedy::new("Write the running values into the files"),
+    );
+    for drift in drifts {
+        let advised = advised(cx, drift.name);
+        if let Some((value, because)) =
+            advised.as_ref().filter(|(value, _)| value != drift.running && *value != drift.setting.value)
+        {
+            finding
+                .note(format!("{}: neither value; {value} is advised here, because {because}.", drift.name));
+            continue;
+        }
+        let may = |value: &str| match &advised {
+            Some((advised, _)) => advised == value,
+            // How many huge pages is a matter of size, not of taste.
+            None => drift.name != NR_HUGEPAGES,
+        };
+        if may(&drift.setting.value) {
+            apply = apply
+                .run(format!("sysctl -w {}={}", word(drift.name), word(&drift.setting.value)))
+                .undo_with(format!("sysctl -w {}={}", word(drift.name), word(drift.running)))
+                .sets(drift.name, &drift.setting.value);
+        }
+        if may(drift.running) {
+            keep = keep
+                .keep(&sysctl_file(cx, drift.name), format!("{} = {}", drift.name, drift.running))
+                .sets(drift.name, drift.running);
+        }
+    }
+    // The running values are what the host is known to work with: they come first.
+    if !keep.persistent.is_empty() {
+        finding.remedy(
+            keep.risk("A value that was tried once and forgotten becomes permanent.")
+                .undo_with("put the old lines back"),
+        );
+    }
+    if !apply.runtime.is_empty() {
+        finding.remedy(apply.risk("Somebody changed the running value for a reason: find out which first."));
     }
 }
 

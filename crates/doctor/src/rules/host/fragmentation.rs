@@ -4,7 +4,7 @@ use lotsfree_settings::{EXTFRAG_THRESHOLD, NR_HUGEPAGES};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity};
 
 rule! {
     /// Free memory is in pieces too small for huge pages and large kernel allocations.
@@ -90,20 +90,7 @@ impl Rule for Fragmentation {
         let hurts = failed.is_some() || falls_back.is_some() || pool.is_some();
         let severity = if hurts { Severity::Warning } else { Severity::Info };
         let free = cx.pages(worst.pages_from(0));
-        let cost = match (&failed, &falls_back, &pool) {
-            (Some(rate), _, _) => {
-                Cost::risk(format!("{:.1} compactions a second by waiting tasks fail", rate.per_second))
-            }
-            (None, Some(rate), _) => Cost::risk(format!(
-                "{:.1} page faults a second get small pages instead of a huge one",
-                rate.per_second
-            )),
-            (None, None, Some(rate)) => {
-                Cost::risk(format!("{} huge pages for a pool could not be had", Grouped(rate.total)))
-            }
-            _ if log > 0 => Cost::risk(format!("{log} allocations of several pages have failed since boot")),
-            _ => Cost::risk("nothing wants large blocks at present; a huge page pool could not grow now"),
-        };
+        let cost = cost(failed.as_ref(), falls_back.as_ref(), pool.as_ref(), log);
         let mut finding = Finding::new(
             Self::ID,
             severity,
@@ -140,29 +127,50 @@ impl Rule for Fragmentation {
                 Grouped(log),
             ));
         }
-        let blocks = worst.blocks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        finding
-                .note(format!(
-                    "Index: 1000 - (1000 + {} free pages x 1000 / 512) / {} blocks = {worst_index}. Towards \
-                     1000 the pieces are too small, towards 0 memory is short.",
-                    Grouped(worst.pages_from(0)),
-                    Grouped(blocks)
-                ))
-                .remedy(
-                    Remedy::new("Compact memory once, at a quiet hour, before something large starts")
-                        .run("echo 1 > /proc/sys/vm/compact_memory")
-                        .risk("Takes CPU for seconds to minutes on a large host and makes tasks wait for pages that are being moved. Pages that the kernel holds do not move."),
-                )
-                .remedy(
-                    Remedy::new("Reserve a huge page pool at boot, when memory is whole")
-                        .run("lotsfree size hugepages --from-host")
-                        .keep("kernel command line", "hugepagesz=2M hugepages=(the figure that lotsfree size prints)")
-                        .risk("The pool is lost to everything else; only for programs that use huge pages of the pool.")
-                        .restart("the host")
-                        .sets(NR_HUGEPAGES, "sized"),
-                )
-                .note("How to choose: compaction for transparent huge pages, a reservation for a pool; neither if nothing uses huge pages.");
+        add_remedies(&mut finding, worst, *worst_index);
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, worst: &BuddyZone, worst_index: u64) {
+    let blocks = worst.blocks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+    finding
+            .note(format!(
+                "Index: 1000 - (1000 + {} free pages x 1000 / 512) / {} blocks = {worst_index}. Towards \
+                 1000 the pieces are too small, towards 0 memory is short.",
+                Grouped(worst.pages_from(0)),
+                Grouped(blocks)
+            ))
+            .remedy(
+                Remedy::new("Compact memory once, at a quiet hour, before something large starts")
+                    .run("echo 1 > /proc/sys/vm/compact_memory")
+                    .risk("Takes CPU for seconds to minutes on a large host and makes tasks wait for pages that are being moved. Pages that the kernel holds do not move."),
+            )
+            .remedy(
+                Remedy::new("Reserve a huge page pool at boot, when memory is whole")
+                    .run("lotsfree size hugepages --from-host")
+                    .keep("kernel command line", "hugepagesz=2M hugepages=(the figure that lotsfree size prints)")
+                    .risk("The pool is lost to everything else; only for programs that use huge pages of the pool.")
+                    .restart("the host")
+                    .sets(NR_HUGEPAGES, "sized"),
+            )
+            .note("How to choose: compaction for transparent huge pages, a reservation for a pool; neither if nothing uses huge pages.");
+}
+
+fn cost(failed: Option<&Rate>, falls_back: Option<&Rate>, pool: Option<&Rate>, log: u64) -> Cost {
+    match (failed, falls_back, pool) {
+        (Some(rate), _, _) => {
+            Cost::risk(format!("{:.1} compactions a second by waiting tasks fail", rate.per_second))
+        }
+        (None, Some(rate), _) => Cost::risk(format!(
+            "{:.1} page faults a second get small pages instead of a huge one",
+            rate.per_second
+        )),
+        (None, None, Some(rate)) => {
+            Cost::risk(format!("{} huge pages for a pool could not be had", Grouped(rate.total)))
+        }
+        _ if log > 0 => Cost::risk(format!("{log} allocations of several pages have failed since boot")),
+        _ => Cost::risk("nothing wants large blocks at present; a huge page pool could not grow now"),
     }
 }
 

@@ -5,7 +5,8 @@ use crate::kernel_release::Release;
 use crate::known_bad::{RHEL6_SWAPPINESS, Stream, THP_STORM, affected};
 use crate::rule::rule;
 use crate::{
-    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip, Workload,
+    advice,
 };
 
 rule! {
@@ -96,15 +97,7 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
     const DEFRAG: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
     const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag";
     let scan = cx.rate(crate::DIRECT_SCAN).ok().filter(|rate| rate.total > 0);
-    let cost = match &scan {
-        Some(scan) => Cost::risk(format!(
-            "tasks scan {:.0} pages/s themselves; with huge pages on {nodes} nodes this bug is a likely cause",
-            scan.per_second
-        )),
-        None => Cost::risk(
-            "once a node fills up, each huge page that is wanted on it reclaims there although other nodes are free",
-        ),
-    };
+    let cost = cost(scan, nodes);
     let fixed = stream.fixed_release();
     let bound = fixed.map_or_else(|| "a build with the fix".to_owned(), |fixed| format!("{fixed} or later"));
     let mut finding = Finding::new(
@@ -152,6 +145,18 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
             .note(because)
             .note("How to choose: the update mends it; the workaround is for the time until the reboot. saptune before 3.2.3 sets the workaround on every kernel: take it back after the update.");
     Ok(Some(finding))
+}
+
+fn cost(scan: Option<Rate>, nodes: usize) -> Cost {
+    match &scan {
+        Some(scan) => Cost::risk(format!(
+            "tasks scan {:.0} pages/s themselves; with huge pages on {nodes} nodes this bug is a likely cause",
+            scan.per_second
+        )),
+        None => Cost::risk(
+            "once a node fills up, each huge page that is wanted on it reclaims there although other nodes are free",
+        ),
+    }
 }
 
 fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {

@@ -115,22 +115,34 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
         )
         .because(Evidence::new(&event_file, "max", Grouped(events)).of(&group.path))
         .because(Evidence::new(&max_file, "current", current).of(&group.path));
+    add_remedies(&mut finding, max, &reserved_file, limit, version);
+
+    Some(finding)
+}
+
+fn add_remedies(
+    finding: &mut Finding,
+    max: Bytes,
+    reserved_file: &str,
+    limit: &HugetlbLimit,
+    version: CgroupVersion,
+) {
     finding
         .remedy(
             Remedy::new("Limit reservations like pages, so that mmap fails instead of the touch")
-                .run(format!("echo {} > {}", max.0, word(&reserved_file)))
+                .run(format!("echo {} > {}", max.0, word(reserved_file)))
                 .undo_with(match limit.reserved_max.and_then(Limit::bytes) {
-                    Some(bytes) => format!("echo {} > {}", bytes.0, word(&reserved_file)),
+                    Some(bytes) => format!("echo {} > {}", bytes.0, word(reserved_file)),
                     None if version == CgroupVersion::V2 => {
-                        format!("echo max > {}", word(&reserved_file))
+                        format!("echo max > {}", word(reserved_file))
                     }
-                    None => format!("echo -1 > {}", word(&reserved_file)),
+                    None => format!("echo -1 > {}", word(reserved_file)),
                 })
                 .risk(
                     "Programs that do not check for ENOMEM fail at start; a container runtime from runc \
                      1.1.10 on sets it itself.",
                 )
-                .sets(&reserved_file, max.0),
+                .sets(reserved_file, max.0),
         )
         .remedy(
             Remedy::new("Raise the limit to what the program maps (Kubernetes: the pod's hugepages request)")
@@ -138,7 +150,6 @@ fn judge(cx: &Context<'_>, version: CgroupVersion, group: &Cgroup, limit: &Huget
                 .restart("the pod"),
         )
         .note("The event count is since the group was made, unless two samples show that it grew.");
-    Some(finding)
 }
 
 /// The limit's files: pages, reservations, events.

@@ -1,8 +1,10 @@
 use lotsfree_formulas::hugepages::Pool;
 use lotsfree_formulas::pagetables;
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::Grouped;
 
+use crate::advice::Advice;
 use crate::huge::{self, Backing};
 use crate::rule::rule;
 use crate::{Context, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice};
@@ -97,26 +99,37 @@ impl Rule for PoolTooSmall {
             );
         }
         let advice = advice::nr_hugepages(cx)?;
-        if advice.value > pool.total {
-            let bytes = size.times(advice.value);
-            finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because)).remedy(
-                huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need")
-                    .run("grep HugePages_Total /proc/meminfo")
-                    .risk(format!(
-                        "The pool then takes {bytes}, lost to everything else at once; read the total back, \
-                         a fragmented host gives fewer pages without an error."
-                    ))
-                    .restart("the database"),
-            );
-        } else {
-            finding.note(format!("No larger pool is proposed: {}.", advice.because));
-        }
-        if largest.shmid.is_none() {
-            finding.note(
-                "The size is what one process has touched so far, a lower bound; PostgreSQL 15 and later \
-                 prints the right figure: postgres -C shared_memory_size_in_huge_pages.",
-            );
-        }
+        add_remedies(&mut finding, cx, pool, largest, &advice);
+
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(
+    finding: &mut Finding,
+    cx: &Context<'_>,
+    pool: &HugePool,
+    largest: &huge::Segment,
+    advice: &Advice<u64>,
+) {
+    if advice.value > pool.total {
+        let bytes = pool.size.times(advice.value);
+        finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because)).remedy(
+            huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need")
+                .run("grep HugePages_Total /proc/meminfo")
+                .risk(format!(
+                    "The pool then takes {bytes}, lost to everything else at once; read the total back, a \
+                     fragmented host gives fewer pages without an error."
+                ))
+                .restart("the database"),
+        );
+    } else {
+        finding.note(format!("No larger pool is proposed: {}.", advice.because));
+    }
+    if largest.shmid.is_none() {
+        finding.note(
+            "The size is what one process has touched so far, a lower bound; PostgreSQL 15 and later prints \
+             the right figure: postgres -C shared_memory_size_in_huge_pages.",
+        );
     }
 }

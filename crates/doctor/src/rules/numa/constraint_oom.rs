@@ -77,39 +77,44 @@ impl Rule for ConstraintOom {
             finding.because(node.saw());
         }
         finding.because_all(bound_processes(cx));
-        if policy {
-            finding.remedy(
-                Remedy::new("Prefer nodes instead of binding to them")
-                    .run("numactl --preferred=NODE COMMAND")
-                    .keep(DROP_IN, "NUMAPolicy=preferred")
-                    .keep(DROP_IN, "NUMAMask=NODE")
-                    .risk("Once the node is full the rest comes from others and is reached more slowly.")
-                    .restart("the program"),
-            );
-            finding.remedy(balance::interleave("the program"));
-        } else {
-            let nodes = balance::list(cx.nodes().unwrap_or_default().iter().map(|node| node.id));
-            let nodes = if nodes.is_empty() { "NODES".to_owned() } else { nodes };
-            finding.remedy(
-                Remedy::new("Allow the cgroup more nodes")
-                    .run(format!("systemctl set-property --runtime UNIT AllowedMemoryNodes={nodes}"))
-                    .keep(DROP_IN, format!("AllowedMemoryNodes={nodes}"))
-                    .undo_with("systemctl set-property --runtime UNIT AllowedMemoryNodes=OLD_NODES")
-                    .risk("Memory may then come from other nodes and be reached more slowly."),
-            );
-        }
-        finding
-            .remedy(
-                Remedy::new("Give the bound program less memory than its nodes have")
-                    .risk("A smaller cache; leave room for page cache and the kernel on the same nodes.")
-                    .restart("the program"),
-            )
-            .note(
-                "The free memory above is of now; at the time of the kill the allowed nodes had none left, \
-                 as the constraint says.",
-            );
+        add_remedies(&mut finding, cx, policy);
+
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, policy: bool) {
+    if policy {
+        finding.remedy(
+            Remedy::new("Prefer nodes instead of binding to them")
+                .run("numactl --preferred=NODE COMMAND")
+                .keep(DROP_IN, "NUMAPolicy=preferred")
+                .keep(DROP_IN, "NUMAMask=NODE")
+                .risk("Once the node is full the rest comes from others and is reached more slowly.")
+                .restart("the program"),
+        );
+        finding.remedy(balance::interleave("the program"));
+    } else {
+        let nodes = balance::list(cx.nodes().unwrap_or_default().iter().map(|node| node.id));
+        let nodes = if nodes.is_empty() { "NODES".to_owned() } else { nodes };
+        finding.remedy(
+            Remedy::new("Allow the cgroup more nodes")
+                .run(format!("systemctl set-property --runtime UNIT AllowedMemoryNodes={nodes}"))
+                .keep(DROP_IN, format!("AllowedMemoryNodes={nodes}"))
+                .undo_with("systemctl set-property --runtime UNIT AllowedMemoryNodes=OLD_NODES")
+                .risk("Memory may then come from other nodes and be reached more slowly."),
+        );
+    }
+    finding
+        .remedy(
+            Remedy::new("Give the bound program less memory than its nodes have")
+                .risk("A smaller cache; leave room for page cache and the kernel on the same nodes.")
+                .restart("the program"),
+        )
+        .note(
+            "The free memory above is of now; at the time of the kill the allowed nodes had none left, as \
+             the constraint says.",
+        );
 }
 
 /// Processes that are bound to nodes, the largest first.

@@ -106,16 +106,21 @@ impl Rule for RemoteAlloc {
                 "Node {id} is the one that is short: most allocations that wanted it went elsewhere."
             ));
         }
-        finding
-            .remedy(balance::interleave("what all nodes use"))
-            .remedy(remedies::bounded_writer(cx))
-            .note("A huge page counts as one allocation, so the bytes are the least that is remote.")
-            .note(
-                "vm.zone_reclaim_mode is no remedy: it would drop page cache on the node instead and wait \
-                 for the disk.",
-            );
+        add_remedies(&mut finding, cx);
+
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>) {
+    finding
+        .remedy(balance::interleave("what all nodes use"))
+        .remedy(remedies::bounded_writer(cx))
+        .note("A huge page counts as one allocation, so the bytes are the least that is remote.")
+        .note(
+            "vm.zone_reclaim_mode is no remedy: it would drop page cache on the node instead and wait for \
+             the disk.",
+        );
 }
 
 /// Nodes by how many allocations wanted them in vain over the period, most first.

@@ -122,50 +122,55 @@ impl Rule for DirectReclaim {
         }
         let available = cx.mem(m::MemAvailable).ok().map(|available| available.share_of(total));
         finding.because_if(available.is_some().then(|| cx.saw_mem(m::MemAvailable)));
-        let short = available.is_some_and(|available| available <= AVAILABLE);
-        match remedies::wider_watermarks(cx) {
-            Ok(remedy) => finding.remedy(remedy),
-            Err(why) => finding.note(why),
-        };
-        finding.remedy(
-            Remedy::new("Bound what allocates in bursts: a memory cgroup with MemoryHigh")
-                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
-                .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
-                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
-                .risk("The group then reclaims from itself and is slowed down at its bound."),
-        );
-        if churn {
-            finding.note(
-                "So little is freed because the lists hold pages that cannot go: mapped and just used, \
-                 dirty, or locked. More scanning does not help; fewer such pages do.",
-            );
-        }
-        finding.note(match (available.is_some(), short) {
-            (true, false) => {
-                "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or node \
-                 is short."
-            }
-            (true, true) => {
-                "Memory as a whole is short as well: wider watermarks soften the spikes, they do not add \
-                 memory."
-            }
-            _ => "Whether memory as a whole is short is not known: the kernel prints no MemAvailable.",
-        });
-        if cx.rate(&[v::compact_stall]).is_ok_and(|rate| rate.total > 0) {
-            finding.note(
-                "Tasks compact memory as well (compact_stall grows): part of the stalls is a search for \
-                 contiguous pages, not for free ones.",
-            );
-        }
-        finding
-            .note(
-                "Which tasks wait, and how long each time: drsnoop of the bcc tools, or the delay \
-                 accounting of getdelays.",
-            )
-            .note(
-                "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 adds \
-                 pgsteal_anon and pgsteal_file to the counters of which they are parts.",
-            );
+        add_remedies(&mut finding, cx, available, churn);
         Ok(vec![finding])
     }
+}
+
+/// What widens the room for kswapd, and what the figures say of the cause.
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, available: Option<f64>, churn: bool) {
+    let short = available.is_some_and(|available| available <= AVAILABLE);
+    match remedies::wider_watermarks(cx) {
+        Ok(remedy) => finding.remedy(remedy),
+        Err(why) => finding.note(why),
+    };
+    finding.remedy(
+        Remedy::new("Bound what allocates in bursts: a memory cgroup with MemoryHigh")
+            .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+            .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
+            .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+            .risk("The group then reclaims from itself and is slowed down at its bound."),
+    );
+    if churn {
+        finding.note(
+            "So little is freed because the lists hold pages that cannot go: mapped and just used, dirty, \
+             or locked. More scanning does not help; fewer such pages do.",
+        );
+    }
+    finding.note(match (available.is_some(), short) {
+        (true, false) => {
+            "Memory as a whole is not short: allocations outrun kswapd for moments, or one zone or node is \
+             short."
+        }
+        (true, true) => {
+            "Memory as a whole is short as well: wider watermarks soften the spikes, they do not add \
+             memory."
+        }
+        _ => "Whether memory as a whole is short is not known: the kernel prints no MemAvailable.",
+    });
+    if cx.rate(&[v::compact_stall]).is_ok_and(|rate| rate.total > 0) {
+        finding.note(
+            "Tasks compact memory as well (compact_stall grows): part of the stalls is a search for \
+             contiguous pages, not for free ones.",
+        );
+    }
+    finding
+        .note(
+            "Which tasks wait, and how long each time: drsnoop of the bcc tools, or the delay accounting of \
+             getdelays.",
+        )
+        .note(
+            "Old sar files: %vmeff shows up to twice this efficiency, because sysstat to 12.7.9 adds \
+             pgsteal_anon and pgsteal_file to the counters of which they are parts.",
+        );
 }

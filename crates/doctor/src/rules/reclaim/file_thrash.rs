@@ -114,44 +114,51 @@ impl Rule for FileThrash {
             finding
                 .because(Evidence::new("/proc/PID/stat", "majflt", format!("{:.0}/s", faults)).of(process));
         }
-        if let Some(remedy) = remedies::protected_group(cx, "the reader's file pages") {
-            finding.remedy(remedy);
-        }
-        finding
-            .remedy(
-                Remedy::new(
-                    "Keep what is not read again out of the cache: reuse segment files, bound copies and \
-                     backups",
-                )
-                .run("systemd-run --scope -p MemoryHigh=1G COMMAND")
-                .risk("A job that is bounded too tightly is slowed down."),
-            )
-            .remedy(
-                Remedy::new("Lock the files that must stay resident")
-                    .run("vmtouch -dl FILES")
-                    .risk("What is locked is gone for everybody else, also when it turns out to be cold.")
-                    .restart("nothing; the locks last as long as the process that holds them"),
-            );
-        if ordinary {
-            finding.note(
-                "The rate of major faults is what this host has had on average since boot: a program that \
-                 reads through a mapping may work this way on purpose. Compare latencies before changing \
-                 anything.",
-            );
-        }
-        if cx.mem(m::MemAvailable).is_ok() {
-            finding.because(cx.saw_mem(m::MemAvailable)).note(
-                "MemAvailable counts half of the file cache at least as available, also where it is in use \
-                 as here.",
-            );
-        }
-        finding.note(
-            "More memory helps only if the files in use are bounded; a cache of files that are written and \
-             never read again grows into any size. Random readers of mapped files gain from MADV_RANDOM: no \
-             neighbours are read that nobody asked for.",
-        );
+        add_remedies(&mut finding, cx);
+        add_notes(&mut finding, cx, ordinary);
         Ok(vec![finding])
     }
+}
+
+fn add_notes(finding: &mut Finding, cx: &Context<'_>, ordinary: bool) {
+    if ordinary {
+        finding.note(
+            "The rate of major faults is what this host has had on average since boot: a program that reads \
+             through a mapping may work this way on purpose. Compare latencies before changing anything.",
+        );
+    }
+    if cx.mem(m::MemAvailable).is_ok() {
+        finding.because(cx.saw_mem(m::MemAvailable)).note(
+            "MemAvailable counts half of the file cache at least as available, also where it is in use as \
+             here.",
+        );
+    }
+    finding.note(
+        "More memory helps only if the files in use are bounded; a cache of files that are written and \
+         never read again grows into any size. Random readers of mapped files gain from MADV_RANDOM: no \
+         neighbours are read that nobody asked for.",
+    );
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>) {
+    if let Some(remedy) = remedies::protected_group(cx, "the reader's file pages") {
+        finding.remedy(remedy);
+    }
+    finding
+        .remedy(
+            Remedy::new(
+                "Keep what is not read again out of the cache: reuse segment files, bound copies and \
+                 backups",
+            )
+            .run("systemd-run --scope -p MemoryHigh=1G COMMAND")
+            .risk("A job that is bounded too tightly is slowed down."),
+        )
+        .remedy(
+            Remedy::new("Lock the files that must stay resident")
+                .run("vmtouch -dl FILES")
+                .risk("What is locked is gone for everybody else, also when it turns out to be cold.")
+                .restart("nothing; the locks last as long as the process that holds them"),
+        );
 }
 
 /// The part of all major faults of the period that belongs to processes younger than the warm-up time; `None`

@@ -1,9 +1,12 @@
+use crate::advice::Advice;
 use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
 use lotsfree_settings::WATERMARK_SCALE_FACTOR;
 use lotsfree_units::{Grouped, Percent};
 
 use crate::rule::rule;
-use crate::{ALLOCSTALL, Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, remedies};
+use crate::{
+    ALLOCSTALL, Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Rule, Severity, remedies,
+};
 
 rule! {
     /// kswapd falls behind: it is woken again as soon as it rests, or tasks must reclaim although memory is
@@ -79,17 +82,7 @@ impl Rule for KswapdBehind {
             }
             (None, None) => return Ok(Vec::new()),
         };
-        let cost = match (cx.stalled(false), stalling) {
-            (Ok(stalled), Some(_)) if stalled > 0.0 => {
-                Cost::stalled(stalled, "some task stood still for memory (/proc/pressure/memory)")
-            }
-            (_, Some((stalls, _))) => Cost::risk(format!(
-                "{} allocations in {:.0} s waited in direct reclaim",
-                Grouped(stalls.total),
-                stalls.seconds
-            )),
-            _ => Cost::risk("the next larger burst has to be reclaimed by the tasks that allocate"),
-        };
+        let cost = cost(cx, stalling);
         let severity = if stalling.is_some() { Severity::Warning } else { Severity::Info };
         let mut finding = Finding::new(Self::ID, severity, title, cost);
         finding.sure(match stalling {
@@ -111,17 +104,36 @@ impl Rule for KswapdBehind {
             );
         }
         let advice = crate::advice::watermark_scale_factor(cx);
-        match remedies::wider_watermarks(cx) {
-            Ok(remedy) => finding.remedy(remedy).note(advice.contested),
-            Err(why) => finding.note(why),
-        };
-        if cx.sysctl(WATERMARK_SCALE_FACTOR).is_ok() {
-            finding.because(cx.saw_sysctl(WATERMARK_SCALE_FACTOR));
-        }
-        finding.note(
-            "One node may be short while another is not: compare the free pages of each zone with its \
-             watermarks, and allocations bound to a node with that node's memory.",
-        );
+        add_remedies(&mut finding, cx, &advice);
+
         Ok(vec![finding])
     }
+}
+
+fn cost(cx: &Context<'_>, stalling: Option<&(Rate, f64)>) -> Cost {
+    match (cx.stalled(false), stalling) {
+        (Ok(stalled), Some(_)) if stalled > 0.0 => {
+            Cost::stalled(stalled, "some task stood still for memory (/proc/pressure/memory)")
+        }
+        (_, Some((stalls, _))) => Cost::risk(format!(
+            "{} allocations in {:.0} s waited in direct reclaim",
+            Grouped(stalls.total),
+            stalls.seconds
+        )),
+        _ => Cost::risk("the next larger burst has to be reclaimed by the tasks that allocate"),
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, advice: &Advice<u64>) {
+    match remedies::wider_watermarks(cx) {
+        Ok(remedy) => finding.remedy(remedy).note(advice.contested),
+        Err(why) => finding.note(why),
+    };
+    if cx.sysctl(WATERMARK_SCALE_FACTOR).is_ok() {
+        finding.because(cx.saw_sysctl(WATERMARK_SCALE_FACTOR));
+    }
+    finding.note(
+        "One node may be short while another is not: compare the free pages of each zone with its \
+         watermarks, and allocations bound to a node with that node's memory.",
+    );
 }

@@ -111,37 +111,39 @@ impl Rule for PagecacheDisplacesAnon {
         if let Ok(trend) = cx.trend(m::Cached) {
             finding.because(cx.saw_mem(m::Cached).was(format!("{:#}", Bytes(trend.first as u64))));
         }
-        finding
-            .because(
-                Evidence::new("/proc/meminfo", "Active(file) + Inactive(file)", format!("{files:#}"))
-                    .against(
-                        format!("more than {} of memory", Percent(FILE_SHARE)),
-                        "less is not worth taking",
-                    ),
-            )
-            .because(cx.saw_mem(m::Dirty))
-            .because_all(writers::largest_writers(cx))
-            .remedy(remedies::bounded_writer(cx))
-            .remedy(remedies::uncached_writer());
-        if let Some(remedy) = remedies::protected_group(cx, "the application") {
-            finding.remedy(remedy);
-        }
-        if let Some(remedy) = remedies::lower_swappiness(cx) {
-            finding.remedy(remedy);
-        }
-        if !strong {
-            finding.note(
-                "Nothing has come back from swap yet: if these pages were cold, nothing is lost. The next \
-                 touch of the application decides.",
-            );
-        }
-        finding.note(
-            "How to choose: bounding the job costs the application nothing and is right wherever the job is \
-             known; protect the application where jobs come and go. More memory is not a remedy: the cache \
-             of the copy grows into it.",
-        );
+        add_remedies(&mut finding, cx, files, strong);
+
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, files: Bytes, strong: bool) {
+    finding
+        .because(
+            Evidence::new("/proc/meminfo", "Active(file) + Inactive(file)", format!("{files:#}"))
+                .against(format!("more than {} of memory", Percent(FILE_SHARE)), "less is not worth taking"),
+        )
+        .because(cx.saw_mem(m::Dirty))
+        .because_all(writers::largest_writers(cx))
+        .remedy(remedies::bounded_writer(cx))
+        .remedy(remedies::uncached_writer());
+    if let Some(remedy) = remedies::protected_group(cx, "the application") {
+        finding.remedy(remedy);
+    }
+    if let Some(remedy) = remedies::lower_swappiness(cx) {
+        finding.remedy(remedy);
+    }
+    if !strong {
+        finding.note(
+            "Nothing has come back from swap yet: if these pages were cold, nothing is lost. The next touch \
+             of the application decides.",
+        );
+    }
+    finding.note(
+        "How to choose: bounding the job costs the application nothing and is right wherever the job is \
+         known; protect the application where jobs come and go. More memory is not a remedy: the cache of \
+         the copy grows into it.",
+    );
 }
 
 /// Tasks stalled where PSI says so, else pages read back at the disk's latency, else the bytes that went out.

@@ -111,37 +111,39 @@ impl Rule for PsiMemory {
             let throttled =
                 group.events.as_ref().and_then(|events| events.get(e::high)).is_some_and(|n| n > 0)
                     && group.high.and_then(|high| high.bytes()).is_some();
-            finding = if throttled {
-                finding.note(format!(
+            finding.note(if throttled {
+                format!(
                     "{} has reached its own memory.high and is slowed down there: it may be the only one \
                      that stands still. Raise the bound, or leave it if the group is meant to wait.",
                     group.path
-                ));
-                finding
+                )
             } else {
-                finding.note(format!("{} has most pressure of its own: begin there.", group.path));
-                finding
-            };
+                format!("{} has most pressure of its own: begin there.", group.path)
+            });
         }
-        finding.remedy(
-            Remedy::new("Bound the group that creates the pressure, so that it reclaims from itself")
-                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
-                .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
-                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
-                .risk("The group is slowed down at its bound; memory cgroups of version 2 only."),
-        );
-        if share >= OOMD && cx.now().tuners.systemd_oomd {
-            finding.note(
-                "systemd-oomd is enabled and kills by default in cgroups that stay above 60 % for 30 s, if \
-                 their unit asks for it (ManagedOOMMemoryPressure=kill).",
-            );
-        }
-        finding.note(
-            "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages read \
-             again and compaction name the cause. Mend that.",
-        );
+        add_remedies(&mut finding, cx, share);
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, share: f64) {
+    finding.remedy(
+        Remedy::new("Bound the group that creates the pressure, so that it reclaims from itself")
+            .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+            .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
+            .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+            .risk("The group is slowed down at its bound; memory cgroups of version 2 only."),
+    );
+    if share >= OOMD && cx.now().tuners.systemd_oomd {
+        finding.note(
+            "systemd-oomd is enabled and kills by default in cgroups that stay above 60 % for 30 s, if \
+             their unit asks for it (ManagedOOMMemoryPressure=kill).",
+        );
+    }
+    finding.note(
+        "Pressure says how much is lost, not why: the findings on direct reclaim, swap, file pages read \
+         again and compaction name the cause. Mend that.",
+    );
 }
 
 /// Groups below the root with pressure of their own, highest first; a parent is left out where its child

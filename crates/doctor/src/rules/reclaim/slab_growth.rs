@@ -1,9 +1,10 @@
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::slabinfo::SlabCache;
 use lotsfree_settings::VFS_CACHE_PRESSURE;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Trend};
 
 rule! {
     /// Kernel objects (slab) take a large or growing part of memory.
@@ -62,17 +63,7 @@ impl Rule for SlabGrowth {
             &[(mostly_fixed, Severity::High), (share > SHARE || slope.is_some(), Severity::Warning)],
             Severity::Info,
         );
-        let title = match (slope, unused) {
-            _ if share > SHARE => format!("kernel objects take {slab}, {} of memory", Percent(share)),
-            (Some(slope), _) => format!(
-                "kernel objects that cannot be reclaimed grow by {}/h, {} of memory",
-                Bytes(slope.per_hour as u64),
-                Percent(slope.per_hour / ordinary.as_f64())
-            ),
-            (None, unused) => {
-                format!("{} unused directory entries are cached", Grouped(unused.unwrap_or_default()))
-            }
-        };
+        let title = title(slope.as_ref(), unused, share, slab, ordinary);
         let mut finding = Finding::new(
             Self::ID,
             severity,
@@ -119,62 +110,92 @@ impl Rule for SlabGrowth {
         if let Some(negative) = dentries.get(4).filter(|negative| **negative > 0) {
             finding.because(Evidence::new("/proc/sys/fs/dentry-state", "negative", Grouped(*negative)));
         }
-        let slabs = cx.now().slabs.as_deref().unwrap_or_default();
-        let size = |pages: u64, slabs: u64| cx.pages(pages.saturating_mul(slabs));
-        let mut largest: Vec<_> = slabs.iter().map(|c| (size(c.pages_per_slab, c.slabs), c)).collect();
-        largest.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        for (bytes, cache) in largest.iter().take(5) {
-            finding.because(
-                Evidence::new(
-                    "/proc/slabinfo",
-                    "slabs x pages",
-                    format!(
-                        "{bytes}, {} of {} objects in use",
-                        Grouped(cache.active_objects),
-                        Grouped(cache.objects)
-                    ),
-                )
-                .of(&cache.name),
-            );
-        }
-
-        let names = largest.iter().take(5).any(|(_, c)| {
-            &*c.name == "dentry" || c.name.ends_with("inode_cache") || c.name.ends_with("_inode")
-        });
-        let pressure = cx.sysctl(VFS_CACHE_PRESSURE).ok();
-        if (names || unused.is_some()) && pressure.is_some_and(|pressure| pressure < PRESSURE) {
-            finding.remedy(
-                Remedy::new("Let reclaim give up directory entries and inodes more readily")
-                    .sysctl(cx, VFS_CACHE_PRESSURE, PRESSURE)
-                    .risk(
-                        "Path lookups miss more often. Beyond 200 the search for entries to free costs more \
-                         than it gives.",
-                    ),
-            );
-        }
-        let drop_fd = "fs.procfs-drop-fd-dentries";
-        if unused.is_some() && cx.sysctl(drop_fd).is_ok_and(|value| value == 0) {
-            finding.remedy(
-                Remedy::new("Drop the entries of /proc/PID/fd as soon as they are unused (RHEL kernels)")
-                    .sysctl(cx, drop_fd, 1)
-                    .risk("Listing open files of processes again and again becomes a little slower."),
-            );
-        }
-        finding.remedy(
-            Remedy::new("Find what makes the objects")
-                .run("slabtop -o -s c")
-                .run("bpftrace -e 'kprobe:__d_alloc { @[comm] = count(); }'")
-                .risk("The probe costs each lookup a little while it runs."),
-        );
-        if largest.is_empty() {
-            finding.note("Which caches they are is not known: /proc/slabinfo is readable to root only.");
-        }
-        if let Some(reclaimable) = cx.mem(m::SReclaimable).ok().filter(|r| r.share_of(slab) > 0.5) {
-            finding.note(format!(
-                "{reclaimable} of it can be reclaimed and are part of MemAvailable; it hurts by the time \
-                 that reclaim takes, not by the memory."
-            ));
-        }
+        let largest = add_largest(&mut finding, cx);
+        add_remedies(&mut finding, cx, &largest, unused, slab);
         Ok(vec![finding])
     }
+}
+
+fn title(slope: Option<&Trend>, unused: Option<u64>, share: f64, slab: Bytes, ordinary: Bytes) -> String {
+    match (slope, unused) {
+        _ if share > SHARE => format!("kernel objects take {slab}, {} of memory", Percent(share)),
+        (Some(slope), _) => format!(
+            "kernel objects that cannot be reclaimed grow by {}/h, {} of memory",
+            Bytes(slope.per_hour as u64),
+            Percent(slope.per_hour / ordinary.as_f64())
+        ),
+        (None, unused) => {
+            format!("{} unused directory entries are cached", Grouped(unused.unwrap_or_default()))
+        }
+    }
+}
+
+fn add_remedies(
+    finding: &mut Finding,
+    cx: &Context<'_>,
+    largest: &[(Bytes, &SlabCache)],
+    unused: Option<u64>,
+    slab: Bytes,
+) {
+    let names = largest
+        .iter()
+        .take(5)
+        .any(|(_, c)| &*c.name == "dentry" || c.name.ends_with("inode_cache") || c.name.ends_with("_inode"));
+    let pressure = cx.sysctl(VFS_CACHE_PRESSURE).ok();
+    if (names || unused.is_some()) && pressure.is_some_and(|pressure| pressure < PRESSURE) {
+        finding.remedy(
+            Remedy::new("Let reclaim give up directory entries and inodes more readily")
+                .sysctl(cx, VFS_CACHE_PRESSURE, PRESSURE)
+                .risk(
+                    "Path lookups miss more often. Beyond 200 the search for entries to free costs more \
+                     than it gives.",
+                ),
+        );
+    }
+    let drop_fd = "fs.procfs-drop-fd-dentries";
+    if unused.is_some() && cx.sysctl(drop_fd).is_ok_and(|value| value == 0) {
+        finding.remedy(
+            Remedy::new("Drop the entries of /proc/PID/fd as soon as they are unused (RHEL kernels)")
+                .sysctl(cx, drop_fd, 1)
+                .risk("Listing open files of processes again and again becomes a little slower."),
+        );
+    }
+    finding.remedy(
+        Remedy::new("Find what makes the objects")
+            .run("slabtop -o -s c")
+            .run("bpftrace -e 'kprobe:__d_alloc { @[comm] = count(); }'")
+            .risk("The probe costs each lookup a little while it runs."),
+    );
+    if largest.is_empty() {
+        finding.note("Which caches they are is not known: /proc/slabinfo is readable to root only.");
+    }
+    if let Some(reclaimable) = cx.mem(m::SReclaimable).ok().filter(|r| r.share_of(slab) > 0.5) {
+        finding.note(format!(
+            "{reclaimable} of it can be reclaimed and are part of MemAvailable; it hurts by the time that \
+             reclaim takes, not by the memory."
+        ));
+    }
+}
+
+fn add_largest<'a>(finding: &mut Finding, cx: &Context<'a>) -> Vec<(Bytes, &'a SlabCache)> {
+    let slabs = cx.now().slabs.as_deref().unwrap_or_default();
+    let size = |pages: u64, slabs: u64| cx.pages(pages.saturating_mul(slabs));
+    let mut largest: Vec<_> = slabs.iter().map(|c| (size(c.pages_per_slab, c.slabs), c)).collect();
+    largest.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    for (bytes, cache) in largest.iter().take(5) {
+        finding.because(
+            Evidence::new(
+                "/proc/slabinfo",
+                "slabs x pages",
+                format!(
+                    "{bytes}, {} of {} objects in use",
+                    Grouped(cache.active_objects),
+                    Grouped(cache.objects)
+                ),
+            )
+            .of(&cache.name),
+        );
+    }
+
+    largest
 }

@@ -1,3 +1,4 @@
+use crate::advice::Advice;
 use lotsfree_kernel_files::counters::{meminfo as m, status as s, vmstat as v};
 use lotsfree_settings::SWAPPINESS;
 use lotsfree_units::Bytes;
@@ -74,17 +75,7 @@ impl Rule for SwappinessMismatch {
             .filter(|(swap, p)| swap.share_of(p.memory_or_zero(s::VmRSS)) > SWAPPED)
             .max_by_key(|(swap, _)| *swap);
         let hurts = out.is_some() || swapped.is_some();
-        let place = match (wrong(now), differing.first()) {
-            (false, Some((path, own))) => {
-                let others = match differing.len() - 1 {
-                    0 => String::new(),
-                    1 => " and one more cgroup".to_owned(),
-                    n => format!(" and {n} more cgroups"),
-                };
-                format!("memory.swappiness of {path}{others} is {own}")
-            }
-            _ => format!("vm.swappiness is {now}"),
-        };
+        let place = place(now, wrong(now), &differing);
         let cost = match (&out, &swapped) {
             (_, Some((swap, p))) => Cost::memory(
                 *swap,
@@ -118,30 +109,47 @@ impl Rule for SwappinessMismatch {
         if let Some((swap, p)) = &swapped {
             finding.because(Evidence::new("/proc/PID/status", "VmSwap", format!("{swap:#}")).of(subject(p)));
         }
-        finding
-            .remedy(remedies::swappiness(cx, advice.value).risk(
-                "Under pressure the file cache shrinks instead; programs that live off it read more from \
-                 disk.",
-            ))
-            .note(advice.contested);
-        let tuners = &cx.now().tuners;
-        let owner = match &tuners.tuned_profile {
-            Some(profile) => Some(format!("tuned's profile {profile}")),
-            None if tuners.saptune => Some("saptune".to_owned()),
-            None if tuners.sapconf => Some("sapconf".to_owned()),
-            None => None,
-        };
-        if let Some(owner) = owner {
-            finding.note(format!(
-                "{owner} may set it again: look there first, and change it there if it is the one that sets \
-                 it."
-            ));
-        }
-        if now > MOST_BEFORE_5_8 {
-            finding.note(
-                "Values above 100 (5.8 and later) prefer swap to the file cache: meant for compressed swap.",
-            );
-        }
+        add_remedies(&mut finding, cx, &advice, now);
+
         Ok(vec![finding])
+    }
+}
+
+fn place(now: u64, now_is_wrong: bool, differing: &[(&str, u64)]) -> String {
+    match (now_is_wrong, differing.first()) {
+        (false, Some((path, own))) => {
+            let others = match differing.len() - 1 {
+                0 => String::new(),
+                1 => " and one more cgroup".to_owned(),
+                n => format!(" and {n} more cgroups"),
+            };
+            format!("memory.swappiness of {path}{others} is {own}")
+        }
+        _ => format!("vm.swappiness is {now}"),
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, advice: &Advice<u64>, now: u64) {
+    finding
+        .remedy(remedies::swappiness(cx, advice.value).risk(
+            "Under pressure the file cache shrinks instead; programs that live off it read more from disk.",
+        ))
+        .note(advice.contested);
+    let tuners = &cx.now().tuners;
+    let owner = match &tuners.tuned_profile {
+        Some(profile) => Some(format!("tuned's profile {profile}")),
+        None if tuners.saptune => Some("saptune".to_owned()),
+        None if tuners.sapconf => Some("sapconf".to_owned()),
+        None => None,
+    };
+    if let Some(owner) = owner {
+        finding.note(format!(
+            "{owner} may set it again: look there first, and change it there if it is the one that sets it."
+        ));
+    }
+    if now > MOST_BEFORE_5_8 {
+        finding.note(
+            "Values above 100 (5.8 and later) prefer swap to the file cache: meant for compressed swap.",
+        );
     }
 }

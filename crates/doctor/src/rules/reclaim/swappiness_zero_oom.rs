@@ -141,27 +141,7 @@ impl Rule for SwappinessZeroOom {
                 ),
             );
         }
-        let advice = advice::swappiness(cx);
-        finding
-            .remedy(
-                remedies::swappiness(cx, advice.value)
-                    .risk("Cold pages of programs may go to swap; locked memory and huge pages never do."),
-            )
-            .note(format!("{}: {}. {}", advice.value, advice.because, advice.contested));
-        if let Some(high) = high_watermarks(cx) {
-            finding.note(format!(
-                "The cliff: no program is swapped out while free and file pages together exceed {high}, the \
-                 sum of the high watermarks; that is {} of memory.",
-                Percent(high.share_of(total))
-            ));
-        }
-        let own = remedies::own_swappiness(cx).into_iter().find(|(_, own)| *own > 0);
-        if let Some((path, own)) = own {
-            finding.note(format!(
-                "Version 1 cgroups go by their own memory.swappiness, {own} in {path}: vm.swappiness holds \
-                 for processes in the root group and for groups made from now on."
-            ));
-        }
+        add_remedies(&mut finding, cx, total);
         if killed && host_wide.is_empty() {
             finding.note(
                 "The counter includes kills inside memory cgroups, and the kernel log no longer shows which \
@@ -169,6 +149,30 @@ impl Rule for SwappinessZeroOom {
             );
         }
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, total: Bytes) {
+    let advice = advice::swappiness(cx);
+    finding
+        .remedy(
+            remedies::swappiness(cx, advice.value)
+                .risk("Cold pages of programs may go to swap; locked memory and huge pages never do."),
+        )
+        .note(format!("{}: {}. {}", advice.value, advice.because, advice.contested));
+    if let Some(high) = high_watermarks(cx) {
+        finding.note(format!(
+            "The cliff: no program is swapped out while free and file pages together exceed {high}, the sum \
+             of the high watermarks; that is {} of memory.",
+            Percent(high.share_of(total))
+        ));
+    }
+    let own = remedies::own_swappiness(cx).into_iter().find(|(_, own)| *own > 0);
+    if let Some((path, own)) = own {
+        finding.note(format!(
+            "Version 1 cgroups go by their own memory.swappiness, {own} in {path}: vm.swappiness holds for \
+             processes in the root group and for groups made from now on."
+        ));
     }
 }
 

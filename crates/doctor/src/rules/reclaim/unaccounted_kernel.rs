@@ -89,40 +89,41 @@ impl Rule for UnaccountedKernel {
         let parts = map.parts.iter().filter(|(part, _)| *part != Use::Other);
         let sum =
             parts.map(|(part, bytes)| format!("{} {bytes:#}", part.name())).collect::<Vec<_>>().join(" + ");
-        finding
-            .note(format!("{:#} - ({sum}) = {other:#}.", map.total))
-            .remedy(
-                Remedy::new("Find the owner of the pages")
-                    .run("cat /sys/kernel/debug/page_owner | page_owner_sort -t - sorted.txt")
-                    .keep("kernel command line", "page_owner=on")
-                    .risk(
-                        "page_owner takes some 1 % of memory; without it only suspects can be tried one by \
-                         one.",
-                    )
-                    .restart("the host, with the parameter"),
-            )
-            .remedy(
-                Remedy::new(
-                    "Look at the usual owners: a balloon, network and storage drivers with large rings",
+        add_remedies(&mut finding, cx, &sum, other, &map);
+
+        Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, sum: &str, other: Bytes, map: &MemoryMap) {
+    finding
+        .note(format!("{:#} - ({sum}) = {other:#}.", map.total))
+        .remedy(
+            Remedy::new("Find the owner of the pages")
+                .run("cat /sys/kernel/debug/page_owner | page_owner_sort -t - sorted.txt")
+                .keep("kernel command line", "page_owner=on")
+                .risk(
+                    "page_owner takes some 1 % of memory; without it only suspects can be tried one by one.",
                 )
+                .restart("the host, with the parameter"),
+        )
+        .remedy(
+            Remedy::new("Look at the usual owners: a balloon, network and storage drivers with large rings")
                 .run("vmware-toolbox-cmd stat balloon")
                 .run("ethtool -g INTERFACE")
                 .run("rds-info -k")
                 .risk("Smaller rings drop packets under bursts."),
-            );
-        if let Ok(cma) = cx.mem(m::CmaTotal)
-            && cma > Bytes::ZERO
-        {
-            let taken = cma - cx.mem_or_zero(m::CmaFree);
-            finding.note(format!(
-                "{taken} of CMA are in use; as far as a driver took them they are part of this sum."
-            ));
-        }
-        if cx.mounts().is_ok_and(|mounts| mounts.iter().any(|mount| &*mount.kind == "zfs")) {
-            finding
-                .note("ZFS keeps its cache (ARC) outside of all counters: see /proc/spl/kstat/zfs/arcstats.");
-        }
-        Ok(vec![finding])
+        );
+    if let Ok(cma) = cx.mem(m::CmaTotal)
+        && cma > Bytes::ZERO
+    {
+        let taken = cma - cx.mem_or_zero(m::CmaFree);
+        finding.note(format!(
+            "{taken} of CMA are in use; as far as a driver took them they are part of this sum."
+        ));
+    }
+    if cx.mounts().is_ok_and(|mounts| mounts.iter().any(|mount| &*mount.kind == "zfs")) {
+        finding.note("ZFS keeps its cache (ARC) outside of all counters: see /proc/spl/kstat/zfs/arcstats.");
     }
 }
 

@@ -91,21 +91,26 @@ impl Rule for ZoneReclaim {
                     .against(format!("low watermark {low}"), "/proc/zoneinfo"),
             );
         }
-        finding
-            .remedy(
-                Remedy::new("Turn zone reclaim off")
-                    .sysctl(cx, ZONE_RECLAIM_MODE, 0)
-                    .risk("Memory may come from another node: a remote access costs tens of nanoseconds, a page read again from disk some 100 us or more."),
-            )
-            .remedy(
-                Remedy::new("Interleave the cache that all nodes use")
-                    .run("numactl --interleave=all COMMAND")
-                    .keep("the unit's drop-in, [Service]", "NUMAPolicy=interleave")
-                    .keep("the unit's drop-in, [Service]", "NUMAMask=all")
-                    .risk("Programs that place their memory themselves lose locality.")
-                    .restart("the program"),
-            )
-            .note("How to choose: keep it on only where each job fits into one node and reads no shared files; a cache larger than a node wants it off.");
+        add_remedies(&mut finding, cx);
+
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>) {
+    finding
+        .remedy(
+            Remedy::new("Turn zone reclaim off")
+                .sysctl(cx, ZONE_RECLAIM_MODE, 0)
+                .risk("Memory may come from another node: a remote access costs tens of nanoseconds, a page read again from disk some 100 us or more."),
+        )
+        .remedy(
+            Remedy::new("Interleave the cache that all nodes use")
+                .run("numactl --interleave=all COMMAND")
+                .keep("the unit's drop-in, [Service]", "NUMAPolicy=interleave")
+                .keep("the unit's drop-in, [Service]", "NUMAMask=all")
+                .risk("Programs that place their memory themselves lose locality.")
+                .restart("the program"),
+        )
+        .note("How to choose: keep it on only where each job fits into one node and reads no shared files; a cache larger than a node wants it off.");
 }

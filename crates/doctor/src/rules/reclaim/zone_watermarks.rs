@@ -157,13 +157,18 @@ impl Rule for ZoneWatermarks {
                  and sleeps until low. It matters if tasks reclaim directly, which other findings name.",
             );
         }
-        if severity >= Severity::High {
-            match remedies::wider_watermarks(cx) {
-                Ok(remedy) => finding.remedy(remedy),
-                Err(why) => finding.note(why),
-            };
-        }
+        add_remedies(&mut finding, cx, severity);
+
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, severity: Severity) {
+    if severity >= Severity::High {
+        match remedies::wider_watermarks(cx) {
+            Ok(remedy) => finding.remedy(remedy),
+            Err(why) => finding.note(why),
+        };
     }
 }
 

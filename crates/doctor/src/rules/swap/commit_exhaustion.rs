@@ -149,27 +149,31 @@ impl Rule for CommitExhaustion {
                  others through vfork or posix_spawn (Java, recent glibc) are not charged.",
             );
         }
-        if let Some(remedy) = view.raise(cx) {
-            finding.remedy(remedy);
-        }
-        let mode = advice::overcommit_memory(cx);
-        if mode.value != 2 {
-            finding
-                .remedy(
-                    Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
-                        .sysctl(cx, OVERCOMMIT_MEMORY, mode.value)
-                        .risk(
-                            "Allocations succeed again; if all that is promised is touched, the OOM killer \
-                             chooses a process. Bound what may grow by memory cgroups.",
-                        ),
-                )
-                .note(format!(
-                    "How to choose: strict mode where a failed allocation is better than a killed process, \
-                     and then with a limit that fits; mode {} otherwise ({}). {}",
-                    mode.value, mode.because, mode.contested
-                ));
-        }
+        add_remedies(&mut finding, cx, &view);
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, view: &View) {
+    if let Some(remedy) = view.raise(cx) {
+        finding.remedy(remedy);
+    }
+    let mode = advice::overcommit_memory(cx);
+    if mode.value != 2 {
+        finding
+            .remedy(
+                Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
+                    .sysctl(cx, OVERCOMMIT_MEMORY, mode.value)
+                    .risk(
+                        "Allocations succeed again; if all that is promised is touched, the OOM killer \
+                         chooses a process. Bound what may grow by memory cgroups.",
+                    ),
+            )
+            .note(format!(
+                "How to choose: strict mode where a failed allocation is better than a killed process, and \
+                 then with a limit that fits; mode {} otherwise ({}). {}",
+                mode.value, mode.because, mode.contested
+            ));
     }
 }
 

@@ -66,15 +66,7 @@ impl Rule for MinFreeOff {
         let sap = cx.runs(Workload::Hana) || cx.runs(Workload::Sap);
         let share = kept.share_of(total);
         let above_sap = sap && now > SAP_MIN_FREE_MAX_KIB;
-        let severity = Severity::ladder(
-            &[
-                (low && stalling, Severity::Warning),
-                (low, Severity::Info),
-                (share > DANGEROUS || above_sap, Severity::High),
-                (share > FELT, Severity::Warning),
-            ],
-            Severity::Info,
-        );
+        let severity = severity(low, stalling, share, above_sap);
         let excess = Bytes::kib(now - now.min(range.value));
         let cost = match low {
             true => Cost::risk(
@@ -110,26 +102,8 @@ impl Rule for MinFreeOff {
                     .of(format!("line {}", setting.line)),
             );
         }
-        let nodes = cx.nodes().map_or(1, <[_]>::len).max(1) as u64;
-        let sap_step =
-            sap_min_free_kib(total).map_or("no step".to_owned(), |kib| format!("{} kB", Grouped(kib)));
-        let raise = match defaults.thp {
-            true => "on",
-            false => "off, so it does not count",
-        };
-        finding
-            .note(format!(
-                "For this host: the kernel at boot {} kB (4 x sqrt of {:#}), khugepaged {} kB ({} zones, \
-                 THP {raise}), Oracle {} kB (0.5 % of memory or 1 GiB x {nodes}), SAP {sap_step} and at \
-                 most {} kB.",
-                Grouped(defaults.by_size),
-                total,
-                Grouped(defaults.by_thp),
-                defaults.zones,
-                Grouped(oracle_min_free_kib(total, nodes)),
-                Grouped(SAP_MIN_FREE_MAX_KIB)
-            ))
-            .note(advice.contested);
+        add_sources(&mut finding, cx, &defaults, total);
+        finding.note(advice.contested);
         if !low {
             finding.note(format!(
                 "It is {} of memory; the low and high watermarks lie at least a quarter and a half above it \
@@ -142,17 +116,51 @@ impl Rule for MinFreeOff {
                  the better setting: it raises low and high and leaves min alone.",
             );
         }
-        finding.remedy(
-            Remedy::new(format!("Set the reserve to {} kB", Grouped(range.value)))
-                .sysctl(cx, NAME, range.value)
-                .risk(
-                    "Raising it makes the kernel reclaim that much at once. Far too high a value leaves \
-                     nothing to allocate: check for typing errors. tuned, saptune and khugepaged may set it \
-                     again.",
-                ),
-        );
+        add_remedies(&mut finding, cx, range.value);
+
         Ok(vec![finding])
     }
+}
+
+fn severity(low: bool, stalling: bool, share: f64, above_sap: bool) -> Severity {
+    Severity::ladder(
+        &[
+            (low && stalling, Severity::Warning),
+            (low, Severity::Info),
+            (share > DANGEROUS || above_sap, Severity::High),
+            (share > FELT, Severity::Warning),
+        ],
+        Severity::Info,
+    )
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, kib: u64) {
+    finding.remedy(
+        Remedy::new(format!("Set the reserve to {} kB", Grouped(kib))).sysctl(cx, NAME, kib).risk(
+            "Raising it makes the kernel reclaim that much at once. Far too high a value leaves nothing to \
+             allocate: check for typing errors. tuned, saptune and khugepaged may set it again.",
+        ),
+    );
+}
+
+/// Whose formula gives what on this host.
+fn add_sources(finding: &mut Finding, cx: &Context<'_>, defaults: &Defaults, total: Bytes) {
+    let nodes = cx.nodes().map_or(1, <[_]>::len).max(1) as u64;
+    let sap_step = sap_min_free_kib(total).map_or("no step".to_owned(), |kib| format!("{} kB", Grouped(kib)));
+    let raise = match defaults.thp {
+        true => "on",
+        false => "off, so it does not count",
+    };
+    finding.note(format!(
+        "For this host: the kernel at boot {} kB (4 x sqrt of {:#}), khugepaged {} kB ({} zones, THP \
+         {raise}), Oracle {} kB (0.5 % of memory or 1 GiB x {nodes}), SAP {sap_step} and at most {} kB.",
+        Grouped(defaults.by_size),
+        total,
+        Grouped(defaults.by_thp),
+        defaults.zones,
+        Grouped(oracle_min_free_kib(total, nodes)),
+        Grouped(SAP_MIN_FREE_MAX_KIB)
+    ));
 }
 
 /// Where the running value comes from, in words.

@@ -124,6 +124,12 @@ fn database_first(
          memory counts in full for each process that has touched it.",
         page = page.bytes(),
     ));
+    spare(&mut finding, workload, parent, now);
+    Ok(finding)
+}
+
+/// How `parent`, whose oom_score_adj is `now`, is killed last.
+fn spare(finding: &mut Finding, workload: Workload, parent: Option<&Process>, now: i32) {
     if now > LAST {
         let mut remedy = Remedy::new(format!("Let {} be the last to be killed", workload.name()))
             .keep("the unit's drop-in, [Service]", format!("OOMScoreAdjust={LAST}"))
@@ -159,7 +165,6 @@ fn database_first(
              bounded."
         ));
     }
-    Ok(finding)
 }
 
 /// Oracle's process monitor, where one instance runs; with several the victim's name does not tell whose it

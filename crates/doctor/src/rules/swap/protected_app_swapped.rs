@@ -131,6 +131,12 @@ fn of_databases(
     finding.because_if(cx.rate(SWAPPED_IN).ok().map(|rate| cx.saw_rate(SWAPPED_IN, &rate)));
     let version2 = cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V2);
     bring_back(cx, &mut finding)?;
+    add_remedies(&mut finding, cx, version2, &who);
+
+    Ok(finding)
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version2: bool, who: &str) {
     if version2 {
         finding.remedy(
             Remedy::new(format!("Keep {who} out of swap by its memory cgroup"))
@@ -150,7 +156,7 @@ fn of_databases(
             "Let {who} lock its memory, or put its shared segments into huge pages: neither is ever swapped"
         ))
         .keep("the unit's drop-in, [Service]", "LimitMEMLOCK=infinity")
-        .restart(who.clone())
+        .restart(who)
         .risk(
             "Locked memory is lost to everything else; what does not fit is taken from the page cache and \
              the others.",
@@ -172,7 +178,6 @@ fn of_databases(
         "Pages that lie in swap stay there until they are touched: raising a limit or lowering \
          vm.swappiness does not bring them back.",
     );
-    Ok(finding)
 }
 
 /// `swapoff` and `swapon`, where all that is in swap fits into memory.

@@ -99,13 +99,18 @@ impl Rule for KsmOnDatabase {
                 ),
             ),
         };
-        finding.remedy(
-            Remedy::new("Turn KSM off")
-                .sysfs(RUN, value, Some("1"))
-                .run("systemctl disable --now ksm.service ksmtuned.service")
-                .undo_with("systemctl enable --now ksm.service ksmtuned.service")
-                .risk(risk),
-        );
+        add_remedies(&mut finding, value, &risk);
+
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, value: &str, risk: &str) {
+    finding.remedy(
+        Remedy::new("Turn KSM off")
+            .sysfs(RUN, value, Some("1"))
+            .run("systemctl disable --now ksm.service ksmtuned.service")
+            .undo_with("systemctl enable --now ksm.service ksmtuned.service")
+            .risk(risk),
+    );
 }

@@ -105,24 +105,29 @@ impl Rule for ThpCompactionStall {
             finding.because(Evidence::new(format!("{}/defrag", thp::ROOT), "defrag", defrag));
         }
         finding.because_all(free_blocks(cx));
-        if let Some(remedy) = thp::set_defrag(cx) {
-            finding.remedy(remedy).note(advice::thp_defrag(cx).contested);
-        } else {
-            finding.note(
-                "defrag is not always: those who wait asked for huge pages with madvise (or are \
-                 khugepaged). Give them more free memory, or a hugetlb pool.",
-            );
-        }
-        let order = "compacts all free memory now; keeps until it is scattered again";
-        finding
-            .remedy(
-                Remedy::new("Compact memory once, at a quiet time")
-                    .run("sysctl -w vm.compact_memory=1")
-                    .risk(format!("It moves pages for seconds and costs CPU time; {order}.")),
-            )
-            .note("Who stalls: `perf record -e compaction:mm_compaction_begin -ag -- sleep 10`.");
+        add_remedies(&mut finding, cx);
+
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>) {
+    if let Some(remedy) = thp::set_defrag(cx) {
+        finding.remedy(remedy).note(advice::thp_defrag(cx).contested);
+    } else {
+        finding.note(
+            "defrag is not always: those who wait asked for huge pages with madvise (or are khugepaged). \
+             Give them more free memory, or a hugetlb pool.",
+        );
+    }
+    let order = "compacts all free memory now; keeps until it is scattered again";
+    finding
+        .remedy(
+            Remedy::new("Compact memory once, at a quiet time")
+                .run("sysctl -w vm.compact_memory=1")
+                .risk(format!("It moves pages for seconds and costs CPU time; {order}.")),
+        )
+        .note("Who stalls: `perf record -e compaction:mm_compaction_begin -ag -- sleep 10`.");
 }
 
 /// Free memory of each Normal zone, and how much of it is in blocks of a huge page.

@@ -1,6 +1,7 @@
 use lotsfree_kernel_files::counters::meminfo as m;
-use lotsfree_units::Grouped;
+use lotsfree_units::{Bytes, Grouped};
 
+use crate::advice::Advice;
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, thp,
@@ -73,22 +74,7 @@ impl Rule for ThpModeMismatch {
             _ => Severity::Info,
         };
         let in_huge = cx.mem_or_zero(m::AnonHugePages);
-        let title = match (mode.word, advice.value) {
-            ("always", "madvise") if exempt => format!(
-                "transparent huge pages are always: every program gets them, asked or not, and {in_huge:#} \
-                 is in them now"
-            ),
-            (word, "always") => {
-                format!(
-                    "transparent huge pages are {word}, and {}; {in_huge:#} is in them now",
-                    advice.because
-                )
-            }
-            (word, _) => format!(
-                "transparent huge pages are {word}, but {}; {in_huge:#} is in them now",
-                advice.because
-            ),
-        };
+        let title = title(&mode, &advice, exempt, in_huge);
         let mut finding = Finding::new(Self::ID, severity, title, Cost::risk(cost(cx, mode.word)));
         finding
             .sure(if mongo { Confidence::Possible } else { Confidence::Likely })
@@ -122,6 +108,21 @@ impl Rule for ThpModeMismatch {
         }
         finding.note_if(thp::tuned_note(cx));
         Ok(vec![finding])
+    }
+}
+
+fn title(mode: &thp::Mode<'_>, advice: &Advice<&str>, exempt: bool, in_huge: Bytes) -> String {
+    match (mode.word, advice.value) {
+        ("always", "madvise") if exempt => format!(
+            "transparent huge pages are always: every program gets them, asked or not, and {in_huge:#} is \
+             in them now"
+        ),
+        (word, "always") => {
+            format!("transparent huge pages are {word}, and {}; {in_huge:#} is in them now", advice.because)
+        }
+        (word, _) => {
+            format!("transparent huge pages are {word}, but {}; {in_huge:#} is in them now", advice.because)
+        }
     }
 }
 

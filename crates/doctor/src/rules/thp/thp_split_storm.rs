@@ -5,7 +5,7 @@ use lotsfree_units::Percent;
 use crate::known_bad::has_thp_storm;
 use crate::rule::rule;
 use crate::{
-    Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, REFAULT_FILE, Rule, Severity,
+    Confidence, Context, Cost, DIRECT_SCAN, Evidence, Finding, Outcome, REFAULT_FILE, Rate, Rule, Severity,
     THP_SPLIT, advice, thp,
 };
 
@@ -61,16 +61,7 @@ impl Rule for ThpSplitStorm {
         }
         let refaults = cx.rate(REFAULT_FILE).ok();
         let stalled = cx.stalled(false).ok();
-        let cost = match (stalled, refaults) {
-            (Some(share), _) => {
-                Cost::stalled(share, "waiting for memory while it is split, moved and reclaimed (PSI)")
-            }
-            (None, Some(rate)) => {
-                let (read, how) = cx.read_latency();
-                Cost::faults(rate.per_second, read, format!("pages read again, at {how}"))
-            }
-            (None, None) => Cost::risk("no PSI and no refault counter here to say what it costs"),
-        };
+        let cost = cost(cx, stalled, refaults);
         let cause = match (scans.total > 0, moved.is_some()) {
             (true, true) => "tasks reclaim and NUMA balancing moves pages",
             (true, false) => "tasks reclaim memory themselves",
@@ -120,42 +111,55 @@ impl Rule for ThpSplitStorm {
                 "repaired builds, SUSE KB 22286",
             ));
         }
-        // khugepaged joins in the storm of those kernels and is stopped from it as well.
-        if let Some(mut remedy) = thp::set_defrag(cx) {
-            let own = cx.thp().ok().and_then(|thp| thp.khugepaged("defrag"));
-            if advice::thp_defrag(cx).value == "never"
-                && let Some(now) = own.filter(|now| *now != 0)
-            {
-                let path = format!("{}/khugepaged/defrag", thp::ROOT);
-                remedy = remedy.sysfs(&path, "0", Some(&now.to_string()));
-            }
-            finding.remedy(remedy);
-        }
-        let mode = thp::mode(cx).ok();
-        let advised = advice::thp_enabled(cx);
-        if let Some(mode) = mode.filter(|mode| mode.word == "always" && advised.value != "always") {
-            finding.because(mode.saw()).remedy(mode.set(cx, advised.value)).note(advised.contested);
-        }
-        let balancing = advice::numa_balancing(cx);
-        let on = cx.sysctl(NUMA_BALANCING).is_ok_and(|now| now != balancing.value);
-        if moved.is_some() && on && balancing.value & 1 == 0 {
-            finding.because(cx.saw_sysctl(NUMA_BALANCING)).remedy(
-                crate::Remedy::new(
-                    "Turn NUMA balancing off",
-                )
-                .sysctl(cx, NUMA_BALANCING, balancing.value)
-                .risk(
-                    "Unpinned virtual machines and programs that do not place their memory lose locality.",
-                ),
-            );
-        }
-        if finding.remedies.is_empty() {
-            finding.note(
-                "The settings are as advised already: look for the cause of the reclaim (its own findings) \
-                 or of the migration.",
-            );
-        }
+        add_remedies(&mut finding, cx, moved.is_some());
         Ok(vec![finding])
+    }
+}
+
+fn cost(cx: &Context<'_>, stalled: Option<f64>, refaults: Option<Rate>) -> Cost {
+    match (stalled, refaults) {
+        (Some(share), _) => {
+            Cost::stalled(share, "waiting for memory while it is split, moved and reclaimed (PSI)")
+        }
+        (None, Some(rate)) => {
+            let (read, how) = cx.read_latency();
+            Cost::faults(rate.per_second, read, format!("pages read again, at {how}"))
+        }
+        (None, None) => Cost::risk("no PSI and no refault counter here to say what it costs"),
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, moved: bool) {
+    // khugepaged joins in the storm of those kernels and is stopped from it as well.
+    if let Some(mut remedy) = thp::set_defrag(cx) {
+        let own = cx.thp().ok().and_then(|thp| thp.khugepaged("defrag"));
+        if advice::thp_defrag(cx).value == "never"
+            && let Some(now) = own.filter(|now| *now != 0)
+        {
+            let path = format!("{}/khugepaged/defrag", thp::ROOT);
+            remedy = remedy.sysfs(&path, "0", Some(&now.to_string()));
+        }
+        finding.remedy(remedy);
+    }
+    let mode = thp::mode(cx).ok();
+    let advised = advice::thp_enabled(cx);
+    if let Some(mode) = mode.filter(|mode| mode.word == "always" && advised.value != "always") {
+        finding.because(mode.saw()).remedy(mode.set(cx, advised.value)).note(advised.contested);
+    }
+    let balancing = advice::numa_balancing(cx);
+    let on = cx.sysctl(NUMA_BALANCING).is_ok_and(|now| now != balancing.value);
+    if moved && on && balancing.value & 1 == 0 {
+        finding.because(cx.saw_sysctl(NUMA_BALANCING)).remedy(
+            crate::Remedy::new("Turn NUMA balancing off")
+                .sysctl(cx, NUMA_BALANCING, balancing.value)
+                .risk("Unpinned virtual machines and programs that do not place their memory lose locality."),
+        );
+    }
+    if finding.remedies.is_empty() {
+        finding.note(
+            "The settings are as advised already: look for the cause of the reclaim (its own findings) or \
+             of the migration.",
+        );
     }
 }
 
