@@ -1,5 +1,5 @@
-//! How much real time a request takes on the machine: readers at a fixed rate, each request loads a few pages
-//! of a file that is mapped and resident. `cargo bench -p lotsfree-engine --bench machine`
+//! Real time that the machine takes for a request. Readers work at a fixed rate, and each request loads a few
+//! pages of a file that is mapped and resident. `cargo bench -p lotsfree-engine --bench machine`
 
 #![allow(clippy::print_stdout)]
 

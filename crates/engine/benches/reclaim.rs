@@ -1,4 +1,4 @@
-//! How fast the model of memory is, as ratios within one run: touches of resident pages against a bare loop,
+//! Speed of the memory model, as ratios within one run: touches of resident pages against a bare loop,
 //! reclaim against random accesses to memory, cases side by side against one alone, and a host of 1 TiB.
 //!
 //! `cargo bench -p lotsfree-engine --bench reclaim [-- PART… [GENERATION]]`, where PART is one of `1m`,
@@ -18,7 +18,7 @@ use lotsfree_workload::{Advice, Policy, RegionId};
 const ACCESSES: usize = 20_000_000;
 const REPETITIONS: usize = 5;
 const REGION: RegionId = RegionId(0);
-/// What the loop over 160 MB reaches on the machine that the targets are stated for, in M/s.
+/// Rate of the loop over 160 MB on the machine that the targets are stated for, in M/s.
 const WALL: f64 = 63.0;
 const SEED: u64 = 88_172_645_463_325_252;
 
@@ -34,8 +34,8 @@ impl Random {
     }
 }
 
-/// Accesses to `pages` pages by Zipf's law with exponent 1, drawn from its exact distribution; which page is
-/// the how many most popular is random.
+/// Accesses to `pages` pages by Zipf's law with exponent 1, drawn from its exact distribution. The rank of
+/// each page in popularity is random.
 fn zipf(pages: usize, accesses: usize) -> Vec<u32> {
     let mut random = Random(SEED);
     let mut sum = 0.0;
@@ -45,7 +45,7 @@ fn zipf(pages: usize, accesses: usize) -> Vec<u32> {
             sum
         })
         .collect();
-    // Where to begin to look for a share of the sum.
+    // Indexes at which the search for a share of the sum begins.
     let mut at = 0;
     let guide: Vec<usize> = (0..=pages)
         .map(|step| {
@@ -71,7 +71,7 @@ fn zipf(pages: usize, accesses: usize) -> Vec<u32> {
         .collect()
 }
 
-/// CPU time of this thread in seconds; elapsed time where the kernel does not say.
+/// CPU time of this thread in seconds, or elapsed time where the kernel does not report CPU time.
 struct Clock(Instant);
 
 impl Clock {
@@ -80,7 +80,7 @@ impl Clock {
         let ns = text.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
         ns.map_or_else(|| self.0.elapsed().as_secs_f64(), |ns| ns as f64 / 1e9)
     }
-    /// Millions of `count` things per second.
+    /// Runs `work` and returns its rate, in millions of `count` things per second.
     fn rate(count: usize, work: impl FnOnce()) -> f64 {
         let clock = Clock(Instant::now());
         let begin = clock.now();
@@ -94,7 +94,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Independent random reads, modifications and writes of records of 16 bytes, 160 MB of them.
+/// Random reads, modifications and writes, independent of each other, of records of 16 bytes in an array of
+/// 160 MB.
 fn wall(records: &mut [[u64; 2]]) -> f64 {
     let mut random = Random(SEED);
     let count = records.len() as u64;
@@ -118,7 +119,7 @@ fn bare(array: &mut [u32], trace: &[u32]) -> f64 {
     })
 }
 
-/// A machine with one CPU and one file, mapped with `MADV_RANDOM`, reads of which take no time.
+/// A machine with one CPU and one file that is mapped with `MADV_RANDOM`. Reads take no time.
 struct Host {
     mm: Mm,
     cx: Cx,
@@ -127,7 +128,7 @@ struct Host {
 }
 
 impl Host {
-    /// `room`: about how many pages of the file fit into memory.
+    /// `room` is about the number of the file's pages that fit into memory.
     fn new(generation: &str, pages: u32, room: u64) -> Self {
         let min = ((room * 64) as f64).sqrt() as u64 / 4;
         let generation = Generation::named(generation).expect("a generation");
@@ -168,7 +169,7 @@ impl Host {
         }
     }
 
-    /// kswapd has the CPU for as long as it wants it.
+    /// Gives kswapd the CPU for as long as it wants it.
     fn serve(&mut self) {
         self.news.extend(self.mm.take_events());
         for event in self.news.drain(..) {
@@ -186,14 +187,14 @@ impl Host {
     }
 }
 
-/// Touches, reclaim and the references with one size of file.
+/// Measures touches, reclaim and the references with one size of file.
 fn sizes(generation: &str, pages: u32) {
     let trace = zipf(pages as usize, ACCESSES);
     let mut records = vec![[1, 2]; 10_000_000];
     let mut array = vec![0; pages as usize];
     let mut resident = Host::new(generation, pages, u64::from(pages) * 11 / 10);
     resident.run(&(0..pages).collect::<Vec<_>>());
-    // A pass over everything before what is measured.
+    // A pass over everything comes before the measurement.
     let (_, _) = (wall(&mut records), bare(&mut array, &trace));
     let (mut walls, mut loops, mut touches, mut ratios) = (vec![], vec![], vec![], vec![]);
     for _ in 0..REPETITIONS {
@@ -241,7 +242,7 @@ fn sizes(generation: &str, pages: u32) {
     }
 }
 
-/// One case alone, then two at the same time, each on a thread of its own; here elapsed time counts.
+/// Runs one case alone, then two at the same time, each on a thread of its own. Elapsed time counts here.
 fn parallel(generation: &str) {
     let pages = 1_000_000;
     let trace = zipf(pages as usize, ACCESSES);
@@ -268,7 +269,7 @@ fn parallel(generation: &str) {
     }
 }
 
-/// A host of 1 TiB, 90 % of it touched.
+/// Measures a host of 1 TiB, with 90 % of it touched.
 fn terabyte(generation: &str) {
     let frames: u64 = 1 << 28;
     let pages = (frames * 9 / 10) as u32;

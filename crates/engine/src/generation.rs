@@ -1,9 +1,9 @@
-//! [`Generation`]: what differs between kernels, as a record of switches. Rules test a switch, never a
-//! version; only what `/proc` shows follows the release.
+//! [`Generation`]: the differences between kernels, as a record of switches. Rules test a switch, never a
+//! version; only the contents of `/proc` follow the release.
 //!
-//! The closed forms have their own record, [`Rules`], which a generation contains. A release in
-//! parentheses is the first that does so, with the commit where it is known. "Read in" names the oldest
-//! tree that was looked at, where the release before which it came is not known.
+//! The closed forms have their own record, [`Rules`], which a generation contains. A release in parentheses
+//! is the first that behaves in this way, with the commit where it is known. "Read in" names the oldest tree
+//! that was looked at, where it is not known which release brought the change.
 
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::dirty::DirtyRules;
@@ -22,8 +22,8 @@ pub enum ReferenceRule {
     /// Anonymous pages are activated at once, file pages at the second round or when several page tables have
     /// accessed them (3.3, 34dbc67a644f).
     SwapBackedAtOnce,
-    /// One rule for both types: activated at the second round, or when several accessed it (5.9,
-    /// b518154e59aa).
+    /// One rule for both types: activated at the second round, or when several page tables have accessed them
+    /// (5.9, b518154e59aa).
     OneRule,
 }
 
@@ -38,7 +38,7 @@ pub enum Balance {
     WeightedCost,
 }
 
-/// When file pages alone are scanned since enough of them are inactive (`mm/vmscan.c:get_scan_count`).
+/// When file pages alone are scanned because enough of them are inactive (`mm/vmscan.c:get_scan_count`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOnly {
     /// Never (2.6.32 of RHEL 6, 3.0).
@@ -51,15 +51,17 @@ pub enum FileOnly {
     CacheTrim,
 }
 
-/// When anonymous pages alone are scanned since the file cache is nearly gone (`mm/vmscan.c:get_scan_count`).
+/// When anonymous pages alone are scanned because the file cache is nearly gone
+/// (`mm/vmscan.c:get_scan_count`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnonOnly {
     /// File pages and free pages of the lruvec together do not exceed the high mark (through 4.4).
     Tiny,
-    /// The same for the node, if inactive anonymous pages are not low and there are enough to scan (read in
-    /// 4.19).
+    /// File pages and free pages of the node together do not exceed the high mark, inactive anonymous pages
+    /// are not low, and there are enough of these to scan (read in 4.19).
     TinyUnlessLow,
-    /// `file_is_tiny`: as before, if anonymous pages need not be deactivated (5.5, 53138cea7f39).
+    /// `file_is_tiny`: as before, but provided that anonymous pages need not be deactivated (5.5,
+    /// 53138cea7f39).
     FileIsTiny,
 }
 
@@ -70,7 +72,7 @@ pub enum FileWrite {
     Anyone,
     /// kswapd, at a priority below 10 (3.2, ee72886d8ed5; RHEL 6).
     KswapdInNeed,
-    /// kswapd, once the tail of the list was seen to be all dirty, pages seen before (3.11,
+    /// kswapd, for pages that it has met before, once the tail of the list was found to be all dirty (3.11,
     /// d43006d503ac).
     KswapdDirtyTail,
 }
@@ -80,7 +82,7 @@ pub enum FileWrite {
 pub enum WriterThrottle {
     /// The writer writes pages itself, then sleeps (RHEL 6, 3.0).
     WritesItself,
-    /// The writer sleeps so long that its rate fits the device (3.2, 143dfe8611a6).
+    /// The writer sleeps for as long as its rate requires to fit the device (3.2, 143dfe8611a6).
     Paused,
 }
 
@@ -104,41 +106,42 @@ pub enum SwapReadahead {
     Adaptive,
 }
 
-/// Which zones the zonelist cache takes for full after zone reclaim, so that they are skipped for a second
+/// Zones that the zonelist cache takes for full after zone reclaim, and that are skipped for a second
 /// (`get_page_from_freelist`, `zlc_mark_zone_full`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZonelistCache {
     /// Zones that are still below the mark (2.6.32, 3.0).
     BelowMark,
-    /// The same, but at the low mark only if nothing was freed (3.10; `get_page_from_freelist` of kernels
-    /// derived from it).
+    /// Zones that are still below the mark; an allocation at the low mark counts them as full only if zone
+    /// reclaim freed nothing (3.10; `get_page_from_freelist` of kernels derived from it).
     BelowMinOrNoProgress,
 }
 
-/// What differs between kernels with the multi-generational LRU (`mm/vmscan.c`, read in 6.1 and 6.12).
+/// Differences between kernels with the multi-generational LRU (`mm/vmscan.c`, read in 6.1 and 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruGen {
     /// kswapd ages before it evicts and not in between, and direct reclaim that has aged goes on to evict
-    /// (6.1). Else who ages ends its pass with that (6.12).
+    /// (6.1). Otherwise a reclaimer that has aged ends its pass (6.12).
     pub kswapd_ages_first: bool,
-    /// A pass ends when the target is reclaimed, and that of kswapd also when all zones are 64 pages above
-    /// high (6.12). Else only at a priority of 10 and below, when the zones are above their marks, or, in
-    /// direct reclaim, after swapping or when others have aged meanwhile (6.1).
+    /// A pass ends when the target is reclaimed, and a pass of kswapd also when all zones are 64 pages above
+    /// high (6.12). Otherwise a pass ends early only at a priority of 10 and below, when the zones are above
+    /// their marks, or, in direct reclaim, after swapping or when others have aged meanwhile (6.1).
     pub stops_at_target: bool,
-    /// kswapd starts at the priority that suits its target (6.12), else at 12.
+    /// kswapd starts at the priority that suits its target (6.12), otherwise at 12.
     pub initial_priority: bool,
-    /// Reclaim that may not unmap or not write leaves the lists alone, and what may not swap takes no
-    /// anonymous page (6.12). Else such pages are skipped, and anonymous pages come last.
+    /// Reclaim that may not unmap or may not write leaves the lists alone, and reclaim that may not swap
+    /// takes no anonymous page (6.12). Otherwise such pages are skipped, and anonymous pages come last.
     pub all_or_nothing: bool,
     /// The flushers are woken when all file pages that a pass met were dirty (6.12).
     pub wakes_flushers: bool,
-    /// Refaults count as such if they are recent (6.1), else all do.
+    /// Only recent refaults are counted as refaults (6.1), otherwise all are.
     pub counts_recent: bool,
-    /// Pages that are spared for their tier count as `workingset_activate` (6.1), else recent refaults do.
+    /// Pages that are spared for their tier count as `workingset_activate` (6.1), otherwise recent refaults
+    /// do.
     pub counts_protected: bool,
-    /// Who looks around a page marks it as referenced, so that it is activated, and of what is found in use
-    /// direct reclaim activates less than 15 pages (6.1). Else the page is kept, and all are activated
-    /// (6.12).
+    /// A reclaimer that looks around a page marks the page as referenced, so that it is activated; direct
+    /// reclaim activates the neighbours that are in use only if they are fewer than 15 (6.1). Otherwise the
+    /// page is kept, and direct reclaim activates all of them (6.12).
     pub marks_looked_at: bool,
 }
 
@@ -172,35 +175,35 @@ impl LruGen {
 pub struct Generation {
     /// Its name in scenarios, such as `linux-6.1`.
     pub name: &'static str,
-    /// The closed forms.
+    /// Switches of the closed forms.
     pub rules: Rules,
-    /// Per-CPU lists; filled in where [`Rules::pcp`] is unknown.
+    /// Rules of per-CPU lists; a default stands where [`Rules::pcp`] is unknown.
     pub pcp: PcpRules,
-    /// Dirty limits; filled in where [`Rules::dirty`] is unknown.
+    /// Rules of dirty limits; a default stands where [`Rules::dirty`] is unknown.
     pub dirty: DirtyRules,
-    /// LRU lists belong to the node, else to the zone (4.8, 599d0c954f91).
+    /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
     /// The multi-generational LRU is on.
     pub mglru: bool,
-    /// Its rules, if it is.
+    /// Rules of the multi-generational LRU, used if it is on.
     pub lru_gen: LruGen,
     /// New anonymous pages start on the inactive list (5.9, b518154e59aa; read in 5.15).
     pub anon_starts_inactive: bool,
-    /// Accessed bits.
+    /// How accessed bits count.
     pub reference: ReferenceRule,
-    /// A page without accessed bits that was marked as referenced by a system call is kept only to be
-    /// reclaimed clean also if it is swap-backed (RHEL 6).
+    /// A swap-backed page without accessed bits that a system call has marked as referenced is reclaimed only
+    /// if it is clean, as file pages are (RHEL 6).
     pub reclaim_clean_any: bool,
-    /// Anonymous against file.
+    /// How reclaim divides the pressure between anonymous and file pages.
     pub balance: Balance,
-    /// When file pages are plentiful.
+    /// When reclaim scans file pages alone.
     pub file_only: FileOnly,
-    /// When file pages are nearly gone.
+    /// When reclaim scans anonymous pages alone.
     pub anon_only: AnonOnly,
     /// At priority 0 with swappiness above 0 every list is scanned without weights (read in 3.10).
     pub equal_at_priority_zero: bool,
-    /// swappiness 0 keeps anonymous pages from being scanned (3.5, fe35004fbf9e; RHEL 6). Before,
-    /// 1 is added to both weights.
+    /// swappiness 0 keeps anonymous pages from being scanned (3.5, fe35004fbf9e; RHEL 6). Before that, 1 is
+    /// added to both weights.
     pub swappiness_zero_forbids: bool,
     /// Weights are whole percents (through 2.6.35, 76a33fc380c9).
     pub percent: bool,
@@ -208,44 +211,44 @@ pub struct Generation {
     pub save_small_scans: bool,
     /// kswapd scans at least 32 pages of a list that is too short for the priority (3.0, 246e87a93934).
     pub force_scan: bool,
-    /// Direct reclaim that frees nothing at priority 0 with swappiness 0 swaps after all (RHEL 6.8).
+    /// Direct reclaim that frees nothing at priority 0 with swappiness 0 then swaps after all (RHEL 6.8).
     pub oom_force_anon: bool,
-    /// `may_deactivate` decides whether active lists are scanned, else each list for itself (5.5,
-    /// b91ac374346b).
+    /// `may_deactivate` decides whether active lists are scanned, otherwise each list decides for itself
+    /// (5.5, b91ac374346b).
     pub may_deactivate: bool,
-    /// After its target is met a pass goes on in proportion, else it ends (3.11, e82e0561dae9).
+    /// A pass that has met its target goes on in proportion, otherwise it ends (3.11, e82e0561dae9).
     pub proportional: bool,
     /// Direct reclaim ends a pass as soon as its target is met (3.11 to 3.15, e82e0561dae9 to 1a501907bbea).
     pub direct_stops: bool,
-    /// kswapd's target.
+    /// The most pages that kswapd aims at in one pass.
     pub kswapd_target: KswapdTarget,
     /// kswapd starts again at priority 12 whenever a pass freed 32 pages, and lowers the priority at every
-    /// pass (through 3.10); else it lowers it only when less than the target was scanned (3.11,
-    /// b8e83b942a16).
+    /// pass (through 3.10). Otherwise it lowers the priority only when less than the target was scanned
+    /// (3.11, b8e83b942a16).
     pub kswapd_restarts: bool,
     /// kswapd's last priority: 0, or 1 (3.11, b8e83b942a16; RHEL 6).
     pub kswapd_last_priority: u8,
-    /// A node counts as balanced when one zone is, else all of them (4.8, 1d82de618ddd).
+    /// A node counts as balanced when one zone is, otherwise when all of them are (4.8, 1d82de618ddd).
     pub balanced_by_one: bool,
     /// A zone is reclaimed beyond its high mark by the balance gap (2.6.39 to 4.7; RHEL 6).
     pub balance_gap: bool,
-    /// Of the highest zone of each node, so many pages and what is missing to the end of a section of 128
-    /// MiB are there when the other CPUs come up, the rest later (`defer_init`; 2 GiB from 4.2 to 4.15, one
-    /// section from 4.16 on, with `CONFIG_DEFERRED_STRUCT_PAGE_INIT`, which distributions set); else all
-    /// are.
+    /// Pages of the highest zone of each node that are there when the other CPUs come up; the zone also has
+    /// the pages from there to the end of a section of 128 MiB, and gets the rest later (`defer_init`; 2 GiB
+    /// from 4.2 to 4.15, one section from 4.16 on, with `CONFIG_DEFERRED_STRUCT_PAGE_INIT`, which
+    /// distributions set). `None`: all pages are there.
     pub first_pages: Option<u64>,
-    /// The multi-queue block layer: a queue of 256 requests that is never congested, of which writes take
-    /// three quarters at most, and writeback throttling (5.0 on; the latter exists from 4.10 on).
+    /// The multi-queue block layer is used: it has a queue of 256 requests that is never congested, of which
+    /// writes take three quarters at most, and writeback throttling (5.0 on; throttling exists from 4.10 on).
     pub blk_mq: bool,
-    /// Pages of the largest request: `max_sectors_kb` is 512, from 4.3 on 1280 (`BLK_DEF_MAX_SECTORS`).
+    /// Pages of the largest request: `max_sectors_kb` is 512, or 1280 from 4.3 on (`BLK_DEF_MAX_SECTORS`).
     pub request_pages: u32,
-    /// Sixteen fruitless runs put kswapd to sleep (4.12, c73322d098e4); else a zone is given up after six
-    /// times its reclaimable pages were scanned in vain.
+    /// Sixteen fruitless runs put kswapd to sleep (4.12, c73322d098e4). Otherwise a zone is given up after
+    /// six times its reclaimable pages were scanned in vain.
     pub kswapd_failures: bool,
     /// kswapd marks a zone that was scanned in vain, until a page of it is freed (through 3.11;
-    /// `zone->all_unreclaimable`), else whoever wants to know computes it (3.12, 6e543d5780e3).
+    /// `zone->all_unreclaimable`). Otherwise each reclaimer computes it when needed (3.12, 6e543d5780e3).
     pub unreclaimable_mark: bool,
-    /// Dirty file pages.
+    /// Who may write dirty file pages from the LRU.
     pub file_write: FileWrite,
     /// File systems that reclaim does not ask to write pages: they have no `->writepage` (XFS from 6.0 on,
     /// ext3 and ext4 from 6.2 on).
@@ -256,7 +259,7 @@ pub struct Generation {
     /// `may_write_to_queue`). From 5.0 on no queue of requests is ever congested.
     pub spares_congested: bool,
     /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (4.11,
-    /// c55e8d035b28; read in 5.4), else they stay inactive.
+    /// c55e8d035b28; read in 5.4), otherwise they stay inactive.
     pub dirty_activates: bool,
     /// `reclaim_throttle` took the place of `congestion_wait` (5.16, 8cd7c588decf).
     pub reclaim_throttle: bool,
@@ -264,26 +267,26 @@ pub struct Generation {
     pub pfmemalloc_throttle: bool,
     /// kswapd waits for the device at priorities below 10 (read in RHEL 6 and 3.0, gone in 3.10).
     pub kswapd_congestion_wait: bool,
-    /// Direct reclaim wakes the flushers for what it scanned (through 4.10, bbef938429f5).
+    /// Direct reclaim wakes the flushers for as many pages as it scanned (through 4.10, bbef938429f5).
     pub direct_wakes_flushers: bool,
-    /// `should_reclaim_retry`: sixteen fruitless rounds before OOM, else one (4.7, 0a0337e0d1d1).
+    /// `should_reclaim_retry`: sixteen fruitless rounds before OOM, otherwise one (4.7, 0a0337e0d1d1).
     pub reclaim_retries: bool,
     /// zone_reclaim_mode is 1 at boot if a node is farther than RECLAIM_DISTANCE (through 3.15,
     /// 4f9b16a64753).
     pub zone_reclaim_auto: bool,
     /// Only nodes within RECLAIM_DISTANCE are reclaimed by zone reclaim (3.8, 957f822a0ab9).
     pub zone_reclaim_near: bool,
-    /// Zone reclaim skips mapped pages when it isolates, else it keeps them when it meets them
-    /// (3.2, f80c0673610e).
+    /// Zone reclaim skips mapped pages when it isolates, otherwise it keeps them when it meets them (3.2,
+    /// f80c0673610e).
     pub isolate_unmapped: bool,
-    /// One task at a time in a zone's reclaim (not in RHEL 6).
+    /// Only one task at a time may run zone reclaim in a zone (not in RHEL 6).
     pub zone_reclaim_lock: bool,
-    /// After zone reclaim had success the zone is tested at the min mark (RHEL 6).
+    /// After zone reclaim has succeeded, the zone is tested at the min mark (RHEL 6).
     pub zone_reclaim_relaxed: bool,
     /// An allocation waits for the devices between rounds whatever their state (RHEL 6, `congestion_wait`),
-    /// else only if the zone is flagged as congested (2.6.37, 0e093d99763e; `wait_iff_congested`).
+    /// otherwise only if the zone is flagged as congested (2.6.37, 0e093d99763e; `wait_iff_congested`).
     pub alloc_congestion_wait: bool,
-    /// Rotating disks have the CFQ scheduler (default through 4.20), else deadline.
+    /// Rotating disks have the CFQ scheduler (default through 4.20), otherwise deadline.
     pub cfq: bool,
     /// The zonelist cache (through 4.3, f77cf4e4cc9d).
     pub zonelist_cache: Option<ZonelistCache>,
@@ -291,19 +294,19 @@ pub struct Generation {
     pub zonelist_order: bool,
     /// Zones take turns in batches (3.12 to 4.7, 81c0a2bb515f to e6cbd7f2efb4).
     pub fair_zones: bool,
-    /// Swap readahead.
+    /// How many swap slots are read at a fault.
     pub swap_readahead: SwapReadahead,
     /// A read fault maps up to 16 cached pages (3.15, 8c6e50b0290c).
     pub fault_around: bool,
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
     /// readahead (`mm/memory.c:mm_account_fault`, 5.9 on). With locks per VMA (6.4 on) most are not retried.
     pub retried_is_major: bool,
-    /// Writers.
+    /// How writers are held to the dirty limit.
     pub writers: WriterThrottle,
-    /// Dirty spreading: pages for writing avoid zones, from 4.8 on nodes, over their dirty limit (3.3,
-    /// a756cf5908530).
+    /// Dirty spreading: pages for writing avoid zones (nodes from 4.8 on) that are over their dirty limit
+    /// (3.3, a756cf5908530).
     pub dirty_spreading: bool,
-    /// Refaults of anonymous pages are seen too, and the nonresident clock serves both types (5.9,
+    /// Refaults of anonymous pages are detected too, and the nonresident clock serves both types (5.9,
     /// 170b04b7ae49, aae466b0052e).
     pub anon_refault: bool,
     /// Counters are printed per zone (`pgscan_direct_normal`), through 4.7 (599d0c954f91).
@@ -326,7 +329,7 @@ pub const NAMES: [&str; 10] = [
 
 const OLD_PCP: PcpRules = PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false, adapts: false };
 
-/// Dirty limits of RHEL 6.
+/// Dirty limits of RHEL 6, also the default where a kernel's are unknown.
 const RHEL_6_DIRTY: DirtyRules = DirtyRules {
     subtract_reserve: false,
     count_anon: true,
@@ -336,7 +339,7 @@ const RHEL_6_DIRTY: DirtyRules = DirtyRules {
 };
 
 impl Generation {
-    /// The generation of that name.
+    /// The generation of a name.
     pub fn named(name: &str) -> Option<Generation> {
         Some(match name {
             "linux-2.6.32-rhel6" => Self::rhel_6(),

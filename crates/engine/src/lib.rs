@@ -1,7 +1,7 @@
 //! An executable model of the memory management of Linux.
 //!
 //! [`mm`] is the state of memory and the kernel's rules, without time. The rules differ by [`Generation`], a
-//! record of switches; what they cost is a [`Costs`]; [`Tuning`] is the sysctls.
+//! record of switches. [`Costs`] says what operations cost in time, and [`Tuning`] holds the sysctls.
 
 mod generation;
 pub mod machine;

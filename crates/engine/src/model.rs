@@ -14,13 +14,13 @@ use crate::machine::{DeviceSpec, End, Machine, MachineConfig, SwapDevice};
 use crate::mm::{self, Mm};
 use crate::tuning::Tuning;
 
-/// What a rotating disk's heads take to the next request if the scenario gives no latency, in nanoseconds.
+/// Rate of a device whose scenario does not limit its requests per second.
 const NO_LIMIT: u64 = 0;
 
 /// Why a case could not be run.
 #[derive(Debug, Error)]
 pub enum SimulateError {
-    /// The scenario asks for what the model does not have.
+    /// The scenario asks for something that the model does not have.
     #[error(transparent)]
     Scenario(#[from] Errors),
     /// The run could not be written.
@@ -28,10 +28,10 @@ pub enum SimulateError {
     Write(#[from] WriteError),
 }
 
-/// Runs a case to its end, or until `progress`, which is told the simulated time in nanoseconds, says stop.
+/// Runs a case to its end, or until `progress`, which gets the simulated time in nanoseconds, says to stop.
 ///
 /// # Errors
-/// If the scenario asks for what the model does not have, or the sink fails.
+/// If the scenario asks for something that the model does not have, or the sink fails.
 pub fn simulate(
     case: &Case,
     sink: &mut dyn Sink,
@@ -41,14 +41,14 @@ pub fn simulate(
     Ok(machine.run(case.duration.ns(), sink, progress)?)
 }
 
-/// What actors may need and the model does not have yet.
+/// Capabilities that actors may need and that the model does not have yet.
 const LACKS: &[Need] = &[Need::PageTables, Need::LockedMemory, Need::CommitLimits];
 
-/// What a case's machine is made of.
+/// The configuration of a case's machine.
 ///
 /// # Errors
-/// If the model does not know a setting, or a calibration record is not there, or the model does not
-/// execute the kind of an actor.
+/// If the model does not know a setting, if a calibration record is missing, or if the model does not execute
+/// an actor's kind.
 pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     for actor in &case.actors {
         let lacks: Vec<String> =
@@ -124,7 +124,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     })
 }
 
-/// What is known of a case's machine before it runs.
+/// Facts about a case's machine that are known before it runs.
 ///
 /// # Errors
 /// As [`config`].
@@ -181,7 +181,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
     })
 }
 
-/// `uname -r` of a kernel of that generation.
+/// `uname -r` of a kernel of a generation.
 fn osrelease(generation: &str) -> String {
     match generation {
         "linux-2.6.32-rhel6" => "2.6.32-642.el6.x86_64".to_owned(),
@@ -192,7 +192,7 @@ fn osrelease(generation: &str) -> String {
     }
 }
 
-/// Files that do not change while the case runs.
+/// Contents, by path, of files that do not change while the case runs.
 fn files(config: &MachineConfig) -> BTreeMap<String, String> {
     let generation = &config.mm.generation;
     let pages = &config.mm.nodes;
@@ -212,7 +212,7 @@ fn files(config: &MachineConfig) -> BTreeMap<String, String> {
     files
 }
 
-/// How much memory of the simulating host a case takes at most, in bytes.
+/// The most memory of the simulating host that a case takes, in bytes.
 ///
 /// # Errors
 /// As [`config`], or if the actors refuse their parameters.
@@ -222,8 +222,9 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     let memory: u64 = config.mm.nodes.iter().sum();
     let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
     let swap = config.mm.swap_pages;
-    // 12 bytes for a frame, at most 8 for its place on a list, 4 for an entry of what is in memory, of a file
-    // and of what is swapped out, 8 for a slot.
+    // Each page of memory takes 12 bytes for its frame, at most 8 for its place on a list and 4 for its
+    // entry. Each page of a file takes 4 for its entry. Each page of swap takes 4 for its entry and 8 for its
+    // slot.
     Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8) + (64 << 20))
 }
 
@@ -297,7 +298,8 @@ mod tests {
         let ((fast, default), (slow, measured)) = (reads(false), reads(true));
         assert_eq!((default.name.as_str(), measured.name.as_str()), ("default", "a slow host"));
         assert_eq!((measured.costs["copy_ns"], measured.costs["fault_ns"]), (50_000.0, 700.0));
-        // What was not measured is as many times the model's own as the median of what was: 62.5 and 1.17.
+        // Costs that were not measured are the model's own, multiplied by the median ratio of those that were
+        // measured: 62.5 and 1.17.
         assert_eq!(measured.costs["scan_ns"], (default.costs["scan_ns"] * record().costs.times()).round());
         assert!((record().costs.times() - 31.83).abs() < 0.01);
         assert!(slow * 10 < fast, "{slow} reads instead of {fast}");
@@ -314,7 +316,7 @@ mod tests {
         stated.calibrate(&record()).unwrap();
         let costs = config(&stated).unwrap().mm.costs;
         assert_eq!((costs.fault, costs.copy, costs.walk), (5, 50_000, 3 * 3183 / 100));
-        // What a run keeps can be run again, without the file of the record.
+        // A run keeps its case, which can be run again without the file of the record.
         let scenario = Scenario::parse(&stated.to_toml(), "again.toml").unwrap();
         let again = scenario.cases(None).unwrap().remove(0);
         assert_eq!(again.costs().unwrap(), ("a slow host", costs));

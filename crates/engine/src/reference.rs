@@ -1,17 +1,17 @@
-//! Textbook replacement, to hold the kernel's rules against: LRU and CLOCK for a single file whose pages all
-//! cost the same, over the frames, entries and lists that the kernel's rules use.
+//! Textbook replacement, to compare the kernel's rules with: LRU and CLOCK for a single file whose pages all
+//! cost the same, over the same frames, entries and lists that the kernel's rules use.
 //!
-//! There are no zones, no marks and no page tables: every frame may hold any page, and an access that misses
-//! evicts one page if no frame is empty.
+//! There are no zones, no watermarks and no page tables: every frame may hold any page, and an access that
+//! misses evicts one page if no frame is empty.
 
 use crate::mm::frame::{Frame, List, entry};
 
-/// Which page is evicted.
+/// The policy that chooses which page is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// The one that was not accessed for the longest time.
+    /// The page that was not accessed for the longest time.
     Lru,
-    /// The next one under the hand that was not accessed since the hand passed it or it came in; the hand
+    /// The next page under the hand that was not accessed since the hand passed it or it came in. The hand
     /// clears the accessed bits that it meets. A page comes in with its bit clear, behind the hand.
     Clock,
 }
@@ -23,12 +23,14 @@ pub struct Reference {
     entries: Vec<u32>,
     frames: Vec<Frame>,
     used: u32,
-    /// LRU: by time of access, latest at the head. CLOCK: the hand is at the tail and turns to the head.
+    /// LRU: pages by time of access, the latest at the head. CLOCK: the hand is at the tail and turns to the
+    /// head.
     list: List,
 }
 
 impl Reference {
-    /// A file of `pages` pages, none of them in memory, and `frames` empty frames: at least 1, and below 2²⁹.
+    /// A file of `pages` pages, none of them in memory, and `frames` empty frames, clamped to at least 1 and
+    /// below 2²⁹.
     pub fn new(replacement: Replacement, pages: u32, frames: u32) -> Self {
         let frames = frames.clamp(1, entry::VALUE);
         Reference {
@@ -40,7 +42,7 @@ impl Reference {
         }
     }
 
-    /// Accesses a page; whether it was in memory. `None` if the file does not have it.
+    /// Accesses a page. Returns whether it was in memory, or `None` if the file does not have it.
     #[inline]
     pub fn access(&mut self, page: u32) -> Option<bool> {
         let e = self.entries.get_mut(page as usize)?;
@@ -73,7 +75,7 @@ impl Reference {
         self.list.push_head(&mut self.frames, frame);
     }
 
-    /// Empties a frame; it is on no list then.
+    /// Evicts a page and returns its frame, which is then on no list.
     fn evict(&mut self) -> u32 {
         loop {
             let frame = self.list.oldest();
@@ -123,7 +125,7 @@ mod tests {
             .collect()
     }
 
-    /// LRU as the textbook has it: when each page was accessed last, and the pages by that time.
+    /// Textbook LRU: the time of each page's last access, and the pages in the order of that time.
     fn lru_misses(trace: &[u32], frames: usize) -> usize {
         let (mut last, mut by_time) = (HashMap::new(), BTreeMap::new());
         let mut misses = 0;
@@ -146,7 +148,7 @@ mod tests {
         misses
     }
 
-    /// CLOCK as the textbook has it: pages in a ring, a bit each, and a hand.
+    /// Textbook CLOCK: pages in a ring, one bit for each, and a hand.
     fn clock_misses(trace: &[u32], frames: usize) -> usize {
         let mut ring: Vec<(u32, bool)> = Vec::new();
         let mut place = HashMap::new();

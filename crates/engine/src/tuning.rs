@@ -4,7 +4,7 @@ use lotsfree_formulas::dirty::DirtyLimit;
 use lotsfree_settings::*;
 use lotsfree_units::Bytes;
 
-/// Settings of a machine. `None` means the kernel's own default, which depends on the machine.
+/// Settings of a machine. `None` stands for the kernel's own default, which depends on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// `vm.swappiness`
@@ -46,14 +46,14 @@ pub struct Tuning {
     pub percpu_pagelist_high_fraction: u64,
     /// `/sys/block/*/queue/read_ahead_kb`, KiB
     pub read_ahead_kb: u64,
-    /// `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`: khugepaged raises `min_free_kbytes`;
-    /// `None` as the kernel decides at boot
+    /// Whether `/sys/kernel/mm/transparent_hugepage/enabled` is other than `never`, in which case khugepaged
+    /// raises `min_free_kbytes`; `None` as the kernel decides at boot
     pub transparent_hugepage: Option<bool>,
     /// `/sys/kernel/mm/lru_gen/min_ttl_ms`
     pub lru_gen_min_ttl_ms: u64,
 }
 
-/// What a setting is on the newest kernel unless somebody sets it.
+/// Default of a setting on the newest kernel.
 fn initially(name: &str) -> u64 {
     find(name).and_then(|setting| setting.default_number(Release::NEWEST)).unwrap_or(0)
 }
@@ -90,7 +90,7 @@ impl Tuning {
     /// Sets one setting to a value that the table accepts.
     ///
     /// # Errors
-    /// Says what the model lacks, if it does not obey the setting, or not that value.
+    /// Says what the model lacks if it does not obey the setting or does not obey that value.
     pub fn set(&mut self, name: &str, value: &Value) -> Result<(), String> {
         match value {
             Value::Number(number) => self.set_number(name, *number),

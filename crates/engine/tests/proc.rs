@@ -1,4 +1,4 @@
-//! What the model prints as `/proc` is what the kernel prints, and adds up.
+//! The model's `/proc` has what the kernel prints, and its numbers add up.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn section<'a>(host: &'a str, path: &str) -> &'a str {
     &rest[..rest.find("\n-- ").map_or(rest.len(), |end| end + 1)]
 }
 
-/// Memory in use: a heap larger than memory leaves room for, half of it written to swap, and a file.
+/// Memory in use: a heap larger than the room in memory, half of it written to swap, and a file.
 fn busy(generation: &str, nodes: &[u64]) -> Mm {
     let mut mm = Mm::new(&Config {
         cpus: 2,
@@ -138,7 +138,7 @@ fn sums_hold() {
     }
 }
 
-/// The lines that the model does not know the values of.
+/// Lines whose values the model does not know.
 const UNKNOWN: [&str; 15] = [
     "DirectMap1G",
     "DirectMap2M",
@@ -186,7 +186,7 @@ fn prints_the_lines_that_kernels_print() {
     }
 }
 
-/// A zone without memory has marks where the kernel sets some.
+/// A zone without memory has watermarks where the kernel sets some.
 #[test]
 fn empty_zones_are_printed_as_the_kernel_prints_them() {
     for (generation, min) in [("linux-6.1", 0), ("linux-6.12", 32)] {

@@ -1,4 +1,4 @@
-//! Random machines do random things; the whole state is checked after every step.
+//! Random operations on random machines; the whole state is checked after every step.
 
 use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
@@ -16,7 +16,7 @@ const FILES: usize = 3;
 const TASKS: usize = 4;
 const REGIONS: u32 = 3;
 
-/// What a task does.
+/// The operations of a task.
 #[derive(Clone, Debug)]
 enum Op {
     MapAnon { region: u32, pages: u32 },
@@ -35,11 +35,11 @@ enum Op {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A task begins something, unless it is still at something else: then it goes on with that.
+    /// A task begins an operation, or continues the one that it has not finished.
     Run(usize, Op),
     Kswapd(usize),
     Flusher,
-    /// Some of the requests that are under way complete.
+    /// Some of the requests under way complete.
     Complete(Vec<Index>),
     /// Time passes, in ms.
     Pass(u64),
@@ -163,7 +163,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// A task: what it is at, and how far it got.
+/// A task with its current operation, and how far that has got.
 struct Task {
     op: Option<Op>,
     again: bool,
@@ -336,7 +336,7 @@ impl Machine {
         }
     }
 
-    /// Everybody leaves: nothing may be left behind.
+    /// Ends everything; nothing may be left behind.
     fn clear(&mut self) {
         for process in 0..self.processes {
             self.mm.exit(&mut Cx::new(0, 0, process, self.now));

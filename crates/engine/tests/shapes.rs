@@ -1,4 +1,4 @@
-//! The scenarios that ship show what was published.
+//! The scenarios that ship show the published results.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ mod shapes {
     mod zone_reclaim;
 }
 
-/// What was measured of one case of a scenario: a variant, at one value of the sweep, with changes.
+/// Measurements of one case of a scenario: a variant, at one value of the sweep, with changes.
 fn figures(text: &str, variant: &str, label: Option<&str>, set: &[(&str, &str)]) -> Figures {
     let scenario =
         Scenario::parse(text, "scenario.toml").expect("a scenario").with(set).expect("its changes");

@@ -1,23 +1,23 @@
 //! CPUs: which one a task runs on, and how much longer its work takes when there are not enough.
 //!
-//! All CPUs are one pool that is shared equally (generalised processor sharing). A task that runs in a slice
-//! sees as many competitors as other tasks use CPUs at its beginning, each by the share of time that it used
-//! one in its own last slice; if they and the task are more than there are CPUs, everything takes so much
-//! longer. For tasks that only compute this is exact; for tasks that often sleep it is the mean, without the
-//! luck of finding a CPU free. Kernel threads compete like any task. Which CPU a task is on decides on the
-//! lists of free pages that it uses, and changes when it wakes up.
+//! All CPUs are one pool that is shared equally (generalised processor sharing). When a task begins a slice,
+//! the demand is one CPU for the task itself plus the share of a CPU that each other task used in its own
+//! last slice. If the demand exceeds the number of CPUs, everything in the slice takes longer by that ratio.
+//! The result is exact for tasks that only compute. For tasks that often sleep it is the mean: no task is
+//! lucky enough to find a CPU free. Kernel threads compete like any task. The CPU of a task decides which
+//! lists of free pages the task uses, and may change when the task wakes up.
 
 use crate::mm::Mm;
 
-/// The share of a task that always uses a CPU.
+/// The share of a task that uses a CPU all the time.
 pub(super) const FULL: u32 = 1024;
 
-/// How much longer work takes: the part that is added, in units of 1/65536.
+/// The factor by which work takes longer, minus 1, in units of 1/65536.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stretch(u64);
 
 impl Stretch {
-    /// Elapsed time of CPU time.
+    /// Elapsed time for an amount of CPU time.
     #[inline]
     pub(super) fn elapsed(self, cpu: u64) -> u64 {
         if self.0 == 0 { cpu } else { self.slow(cpu) }
@@ -28,7 +28,7 @@ impl Stretch {
         cpu.saturating_add(u64::try_from(more).unwrap_or(u64::MAX >> 1))
     }
 
-    /// CPU time that fits into elapsed time, rounded up: at least 1 of at least 1.
+    /// CPU time that fits into an elapsed time, rounded up, so that it is at least 1 if the elapsed time is.
     pub(super) fn cpu(self, elapsed: u64) -> u64 {
         let cpu = (u128::from(elapsed) << 16).div_ceil(u128::from(self.0) + (1 << 16));
         u64::try_from(cpu).unwrap_or(elapsed)
@@ -41,7 +41,7 @@ pub(super) struct Cpus {
     count: u32,
     /// CPUs of each node.
     of_node: Vec<Vec<usize>>,
-    /// Threads placed so far, on each node and in turn.
+    /// Threads placed on each node, and threads placed on the nodes in turn.
     placed: Vec<usize>,
     spread: usize,
     /// Share of a CPU that each task uses.
@@ -71,7 +71,8 @@ impl Cpus {
         }
     }
 
-    /// A CPU for a new task: of this node, or of the nodes in turn. A node without CPUs gets one of another.
+    /// Chooses a CPU for a new task: one of the given node, or of the nodes in turn. Tasks of a node without
+    /// CPUs get one of another node.
     pub(super) fn place(&mut self, node: Option<u32>) {
         self.share.push(0);
         let node = match node {
@@ -95,8 +96,8 @@ impl Cpus {
         self.on[task]
     }
 
-    /// A sleeping task wakes up on the CPU that it was on, or, if others use that more often than not, on the
-    /// least busy one of its node (`select_idle_sibling`).
+    /// A waking task stays on the CPU that it was on, unless other tasks use that CPU for more than half of
+    /// the time; then it moves to the least busy one of its node (`select_idle_sibling`).
     pub(super) fn place_again(&mut self, task: usize, node: usize) {
         let before = self.on[task];
         if self.load[before] - u64::from(self.share[task]) > u64::from(FULL / 2) {
@@ -110,7 +111,7 @@ impl Cpus {
         }
     }
 
-    /// From now on a task uses this share of a CPU.
+    /// Sets the share of a CPU that a task uses from now on.
     pub(super) fn set(&mut self, task: usize, share: u32) {
         let (before, after) = (u64::from(self.share[task]), u64::from(share));
         self.total = self.total - before + after;
@@ -119,7 +120,7 @@ impl Cpus {
         self.share[task] = share;
     }
 
-    /// Sets the share that a task has had in a slice.
+    /// Sets the share of a CPU from what the task used in a slice.
     pub(super) fn used(&mut self, task: usize, busy: u64, elapsed: u64) {
         if elapsed > 0 {
             let share = u128::from(busy.min(elapsed)) * u128::from(FULL) / u128::from(elapsed);
@@ -127,7 +128,7 @@ impl Cpus {
         }
     }
 
-    /// How much longer the work of a task takes that begins a slice now.
+    /// How much longer the work of a task takes if it begins a slice now.
     pub(super) fn stretch(&self, task: usize) -> Stretch {
         let demand = self.total - u64::from(self.share[task]) + u64::from(FULL);
         let supply = u64::from(self.count) * u64::from(FULL);

@@ -1,23 +1,24 @@
 //! Devices: a request queue in front of something that moves one request's data at a time.
 //!
-//! Contiguous requests of one direction are merged while they wait. Which is served next is up to a
-//! [`Scheduler`]:
+//! Contiguous requests of one direction are merged while they wait. A [`Scheduler`] decides which one is
+//! served next:
 //!
-//! - Deadline (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`): reads and writes each in
-//!   the order of their place, in batches; reads first, but writes after at most [`WRITES_STARVED`] batches
-//!   of reads; a batch begins with the oldest request if that has waited too long.
-//! - CFQ (`block/cfq-iosched.c`, to 4.20), in its outlines: reads, writes that nobody waits for and writes
-//!   that somebody waits for take turns in slices of time. Within its slice a reader that has got its answer
-//!   has [`SLICE_IDLE`] to ask for the next, while the disk does nothing: one reader after the other's answer
-//!   takes most of the disk's time from the writers.
+//! - Deadline (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`) serves reads and writes in
+//!   batches, each batch in the order of place on the disk. Reads go first, but at most [`WRITES_STARVED`]
+//!   batches of reads pass a waiting write. A batch begins with the oldest request if that one has waited too
+//!   long.
+//! - CFQ (`block/cfq-iosched.c`, to 4.20), in outline: reads, writes that nobody waits for and writes that
+//!   somebody waits for take turns in slices of time. Within the slice of reads the disk does nothing for up
+//!   to [`SLICE_IDLE`] after an answer, so that the reader can ask again. Readers that do so take most of the
+//!   disk's time from the writers.
 //!
-//! A request occupies the device for the time that its data take at the device's bandwidth, and at least for
-//! one operation at the device's rate (or a seek) unless it goes on where the one before it ended. The
-//! latency comes on top and overlaps with the requests that follow.
+//! A request occupies the device for the time that its data take at the device's bandwidth. Unless it begins
+//! where the one before it ended, it takes at least one operation at the device's rate, or a seek on top of
+//! the transfer. The latency is added to that, and overlaps with the requests that follow.
 //!
-//! Not modelled: caches of the device, several hardware queues, the dependence of a seek on its distance,
-//! I/O priorities and control groups; of CFQ, a queue for each process, the requests that expire, and slices
-//! that are made longer or shorter by the number of queues and by earlier overruns.
+//! Not modelled are caches of the device, several hardware queues, the dependence of a seek on its distance,
+//! I/O priorities and control groups. Of CFQ, the model lacks a queue for each process, requests that expire,
+//! and slices whose length depends on the number of queues and on earlier overruns.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,32 +26,32 @@ use crate::mm::Io;
 
 /// `writes_starved`: batches of reads that may pass a waiting write.
 const WRITES_STARVED: u32 = 2;
-/// `fifo_batch`: requests of a batch.
+/// `fifo_batch`: the most requests in a batch.
 const FIFO_BATCH: u32 = 16;
-/// `read_expire` and `write_expire`, in nanoseconds: 500 ms and 5 s.
+/// `read_expire` and `write_expire` by class of request, in nanoseconds: 500 ms and 5 s.
 const EXPIRE: [u64; 3] = [500_000_000, 5_000_000_000, 5_000_000_000];
-/// CFQ's `slice_sync` and `slice_async`, in nanoseconds: 100 ms for reads and for writes that somebody waits
-/// for, 40 ms for other writes; by class of request.
+/// CFQ's `slice_sync` and `slice_async` by class of request, in nanoseconds: 100 ms for reads and for writes
+/// that somebody waits for, 40 ms for other writes.
 const SLICE_NS: [u64; 3] = [100_000_000, 40_000_000, 100_000_000];
 /// `slice_idle`, in nanoseconds: 8 ms.
 const SLICE_IDLE: u64 = 8_000_000;
-/// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: requests of a slice of writes that
-/// nobody waits for.
+/// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: the most requests in a slice of writes
+/// that nobody waits for.
 const SLICE_ASYNC_REQUESTS: u32 = 16;
 const SECOND: u128 = 1_000_000_000;
 const PAGE: u128 = 4096;
 
-/// What a device can do.
+/// The performance of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
     /// Nanoseconds from the end of the transfer to the completion of a request.
     pub latency: u64,
     /// Bytes per second; 0 is no limit.
     pub bandwidth: u64,
-    /// Requests per second that do not go on where the one before ended; 0 is no limit.
+    /// Requests per second, of those that do not begin where the one before ended; 0 is no limit.
     pub iops: u64,
-    /// Nanoseconds that the heads of a rotating disk take to such a request, in place of the limit on
-    /// requests per second.
+    /// Nanoseconds that the heads of a rotating disk take to reach a request that does not begin where the
+    /// one before ended; if set, it replaces the limit on requests per second.
     pub seek: Option<u64>,
 }
 
@@ -79,18 +80,18 @@ struct Request {
     merged: Vec<u64>,
 }
 
-/// Requests of one direction that wait.
+/// Waiting requests of one direction.
 #[derive(Debug, Default)]
 struct Direction {
-    /// By first page, then by age.
+    /// Requests by first page, then by age.
     sorted: BTreeMap<(u64, u64), Request>,
-    /// First page and sequence number by age, with the time at which each has waited long enough. Entries of
-    /// requests that were served stay until they come to the front.
+    /// Requests by age, as first page and sequence number, each with the time at which it has waited too
+    /// long. Entries of requests that were served stay until they come to the front.
     fifo: VecDeque<(u64, (u64, u64))>,
 }
 
 impl Direction {
-    /// Joins a request to one that waits, if the two are contiguous and together have at most so many pages.
+    /// Merges a request into a waiting one, if the two are contiguous and together have at most `most` pages.
     fn merge(&mut self, io: &Io, most: u32) -> bool {
         let fits = |request: &Request| request.pages + io.pages <= most;
         let before = self.sorted.range_mut(..(io.start, 0)).next_back();
@@ -131,39 +132,39 @@ impl Direction {
         None
     }
 
-    /// The next request from a place upwards.
+    /// The next request at or above a place.
     fn from(&self, place: u64) -> Option<(u64, u64)> {
         self.sorted.range((place, 0)..).next().map(|(&key, _)| key)
     }
 }
 
-/// Who decides which request is next.
+/// The policy that decides which request is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheduler {
     Deadline,
     Cfq,
 }
 
-/// Classes of requests: reads, writes, and with CFQ writes that somebody waits for.
+/// Classes of requests: reads, writes, and, with CFQ, writes that somebody waits for.
 const READ: usize = 0;
 const WRITE: usize = 1;
 const SYNC_WRITE: usize = 2;
 
-/// State of CFQ: whose turn it is.
+/// State of CFQ: the class whose slice it is.
 #[derive(Debug, Default)]
 struct Turn {
     class: usize,
     /// End of the slice.
     until: u64,
-    /// Requests served in it.
+    /// Requests served in the slice.
     served: u32,
     /// When the last read completed.
     answered: u64,
-    /// The disk idles until then, which the machine has been told.
+    /// End of the idle time for which the machine has already been given an event.
     idle_until: Option<u64>,
 }
 
-/// What the disk does next.
+/// The next step of a disk.
 enum Next {
     Serve(usize, (u64, u64)),
     Idle(u64),
@@ -175,14 +176,14 @@ enum Next {
 pub(super) struct Disk {
     spec: DeviceSpec,
     scheduler: Scheduler,
-    /// No request is merged beyond so many pages (`max_sectors_kb`).
+    /// The most pages of a merged request (`max_sectors_kb`).
     request_pages: u32,
-    /// By class.
+    /// Waiting requests by class.
     waiting: [Direction; 3],
     in_service: Option<Request>,
-    /// When that is done.
+    /// When the request in service is done.
     busy_until: u64,
-    /// Class of the batch, and requests that it may still have.
+    /// Class of the current batch, and the number of requests that it may still serve.
     batch: (usize, u32),
     starved: u32,
     turn: Turn,
@@ -208,7 +209,7 @@ impl Disk {
         }
     }
 
-    /// A request arrives. Returns when to call [`Disk::served`], if that is not known yet.
+    /// Accepts a request. Returns when to call [`Disk::served`], if that is not known yet.
     pub(super) fn submit(&mut self, io: &Io, now: u64) -> Option<u64> {
         let class = match (io.write, self.scheduler) {
             (false, _) => READ,
@@ -226,12 +227,12 @@ impl Disk {
         if self.in_service.is_some() { None } else { self.start(now) }
     }
 
-    /// The data of the request in service are moved, or the disk has idled long enough. Gives each request
-    /// that was merged into it, with the time at which it completes, to `complete`. Returns when to call
-    /// again.
+    /// Finishes the request in service, whose data have been moved, or an idle time. Gives the request and
+    /// each one that was merged into it, with the time at which it completes, to `complete`. Returns when to
+    /// call again.
     pub(super) fn served(&mut self, now: u64, mut complete: impl FnMut(u64, u64)) -> Option<u64> {
         if self.in_service.is_some() && now < self.busy_until {
-            // The end of an idle time that a request has ended before.
+            // The event is the end of an idle time that a request has cut short.
             return None;
         }
         if let Some(request) = self.in_service.take() {
@@ -245,7 +246,7 @@ impl Disk {
         self.start(now)
     }
 
-    /// Begins with the next request.
+    /// Starts the next request.
     fn start(&mut self, now: u64) -> Option<u64> {
         let next = match self.scheduler {
             Scheduler::Deadline => self.choose_deadline(now),
@@ -276,7 +277,7 @@ impl Disk {
         if self.head.1 == (class != READ) { self.head.0 } else { 0 }
     }
 
-    /// Which request is next (`dd_dispatch_request`).
+    /// Chooses the next request (`dd_dispatch_request`).
     fn choose_deadline(&mut self, now: u64) -> Next {
         let (class, left) = self.batch;
         if left > 0
@@ -307,7 +308,7 @@ impl Disk {
         }
     }
 
-    /// Which request is next (`cfq_select_queue`, `cfq_arm_slice_timer`).
+    /// Chooses the next request (`cfq_select_queue`, `cfq_arm_slice_timer`).
     fn choose_cfq(&mut self, now: u64) -> Next {
         let Turn { class, until, served, answered, .. } = self.turn;
         let next = |disk: &Self, class: usize| {
@@ -347,7 +348,8 @@ mod tests {
         Io { id, device: Device::Disk, write, sync: !write, start, pages }
     }
 
-    /// Gives a device everything at time 0; when each request completes, in that order.
+    /// Gives a device all requests at time 0. Returns each with the time at which it completes, in that
+    /// order.
     fn serve(spec: DeviceSpec, ios: &[Io]) -> Vec<(u64, u64)> {
         let mut disk = Disk::new(spec, Scheduler::Deadline, 128);
         let mut done = Vec::new();
@@ -367,7 +369,7 @@ mod tests {
         let apart =
             [io(1, false, 100, 1), io(2, false, 900, 1), io(3, false, 901, 10), io(4, false, 5000, 2000)];
         assert_eq!(serve(SPEC, &apart[..2]), [(1, MS + 50), (2, 2 * MS + 50)]);
-        // The second and the third are merged, the fourth is larger than one operation.
+        // The second and the third are merged; the fourth is larger than one operation.
         let merged = [(1, MS + 50), (2, 2 * MS + 50), (3, 2 * MS + 50), (4, 4 * MS + 50)];
         assert_eq!(serve(SPEC, &apart), merged);
     }
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(disk.served(MS, |_, _| {}), None);
         assert_eq!(disk.submit(&io(2, true, 10, 5), 2 * MS), Some(2 * MS + 5000));
         assert_eq!(disk.served(2 * MS + 5000, |_, _| {}), None);
-        // The other direction, or another place, does.
+        // A request in the other direction, or at another place, needs one.
         assert_eq!(disk.submit(&io(3, false, 15, 1), 3 * MS), Some(4 * MS));
     }
 
@@ -393,7 +395,7 @@ mod tests {
 
     #[test]
     fn requests_are_merged_up_to_512_kib() {
-        // The first is in service at once; the others wait, and join at either end.
+        // The first is in service at once; the others wait, and are merged at either end.
         let pages = |id, start| io(id, true, start, 32);
         let ios: Vec<Io> = [9000, 64, 32, 96, 0, 128]
             .iter()
@@ -404,7 +406,7 @@ mod tests {
         let first =
             |end: u64| done.iter().filter(|(_, at)| *at == end + 50).map(|(id, _)| *id).collect::<Vec<_>>();
         assert_eq!((first(MS), first(2 * MS)), (vec![0], vec![1, 2, 3, 4]));
-        // Too large to be merged, but it goes on where the merged one ended.
+        // The last is too large to be merged, but begins where the merged one ended.
         assert_eq!(done.last(), Some(&(5, 2 * MS + 32_000 + 50)));
     }
 
@@ -428,7 +430,7 @@ mod tests {
         let mut disk = Disk::new(SPEC, Scheduler::Deadline, 128);
         let mut next = disk.submit(&io(0, false, 500_000, 1), 0);
         disk.submit(&io(1, false, 3, 1), 1);
-        // Ever new requests above the head: sorted order alone would never come back to page 3.
+        // New requests keep arriving above the head: sorted order alone would never come back to page 3.
         let (mut id, mut served_at) = (2, None);
         while let Some(now) = next
             && served_at.is_none()
@@ -445,8 +447,8 @@ mod tests {
         assert!((500 * MS..520 * MS).contains(&at), "{at}");
     }
 
-    /// A reader that asks again a while after each answer, beside writes that are all there: reads and writes
-    /// served by the time of the last of so many answers.
+    /// Runs a reader that asks again `think` after each answer, beside writes that all wait from the
+    /// beginning. Returns the time of the last of `answers` answers, and the writes served by then.
     fn read_beside_writes(scheduler: Scheduler, think: u64, answers: u64) -> (u64, usize) {
         let mut disk = Disk::new(DeviceSpec { seek: Some(8 * MS), ..SPEC }, scheduler, 128);
         let mut events = std::collections::BinaryHeap::new();
@@ -486,13 +488,13 @@ mod tests {
 
     #[test]
     fn cfq_idles_for_a_reader_that_asks_again_soon() {
-        // With deadline every answer is followed by a batch of 16 writes; CFQ serves 16 in 40 ms at most,
-        // that is five of 8 ms, and then reads for 100 ms.
+        // With deadline, every answer is followed by a batch of 16 writes. CFQ serves 16 writes in at most 40
+        // ms, which is time for five of 8 ms, and then reads for 100 ms.
         let (took, written) = read_beside_writes(Scheduler::Deadline, MS, 100);
         assert!(written >= 1500 && took > 12_000 * MS, "{written} {took}");
         let (took, written) = read_beside_writes(Scheduler::Cfq, MS, 100);
         assert!((40..70).contains(&written) && took < 1_600 * MS, "{written} {took}");
-        // One that thinks for longer than the disk idles gets no slice for itself.
+        // A reader that thinks for longer than the disk idles gets no slice for itself.
         let (_, written) = read_beside_writes(Scheduler::Cfq, 20 * MS, 100);
         assert!((300..600).contains(&written), "{written}");
     }

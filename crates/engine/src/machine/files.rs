@@ -1,4 +1,4 @@
-//! Files by the numbers of the scenario, and the space that they take on disk.
+//! Files by the numbers that the scenario gives them, and the space that they take on disk.
 
 use lotsfree_workload::{FileId, FileSpec};
 use rustc_hash::FxHashMap;
@@ -6,16 +6,16 @@ use rustc_hash::FxHashMap;
 /// A file that exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
-    /// Its number in the memory's books.
+    /// The number by which the memory model knows it.
     pub(super) object: u32,
-    /// Tells one file of a number from the next: per-thread state of another one is stale.
+    /// Distinguishes successive files of the same number: per-thread state with another version is stale.
     pub(super) version: u64,
     /// Pages from its beginning that have space on disk.
     on_disk: u64,
 }
 
 /// The files of a machine. A file takes disk space up to the last page that was written or mapped for
-/// writing: holes in front of it are not saved.
+/// writing; holes before that page take space too.
 #[derive(Debug)]
 pub(super) struct Files {
     declared: Vec<Option<File>>,
@@ -26,8 +26,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Registers the declared files; `object` enters each into the memory's books. Files that exist take
-    /// space even if the disk is too small for them.
+    /// Registers the declared files; `object` enters each into the memory model. Files that exist take space
+    /// even if the disk is too small for them.
     pub(super) fn new(specs: &[FileSpec], disk_pages: u64, mut object: impl FnMut(&FileSpec) -> u32) -> Self {
         let mut files =
             Files { declared: Vec::new(), created: FxHashMap::default(), free: disk_pages, versions: 0 };
@@ -57,7 +57,7 @@ impl Files {
         }
     }
 
-    /// A file exists from now on, with nothing on disk; one that had its number is forgotten.
+    /// Creates a file with nothing on disk, and forgets the file that had its number before.
     pub(super) fn create(&mut self, id: FileId, object: u32) {
         self.remove(id);
         self.versions += 1;
@@ -70,7 +70,7 @@ impl Files {
         }
     }
 
-    /// A file exists no more; its space is free.
+    /// Removes a file and frees its space.
     pub(super) fn remove(&mut self, id: FileId) {
         let file = match self.declared.get_mut(id.0 as usize) {
             Some(file) => file.take(),

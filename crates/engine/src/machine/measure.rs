@@ -1,4 +1,4 @@
-//! What is measured between two samples, and what happened.
+//! Measurements between two samples, and the log of events.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Group {
     pub(super) spent: Spent,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
-    /// Kinds of errors that were recorded as events already.
+    /// Kinds of errors that have already been recorded as events.
     seen: [bool; Failure::ALL],
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Failure {
     OutOfMemory,
     /// `Done` without `Begin`.
     Unbegun,
-    /// Not a failure, but worth saying: operations that take no time.
+    /// Not a failure, but recorded like one: operations that take no time.
     Timeless,
 }
 
@@ -72,7 +72,7 @@ impl Group {
         *self.actor == *actor && *self.role == *role
     }
 
-    /// Counts a failed operation; the first of its kind is recorded.
+    /// Counts a failed operation, and records the first of its kind.
     #[cold]
     pub(super) fn fail(&mut self, failure: Failure, at: u64, log: &mut Log) {
         if failure != Failure::Timeless {
@@ -84,7 +84,7 @@ impl Group {
         }
     }
 
-    /// The row for the time since the last sample; counting begins anew.
+    /// Returns the row for the time since the last sample, and starts counting anew.
     pub(super) fn take(&mut self, from: u64, at: u64) -> Interval {
         Interval {
             from,
@@ -101,7 +101,7 @@ impl Group {
     }
 }
 
-/// Where time goes that a thread waits for a reason.
+/// Adds the time of a wait to the account that its reason belongs to.
 pub(super) fn waited(spent: &mut Spent, why: WaitReason, ns: u64) {
     let place = match why {
         WaitReason::Io => &mut spent.io,
@@ -113,7 +113,7 @@ pub(super) fn waited(spent: &mut Spent, why: WaitReason, ns: u64) {
     *place += ns;
 }
 
-/// All nanoseconds of a thread.
+/// The sum of all accounts of a thread, in nanoseconds.
 pub(super) fn total(spent: &Spent) -> u64 {
     let Spent { user, system, reclaim, io, throttled, runnable, idle } = *spent;
     user + system + reclaim + io + throttled + runnable + idle
@@ -131,16 +131,16 @@ pub(super) fn add(to: &mut Spent, from: &Spent) {
     to.idle += idle;
 }
 
-/// Events that were not given to the sink yet. Threads run ahead of each other, so that they are entered out
+/// Events that were not yet given to the sink. Threads run ahead of each other and therefore enter them out
 /// of order.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     events: Vec<Event>,
-    /// Events that were too many.
+    /// Events beyond [`MOST_EVENTS`], which were not kept.
     left_out: u64,
 }
 
-/// So many events wait for the sink at most: a stream of nothing but marks shall not fill a disk.
+/// The most events that wait for the sink: a stream of nothing but marks must not fill a disk.
 const MOST_EVENTS: usize = 1 << 16;
 
 impl Log {
@@ -152,7 +152,7 @@ impl Log {
         }
     }
 
-    /// Events up to a time, in order; those of the same time as they were entered.
+    /// Takes the events up to a time, in order; those of the same time come as they were entered.
     pub(super) fn take(&mut self, until: u64) -> Vec<Event> {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {

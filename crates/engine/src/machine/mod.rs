@@ -15,23 +15,22 @@
 //! - **Tasks** (threads of the program, one kswapd per node, one flusher) run in slices: a task executes
 //!   operation after operation in its own time, until it blocks or passes the next entry of the queue by more
 //!   than a lookahead: [`LOOKAHEAD_IDLE_NS`], or [`LOOKAHEAD_RECLAIM_NS`] while a kswapd is awake or a task
-//!   waits for reclaim.
-//!   That is how far the order of two tasks' accesses to memory can differ from the order of their times. A
-//!   call that has something to tell others (a request for a device, a kswapd to wake) ends the slice, so
-//!   that what follows from it happens at its time.
-//! - **CPUs** are shared equally when there are fewer than tasks that want one (`cpus`).
+//!   waits for reclaim. The lookahead is how far the order of two tasks' accesses to memory can differ from
+//!   the order of their times. A call that affects others (it has a request for a device, or a kswapd to
+//!   wake) ends the slice, so that the consequences happen at their time.
+//! - **CPUs** are shared equally when more tasks want one than there are (`cpus`).
 //! - **Devices** have a queue with merging and a scheduler, a bandwidth, a rate or a seek time, and a latency
 //!   (`device`). Swap has a device of its own or shares the disk.
-//! - **Sleeping** ends by an event or at a time, and then takes the cost of a wake-up until the task runs.
+//! - **Sleeping** ends by an event or at a time. The task runs again after the cost of a wake-up.
 //! - **Accounts** are exact: for every thread, user, system, reclaim, io, throttled, runnable and idle time
-//!   add up to its life.
+//!   add up to the time that it lived.
 //!
 //! # What is not
 //!
-//! No scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no migration,
-//! no run queues per CPU. No contention for caches, memory bandwidth or locks; no interrupts: what a
-//! completion costs is part of the wake-up. Remote memory is not slower than local memory. A thread that is
-//! ended leaves its call where it is.
+//! There is no scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no
+//! migration, no run queues per CPU. There is no contention for caches, memory bandwidth or locks. There are
+//! no interrupts: the cost of a completion is part of the wake-up. Remote memory is not slower than local
+//! memory. A thread that is killed in the middle of a call does not finish the call.
 
 mod cpus;
 mod device;
@@ -61,26 +60,28 @@ use measure::{Group, Log};
 use queue::{Event, Queue};
 use task::{Kind, Process, State, Task, Thread, Waiters};
 
-/// How far a task may run past the next entry of the queue, in nanoseconds, while memory is calm.
+/// How far a task may run past the next entry of the queue, in nanoseconds, while there is no reclaim.
 pub const LOOKAHEAD_IDLE_NS: u64 = 1_000_000;
-/// The same while a kswapd is awake or a task waits for reclaim: reclaim of 32 pages takes about as long.
+/// How far a task may run past the next entry of the queue, in nanoseconds, while a kswapd is awake or a task
+/// waits for reclaim. Reclaim of 32 pages takes about as long.
 pub const LOOKAHEAD_RECLAIM_NS: u64 = 100_000;
 /// Longest slice, in nanoseconds, however empty the queue is.
 const SLICE_NS: u64 = 10_000_000;
-/// A call is given at least so long before it should yield, in nanoseconds, so that it gets somewhere.
+/// The least CPU time, in nanoseconds, that a call is given before it should yield, so that it gets
+/// somewhere.
 const SHORTEST_CALL_NS: u64 = 20_000;
-/// And at most so long.
+/// The most CPU time, in nanoseconds, that a call is given before it should yield.
 const LONGEST_CALL_NS: u64 = 1_000_000;
-/// A task that yields without having used time looks again after this, in nanoseconds; if there is nothing
-/// for it then either, after twice that, and so on up to [`POLL`] times 2 to [`POLL_DOUBLINGS`].
+/// Nanoseconds after which a task that yielded without having used time runs again. The pause doubles each
+/// time that the task still finds nothing to do, up to [`POLL`] times 2 to the power of [`POLL_DOUBLINGS`].
 const POLL: u64 = 1_000;
 const POLL_DOUBLINGS: u32 = 7;
 /// `vm.stat_interval`, in nanoseconds.
 const STAT_INTERVAL: u64 = 1_000_000_000;
-/// Entries of the queue between two looks at whether the run shall stop.
+/// Entries of the queue that are handled between two calls of `progress`.
 const LOOK: u32 = 1 << 16;
 
-/// What a machine is made of.
+/// The hardware, kernel and settings of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineConfig {
     /// Memory, CPUs, kernel, sysctls and costs.
@@ -89,13 +90,13 @@ pub struct MachineConfig {
     pub disk: DeviceSpec,
     /// Its size in base pages.
     pub disk_pages: u64,
-    /// What swap is on; its size is [`mm::Config::swap_pages`].
+    /// The device that swap is on; its size is [`mm::Config::swap_pages`].
     pub swap: SwapDevice,
     /// Nanoseconds between samples; 0 counts as 1.
     pub interval: u64,
 }
 
-/// What swap is on.
+/// The device that swap is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapDevice {
     /// A device of its own.
@@ -107,9 +108,9 @@ pub enum SwapDevice {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its time was over.
+    /// The run reached its end.
     Complete,
-    /// It was told to stop, at this time in nanoseconds. What the sink got is good up to there.
+    /// The run was told to stop, at this time in nanoseconds. The sink's data are valid up to that time.
     Stopped(u64),
 }
 
@@ -125,7 +126,7 @@ pub struct Machine {
     files: Files,
     cpus: Cpus,
     waiters: Waiters,
-    /// The disk, and the device of swap if that is another one.
+    /// The disk, then the device of swap if that is another one.
     disks: Vec<Disk>,
     /// First page of swap on the disk.
     swap_at: u64,
@@ -135,7 +136,8 @@ pub struct Machine {
     nodes: usize,
     now: u64,
     interval: u64,
-    /// The last sample, and up to when tasks may run before the next.
+    /// Times of the last sample, of the next one and of the end of the run. No slice goes beyond the next
+    /// sample or the end.
     sampled: Option<u64>,
     next_sample: u64,
     until: u64,
@@ -149,7 +151,7 @@ impl Machine {
         let mut mm = Mm::new(&memory);
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
         let cfq = memory.generation.cfq;
-        // CFQ idles for the sake of heads that would have to move.
+        // CFQ idles only where the heads would have to move.
         let scheduler = |spec: DeviceSpec| {
             if cfq && spec.seek.is_some() { Scheduler::Cfq } else { Scheduler::Deadline }
         };
@@ -189,15 +191,15 @@ impl Machine {
         machine
     }
 
-    /// Lets time pass up to `until`, in nanoseconds since the begin. Called again with a later time it goes
-    /// on.
+    /// Lets time pass up to `until`, in nanoseconds since the beginning. A further call with a later time
+    /// continues the run.
     ///
-    /// The sink gets a sample at time 0, after every interval, and at the end; and with each but the first
-    /// the intervals since the sample before. `progress` is told the time, at each sample and now and then in
-    /// between, and says whether to go on; a run that stops is sampled where it is.
+    /// The sink gets a sample at time 0, after every interval, and at the end. With each sample but the first
+    /// it gets the intervals since the sample before. `progress` gets the time, at each sample and now and
+    /// then in between, and says whether to go on. A run that stops takes a last sample at that time.
     ///
     /// # Errors
-    /// The sink's.
+    /// Those of the sink.
     pub fn run(
         &mut self,
         until: u64,
@@ -235,7 +237,7 @@ impl Machine {
     }
 
     /// Compares the whole state with recounts: memory as [`Mm::check`] does, and the accounts of every thread
-    /// with how long it has lived.
+    /// with the time that it has lived.
     ///
     /// # Errors
     /// Says what does not agree.
@@ -303,7 +305,7 @@ impl Machine {
         }
     }
 
-    /// Which device a request goes to, and the request with its place there.
+    /// The device that a request goes to, and the request with its place on that device.
     fn route(&self, io: Io) -> (usize, Io) {
         match io.device {
             Device::Disk => (0, io),
@@ -312,7 +314,7 @@ impl Machine {
         }
     }
 
-    /// Enters what a call at a time has for others into the queue.
+    /// Enters the requests and wake-ups that a call at time `at` has produced into the queue.
     fn tell(&mut self, at: u64) {
         for io in self.mm.take_io() {
             self.queue.push(at, Event::Submit(io));
@@ -322,7 +324,8 @@ impl Machine {
         }
     }
 
-    /// Gives the sink what there is, unless it was given it at this very time.
+    /// Gives the sink the events up to now, a sample, and the intervals since the sample before. There is
+    /// never a second sample of the same time.
     fn sample(&mut self, sink: &mut dyn Sink) -> Result<(), WriteError> {
         let now = self.now;
         for event in self.log.take(now) {

@@ -1,4 +1,4 @@
-//! Processes start and end; the OOM killer.
+//! Start and end of processes, and the OOM killer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::queue::Event;
 use super::task::{Death, Kind, Process, Stages, State, Thread};
 
 impl Machine {
-    /// Enters an actor; it starts when its time comes.
+    /// Adds an actor, which starts when its time comes.
     pub(super) fn add_process(&mut self, actor: workload::Process) {
         let workload::Process { name, instance: _, policy, node, start, stop, threads } = actor;
         let index = self.processes.len();
@@ -72,7 +72,7 @@ impl Machine {
         self.log.add(at, kind, what, Some(name));
     }
 
-    /// The time of an actor has come.
+    /// Starts the threads of an actor when its time has come.
     pub(super) fn start(&mut self, process: usize) {
         if self.processes[process].dying.is_some() {
             return;
@@ -83,12 +83,12 @@ impl Machine {
         }
     }
 
-    /// The time of an actor is over.
+    /// Ends an actor when its time is over.
     pub(super) fn stop(&mut self, process: usize) {
         self.kill(process, Death::Stopped, self.now);
     }
 
-    /// A thread's stream has ended: the last thread of a process takes the address space with it.
+    /// Ends a thread whose stream has ended. The last thread of a process also ends the address space.
     pub(super) fn end_of_stream(&mut self, task: usize) {
         let Kind::Thread(thread) = self.tasks[task].kind else { return };
         if self.processes[self.threads[thread].process].alive == 1 {
@@ -98,7 +98,8 @@ impl Machine {
         }
     }
 
-    /// Ends a process: its first living thread, whatever it waits for, is woken to unmap everything.
+    /// Ends a process: wakes its first living thread, whatever that waits for, to unmap everything, and ends
+    /// the others at once.
     fn kill(&mut self, process: usize, death: Death, at: u64) {
         let Process { alive, dying, .. } = &mut self.processes[process];
         if *alive == 0 || dying.is_some() {
@@ -124,7 +125,7 @@ impl Machine {
         }
     }
 
-    /// A thread ends the address space of its process, and then itself (`exit_mmap`).
+    /// A thread tears down the address space of its process, and then ends (`exit_mmap`).
     pub(super) fn exit(&mut self, task: usize) {
         let Kind::Thread(thread) = self.tasks[task].kind else { return };
         let process = self.threads[thread].process;
@@ -148,7 +149,7 @@ impl Machine {
         self.say(process, at, EventKind::Exit, what.to_owned());
     }
 
-    /// A thread is no more.
+    /// Ends a thread.
     fn end(&mut self, task: usize) {
         let Kind::Thread(thread) = self.tasks[task].kind else { return };
         if let State::Asleep { channel: Some(channel), .. } = self.tasks[task].state {
@@ -167,13 +168,14 @@ impl Machine {
         self.processes[thread.process].alive -= 1;
     }
 
-    /// Whether a process that was killed has not given its memory back yet.
+    /// Whether a process is being killed that has not given its memory back yet.
     pub(super) fn oom_victim_is_going(&self) -> bool {
         self.processes.iter().any(|process| process.dying.is_some() && process.alive > 0)
     }
 
-    /// Memory is out for a thread of `process`, as `mm/page_alloc.rs` gave up (`mm/oom_kill.c`): the process
-    /// that has most of it, in memory and on swap, is killed; the one that asked if none has any.
+    /// Runs the OOM killer after reclaim gave up on an allocation by a thread of `process` (`mm/oom_kill.c`;
+    /// the model gives up in `mm/page_alloc.rs`). It kills the process with the most pages in memory and on
+    /// swap, or `process` itself if none has any.
     pub(super) fn out_of_memory(&mut self, process: usize, at: u64) {
         let mut victim = (0, process);
         for (index, process) in self.processes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What will happen, in the order of time.
+//! The queue of future events, in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,9 +18,9 @@ pub(super) enum Event {
     Stop(usize),
     /// A task gets a CPU.
     Run(usize),
-    /// The time that a task waited for, if it still sleeps as it did then.
+    /// The time until which a task sleeps has come; ignored if that sleep has already ended.
     Timer { task: usize, sleep: u64 },
-    /// A task that ran ahead and blocked reaches the time at which it blocked: it uses a CPU no more.
+    /// A task that ran ahead and blocked reaches the time at which it blocked, and no longer uses a CPU.
     OffCpu { task: usize, sleep: u64 },
     /// A request reaches its device.
     Submit(Io),
@@ -28,14 +28,13 @@ pub(super) enum Event {
     Served(usize),
     /// A request has completed.
     Complete(u64),
-    /// The memory's tasks wait for this.
+    /// An event of the memory that tasks may wait for has happened.
     Wake(WaitChannel),
     /// A thread has signalled a stage to its process.
     Stage { process: usize, stage: u32 },
 }
 
-/// When something happens; the sequence number keeps what happens at the same time in the order in which it
-/// was entered.
+/// A future event. The sequence number keeps events of the same time in the order in which they were entered.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: u64,
@@ -63,7 +62,7 @@ impl Ord for Entry {
     }
 }
 
-/// What will happen, first things first.
+/// The future events, the earliest first.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -71,18 +70,18 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Enters something.
+    /// Enters an event.
     pub(super) fn push(&mut self, at: u64, what: Event) {
         self.sequence += 1;
         self.heap.push(Reverse(Entry { at, sequence: self.sequence, what }));
     }
 
-    /// The time of what comes next; `u64::MAX` if nothing does.
+    /// The time of the next event, or `u64::MAX` if there is none.
     pub(super) fn next_at(&self) -> u64 {
         self.heap.peek().map_or(u64::MAX, |entry| entry.0.at)
     }
 
-    /// Takes what comes next.
+    /// Takes the next event.
     pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|Reverse(Entry { at, what, .. })| (at, what))
     }

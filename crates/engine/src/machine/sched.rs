@@ -13,7 +13,7 @@ use super::{
 use crate::mm::{Cx, MS, Wait, WaitReason};
 
 impl Machine {
-    /// One of the kernel's own tasks, which runs from the beginning.
+    /// Starts one of the kernel's own tasks, which runs from the beginning.
     pub(super) fn start_kernel_task(&mut self, kind: Kind, node: u32) {
         let task = self.add_task(kind, Some(node));
         self.make_ready(task, 0);
@@ -26,7 +26,7 @@ impl Machine {
         self.tasks.len() - 1
     }
 
-    /// A task that starts now.
+    /// Starts a task now.
     pub(super) fn make_ready(&mut self, task: usize, now: u64) {
         self.tasks[task].state = State::Ready;
         self.tasks[task].at = now;
@@ -35,7 +35,7 @@ impl Machine {
         self.queue.push(now, Event::Run(task));
     }
 
-    /// A task gets a CPU.
+    /// Gives a task a CPU.
     pub(super) fn run_task(&mut self, task: usize) {
         if self.tasks[task].state != State::Ready {
             return;
@@ -116,7 +116,7 @@ impl Machine {
         self.go_on(task, index, after, at > now);
     }
 
-    /// What follows a slice.
+    /// Continues a thread according to the reason why its slice ended.
     fn go_on(&mut self, task: usize, index: usize, after: After, progress: bool) {
         let at = self.tasks[task].at;
         let process = self.threads[index].process;
@@ -151,8 +151,8 @@ impl Machine {
         }
     }
 
-    /// A task sleeps from its own time on. One that need not waits for its turn; if it has used no time since
-    /// the last, for a little longer.
+    /// Puts a task to sleep from its own time on. A task that yields, or whose time to wake has come already,
+    /// only waits for its next turn; the pause grows as long as it uses no time between turns (see [`POLL`]).
     fn sleep(&mut self, task: usize, wait: Wait, progress: bool) {
         let at = self.tasks[task].at;
         let Wait { channel, until, why } = wait;
@@ -180,8 +180,8 @@ impl Machine {
         }
     }
 
-    /// What a task waited for has happened now, or before the task's own time: it runs after a wake-up's
-    /// time.
+    /// Wakes a task: the event that it waited for happens now, which may be before the task's own time. The
+    /// task runs a wake-up's cost after the later of the two.
     pub(super) fn wake(&mut self, task: usize) {
         let State::Asleep { channel, .. } = self.tasks[task].state else { return };
         if let Some(channel) = channel {
@@ -198,7 +198,7 @@ impl Machine {
         self.queue.push(runs, Event::Run(task));
     }
 
-    /// A stage of a process was signalled.
+    /// Wakes the tasks that waited for a stage of a process, when the stage has been signalled often enough.
     pub(super) fn wake_stage(&mut self, process: usize, stage: u32) {
         let Machine { processes, .. } = self;
         let process = &mut processes[process];
@@ -208,7 +208,7 @@ impl Machine {
         woken.into_iter().for_each(|task| self.wake(task));
     }
 
-    /// Accounts for a sleeping task's time up to now.
+    /// Accounts for the time that a sleeping task has slept up to now.
     pub(super) fn account_sleep(&mut self, task: usize, now: u64) {
         let State::Asleep { why, .. } = self.tasks[task].state else { return };
         let slept = now.saturating_sub(self.tasks[task].at);
@@ -216,14 +216,14 @@ impl Machine {
         self.spend(task, |spent| waited(spent, why, slept));
     }
 
-    /// Accounts for all sleeping tasks' time.
+    /// Accounts for the time that all sleeping tasks have slept up to now.
     pub(super) fn settle(&mut self) {
         for task in 0..self.tasks.len() {
             self.account_sleep(task, self.now);
         }
     }
 
-    /// Enters a thread's time into its own account and its group's.
+    /// Enters a thread's time into its own account and into that of its group.
     pub(super) fn spend(&mut self, task: usize, enter: impl Fn(&mut Spent)) {
         if let Kind::Thread(thread) = self.tasks[task].kind {
             let thread = &mut self.threads[thread];
@@ -232,7 +232,7 @@ impl Machine {
         }
     }
 
-    /// Counts a task among those that call for a short lookahead, or no more.
+    /// Adds a task to the tasks that require the short lookahead, or takes it away, as its state says.
     pub(super) fn strain(&mut self, task: usize) {
         let Task { kind, state, in_reclaim, .. } = self.tasks[task];
         let is = match (kind, state) {

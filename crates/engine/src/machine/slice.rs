@@ -10,25 +10,25 @@ use super::task::{Stages, Thread};
 use crate::mm::readahead::RaState;
 use crate::mm::{Cx, Done, Mm, Stop, Wait};
 
-/// Regions are an index: numbers beyond are errors of the stream.
+/// Numbers of regions are indexes; larger ones are errors of the stream.
 const MOST_REGIONS: u32 = 1 << 20;
-/// What an operation is charged when [`PATIENCE`] operations in a row took no time, in nanoseconds: else a
-/// stream of nothing but marks would never let time pass.
+/// Nanoseconds that each operation is charged after [`PATIENCE`] operations in a row took no time. Without
+/// the charge, a stream of nothing but marks would never let time pass.
 const TIMELESS: u64 = 100;
-/// More operations than any actor needs between two that take time.
+/// Operations in a row that may take no time: more than any actor needs between two that take time.
 const PATIENCE: u64 = 4096;
 const PAGE: u64 = 4096;
 
 /// Why a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
-    /// Time is up, or others have to be told something.
+    /// The slice has no time left, or other tasks or devices must be told something.
     Slice,
-    /// The thread sleeps until a time by its own wish.
+    /// The thread sleeps until a time that it chose itself.
     Sleep(u64),
     /// The call waits, and is made again.
     Wait(Wait),
-    /// The thread waits until a stage of its process was signalled so many times.
+    /// The thread waits until a stage of its process has been signalled `times` times.
     Await { stage: u32, times: u32 },
     /// The thread has signalled a stage.
     Signal(u32),
@@ -38,7 +38,7 @@ pub(super) enum After {
     Exit,
 }
 
-/// A thread on a CPU, and everything that its operations concern.
+/// A thread on a CPU, and everything that its operations affect.
 pub(super) struct Slice<'a> {
     pub(super) mm: &'a mut Mm,
     pub(super) files: &'a mut Files,
@@ -52,7 +52,8 @@ pub(super) struct Slice<'a> {
     /// Operations begin before this time.
     pub(super) horizon: u64,
     pub(super) stretch: Stretch,
-    /// User, system and idle time of the slice; what else passed was spent ready, without a CPU.
+    /// User, system and idle time of the slice. The rest of the elapsed time counts as ready, but without a
+    /// CPU.
     pub(super) spent: Spent,
 }
 
@@ -149,8 +150,8 @@ impl Slice<'_> {
         }
     }
 
-    /// The touches of a region that come next, as many as fit into the slice and need nothing but the page
-    /// table; `false` if the first one already does not.
+    /// Executes the next touches of a region, as many as fit into the slice and need nothing but the page
+    /// table. Returns `false` if even the first needs more.
     #[inline]
     fn touch_mapped(&mut self, region: RegionId, cost: u64, elapsed: u64) -> bool {
         let (horizon, mut at) = (self.horizon, self.at);
@@ -169,12 +170,12 @@ impl Slice<'_> {
         self.thread.cursor += touched as usize;
         self.spent.user += touched * cost;
         self.at += touched * elapsed;
-        // If the first was made again, it is done.
+        // If the first touch was made again after a wait, that touch is done now.
         self.cx.again = false;
         true
     }
 
-    /// The stream's next operations; `false` if it has ended.
+    /// Fetches the stream's next operations; `false` if it has ended.
     fn refill(&mut self) -> bool {
         let thread = &mut *self.thread;
         let passed = thread.ops.len() as u64;
@@ -194,7 +195,7 @@ impl Slice<'_> {
         !thread.ops.is_empty()
     }
 
-    /// The operation is done.
+    /// Goes on to the next operation.
     #[inline]
     fn next(&mut self, with: impl FnOnce(&mut Thread, u64)) -> Option<After> {
         with(self.thread, self.at);
@@ -213,7 +214,7 @@ impl Slice<'_> {
         }
     }
 
-    /// Sleeps; in the slice if the thread runs again before its end.
+    /// Sleeps, within the slice if the thread runs again before the slice ends.
     #[inline]
     fn sleep_until(&mut self, until: u64) -> Option<After> {
         self.thread.cursor += 1;
@@ -229,7 +230,7 @@ impl Slice<'_> {
         None
     }
 
-    /// Uses the CPU, as far as the slice goes.
+    /// Uses the CPU until the work is done or the slice ends.
     #[inline]
     fn compute(&mut self, ns: u64) -> Option<After> {
         let left = self.thread.left.take().unwrap_or(ns);
@@ -244,7 +245,7 @@ impl Slice<'_> {
         None
     }
 
-    /// A call into the memory has returned: what it cost, and whether the thread goes on.
+    /// Accounts the cost of a call into the memory model, and decides whether the thread goes on.
     fn called(&mut self, done: Done) -> Option<After> {
         if done == Err(Stop::Bad) && self.cx.spent == 0 {
             self.cx.spent = self.mm.costs.syscall.max(1);
@@ -335,7 +336,7 @@ impl Slice<'_> {
         self.transfer(file, |mm, cx, object, ra, _| mm.fadvise(cx, object, offset, len.into(), advice, ra))
     }
 
-    /// A call that concerns the thread's readahead of a file.
+    /// Makes a call that uses the thread's readahead state of a file.
     fn transfer(
         &mut self,
         id: FileId,
@@ -349,7 +350,7 @@ impl Slice<'_> {
         call(self.mm, &mut self.cx, file.object, ra, &mut self.thread.pos)
     }
 
-    /// `ENOSPC`: counted as what it is.
+    /// Counts `ENOSPC`, after which the thread goes on.
     fn disk_full(&mut self) -> Done {
         self.cx.spend(self.mm.costs.syscall);
         self.fail(Failure::Full);

@@ -1,4 +1,4 @@
-//! Tasks: what runs, and what it waits for.
+//! Tasks: what runs on the CPUs, and what it waits for.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::mm::readahead::RaState;
 use crate::mm::{WaitChannel, WaitReason};
 
-/// What a task does.
+/// The kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A thread of the program, by its number.
@@ -20,40 +20,40 @@ pub(super) enum Kind {
     Flusher,
 }
 
-/// What a task is about.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Not started.
     New,
-    /// On a CPU or ready for one: there is one entry in the queue that says from when on.
+    /// On a CPU or ready for one: one entry in the queue says at which time it runs.
     Ready,
     /// Asleep until an event, a time, or a stage of its process.
     Asleep {
         /// The event of the memory that wakes it.
         channel: Option<WaitChannel>,
-        /// What for.
+        /// The reason, which decides where the time is accounted.
         why: WaitReason,
     },
     /// Ended.
     Dead,
 }
 
-/// Whatever runs on a CPU.
+/// Anything that runs on a CPU.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) kind: Kind,
     pub(super) state: State,
-    /// The number that the memory knows it by.
+    /// Its number in the memory model.
     pub(super) number: usize,
-    /// Number of its sleep: a timer that was set for an earlier one wakes nobody.
+    /// Number of its current sleep: a timer that was set for an earlier sleep wakes nobody.
     pub(super) sleep: u64,
-    /// Its own time: everything up to here is accounted for.
+    /// Its own time, up to which everything is accounted for.
     pub(super) at: u64,
-    /// Counted among those that make the machine look closely.
+    /// Whether it is counted among the tasks that require the short lookahead.
     pub(super) in_reclaim: bool,
-    /// The call is made again.
+    /// The next call repeats one that had to wait.
     pub(super) again: bool,
-    /// How often in a row it has yielded without having used time.
+    /// How many times in a row it has yielded without having used time.
     pub(super) polls: u32,
 }
 
@@ -72,22 +72,22 @@ pub(super) struct Thread {
     pub(super) group: usize,
     pub(super) marks: Vec<String>,
     pub(super) stream: Box<dyn Stream>,
-    /// Operations that the stream gave, and which is next.
+    /// Operations that the stream gave, and the index of the next one.
     pub(super) ops: Vec<Op>,
     pub(super) cursor: usize,
-    /// The thread's time when it asked for them.
+    /// The thread's time when it fetched them from the stream.
     pub(super) filled_at: u64,
-    /// Operations since then that took no time.
+    /// Operations in a row that took no time, up to then.
     pub(super) timeless: u64,
-    /// When its request began.
+    /// When its current request began.
     pub(super) begun: Option<u64>,
-    /// The date of its last `Pace`.
+    /// The date that its last `Pace` set.
     pub(super) date: Option<u64>,
-    /// Nanoseconds that the `Compute` it is at still takes.
+    /// Nanoseconds left of the current `Compute`.
     pub(super) left: Option<u64>,
-    /// Bytes that the read or write it is at has done.
+    /// Bytes that the current read or write has done.
     pub(super) pos: u64,
-    /// Readahead of the files that it has read: the file's version, and the state.
+    /// Readahead state of the files that it has read, with the version of the file.
     pub(super) ra: FxHashMap<u32, (u64, RaState)>,
     pub(super) started: u64,
     pub(super) spent: Spent,
@@ -106,15 +106,16 @@ impl std::fmt::Debug for Thread {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) name: String,
-    /// The number that the memory knows it by.
+    /// Its number in the memory model.
     pub(super) number: usize,
-    /// Its threads among the machine's.
+    /// Its threads, as indexes into the machine's.
     pub(super) threads: Range<usize>,
     pub(super) alive: usize,
     /// Why it ends, once it is being ended.
     pub(super) dying: Option<Death>,
     pub(super) stages: Stages,
-    /// Tasks that wait for a stage to be signalled so many times, in the order in which they began to.
+    /// Tasks that wait for a stage, each with the stage and the number of signals that it waits for, in the
+    /// order in which they began to wait.
     pub(super) waiting: Vec<(usize, u32, u32)>,
 }
 
@@ -132,7 +133,7 @@ pub(super) enum Death {
 pub(super) struct Stages(Vec<u32>);
 
 impl Stages {
-    /// Stages beyond are errors of the stream.
+    /// The most stages of a process; larger numbers are errors of the stream.
     const MOST: u32 = 1 << 20;
 
     /// Counts a signal; `false` if there is no such stage.
@@ -148,17 +149,17 @@ impl Stages {
         true
     }
 
-    /// Whether a stage was signalled so many times.
+    /// Whether a stage was signalled at least `times` times.
     pub(super) fn reached(&self, stage: u32, times: u32) -> bool {
         self.0.get(stage as usize).copied().unwrap_or(0) >= times
     }
 }
 
-/// Tasks that wait for an event, first come first.
+/// Tasks that wait for an event, in the order in which they began to wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     by_channel: FxHashMap<WaitChannel, Vec<usize>>,
-    /// Lists that were emptied, to be used again.
+    /// Emptied lists, for reuse.
     spare: Vec<Vec<usize>>,
 }
 
@@ -168,14 +169,14 @@ impl Waiters {
         self.by_channel.entry(channel).or_insert_with(|| spare.pop().unwrap_or_default()).push(task);
     }
 
-    /// A task waits no more.
+    /// Removes a task that no longer waits.
     pub(super) fn remove(&mut self, channel: WaitChannel, task: usize) {
         if let Some(tasks) = self.by_channel.get_mut(&channel) {
             tasks.retain(|waiter| *waiter != task);
         }
     }
 
-    /// All that wait for an event; they do no more. Give the list back with [`Waiters::recycle`].
+    /// Removes and returns all tasks that wait for an event. Give the list back with [`Waiters::recycle`].
     pub(super) fn take(&mut self, channel: WaitChannel) -> Option<Vec<usize>> {
         self.by_channel.remove(&channel)
     }

@@ -1,4 +1,4 @@
-//! Whether the state holds together: every count is compared with a recount.
+//! Consistency check of the state: every count is compared with a recount.
 
 use super::Mm;
 use super::frame::{NONE, entry, flag, list};
@@ -6,7 +6,7 @@ use super::mmzone::Zone;
 use super::swap::CLUSTER;
 use super::vmstat::{STATS, Stat};
 
-/// `Err` with a message unless the condition holds.
+/// Returns `Err` with a message unless the condition holds.
 macro_rules! ensure {
     ($holds:expr, $($message:tt)+) => {
         if !$holds {
@@ -26,7 +26,7 @@ enum Place {
     Kernel,
 }
 
-/// What was counted of one zone.
+/// Recounted numbers of one zone.
 #[derive(Clone, Copy, Default)]
 struct Recount {
     stat: [u64; STATS],
@@ -35,10 +35,10 @@ struct Recount {
 }
 
 impl Mm {
-    /// Verifies the whole state in O(frames + entries). Holds between any two calls.
+    /// Verifies the whole state in O(frames + entries). The state must be consistent between any two calls.
     ///
     /// # Errors
-    /// Says what does not fit, with numbers: a frame on no list or on two, a list whose links or length are
+    /// Says what does not agree, with numbers: a frame on no list or on two, a list whose links or length are
     /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or
     /// a file's count of dirty pages that differs from a recount, a mapping that names a page that is not
     /// there.
@@ -90,7 +90,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Free list, fresh frames and the CPUs' lists.
+    /// Checks the free list, fresh frames and the CPUs' lists.
     fn check_free(&self, index: usize, places: &mut [Place]) -> Result<(), String> {
         let zone = &self.zones[index];
         let mut free = 0;
@@ -171,7 +171,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Every frame in use, and what it stands for.
+    /// Checks every frame in use, and the page that it holds.
     fn check_frames(&self, places: &mut [Place], recounts: &mut [Recount]) -> Result<(), String> {
         for (frame, f) in (0u32..).zip(&self.frames) {
             let zone = f.zone();
@@ -238,7 +238,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Pages on their way are those that are locked or under writeback.
+    /// Checks that the pages on their way to or from a device are those that are locked or under writeback.
     fn check_flights(&self) -> Result<(), String> {
         let (mut reading, mut writing) = (0u64, 0u64);
         for flight in self.flights.queue.iter().flatten() {
@@ -267,7 +267,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Every entry points at what points back.
+    /// Checks that every entry points at something that points back.
     fn check_entries(&self) -> Result<(), String> {
         let (_, owners, _, _) = self.swap.recount();
         for (slot, &e) in (0u32..).zip(self.entries.iter()) {
@@ -337,7 +337,7 @@ impl Mm {
         Ok(())
     }
 
-    /// What files count of their own pages, and the mappings that have no entries.
+    /// Checks the counts that files keep of their own pages, and the mappings that have no entries.
     fn check_objects(&self) -> Result<(), String> {
         let mut all_under_writeback = 0;
         for (number, object) in (0u32..).zip(&self.objects).filter(|(_, object)| object.live) {
@@ -403,7 +403,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Regions and mappings name each other.
+    /// Checks that regions and mappings name each other.
     fn check_regions(&self) -> Result<(), String> {
         let mut named = 0;
         for (process, state) in self.processes.iter().enumerate() {

@@ -10,15 +10,15 @@ use super::{Cx, Device, Done, Mm, Stop, WaitReason};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// WILLNEED reads in pieces of 2 MiB.
+/// Pages that WILLNEED reads at a time (2 MiB).
 const CHUNK: u32 = 512;
 
 impl Mm {
-    /// `posix_fadvise` on `len` bytes from `offset` on; 0 means to the end. `ra` is the readahead state of
-    /// the open file.
+    /// `posix_fadvise` on `len` bytes from `offset` on; a `len` of 0 means to the end. `ra` is the readahead
+    /// state of the open file.
     ///
     /// # Errors
-    /// [`Stop::Bad`] without such a file; a wait while the device takes no more writes.
+    /// [`Stop::Bad`] if there is no such file; a wait while the device takes no more writes.
     pub fn fadvise(
         &mut self,
         cx: &mut Cx,
@@ -48,12 +48,12 @@ impl Mm {
             }
             Advice::DontNeed => {
                 let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
-                // Until 5.16 a congested device is not given more to do.
+                // Before 5.16, nothing is written if the device is congested.
                 let congested = !self.generation.reclaim_throttle && self.is_congested();
                 if cx.again || !congested {
                     self.write_range(cx, number, first, last)?;
                 }
-                // Whole pages only; the file's last one counts as whole.
+                // Only whole pages are dropped; the file's last page counts as whole.
                 let (first, last) = (offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
                 self.invalidate_range(cx, number, first, last);
             }
@@ -65,7 +65,7 @@ impl Mm {
     /// `madvise` on a whole region.
     ///
     /// # Errors
-    /// [`Stop::Bad`] without such a region, and for advice about huge pages, which a kernel without them
+    /// [`Stop::Bad`] if there is no such region, and for advice about huge pages, which a kernel without them
     /// refuses too.
     pub fn madvise(&mut self, cx: &mut Cx, id: RegionId, advice: Advice) -> Done {
         let regions = self.processes.get_mut(cx.process).map(|process| &mut process.regions);
@@ -94,20 +94,21 @@ impl Mm {
         Ok(())
     }
 
-    /// Starts to read what is missing (`force_page_cache_ra`), up to the larger of a request and a window.
+    /// Starts to read absent pages (`force_page_cache_ra`), at most as many as the larger of a request and a
+    /// window.
     fn read_ahead_of_need(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32, advice: Advice) {
         let most = self.generation.request_pages.max(self.ra_pages(advice));
         let last = last.min(first.saturating_add(most));
         let mut at = first;
         while at < last {
             let count = CHUNK.min(last - at);
-            // Nobody waits for these pages: what cannot be had is left.
+            // Nobody waits for these pages: those for which there is no memory are left out.
             let _ = self.read_pages(cx, number, at, count, 0, u32::MAX);
             at += count;
         }
     }
 
-    /// Starts to read what is on swap (`madvise_willneed`); stops where memory is short.
+    /// Starts to read pages that are on swap (`madvise_willneed`), and stops where memory is short.
     fn swap_in_ahead_of_need(&mut self, cx: &mut Cx, number: u32, pages: u32) {
         let base = self.objects[number as usize].base;
         for slot in base..base + pages {
@@ -132,7 +133,7 @@ impl Mm {
         Ok(())
     }
 
-    /// `invalidate_mapping_pages`, and what `deactivate_file_folio` does with the pages that have to stay.
+    /// `invalidate_mapping_pages`, with `deactivate_file_folio` for the pages that have to stay.
     fn invalidate_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) {
         let base = self.objects[number as usize].base;
         for slot in base + first..base + last.max(first) {
@@ -162,7 +163,7 @@ impl Mm {
         let flags = &mut self.frames[frame as usize].flags;
         *flags &= !flag::REFERENCED;
         if busy {
-            // Goes when it has been written.
+            // The page is reclaimed when it has been written.
             *flags |= flag::RECLAIM;
         } else {
             self.events[vmstat::pgrotated] += 1;
@@ -170,7 +171,7 @@ impl Mm {
         self.lru_move(frame, to, !busy);
     }
 
-    /// Takes a file's pages out of one page table; they stay in the page cache.
+    /// Removes a file's pages from one page table; they stay in the page cache.
     fn zap_file_pages(&mut self, cx: &mut Cx, number: u32, process: usize, region: u32) {
         let mappings = &self.objects[number as usize].mappings;
         if let Some(which) = mappings.iter().position(|m| m.process == process && m.region == region) {
@@ -179,8 +180,8 @@ impl Mm {
         cx.spend(u64::from(self.objects[number as usize].pages) * self.costs.walk);
     }
 
-    /// Gives anonymous memory back: the next touch finds zeroes. Pages that are on their way to or from swap
-    /// leave the page table and are left to reclaim.
+    /// Frees anonymous memory: the next touch finds zeroes. Pages that are on their way to or from swap leave
+    /// the page table and are left to reclaim.
     fn zap_anon_pages(&mut self, cx: &mut Cx, number: u32) {
         let (base, pages) = (self.objects[number as usize].base, self.objects[number as usize].pages);
         cx.spend(u64::from(pages) * self.costs.walk);

@@ -12,9 +12,9 @@ use super::{Cx, Device, Done, IoRequest, Mm, Stop, Wait};
 const PAGE: u64 = 4096;
 
 impl Mm {
-    /// A page enters the page cache. A page that is written over is not judged by its past.
+    /// Enters a page into the page cache. The past of a page that is written over has no influence.
     pub(crate) fn add_to_page_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, write: bool) {
-        // Before the page is on a list, so that it cannot be taken itself.
+        // This happens before the page is on a list, so that the page itself cannot be reclaimed.
         if self.tuning.pagecache_limit_mb > 0 {
             self.pagecache_limit(cx);
         }
@@ -37,8 +37,9 @@ impl Mm {
         self.note_added(frame, active);
     }
 
-    /// A fault on a page of a file that is not in the cache (`filemap_fault`): reads it, with what is around.
-    /// It is major also where nothing was ever written and no device is asked.
+    /// Handles a fault on a page of a file that is not in the cache (`filemap_fault`): reads the page and
+    /// those around it. The fault counts as major even if the page was never written and no device is
+    /// involved.
     pub(crate) fn filemap_fault_miss(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) -> Done {
         self.begin_fault(cx);
         self.mmap_readahead(cx, id, number, page)?;
@@ -163,8 +164,8 @@ impl Mm {
         }
     }
 
-    /// `O_DIRECT`: what is cached of the range is written first and dropped, then the device is asked.
-    /// `done` is 1 from the request on until it has completed.
+    /// `O_DIRECT`: writes and drops cached pages of the range, then sends a request to the device. `done` is
+    /// 1 from the request on until it has completed.
     fn direct_io(
         &mut self,
         cx: &mut Cx,
@@ -214,7 +215,8 @@ impl Mm {
         Err(Wait::io(self.submit(cx, request, Vec::new())).into())
     }
 
-    /// Drops a clean, unmapped page that no device has; its contents are on disk (`invalidate_inode_page`).
+    /// Drops a clean, unmapped page that no device is using; its contents are on disk
+    /// (`invalidate_inode_page`).
     pub(crate) fn invalidate(&mut self, cx: &mut Cx, frame: u32) -> bool {
         let f = self.frames[frame as usize];
         if f.has(flag::DIRTY | flag::WRITEBACK | flag::LOCKED) || self.is_mapped(frame) {
@@ -225,13 +227,14 @@ impl Mm {
         true
     }
 
-    /// `ftruncate` to nothing, then to a size: the file begins anew; its object.
+    /// `ftruncate` to nothing, then to a size: replaces the file with a new, empty one, and returns its
+    /// object.
     pub fn truncate(&mut self, cx: &mut Cx, number: u32, pages: u32) -> u32 {
         let _ = self.delete_file(cx, number);
         self.create_object(pages, true, true)
     }
 
-    /// A read has completed: the page may be used.
+    /// Ends the read of a page, which may now be used.
     pub(crate) fn end_read(&mut self, frame: u32) {
         self.frames[frame as usize].flags &= !flag::LOCKED;
         self.reap_deleted(frame);

@@ -1,4 +1,4 @@
-//! How much memory of the simulating host the state of a machine takes.
+//! Memory of the simulating host that the state of a machine takes.
 
 use std::mem::size_of;
 
@@ -13,8 +13,8 @@ pub(crate) fn of<T>(vec: &Vec<T>) -> usize {
 
 impl Mm {
     /// Bytes allocated for frames, lists, entries (page tables, page cache and shadows at once), swap slots,
-    /// objects and requests. Frames that were never used count, although the host backs them only when they
-    /// are.
+    /// objects and requests. Frames that were never used are included, although the host backs them with
+    /// memory only when they are used.
     pub fn bytes(&self) -> u64 {
         let objects = (self.objects.iter())
             .map(|object| {

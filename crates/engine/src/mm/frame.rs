@@ -1,23 +1,24 @@
 //! Page frames, page-table entries and the lists that frames are on.
 //!
-//! A frame takes 12 bytes, its place on a list 4 to 8 and the entry of the page that it holds 4. The entry is
-//! page table and page cache at once: the accessed and dirty bits of a resident page are in it, so that
-//! touching the page is one load and one store; when the page is gone it holds the swap slot or the shadow.
+//! A frame takes 12 bytes, its place on a list 4 to 8, and the entry of the page that it holds 4. The entry
+//! serves as page table and page cache at once. It has the accessed and dirty bits of a resident page, so
+//! that touching the page is one load and one store. When the page is gone, it holds the swap slot or the
+//! shadow.
 
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, Zeroable};
 
-/// "No frame".
+/// No frame.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// One page frame (`struct page`).
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
 #[repr(C)]
 pub(crate) struct Frame {
-    /// Its place on its list; for a free frame the next free one plus 1.
+    /// Its place on its list; for a free frame, the number of the next free frame plus 1.
     pub(crate) at: u32,
-    /// Which entry holds it: the page's identity.
+    /// The slot of the entry that holds it, which is the page's identity.
     pub(crate) slot: u32,
     /// [`flag`]s, list and zone.
     pub(crate) flags: u32,
@@ -32,21 +33,21 @@ pub(crate) mod flag {
     pub(crate) const USED: u32 = 1 << 12;
     /// `PG_referenced`
     pub(crate) const REFERENCED: u32 = 1 << 13;
-    /// `PG_dirty`; for mapped pages the entry's bit is added to it when the page is unmapped.
+    /// `PG_dirty`; a mapped page whose entry has the dirty bit has this flag too.
     pub(crate) const DIRTY: u32 = 1 << 14;
     /// `PG_writeback`
     pub(crate) const WRITEBACK: u32 = 1 << 15;
-    /// Being read: not up to date.
+    /// Being read, and not up to date.
     pub(crate) const LOCKED: u32 = 1 << 16;
-    /// `PG_swapbacked`: belongs to the anonymous lists.
+    /// `PG_swapbacked`: the page belongs on the anonymous lists.
     pub(crate) const ANON: u32 = 1 << 17;
-    /// `PG_swapcache`: has a swap slot.
+    /// `PG_swapcache`: the page has a swap slot.
     pub(crate) const SWAPCACHE: u32 = 1 << 18;
-    /// `PG_reclaim`: to be freed when its write ends.
+    /// `PG_reclaim`: the page is to be freed when its write ends.
     pub(crate) const RECLAIM: u32 = 1 << 19;
-    /// `PG_readahead`: reading it starts the next window.
+    /// `PG_readahead`: reading the page starts the next window.
     pub(crate) const READAHEAD: u32 = 1 << 20;
-    /// `PG_workingset`: had been active.
+    /// `PG_workingset`: the page had been active.
     pub(crate) const WORKINGSET: u32 = 1 << 21;
     /// `PG_mlocked`
     pub(crate) const MLOCKED: u32 = 1 << 22;
@@ -54,13 +55,13 @@ pub(crate) mod flag {
     pub(crate) const OTHER: u32 = 1 << 23;
     /// Owned by the kernel itself: on no list, never reclaimed.
     pub(crate) const KERNEL: u32 = 1 << 24;
-    /// References by system calls with MGLRU, 0 to 3.
+    /// References by system calls, with MGLRU: 0 to 3.
     pub(crate) const REFS_SHIFT: u32 = 25;
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;
-    /// Brought in by swap readahead and not used yet.
+    /// Brought in by swap readahead, and not used yet.
     pub(crate) const SWAP_RA: u32 = 1 << 27;
-    /// The generation, modulo 4 and plus 1, that a walk has put the page in while it is still on the list of
-    /// an older one; 0 for that of its list.
+    /// The generation, modulo 4 and plus 1, that a walk has promoted the page to while it is still on the
+    /// list of an older one; 0 if it belongs to the generation of its list.
     pub(crate) const PROMOTED_SHIFT: u32 = 28;
     pub(crate) const PROMOTED: u32 = 7 << PROMOTED_SHIFT;
 }
@@ -75,7 +76,7 @@ impl Frame {
     pub(crate) fn list(&self) -> usize {
         (self.flags & flag::LIST) as usize
     }
-    /// The list whose pages it is one of: its own, or that of the generation it was promoted to.
+    /// The list in whose count it is: its own, or that of the generation it was promoted to.
     pub(crate) fn counts_in(&self) -> usize {
         match (self.flags & flag::PROMOTED) >> flag::PROMOTED_SHIFT {
             0 => self.list(),
@@ -88,25 +89,25 @@ impl Frame {
 pub(crate) mod entry {
     /// In a page table.
     pub(crate) const MAPPED: u32 = 1 << 31;
-    /// Accessed since the bit was cleared last; only if mapped.
+    /// Accessed since the bit was last cleared; only if mapped.
     pub(crate) const ACCESSED: u32 = 1 << 30;
     /// May be written, and has been; only if mapped.
     pub(crate) const DIRTY: u32 = 1 << 29;
     /// Frame number, swap slot or shadow.
     pub(crate) const VALUE: u32 = (1 << 29) - 1;
     const KIND: u32 = 3 << 29;
-    /// Gone; the value is a [`workingset`](super::super::workingset) shadow.
+    /// Evicted; the value is a [`workingset`](super::super::workingset) shadow.
     pub(crate) const SHADOW: u32 = 1 << 29;
     /// Swapped out; the value is the slot.
     pub(crate) const SWAP: u32 = 2 << 29;
-    /// In memory, in no page table.
+    /// In memory, but in no page table.
     pub(crate) const RESIDENT: u32 = 3 << 29;
-    /// On disk, and nothing is known about its eviction.
+    /// On disk; nothing is known about its eviction.
     pub(crate) const ON_DISK: u32 = SHADOW | VALUE;
-    /// Never touched: zeroes.
+    /// Never touched: the contents are zeroes.
     pub(crate) const EMPTY: u32 = 0;
 
-    /// What an entry says.
+    /// The meaning of an entry.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Is {
         Empty,
@@ -140,7 +141,8 @@ pub(crate) mod entry {
     }
 }
 
-/// Entries of 64 KiB of an object: what a fault looks around at is in one line of the caches.
+/// The entries of 64 KiB of an object. They share one cache line, which has all that a fault looks at when it
+/// maps the pages around its own.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C, align(64))]
 struct Around([u32; 16]);
@@ -155,7 +157,7 @@ impl Entries {
     pub(crate) fn around(&self, slot: u32) -> &[u32; 16] {
         &self.0[slot as usize / 16].0
     }
-    /// Adds `count` empty ones, a multiple of 16.
+    /// Adds `count` empty entries, a multiple of 16.
     pub(crate) fn grow(&mut self, count: usize) {
         debug_assert_eq!((count % 16, entry::EMPTY), (0, 0));
         self.0.resize(self.0.len() + count / 16, Around::zeroed());
@@ -192,9 +194,9 @@ pub(crate) mod list {
     /// MGLRU: generation `g` (sequence modulo 4) of type `t` (0 anonymous, 1 file) is list 6 + 2g + t, of
     /// which each zone has one of its own.
     pub(crate) const FIRST_GENERATION: usize = 6;
-    /// How many there are.
+    /// The number of lists.
     pub(crate) const COUNT: usize = 14;
-    /// How many there are of generations.
+    /// The number of lists of generations.
     pub(crate) const GENERATIONS: usize = COUNT - FIRST_GENERATION;
 
     pub(crate) fn classic(anon: bool, active: bool) -> usize {
@@ -213,20 +215,20 @@ pub(crate) mod list {
 /// A list of frames: pages enter at the head and are reclaimed from the tail.
 ///
 /// The kernel links its lists through `struct page`. Here a list is a ring of places that frames are written
-/// to, so that what is near the tail is known without a look at any frame, and the waits for several of them
-/// overlap. A frame knows its place. One that leaves from within leaves it empty.
+/// to. The frames near the tail are therefore known without a look at any frame, and the waits for several of
+/// them overlap. A frame knows its place. A frame that leaves from within the list leaves its place empty.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     pub(crate) len: u64,
-    /// [`NONE`] where no frame is: at least at `end`.
+    /// The ring; [`NONE`] where there is no frame, which is the case at least at `end`.
     places: Vec<u32>,
-    /// Where the tail is.
+    /// The place of the frame at the tail.
     tail: u32,
-    /// Where the next head goes.
+    /// The place for the next frame at the head.
     end: u32,
 }
 
-/// Places that a list may have without a frame, besides as many as it has frames.
+/// Empty places that a list may have in addition to one for each of its frames.
 const SPARE: u64 = 256;
 
 impl List {
@@ -309,12 +311,12 @@ impl List {
         }
     }
 
-    /// Gives the frames new places, without empty ones between them, and some in reserve.
+    /// Gives the frames new places, with no empty ones between them and some in reserve.
     #[cold]
     fn resize(&mut self, frames: &mut [Frame]) {
         let room = self.len + self.len / 2 + SPARE / 2;
         if self.tail == 0 && u64::from(self.end) == self.len && room as usize > self.places.len() {
-            // They are in good order, and stay where they are.
+            // The frames are in good order and stay where they are.
             self.places.reserve_exact(room as usize - self.places.len());
             self.places.resize(room as usize, NONE);
             return;
@@ -329,7 +331,7 @@ impl List {
         self.places = places;
     }
 
-    /// Whether a frame is where it says it is.
+    /// Whether a frame is at the place that it names.
     pub(crate) fn is_at(&self, frame: u32, f: &Frame) -> bool {
         self.places.get(f.at as usize) == Some(&frame)
     }

@@ -1,7 +1,7 @@
 //! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`).
 //!
 //! Watermarks are never boosted here (`Zone::boost` is always 0, and `tuning.rs` refuses a
-//! `vm.watermark_boost_factor` above 0), so that there is no boosted reclaim and nothing to take back.
+//! `vm.watermark_boost_factor` above 0). Therefore there is no boosted reclaim and no boost to take back.
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -11,11 +11,11 @@ use super::vmscan::{Reclaimer, ScanControl};
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::KswapdTarget;
 
-/// What kswapd of a node is doing.
+/// State of a node's kswapd.
 #[derive(Debug, Default)]
 pub(crate) struct Kswapd {
     state: State,
-    /// Somebody asked for it since it last looked.
+    /// Whether it was woken since it last looked.
     woken: bool,
     failures: u32,
     run: Option<Run>,
@@ -23,10 +23,10 @@ pub(crate) struct Kswapd {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Asleep until somebody finds a zone below its low mark.
+    /// Asleep until an allocation finds a zone below its low watermark.
     #[default]
     Asleep,
-    /// Balanced, and about to sleep unless something happens within HZ/10; ends at this time.
+    /// Balanced, and about to sleep unless it is woken within HZ/10; the nap ends at this time.
     Napping(u64),
     Balancing,
 }
@@ -35,25 +35,25 @@ enum State {
 #[derive(Debug)]
 struct Run {
     scan: ScanControl,
-    /// Lruvec that is being shrunk, as an index into the node's; `None` before the first of a pass.
+    /// The lruvec that is being shrunk, as an index into the node's; `None` before a pass begins.
     at: Option<usize>,
-    /// Last zone of the pass, as an index into the node's zones.
+    /// The last zone of the pass, as an index into the node's zones.
     end_zone: usize,
     raise_priority: bool,
     total_scanned: u64,
     /// Pages freed in the whole run.
     freed: u64,
-    /// Pages freed in this pass, or through 3.10 since the priority was last 12.
+    /// Pages freed in this pass, or, through 3.10, since the priority was last 12.
     freed_in_pass: u64,
     zone_scanned: u64,
 }
 
 impl Kswapd {
-    /// Whether it is reclaiming at the moment.
+    /// Whether it is reclaiming now.
     pub(crate) fn is_active(&self) -> bool {
         self.state == State::Balancing
     }
-    /// Sixteen fruitless runs in a row.
+    /// Whether it has had sixteen fruitless runs in a row.
     pub(crate) fn gave_up(&self) -> bool {
         self.failures >= MAX_RECLAIM_RETRIES
     }
@@ -78,15 +78,15 @@ impl Mm {
         self.nodes.iter().any(|node| node.kswapd.state == State::Balancing || node.kswapd.woken)
     }
 
-    /// Whether a zone is so far above its high mark for requests that may use zones up to `class`
-    /// (`zone_balanced`).
+    /// Whether a zone is more than `gap` pages above its high watermark for requests that may use zones up to
+    /// `class` (`zone_balanced`).
     fn zone_balanced(&self, zone: usize, gap: u64, class: usize) -> bool {
         let zone = &self.zones[zone];
         zone.managed == 0 || zone.passes(zone.mark_high() + gap, class)
     }
 
-    /// Whether there is work for a sleeping kswapd: through 4.7 in a zone that is low for requests of its own
-    /// class, without what it reserves for requests that could have gone to a higher zone.
+    /// Whether there is work for a sleeping kswapd. Through 4.7 there is if a zone is low for requests of its
+    /// own class, not counting the zone's reserve against requests that could have used a higher zone.
     fn is_wanted(&self, node: usize) -> bool {
         if self.generation.lru_per_node {
             return !self.is_balanced(node);
@@ -101,13 +101,13 @@ impl Mm {
         if self.generation.balanced_by_one {
             zones.iter().any(|&zone| self.zone_balanced(zone, 0, HIGHEST))
         } else {
-            // Each zone for requests of its own class; one that was scanned in vain is left out
+            // Each zone is tested for requests of its own class. A zone that was scanned in vain is left out
             // (`zone_reclaimable`).
             zones.iter().all(|&zone| self.zone_balanced(zone, 0, 0) || self.is_unreclaimable(zone))
         }
     }
 
-    /// Runs kswapd of a node for a slice; says what it waits for then.
+    /// Runs kswapd of a node for a slice. Returns the event or time that it waits for after that.
     pub fn kswapd(&mut self, cx: &mut Cx, node: usize) -> Wait {
         loop {
             match self.nodes[node].kswapd.state {
@@ -196,10 +196,11 @@ impl Mm {
         } else if balanced {
             kswapd.state = State::Napping(cx.now() + TENTH);
         } else if run.freed == 0 && !self.generation.kswapd_failures {
-            // It would go on for ever; the next allocation that finds too little asks it again.
+            // kswapd would otherwise go on for ever. The next allocation that finds too little memory wakes
+            // it.
             kswapd.state = State::Napping(cx.now() + TENTH);
         } else {
-            // At once, until it gives up.
+            // The next run begins at once, until kswapd gives up.
             kswapd.state = State::Napping(cx.now());
         }
         self.woken.push(WaitChannel::Pfmemalloc(node));
@@ -210,13 +211,13 @@ impl Mm {
         if self.generation.lru_per_node { vec![node] } else { self.nodes[node].zones.clone() }
     }
 
-    /// `balance_pgdat`: until the node is balanced or nothing more can be done.
+    /// `balance_pgdat`: runs until the node is balanced or nothing more can be done.
     fn balance_pgdat(&mut self, cx: &mut Cx, node: usize, run: &mut Run) -> Result<(), Wait> {
         loop {
             if run.at.is_none() && !self.begin_pass(cx, node, run) {
                 return Ok(());
             }
-            // Looking at the zones takes time even where nothing can be scanned: through 3.10 kswapd may go
+            // The check of the zones takes time even where nothing can be scanned: through 3.10 kswapd may go
             // on for ever, and has to let others run.
             cx.spend(self.costs.scan * self.nodes[node].zones.len() as u64);
             self.shrink_zones(cx, node, run)?;
@@ -252,7 +253,7 @@ impl Mm {
         }
     }
 
-    /// Looks for the highest zone that lacks pages; `false` if there is none.
+    /// Looks for the highest zone that lacks pages; returns `false` if there is none.
     fn begin_pass(&mut self, cx: &mut Cx, node: usize, run: &mut Run) -> bool {
         if self.is_balanced(node) {
             return false;
@@ -331,7 +332,8 @@ impl Mm {
         Ok(())
     }
 
-    /// Whether an lruvec is shrunk in this pass: always from 4.8 on, else zones that are not well above high.
+    /// Whether an lruvec is shrunk in this pass. From 4.8 on it is while the node is not balanced; before,
+    /// zones are that are not well above their high watermark.
     fn wants_shrinking(&self, node: usize, which: usize, run: &Run) -> bool {
         if self.generation.lru_per_node {
             return !self.is_balanced(node);
@@ -354,13 +356,14 @@ impl Mm {
         }
     }
 
-    /// After a pass: the next priority; `false` ends the run.
+    /// Chooses the next priority after a pass; `false` ends the run.
     fn end_pass(&mut self, node: usize, run: &mut Run) -> bool {
         if self.is_balanced(node) || (self.generation.mglru && self.lru_gen_enough(node)) {
             return false;
         }
         if self.generation.kswapd_restarts {
-            // Progress, or the lowest priority reached: from the beginning, for as long as it takes.
+            // After progress, or at the lowest priority, the run starts from the beginning, for as long as it
+            // takes.
             if run.freed_in_pass >= SWAP_CLUSTER_MAX
                 || run.scan.priority <= self.generation.kswapd_last_priority
             {
@@ -394,8 +397,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// A machine of 256 MiB that reads a file until kswapd is wanted; pages that kswapd scans and frees from
-    /// then on until it sleeps, interrupted after so many nanoseconds each time.
+    /// On a machine of 256 MiB, reads a file until kswapd is woken. Returns the pages that kswapd then scans
+    /// and frees until it sleeps, if it is interrupted every `slice` nanoseconds.
     fn run_of_kswapd(generation: Generation, slice: u64) -> (u64, u64) {
         let config = Config { instant_reads: true, ..Config::new(generation, vec![1 << 16]) };
         let mut mm = Mm::new(&config);

@@ -10,16 +10,16 @@ use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::{Cx, Done, Mm, Stop, Wait, footprint};
 
-/// Slots are handed out in runs of a multiple of this many.
+/// Slots are assigned in runs of a multiple of this many.
 const RUN: u32 = 64;
-/// An anonymous page that was only read: the zero page is mapped.
+/// The entry of an anonymous page that was only read: the zero page is mapped.
 pub(crate) const ZERO: u32 = entry::SHADOW | (entry::VALUE - 1);
 
-/// Which entries are in use, and by which object.
+/// The free runs of slots, and the objects that own the others.
 #[derive(Debug, Default)]
 pub(crate) struct SlotSpace {
     free: BTreeMap<u32, Vec<u32>>,
-    /// Object of each run of [`RUN`] slots.
+    /// The object of each run of [`RUN`] slots.
     owner: Vec<u32>,
 }
 
@@ -37,22 +37,22 @@ pub(crate) struct Object {
     pub(crate) pages: u32,
     pub(crate) live: bool,
     pub(crate) file: bool,
-    /// Pages never written are holes, not on disk.
+    /// Pages that were never written are holes and not on disk.
     pub(crate) hole: bool,
-    /// Pages from its beginning up to the last one that was written to disk, and so has its place there.
+    /// Pages from the beginning up to the last one that was written to disk and so has a place there.
     pub(crate) allocated: u32,
-    /// Unlinked: goes when nobody maps it.
+    /// Unlinked: removed when nobody maps it any more.
     pub(crate) deleted: bool,
-    /// Pages that a device had when the object was to go.
+    /// Pages that a device still had when the object was to be removed.
     pub(crate) busy: u32,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
     pub(crate) mappings: Vec<Mapping>,
-    /// Pages that became dirty, as runs in the order in which they did; may name pages that were cleaned
-    /// since.
+    /// Runs of pages that became dirty, in the order in which they did; they may include pages that were
+    /// cleaned since.
     pub(crate) dirty_runs: VecDeque<(u32, u32)>,
     pub(crate) dirty: u64,
     pub(crate) under_writeback: u64,
-    /// The last request that writes it.
+    /// The last request that writes pages of the object.
     pub(crate) last_write: u64,
     /// When its oldest dirty page became dirty.
     pub(crate) dirtied_at: u64,
@@ -62,18 +62,18 @@ pub(crate) struct Object {
 pub(crate) struct Mapping {
     pub(crate) process: usize,
     pub(crate) region: u32,
-    /// Pages that it has in its page table; empty for the first mapping.
+    /// Pages that are in its page table; empty for the first mapping.
     pub(crate) bits: Vec<u64>,
 }
 
 /// A mapping of a process (`vm_area_struct`).
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// First slot if accesses may use the entries as they are, [`NONE`] else.
+    /// The first slot if accesses may use the entries directly, otherwise [`NONE`].
     pub(crate) base: u32,
     pub(crate) pages: u32,
     pub(crate) object: u32,
-    /// Copies of a private file mapping.
+    /// The object with the copied pages of a private file mapping.
     pub(crate) copies: Option<u32>,
     pub(crate) advice: Advice,
     pub(crate) ra: RaState,
@@ -105,7 +105,7 @@ impl Process {
 }
 
 impl Mm {
-    /// A new object with all pages untouched; its number.
+    /// Creates an object with all pages untouched, and returns its number.
     pub(crate) fn create_object(&mut self, pages: u32, file: bool, hole: bool) -> u32 {
         let length = pages.max(1).next_multiple_of(RUN);
         let base = match self.space.free.get_mut(&length).and_then(Vec::pop) {
@@ -134,7 +134,7 @@ impl Mm {
         number
     }
 
-    /// A file of the scenario; `exists`: its contents are on disk.
+    /// Registers a file of the scenario; `exists` means that its contents are on disk.
     pub fn declare_file(&mut self, pages: u32, exists: bool) -> u32 {
         self.create_object(pages, true, !exists)
     }
@@ -236,7 +236,7 @@ impl Mm {
         }
     }
 
-    /// Resident and swapped pages of a process' anonymous memory, and its mapped file pages.
+    /// Pages of anonymous memory of a process, resident and swapped, and the file pages that it maps.
     pub fn rss(&self, process: usize) -> u64 {
         let regions = self.processes.get(process).map_or(&[][..], |process| &process.regions);
         (regions.iter().flatten())
@@ -253,7 +253,7 @@ impl Mm {
             .sum()
     }
 
-    /// Takes one mapping of an object away (`zap_page_range`).
+    /// Removes one mapping of an object (`zap_page_range`).
     fn zap(&mut self, cx: &mut Cx, process: usize, region: u32, number: u32) {
         let object = &mut self.objects[number as usize];
         let Some(which) = object.mappings.iter().position(|m| m.process == process && m.region == region)
@@ -275,7 +275,7 @@ impl Mm {
         }
     }
 
-    /// Empties one page table's part of a file; the pages stay in the page cache.
+    /// Removes a file's pages from one page table; the pages stay in the page cache.
     pub(crate) fn zap_ptes(&mut self, number: u32, which: usize) {
         let object = &mut self.objects[number as usize];
         let (base, pages) = (object.base, object.pages);
@@ -307,7 +307,7 @@ impl Mm {
         }
     }
 
-    /// The second mapping becomes the one whose bits are in the entries.
+    /// Turns the mapping that has become the first into the one whose bits are in the entries.
     fn promote_mapping(&mut self, number: u32) {
         let object = &mut self.objects[number as usize];
         let Some(mapping) = object.mappings.first_mut() else { return };
@@ -328,7 +328,7 @@ impl Mm {
         }
     }
 
-    /// A secondary mapping loses a page; the page is no longer mapped if it was the last.
+    /// Removes a page from a secondary mapping. The page is no longer mapped if that was the last mapping.
     fn drop_mapped_bit(&mut self, number: u32, page: u32) {
         let slot = self.objects[number as usize].base + page;
         let e = self.entries[slot as usize];
@@ -347,7 +347,7 @@ impl Mm {
         })
     }
 
-    /// Clears the entry's mapped bit; the page's dirtiness follows the entry's. Returns the accessed bit.
+    /// Clears the entry's mapped bit. Returns the accessed bit.
     fn unmap_entry(&mut self, slot: u32) -> bool {
         let e = self.entries[slot as usize];
         let frame = e & entry::VALUE;
@@ -355,7 +355,7 @@ impl Mm {
         e & entry::ACCESSED != 0
     }
 
-    /// Takes a page out of all page tables (`try_to_unmap`). Accessed bits are lost.
+    /// Removes a page from all page tables (`try_to_unmap`). Accessed bits are lost.
     pub(crate) fn unmap_page(&mut self, frame: u32) {
         let f = self.frames[frame as usize];
         let slot = f.slot;
@@ -380,7 +380,7 @@ impl Mm {
         }
     }
 
-    /// Whether any page table has the page.
+    /// Whether the page is in any page table.
     #[inline]
     pub(crate) fn is_mapped(&self, frame: u32) -> bool {
         let slot = self.frames[frame as usize].slot;
@@ -393,7 +393,8 @@ impl Mm {
         object.mappings.len() > 1 && self.mapped_elsewhere(number, slot - object.base)
     }
 
-    /// Frees everything an object has, and the object (`truncate_inode_pages`, or exit of its last user).
+    /// Frees all pages and slots of an object, and the object (`truncate_inode_pages`, or exit of its last
+    /// user).
     fn drop_object(&mut self, cx: &mut Cx, number: u32) {
         let (base, pages) = (self.objects[number as usize].base, self.objects[number as usize].pages);
         let mut busy = 0;
@@ -410,7 +411,7 @@ impl Mm {
             }
         }
         if busy > 0 {
-            // Pages on their way to or from a device go when they arrive.
+            // Pages on their way to or from a device are freed when they arrive.
             let object = &mut self.objects[number as usize];
             object.busy = busy;
             object.deleted = true;
@@ -421,7 +422,7 @@ impl Mm {
         }
     }
 
-    /// Frees one page of an object that is going; `false` if a device still has it.
+    /// Frees one page of an object that is being removed; returns `false` if a device still has the page.
     pub(crate) fn drop_page(&mut self, cx: &mut Cx, frame: u32) -> bool {
         self.unmap_page(frame);
         let f = self.frames[frame as usize];
@@ -437,7 +438,7 @@ impl Mm {
         true
     }
 
-    /// The page is in no table any more: statistics, list and frame go.
+    /// Removes a page that is in no table any more from the statistics and its list, and frees the frame.
     pub(crate) fn forget_page(&mut self, cx: &mut Cx, frame: u32) {
         if !self.frames[frame as usize].has(flag::ANON) {
             self.stat_sub(frame, Stat::FilePages);
@@ -462,8 +463,8 @@ impl Mm {
         }
     }
 
-    /// After I/O ended on a page: it goes if its object went meanwhile, and with the last such page the
-    /// object.
+    /// Frees a page after I/O on it has ended, if its object was removed meanwhile. The last such page takes
+    /// the object with it.
     pub(crate) fn reap_deleted(&mut self, frame: u32) {
         let number = self.object_of(self.frames[frame as usize].slot);
         let object = &mut self.objects[number as usize];
@@ -478,11 +479,11 @@ impl Mm {
         }
     }
 
-    /// Touches pages of a region one after another for as long as each is in the page table and nothing but
-    /// its bits has to change: how many that were. A page is its place in the region and whether it is stored
-    /// to.
+    /// Touches pages of a region one after another, as long as each is in the page table and only its bits
+    /// have to change. Returns how many pages that were. Each page is given as its place in the region and
+    /// whether it is written to.
     ///
-    /// Such a touch is a load and a store in one array. The rest is for [`touch`](Self::touch).
+    /// Such a touch is a load and a store in one array. All other touches are for [`touch`](Self::touch).
     #[inline]
     pub fn touch_mapped(
         &mut self,
@@ -509,8 +510,8 @@ impl Mm {
     }
 
     /// Brings the entries that touches among the next operations will need into the processor's caches. Their
-    /// loads depend on nothing, so that the host's memory serves them together; one at a time, as the
-    /// operations come, each would be waited for.
+    /// loads are independent, so that the host's memory serves them together; if they were loaded one at a
+    /// time, as the operations come, the host would wait for each.
     pub fn look_ahead_at(&self, process: usize, ops: &[Op]) {
         let Some(process) = self.processes.get(process) else { return };
         let mut all = 0;
@@ -526,7 +527,7 @@ impl Mm {
         std::hint::black_box(all);
     }
 
-    /// Loads from or stores to a page. Nothing but two instructions if the page is mapped.
+    /// Loads from or stores to a page, with only two instructions if the page is mapped.
     #[inline]
     pub fn touch(&mut self, cx: &mut Cx, id: RegionId, page: u32, write: bool) -> Done {
         if let Some(process) = self.processes.get(cx.process)
@@ -580,7 +581,7 @@ impl Mm {
             }
             self.file_fault(cx, id, object, page, false)?;
             if write {
-                // do_cow_fault: the file's page stays, a copy of it is mapped.
+                // do_cow_fault: the file's page stays, and a copy of it is mapped.
                 cx.spend(self.costs.copy);
                 return self.anon_fault(cx, copies, page, true);
             }
@@ -593,7 +594,7 @@ impl Mm {
         }
     }
 
-    /// Counts a fault and charges it, when it begins; one that waited and goes on is counted already.
+    /// Counts a fault and charges it when it begins; a fault that waited and continues was already counted.
     pub(crate) fn begin_fault(&mut self, cx: &mut Cx) {
         if !cx.again {
             self.events[vmstat::pgfault] += 1;
@@ -601,7 +602,7 @@ impl Mm {
         }
     }
 
-    /// The same of one that is known to be minor or major.
+    /// Counts and charges a fault that is known to be minor or major.
     fn count_fault(&mut self, cx: &mut Cx, major: bool) {
         self.begin_fault(cx);
         if !cx.again {
@@ -614,7 +615,7 @@ impl Mm {
         }
     }
 
-    /// A fault that was counted lets go of its lock and is tried again.
+    /// Counts a fault as major instead of minor when it gives up its lock and is retried.
     fn count_retry(&self, cx: &mut Cx) {
         if self.generation.retried_is_major && !cx.again {
             cx.major += 1;
@@ -631,7 +632,7 @@ impl Mm {
                     self.entries[slot as usize] |= entry::ACCESSED;
                     return Ok(());
                 }
-                // Write to a page that was swapped in for reading: its copy on swap is no longer the truth.
+                // A write to a page that was swapped in for reading makes its copy on swap stale.
                 self.count_fault(cx, false);
                 self.own_page(frame);
                 self.entries[slot as usize] |= entry::DIRTY | entry::ACCESSED;
@@ -669,7 +670,7 @@ impl Mm {
         }
     }
 
-    /// A page of the swap cache is mapped again.
+    /// Maps a page of the swap cache again.
     pub(crate) fn map_swapped_in(&mut self, frame: u32, slot: u32, write: bool) {
         let f = self.frames[frame as usize];
         if f.has(flag::SWAP_RA) {
@@ -682,7 +683,7 @@ impl Mm {
         if !self.generation.anon_starts_inactive && f.list() == list::INACTIVE_ANON {
             self.lru_move(frame, list::ACTIVE_ANON, false);
         }
-        // More than half of swap in use: slots are given back at once, the page is dirty then.
+        // If more than half of swap is in use, the slot is given back at once and the page is then dirty.
         if write || self.swap.is_half_full() {
             self.own_page(frame);
         }
@@ -691,7 +692,7 @@ impl Mm {
         }
     }
 
-    /// The page leaves the swap cache, unless it is being written; its contents are only in memory.
+    /// Removes a page from the swap cache, unless it is being written. Its contents are then only in memory.
     fn own_page(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
         f.flags |= flag::DIRTY;
@@ -766,8 +767,8 @@ impl Mm {
         let Object { base, pages, .. } = self.objects[number as usize];
         let first = page & !15;
         let last = (first + 16).min(pages);
-        // Usually there is nothing to do: all of them are absent or in the page table already. To see that
-        // takes no branch per page and no look at a frame.
+        // Usually there is nothing to do because all pages are absent or in the page table already. This
+        // check takes no branch per page and reads no frame.
         let around = self.entries.around(base + first);
         if which == 0 && !around.iter().fold(false, |any, &e| any | entry::is_unmapped(e)) {
             return;
@@ -785,7 +786,7 @@ impl Mm {
         }
     }
 
-    /// Enters a cached page into a page table, accessed.
+    /// Enters a cached page into a page table, as accessed.
     fn map_file_page(&mut self, number: u32, which: usize, page: u32, frame: u32) {
         let slot = self.objects[number as usize].base + page;
         let e = self.entries[slot as usize];
@@ -805,14 +806,14 @@ impl Mm {
         }
     }
 
-    /// Waits for the request that reads a page.
+    /// The wait for the request that reads a page.
     pub(crate) fn wait_locked(&self, frame: u32) -> Wait {
         self.flights.reading(frame).map_or(Wait::YIELD, Wait::io)
     }
 
-    /// The list of a new page (`mm/swap.c:lru_cache_add_inactive_or_unevictable`): anonymous pages start on
-    /// the inactive one from 5.9 on (b518154e59aa), on the active one before; for those that were swapped in
-    /// see `map_swapped_in`. With MGLRU one that a fault brings in goes to the youngest generation.
+    /// The list of a new page (`mm/swap.c:lru_cache_add_inactive_or_unevictable`). Anonymous pages start on
+    /// the inactive list from 5.9 on (b518154e59aa), and on the active list before; see `map_swapped_in` for
+    /// those that were swapped in. With MGLRU, a page that a fault brings in goes to the youngest generation.
     pub(crate) fn new_page_list(&self, frame: u32, anon: bool) -> usize {
         if self.generation.mglru {
             let lruvec = self.lruvec_of_frame(frame);
@@ -828,8 +829,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// Writes each page of a mapped file that has nothing in it: major faults of the machine, major and minor
-    /// faults of the task.
+    /// Writes each page of a mapped file that has no contents. Returns the major faults of the machine, and
+    /// the major and minor faults of the task.
     fn faults(generation: Generation) -> (u64, u32, u32) {
         let mut mm = Mm::new(&Config::new(generation, vec![20_000]));
         let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
@@ -844,7 +845,8 @@ mod tests {
 
     #[test]
     fn a_hole_is_filled_by_read_around_and_a_retry_is_major_to_the_task() {
-        // The first window is 32 pages long; page 24 starts the next one, and then the first of each does.
+        // The first window is 32 pages long. Page 24 starts the next window, and after that the first page of
+        // each window starts the next.
         assert_eq!(faults(Generation::linux_6_1()), (1, 1 + 8, 256 - 9));
         assert_eq!(faults(Generation::linux_6_12()), (1, 1, 255));
     }

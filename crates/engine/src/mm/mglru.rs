@@ -2,16 +2,17 @@
 //! 6.12).
 //!
 //! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and
-//! promotes what was accessed to the generation that was the youngest so far. A page that was promoted stays
-//! on its list until eviction, which takes pages off the oldest generation's, meets it. Accesses by system
-//! calls move nothing; they count, the count gives a tier, and tiers whose pages come back after eviction
-//! more often than those of the lowest are spared.
+//! promotes pages that were accessed to the generation that was the youngest until then. A promoted page
+//! stays on its list until eviction, which takes pages off the oldest generation's list, meets it. Accesses
+//! by system calls move no page. They are counted, and the count gives the page's tier. Eviction spares tiers
+//! whose pages come back more often than those of the lowest.
 //!
 //! Where the model differs from the kernel:
 //!
-//! - The filter that says which page tables are worth a walk is exact, the kernel's is a Bloom filter; a page
+//! - The filter of page tables that are worth a walk is exact, whereas the kernel's is a Bloom filter. A page
 //!   table is an aligned run of 512 entries.
-//! - Tasks that age at once share one walk, entry by entry; the kernel's share it process by process.
+//! - Tasks that age at the same time share one walk, entry by entry; in the kernel they share it process by
+//!   process.
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -24,13 +25,13 @@ use super::vmstat::{
 };
 use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, WaitReason};
 
-/// MIN_NR_GENS: eviction leaves so many generations alone.
+/// MIN_NR_GENS: the number of youngest generations that eviction leaves alone.
 const MIN_NR_GENS: u64 = 2;
 /// MAX_NR_GENS
 const MAX_NR_GENS: u64 = 4;
 /// MAX_NR_TIERS
 const TIERS: usize = 4;
-/// LRU_REFS_WIDTH: bits of the access counter, and of a shadow that say the count.
+/// LRU_REFS_WIDTH: bits of the access counter, and of a shadow that hold the count.
 const REFS_WIDTH: u32 = 2;
 /// The largest count of accesses beyond the first, BIT(LRU_REFS_WIDTH): the counter and PG_workingset.
 const MOST_REFS: u32 = 1 << REFS_WIDTH;
@@ -38,16 +39,16 @@ const MOST_REFS: u32 = 1 << REFS_WIDTH;
 const MIN_LRU_BATCH: u64 = 64;
 /// MAX_LRU_BATCH
 const MAX_LRU_BATCH: u64 = 64 * MIN_LRU_BATCH;
-/// PAGEVEC_SIZE: pages whose move to another list waits until there are so many.
+/// PAGEVEC_SIZE: list moves are batched until this many pages have collected.
 const PAGEVEC_SIZE: usize = 15;
 /// Entries of a page table.
 const TABLE: u32 = 512;
-/// Slots that belong to one object at least.
+/// The fewest slots in a row that belong to one object.
 const RUN: u32 = 64;
-/// A page table is worth a walk when one entry in so many was accessed (`suitable_to_scan`: one per cache
-/// line).
+/// A page table is worth a walk when at least one entry in this many was accessed (`suitable_to_scan`: one
+/// per cache line).
 const PER_CACHE_LINE: u32 = 8;
-/// `lru_gen` flags that go when a page changes its generation (LRU_REFS_MASK, LRU_REFS_FLAGS).
+/// `lru_gen` flags that are cleared when a page changes its generation (LRU_REFS_MASK, LRU_REFS_FLAGS).
 const REFS_FLAGS: u32 = flag::REFS | flag::REFERENCED | flag::WORKINGSET;
 
 /// Types of pages, in the order of lists and counters.
@@ -105,7 +106,7 @@ impl Position {
     }
 }
 
-/// Which page tables are worth a walk, one bit each; `None` means all.
+/// The page tables that are worth a walk, one bit each; `None` means all.
 #[derive(Debug, Default)]
 struct Filter {
     now: Option<Vec<u64>>,
@@ -135,15 +136,15 @@ pub(crate) struct Generations {
     min_seq: [u64; 2],
     /// When each generation was made, by sequence modulo 4; nanoseconds of the run.
     born: [u64; MAX_NR_GENS as usize],
-    /// Refaults and evictions in the lifetime of the oldest generation, by type and tier, and what remains of
-    /// those before: a mean that is halved at each step.
+    /// Refaults and evictions in the lifetime of the oldest generation, by type and tier, and their running
+    /// means over earlier generations, which are halved at each step.
     refaulted: [[u64; TIERS]; 2],
     evicted: [[u64; TIERS]; 2],
     avg_refaulted: [[u64; TIERS]; 2],
     avg_total: [[u64; TIERS]; 2],
-    /// Pages spared for their tier; none of tier 0.
+    /// Pages spared for their tier; there are none of tier 0.
     protected: [[u64; TIERS]; 2],
-    /// The first entry that the walk under way has not seen.
+    /// The first entry that the current walk has not visited.
     walk: Option<u32>,
     filter: Filter,
 }
@@ -168,7 +169,7 @@ impl Default for Generations {
 }
 
 impl Generations {
-    /// How many generations a type has (`get_nr_gens`).
+    /// The number of generations that a type has (`get_nr_gens`).
     fn count(&self, kind: usize) -> u64 {
         self.max_seq - self.min_seq[kind] + 1
     }
@@ -193,8 +194,8 @@ impl Generations {
         list_of(self.max_seq, kind)
     }
 
-    /// Where a page goes that is on no list (`lru_gen_add_folio`). `hot`: a fault brought it in, or reclaim
-    /// met it in use.
+    /// The list for a page that is on none (`lru_gen_add_folio`). `hot` means that a fault brought the page
+    /// in, or that reclaim met it in use.
     pub(crate) fn list_for(&self, frame: &Frame, hot: bool) -> usize {
         let kind = kind_of(frame);
         let min = self.min_seq[kind];
@@ -212,8 +213,9 @@ impl Generations {
         list_of(seq, kind)
     }
 
-    /// Counts an eviction; what the shadow keeps: the oldest sequence and the number of accesses
-    /// (`lru_gen_eviction`). That there were any is PG_workingset, which a shadow has anyway.
+    /// Counts an eviction. Returns the value that the shadow keeps: the oldest sequence and the number of
+    /// accesses (`lru_gen_eviction`). The number leaves out the access that PG_workingset stands for, which a
+    /// shadow records anyway.
     pub(crate) fn evicted(&mut self, anon: bool, frame: &Frame) -> u64 {
         let kind = if anon { ANON } else { FILE };
         let refs = refs_of(frame);
@@ -221,9 +223,9 @@ impl Generations {
         self.min_seq[kind] << REFS_WIDTH | u64::from(refs.saturating_sub(1))
     }
 
-    /// A page is back whose shadow had `value` in its lowest `bits` bits. Counts the refault if it is recent,
-    /// that is, if the generation the page was evicted from is still the oldest, and says how many accesses
-    /// the page had (`lru_gen_test_recent`, `lru_gen_refault`).
+    /// Handles the return of a page whose shadow had `value` in its lowest `bits` bits. A refault is recent
+    /// if the generation that the page was evicted from is still the oldest. Only a recent one is counted;
+    /// the number of accesses that the page had is returned (`lru_gen_test_recent`, `lru_gen_refault`).
     fn refaulted(&mut self, kind: usize, (value, bits): (u32, u32), workingset: bool) -> Option<u32> {
         let mask = (1u64 << (bits - REFS_WIDTH)) - 1;
         if u64::from(value >> REFS_WIDTH) != self.min_seq[kind] & mask {
@@ -243,7 +245,7 @@ impl Generations {
         }
     }
 
-    /// The oldest generation of a type is used up: the next one is the oldest (`reset_ctrl_pos`).
+    /// Makes the next generation of a type the oldest when the oldest is used up (`reset_ctrl_pos`).
     fn step(&mut self, kind: usize) {
         for tier in 0..TIERS {
             let Position { refaulted, total, .. } = self.position(kind, tier, 1);
@@ -255,18 +257,19 @@ impl Generations {
         self.protected[kind] = [0; TIERS];
     }
 
-    /// The highest tier of a type that may be evicted, given that of the lowest to compare with.
+    /// The highest tier of a type that may be evicted, compared with the position `with` of a lowest tier.
     fn last_tier(&self, kind: usize, gain: u64, with: Position) -> usize {
         let spared = |&tier: &usize| !self.position(kind, tier, gain).refaults_less(with);
         (1..TIERS).find(spared).unwrap_or(TIERS) - 1
     }
 
-    /// The same within one type: tiers have to refault about twice as often as the lowest (`get_tier_idx`).
+    /// The highest tier of a type that may be evicted, compared within the type: a tier is spared if it
+    /// refaults about twice as often as the lowest (`get_tier_idx`).
     fn own_last_tier(&self, kind: usize) -> usize {
         self.last_tier(kind, 2, self.position(kind, 0, 1))
     }
 
-    /// The type to evict from, and the last tier that may go if that was part of the choice
+    /// The type to evict from, and the last tier that may be evicted if the choice of the type determined it
     /// (`isolate_folios`, `get_type_to_scan`).
     fn choose(&self, swappiness: u64) -> (usize, Option<usize>) {
         match swappiness {
@@ -284,11 +287,11 @@ impl Generations {
     }
 }
 
-/// What a pass keeps when it is interrupted, and kswapd's between passes.
+/// State of an interrupted pass, and kswapd's state between passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GenScan {
     pass: Option<Pass>,
-    /// kswapd of 6.1 has to look whether aging is due (`memcgs_need_aging`).
+    /// kswapd of 6.1 has to check whether aging is due (`memcgs_need_aging`).
     need_aging: bool,
 }
 
@@ -303,22 +306,22 @@ impl GenScan {
 #[derive(Clone, Copy, Debug, Default)]
 struct Pass {
     scanned: u64,
-    /// Pages that the run had freed when the pass began.
+    /// Pages that the reclaim run had freed when the pass began.
     reclaimed_before: u64,
     /// Youngest generation when it began.
     start_seq: u64,
-    /// What kswapd does before it evicts is done.
+    /// The aging that kswapd does before it evicts is done.
     aged: bool,
     /// Anonymous pages were evicted.
     swapped: bool,
-    /// It is over, and the caller only had to wait for the device.
+    /// The pass is over; the caller only had to wait for the device.
     over: bool,
-    /// File pages taken or found dirty, and those of them that were dirty and not yet being written.
+    /// File pages taken or found dirty, and the number of them that were dirty and not yet under writeback.
     file_taken: u64,
     unqueued_dirty: u64,
 }
 
-/// What aging would find (`should_run_aging`).
+/// The result of checking whether aging is due (`should_run_aging`).
 #[derive(Clone, Copy, Debug)]
 struct Ages {
     needed: bool,
@@ -327,8 +330,9 @@ struct Ages {
 }
 
 impl Mm {
-    /// Judges a refault (`lru_gen_refault`): whether it is recent. A page that was used much, or comes back
-    /// by a fault, is marked as such. Nothing is counted if it comes back on another node.
+    /// Handles a refault (`lru_gen_refault`) and returns whether it is recent. A page that had been accessed
+    /// often, or that a fault brings back, is marked as accessed often. Nothing is counted if the page comes
+    /// back on another node.
     pub(crate) fn lru_gen_refault(
         &mut self,
         frame: u32,
@@ -369,13 +373,13 @@ impl Mm {
         sizes
     }
 
-    /// How many pages a generation has (`lrugen->nr_pages`), wherever they are: 0 anonymous, 1 file.
+    /// The number of pages in a generation (`lrugen->nr_pages`), wherever they are: 0 anonymous, 1 file.
     fn nr_pages(&self, lruvec: usize, generation: usize) -> u64 {
         let zones = self.lruvecs[lruvec].zones.iter();
         zones.map(|&zone| self.zones[zone].generations[generation - list::FIRST_GENERATION]).sum()
     }
 
-    /// The same for one zone.
+    /// Lengths of the classic lists of one zone, as `/proc` shows them.
     pub(crate) fn zone_lru_sizes(&self, zone: usize) -> [u64; 6] {
         let generations = &self.lruvecs[self.lruvec_of(zone)].mglru;
         let zone = &self.zones[zone];
@@ -390,8 +394,8 @@ impl Mm {
         sizes
     }
 
-    /// kswapd's first priority (`set_initial_priority`): the share of pages that has to be scanned for the
-    /// node's target, if as many can be freed as are inactive.
+    /// kswapd's first priority (`set_initial_priority`): it scans the share of pages that the node's target
+    /// requires, if all inactive pages can be freed.
     pub(crate) fn lru_gen_initial_priority(&self, node: usize) -> u8 {
         let target = self.node_sum(node, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX));
         if !self.generation.lru_gen.initial_priority || target < MIN_LRU_BATCH {
@@ -480,8 +484,8 @@ impl Mm {
         Ok(())
     }
 
-    /// `get_swappiness`: 0 without room for a batch in swap. 6.1 does not forbid to swap what only the
-    /// caller's flags forbid: it is avoided.
+    /// `get_swappiness`: 0 if swap has no room for a batch. Where only the caller's flags forbid swapping,
+    /// 6.1 does not forbid it but avoids it.
     fn lru_gen_swappiness(&self, scan: &ScanControl) -> u64 {
         if self.swap.free() < MIN_LRU_BATCH || (!scan.may_swap && self.generation.lru_gen.all_or_nothing) {
             return 0;
@@ -489,7 +493,7 @@ impl Mm {
         if scan.may_swap { self.tuning.swappiness } else { self.tuning.swappiness.min(1) }
     }
 
-    /// How many pages the pass may scan; 0 ends it (`get_nr_to_scan`). Ages if that is due.
+    /// The number of pages that the pass may scan; 0 ends it (`get_nr_to_scan`). Ages if aging is due.
     fn lru_gen_to_scan(
         &mut self,
         cx: &mut Cx,
@@ -523,7 +527,7 @@ impl Mm {
         Ok((if oldest + MIN_NR_GENS <= generations.max_seq { budget } else { 0 }, ages))
     }
 
-    /// Whether a pass may end before all was scanned (`should_abort_scan`).
+    /// Whether a pass may end before everything was scanned (`should_abort_scan`).
     fn lru_gen_aborts(&self, scan: &mut ScanControl, lruvec: usize, pass: &Pass) -> bool {
         let node = self.lruvecs[lruvec].node;
         if self.generation.lru_gen.stops_at_target {
@@ -549,15 +553,15 @@ impl Mm {
         };
         let safe = self.nodes[node].zones.iter().all(above);
         if safe {
-            // As the kernel has it: an allocation that finds memory free counts as progress.
+            // As in the kernel, an allocation that finds memory free counts as progress.
             scan.reclaimed += MIN_LRU_BATCH;
         }
         safe
     }
 
-    /// What kswapd does before each pass (`lru_gen_age_node`). Where min_ttl_ms is set and the oldest
-    /// generation is younger, or there is too little to be of help, the kernel invokes the OOM killer; that
-    /// is counted.
+    /// Ages for kswapd before each pass (`lru_gen_age_node`). If min_ttl_ms is set and the oldest generation
+    /// is younger than that, or too few pages could be scanned, the kernel invokes the OOM killer; the model
+    /// only counts that.
     fn lru_gen_age_node(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize) -> Result<(), Wait> {
         let ages_first = self.generation.lru_gen.kswapd_ages_first;
         if ages_first && !scan.lru_gen.need_aging {
@@ -606,8 +610,8 @@ impl Mm {
         Ages { needed: oldest + MIN_NR_GENS == max_seq && uneven, total }
     }
 
-    /// Walks page tables and begins a new generation (`try_to_inc_max_seq`); goes on with the walk that is
-    /// under way, if one is.
+    /// Walks page tables and begins a new generation (`try_to_inc_max_seq`). Continues the current walk if
+    /// there is one.
     fn try_to_inc_max_seq(&mut self, cx: &mut Cx, lruvec: usize, can_swap: bool) -> Result<(), Wait> {
         let mut at = match self.lruvecs[lruvec].mglru.walk {
             Some(at) => at,
@@ -631,7 +635,7 @@ impl Mm {
         Ok(())
     }
 
-    /// First frame of an lruvec and the one after its last.
+    /// The frames of an lruvec, from the first to the one after the last.
     fn lruvec_frames(&self, lruvec: usize) -> std::ops::Range<u32> {
         let zones = &self.lruvecs[lruvec].zones;
         let first = zones.first().map_or(0, |&zone| self.zones[zone].start);
@@ -639,8 +643,8 @@ impl Mm {
         first..end
     }
 
-    /// Whether a mapping of the object tells of its pages' use: none that was advised to be read at random or
-    /// in sequence does.
+    /// Whether accesses through any mapping of the object count as use of its pages. Those through a mapping
+    /// that was advised to be read at random or in sequence do not.
     fn has_recency(&self, number: u32) -> bool {
         self.objects[number as usize].mappings.iter().any(|mapping| {
             let regions = self.processes.get(mapping.process).map(|process| &process.regions);
@@ -649,8 +653,8 @@ impl Mm {
         })
     }
 
-    /// Looks at one page table (`walk_pte_range`): accessed bits of the lruvec's pages are cleared, the pages
-    /// go to the youngest generation.
+    /// Visits one page table (`walk_pte_range`): clears accessed bits of the lruvec's pages and moves these
+    /// pages to the youngest generation.
     fn walk_table(&mut self, cx: &mut Cx, lruvec: usize, first: u32, can_swap: bool, young: &mut Vec<u32>) {
         let frames = self.lruvec_frames(lruvec);
         young.clear();
@@ -694,8 +698,8 @@ impl Mm {
         }
     }
 
-    /// A page that was accessed through a page table belongs to the youngest generation from now on, and
-    /// stays on its list (`folio_update_gen`). `true` if it was in another.
+    /// Moves a page that was accessed through a page table to the youngest generation, while it stays on its
+    /// list (`folio_update_gen`). Returns whether it was in another generation.
     fn promote(&mut self, lruvec: usize, frame: u32) -> bool {
         let f = &mut self.frames[frame as usize];
         let (from, kind) = (f.counts_in(), kind_of(f));
@@ -717,8 +721,9 @@ impl Mm {
         true
     }
 
-    /// A new generation begins (`inc_max_seq`). A type that has four gives its oldest up: pages go to the
-    /// next one, or, if they are anonymous and cannot be swapped, become the youngest as they are.
+    /// Begins a new generation (`inc_max_seq`). A type that has four gives up its oldest: pages go to the
+    /// next one. If they are anonymous and cannot be swapped, they stay on their list, which becomes that of
+    /// the youngest.
     fn inc_max_seq(&mut self, cx: &mut Cx, lruvec: usize, can_swap: bool) {
         for kind in [FILE, ANON] {
             if self.lruvecs[lruvec].mglru.count(kind) < MAX_NR_GENS {
@@ -752,8 +757,9 @@ impl Mm {
         generations.filter.now = Some(std::mem::take(&mut generations.filter.next));
     }
 
-    /// Gives up generations that have become empty (`try_to_inc_min_seq`); whether there was one. While there
-    /// is swap, that of file pages does not run ahead of that of anonymous pages.
+    /// Gives up generations that have become empty (`try_to_inc_min_seq`) and returns whether there were any.
+    /// While there is swap, the oldest generation of file pages does not run ahead of that of anonymous
+    /// pages.
     fn try_to_inc_min_seq(&mut self, lruvec: usize, can_swap: bool) -> bool {
         let max_seq = self.lruvecs[lruvec].mglru.max_seq;
         let before = self.lruvecs[lruvec].mglru.min_seq;
@@ -781,8 +787,8 @@ impl Mm {
         min != before
     }
 
-    /// Takes a batch off the oldest generation (`evict_folios`): how many pages were looked at, and whether
-    /// the caller has to wait for the device.
+    /// Evicts a batch from the oldest generation (`evict_folios`). Returns how many pages were looked at, and
+    /// the wait for the device if there has to be one.
     fn evict_generation(
         &mut self,
         cx: &mut Cx,
@@ -809,8 +815,8 @@ impl Mm {
         (if out_of_cold { 0 } else { scanned }, stall)
     }
 
-    /// A batch of one type (`scan_folios`, and `shrink_folio_list` for what it isolates): at most 64 pages
-    /// that may go, 4096 in all.
+    /// Evicts a batch of one type (`scan_folios`, and `shrink_folio_list` for the pages that it isolates): at
+    /// most 64 pages that may be evicted, of at most 4096 pages scanned.
     fn evict_type(
         &mut self,
         cx: &mut Cx,
@@ -827,7 +833,7 @@ impl Mm {
         let last_tier = tier.unwrap_or_else(|| generations.own_last_tier(kind));
         let from = generations.oldest_list(kind);
         let (mut scanned, mut isolated) = (0, 0);
-        // What the highest zone has goes first.
+        // Pages of the highest zone are evicted first.
         for place in self.lruvecs[lruvec].places(from).rev() {
             let mut skipped = 0;
             while scanned < MAX_LRU_BATCH && isolated < MIN_LRU_BATCH && skipped < MIN_LRU_BATCH {
@@ -857,8 +863,8 @@ impl Mm {
         if isolated > 0 || scanned == MAX_LRU_BATCH { scanned } else { 0 }
     }
 
-    /// Puts a page where it belongs if it may not go now (`sort_folio`): promoted, protected by its tier, not
-    /// to be had without waiting, or not evictable at all.
+    /// Puts a page where it belongs if it may not be evicted now (`sort_folio`): promoted, protected by its
+    /// tier, not available without waiting, or not evictable at all.
     fn sort_page(
         &mut self,
         lruvec: usize,
@@ -903,14 +909,16 @@ impl Mm {
         false
     }
 
-    /// Whether this reclaimer may not have the page (`isolate_folio`; 6.1, whose zone reclaim comes so far).
+    /// Whether the reclaimer's restrictions forbid it to take the page (`isolate_folio`), as in zone reclaim
+    /// of 6.1. On 6.12 a reclaimer with restrictions does not get this far (`all_or_nothing`).
     fn is_inhibited(&self, scan: &ScanControl, frame: u32) -> bool {
         let f = self.frames[frame as usize];
         let needs_write = f.has(flag::DIRTY) || (f.has(flag::ANON) && !f.has(flag::SWAPCACHE));
         (!scan.may_writepage && needs_write) || (!scan.may_unmap && self.is_mapped(frame))
     }
 
-    /// One page off the tail of the oldest generation: it goes, or is rejected and put elsewhere.
+    /// Tries to evict one page at the tail of the oldest generation; a page that is rejected is put
+    /// elsewhere.
     fn evict_page(
         &mut self,
         cx: &mut Cx,
@@ -975,8 +983,8 @@ impl Mm {
         }
     }
 
-    /// The reverse mapping found an accessed bit: those around it in the page table are looked at too
-    /// (`lru_gen_look_around`), 64 entries of one page table and object.
+    /// After the reverse mapping has found an accessed bit, looks at the bits around it
+    /// (`lru_gen_look_around`), in 64 entries of one page table and object.
     fn look_around(&mut self, cx: &mut Cx, lruvec: usize, slot: u32, by_kswapd: bool) {
         const WINDOW: u32 = MIN_LRU_BATCH as u32;
         let object = &self.objects[self.object_of(slot) as usize];
@@ -1001,12 +1009,12 @@ impl Mm {
         let is_older =
             |f: &Frame| f.list() >= list::FIRST_GENERATION && f.counts_in() != list_of(youngest, kind_of(f));
         young.retain(|&frame| is_older(&self.frames[frame as usize]));
-        // Direct reclaim has no walk whose batch pages could join: they are activated, on 6.1 only if it does
-        // not pay to take the lock of the lists for them.
+        // Direct reclaim has no walk whose batch the pages could join, so they are activated. On 6.1 that is
+        // done only if they are too few to take the lock of the lists for.
         let old = self.generation.lru_gen.marks_looked_at;
         let activates = !by_kswapd && (!old || young.len() < PAGEVEC_SIZE);
         if old {
-            // The page itself is off its list, which counts as a page without a generation.
+            // The page itself is off its list and therefore counts as a page without a generation.
             let frame = self.entries[slot as usize] & entry::VALUE;
             self.frames[frame as usize].flags |= flag::REFERENCED;
         }
@@ -1111,7 +1119,7 @@ mod tests {
             }
         }
 
-        /// Runs an operation to its end; `false` if there was no memory for it.
+        /// Runs an operation to its end; returns `false` if there was no memory for it.
         fn run(&mut self, mut operation: impl FnMut(&mut Mm, &mut Cx) -> Done) -> bool {
             (self.cx.again, self.cx.slice) = (false, self.slice);
             for _ in 0..100_000 {
@@ -1162,8 +1170,8 @@ mod tests {
             self.mm.entries[first..end].iter().filter(|&&e| entry::frame(e).is_some()).count()
         }
 
-        /// Every page is on the list that its flags say, counts are what a recount gives, and numbers of
-        /// generations are within their bounds.
+        /// Checks that every page is on the list that its flags name, that counts equal a recount, and that
+        /// numbers of generations are within their bounds.
         fn check(&self) {
             assert_eq!(self.mm.check(), Ok(()));
             let mut zones = vec![[0u64; 8]; self.mm.zones.len()];
@@ -1215,7 +1223,7 @@ mod tests {
                 (refs_of(&frame), tier_of(refs_of(&frame)))
             })
             .collect();
-        // Five accesses reach the last tier; the counter stays there.
+        // Five accesses reach the last tier, where the counter stays.
         assert_eq!(tiers, [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (4, 3), (4, 3)]);
     }
 
@@ -1241,9 +1249,9 @@ mod tests {
                 age(&file, false),
             ]
         };
-        // Four generations, 0 the oldest: a page that was read starts in the second oldest.
+        // Age 0 is the oldest of four generations: a page that was read starts in the second oldest.
         assert_eq!(ages(&generations), [3, 3, 2, 2, 1, 1]);
-        // Three and two: the oldest there is.
+        // With three and with two generations, the page starts in the oldest there is.
         generations.min_seq = [generations.max_seq - 2; 2];
         assert_eq!(ages(&generations), [3, 3, 2, 2, 1, 1]);
         generations.min_seq = [generations.max_seq - 1; 2];
@@ -1264,7 +1272,7 @@ mod tests {
         // File pages that come back more often are worth more.
         g.refaulted[FILE][0] = 4000;
         assert_eq!([1, 20, 60, 200].map(|s| g.choose(s).0), [FILE, FILE, ANON, ANON]);
-        // Below 64 refaults nothing is concluded.
+        // Below 64 refaults nothing is concluded from them.
         g.refaulted[FILE][0] = 63;
         g.refaulted[ANON][0] = 0;
         assert_eq!(g.choose(199).0, FILE);
@@ -1280,13 +1288,13 @@ mod tests {
         let mut g = Generations::default();
         g.evicted[FILE] = [10_000, 1000, 1000, 0];
         g.refaulted[FILE] = [1000, 198, 202, 0];
-        // 198 10064 <= 1001 1000 2, 202 is more.
+        // 198 10064 <= 1001 1000 2, but 202 is more.
         assert_eq!(g.own_last_tier(FILE), 1);
         g.refaulted[FILE][1] = 200;
         assert_eq!(g.own_last_tier(FILE), 0);
         g.refaulted[FILE] = [1000, 63, 63, 63];
         assert_eq!(g.own_last_tier(FILE), TIERS - 1);
-        // A step halves what is remembered.
+        // A step halves the means.
         g.protected[FILE][1] = 500;
         g.step(FILE);
         assert_eq!((g.avg_refaulted[FILE], g.avg_total[FILE]), ([500, 31, 31, 31], [5000, 750, 500, 0]));
@@ -1321,12 +1329,13 @@ mod tests {
             let youngest = m.mm.lruvecs[0].mglru.max_seq;
             (0..4).map(|age| m.mm.nr_pages(0, list_of(youngest - age, ANON))).collect::<Vec<_>>()
         };
-        // From the youngest generation on: all are new, then the accessed ones move on.
+        // From the youngest generation on: all pages are new, then the accessed ones move on.
         assert_eq!(age(1000), [0, 1000, 0, 0]);
         assert_eq!(age(300), [0, 300, 700, 0]);
-        // The second page table had no accessed entry in the last walk and is left out.
+        // The second page table had no accessed entry in the last walk and is skipped.
         assert_eq!(age(1000), [0, 512, 0, 488]);
-        // Without a look at it, its accessed bits stay; what has four generations gives the oldest up.
+        // Its accessed bits stay because the walk does not look at it; a type that has four generations gives
+        // up the oldest.
         assert_eq!(age(0), [0, 0, 512, 488]);
         let accessed = m.mm.entries[..1000].iter().filter(|&&e| e & entry::ACCESSED != 0).count();
         assert_eq!(accessed, 488);
@@ -1416,8 +1425,9 @@ mod tests {
     }
 
     /// Anonymous memory of 5000 pages, each written once, then a file of 4000 pages read four times, in 6400
-    /// pages of memory: pages swapped out, and resident pages of the file. The marks are as far apart as on a
-    /// larger machine, so that kswapd needs more than one batch and comes to priorities at which it ages.
+    /// pages of memory. Returns the pages swapped out, and the resident pages of the file. The watermarks are
+    /// as far apart as on a larger machine, so that kswapd needs more than one batch and reaches priorities
+    /// at which it ages.
     fn balance(kernel: &str, swappiness: u64) -> (u64, usize) {
         let tuning = Tuning { swappiness, watermark_scale_factor: 500, ..Tuning::default() };
         let mut m = Machine::with(kernel, &[6400], 20_000, tuning);
@@ -1446,8 +1456,8 @@ mod tests {
         }
     }
 
-    /// A file of 2000 pages read round and round, each page `times` in a row, beside a stream read once: how
-    /// many of its pages are resident in the mean.
+    /// Reads a file of 2000 pages round and round, each page `times` in a row, beside a stream that is read
+    /// once. Returns the mean number of the file's pages that are resident.
     fn kept(kernel: &str, times: u32) -> usize {
         let mut m = Machine::new(kernel, 6400, 0, 60);
         let (again, stream) = (m.mm.declare_file(2000, true), m.mm.declare_file(120_000, true));

@@ -18,15 +18,15 @@ use crate::tuning::Tuning;
 
 /// End of ZONE_DMA, in pages.
 const DMA_END: u64 = 4096;
-/// Pages of ZONE_DMA that firmware leaves present, and those of them that the kernel manages.
+/// Pages of ZONE_DMA that firmware leaves present, and the number of them that the kernel manages.
 const DMA_PRESENT: u64 = 3998;
 const DMA_MANAGED: u64 = 3840;
-/// Where RAM below 4 GiB ends on a PC: the rest lies above the hole for devices.
+/// The page at which RAM below 4 GiB ends on a PC; the rest lies above the hole for devices.
 const HOLE: u64 = 3 << 18;
-/// RECLAIM_DISTANCE of all trees that were read.
+/// RECLAIM_DISTANCE, the same in all trees that were read.
 pub(crate) const RECLAIM_DISTANCE: u32 = 30;
 
-/// What a zone counts of where its pages went (`enum numa_stat_item`).
+/// Counters of a zone about where its pages went (`enum numa_stat_item`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumaStat {
     Hit,
@@ -67,19 +67,19 @@ pub(crate) struct Zone {
     pub(crate) present: u64,
     pub(crate) managed: u64,
     pub(crate) marks: Watermarks,
-    /// `watermark_boost`: always 0, as nothing is ever allocated from a block of another migrate type.
+    /// `watermark_boost`: always 0, because nothing is ever allocated from a block of another migrate type.
     pub(crate) boost: u64,
-    /// What it keeps from an allocation whose highest zone is the one of that kind.
+    /// Pages that the zone keeps from an allocation, by the highest zone that the allocation may use.
     pub(crate) reserve: [u64; 5],
     /// NR_FREE_PAGES
     pub(crate) free: u64,
-    /// Free list: frames that were in use, as a stack; frame number plus 1.
+    /// The free list of frames that were in use, as a stack: the first frame's number plus 1.
     pub(crate) free_head: u32,
     /// Frames from here to the end were never used.
     pub(crate) fresh: u32,
     pub(crate) pcp: Vec<PerCpuPages>,
     pub(crate) pcp_batch: u64,
-    /// `high`, or `high_min` and `high_max` where it adapts (6.7 on).
+    /// `high`, or `high_min` and `high_max` where the length adapts (6.7 on).
     pub(crate) pcp_high: u64,
     pub(crate) pcp_high_max: u64,
     /// ZONE_BELOW_HIGH: an allocation found the zone below its high mark (6.7 on).
@@ -88,21 +88,21 @@ pub(crate) struct Zone {
     pub(crate) stat: [u64; STATS],
     /// numa_hit, numa_miss, numa_foreign, numa_interleave, numa_local, numa_other
     pub(crate) numa: NumaStats,
-    /// Pages scanned since the zone last had a page freed (through 4.7).
+    /// Pages scanned since a page of the zone was last freed (through 4.7).
     pub(crate) pages_scanned: u64,
-    /// kswapd found nothing to reclaim; through 3.11.
+    /// kswapd found nothing to reclaim (through 3.11).
     pub(crate) all_unreclaimable: bool,
-    /// The fair share left (3.12 to 4.7).
+    /// Pages left of the zone's fair share (3.12 to 4.7).
     pub(crate) alloc_batch: i64,
-    /// Zonelist cache of each node: until when the zone counts as full in it.
+    /// Zonelist cache: the time until which the zone counts as full for each node.
     pub(crate) full_until: Vec<u64>,
     pub(crate) min_unmapped: u64,
     pub(crate) min_slab: u64,
-    /// LRU pages by classic list (1 to 5), whatever lruvec they are on. Those of MGLRU's generations count as
+    /// LRU pages by classic list (1 to 5), whatever lruvec they are on. Pages of MGLRU's generations count as
     /// inactive.
     pub(crate) lru: [u64; 6],
-    /// MGLRU: pages by generation and type, in the order of the lists, promoted ones in the generation that
-    /// they were promoted to; `lru` has all of them as inactive.
+    /// MGLRU: pages by generation and type, in the order of the lists. Promoted pages are in the generation
+    /// that they were promoted to; `lru` has all of them as inactive.
     pub(crate) generations: [u64; 8],
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Node {
     pub(crate) distance: Vec<u32>,
 }
 
-/// The lists of a zone (through 4.7) or node, and what reclaim remembers of them.
+/// The lists of a zone (through 4.7) or a node, and reclaim's state for them.
 #[derive(Debug, Default)]
 pub(crate) struct Lruvec {
     /// The classic lists, then those of generations, zone by zone.
@@ -126,23 +126,23 @@ pub(crate) struct Lruvec {
     /// Its zones, the lowest first.
     pub(crate) zones: Vec<usize>,
     pub(crate) node: usize,
-    /// Rotation model: scanned and rotated, anonymous and file.
+    /// Rotation model: pages scanned and pages rotated, each anonymous and file.
     pub(crate) recent_scanned: [u64; 2],
     pub(crate) recent_rotated: [u64; 2],
-    /// Cost model: anonymous and file.
+    /// Cost model: cost of anonymous and of file pages.
     pub(crate) cost: [u64; 2],
     /// Nonresident clock (`nonresident_age`, `inactive_age`).
     pub(crate) clock: u64,
-    /// Refault activations, anonymous and file, and their number at the last look.
+    /// Refault activations, anonymous and file, and their numbers at the last snapshot.
     pub(crate) refaults: [u64; 2],
     pub(crate) refaults_seen: [u64; 2],
-    /// Small scans saved up (RHEL 6), by classic list.
+    /// Small scans that are saved up, by classic list (RHEL 6).
     pub(crate) saved_scan: [u64; 5],
-    /// WRITEBACK, DIRTY and CONGESTED.
+    /// The zone flags WRITEBACK, DIRTY and CONGESTED.
     pub(crate) flag_writeback: bool,
     pub(crate) flag_dirty: bool,
     pub(crate) flag_congested: bool,
-    /// Size for the ratio of the anonymous lists where it is fixed at boot.
+    /// Size for the ratio of the anonymous lists, where the ratio is fixed at boot.
     pub(crate) boot_size: Bytes,
     pub(crate) mglru: super::mglru::Generations,
 }
@@ -157,7 +157,7 @@ impl Lruvec {
             ..Self::default()
         }
     }
-    /// Where in `lists` the list of that number is on which a zone's pages are.
+    /// The index in `lists` of the list with that number that holds a zone's pages.
     #[inline]
     pub(crate) fn place(&self, list: usize, zone: usize) -> usize {
         if list < list::FIRST_GENERATION {
@@ -165,7 +165,7 @@ impl Lruvec {
         }
         list + list::GENERATIONS * (zone - self.zones[0])
     }
-    /// Where the lists of a generation are in `lists`, the lowest zone's first.
+    /// The indexes in `lists` of a generation's lists, the lowest zone's first.
     pub(crate) fn places(&self, list: usize) -> std::iter::StepBy<std::ops::Range<usize>> {
         (list..self.lists.len()).step_by(list::GENERATIONS)
     }
@@ -194,8 +194,8 @@ struct Plan {
 }
 
 /// Lays the nodes' memory out on a PC: 16 MiB of DMA, DMA32 up to the hole below 4 GiB, the rest above it.
-/// `reserved` are the pages of each node that no zone manages, by default page descriptors alone; what
-/// exceeds those is taken from the lowest zones above DMA, where the kernel's image is.
+/// `reserved` are the pages of each node that no zone manages, by default page descriptors alone. Pages
+/// beyond the descriptors are taken from the lowest zones above DMA, where the kernel's image is.
 fn plan(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
     let mut zones = Vec::new();
     let mut pfn = 0u64;
@@ -211,7 +211,7 @@ fn plan(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
                 pfn = 1 << 20;
             }
             let here = left.min(end - pfn);
-            // A descriptor of 64 bytes for every page comes out of the zone.
+            // A descriptor of 64 bytes for every page is taken from the zone.
             let (present, managed) = match kind {
                 ZoneKind::Dma => (DMA_PRESENT.min(here), DMA_MANAGED.min(here)),
                 _ => (here, here - here / 64),
@@ -234,13 +234,13 @@ fn plan(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
     zones
 }
 
-/// Whether transparent huge pages are on with so many pages in all zones. Below 512 MiB they are not unless
-/// somebody asks for them (`mm/huge_memory.c:hugepage_init`, 2.6.38 on).
+/// Whether transparent huge pages are on when all zones manage this many pages. Below 512 MiB they are off
+/// unless they are asked for (`mm/huge_memory.c:hugepage_init`, 2.6.38 on).
 pub(crate) fn has_transparent_hugepage(tuning: &Tuning, managed: u64) -> bool {
     tuning.transparent_hugepage.unwrap_or(managed >= 512 << 8)
 }
 
-/// How many pages of each node its zones do not manage, if so many are `reserved`.
+/// Pages of each node that its zones do not manage, given the pages that are `reserved`.
 pub(crate) fn unmanaged(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
     let mut left = nodes.to_vec();
     for part in plan(nodes, reserved) {
@@ -249,8 +249,9 @@ pub(crate) fn unmanaged(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
     left
 }
 
-/// The kernel's own memory on each node. By default 24 MiB for its image and boot allocations, and 1/256 of
-/// memory for slab, stacks and page tables of the kernel's own (estimate), spread by the nodes' sizes.
+/// The kernel's own memory on each node, in pages. The default is 24 MiB for its image and boot allocations,
+/// and 1/256 of memory for slab, stacks and page tables of the kernel's own (estimate), spread by the nodes'
+/// sizes.
 fn kernel_pages(config: &Config) -> Vec<u64> {
     config.kernel_pages.clone().unwrap_or_else(|| {
         let memory = config.nodes.iter().sum::<u64>();
@@ -283,8 +284,8 @@ impl Zone {
     pub(crate) fn mark_high(&self) -> u64 {
         self.marks.high + self.boost
     }
-    /// Counts a frame that enters or leaves a list. Which generations are active is decided when the counts
-    /// are printed.
+    /// Counts a frame that enters or leaves a list. Which generations are active is decided only when the
+    /// counts are printed.
     #[inline]
     fn lru_count(&mut self, which: usize, anon: bool, add: bool) {
         let mut classic = which;
@@ -296,16 +297,17 @@ impl Zone {
         let count = &mut self.lru[classic];
         *count = if add { *count + 1 } else { *count - 1 };
     }
-    /// Managed pages that are there when the other CPUs come up, if those of this zone are deferred but for
-    /// so many. What is not managed is the kernel's image, which is below them, and page descriptors, which
-    /// are at the other end.
+    /// Managed pages that are there when the other CPUs come up, if all pages of this zone but the `first`
+    /// ones are deferred. Pages that are not managed are the kernel's image, which lies below them, and page
+    /// descriptors, which are at the other end.
     pub(crate) fn first_managed(&self, first: u64) -> u64 {
-        // The first page of a section of which so many pages are before it.
+        // The first boundary of a section that has at least `first` pages of the zone before it.
         let end = (self.start_pfn + first).next_multiple_of(SECTION);
         let image = (self.present - self.managed).saturating_sub(self.present / 64);
         self.managed.min((end - self.start_pfn).saturating_sub(image))
     }
-    /// Whether an order-0 request for user memory may take a page at this mark.
+    /// Whether an order-0 request may take a page at this watermark, if `highest` is the highest zone that it
+    /// may use.
     pub(crate) fn passes(&self, mark: u64, highest: usize) -> bool {
         self.free > mark + self.reserve[highest]
     }
@@ -412,7 +414,7 @@ impl Mm {
         mm
     }
 
-    /// `min_free_kbytes`, watermarks, lowmem reserves, per-CPU lists.
+    /// Sets up `min_free_kbytes`, watermarks, lowmem reserves and per-CPU lists.
     fn setup_marks(&mut self) {
         let rules = self.generation.rules.watermarks;
         let lowmem: u64 = self.zones.iter().map(|zone| zone.managed).sum();
@@ -494,8 +496,8 @@ impl Mm {
             && !nodes.iter().any(|node| no_normal(node) || mostly_low(node))
     }
 
-    /// Each node's zonelist: its own zones from high to low, then the next best node's; in zone order the
-    /// zones of one kind before those of the next.
+    /// Builds each node's zonelist: its own zones from high to low, then those of the next best node. In zone
+    /// order, all zones of one kind come before those of the next.
     fn build_zonelists(&mut self) {
         let count = self.nodes.len();
         let zone_order = self.has_zone_order();
@@ -506,7 +508,7 @@ impl Mm {
                 let score = |node: usize| {
                     let distance = u64::from(self.nodes[own].distance[node]);
                     let behind = u64::from(node < own);
-                    // The penalty for CPUs is the same for all: every node has some.
+                    // The penalty for CPUs is the same for all nodes, because every node has some.
                     ((distance + behind + 1) * 1024 + load[node], node)
                 };
                 let Some(best) = (0..count).filter(|node| !order.contains(node)).min_by_key(|&n| score(n))
@@ -528,7 +530,7 @@ impl Mm {
         }
     }
 
-    /// Takes the kernel's own memory, half of each node at most, from its highest zone.
+    /// Takes the kernel's own memory from the highest zones of each node, but at most half of the node.
     fn boot_kernel(&mut self, pages: &[u64]) {
         for (node, &pages) in pages.iter().enumerate().take(self.nodes.len()) {
             let managed: u64 = self.nodes[node].zones.iter().map(|&zone| self.zones[zone].managed).sum();
@@ -546,7 +548,7 @@ impl Mm {
         }
     }
 
-    /// Fills CPUs' lists from the highest zone of each node, which stays above its high mark.
+    /// Fills the CPUs' lists from the highest zone of each node, but keeps the zone above its high watermark.
     fn boot_pagesets(&mut self, nodes: &[Vec<u64>]) {
         for (node, cpus) in nodes.iter().enumerate().take(self.nodes.len()) {
             let Some(&zone) = self.nodes[node].zones.last() else { continue };
@@ -598,7 +600,7 @@ impl Mm {
         self.zones[zone].lru_count(counted, anon, false);
     }
 
-    /// Moves a frame to the head or tail of a list, its own included.
+    /// Moves a frame to the head or tail of a list, which may be its own.
     #[inline]
     pub(crate) fn lru_move(&mut self, frame: u32, to: usize, tail: bool) {
         let f = &mut self.frames[frame as usize];
@@ -626,8 +628,9 @@ impl Mm {
         zone.lru_count(to, anon, true);
     }
 
-    /// Loads the entries of the batch of frames at the tail of a list, and the frames of the next batch: the
-    /// caches have them then when they are looked at one by one. The waits overlap here, and would not there.
+    /// Loads the entries of the batch of frames at the tail of a list, and the frames of the next batch, so
+    /// that they are in the caches when they are looked at one by one. Here the waits for memory overlap;
+    /// there they would not.
     pub(crate) fn look_ahead(&self, lruvec: usize, which: usize) {
         let mut near = [NONE; 2 * SWAP_CLUSTER_MAX as usize];
         for (to, frame) in near.iter_mut().zip(self.lruvecs[lruvec].lists[which].places()) {
@@ -652,7 +655,7 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// Names of the zones in the zonelist of a node, on two nodes of so many GiB.
+    /// Names of the zones in the zonelist of a node, on a machine of two nodes with `gib` GiB each.
     fn zonelist(generation: &str, gib: u64, node: usize) -> Vec<String> {
         let mm = Mm::new(&Config::new(Generation::named(generation).unwrap(), vec![gib << 18; 2]));
         let name = |&zone: &usize| format!("{:?} {}", mm.zones[zone].kind, mm.zones[zone].node);
@@ -666,7 +669,8 @@ mod tests {
             let config = Config::new(Generation::linux_6_1(), vec![mib << 8]);
             Mm::new(&Config { tuning, ..config }).min_free_kbytes
         };
-        // Of 503 and of 590 MiB that the zones manage: the square root of 16 times as many KiB, or 5 %.
+        // The zones manage 503 and 590 MiB; min_free_kbytes is the square root of 16 times that many KiB, or
+        // 5 % of it.
         assert_eq!((kbytes(512, None), kbytes(512, Some(true))), (2871, 25_764));
         assert_eq!((kbytes(600, None), kbytes(600, Some(false))), (30_200, 3108));
     }
@@ -678,7 +682,7 @@ mod tests {
         assert_eq!(zonelist("linux-3.10", 8, 0), zone_order);
         assert_eq!(zonelist("linux-3.10", 8, 1), ["Normal 1", "Normal 0", "Dma32 0", "Dma 0"]);
         assert_eq!(zonelist("linux-4.4", 8, 0), node_order);
-        // DMA and DMA32 are more than seven tenths of the first node.
+        // DMA and DMA32 take more than seven tenths of the first node.
         assert_eq!(zonelist("linux-3.10", 4, 0), node_order);
         // A node lacks a Normal zone.
         assert_eq!(zonelist("linux-3.10", 3, 1), ["Normal 1", "Dma32 0", "Dma 0"]);

@@ -6,9 +6,9 @@
 //!                       └── readahead, swap, page_writeback ──▶ wbt ──▶ Io (outbox) ◀─┘
 //! ```
 //!
-//! Every call is made by a task that hands in its [`Cx`]: what the call cost in CPU time is added there. A
-//! call that would sleep returns a [`Wait`]; the caller sleeps and makes the same call again, which goes on
-//! where it stopped. Requests for devices are put into an outbox, and so are the events that wake sleepers.
+//! A task makes every call and hands in its [`Cx`], to which the call adds the CPU time that it cost. A call
+//! that would sleep returns a [`Wait`]; the caller sleeps and makes the same call again, which goes on where
+//! it stopped. Requests for devices and the events that wake sleepers are put into outboxes.
 
 pub(crate) mod fadvise;
 pub(crate) mod filemap;
@@ -61,7 +61,7 @@ pub(crate) const MS: u64 = 1_000_000;
 /// Frame numbers have 29 bits: 2 TiB.
 pub const MOST_FRAMES: u64 = 1 << 29;
 
-/// What a machine is made of.
+/// The hardware, kernel and settings that a machine's memory depends on.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The kernel.
@@ -76,30 +76,31 @@ pub struct Config {
     pub tuning: Tuning,
     /// Swap, in pages.
     pub swap_pages: u64,
-    /// Whether the disk turns.
+    /// Whether the disk is rotational.
     pub rotational: bool,
-    /// Whether the swap device has to seek: readahead is by slots then, by addresses else.
+    /// Whether the swap device has to seek: swap readahead then goes by slots, otherwise by addresses.
     pub swap_rotational: bool,
-    /// What files are on.
+    /// The file system that files are on.
     pub filesystem: Filesystem,
     /// Swap shares the queue of the disk that files are on.
     pub swap_on_disk: bool,
-    /// Memory of the kernel itself on each node, of what its zones manage, in pages; `None` for the
+    /// Pages that the kernel itself uses on each node, of those that the node's zones manage; `None` for the
     /// default.
     pub kernel_pages: Option<Vec<u64>>,
-    /// Pages of each node that its zones do not manage; `None` for those of the page descriptors.
+    /// Pages of each node that its zones do not manage; `None` for the pages of the page descriptors.
     pub reserved_pages: Option<Vec<u64>>,
-    /// Free pages of each node that CPUs hold back, by CPU; nodes and CPUs that are not there hold none.
+    /// Free pages of each node that CPUs hold back when the run begins, by CPU; nodes and CPUs that are not
+    /// listed hold none.
     pub pagesets: Vec<Vec<u64>>,
-    /// Reads take no time: there is no device, only the cost of the kernel's own work.
+    /// Whether reads take no time: there is no device then, only the cost of the kernel's own work.
     pub instant_reads: bool,
-    /// Costs.
+    /// Costs of the kernel's work.
     pub costs: Costs,
 }
 
 impl Config {
-    /// A machine with so many pages on each node, 20 apart, with one CPU, no swap, ext4 and a kernel that has
-    /// its default settings.
+    /// A machine with nodes of these numbers of pages, at distance 20 from each other, with one CPU, no swap,
+    /// ext4 and a kernel that has its default settings.
     pub fn new(generation: Generation, nodes: Vec<u64>) -> Self {
         let count = nodes.len();
         let distance = |from: usize| (0..count).map(|to| if from == to { 10 } else { 20 }).collect();
@@ -123,7 +124,7 @@ impl Config {
     }
 }
 
-/// What a task waits for, if not for a time.
+/// The event that a task waits for, if it does not only wait for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitChannel {
     /// A request has completed.
@@ -132,18 +133,19 @@ pub enum WaitChannel {
     Kswapd(usize),
     /// The flusher has work.
     Flusher,
-    /// kswapd of a node has brought free memory above half of the min marks, or gave up.
+    /// kswapd of a node has brought free memory above half of the min watermarks, or gave up.
     Pfmemalloc(usize),
-    /// Pages of a node were written or freed: those held for a congested node (`VMSCAN_THROTTLE_CONGESTED`)
-    /// look again.
+    /// Pages of a node were written or freed: tasks that are held because the node is congested
+    /// (`VMSCAN_THROTTLE_CONGESTED`) check again.
     Progress(usize),
-    /// A device's queue of writes is no longer congested: `congestion_wait`, and what took its place in 5.16.
+    /// A device's queue of writes is no longer congested: `congestion_wait`, or `reclaim_throttle` from 5.16
+    /// on.
     Room,
-    /// A device's queue takes a write request again.
+    /// A device's queue accepts write requests again.
     Request,
 }
 
-/// What kind of waiting it is: the measures tell them apart.
+/// The kind of a wait, which the measurements distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitReason {
     /// For a device, on behalf of this task.
@@ -154,18 +156,19 @@ pub enum WaitReason {
     Dirty,
     /// Nothing to do.
     Idle,
-    /// Others shall run: the slice is over.
+    /// The slice is over and others may run.
     Yield,
 }
 
-/// The call could not end: sleep until the event or the time, whatever is first, then make it again.
+/// A wait of a call that could not finish. The caller sleeps until the event or the time, whichever is first,
+/// and then makes the call again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Woken by.
+    /// The event that wakes the caller.
     pub channel: Option<WaitChannel>,
-    /// Or at this time, in nanoseconds of the run.
+    /// The time, in nanoseconds of the run, at which the caller wakes at the latest.
     pub until: Option<u64>,
-    /// Why.
+    /// The reason for the wait.
     pub why: WaitReason,
 }
 
@@ -182,7 +185,7 @@ impl Wait {
 /// Why an operation ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It goes on after this.
+    /// The operation continues after this wait.
     Wait(Wait),
     /// There is no memory for it, and reclaim has given up.
     OutOfMemory,
@@ -202,9 +205,9 @@ pub type Done = Result<(), Stop>;
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Device {
-    /// Files.
+    /// The disk that files are on.
     Disk,
-    /// Swap.
+    /// The device that swap is on.
     Swap,
 }
 
@@ -213,22 +216,22 @@ pub enum Device {
 pub struct Io {
     /// Its number; [`WaitChannel::Io`] says that it has completed.
     pub id: u64,
-    /// To where.
+    /// The device that it goes to.
     pub device: Device,
-    /// A write.
+    /// Whether it is a write.
     pub write: bool,
-    /// Somebody waits for it.
+    /// Whether somebody waits for it.
     pub sync: bool,
     /// First page on the device; consecutive requests need no seek.
     pub start: u64,
-    /// Pages.
+    /// Number of pages.
     pub pages: u32,
 }
 
-/// The caller's side of a call: who asks, when, and what it has cost so far.
+/// The caller's side of a call: who makes it, when, and its cost up to now.
 #[derive(Clone, Copy, Debug)]
 pub struct Cx {
-    /// Nanoseconds of the run at which the call was made; [`Cx::now`] adds what it cost so far.
+    /// Nanoseconds of the run at which the call was made; [`Cx::now`] adds the time spent since.
     pub start: u64,
     /// CPU time that the call took.
     pub spent: u64,
@@ -236,13 +239,13 @@ pub struct Cx {
     pub reclaim: u64,
     /// The calling task: an index into the machine's tasks.
     pub task: usize,
-    /// The CPU it runs on.
+    /// The CPU that the task runs on.
     pub cpu: usize,
-    /// Its address space.
+    /// The task's address space.
     pub process: usize,
-    /// The call is made again after a [`Wait`].
+    /// Whether the call is made again after a [`Wait`].
     pub again: bool,
-    /// CPU time after which a long call had better yield.
+    /// CPU time after which a long call should yield.
     pub slice: u64,
     /// Minor and major faults of the call.
     pub minor: u32,
@@ -251,7 +254,7 @@ pub struct Cx {
 }
 
 impl Cx {
-    /// A caller at a time.
+    /// A caller at a given time.
     pub fn new(task: usize, cpu: usize, process: usize, start: u64) -> Self {
         Cx { start, spent: 0, reclaim: 0, task, cpu, process, again: false, slice: MS, minor: 0, major: 0 }
     }
@@ -293,11 +296,11 @@ pub struct Mm {
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<WaitChannel>,
-    /// MGLRU: pages that come in now come by a fault (`lru_gen_in_fault`).
+    /// MGLRU: whether pages that come in now are brought in by a fault (`lru_gen_in_fault`).
     pub(crate) in_lru_fault: bool,
 }
 
-/// Pages of a request on its way.
+/// A request on its way to a device, and its pages.
 #[derive(Debug)]
 struct Flight {
     io: Io,
@@ -312,7 +315,7 @@ struct Flight {
 pub(crate) struct Flights {
     first: u64,
     queue: VecDeque<Option<Flight>>,
-    /// Vectors to use again.
+    /// Emptied vectors, for reuse.
     spare: Vec<Vec<u32>>,
 }
 
@@ -343,7 +346,7 @@ impl Flights {
         id.checked_sub(self.first)
             .is_some_and(|index| matches!(self.queue.get(index as usize), Some(Some(_))))
     }
-    /// The read that brings a page, the youngest first.
+    /// The youngest request that reads a page.
     pub(crate) fn reading(&self, frame: u32) -> Option<u64> {
         let flights = self.queue.iter().rev().flatten();
         flights.filter(|flight| !flight.io.write).find(|f| f.frames.contains(&frame)).map(|f| f.io.id)
@@ -360,7 +363,7 @@ impl Mm {
         self.outbox.drain(..)
     }
 
-    /// Whether there is something in the outbox or somebody to wake.
+    /// Whether there are requests in the outbox or sleepers to wake.
     pub fn has_news(&self) -> bool {
         !self.outbox.is_empty() || !self.woken.is_empty()
     }
@@ -376,7 +379,7 @@ impl Mm {
         self.processes.len() - 1
     }
 
-    /// Registers a task; its number is what [`Cx::task`] names.
+    /// Registers a task and returns its number, which [`Cx::task`] holds.
     pub fn create_task(&mut self) -> usize {
         self.tasks.push(vmscan::TaskState::default());
         self.tasks.len() - 1
@@ -429,7 +432,7 @@ impl Mm {
         self.events[counters::vmstat::pgpgin] += u64::from(pages) * 4;
     }
 
-    /// A request has completed.
+    /// Ends a request that has completed.
     pub fn complete(&mut self, id: u64, now: u64) {
         let Some(flight) = self.flights.land(id) else { return };
         let Flight { io, since, queued, .. } = flight;
@@ -474,10 +477,10 @@ pub(crate) struct IoRequest {
 /// Whether a request counts in the device's queue of buffered writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// A read, or a write past the page cache.
+    /// It does not: a read, or a write past the page cache.
     Apart,
-    /// It joined one that does, of this writer.
+    /// It was merged into a counted request of this writer.
     Merged(wbt::Writer),
-    /// It does.
+    /// It counts, for this writer.
     Write(wbt::Writer),
 }

@@ -1,11 +1,12 @@
-//! Reclaim by an allocation in a zone that it finds short, before it goes to another node (`mm/vmscan.c`:
-//! `zone_reclaim`, from 4.8 on `node_reclaim`).
+//! Zone reclaim: an allocation reclaims in a zone that it finds short, before it goes to another node
+//! (`mm/vmscan.c`: `zone_reclaim`, from 4.8 on `node_reclaim`).
 //!
-//! It scans the file and anonymous lists of the zone, from 4.8 on of the node. Slab is not modelled: where
+//! It scans the file and anonymous lists of the zone, or of the node from 4.8 on. Slab is not modelled: where
 //! the kernel would shrink slab alone, nothing is freed.
 //!
-//! The kernel lets one task at a time into a zone's reclaim (not in RHEL 6); others go on to the next zone. A
-//! call is atomic here and never sleeps, so no other task can be inside, and the lock has nothing to decide.
+//! The kernel lets one task at a time into a zone's reclaim (not in RHEL 6); others go on to the next zone.
+//! In the model a call is atomic and never sleeps, so that no other task can be inside and the lock makes no
+//! difference.
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -15,20 +16,20 @@ use super::vmscan::{Reclaimer, ScanControl};
 use super::vmstat::Stat;
 use super::{Cx, Mm, SWAP_CLUSTER_MAX};
 
-/// Bits of `vm.zone_reclaim_mode`; the lowest only turns it on.
+/// Bits of `vm.zone_reclaim_mode`; the lowest bit only turns zone reclaim on.
 const WRITE: u64 = 2;
 const UNMAP: u64 = 4;
 /// `ZONE_RECLAIM_PRIORITY`, `NODE_RECLAIM_PRIORITY`: a sixteenth of each list first.
 const PRIORITY: u8 = 4;
 
-/// What came of it.
+/// The result of zone reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeReclaim {
-    /// Not this caller's business: nothing was scanned (`NODE_RECLAIM_NOSCAN`).
+    /// Nothing was scanned, because the zone is not for this caller to reclaim (`NODE_RECLAIM_NOSCAN`).
     NoScan,
-    /// Not worth it: there is too little to reclaim (`NODE_RECLAIM_FULL`).
+    /// Nothing was scanned, because there is too little to reclaim (`NODE_RECLAIM_FULL`).
     Full,
-    /// Scanned in vain (`NODE_RECLAIM_SOME`).
+    /// The zone was scanned in vain (`NODE_RECLAIM_SOME`).
     Some,
     /// Pages were freed (`NODE_RECLAIM_SUCCESS`).
     Success,
@@ -36,7 +37,7 @@ pub(crate) enum NodeReclaim {
 
 impl Mm {
     /// Reclaims in `zone`, or from 4.8 on in its node, for one page (`get_page_from_freelist`). The caller
-    /// tests the zone's mark again.
+    /// tests the zone's watermark again.
     pub(crate) fn node_reclaim(&mut self, cx: &mut Cx, zone: usize) -> NodeReclaim {
         let lruvec = self.lruvec_of(zone);
         let min_unmapped = self.lruvec_sum(lruvec, |zone| zone.min_unmapped);
@@ -57,8 +58,8 @@ impl Mm {
         let before = cx.spent;
         if cache > min_unmapped {
             for priority in (0..=PRIORITY).rev() {
-                // Without the lock several tasks may be at it: RHEL 6 stops when less is left than one aims
-                // at.
+                // Without the lock several tasks may reclaim at once: RHEL 6 stops when fewer pages are left
+                // than one task aims at.
                 if !self.generation.zone_reclaim_lock && self.reclaimable_cache(lruvec) < scan.to_reclaim {
                     break;
                 }
@@ -79,7 +80,8 @@ impl Mm {
         }
     }
 
-    /// One pass to its end: where it would sleep it goes on. A pass that no longer scans is left.
+    /// Runs one pass to its end: where it would sleep, it goes on. A pass that no longer scans anything is
+    /// abandoned.
     fn shrink_without_sleep(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize) {
         loop {
             let scanned = scan.scanned;
@@ -89,7 +91,7 @@ impl Mm {
         }
     }
 
-    /// Pages of the file cache that the mode allows to take (`zone_pagecache_reclaimable`,
+    /// Pages of the file cache that the mode allows reclaim to take (`zone_pagecache_reclaimable`,
     /// `node_pagecache_reclaimable`).
     fn reclaimable_cache(&self, lruvec: usize) -> u64 {
         let sum = |what: fn(&Zone) -> u64| self.lruvec_sum(lruvec, what);

@@ -1,5 +1,5 @@
-//! Page allocation: fast path, slow path (`mm/page_alloc.c`). The OOM killer is in `machine/process.rs`, as
-//! it chooses among processes.
+//! Page allocation: fast path and slow path (`mm/page_alloc.c`). The OOM killer is in `machine/process.rs`,
+//! because it chooses among processes.
 
 use lotsfree_workload::Policy;
 
@@ -12,12 +12,13 @@ use crate::generation::ZonelistCache;
 
 /// MAX_RECLAIM_RETRIES
 pub(crate) const MAX_RECLAIM_RETRIES: u32 = 16;
-/// User memory and page cache may come from every zone; the reserves are those against ZONE_MOVABLE.
+/// The highest kind of zone: user memory and page cache may come from every zone, so that the reserves
+/// against ZONE_MOVABLE apply.
 pub(crate) const HIGHEST: usize = 3;
-/// For how long the zonelist cache skips a zone that was full (through 4.3).
+/// Nanoseconds for which the zonelist cache skips a zone that was full (through 4.3).
 const ZONELIST_CACHE: u64 = 1_000_000_000;
 
-/// Which mark an attempt has to respect.
+/// The watermark that an attempt has to respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Min,
@@ -25,7 +26,7 @@ pub(crate) enum Mark {
     High,
 }
 
-/// What a page is wanted for, and where.
+/// The purpose of a page to be allocated, and the nodes that it may come from.
 #[derive(Clone, Debug)]
 pub(crate) struct AllocContext {
     /// Node whose zonelist is walked.
@@ -34,13 +35,13 @@ pub(crate) struct AllocContext {
     pub(crate) allowed: u64,
     /// The page will be written to through the page cache.
     pub(crate) write_cache: bool,
-    /// Chosen by an interleave policy.
+    /// Whether an interleave policy chose the node.
     pub(crate) interleaved: bool,
 }
 
 impl Mm {
-    /// Where a process' policy puts a page (`mm/mempolicy.c:policy_node`). `offset` is the page's place in a
-    /// shared object, `None` for anonymous memory.
+    /// Where the policy of a process puts a page (`mm/mempolicy.c:policy_node`). `offset` is the page's place
+    /// in a shared object, `None` for anonymous memory.
     pub(crate) fn alloc_context(&mut self, cx: &Cx, offset: Option<u32>, write_cache: bool) -> AllocContext {
         let local = self.node_of_cpu(cx.cpu);
         let mut ac = AllocContext { preferred: local, allowed: u64::MAX, write_cache, interleaved: false };
@@ -74,7 +75,7 @@ impl Mm {
         ac
     }
 
-    /// A page for a user (`__alloc_pages`). The frame is marked used and is on no list.
+    /// Allocates a page for a user (`__alloc_pages`). The frame is marked as used and is on no list.
     pub(crate) fn alloc_page(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
         cx.spend(self.costs.alloc);
         if let Some(frame) = self.get_page(cx, ac, Mark::Low, true) {
@@ -87,7 +88,7 @@ impl Mm {
         self.alloc_slow(cx, ac)
     }
 
-    /// A page that nobody insists on, as for readahead: no reclaim by the caller.
+    /// Allocates a page that the caller can do without, as for readahead: the caller does not reclaim.
     pub(crate) fn alloc_page_light(&mut self, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
         cx.spend(self.costs.alloc);
         if let Some(frame) = self.get_page(cx, ac, Mark::Low, true) {
@@ -119,8 +120,8 @@ impl Mm {
             }
             if !self.should_retry(cx, ac, freed) {
                 self.tasks[cx.task].slow = Default::default();
-                // The last attempt of __alloc_pages_may_oom, at the high mark; then `machine/process.rs`
-                // kills.
+                // The last attempt, at the high mark (`__alloc_pages_may_oom`). If it fails,
+                // `machine/process.rs` kills a process.
                 return self.get_page(cx, ac, Mark::High, false).ok_or(Stop::OutOfMemory);
             }
             let preferred = self.lruvec_of(self.nodes[ac.preferred].zonelist[0]);
@@ -185,14 +186,14 @@ impl Mm {
         }
         let page = self.walk_zonelist(cx, ac, mark, fast, None, true);
         if page.is_none() && self.zone_reclaim_mode != 0 && self.generation.zonelist_cache.is_some() {
-            // What the cache left out is tried before the walk counts as failed.
+            // Zones that the cache left out are tried before the walk counts as failed.
             return self.walk_zonelist(cx, ac, mark, fast, None, false);
         }
         page
     }
 
-    /// One pass over the zonelist. With `fair` only local zones that have a share left take part; with
-    /// `cached` zone reclaim skips zones that were full a moment ago.
+    /// One pass over the zonelist. With `fair`, only local zones that have a share left take part. With
+    /// `cached`, zone reclaim skips zones that the zonelist cache has as full.
     fn walk_zonelist(
         &mut self,
         cx: &mut Cx,
@@ -202,9 +203,10 @@ impl Mm {
         mut fair: Option<&mut bool>,
         cached: bool,
     ) -> Option<u32> {
-        // Nodes over their dirty limit are left to the slow path, which is content with less free memory: on
-        // a machine of one node files that are written go there whenever much is dirty. So would zones be
-        // (3.3 to 4.7); of them the model gives up the limit instead (SPECIFICATION.md says why).
+        // The fast path leaves nodes over their dirty limit to the slow path, which requires less free
+        // memory. On a machine of one node, pages of files that are written go there whenever much is dirty.
+        // The kernel treats zones in the same way (3.3 to 4.7), but for them the model gives up the limit
+        // instead (SPECIFICATION.md says why).
         let spread = fast && ac.write_cache && self.generation.dirty_spreading;
         for pass in 0..2 {
             let mut skipped_dirty = false;
@@ -252,7 +254,7 @@ impl Mm {
         None
     }
 
-    /// Zone reclaim of a zone that is below a mark: whether it passes then.
+    /// Runs zone reclaim on a zone that is below a mark, and returns whether the zone passes then.
     #[cold]
     fn makes_room(
         &mut self,
@@ -290,7 +292,7 @@ impl Mm {
         false
     }
 
-    /// Whether zone reclaim of `zone` is worth it for an allocation that prefers `node`
+    /// Whether zone reclaim of `zone` is allowed for an allocation that prefers `node`
     /// (`zone_allows_reclaim`).
     fn reclaims_here(&self, node: usize, zone: usize) -> bool {
         let distance = self.nodes[node].distance[self.zones[zone].node];
@@ -311,7 +313,7 @@ impl Mm {
         }
     }
 
-    /// A frame off the free list of a zone.
+    /// Takes a frame off the free list of a zone.
     pub(crate) fn take_free(&mut self, index: usize) -> Option<u32> {
         let zone = &mut self.zones[index];
         let frame = if zone.free_head != 0 {
@@ -329,7 +331,7 @@ impl Mm {
         Some(frame)
     }
 
-    /// Whether a zone (node from 4.8 on) may take more pages that will be dirty
+    /// Whether a zone (a node from 4.8 on) may take more pages that will be dirty
     /// (`mm/page-writeback.c:zone_dirty_ok`, `node_dirty_ok`).
     fn dirty_ok(&self, zone: usize) -> bool {
         let lruvec = self.lruvec_of(zone);
@@ -350,8 +352,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// Free pages of ZONE_DMA32, above its low and above its min mark, when a page of ZONE_DMA is given for
-    /// the first time, on a machine of 1 GiB of which nothing can be reclaimed.
+    /// Free pages of ZONE_DMA32, above its low and above its min mark, when an allocation first gets a page
+    /// of ZONE_DMA, on a machine of 1 GiB where nothing can be reclaimed.
     fn when_dma_is_used(kernel: &str, dirty: bool, write_cache: bool) -> (i64, i64) {
         let mut mm = Mm::new(&Config::new(Generation::named(kernel).unwrap(), vec![1 << 18]));
         let cx = &mut Cx::new(mm.create_task(), 0, mm.create_process(Policy::Local), 0);
@@ -369,7 +371,7 @@ mod tests {
         }
     }
 
-    /// The most that a CPU fetches at a time, beyond what the marks leave (6.12).
+    /// The most pages that a CPU fetches at a time, which may go beyond the mark (6.12).
     const FETCHED: i64 = 2016;
 
     #[test]
@@ -382,7 +384,7 @@ mod tests {
             let (low, min) = when_dma_is_used(kernel, true, true);
             assert!(low < -FETCHED && (-FETCHED..=0).contains(&min), "{kernel}: {low}, {min}");
         }
-        // Kernels before 3.3 have no limit of a zone's own.
+        // Kernels before 3.3 have no dirty limit for a zone.
         let (low, _) = when_dma_is_used("linux-3.0", true, true);
         assert!((-FETCHED..=0).contains(&low), "{low}");
     }

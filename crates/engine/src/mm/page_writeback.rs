@@ -17,12 +17,12 @@ use crate::generation::WriterThrottle;
 
 /// `/sys/block/*/queue/nr_requests` of the block layer before the multi-queue one.
 const NR_REQUESTS: u32 = 128;
-/// A queue is congested from 7/8 of that plus one on, until it falls below 13/16.
+/// A queue becomes congested with 7/8 of that plus one requests, and stays so until it falls below 13/16.
 const CONGESTION_ON: u32 = 113;
 const CONGESTION_OFF: u32 = 103;
-/// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): who has waited for a place in the queue may then send so
-/// many requests in that time although it is full, up to half more than it holds (`block/blk-core.c`:
-/// `get_request`; through 4.20, and used for all).
+/// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): a task that has waited for a place in the queue may then
+/// send up to 32 requests within 20 ms although the queue is full, until it holds half more than its size
+/// (`block/blk-core.c`: `get_request`; through 4.20, and used for all).
 const BATCH_REQUESTS: u32 = 32;
 const BATCH_TIME: u64 = 20 * MS;
 const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
@@ -31,16 +31,17 @@ const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
 const MQ_REQUESTS: u32 = 256;
 const MQ_WRITES: u32 = MQ_REQUESTS / 4 * 3;
 /// MAX_WRITEBACK_PAGES through 3.1, MIN_WRITEBACK_PAGES from 3.2 on: the flusher turns to the next file after
-/// this many, or after a multiple of it with the multi-queue block layer. (So it does from 3.2 on; with the
-/// older layer the flusher is held while its requests find no place, which is looked at once for each chunk.)
+/// this many pages, or, with the multi-queue block layer, after a multiple of this. (The kernel uses a
+/// multiple from 3.2 on. With the older layer, the flusher is held while its requests find no place in the
+/// queue, which is checked once for each chunk.)
 const CHUNK: u64 = 1024;
-/// MAX_WRITEPAGES_EXTENT_LEN: pages that the file system puts into one bio.
+/// MAX_WRITEPAGES_EXTENT_LEN: the most pages that the file system puts into one bio.
 const BIO_PAGES: usize = 2048;
-/// BIO_MAX_VECS: pieces of contiguous memory of a bio.
+/// BIO_MAX_VECS: the most pieces of contiguous memory in a bio.
 const BIO_VECS: usize = 256;
 /// INIT_BW: 100 MiB/s, in pages per second.
 const INITIAL_RATE: u64 = 25_600;
-/// Writers are looked at after so many pages at the soonest (`balance_dirty_pages_ratelimited`).
+/// Check a writer against the limit no more often than every 8 pages (`balance_dirty_pages_ratelimited`).
 const LEAST_POLL: u64 = 8;
 /// BANDWIDTH_INTERVAL
 const BANDWIDTH_INTERVAL: u64 = 200 * MS;
@@ -52,43 +53,46 @@ const JIFFY: u64 = 1_000_000_000 / HZ;
 const MAX_PAUSE: u64 = HZ / 5;
 /// DIRTY_POLL_THRESH: 128 KiB, in pages
 const POLL: u64 = 32;
-/// Fixed point of the position ratio.
+/// Fixed-point representation of the position ratio.
 const ONE_SHIFT: u32 = 10;
 const ONE: i64 = 1 << ONE_SHIFT;
-/// Of the running mean of what the disk writes: three seconds, rounded up to a power of two in ticks.
+/// The period of the running mean of the disk's write bandwidth: three seconds, rounded up to a power of two
+/// in ticks.
 const BANDWIDTH_PERIOD: u64 = (3 * HZ).next_power_of_two() * JIFFY;
 
-/// State of writeback: one backing device for files.
+/// State of writeback for one backing device of files.
 #[derive(Debug)]
 pub(crate) struct Writeback {
-    /// Files with dirty pages, those that became dirty first in front.
+    /// Files with dirty pages, in the order in which they became dirty.
     files: VecDeque<u32>,
     /// Write requests under way, to the disk and to swap; one entry serves both if swap is on the disk.
     requests: [u32; 2],
-    /// The youngest request of each device: where it ends, and its pages. What goes on there is merged with
-    /// it.
+    /// The youngest request of each device: the place where it ends, its pages and its number. A request that
+    /// begins there is merged with it.
     youngest: [Option<(u64, u32, u64)>; 2],
-    /// With the multi-queue block layer: the task that has the youngest in its plug. What other tasks send
-    /// does not join it, nor what this task sends after it slept.
+    /// With the multi-queue block layer: the task whose plug holds the youngest request. Requests of other
+    /// tasks are not merged with it, nor are those that this task sends after it slept.
     plugged: Option<usize>,
     congested: [bool; 2],
-    /// With the multi-queue block layer.
+    /// Writeback throttling of each device, with the multi-queue block layer.
     throttles: Option<[Throttle; 2]>,
-    /// Write requests that their writer waits to send to each device, of kswapd and of others.
+    /// Write requests that wait until they may be sent to each device, of kswapd and of others.
     held: [[VecDeque<(Io, Queued)>; 2]; 2],
     /// Pages that reclaim wants to write, in the order in which it met them.
     pageout: Vec<(Device, u64, u32)>,
-    /// Pages that somebody asked the flusher to write.
+    /// Pages that the flusher was asked to write.
     asked: u64,
     flusher_woken: bool,
     background: bool,
     next_periodic: u64,
-    /// Pages of files that are under writeback; swap has none of them.
+    /// Pages of files that are under writeback; pages on their way to swap are not among them.
     under_writeback: u64,
-    /// Pages that the disk writes in a second: over the last four, and that once more smoothed.
+    /// Pages per second that the disk writes: a running mean over the last four seconds, and a further
+    /// smoothed one.
     bandwidth: u64,
     avg_bandwidth: u64,
-    /// Pages that a writer may dirty in a second at the set point, and what that was found to be last.
+    /// Pages per second that a writer may dirty at the set point, and the rate that was last computed to keep
+    /// writers there.
     dirty_ratelimit: u64,
     balanced_ratelimit: u64,
     written: u64,
@@ -133,18 +137,19 @@ impl Writeback {
 }
 
 impl Writeback {
-    /// How many requests a writer may send to a device with the multi-queue block layer.
+    /// The number of requests that a writer may send to a device with the multi-queue block layer.
     fn mq_room(&mut self, which: usize, writer: Writer, now: u64) -> u32 {
         let room = MQ_WRITES.saturating_sub(self.requests[which]);
         self.throttles.as_mut().map_or(room, |throttles| room.min(throttles[which].room(writer, now)))
     }
-    /// How many pages the flusher writes of a file until it turns to the next (`writeback_chunk_size`): what
-    /// the disk writes in half a second, or an eighth of the limit.
+    /// The number of pages of a file that the flusher writes before it turns to the next file
+    /// (`writeback_chunk_size`): as many as the disk writes in half a second, but no more than an eighth of
+    /// the limit.
     fn chunk(&self) -> u64 {
         let pages = (self.avg_bandwidth / 2).min(self.limit / 8);
         (pages + CHUNK) / CHUNK * CHUNK
     }
-    /// An object is gone.
+    /// Removes an object that no longer exists or is no longer dirty.
     pub(crate) fn forget(&mut self, number: u32) {
         self.files.retain(|&file| file != number);
     }
@@ -152,7 +157,7 @@ impl Writeback {
     pub(crate) fn under_writeback(&self) -> u64 {
         self.under_writeback
     }
-    /// Write requests under way, or held.
+    /// The number of write requests under way or held.
     pub(crate) fn pending(&self) -> usize {
         let sent: u32 = self.requests.iter().sum();
         sent as usize + self.held.iter().flatten().map(VecDeque::len).sum::<usize>()
@@ -165,7 +170,7 @@ impl Mm {
         self.dirty_limits_with(self.zones.iter().map(|zone| zone.free).sum(), self.total_reserve)
     }
 
-    /// The same with so many free pages and so many of them kept back (`totalreserve_pages`).
+    /// Dirty limits with `free` free pages, of which `total_reserve` are kept back (`totalreserve_pages`).
     fn dirty_limits_with(&self, free: u64, total_reserve: u64) -> DirtyLimits {
         let rules = &self.generation.dirty;
         let input = DirtyableInput {
@@ -179,10 +184,10 @@ impl Mm {
         dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, PageSize::X86, false)
     }
 
-    /// At boot, when the other CPUs come up: the limit begins where the threshold is with all memory that the
-    /// allocator has then (`writeback_set_ratelimit`). There are no watermarks yet, and so no reserve
-    /// (`init_per_zone_wmark_min` comes later). A machine that fills without writing has that limit when
-    /// writing begins, and some twenty seconds to come down from it.
+    /// Sets the first limit at boot, when the other CPUs come up: the threshold with all memory that the
+    /// allocator has at that time (`writeback_set_ratelimit`). There are no watermarks yet, and so no reserve
+    /// (`init_per_zone_wmark_min` comes later). A machine that fills without writing still has that limit
+    /// when writing begins, and the limit takes some twenty seconds to come down.
     pub(crate) fn writeback_set_ratelimit(&mut self) {
         let highest = |zone: &Zone| {
             !self.zones.iter().any(|other| other.node == zone.node && other.start_pfn > zone.start_pfn)
@@ -225,7 +230,7 @@ impl Mm {
         self.writeback.congested[0] || self.writeback.congested[1]
     }
 
-    /// Whether a device takes no more write requests of a task: it has to wait before it submits one.
+    /// Whether a device takes no more write requests of a task, which then has to wait before it submits one.
     pub(crate) fn queue_full(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
         let which = self.queue_of(device);
         let w = &mut self.writeback;
@@ -240,7 +245,7 @@ impl Mm {
         requests >= NR_REQUESTS && (requests >= MOST_REQUESTS || batch.left == 0 || cx.now() >= batch.until)
     }
 
-    /// The throttling of a device, if there is any.
+    /// The writeback throttling of a device, if there is any.
     pub(crate) fn throttle_of(&mut self, device: Device) -> Option<&mut Throttle> {
         let which = self.queue_of(device);
         self.writeback.throttles.as_mut().map(|throttles| &mut throttles[which])
@@ -252,7 +257,7 @@ impl Mm {
         Wait { channel: Some(WaitChannel::Request), until: None, why }
     }
 
-    /// Index of a device's queue.
+    /// The index of a device's queue.
     fn queue_of(&self, device: Device) -> usize {
         if self.swap_on_disk { 0 } else { device as usize }
     }
@@ -270,7 +275,7 @@ impl Mm {
         let most = self.generation.request_pages;
         let (id, w) = (self.flights.next(), &mut self.writeback);
         let joins = w.throttles.is_none() || w.plugged == Some(cx.task);
-        // The block layer merges neighbours: they take one place in the queue.
+        // The block layer merges neighbours, which take one place in the queue.
         let merged = match w.youngest[device as usize] {
             Some((end, size, first)) if joins && end == start && size + pages <= most => {
                 self.flights.contains(first).then_some((size, first))
@@ -298,7 +303,7 @@ impl Mm {
         self.send_held(which, now);
     }
 
-    /// Sends a device what may be sent of what is held.
+    /// Sends a device the held requests that may be sent.
     fn send_held(&mut self, which: usize, now: u64) {
         let w = &mut self.writeback;
         for kind in 0..w.held[which].len() {
@@ -318,7 +323,7 @@ impl Mm {
         }
     }
 
-    /// A write request has completed.
+    /// Accounts for a write request that has completed.
     pub(crate) fn writeback_done(&mut self, device: Device, writer: Writer, now: u64) {
         let which = self.queue_of(device);
         let w = &mut self.writeback;
@@ -327,8 +332,8 @@ impl Mm {
             throttles[which].written(writer, now);
             self.send_held(which, now);
             self.woken.push(WaitChannel::Request);
-            // Nobody wakes who sleeps in congestion_wait there; who sleeps in reclaim_throttle is woken after
-            // some pages were written.
+            // With this layer, a completion does not wake tasks that sleep in congestion_wait. Those that
+            // sleep in reclaim_throttle are woken after some pages were written.
             if self.generation.reclaim_throttle {
                 self.woken.push(WaitChannel::Room);
             }
@@ -337,15 +342,15 @@ impl Mm {
         if w.requests[which] < NR_REQUESTS {
             self.woken.push(WaitChannel::Request);
         }
-        // clear_bdi_congested wakes who sleeps in congestion_wait at every request that completes while the
-        // queue is not congested, whether or not it had been.
+        // clear_bdi_congested wakes tasks that sleep in congestion_wait at every request that completes while
+        // the queue is not congested, whether or not it was congested before.
         if w.requests[which] <= CONGESTION_OFF {
             w.congested[which] = false;
             self.woken.push(WaitChannel::Room);
         }
     }
 
-    /// A page of a file is changed (`account_page_dirtied`).
+    /// Marks a changed page of a file as dirty (`account_page_dirtied`).
     pub(crate) fn set_page_dirty(&mut self, cx: &Cx, frame: u32) {
         let f = &mut self.frames[frame as usize];
         if f.has(flag::DIRTY) {
@@ -372,7 +377,7 @@ impl Mm {
         }
     }
 
-    /// The page's changes are of no interest any more.
+    /// Marks a page as clean, whose changes no longer matter.
     pub(crate) fn clear_dirty(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
         if !f.has(flag::DIRTY) {
@@ -396,14 +401,14 @@ impl Mm {
         }
     }
 
-    /// Whether a dirty page of a file has no place on disk yet: that is chosen when the flusher writes it
-    /// (`ext4_bh_delay_or_unwritten`).
+    /// Whether a dirty page of a file has no place on disk yet; the flusher chooses it when it writes the
+    /// page (`ext4_bh_delay_or_unwritten`).
     pub(crate) fn is_delayed(&self, slot: u32) -> bool {
         let object = &self.objects[self.object_of(slot) as usize];
         object.hole && slot - object.base >= object.allocated
     }
 
-    /// From dirty to under writeback (`clear_page_dirty_for_io`, `set_page_writeback`).
+    /// Moves a page from dirty to under writeback (`clear_page_dirty_for_io`, `set_page_writeback`).
     fn start_writeback(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
         let (slot, anon) = (f.slot, f.has(flag::ANON));
@@ -425,7 +430,7 @@ impl Mm {
         }
     }
 
-    /// A write has completed (`end_page_writeback`).
+    /// Ends writeback of a page whose write has completed (`end_page_writeback`).
     pub(crate) fn end_writeback(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
         let reclaim = f.has(flag::RECLAIM);
@@ -445,7 +450,7 @@ impl Mm {
         self.reap_deleted(frame);
     }
 
-    /// `rotate_reclaimable_page`: what reclaim had wanted goes next.
+    /// `rotate_reclaimable_page`: pages that reclaim wanted to free are the next to be reclaimed.
     fn rotate_reclaimable(&mut self, frame: u32) {
         let f = self.frames[frame as usize];
         let from = f.list();
@@ -465,7 +470,7 @@ impl Mm {
         self.events[vmstat::pgrotated] += 1;
     }
 
-    /// Reclaim writes a page: to swap, or to its file (`pageout`).
+    /// Writes a page for reclaim, to swap or to its file (`pageout`).
     pub(crate) fn pageout(&mut self, frame: u32) {
         self.stat_add(frame, Stat::VmscanWrite);
         self.start_writeback(frame);
@@ -478,7 +483,8 @@ impl Mm {
         self.writeback.pageout.push((target.0, target.1, frame));
     }
 
-    /// Sends what reclaim wants to write, neighbours in one request; whether that took a place in the queue.
+    /// Sends the pages that reclaim wants to write, neighbours in one request. Returns whether that took a
+    /// place in the queue.
     pub(crate) fn flush_pageout(&mut self, cx: &mut Cx, writer: Writer) -> bool {
         if self.writeback.pageout.is_empty() {
             return false;
@@ -502,8 +508,9 @@ impl Mm {
         self.writeback.pending() != before
     }
 
-    /// Writes up to `most` dirty pages of a file; how many, and the last request. With the multi-queue block
-    /// layer pages that follow each other make one bio, whose pages are written when all of it is.
+    /// Writes up to `most` dirty pages of a file. Returns how many, and the number of the last request. With
+    /// the multi-queue block layer, contiguous pages form one bio, and each of them counts as written when
+    /// the whole bio is.
     fn write_file(&mut self, cx: &mut Cx, number: u32, most: u64, sync: bool, writer: Writer) -> (u64, u64) {
         let (mut written, mut last) = (0, 0);
         let request = self.generation.request_pages as usize;
@@ -531,7 +538,7 @@ impl Mm {
                 continue;
             }
             if f.has(flag::WRITEBACK) {
-                // Changed again while it is being written: later.
+                // The page was changed again while it is being written; it is written later.
                 self.objects[number as usize].dirty_runs.push_back((page, 1));
                 continue;
             }
@@ -558,13 +565,13 @@ impl Mm {
         (written, last)
     }
 
-    /// Somebody begins to collect what it writes (`blk_start_plug`).
+    /// Begins to collect the writes of a task (`blk_start_plug`).
     pub(crate) fn start_plug(&mut self) {
         self.writeback.plugged = None;
     }
 
-    /// Whether reclaim has to wait for a place in a device's queue after what it wrote: with the multi-queue
-    /// block layer only for the place of a request that it has.
+    /// Whether reclaim has to wait for a place in a device's queue after it has sent pages. With the
+    /// multi-queue block layer it waits only while requests of its kind are held.
     pub(crate) fn pageout_waits(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
         let which = self.queue_of(device);
         match self.writeback.throttles {
@@ -573,7 +580,8 @@ impl Mm {
         }
     }
 
-    /// Submits a bio in requests of the largest size; the last of them. That one has all pages.
+    /// Submits a bio in requests of the largest size. Returns the number of the last one, which carries all
+    /// pages.
     fn submit_bio(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>, sync: bool, writer: Writer) -> u64 {
         self.start_plug();
         let most = self.generation.request_pages;
@@ -586,8 +594,8 @@ impl Mm {
         self.submit_write(cx, (Device::Disk, at), left, frames, sync, writer)
     }
 
-    /// Starts to write the first run of dirty pages in a range of a file, as one request; the page after it,
-    /// or `last` if there is none.
+    /// Starts to write the first run of dirty pages in a range of a file, as one request. Returns the page
+    /// after the run, or `last` if there is none.
     pub(crate) fn write_run(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> u32 {
         let base = self.objects[number as usize].base;
         let mut frames = self.flights.frames();
@@ -653,7 +661,7 @@ impl Mm {
         }
     }
 
-    /// Asks the flusher for so many pages (`wakeup_flusher_threads`).
+    /// Asks the flusher to write at least `pages` pages (`wakeup_flusher_threads`).
     pub(crate) fn wakeup_flusher(&mut self, pages: u64) {
         if self.nr_dirty() == 0 {
             return;
@@ -669,7 +677,7 @@ impl Mm {
         }
     }
 
-    /// Runs the flusher for a slice; says what it waits for then.
+    /// Runs the flusher for a slice. Returns the event or time that it waits for after that.
     pub fn flusher(&mut self, cx: &mut Cx) -> Wait {
         loop {
             let now = cx.now();
@@ -701,7 +709,7 @@ impl Mm {
                 let until = (interval > 0).then_some(self.writeback.next_periodic);
                 return Wait { channel: Some(WaitChannel::Flusher), until, why: WaitReason::Idle };
             };
-            // What reclaim asked for is not background writeback.
+            // Writes that reclaim asked for are not background writeback.
             let writer = if over || self.writeback.asked == 0 { Writer::Background } else { Writer::Task };
             if self.queue_full(cx, Device::Disk, writer) {
                 return self.wait_for_room(cx, WaitReason::Idle);
@@ -709,12 +717,12 @@ impl Mm {
             let chunk = if self.generation.blk_mq { self.writeback.chunk() } else { CHUNK };
             let (written, _) = self.write_file(cx, number, chunk, false, writer);
             self.writeback.asked = self.writeback.asked.saturating_sub(written.max(1));
-            // The next file's turn.
+            // The file moves to the end of the queue, for the next file's turn.
             if let Some(at) = self.writeback.files.iter().position(|&file| file == number) {
                 self.writeback.files.remove(at);
                 self.writeback.files.push_back(number);
                 if written == 0 {
-                    // All of it is under writeback and dirty again.
+                    // All dirty pages of the file are still under writeback from before.
                     return Wait {
                         channel: Some(WaitChannel::Room),
                         until: Some(now + 10 * MS),
@@ -762,7 +770,7 @@ impl Mm {
         }
     }
 
-    /// Through 3.1: the writer writes, and sleeps if there was not enough to write.
+    /// Through 3.1: the writer writes pages itself, and sleeps if there were not enough to write.
     fn write_and_pause(&mut self, cx: &mut Cx, limits: DirtyLimits) -> Done {
         if self.queue_full(cx, Device::Disk, Writer::Task) {
             return Err(self.wait_for_room(cx, WaitReason::Dirty).into());
@@ -791,9 +799,10 @@ impl Mm {
         Err(Wait::until(cx.now() + pause, WaitReason::Dirty).into())
     }
 
-    /// From 3.2 on: the writer sleeps so that its rate fits (`balance_dirty_pages`).
+    /// From 3.2 on: the writer sleeps for as long as its rate requires (`balance_dirty_pages`).
     fn pause(&mut self, cx: &mut Cx, limits: DirtyLimits, dirty: u64) -> Done {
-        // What the disk has to write; pages on their way to swap are dirty, too, but not its own.
+        // Pages that the disk has to write. Pages on their way to swap are dirty too, but do not count among
+        // these.
         let of_disk = self.nr_dirty() + self.writeback.under_writeback;
         let position = Position {
             dirty,
@@ -819,7 +828,7 @@ impl Mm {
             return Err(Wait::until(now + most * JIFFY, WaitReason::Dirty).into());
         }
         let period = task.dirtied * 1_000_000_000 / rate;
-        // Time since the last pause counts as slept.
+        // Time since the last pause counts as time slept.
         let since = task.paused_at.map_or(0, |at| now as i64 - at as i64);
         let pause = period as i64 - since;
         if pause < (least * JIFFY) as i64 {
@@ -839,7 +848,7 @@ impl Mm {
         Err(Wait::until(now + pause, WaitReason::Dirty).into())
     }
 
-    /// `update_dirty_limit`: up at once, down slowly and not below what is dirty.
+    /// `update_dirty_limit`: the limit rises at once, and falls slowly but not below the dirty pages.
     fn update_limit(&mut self, threshold: u64, dirty: u64) {
         let limit = &mut self.writeback.limit;
         if *limit < threshold {
@@ -849,7 +858,8 @@ impl Mm {
         }
     }
 
-    /// `wb_update_bandwidth`: what the disk writes, and the rate that keeps writers at the set point.
+    /// `wb_update_bandwidth`: updates the disk's write bandwidth, and the rate that keeps writers at the set
+    /// point.
     fn update_bandwidth(&mut self, now: u64, position: &Position, ratio: u64) {
         let elapsed = now.saturating_sub(self.writeback.stamp);
         if elapsed < BANDWIDTH_INTERVAL {
@@ -870,8 +880,8 @@ impl Mm {
 }
 
 impl Writeback {
-    /// `wb_update_write_bandwidth`: a running mean over some four seconds, and a second one that leaves out
-    /// what the first goes back from.
+    /// `wb_update_write_bandwidth`: a running mean over some four seconds, and a second mean that follows the
+    /// first only while the first moves further away from it.
     fn update_write_bandwidth(&mut self, written: u64, elapsed: u64) {
         let (old, average) = (self.bandwidth, self.avg_bandwidth);
         let now = written * 1_000_000_000;
@@ -899,7 +909,7 @@ impl Writeback {
         let task = ((u128::from(current) * u128::from(ratio)) >> ONE_SHIFT) as u64 + 1;
         let balanced = u128::from(task) * u128::from(self.avg_bandwidth) / u128::from(dirty_rate | 1);
         let balanced = balanced.min(u128::from(self.avg_bandwidth)) as u64;
-        // Only as far as all three agree on.
+        // The step is only as large as all three agree on.
         let last = self.balanced_ratelimit;
         let step = if position.dirty < position.setpoint() {
             last.min(balanced).min(task).saturating_sub(current)
@@ -913,18 +923,18 @@ impl Writeback {
     }
 }
 
-/// Where dirty pages are between their limits, in pages.
+/// The dirty pages and their limits, in pages.
 #[derive(Debug)]
 struct Position {
-    /// All, and those of the disk.
+    /// All dirty pages, and those of the disk.
     dirty: u64,
     of_disk: u64,
-    /// Up to here nobody is held back.
+    /// The number of dirty pages up to which no writer is held back.
     freerun: u64,
-    /// The limit as it would be now, and as it has come down to.
+    /// The limit as computed now, and the limit that follows it down slowly.
     threshold: u64,
     limit: u64,
-    /// What the disk writes in a second.
+    /// Pages that the disk writes in a second.
     bandwidth: u64,
 }
 
@@ -944,14 +954,14 @@ impl Position {
         (cube + ONE).clamp(0, 2 * ONE) as u64
     }
 
-    /// `wb_position_ratio`, for the one disk that there is, whose share of the limits is all: what the disk
-    /// has to write counts a second time, along a line that is 1 at the set point and falls by 1 in what the
-    /// disk writes in eight seconds, to a quarter. Where memory for files is less than that, the line holds
-    /// writers back much more than the limits do.
+    /// `wb_position_ratio`, for a single disk, whose share of the limits is all. The pages that the disk has
+    /// to write count a second time, along a line. The line is 1 at the set point and falls by 1 over the
+    /// number of pages that the disk writes in eight seconds, down to a quarter. Where memory for files is
+    /// less than that number, the line holds writers back much more than the limits do.
     fn ratio(&self) -> u64 {
         let ratio = u128::from(self.polynom());
         let [of_disk, threshold] = [self.of_disk, self.threshold].map(u128::from);
-        // Of the limit as it has come down to, the disk has at least an eighth of what is left.
+        // The disk's share is at least an eighth of the room that is left below the slowly falling limit.
         let share = self.threshold.max(self.limit.saturating_sub(self.dirty) / 8);
         let share = u128::from(share);
         let x = (share << 16) / (threshold | 1);
@@ -959,7 +969,7 @@ impl Position {
         let span = ((threshold + 8 * u128::from(self.bandwidth)).saturating_sub(share) * x) >> 16;
         let end = setpoint + span;
         let ratio = if of_disk < end - span / 4 { ratio * (end - of_disk) / (span | 1) } else { ratio / 4 };
-        // The disk is not to run dry.
+        // The disk should not run out of pages to write.
         let reserve = share / 2;
         let ratio = match of_disk {
             of_disk if of_disk >= reserve => ratio,
@@ -970,18 +980,18 @@ impl Position {
     }
 }
 
-/// The longest pause in jiffies, for a disk that writes so many pages a second: an eighth of what it takes to
-/// write all that is dirty, so that it does not run dry (`wb_max_pause`).
+/// The longest pause in jiffies: an eighth of the time that a disk of this bandwidth, in pages per second,
+/// takes to write all dirty pages, so that it does not run out of them (`wb_max_pause`).
 fn max_pause(dirty: u64, bandwidth: u64) -> u64 {
     (dirty / (1 + bandwidth / (1 + HZ / 8).next_power_of_two()) + 1).min(MAX_PAUSE)
 }
 
-/// The shortest pause in jiffies that is worth sleeping, and after how many pages the writer looks again
-/// (`wb_min_pause`).
+/// The shortest pause in jiffies that is worth sleeping, and the number of pages after which the writer
+/// checks again (`wb_min_pause`).
 fn min_pause(most: u64, rate: u64, limit: u64, bandwidth: u64) -> (u64, u64) {
     let second = HZ.next_power_of_two();
     let (high, low) = (u64::from(bandwidth.max(1).ilog2()), u64::from(limit.max(1).ilog2()));
-    // Longer where there are several writers.
+    // The pause is longer where there are several writers.
     let mut time = (HZ / 100).max(1) + high.saturating_sub(low) * (10 * HZ) / 1024;
     time = time.min(1 + most / 2);
     let mut pages = limit * time / second;
@@ -1010,16 +1020,16 @@ mod tests {
 
     #[test]
     fn a_writer_sleeps_no_longer_than_the_disk_has_something_to_do() {
-        // 4 ms with little dirty, 200 ms at most.
+        // 4 ms with few dirty pages, 200 ms at most.
         assert_eq!([0, 100, 3210, 1_000_000].map(|dirty| max_pause(dirty, DISK)), [1, 1, 11, 50]);
     }
 
     #[test]
     fn a_writer_alone_looks_again_after_some_ten_milliseconds() {
         assert_eq!(min_pause(50, DISK, DISK, DISK), (2, 80));
-        // Of sixteen writers each has a sixteenth, and sleeps longer.
+        // Each of sixteen writers has a sixteenth of the bandwidth, and sleeps longer.
         assert_eq!(min_pause(50, DISK / 16, DISK / 16, DISK), (7, 32));
-        // Where little is dirty pauses are short, and pages are few.
+        // Where few pages are dirty, pauses are short and pages few.
         assert_eq!(min_pause(1, DISK, DISK, DISK), (1, 40));
         assert_eq!(min_pause(1, 0, DISK, DISK), (1, 0));
     }
@@ -1029,11 +1039,11 @@ mod tests {
         let dirtyable = |generation, gib: u64| {
             (5 * Mm::new(&Config::new(generation, vec![gib << 18])).writeback.limit) >> 8
         };
-        // In MiB, of one GiB: two sections; with older kernels 2 GiB, or all of it. Nothing is kept back yet.
+        // In MiB, of one GiB: two sections; with older kernels 2 GiB, or all of it. Nothing is reserved yet.
         assert!((250..256).contains(&dirtyable(Generation::linux_6_1(), 1)));
         assert!((1000..1024).contains(&dirtyable(Generation::linux_4_4(), 1)));
         assert!((1000..1024).contains(&dirtyable(Generation::linux_3_10(), 1)));
-        // Of 16 GiB the lower zones and a section of the highest.
+        // The lower zones of 16 GiB and a section of the highest zone are there.
         assert!((3100..3200).contains(&dirtyable(Generation::linux_6_1(), 16)));
         assert!((5000..5120).contains(&dirtyable(Generation::linux_4_4(), 16)));
         assert!((16_000..16_384).contains(&dirtyable(Generation::linux_3_10(), 16)));

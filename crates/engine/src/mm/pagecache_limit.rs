@@ -1,7 +1,7 @@
 //! SUSE's limit on the page cache (SLE 11 SP1 to SLE 12, not upstream; `mm/vmscan.c`: `shrink_page_cache`).
 //!
-//! The limit is soft: eight times the free memory is added to it, so that nothing happens while much is free.
-//! Only file pages that nobody maps are taken. Whoever adds a page to the cache pays for it.
+//! The limit is soft: eight times the free memory is added to it, so that nothing happens while much memory
+//! is free. Only file pages that nobody maps are taken. The task that adds a page to the cache does the work.
 
 use super::frame::list;
 use super::vmscan::{Reclaimer, ScanControl};
@@ -10,9 +10,9 @@ use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX};
 
 /// FREE_TO_PAGECACHE_RATIO
 const FREE_RATIO: u64 = 8;
-/// A call aims at no fewer pages.
+/// The fewest pages that a call aims at.
 const LEAST: u64 = 8 * SWAP_CLUSTER_MAX;
-/// Pages of a MiB.
+/// Pages in a MiB.
 const MIB: u64 = 256;
 
 impl Mm {
@@ -37,7 +37,7 @@ impl Mm {
         cache.saturating_sub(mapped).saturating_sub(ignored).saturating_sub(allowed)
     }
 
-    /// A page is about to enter the page cache: makes the cache smaller if it is over the limit.
+    /// Shrinks the page cache if it is over the limit, before a page enters it.
     pub(crate) fn pagecache_limit(&mut self, cx: &mut Cx) {
         let over = self.pagecache_over();
         if over > 0 {
@@ -45,13 +45,14 @@ impl Mm {
         }
     }
 
-    /// kswapd enforces the limit too.
+    /// Enforces the limit in kswapd too.
     pub(crate) fn pagecache_limit_kswapd(&mut self, cx: &mut Cx) {
         self.pagecache_limit(cx);
     }
 
-    /// Three passes over all lruvecs, each from the highest priority to 0: inactive pages alone, then twice
-    /// with the active ones. Never unmaps and never swaps, and writes only where dirty pages count as cache.
+    /// Makes three passes over all lruvecs, each from priority 12 down to 0: one over the inactive pages
+    /// alone, then two that include the active ones. It never unmaps and never swaps, and writes only where
+    /// dirty pages count as cache.
     fn shrink_page_cache(&mut self, cx: &mut Cx, over: u64) {
         let target = (over / 4).max(LEAST);
         let mut scan = ScanControl::new(Reclaimer::Limit, DEF_PRIORITY, target);
@@ -71,11 +72,11 @@ impl Mm {
         }
     }
 
-    /// A part of the file lists of one lruvec, as the priority says.
+    /// Scans the part of the file lists of one lruvec that the priority calls for.
     fn shrink_file_lists(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize, active: bool) {
         if self.generation.mglru {
-            // SUSE's kernels have no MGLRU: its own aging decides here. A wait is for the caller, who does
-            // not sleep.
+            // SUSE's kernels have no MGLRU. With MGLRU, its own aging decides here, and a wait is dropped,
+            // because the caller does not sleep.
             let _ = self.shrink_lruvec(cx, scan, lruvec);
             return;
         }
@@ -90,7 +91,7 @@ impl Mm {
                 if which == list::ACTIVE_FILE {
                     self.shrink_active_list(cx, scan, lruvec, which, batch);
                 } else {
-                    // It has no stall for this caller.
+                    // Reclaim for the limit never stalls.
                     let _ = self.shrink_inactive_list(cx, scan, lruvec, which, batch);
                 }
             }

@@ -1,8 +1,8 @@
 //! Per-CPU lists: free pages of a zone that a CPU keeps for itself (`per_cpu_pages`, `mm/page_alloc.c`).
 //!
-//! They are not in `NR_FREE_PAGES`, so that what moves between them and the zone moves free memory against
-//! its marks: 31 or 63 pages at a time, and more of them where a CPU only frees (5.14 on) or only allocates
-//! (6.7 on, where the lists' length adapts as well).
+//! Their pages are not in `NR_FREE_PAGES`. Pages that move between the lists and the zone therefore move free
+//! memory relative to the zone's watermarks: 31 or 63 pages at a time, and more where a CPU only frees (5.14
+//! on) or only allocates (6.7 on, where the lists' length adapts as well).
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -11,25 +11,24 @@ use super::page_alloc::HIGHEST;
 use super::vmstat::PGALLOC;
 use super::{Cx, Mm};
 
-/// `CONFIG_PCP_BATCH_SCALE_MAX`: doublings of a batch.
+/// `CONFIG_PCP_BATCH_SCALE_MAX`: the most doublings of a batch.
 const SCALE_MAX: u32 = 5;
-/// How many refreshes of the counters a list of another node's pages lies untouched before it is drained.
+/// Refreshes of the counters during which a list of another node's pages is not used before it is drained.
 const EXPIRE: u8 = 3;
 
 /// `struct per_cpu_pages`
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PerCpuPages {
-    /// Frame numbers; the last is given out next, the first goes back to the zone first.
+    /// Frame numbers; the last frame is allocated next, the first goes back to the zone first.
     pub(crate) pages: Vec<u32>,
-    /// Those of other migrate types, from the time of boot: only the kernel's own requests would be given
-    /// them.
+    /// Frames of other migrate types, from the time of boot; only the kernel's own requests would get them.
     pub(crate) unmovable: Vec<u32>,
-    /// `high`, where it adapts (6.7 on).
+    /// `high`, where the length adapts (6.7 on).
     pub(crate) high: u64,
-    /// `free_factor`, doublings of what is given back (5.14 to 6.6); `free_count`, pages freed in a row (6.7
-    /// on).
+    /// `free_factor`: doublings of the number of pages given back (5.14 to 6.6). `free_count`: pages freed in
+    /// a row (6.7 on).
     freed: u64,
-    /// `alloc_factor`: doublings of what is fetched (6.7 on).
+    /// `alloc_factor`: doublings of the number of pages fetched (6.7 on).
     alloc_factor: u32,
     /// Refreshes until a list of another node's pages is drained.
     expire: u8,
@@ -43,7 +42,8 @@ impl PerCpuPages {
 }
 
 impl Mm {
-    /// A page from the CPU's list of a zone, refilled from the free list (`rmqueue_pcplist`).
+    /// Allocates a page from the CPU's list of a zone, which is refilled from the free list
+    /// (`rmqueue_pcplist`).
     pub(super) fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
         let cpu = self.list_of_cpu(cx.cpu);
         if self.zones[index].pcp[cpu].pages.is_empty() {
@@ -61,9 +61,9 @@ impl Mm {
         Some(frame)
     }
 
-    /// `rmqueue_bulk`. Neighbours that were freed one after the other have become one block of the buddy
-    /// allocator, which is split from its lowest page on: what is fetched is given out in the order of
-    /// addresses.
+    /// `rmqueue_bulk`. In the kernel, neighbours that were freed one after the other have become one block of
+    /// the buddy allocator, which is split from its lowest page on. Fetched pages are therefore given out in
+    /// the order of addresses.
     #[cold]
     fn refill(&mut self, index: usize, cpu: usize) {
         for _ in 0..self.nr_pcp_alloc(index, cpu) {
@@ -73,7 +73,7 @@ impl Mm {
         self.zones[index].pcp[cpu].pages.sort_unstable_by_key(|&frame| std::cmp::Reverse(frame));
     }
 
-    /// Pages that a CPU holds back since boot.
+    /// Adds pages that a CPU holds back from boot on.
     pub(super) fn boot_pageset(&mut self, index: usize, cpu: usize, count: u64) {
         for _ in 0..count {
             let Some(frame) = self.take_free(index) else { break };
@@ -84,7 +84,7 @@ impl Mm {
         pcp.expire = EXPIRE;
     }
 
-    /// How many pages an empty list is refilled with (`nr_pcp_alloc`).
+    /// The number of pages with which an empty list is refilled (`nr_pcp_alloc`).
     fn nr_pcp_alloc(&mut self, index: usize, cpu: usize) -> u64 {
         let zone = &mut self.zones[index];
         let batch = zone.pcp_batch.max(1);
@@ -166,7 +166,7 @@ impl Mm {
         high
     }
 
-    /// How many pages a full list gives back (`nr_pcp_free`).
+    /// The number of pages that a full list gives back (`nr_pcp_free`).
     fn nr_pcp_free(&mut self, index: usize, cpu: usize, high: u64) -> u64 {
         let zone = &mut self.zones[index];
         let batch = zone.pcp_batch.max(1);
@@ -186,8 +186,8 @@ impl Mm {
         wanted.clamp(batch, most)
     }
 
-    /// The oldest pages go back to the zone (`free_pcppages_bulk`): of the list that a page was freed to if
-    /// there is one, else of the first.
+    /// Gives the oldest pages back to the zone (`free_pcppages_bulk`): from the list that a page was freed to
+    /// if there was one, otherwise from the first list.
     #[cold]
     fn give_back(&mut self, index: usize, cpu: usize, count: u64, freed: bool) {
         let zone = &mut self.zones[index];
@@ -206,7 +206,7 @@ impl Mm {
         zone.all_unreclaimable = false;
     }
 
-    /// All pages of all lists go back (`drain_all_pages`).
+    /// Gives all pages of all lists back (`drain_all_pages`).
     pub(crate) fn drain_all(&mut self) {
         for index in 0..self.zones.len() {
             for cpu in 0..self.cpus {
@@ -218,9 +218,9 @@ impl Mm {
         }
     }
 
-    /// What a CPU does every `vm.stat_interval` for its lists (`refresh_cpu_vm_stats`, `mm/vmstat.c`): those
-    /// that grew become shorter (`decay_pcp_high`, 6.7 on), and of those that hold pages of another node and
-    /// were not used for a while a batch goes back (`drain_zone_pages`).
+    /// Maintains the lists of all CPUs every `vm.stat_interval` (`refresh_cpu_vm_stats`, `mm/vmstat.c`):
+    /// lists that grew become shorter (`decay_pcp_high`, 6.7 on), and lists that hold pages of another node
+    /// and were not used for a while give back a batch (`drain_zone_pages`).
     pub(crate) fn refresh_cpu_vm_stats(&mut self) {
         for index in 0..self.zones.len() {
             for cpu in 0..self.cpus {
@@ -235,7 +235,7 @@ impl Mm {
                 }
                 pcp.expire -= 1;
                 if pcp.expire == 0 {
-                    // That changes the zone's counters, which counts as use.
+                    // Draining changes the zone's counters, which counts as use.
                     pcp.expire = EXPIRE;
                     let batch = zone.pcp_batch.max(1);
                     self.give_back(index, cpu, batch, false);
@@ -275,7 +275,8 @@ mod tests {
         Mm::new(&Config { cpus: nodes.len() as u32, ..Config::new(generation, nodes.to_vec()) })
     }
 
-    /// Takes so many pages of a zone on a CPU; by how much the zone's free pages shrank each time.
+    /// Takes `count` pages of a zone on a CPU. Returns them, and by how many pages the zone's free memory
+    /// shrank each time.
     fn take(mm: &mut Mm, zone: usize, cpu: usize, count: u32) -> (Vec<u32>, Vec<u64>) {
         let cx = Cx::new(0, cpu, 0, 0);
         let mut steps = Vec::new();
@@ -289,7 +290,7 @@ mod tests {
         (frames, steps)
     }
 
-    /// Frees pages on a CPU; by how much the zone's free pages grew each time.
+    /// Frees pages on a CPU. Returns by how many pages the zone's free memory grew each time.
     fn free(mm: &mut Mm, zone: usize, cpu: usize, frames: &[u32]) -> Vec<u64> {
         let mut steps = Vec::new();
         for &frame in frames {
@@ -333,7 +334,7 @@ mod tests {
         (0..40).for_each(|_| mm.refresh_cpu_vm_stats());
         assert_eq!(mm.zones[zone].pcp[0].high, mm.zones[zone].pcp_high);
 
-        // Below the high mark they do not grow.
+        // Below the high mark the lists do not grow.
         mm.zones[zone].below_high = true;
         take(&mut mm, zone, 0, 20_000);
         assert_eq!(mm.zones[zone].pcp[0].high, mm.zones[zone].pcp_high);
@@ -356,7 +357,7 @@ mod tests {
                 .collect();
             let expected = [0, 0, 1, 1, 1, 2, 2, 2, 3].map(|batches| batches * batch);
             assert_eq!(given_back, expected, "{kernel}");
-            // What users ask for is not given from what was held back at boot.
+            // Requests of users do not get the pages that were held back at boot.
             assert_eq!(mm.zones[far].pcp[1].count(), 100, "{kernel}");
             let (frames, _) = take(&mut mm, far, 1, 10);
             assert_eq!(mm.zones[far].pcp[1].unmovable.len(), 100, "{kernel}");

@@ -12,14 +12,14 @@ const MMAP_LOTSAMISS: u32 = 100;
 /// Readahead state of an open file (`file_ra_state`).
 #[derive(Clone, Copy, Debug)]
 pub struct RaState {
-    /// Window.
+    /// First page and size of the window.
     pub(crate) start: u32,
     pub(crate) size: u32,
-    /// The part of the window after whose first page the next one is started.
+    /// Size of the last part of the window. Reading the first page of this part starts the next window.
     pub(crate) async_size: u32,
     /// Last page that was read; `u32::MAX` before the first.
     pub(crate) prev: u32,
-    /// What was advised.
+    /// The advice given for the file.
     pub(crate) advice: Advice,
 }
 
@@ -53,7 +53,7 @@ fn next(current: u32, max: u32) -> u32 {
 }
 
 impl Mm {
-    /// Largest window under an advice, in pages.
+    /// The largest window under an advice, in pages.
     pub(crate) fn ra_pages(&self, advice: Advice) -> u32 {
         let max = (self.tuning.read_ahead_kb / 4) as u32;
         match advice {
@@ -63,8 +63,8 @@ impl Mm {
         }
     }
 
-    /// A read missed the cache (`page_cache_sync_ra`): reads the window that `request` pages from `page` on
-    /// call for.
+    /// Handles a read of `request` pages from `page` on that missed the cache (`page_cache_sync_ra`): reads a
+    /// window for it.
     pub(crate) fn sync_readahead(
         &mut self,
         cx: &mut Cx,
@@ -80,7 +80,7 @@ impl Mm {
         }
         let sequential = page == 0 || (ra.prev != u32::MAX && page.wrapping_sub(ra.prev) <= 1);
         if !sequential && request <= max {
-            // Enough cached pages before it are taken for a stream.
+            // If enough pages before it are cached, the read is taken for a part of a stream.
             let object = &self.objects[number as usize];
             let history = (1..=max)
                 .take_while(|&back| {
@@ -99,7 +99,8 @@ impl Mm {
             ra.size = initial(request, max);
             ra.async_size = if ra.size > request { ra.size - request } else { ra.size };
         }
-        // The whole window would be marked: it and the next one are read in one go.
+        // The mark would be on the page that was just read, so this window and the next one are read in one
+        // go.
         if ra.async_size == ra.size && page == ra.start {
             let more = next(ra.size, max);
             ra.async_size = more;
@@ -108,10 +109,10 @@ impl Mm {
         self.read_pages(cx, number, ra.start, ra.size, ra.async_size, page)
     }
 
-    /// A read met the page that starts the next window (`page_cache_async_ra`).
+    /// Starts the next window after a read met the page that is marked for it (`page_cache_async_ra`).
     pub(crate) fn async_readahead(&mut self, cx: &mut Cx, number: u32, ra: &mut RaState, page: u32) {
         let max = self.ra_pages(ra.advice);
-        // Reads have a queue of their own, which one window per reader does not fill: it is never congested.
+        // Reads have a queue of their own, which one window per reader does not fill; it is never congested.
         if max == 0 {
             return;
         }
@@ -120,7 +121,7 @@ impl Mm {
             ra.start += ra.size;
             ra.size = next(ra.size, max);
         } else {
-            // Somebody else's window: the next hole after the page is where the stream goes on.
+            // The mark belongs to somebody else's window: the stream goes on at the next hole after the page.
             let object = &self.objects[number as usize];
             let (base, pages) = (object.base, object.pages);
             let hole = (page + 1..pages.min(page + 1 + max))
@@ -130,11 +131,11 @@ impl Mm {
             ra.size = next((hole - page).max(1), max);
         }
         ra.async_size = ra.size;
-        // Nobody waits for these pages: what cannot be had is left.
+        // Nobody waits for these pages: those for which there is no memory are left out.
         let _ = self.read_pages(cx, number, ra.start, ra.size, ra.async_size, u32::MAX);
     }
 
-    /// A fault on a mapping missed the cache: read-around (`do_sync_mmap_readahead`).
+    /// Handles a fault on a mapping that missed the cache: read-around (`do_sync_mmap_readahead`).
     pub(crate) fn mmap_readahead(
         &mut self,
         cx: &mut Cx,
@@ -174,7 +175,7 @@ impl Mm {
         result
     }
 
-    /// A fault met a cached page (`do_async_mmap_readahead`).
+    /// Counts a fault that met a cached page (`do_async_mmap_readahead`).
     pub(crate) fn mmap_hit(&mut self, cx: &Cx, id: RegionId) {
         if cx.again {
             return;
@@ -184,7 +185,7 @@ impl Mm {
         }
     }
 
-    /// A fault met the page that starts the next window.
+    /// Starts the next window after a fault met the page that is marked for it.
     pub(crate) fn mmap_async_readahead(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) {
         let slot = self.objects[number as usize].base + page;
         if let Some(frame) = entry::frame(self.entries[slot as usize]) {
@@ -201,7 +202,7 @@ impl Mm {
         }
     }
 
-    /// Brings one page into the cache, if it is not there: what [`read_pages`](Self::read_pages) does for a
+    /// Brings one page into the cache if it is not there, as [`read_pages`](Self::read_pages) does for a
     /// window of one page that is wanted.
     pub(crate) fn read_page(&mut self, cx: &mut Cx, number: u32, page: u32) -> Result<(), Stop> {
         let Object { base, pages, hole, .. } = self.objects[number as usize];
@@ -232,8 +233,9 @@ impl Mm {
         Ok(())
     }
 
-    /// Brings the pages of a window that are not there into the cache. The page `wanted` is allocated with
-    /// all means, the others only if that is easy. Pages that were never written are zeroed, the others read.
+    /// Brings the absent pages of a window into the cache. The page `wanted` is allocated by all means,
+    /// including reclaim, the others only if that is easy. Pages that were never written are zeroed, the
+    /// others are read.
     pub(crate) fn read_pages(
         &mut self,
         cx: &mut Cx,

@@ -1,6 +1,6 @@
 //! Swap: slots, swap cache, readahead (`mm/swapfile.c`, `mm/swap_state.c`).
 //!
-//! Two simplifications: one area, and no per-CPU cache of slots (a few hundred slots at most).
+//! There are two simplifications: one area only, and no per-CPU cache of slots (a few hundred slots at most).
 
 use lotsfree_kernel_files::counters::vmstat;
 use rustc_hash::FxHashMap;
@@ -17,18 +17,19 @@ pub(crate) const CLUSTER: u32 = 256;
 pub(crate) struct Swap {
     pub(crate) total: u32,
     free: u32,
-    /// Entry that each slot belongs to, [`NONE`] if it is free.
+    /// The entry that each slot belongs to, or [`NONE`] if the slot is free.
     owner: Vec<u32>,
     /// Free slots of each cluster.
     cluster_free: Vec<u16>,
-    /// Where the next slot is looked for: one cursor, or one per CPU where seeking costs nothing.
+    /// Where the search for the next slot begins: one cursor, or one for each CPU where seeking costs
+    /// nothing.
     cursor: Vec<u32>,
-    /// Shadows of swapped-out pages, by slot; only where refaults of anonymous pages are seen.
+    /// Shadows of swapped-out pages, by slot; only where refaults of anonymous pages are detected.
     pub(crate) shadow: Vec<u32>,
     /// Slots of the pages in the swap cache.
     cache: FxHashMap<u32, u32>,
     rotational: bool,
-    /// Readahead: hits since the last window, its size, and the last fault's slot.
+    /// State of readahead: hits since the last window, size of that window, and slot of the last fault.
     hits: u32,
     last_window: u32,
     last_slot: u32,
@@ -87,7 +88,7 @@ impl Swap {
         self.hits += 1;
     }
 
-    /// A free slot, next to the last one as long as the cluster lasts (`scan_swap_map`).
+    /// Takes a free slot, the one next to the last as long as the cluster lasts (`scan_swap_map`).
     fn take(&mut self, cpu: usize, owner: u32) -> Option<u32> {
         if self.free == 0 {
             return None;
@@ -96,7 +97,7 @@ impl Swap {
         let mut at = self.cursor[which];
         let usable = |swap: &Self, at: u32| at < swap.total && swap.owner[at as usize] == NONE;
         if at == NONE || at.is_multiple_of(CLUSTER) || !usable(self, at) {
-            // The rest of the cluster, then an empty cluster, then whatever is free.
+            // The rest of the cluster is tried first, then an empty cluster, then any free slot.
             let rest = (at != NONE && !at.is_multiple_of(CLUSTER))
                 .then(|| (at..(at / CLUSTER + 1) * CLUSTER).find(|&slot| usable(self, slot)))
                 .flatten();
@@ -115,7 +116,8 @@ impl Swap {
         Some(at)
     }
 
-    /// First free slot of the next cluster that is wholly free, or else of the next that has one.
+    /// The first free slot of the next cluster that is wholly free, or otherwise of the next that has a free
+    /// slot.
     fn next_cluster(&self, from: u32) -> Option<u32> {
         let count = self.cluster_free.len() as u32;
         let cursors = &self.cursor;
@@ -138,7 +140,7 @@ impl Swap {
         self.free += 1;
     }
 
-    /// The kernel's window (`swapin_nr_pages`), given the largest.
+    /// The size of the kernel's readahead window (`swapin_nr_pages`), up to `largest`.
     fn window(&mut self, slot: u32, largest: u32) -> u32 {
         if largest <= 1 {
             return 1;
@@ -158,8 +160,8 @@ impl Swap {
         window
     }
 
-    /// For `check`: free slots as counted, the owner of each slot, free slots of each cluster as counted, and
-    /// the cache.
+    /// For `check`: the count of free slots, the owner of each slot, the count of free slots in each cluster,
+    /// and the cache.
     pub(crate) fn recount(&self) -> (u32, &[u32], &[u16], &FxHashMap<u32, u32>) {
         (self.free, &self.owner, &self.cluster_free, &self.cache)
     }
@@ -176,7 +178,7 @@ impl Mm {
         true
     }
 
-    /// The page leaves the swap cache and its slot becomes free (`delete_from_swap_cache`).
+    /// Removes a page from the swap cache and frees its slot (`delete_from_swap_cache`).
     pub(crate) fn delete_from_swap_cache(&mut self, frame: u32) {
         if let Some(slot) = self.swap.cache.remove(&frame) {
             self.stat_sub(frame, Stat::SwapCached);
@@ -185,7 +187,7 @@ impl Mm {
         self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
     }
 
-    /// The page leaves memory, its contents stay on swap (`__remove_mapping` of a swap cache page).
+    /// Removes a page from memory; its contents stay on swap (`__remove_mapping` of a swap cache page).
     pub(crate) fn leave_to_swap(&mut self, frame: u32, shadow: u32) {
         if let Some(slot) = self.swap.cache.remove(&frame) {
             self.stat_sub(frame, Stat::SwapCached);
@@ -198,7 +200,7 @@ impl Mm {
         self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
     }
 
-    /// A fault on a page that is on swap (`do_swap_page`): reads it and its neighbours.
+    /// Handles a fault on a page that is on swap (`do_swap_page`): reads the page and its neighbours.
     pub(crate) fn swap_in(&mut self, cx: &mut Cx, number: u32, slot: u32, swap: u32, write: bool) -> Done {
         self.begin_fault(cx);
         let id = self.swapin_readahead(cx, number, slot, swap)?;
@@ -213,7 +215,7 @@ impl Mm {
         Err(super::Wait::io(id).into())
     }
 
-    /// Starts to read the slot and its window; the number of the request that has the slot itself.
+    /// Starts to read the slot and its window. Returns the number of the request that reads the slot itself.
     pub(crate) fn swapin_readahead(
         &mut self,
         cx: &mut Cx,
@@ -227,7 +229,7 @@ impl Mm {
         self.swap.last_slot = swap;
         let mut wanted: Vec<u32> = Vec::with_capacity(window as usize);
         if adaptive && !self.swap.rotational {
-            // Neighbours in the address space, within the reach of one page table.
+            // The window consists of neighbours in the address space, within one page table.
             let object = &self.objects[number as usize];
             let (base, page) = (object.base, own - object.base);
             let first = page.saturating_sub(window / 2).max(page & !511);
@@ -283,7 +285,7 @@ impl Mm {
         Ok(target)
     }
 
-    /// A page that is being read from swap.
+    /// Enters a page that is being read from swap into the swap cache.
     fn enter_swap_cache(&mut self, frame: u32, slot: u32, wanted: bool) {
         let owner = self.swap.owner_of(slot);
         self.swap.cache.insert(frame, slot);

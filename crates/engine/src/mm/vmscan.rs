@@ -1,18 +1,20 @@
 //! Reclaim with active and inactive lists (`mm/vmscan.c`).
 //!
-//! Reclaim can be interrupted: where the kernel would sleep, or a long pass had better let others run, a
-//! [`Wait`] is returned and the same call goes on from the state that [`ScanControl`] keeps.
+//! Reclaim can be interrupted: where the kernel would sleep, or a long pass should let others run, a [`Wait`]
+//! is returned, and the same call continues from the state in [`ScanControl`].
 //!
-//! Who sleeps in reclaim, and on which kernels ([`Generation`](crate::Generation) has the switches):
+//! Sleeps in reclaim, and the kernels that have them ([`Generation`](crate::Generation) has the switches):
 //!
-//! | who | sleeps | where |
-//! |---|---|---|
-//! | direct reclaim | while reserves are below half of min (3.6 on) | `throttle_direct_reclaim` |
-//! | direct reclaim, between priorities | `congestion_wait`, from 2.6.37 on `wait_iff_congested` (through 3.10) | `direct_reclaim` |
-//! | direct reclaim, at priority 1 without a page | `VMSCAN_THROTTLE_NOPROGRESS` (5.16 on) | `direct_reclaim` |
-//! | who reclaimed a batch | `wait_iff_congested` for pages under writeback (3.2 to 3.10), `congestion_wait` for a list that is all dirty or under writeback (3.11 to 5.15), `VMSCAN_THROTTLE_WRITEBACK` and `_CONGESTED` (5.16 on) | `stall_after` |
-//! | an allocation, between rounds | for the devices (through 4.6) | `page_alloc.rs` |
-//! | kswapd | for the devices at priorities below 10 (through 3.0), else its nap | `kswapd.rs` |
+//! - Direct reclaim, while reserves are below half of min (3.6 on): `throttle_direct_reclaim`.
+//! - Direct reclaim, between priorities: `congestion_wait`, or from 2.6.37 on `wait_iff_congested` (through
+//!   3.10), in `direct_reclaim`.
+//! - Direct reclaim, at priority 1 without a page: `VMSCAN_THROTTLE_NOPROGRESS` (5.16 on), in
+//!   `direct_reclaim`.
+//! - A reclaimer that has processed a batch: `wait_iff_congested` for pages under writeback (3.2 to 3.10),
+//!   `congestion_wait` for a list that is all dirty or under writeback (3.11 to 5.15),
+//!   `VMSCAN_THROTTLE_WRITEBACK` and `_CONGESTED` (5.16 on), in `stall_after`.
+//! - An allocation, between rounds: for the devices (through 4.6), in `page_alloc.rs`.
+//! - kswapd: for the devices at priorities below 10 (through 3.0), otherwise only its nap, in `kswapd.rs`.
 //!
 //! Not modelled: isolation by several reclaimers at once (`too_many_isolated`), executable mappings, memory
 //! cgroups, slab shrinkers, the boost of watermarks and kswapd's boosted reclaim.
@@ -30,22 +32,22 @@ use super::wbt::Writer;
 use super::{Cx, DEF_PRIORITY, Device, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, ReferenceRule};
 
-/// What a task keeps between calls.
+/// Per-task state kept between calls.
 #[derive(Debug, Default)]
 pub(crate) struct TaskState {
     pub(crate) slow: Slow,
-    /// Pages dirtied since the last look at the limit (`nr_dirtied`).
+    /// Pages dirtied since the last check against the limit (`nr_dirtied`).
     pub(crate) dirtied: u64,
-    /// How many pages may be dirtied until the next look (`nr_dirtied_pause`).
+    /// Pages that may be dirtied until the next check (`nr_dirtied_pause`).
     pub(crate) poll_after: u64,
-    /// RHEL 6: the pause doubles.
+    /// Length of the last pause, which the next one doubles (through 3.1).
     pub(crate) dirty_pause: u64,
     pub(crate) batch: Batch,
     /// When the last pause in `balance_dirty_pages` ended.
     pub(crate) paused_at: Option<u64>,
 }
 
-/// Requests that a task may send to a full queue since it has waited for a place in it (`ioc_batching`).
+/// Requests that a task may send to a full queue after it has waited for a place in it (`ioc_batching`).
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) waited: bool,
@@ -53,7 +55,7 @@ pub(crate) struct Batch {
     pub(crate) until: u64,
 }
 
-/// State of an allocation that had to go the slow path.
+/// State of an allocation that had to take the slow path.
 #[derive(Debug, Default)]
 pub(crate) struct Slow {
     pub(crate) rounds_without_progress: u32,
@@ -66,7 +68,7 @@ impl Slow {
     }
 }
 
-/// Who reclaims.
+/// The kinds of reclaimers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reclaimer {
     Kswapd,
@@ -92,7 +94,7 @@ pub(crate) struct ScanControl {
     pub(crate) skipped_deactivate: bool,
     /// RHEL 6: anonymous pages are scanned although swappiness is 0.
     pub(crate) force_anon: bool,
-    /// 6.12: cache_trim_mode failed before.
+    /// 6.12: cache_trim_mode has failed before.
     pub(crate) no_cache_trim: bool,
     pass: Option<Pass>,
     /// State of a pass over generations.
@@ -121,8 +123,8 @@ impl ScanControl {
     pub(crate) fn writer(&self) -> Writer {
         if self.is_kswapd() { Writer::Kswapd } else { Writer::Task }
     }
-    /// Whether the shrinking of an lruvec was interrupted: the task has to wait, or others have to run. It
-    /// goes on whatever has become of free memory in the meantime.
+    /// Whether the shrinking of an lruvec was interrupted because the task has to wait or others have to run.
+    /// It continues whatever has become of free memory in the meantime.
     pub(crate) fn is_under_way(&self) -> bool {
         self.pass.is_some() || self.lru_gen.is_under_way()
     }
@@ -134,9 +136,9 @@ impl ScanControl {
 /// A pass over one lruvec.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
-    /// What is left to scan, by list.
+    /// Pages left to scan, by list.
     left: [u64; 5],
-    /// What was to be scanned.
+    /// Pages that were to be scanned, by list.
     target: [u64; 5],
     reclaimed: u64,
     adjusted: bool,
@@ -154,7 +156,7 @@ struct Direct {
     retried: bool,
 }
 
-/// What one batch met.
+/// Statistics of one batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReclaimStat {
     pub(crate) taken: u64,
@@ -165,16 +167,16 @@ pub(crate) struct ReclaimStat {
     writeback: u64,
     immediate: u64,
     pub(crate) pageout: u64,
-    /// What was written took a place in the device's queue, rather than joining a request there.
+    /// The pages written took a place in the device's queue, rather than joining a request there.
     queued: bool,
-    /// The batch is of anonymous pages.
+    /// The batch consists of anonymous pages.
     anon: bool,
     activated: u64,
-    /// Dirty pages that were kept since the device is congested.
+    /// Dirty pages that were kept because the device is congested.
     spared: u64,
 }
 
-/// What becomes of a page at the tail of an inactive list.
+/// The fate of a page at the tail of an inactive list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Freed,
@@ -191,19 +193,19 @@ enum References {
     Activate,
 }
 
-/// What a file system does with a page that reclaim wants to be written.
+/// The response of a file system to a request of reclaim to write a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WritePage {
-    /// It writes it.
+    /// The file system writes the page.
     Writes,
-    /// It leaves that to the flusher: the page stays dirty.
+    /// The file system leaves the page to the flusher; the page stays dirty.
     Redirties,
-    /// It is not asked; the page is activated.
+    /// The file system cannot be asked; the page is activated.
     IsMissing,
 }
 
 impl Mm {
-    /// `try_to_free_pages` on behalf of an allocation: how many pages it freed.
+    /// `try_to_free_pages` on behalf of an allocation. Returns the number of pages freed.
     pub(crate) fn direct_reclaim(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u64, Wait> {
         let mut direct = match self.tasks[cx.task].slow.direct.take() {
             Some(direct) => direct,
@@ -236,7 +238,7 @@ impl Mm {
         if !direct.throttled {
             self.throttle_direct_reclaim(cx, ac)?;
             direct.throttled = true;
-            // User memory and files may use the highest zone there could be, ZONE_MOVABLE.
+            // User memory and files may use the highest possible zone, ZONE_MOVABLE.
             self.events[ALLOCSTALL[3]] += 1;
         }
         let lruvecs = self.lruvecs_of(ac);
@@ -267,7 +269,7 @@ impl Mm {
                 // VMSCAN_THROTTLE_NOPROGRESS
                 (scan.priority == 1 && scan.reclaimed == 0).then_some(TENTH / 25)
             } else {
-                // 2.6.32 naps for the devices; 3.0 to 3.10 do only if the preferred zone is flagged.
+                // 2.6.32 sleeps for the devices; 3.0 to 3.10 do so only if the preferred zone is flagged.
                 let low = direct.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
                 let flagged = !self.generation.reclaim_flags
                     && self.lruvecs[lruvecs[0]].flag_congested
@@ -287,7 +289,8 @@ impl Mm {
         }
         let scan = &mut direct.scan;
         if scan.reclaimed == 0 && !direct.retried {
-            // Forced deactivation, or RHEL 6's last resort with swappiness 0: once more from the beginning.
+            // Direct reclaim starts once more from the beginning, with forced deactivation or with RHEL 6's
+            // last resort for swappiness 0.
             let force_anon =
                 self.generation.oom_force_anon && self.tuning.swappiness == 0 && self.swap.free() > 0;
             if (self.generation.may_deactivate && scan.skipped_deactivate) || force_anon {
@@ -299,15 +302,14 @@ impl Mm {
             }
         }
         // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six
-        // times over (`all_unreclaimable`).
-        // One that had nothing to scan is none.
+        // times over (`all_unreclaimable`). A run that had nothing to scan does not count as progress.
         let hopeful = direct.total_scanned > 0
             && !self.generation.reclaim_retries
             && !lruvecs.iter().all(|&which| self.is_unreclaimable(which));
         Ok(scan.reclaimed.max(u64::from(hopeful)))
     }
 
-    /// The lruvecs of a zonelist, each once, in its order.
+    /// The lruvecs of a zonelist, each once, in the order of the list.
     fn lruvecs_of(&self, ac: &AllocContext) -> Vec<usize> {
         let mut lruvecs = Vec::new();
         for &zone in &self.nodes[ac.preferred].zonelist {
@@ -336,7 +338,7 @@ impl Mm {
         Err(Wait { channel: Some(WaitChannel::Pfmemalloc(node)), until, why: WaitReason::Reclaim })
     }
 
-    /// `allow_direct_reclaim`: more than half of the min marks is free, or kswapd has given up.
+    /// `allow_direct_reclaim`: more than half of the min watermarks is free, or kswapd has given up.
     pub(crate) fn pfmemalloc_ok(&self, node: usize) -> bool {
         let (mut free, mut min) = (0, 0);
         for &zone in &self.nodes[node].zones {
@@ -349,12 +351,12 @@ impl Mm {
         min == 0 || free > min / 2 || self.nodes[node].kswapd.gave_up()
     }
 
-    /// `congestion_wait`: until a device is no longer congested, at most so long.
+    /// `congestion_wait`: sleeps until a device is no longer congested, for at most `ns`.
     pub(crate) fn congestion_wait(&mut self, cx: &Cx, ns: u64) -> Wait {
         Wait { channel: Some(WaitChannel::Room), until: Some(cx.now() + ns), why: WaitReason::Reclaim }
     }
 
-    /// Whether a zone counts as one of which nothing can be reclaimed (through 4.7).
+    /// Whether a zone counts as having nothing that can be reclaimed (through 4.7).
     pub(crate) fn is_unreclaimable(&self, lruvec: usize) -> bool {
         if self.generation.unreclaimable_mark {
             return self.zones[lruvec].all_unreclaimable;
@@ -362,7 +364,7 @@ impl Mm {
         self.was_scanned_in_vain(lruvec)
     }
 
-    /// Whether a zone was scanned six times over since a page of it was freed (`zone_reclaimable`).
+    /// Whether a zone was scanned six times over since a page of it was last freed (`zone_reclaimable`).
     pub(crate) fn was_scanned_in_vain(&self, lruvec: usize) -> bool {
         let swap = self.swap.free() > 0;
         let lists = &self.lruvecs[lruvec];
@@ -432,7 +434,8 @@ impl Mm {
         Ok(())
     }
 
-    /// What happens when enough was reclaimed; `true` ends the pass (`mm/vmscan.c:shrink_lruvec`).
+    /// Decides how a pass goes on after its target was met; `true` ends the pass
+    /// (`mm/vmscan.c:shrink_lruvec`).
     fn target_met(&self, scan: &ScanControl, pass: &mut Pass) -> bool {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         if !self.generation.proportional {
@@ -473,8 +476,8 @@ impl Mm {
     }
 
     /// Splits a scan between anonymous and file pages by swappiness (`mm/vmscan.c:get_scan_count`; with MGLRU
-    /// `mglru.rs:choose`). What 0 means: through 3.4, almost none, as 1 is added to both weights; from 3.5
-    /// on and in RHEL 6, no anonymous page unless file pages are nearly gone.
+    /// `mglru.rs:choose`). swappiness 0 means almost no anonymous pages through 3.4, where 1 is added to both
+    /// weights; from 3.5 on and in RHEL 6 it means none unless file pages are nearly gone.
     fn get_scan_count(&mut self, scan: &ScanControl, which: usize) -> Pass {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         enum Plan {
@@ -587,7 +590,7 @@ impl Mm {
         Pass { left, target: left, reclaimed: 0, adjusted: false, may_deactivate }
     }
 
-    /// `prepare_scan_control`: which active lists may be scanned (5.5 on).
+    /// `prepare_scan_control`: decides which active lists may be scanned (5.5 on).
     fn may_deactivate(&mut self, scan: &ScanControl, which: usize) -> [bool; 2] {
         if !self.generation.may_deactivate {
             return [true; 2];
@@ -604,14 +607,14 @@ impl Mm {
         may
     }
 
-    /// At the end of a reclaim run, of kswapd or from 4.12 on of a task: refaults from here on count as new
+    /// Ends a reclaim run of kswapd, or from 4.12 on of a task: refaults after this count as new
     /// (`snapshot_refaults`).
     pub(crate) fn snapshot_refaults(&mut self, which: usize) {
         let l = &mut self.lruvecs[which];
         l.refaults_seen = l.refaults;
     }
 
-    /// `inactive_anon_is_low`; never without swap.
+    /// `inactive_anon_is_low`; the list is never low without swap.
     pub(crate) fn anon_low(&self, which: usize) -> bool {
         use lotsfree_units::PageSize;
         let l = &self.lruvecs[which];
@@ -640,7 +643,7 @@ impl Mm {
         lotsfree_formulas::lists::inactive_file_is_low(rules, &lists, lotsfree_units::PageSize::X86)
     }
 
-    /// `inactive_file_is_low`; refault activations make it low whatever the lengths (4.19, 5.4).
+    /// `inactive_file_is_low`. Refault activations make the list low whatever its length (4.19, 5.4).
     fn file_low(&self, which: usize) -> bool {
         let l = &self.lruvecs[which];
         let refaulted = self.generation.rules.lists.file_ratio && l.refaults[1] != l.refaults_seen[1];
@@ -713,7 +716,8 @@ impl Mm {
         l.recent_rotated[kind] += referenced;
     }
 
-    /// How many page tables accessed the page since the last look; clears their bits (`page_referenced`).
+    /// Clears the accessed bits of a page, and returns how many page tables had accessed it
+    /// (`page_referenced`).
     pub(crate) fn test_clear_young(&mut self, cx: &mut Cx, frame: u32) -> u32 {
         let f = &mut self.frames[frame as usize];
         let e = &mut self.entries[f.slot as usize];
@@ -828,7 +832,7 @@ impl Mm {
         (met.reclaimed, self.stall_after(cx, scan, lruvec, met))
     }
 
-    /// Notes what a batch says about the devices, and decides whether the reclaimer has to wait
+    /// Notes what a batch shows about the devices, and decides whether the reclaimer has to wait
     /// (`mm/vmscan.c:shrink_inactive_list`).
     fn stall_after(&mut self, cx: &Cx, scan: &ScanControl, lruvec: usize, met: ReclaimStat) -> Option<Wait> {
         if scan.who == Reclaimer::Limit {
@@ -840,10 +844,10 @@ impl Mm {
         }
         if !self.generation.reclaim_flags {
             let l = &mut self.lruvecs[lruvec];
-            // wait_iff_congested waits only for a zone that is flagged as congested, which takes a batch of
-            // file pages that direct reclaim left for the device's sake: 3.0.
+            // wait_iff_congested waits only for a zone that is flagged as congested. A zone is flagged when
+            // direct reclaim has spared all dirty file pages of a batch because the device is congested: 3.0.
             l.flag_congested |= met.spared > 0 && met.spared == met.dirty;
-            // The lower the priority, the fewer pages of the batch have to be under writeback (3.2 to 3.10).
+            // At a lower priority, fewer pages of the batch have to be under writeback (3.2 to 3.10).
             let enough = met.writeback > 0 && met.writeback >= met.taken >> (DEF_PRIORITY - scan.priority);
             let waits = l.flag_congested && enough && self.is_congested();
             return waits.then(|| self.congestion_wait(cx, TENTH));
@@ -885,7 +889,7 @@ impl Mm {
         None
     }
 
-    /// What becomes of one page (`mm/vmscan.c:shrink_page_list`).
+    /// Decides the fate of one page (`mm/vmscan.c:shrink_page_list`).
     pub(crate) fn shrink_page(
         &mut self,
         cx: &mut Cx,
@@ -908,7 +912,7 @@ impl Mm {
         }
         let writeback = f.has(flag::WRITEBACK);
         let dirty = f.has(flag::DIRTY) && (!anon || f.has(flag::SWAPCACHE));
-        // Anonymous pages are left out: no flusher writes them (`page_check_dirty_writeback`, 3.11).
+        // Anonymous pages do not count, because no flusher writes them (`page_check_dirty_writeback`, 3.11).
         if (dirty || writeback) && !anon && self.generation.reclaim_flags {
             met.dirty += 1;
             met.unqueued_dirty += u64::from(!writeback);
@@ -941,7 +945,7 @@ impl Mm {
             self.unmap_page(frame);
         }
         if self.frames[frame as usize].has(flag::DIRTY) {
-            // Through 3.10 the pages count that could go but for this.
+            // Through 3.10, a page counts here if only its being dirty keeps it from being freed.
             met.dirty += u64::from(!self.generation.reclaim_flags);
             if !anon && !self.may_write_file(scan, lruvec, frame) {
                 self.stat_add(frame, Stat::VmscanImmediate);
@@ -951,7 +955,7 @@ impl Mm {
             if references == References::ReclaimClean || !scan.may_writepage {
                 return Fate::Keep;
             }
-            // Swap never counts as congested: its address space has no device of its own.
+            // Swap never counts as congested, because its address space has no device of its own.
             let pushes = anon || matches!(scan.who, Reclaimer::Kswapd | Reclaimer::Zone);
             if self.generation.spares_congested && !pushes && self.is_congested() {
                 met.spared += 1;
@@ -1009,7 +1013,7 @@ impl Mm {
         }
     }
 
-    /// What the file system does when reclaim asks it to write a page (`->writepage`).
+    /// The response of the file system when reclaim asks it to write a page (`->writepage`).
     fn writepage(&self, scan: &ScanControl, frame: u32) -> WritePage {
         if self.generation.without_writepage.contains(&self.filesystem) {
             return WritePage::IsMissing;
@@ -1023,7 +1027,7 @@ impl Mm {
         if refuses { WritePage::Redirties } else { WritePage::Writes }
     }
 
-    /// Frees a clean page that is in no page table; its entry keeps what is needed to find it again.
+    /// Frees a clean page that is in no page table. Its entry keeps what is needed to find the page again.
     pub(crate) fn evict(&mut self, cx: &mut Cx, frame: u32) {
         let f = self.frames[frame as usize];
         let shadow = self.workingset_eviction(frame);

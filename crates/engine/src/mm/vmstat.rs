@@ -1,9 +1,9 @@
-//! Counters under the kernel's names, and what `/proc` would show of them (`mm/vmstat.c`,
+//! Counters under the kernel's names, and the contents of `/proc` that they result in (`mm/vmstat.c`,
 //! `fs/proc/meminfo.c`).
 //!
-//! A line is printed if the table of counters says that the generation's release has it. Lines about what the
-//! model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it happens;
-//! those whose true value is unknown are absent: page tables, the trees' own nodes, the direct map.
+//! A line is printed if the table of counters says that the generation's release has it. Lines about things
+//! that the model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it
+//! happens. Lines whose true value is unknown are absent: page tables, the trees' own nodes, the direct map.
 
 use std::ops::{Index, IndexMut};
 
@@ -48,7 +48,7 @@ pub(crate) enum Stat {
     SwapCached,
 }
 
-/// How many there are.
+/// The number of [`Stat`]s.
 pub(crate) const STATS: usize = 13;
 
 /// The counters of `/proc/vmstat` that only grow: `events[vmstat::pgfault] += 1`. A kernel's release decides
@@ -77,7 +77,7 @@ impl IndexMut<Counter<Vmstat>> for Events {
 }
 
 impl Events {
-    /// Counters together.
+    /// The sum of some counters.
     pub(crate) fn sum(&self, counters: &[Counter<Vmstat>]) -> u64 {
         counters.iter().map(|counter| self[*counter]).sum()
     }
@@ -85,7 +85,7 @@ impl Events {
 
 /// One counter for each kind of zone: DMA, DMA32, Normal, Movable ([`Zone::index`]).
 pub(crate) type ByZone = [Counter<Vmstat>; 4];
-/// One for anonymous pages and one for file pages.
+/// One counter for anonymous pages and one for file pages.
 pub(crate) type ByType = [Counter<Vmstat>; 2];
 
 pub(crate) const PGALLOC: ByZone =
@@ -124,7 +124,7 @@ pub(crate) const REFAULT: ByType = [vmstat::workingset_refault_anon, vmstat::wor
 pub(crate) const ACTIVATE: ByType = [vmstat::workingset_activate_anon, vmstat::workingset_activate_file];
 pub(crate) const RESTORE: ByType = [vmstat::workingset_restore_anon, vmstat::workingset_restore_file];
 
-/// Counters that are sums of others; the kernel counts only one of the two.
+/// Counters that are sums of others; the kernel counts either the sum or the parts.
 const SUMS: [(Counter<Vmstat>, &[Counter<Vmstat>]); 11] = [
     (vmstat::allocstall, &ALLOCSTALL),
     (vmstat::pgrefill, &PGREFILL),
@@ -139,7 +139,8 @@ const SUMS: [(Counter<Vmstat>, &[Counter<Vmstat>]); 11] = [
     (vmstat::pgsteal_movable, &[vmstat::pgsteal_kswapd_movable, vmstat::pgsteal_direct_movable]),
 ];
 
-/// Before 5.9 (170b04b7ae49) the total, then each type (`mm/workingset.c`).
+/// Counters of the working set. Kernels print the total before 5.9 (170b04b7ae49), and one counter for each
+/// type from then on (`mm/workingset.c`).
 const WORKINGSET: [(Counter<Vmstat>, ByType); 3] = [
     (vmstat::workingset_refault, REFAULT),
     (vmstat::workingset_activate, ACTIVATE),
@@ -149,7 +150,7 @@ const WORKINGSET: [(Counter<Vmstat>, ByType); 3] = [
 /// A kernel release: three numbers.
 type Release = (u32, u32, u32);
 
-/// What RHEL 6 prints although mainline had it only after 2.6.32.
+/// Counters that RHEL 6 prints although mainline got them only after 2.6.32.
 const RHEL_6: [Counter<Vmstat>; 4] = [
     vmstat::nr_anon_transparent_hugepages,
     vmstat::kswapd_low_wmark_hit_quickly,
@@ -204,14 +205,14 @@ const LEFT_OUT: [Counter<Vmstat>; 44] = [
     vmstat::direct_map_level3_splits,
     vmstat::direct_map_level2_collapses,
     vmstat::direct_map_level3_collapses,
-    // Not printed at the same time as what took their place.
+    // These are not printed at the same time as the counters that took their place.
     vmstat::nr_pages_scanned,
     vmstat::nr_indirectly_reclaimable,
     vmstat::pgpromote_candidate_nrl,
     vmstat::nr_kernel_file_pages,
 ];
 
-/// Lines of `/proc/meminfo` that are 0 on a machine without what they count.
+/// Lines of `/proc/meminfo` that are 0 on a machine without the things that they count.
 const ZERO: [Counter<Meminfo>; 22] = [
     meminfo::Buffers,
     meminfo::Mlocked,
@@ -237,7 +238,7 @@ const ZERO: [Counter<Meminfo>; 22] = [
     meminfo::Hugetlb,
 ];
 
-/// Those of [`ZERO`] that a node's file does not have.
+/// Lines of [`ZERO`] that a node's file does not have.
 const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 6] = [
     meminfo::Buffers,
     meminfo::Zswap,
@@ -247,13 +248,13 @@ const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 6] = [
     meminfo::Hugetlb,
 ];
 
-/// Whether a release prints a line.
+/// Whether a release prints the line of a row.
 fn is_printed(release: Release, row: &Row) -> bool {
     let number = |text: &str| KernelVersion::parse(text).map_or((0, 0, 0), |version| version.numbers);
     release >= number(row.since) && row.until.is_none_or(|until| release < number(until))
 }
 
-/// A file in the making.
+/// The lines of a file that is being put together.
 struct Lines<F> {
     values: Values<F>,
     release: Release,
@@ -345,7 +346,7 @@ impl Mm {
         self.sums(self.nodes[node].zones.iter().copied())
     }
 
-    /// What is counted by zone.
+    /// Enters the lines that are counted by zone.
     fn zone_lines(&self, lines: &mut Lines<Vmstat>, sums: &Sums) {
         lines.zeroes(vmstat::nr_free_pages, Some(vmstat::nr_inactive_anon));
         lines.put(vmstat::nr_free_pages, sums.free);
@@ -370,7 +371,7 @@ impl Mm {
         }
     }
 
-    /// What is counted by node from 4.8 on, by zone before.
+    /// Enters the lines that are counted by node from 4.8 on, and by zone before.
     fn node_lines(&self, lines: &mut Lines<Vmstat>, sums: &Sums, whole: bool) {
         lines.zeroes(vmstat::nr_inactive_anon, Some(vmstat::nr_dirty_threshold));
         lines.put(vmstat::nr_inactive_anon, sums.lru[list::INACTIVE_ANON]);
@@ -427,7 +428,7 @@ impl Mm {
     }
 
     fn event_lines(&self, lines: &mut Lines<Vmstat>) {
-        // What has not happened was made 0 with the rest.
+        // Counters of events that did not happen were set to 0 with the other lines.
         let counted = Counter::all().map(|counter| (counter, self.events[counter]));
         let sums = SUMS.iter().map(|(counter, parts)| (*counter, self.events.sum(parts)));
         for (counter, value) in counted.chain(sums).filter(|(_, value)| *value > 0) {
@@ -444,7 +445,7 @@ impl Mm {
         lines.values
     }
 
-    /// What `/proc/meminfo` and a node's `meminfo` share.
+    /// Enters the lines that `/proc/meminfo` and a node's `meminfo` share.
     fn shared_meminfo(&self, lines: &mut Lines<Meminfo>, sums: &Sums) {
         let kib = |pages: u64| pages * 4;
         let lru = |which: usize| kib(sums.lru[which]);
@@ -475,7 +476,7 @@ impl Mm {
         }
     }
 
-    /// `/proc/meminfo`. What the kernel keeps for itself is all in `SUnreclaim`.
+    /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`.
     pub fn meminfo(&self) -> Values<Meminfo> {
         let sums = self.all();
         let mut lines = Lines::new(self.release());
@@ -501,8 +502,8 @@ impl Mm {
         lines.put(meminfo::Cached, 4 * sums.get(Stat::FilePages));
         lines.put(meminfo::SwapTotal, 4 * u64::from(self.swap.total));
         lines.put(meminfo::SwapFree, 4 * self.swap.free());
-        // The ratio is the same rule on every kernel; where its function was not read the predecessor's
-        // counts.
+        // The ratio follows the same rule on every kernel. Where the kernel's function was not read, RHEL 6's
+        // is used.
         if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
             let setting = LimitSetting::Ratio(DEFAULT_RATIO);
             let swap = u64::from(self.swap.total);
@@ -533,7 +534,7 @@ impl Mm {
         lines.put(meminfo::MemUsed, 4 * (sums.managed - sums.free));
         lines.put(meminfo::FilePages, 4 * (sums.get(Stat::FilePages) + sums.get(Stat::SwapCached)));
         if !is_printed(lines.release, vmstat::nr_swapcached.row()) {
-            // The node's file has it since the node counts it.
+            // A node's file has this line only if the node counts it.
             lines.values.set(meminfo::SwapCached, u64::MAX);
         }
         lines.values
@@ -560,7 +561,8 @@ impl Mm {
         self.nodes[node].zones.iter().map(|&zone| &self.zones[zone]).find(|zone| zone.kind == kind)
     }
 
-    /// Marks of a zone as printed, with the boost, and the boost. Zones without memory have marks too.
+    /// Watermarks of a zone as printed, with the boost, and the boost itself. Zones without memory have
+    /// watermarks too.
     fn printed_marks(&self, node: usize, kind: ZoneKind) -> (Watermarks, u64) {
         match self.zone_of_kind(node, kind) {
             Some(zone) => {
@@ -589,8 +591,8 @@ impl Mm {
         computed.last().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0, promo: None })
     }
 
-    /// `/proc/zoneinfo`. From 4.12 on zones without memory are shown too, and there is a zone for devices;
-    /// per node statistics stand in the first zone with memory.
+    /// `/proc/zoneinfo`. From 4.12 on, zones without memory are shown too, and there is a zone for devices.
+    /// Statistics of a node are in its first zone with memory.
     pub fn zoneinfo(&self) -> Vec<ZoneText> {
         let release = self.release();
         let empty_too = release >= (4, 12, 0);
@@ -641,7 +643,7 @@ impl Mm {
         lines.put(zoneinfo::cma, 0);
     }
 
-    /// What only a zone with memory has.
+    /// Enters the lines that only a zone with memory has.
     fn populated_lines(
         &self,
         text: &mut ZoneText,
@@ -674,19 +676,19 @@ impl Mm {
         let unreclaimable = index.is_some_and(|zone| self.is_unreclaimable(self.lruvec_of(zone)));
         marks.put(zoneinfo::all_unreclaimable, u64::from(unreclaimable && zone.pages_scanned > 0));
         marks.put(zoneinfo::node_unreclaimable, u64::from(self.nodes[zone.node].kswapd.gave_up()));
-        // The first page frame of a PC is not the allocator's.
+        // The first page frame of a PC does not belong to the allocator.
         marks.put(zoneinfo::start_pfn, zone.start_pfn.max(1));
         marks.put(zoneinfo::inactive_ratio, inactive_ratio(PageSize::X86.of(zone.managed)));
     }
 }
 
-/// Page frames from the zone's first to its last. Only ZONE_DMA has holes: its first page and firmware's.
+/// Page frames from the zone's first to its last. Only ZONE_DMA has holes: its first page and the firmware's.
 fn spanned(zone: &Zone) -> u64 {
     if zone.kind == ZoneKind::Dma && zone.managed < zone.present { 4095 } else { zone.present }
 }
 
 impl Mm {
-    /// Sysctls that the machine is ruled by, as the kernel would print them.
+    /// Sysctls of the machine, as the kernel would print them.
     pub fn sysctls(&self) -> std::collections::BTreeMap<String, String> {
         use lotsfree_formulas::dirty::DirtyLimit;
         let t = &self.tuning;

@@ -1,11 +1,11 @@
-//! Writeback throttling: how many writes that somebody has buffered may be at a device at a time
-//! (`block/blk-wbt.c`, `block/blk-rq-qos.c` of 6.1; from 4.10 on, with `CONFIG_BLK_WBT_MQ`).
+//! Writeback throttling: limits the buffered writes that may be at a device at a time (`block/blk-wbt.c`,
+//! `block/blk-rq-qos.c` of 6.1; from 4.10 on, with `CONFIG_BLK_WBT_MQ`).
 //!
-//! The depth begins at 16 requests. Every tenth of a second it is halved if the fastest read took longer than
-//! it should, 2 ms on a device that does not rotate and 75 ms on one that does, and doubled if not, or if
-//! there are writes only. kswapd may fill it, and others after somebody was held to the dirty limit; they get
-//! half of it otherwise, and a quarter while there are reads or if nobody waits for what they write. kswapd's
-//! requests are counted apart.
+//! The depth begins at 16 requests. Every tenth of a second it is halved if the fastest read took too long:
+//! more than 2 ms on a device that does not rotate, or 75 ms on one that does. It is doubled if not, or if
+//! there are only writes. kswapd may use the whole depth, and so may others for a while after a writer was
+//! held to the dirty limit. Otherwise others get half of it, or a quarter while there are reads or if nobody
+//! waits for the writes. kswapd's requests are counted separately.
 
 /// RWB_DEF_DEPTH
 const DEPTH: u32 = 16;
@@ -13,16 +13,17 @@ const DEPTH: u32 = 16;
 const WINDOW: u64 = 100_000_000;
 /// RWB_MIN_WRITE_SAMPLES
 const WRITE_SAMPLES: u64 = 3;
-/// RWB_UNKNOWN_BUMP: windows without reads and writes until the depth goes back to where it began.
+/// RWB_UNKNOWN_BUMP: windows without reads and writes after which the depth begins to return to its first
+/// value.
 const UNKNOWN_BUMP: u32 = 5;
-/// HZ/10 and HZ: how long a read, and a writer that was held, are recent.
+/// HZ/10 and HZ: for how long a read counts as recent, and for how long the pause of a writer does.
 const RECENT_READ: u64 = 100_000_000;
 const RECENT_PAUSE: u64 = 1_000_000_000;
 
 /// Who writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// The flusher, above the background limit or for what is old (`REQ_BACKGROUND`).
+    /// The flusher, above the background limit or for old dirty pages (`REQ_BACKGROUND`).
     Background,
     /// A task: direct reclaim, `fdatasync`.
     Task,
@@ -30,16 +31,17 @@ pub(crate) enum Writer {
 }
 
 impl Writer {
-    /// Whose requests are counted together: kswapd's, and those of all others (`get_rq_wait`).
+    /// The index of the count that a writer's requests belong to: kswapd's, or that of all others
+    /// (`get_rq_wait`).
     pub(crate) fn kind(self) -> usize {
         usize::from(self != Writer::Kswapd)
     }
 }
 
-/// What a device did in a window.
+/// Completions of a device in a window.
 #[derive(Debug, Default)]
 struct Window {
-    /// Reads that completed, and nanoseconds of the fastest.
+    /// Reads that completed, and the nanoseconds that the fastest took.
     reads: u64,
     fastest: u64,
     writes: u64,
@@ -48,7 +50,7 @@ struct Window {
 /// State of one device (`struct rq_wb`, `struct rq_depth`).
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    /// Nanoseconds that a read may take.
+    /// Nanoseconds that a read may take before the depth is reduced.
     guarded: u64,
     /// Requests that the queue holds.
     queue: u32,
@@ -59,18 +61,18 @@ pub(crate) struct Throttle {
     /// When the window ends; `None` while nothing is throttled.
     ends: Option<u64>,
     window: Window,
-    /// Requests at the device: of kswapd, of others.
+    /// Requests at the device: those of kswapd, and those of others.
     in_flight: [u32; 2],
-    /// When a read was sent or came back last.
+    /// When a read was last sent or completed.
     read_at: Option<u64>,
-    /// A read that is waited for, and since when.
+    /// A read that has not completed yet, and when it was sent.
     waited: Option<(u64, u64)>,
-    /// When a writer was held to the dirty limit last (`dirty_sleep`).
+    /// When a writer was last held to the dirty limit (`dirty_sleep`).
     held_at: Option<u64>,
 }
 
 impl Throttle {
-    /// For a device whose queue holds so many requests.
+    /// The throttling of a device whose queue holds `queue` requests.
     pub(crate) fn new(rotational: bool, queue: u32) -> Self {
         let guarded = if rotational { 75_000_000 } else { 2_000_000 };
         Throttle {
@@ -89,7 +91,7 @@ impl Throttle {
         }
     }
 
-    /// How many more requests a writer may send at a time (`get_limit`).
+    /// The number of further requests that a writer may send now (`get_limit`).
     pub(crate) fn room(&mut self, writer: Writer, now: u64) -> u32 {
         self.advance(now);
         let recent = |at: Option<u64>, span: u64| at.is_some_and(|at| now < at + span);
@@ -132,7 +134,7 @@ impl Throttle {
         }
     }
 
-    /// It came back; it was sent at `since`.
+    /// A read, or a write past the page cache, that was sent at `since` has completed.
     pub(crate) fn answered(&mut self, id: u64, read: bool, since: u64, now: u64) {
         self.advance(now);
         self.read_at = Some(now);
@@ -154,7 +156,7 @@ impl Throttle {
         self.held_at = Some(now);
     }
 
-    /// Ends the windows that are over (`wb_timer_fn`).
+    /// Evaluates the windows that are over (`wb_timer_fn`).
     fn advance(&mut self, now: u64) {
         while let Some(end) = self.ends.filter(|end| *end <= now) {
             let window = std::mem::take(&mut self.window);
@@ -190,7 +192,7 @@ impl Throttle {
         self.ends = Some(now + self.width());
     }
 
-    /// The smaller the depth, the shorter the window.
+    /// The length of a window, which is shorter for a smaller depth.
     fn width(&self) -> u64 {
         match u64::try_from(self.step) {
             Ok(step) if step > 0 => (WINDOW << 4) / ((step + 1) << 8).isqrt(),
@@ -215,7 +217,7 @@ impl Throttle {
         self.unknown = 0;
     }
 
-    /// `rq_depth_calc_max_depth`; whether that is the most.
+    /// `rq_depth_calc_max_depth`; returns whether the depth has reached its maximum.
     fn calculate(&mut self) -> bool {
         let beyond = DEPTH.min(self.queue) - 1;
         match u32::try_from(self.step) {
@@ -264,7 +266,7 @@ mod tests {
         throttle.sent(Writer::Task, 0);
         let depths: Vec<u32> = (0..6).map(|n| throttle.room(Writer::Kswapd, n * 100 * MS + 1)).collect();
         assert_eq!(depths, [16, 31, 61, 121, 192, 192]);
-        // Reads that take 3 ms, beside writes.
+        // Reads take 3 ms, beside writes.
         let mut depths = Vec::new();
         let mut now = 600 * MS;
         while now < 1600 * MS {
@@ -277,7 +279,7 @@ mod tests {
         }
         depths.dedup();
         assert_eq!(depths, [192, 16, 8, 4, 2, 1]);
-        // Where 75 ms are allowed, they stay.
+        // Where 75 ms are allowed, the depth is not reduced.
         let mut disk = Throttle::new(true, 256);
         disk.sent(Writer::Task, 0);
         disk.asked(1, true, 10 * MS);

@@ -20,7 +20,8 @@ impl Mm {
         usize::BITS - (self.lruvecs.len() - 1).leading_zeros()
     }
 
-    /// The shadow of a page that is being evicted; never 0. Moves the clock.
+    /// Returns the shadow of a page that is being evicted, and advances the clock. The shadow is 0 only for
+    /// an anonymous page on a kernel that does not detect refaults of anonymous pages.
     pub(crate) fn workingset_eviction(&mut self, frame: u32) -> u32 {
         let f = self.frames[frame as usize];
         if self.generation.rules.lists.refault == Refault::None {
@@ -44,7 +45,8 @@ impl Mm {
         (workingset | (which as u32) << bits | clock).clamp(1, RESERVED)
     }
 
-    /// A page that was evicted is back: whether it goes straight to the active list. Counts the refault.
+    /// Handles the return of an evicted page: counts the refault, and returns whether the page goes straight
+    /// to the active list.
     pub(crate) fn workingset_refault(&mut self, frame: u32, shadow: u32, anon: bool) -> bool {
         if shadow == entry::VALUE || self.generation.rules.lists.refault == Refault::None {
             return false;
@@ -86,7 +88,7 @@ impl Mm {
         true
     }
 
-    /// A resident page was activated: the clock moves (`workingset_age_nonresident`).
+    /// Advances the clock after a resident page was activated (`workingset_age_nonresident`).
     pub(crate) fn workingset_activation(&mut self, frame: u32) {
         let lruvec = self.lruvec_of_frame(frame);
         self.lruvecs[lruvec].clock += 1;

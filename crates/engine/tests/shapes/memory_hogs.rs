@@ -1,5 +1,5 @@
-//! memory-hogs.toml and overnight.toml against "Memory Hogs" (ADMIN 20/2014), in runs of two thirds of the
-//! scenarios' length or less.
+//! Compares memory-hogs.toml and overnight.toml with "Memory Hogs" (ADMIN 20/2014), in runs of two thirds of
+//! the scenarios' length or less.
 
 use lotsfree_run::{ActorFigures, Figures};
 use lotsfree_settings::SWAPPINESS;
@@ -19,7 +19,7 @@ fn relative(variant: &str, size: &str, set: &[(&str, &str)]) -> f64 {
     server(&figures(MEMORY_HOGS, variant, Some(size), &set)).relative.expect("a baseline")
 }
 
-/// Larger than what is free, and smaller.
+/// Sizes larger and smaller than free memory.
 const LARGE: &str = "3200 MiB";
 const SMALL: &str = "800 MiB";
 
@@ -66,7 +66,7 @@ fn the_size_of_the_file_alone_is_not_the_trigger() {
     let fast = [("machine.disk", "{ latency = \"100 us\", bandwidth = \"4 GiB/s\", size = \"200 GiB\" }")];
     let roomy = [("actor.server.heap", "2 GiB")];
     for variant in ["2.6.32-rhel6", "3.0", "3.10", "3.11"] {
-        // What one pass at priority 0 swaps out comes back within the minute.
+        // Pages that one pass at priority 0 swaps out come back within the minute.
         assert!(relative(variant, LARGE, &fast) > 0.9, "{variant}, a disk faster than the writer");
         assert!(relative(variant, LARGE, &roomy) > 0.98, "{variant}, room for all");
     }

@@ -1,11 +1,11 @@
-//! mmtests' parallelio, against the tables of "Reduce system disruption due to kswapd" (linux-mm, May 2013):
-//! operations relative to those without a write.
+//! Compares mmtests' parallelio with the tables of "Reduce system disruption due to kswapd" (linux-mm, May
+//! 2013): operations relative to those without a write.
 
 use crate::{figures, of};
 
 const TEXT: &str = include_str!("../../../../scenarios/parallelio.toml");
 
-/// What the measured window of one case says.
+/// Measurements of one case in its window.
 struct Outcome {
     per_second: f64,
     swap_in: u64,
@@ -22,10 +22,12 @@ fn run(variant: &str, size: &str) -> Outcome {
     }
 }
 
-/// Written beside the server: size, rate relative to that without a write, pages swapped in and out.
+/// A row of a table: size written beside the server, rate relative to that without a write, pages swapped in
+/// and out.
 type Row = (&'static str, f64, u64, u64);
 
-/// 3.10-rc1 and what became 3.11 (version 4 of the series; its follow-ups swapped next to nothing).
+/// 3.10-rc1, and the patches that became 3.11 (version 4 of the series; its follow-ups swapped next to
+/// nothing).
 const PUBLISHED_3_10: [Row; 3] = [
     ("715 MiB", 1.03, 0, 140_134),
     ("2385 MiB", 0.18, 148_031, 244_407),
@@ -42,8 +44,8 @@ fn before_3_11_a_write_beside_a_server_takes_its_memory() {
         let beside = run("3.10", size);
         let relative = beside.per_second / alone.per_second;
         assert!((relative - published).abs() < 0.15, "{size}: {relative}, published {published}");
-        // What was swapped out beside the smallest write came back without being read. In the model that
-        // write fits into free memory.
+        // In the publication, pages that were swapped out beside the smallest write came back without being
+        // read. In the model that write fits into free memory.
         let within_2 = |model: u64, published: u64| 2 * model > published && model < 2 * published;
         let close = within_2(beside.swap_in, swap_in) && within_2(beside.swap_out, swap_out);
         assert!(close || size == "715 MiB", "{size}: {} {}", beside.swap_in, beside.swap_out);

@@ -1,5 +1,5 @@
-//! zone-reclaim.toml and segment-pool.toml against "Optimizing Linux Memory Management for Low-latency /
-//! High-throughput Databases" (2013).
+//! Compares zone-reclaim.toml and segment-pool.toml with "Optimizing Linux Memory Management for Low-latency
+//! / High-throughput Databases" (2013).
 
 use std::ops::ControlFlow;
 
@@ -11,12 +11,12 @@ use lotsfree_workload::Op;
 const ZONE_RECLAIM: &str = include_str!("../../../../scenarios/zone-reclaim.toml");
 const SEGMENT_POOL: &str = include_str!("../../../../scenarios/segment-pool.toml");
 const SECOND: u64 = 1_000_000_000;
-/// From here on it is measured: all memory is in use.
+/// Start of the measurement, when all memory is in use.
 const FROM: u64 = 60 * SECOND;
-/// A read that took longer than this has waited for a device or for reclaim, in nanoseconds.
+/// Nanoseconds beyond which a read has waited for a device or for reclaim.
 const SLOW: u64 = 1_000_000;
 
-/// What a sample shows of free memory and of scans by tasks.
+/// Free memory and scans by tasks, from a sample.
 struct Row {
     scanned: u64,
     /// Free pages above the low mark in each node's largest zone.
@@ -93,11 +93,11 @@ fn correlation(pairs: &[(f64, f64)]) -> f64 {
     sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt()
 }
 
-/// Zone reclaim on and off, with one kernel: what holds with every kernel.
+/// Runs zone reclaim on and off, and checks what holds with every kernel.
 fn on_and_off(on: &str, off: &str, duration: &str) -> (Outcome, Outcome) {
     let [on, off] = [on, off].map(|variant| run(&case(ZONE_RECLAIM, variant, duration)));
     let (with, without) = (&on.figures.moved, &off.figures.moved);
-    // Tasks scan, at the low mark, before kswapd is woken; without it kswapd does it all.
+    // Tasks scan, at the low mark, before kswapd is woken; without zone reclaim kswapd does all scanning.
     assert!(with.direct_scan > with.kswapd_scan && with.allocstall == Some(0));
     assert!(without.direct_scan == Some(0) && without.kswapd_scan > Some(10_000));
     // Tasks scan only when a node has come down to its low mark: free pages and scans are mirror images.
@@ -122,7 +122,7 @@ fn zone_reclaim_takes_the_active_set() {
         let (on, off) = on_and_off(on, off, "300 s");
         let (with, without) = (&on.figures.moved, &off.figures.moved);
         assert!(on.level("nr_active_file") < 0.95 * off.level("nr_active_file"));
-        // With the rules of RHEL 6 the rest depends on the seed on a machine as small as this.
+        // With the rules of RHEL 6, the rest depends on the seed on a machine as small as this.
         if !rhel {
             assert!(with.page_in > without.page_in.map(|kib| 2 * kib));
             assert!(with.major_faults > without.major_faults);
@@ -131,8 +131,8 @@ fn zone_reclaim_takes_the_active_set() {
     }
 }
 
-/// With 6.1 the mapped pages stay, and what is spent is time: millions of pages a second are scanned, and
-/// next to none is freed.
+/// With 6.1 the mapped pages stay, and zone reclaim only costs time: millions of pages a second are scanned,
+/// and next to none is freed.
 #[test]
 fn zone_reclaim_of_6_1_scans_in_vain() {
     let (on, off) = on_and_off("on", "off", "80 s");
@@ -142,7 +142,7 @@ fn zone_reclaim_of_6_1_scans_in_vain() {
     assert!(with.direct_steal.map(|freed| freed * 100) < with.direct_scan);
 }
 
-/// How many files the writers create, and how many segments they replace, in so many operations.
+/// The number of files that the writers create, and of segments that they replace, in a number of operations.
 fn creations(case: &Case) -> (usize, usize) {
     let program = case.program().expect("a program");
     let (mut created, mut mapped) = (0, 0);

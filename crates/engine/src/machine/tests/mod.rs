@@ -1,4 +1,4 @@
-//! Machines in small: programs written by hand, and random ones.
+//! Small machines with programs written by hand, and random ones.
 
 mod programs;
 mod random;
@@ -15,7 +15,7 @@ use crate::{Generation, mm};
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
-/// Operations in a row, so many times over.
+/// A sequence of operations that is repeated a number of times.
 struct Script {
     ops: Vec<Op>,
     times: u32,
@@ -68,7 +68,7 @@ fn config() -> MachineConfig {
     }
 }
 
-/// What a run gave, in its order.
+/// Everything that a run gave its sink, in order.
 #[derive(Debug, Default)]
 struct Told {
     samples: Vec<Sample>,
@@ -111,7 +111,7 @@ impl Told {
     }
 }
 
-/// Runs a program to a time, and checks what holds for every run.
+/// Runs a program to a time, and checks what must hold for every run.
 fn run(config: MachineConfig, program: Program, until: u64) -> Told {
     let mut machine = Machine::new(config, program);
     let mut told = Told::default();

@@ -66,7 +66,7 @@ fn a_paced_thread_catches_up_and_its_requests_are_late() {
     let all = [&ops[..], &late, &ops, &ops, &ops, &ops, &ops].concat();
     let told = run(config(), program(&[], vec![process("a", vec![thread("r", &all, 20)])]), S);
     assert_eq!(told.operations("r"), 140);
-    // The request after the long one waited for it: four milliseconds.
+    // The request after the long one had to wait for it: four milliseconds.
     let latency = |share| told.rows[0].latency.quantile(share).unwrap();
     assert!((4 * MS..6 * MS).contains(&latency(0.95)), "{}", latency(0.95));
     assert!(latency(0.1) < 20_000);
@@ -78,7 +78,7 @@ fn rest_is_for_its_time_only() {
     let ops = [Op::Rest { from: 100 * MS, until: 300 * MS }, Op::Pace { ns: 10 * MS }, Op::Begin, Op::Done];
     let told = run(config(), program(&[], vec![process("a", vec![thread("r", &ops, 30)])]), S);
     let operations: Vec<u64> = told.of("r").map(|row| row.operations).collect();
-    // The request that was under way when the rest began, and no other.
+    // The rest lets the request end that was under way when it began, and no other.
     assert_eq!((operations[1], operations[2]), (1, 0));
     assert_eq!(operations.iter().sum::<u64>(), 30);
     let end = told.when(EventKind::Exit)[0];
@@ -196,7 +196,7 @@ fn direct_reads_at_random_are_bound_by_the_rate_of_the_disk() {
     };
     let ops: Vec<Op> = (0..200).flat_map(|index| [Op::Begin, read(index), Op::Done]).collect();
     let readers = |count| (0..count).map(|_| thread("r", &ops, 10)).collect();
-    // One waits for the disk's millisecond and the latency each time, eight keep the disk busy.
+    // A single reader waits for the disk's millisecond and the latency each time; eight keep the disk busy.
     for (count, expected) in [(1, 900), (8, 1000)] {
         let told = run(config(), program(&[(8192, true)], vec![process("a", readers(count))]), S);
         let operations = told.operations("r");

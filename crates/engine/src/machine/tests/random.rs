@@ -1,4 +1,4 @@
-//! Random programs on random machines: they end, their accounts add up, and they repeat.
+//! Random programs on random machines: each run ends, its accounts add up, and it repeats exactly.
 
 use lotsfree_workload::{Advice, FileId, How, RegionId};
 use proptest::collection::vec;
@@ -20,7 +20,7 @@ fn advice() -> impl Strategy<Value = Advice> {
     ]
 }
 
-/// Operations on four regions and four files, of which two are declared; some of them in error.
+/// Operations on four regions and four files, of which two are declared; some of them are erroneous.
 fn op() -> impl Strategy<Value = Op> {
     let region = || (0u32..5).prop_map(RegionId);
     let file = || (0u32..5).prop_map(FileId);
@@ -62,7 +62,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![1 => transfer, 3 => other]
 }
 
-/// Operations, and runs of touches between them.
+/// Operations with runs of touches between them.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let run = (0u32..5, 0u32..6000, 1u32..1500, any::<bool>()).prop_map(|(region, first, count, write)| {
         let page = |page| Op::Touch { region: RegionId(region), page, write };
