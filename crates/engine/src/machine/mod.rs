@@ -27,10 +27,11 @@
 //!
 //! # What is not
 //!
-//! There is no scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no
-//! migration, no run queues per CPU. There is no contention for caches, memory bandwidth or locks. There are
-//! no interrupts: the cost of a completion is part of the wake-up. Remote memory is not slower than local
-//! memory. A thread that is killed in the middle of a call does not finish the call.
+//! There is no scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no run
+//! queues per CPU, and no migration but of tasks that wake (`cpus`). There is no contention for caches,
+//! memory bandwidth or locks. There are no interrupts: the cost of a completion is part of the wake-up.
+//! Remote memory is not slower than local memory. A thread that is killed in the middle of a call does not
+//! finish the call.
 
 mod cpus;
 mod device;

@@ -39,7 +39,7 @@ const MOST_REFS: u32 = 1 << REFS_WIDTH;
 const MIN_LRU_BATCH: u64 = 64;
 /// MAX_LRU_BATCH
 const MAX_LRU_BATCH: u64 = 64 * MIN_LRU_BATCH;
-/// PAGEVEC_SIZE: list moves are batched until this many pages have collected.
+/// PAGEVEC_SIZE: below this many young pages, direct reclaim on 6.1 activates them one by one.
 const PAGEVEC_SIZE: usize = 15;
 /// Entries of a page table.
 const TABLE: u32 = 512;

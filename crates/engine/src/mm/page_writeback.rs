@@ -22,7 +22,7 @@ const CONGESTION_ON: u32 = 113;
 const CONGESTION_OFF: u32 = 103;
 /// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): a task that has waited for a place in the queue may then
 /// send up to 32 requests within 20 ms although the queue is full, until it holds half more than its size
-/// (`block/blk-core.c`: `get_request`; through 4.20, and used for all).
+/// (`block/blk-core.c`: `get_request`, through 4.20; on every model without the multi-queue layer).
 const BATCH_REQUESTS: u32 = 32;
 const BATCH_TIME: u64 = 20 * MS;
 const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
