@@ -108,12 +108,16 @@ impl Rule for AmmBlocksHugepages {
             let fields = [m::HugePages_Total, m::HugePages_Free, m::HugePages_Rsvd];
             finding.because_all(fields.map(|field| cx.saw_mem(field)));
         }
-        let mib = resident.0.div_ceil(1 << 20);
-        finding
-            .remedy(
-                Remedy::new(
-                    "Replace AMM by a fixed SGA in huge pages (as SYSDBA, then size the pool for it)",
-                )
+        add_remedies(&mut finding, resident, idle);
+        Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, resident: Bytes, idle: Bytes) {
+    let mib = resident.0.div_ceil(1 << 20);
+    finding
+        .remedy(
+            Remedy::new("Replace AMM by a fixed SGA in huge pages (as SYSDBA, then size the pool for it)")
                 .run("ALTER SYSTEM RESET memory_target SCOPE=SPFILE;")
                 .run("ALTER SYSTEM RESET memory_max_target SCOPE=SPFILE;")
                 .run(format!("ALTER SYSTEM SET sga_target={mib}M SCOPE=SPFILE;"))
@@ -131,17 +135,15 @@ impl Rule for AmmBlocksHugepages {
                 )
                 .restart("the instance")
                 .sets("Oracle memory_target", 0),
-            )
-            .note(
-                "AMM and huge pages exclude each other: AMM gives memory back by truncating tmpfs files, \
-                 which huge pages of a System V segment cannot do. To prove it, reserve pages, start the \
-                 instance and look whether HugePages_Free or HugePages_Rsvd change.",
-            );
-        if idle > Bytes::ZERO {
-            finding.note(
-                "The pool beside it is judged by pool-unused and pool-waste; with AMM staying, release it.",
-            );
-        }
-        Ok(vec![finding])
+        )
+        .note(
+            "AMM and huge pages exclude each other: AMM gives memory back by truncating tmpfs files, which \
+             huge pages of a System V segment cannot do. To prove it, reserve pages, start the instance and \
+             look whether HugePages_Free or HugePages_Rsvd change.",
+        );
+    if idle > Bytes::ZERO {
+        finding.note(
+            "The pool beside it is judged by pool-unused and pool-waste; with AMM staying, release it.",
+        );
     }
 }

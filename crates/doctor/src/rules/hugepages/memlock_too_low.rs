@@ -100,6 +100,22 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
             ));
         return finding;
     }
+    raise_limits(&mut finding, cx, low);
+    if let Some((file, line, value)) = configured(cx, low) {
+        finding.note(format!(
+            "{file} line {line} allows {value}, yet the process has less: it was not started from a login \
+             (cluster software and systemd do not apply limits.conf), or before the line was written.",
+        ));
+    }
+    finding.note(
+        "Reading limits.conf proves nothing: a limit is inherited when a process starts. An instance that \
+         got huge pages when started by hand loses them when a service starts it after a reboot.",
+    );
+    finding
+}
+
+fn raise_limits(finding: &mut Finding, cx: &Context<'_>, low: &Low<'_>) {
+    let Low { process, segment, .. } = low;
     let uid = segment.uid.unwrap_or_default();
     let kib = match (low.database, cx.total()) {
         (Workload::Oracle, Ok(total)) => {
@@ -135,17 +151,6 @@ fn finding(cx: &Context<'_>, low: &Low<'_>, size: Bytes, spare: u64) -> Finding 
                 .restart("the login, then the database")
                 .sets(format!("memlock of uid {uid}"), kib),
         );
-    if let Some((file, line, value)) = configured(cx, low) {
-        finding.note(format!(
-            "{file} line {line} allows {value}, yet the process has less: it was not started from a login \
-             (cluster software and systemd do not apply limits.conf), or before the line was written.",
-        ));
-    }
-    finding.note(
-        "Reading limits.conf proves nothing: a limit is inherited when a process starts. An instance that \
-         got huge pages when started by hand loses them when a service starts it after a reboot.",
-    );
-    finding
 }
 
 /// A line of limits.conf that would allow the segment.

@@ -108,9 +108,6 @@ impl Rule for PagetableBloat {
         for evidence in sharers(cx).into_iter().take(SHOWN) {
             finding.because(evidence);
         }
-        // A table of base pages maps as many of them as it has entries.
-        let entries = cx.now().host.page_size.bytes().0 / ENTRY_BYTES;
-        let times = tables.as_f64() * entries as f64 / ordinary.as_f64();
         if private {
             finding
                 .remedy(
@@ -125,33 +122,46 @@ impl Rule for PagetableBloat {
                 );
             return Ok(vec![finding]);
         }
-        finding.note(arithmetic).note(format!(
-            "The tables could map all ordinary memory {times:.0} times: the same pages are mapped by many \
-             processes."
-        ));
-        if let Some(segment) = segments.iter().find(|s| s.backing == Backing::Base) {
-            let touched = touched_per_process(tables, segment.mappers, cx.now().host.page_size);
-            if let Some(touched) = touched.filter(|touched| *touched <= segment.size) {
-                finding.note(format!(
-                    "Were they all for {} ({}, mapped {}), each process would have touched {touched} of it, \
-                     {}.",
-                    segment.label,
-                    segment.size,
-                    huge::times(segment.mappers),
-                    Percent(touched.share_of(segment.size))
-                ));
-            }
-        }
-        match advice::huge_pool_allowed(cx) {
-            Ok(()) => finding.remedy(pooled(cx)),
-            Err(why) => finding.note(format!("A huge page pool is not proposed: {why}.")),
-        };
-        finding.remedy(
-            Remedy::new("Let fewer processes map the segment (a connection pool, shared server)")
-                .risk("An application change; page tables shrink in proportion to the sessions."),
-        );
+        finding.note(arithmetic);
+        add_remedies(&mut finding, cx, tables, ordinary, &segments);
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(
+    finding: &mut Finding,
+    cx: &Context<'_>,
+    tables: Bytes,
+    ordinary: Bytes,
+    segments: &[huge::Segment],
+) {
+    // A table of base pages maps as many of them as it has entries.
+    let entries = cx.now().host.page_size.bytes().0 / ENTRY_BYTES;
+    let times = tables.as_f64() * entries as f64 / ordinary.as_f64();
+    finding.note(format!(
+        "The tables could map all ordinary memory {times:.0} times: the same pages are mapped by many \
+         processes."
+    ));
+    if let Some(segment) = segments.iter().find(|s| s.backing == Backing::Base) {
+        let touched = touched_per_process(tables, segment.mappers, cx.now().host.page_size);
+        if let Some(touched) = touched.filter(|touched| *touched <= segment.size) {
+            finding.note(format!(
+                "Were they all for {} ({}, mapped {}), each process would have touched {touched} of it, {}.",
+                segment.label,
+                segment.size,
+                huge::times(segment.mappers),
+                Percent(touched.share_of(segment.size))
+            ));
+        }
+    }
+    match advice::huge_pool_allowed(cx) {
+        Ok(()) => finding.remedy(pooled(cx)),
+        Err(why) => finding.note(format!("A huge page pool is not proposed: {why}.")),
+    };
+    finding.remedy(
+        Remedy::new("Let fewer processes map the segment (a connection pool, shared server)")
+            .risk("An application change; page tables shrink in proportion to the sessions."),
+    );
 }
 
 /// How much of `tables` can be of shared memory: no process has more tables for it than it has pages of it,

@@ -134,33 +134,7 @@ impl Rule for PoolTooLarge {
              and {} more are in swap.",
             rest.all, rest.available, rest.swapped
         ));
-        for pool in pools.iter().filter(|pool| pool.idle() > 0) {
-            let advice = advice::nr_hugepages(cx);
-            let pages = match advice {
-                Ok(advice) if huge::default_size(cx) == Ok(pool.size) => advice.value,
-                _ => huge::promised(pool),
-            };
-            if pages < pool.total {
-                let title = format!("Give back {}", huge::count(pool.total - pages));
-                finding.remedy(
-                    huge::resize(cx, pool, pages, title).risk("Only free pages that nobody was promised go."),
-                );
-            }
-        }
-        let promised: Bytes = pools.iter().map(|pool| pool.size.times(huge::promised(pool))).sum();
-        finding.remedy(
-            Remedy::new("Make the segments smaller (Oracle: sga_max_size, sga_target), then the pool")
-                .risk("The database caches less and reads more from disk.")
-                .restart("the database"),
-        );
-        finding.note(format!(
-            "{promised} of the pool are used or promised{}.",
-            if promised >= bytes.scale(0.98) {
-                ": the pool fits its segments, it is these that are too large for the host"
-            } else {
-                ""
-            }
-        ));
+        add_remedies(&mut finding, cx, &pools, bytes);
         if let Some(workload) = dedicated {
             finding.note(format!(
                 "{} runs: large pools are usual there, but not without room.",
@@ -175,4 +149,34 @@ impl Rule for PoolTooLarge {
         ));
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pools: &[HugePool], bytes: Bytes) {
+    for pool in pools.iter().filter(|pool| pool.idle() > 0) {
+        let advice = advice::nr_hugepages(cx);
+        let pages = match advice {
+            Ok(advice) if huge::default_size(cx) == Ok(pool.size) => advice.value,
+            _ => huge::promised(pool),
+        };
+        if pages < pool.total {
+            let title = format!("Give back {}", huge::count(pool.total - pages));
+            finding.remedy(
+                huge::resize(cx, pool, pages, title).risk("Only free pages that nobody was promised go."),
+            );
+        }
+    }
+    let promised: Bytes = pools.iter().map(|pool| pool.size.times(huge::promised(pool))).sum();
+    finding.remedy(
+        Remedy::new("Make the segments smaller (Oracle: sga_max_size, sga_target), then the pool")
+            .risk("The database caches less and reads more from disk.")
+            .restart("the database"),
+    );
+    finding.note(format!(
+        "{promised} of the pool are used or promised{}.",
+        if promised >= bytes.scale(0.98) {
+            ": the pool fits its segments, it is these that are too large for the host"
+        } else {
+            ""
+        }
+    ));
 }

@@ -1,3 +1,4 @@
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::huge::{self, STARTED};
@@ -94,48 +95,7 @@ impl Rule for PoolUnused {
                         .against("at least 10 min", "time to open its segment"),
                 );
             }
-            let wanted = huge::candidates(cx, pool.size).unwrap_or_default();
-            let (mut reasons, blocked) = reasons(cx, pool.size);
-            finding.because_all(wanted.first().map(huge::Segment::evidence));
-            for reason in reasons.drain(..) {
-                finding.note(reason);
-            }
-            let needed: u64 = wanted.iter().map(|segment| segment.pages(pool.size)).sum();
-            if blocked || (database.is_some() && needed > 0) {
-                let limits =
-                    huge::oldest_database(cx).map(|p| format!("grep locked /proc/{}/limits", p.stat.pid));
-                let remedy =
-                    Remedy::new("Let the database use the pool: remove what keeps it out, then restart it");
-                finding.remedy(
-                    limits
-                        .into_iter()
-                        .fold(remedy, Remedy::run)
-                        .risk(
-                            "Oracle: use_large_pages=only makes a start that cannot have the pages fail, \
-                             instead of falling back to base pages unnoticed.",
-                        )
-                        .restart("the database"),
-                );
-            }
-            let (pages, because) = match advice::nr_hugepages(cx) {
-                Ok(advice) if huge::default_size(cx) == Ok(pool.size) => (advice.value, advice.because),
-                _ => (0, "nobody uses a page of this size".to_owned()),
-            };
-            let asked = pool_requests::asked_for_more(cx, pool);
-            if pages < pool.total && asked.is_none() {
-                let title = if pages == 0 {
-                    "Release the pool"
-                } else {
-                    "Make the pool as large as its segments need"
-                };
-                finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
-                    huge::resize(cx, pool, pages, title).risk(
-                        "Only free pages go; a program that wants huge pages later has to get them from \
-                         fragmented memory, and may get fewer.",
-                    ),
-                );
-            }
-            finding.note_if(asked);
+            add_remedies(&mut finding, cx, pool, database.is_some());
             finding.note_if(purpose.as_ref().map(|purpose| format!("Perhaps meant so: {purpose}.")));
             if database.is_some() && age.is_none() {
                 finding.note(
@@ -146,6 +106,46 @@ impl Rule for PoolUnused {
         }
         Ok(findings)
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_database: bool) {
+    let wanted = huge::candidates(cx, pool.size).unwrap_or_default();
+    let (mut reasons, blocked) = reasons(cx, pool.size);
+    finding.because_all(wanted.first().map(huge::Segment::evidence));
+    for reason in reasons.drain(..) {
+        finding.note(reason);
+    }
+    let needed: u64 = wanted.iter().map(|segment| segment.pages(pool.size)).sum();
+    if blocked || (has_database && needed > 0) {
+        let limits = huge::oldest_database(cx).map(|p| format!("grep locked /proc/{}/limits", p.stat.pid));
+        let remedy = Remedy::new("Let the database use the pool: remove what keeps it out, then restart it");
+        finding.remedy(
+            limits
+                .into_iter()
+                .fold(remedy, Remedy::run)
+                .risk(
+                    "Oracle: use_large_pages=only makes a start that cannot have the pages fail, instead of \
+                     falling back to base pages unnoticed.",
+                )
+                .restart("the database"),
+        );
+    }
+    let (pages, because) = match advice::nr_hugepages(cx) {
+        Ok(advice) if huge::default_size(cx) == Ok(pool.size) => (advice.value, advice.because),
+        _ => (0, "nobody uses a page of this size".to_owned()),
+    };
+    let asked = pool_requests::asked_for_more(cx, pool);
+    if pages < pool.total && asked.is_none() {
+        let title =
+            if pages == 0 { "Release the pool" } else { "Make the pool as large as its segments need" };
+        finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
+            huge::resize(cx, pool, pages, title).risk(
+                "Only free pages go; a program that wants huge pages later has to get them from fragmented \
+                 memory, and may get fewer.",
+            ),
+        );
+    }
+    finding.note_if(asked);
 }
 
 /// What may have kept a database out of the pool, as far as the data show it; whether anything was found.

@@ -1,3 +1,4 @@
+use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::huge::{self, STARTED};
@@ -95,36 +96,7 @@ impl Rule for PoolWaste {
             Evidence::new("/proc/meminfo", "spare / MemTotal", Percent(share))
                 .against(format!("at most {}", Percent(WASTE)), "more than what rounding up leaves over"),
         );
-        if let Some(segment) = wanted.first() {
-            finding.because(segment.evidence()).remedy(
-                Remedy::new("Restart the database, whose segment would fit into the spare pages")
-                    .risk(
-                        "An outage; find first what kept it out (see memlock-too-low and \
-                         amm-blocks-hugepages).",
-                    )
-                    .restart("the database"),
-            );
-        }
-        for pool in pools.iter().filter(|pool| pool.idle() > 0) {
-            let pages = match advice::nr_hugepages(cx) {
-                Ok(advice) if pool.size == size => advice.value,
-                _ => huge::promised(pool),
-            };
-            if let Some(asked) = pool_requests::asked_for_more(cx, pool) {
-                finding.note(asked);
-            } else if pages < pool.total {
-                let title = format!(
-                    "Give back {} of {}",
-                    huge::count(pool.total - pages),
-                    huge::page_name(pool.size)
-                );
-                finding.remedy(
-                    huge::resize(cx, pool, pages, title).risk(
-                        "Only free pages go. A later request for more has to find unfragmented memory.",
-                    ),
-                );
-            }
-        }
+        add_remedies(&mut finding, cx, &pools, &wanted, size);
         finding.note_if(purpose.map(|purpose| format!("Perhaps meant so: {purpose}.")));
         if booted {
             finding.note(
@@ -133,5 +105,39 @@ impl Rule for PoolWaste {
             );
         }
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(
+    finding: &mut Finding,
+    cx: &Context<'_>,
+    pools: &[HugePool],
+    wanted: &[huge::Segment],
+    size: Bytes,
+) {
+    if let Some(segment) = wanted.first() {
+        finding.because(segment.evidence()).remedy(
+            Remedy::new("Restart the database, whose segment would fit into the spare pages")
+                .risk(
+                    "An outage; find first what kept it out (see memlock-too-low and amm-blocks-hugepages).",
+                )
+                .restart("the database"),
+        );
+    }
+    for pool in pools.iter().filter(|pool| pool.idle() > 0) {
+        let pages = match advice::nr_hugepages(cx) {
+            Ok(advice) if pool.size == size => advice.value,
+            _ => huge::promised(pool),
+        };
+        if let Some(asked) = pool_requests::asked_for_more(cx, pool) {
+            finding.note(asked);
+        } else if pages < pool.total {
+            let title =
+                format!("Give back {} of {}", huge::count(pool.total - pages), huge::page_name(pool.size));
+            finding.remedy(
+                huge::resize(cx, pool, pages, title)
+                    .risk("Only free pages go. A later request for more has to find unfragmented memory."),
+            );
+        }
     }
 }

@@ -103,32 +103,35 @@ impl Rule for SwapExhaustion {
             );
             return Ok(vec![finding]);
         }
-        if cx.swaps().is_ok_and(all_zram) {
-            finding.note(
-                "Swap here is compressed memory (zram): enlarging it takes memory that is short already. \
-                 Swap on a disk of lower priority takes what zram cannot.",
-            );
-        }
-        let more = used.scale(1.0 / COMFORTABLE) - total;
-        finding
-            .remedy(
-                Remedy::new(
-                    "Stop or bound what grows: see which of the largest processes has grown since it was \
-                     well",
-                )
-                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
-                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
-                .risk("A unit above MemoryHigh is slowed down until it has given memory back."),
-            )
-            .remedy(add_swap(more))
-            .note(format!(
-                "{used:#} used / {} - {total:#} = {more:#} more swap would bring its use down to {}; more \
-                 than the memory that nobody touches is of no use.",
-                COMFORTABLE,
-                Percent(COMFORTABLE)
-            ));
+        add_remedies(&mut finding, cx, used, total);
         Ok(vec![finding])
     }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, used: Bytes, total: Bytes) {
+    if cx.swaps().is_ok_and(all_zram) {
+        finding.note(
+            "Swap here is compressed memory (zram): enlarging it takes memory that is short already. Swap \
+             on a disk of lower priority takes what zram cannot.",
+        );
+    }
+    let more = used.scale(1.0 / COMFORTABLE) - total;
+    finding
+        .remedy(
+            Remedy::new(
+                "Stop or bound what grows: see which of the largest processes has grown since it was well",
+            )
+            .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+            .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+            .risk("A unit above MemoryHigh is slowed down until it has given memory back."),
+        )
+        .remedy(add_swap(more))
+        .note(format!(
+            "{used:#} used / {} - {total:#} = {more:#} more swap would bring its use down to {}; more than \
+             the memory that nobody touches is of no use.",
+            COMFORTABLE,
+            Percent(COMFORTABLE)
+        ));
 }
 
 impl SwapExhaustion {
