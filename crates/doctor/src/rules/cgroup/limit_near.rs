@@ -115,7 +115,6 @@ fn grown(cx: &Context<'_>, group: &Cgroup, value: impl Fn(&Cgroup) -> Option<u64
 fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     let Near { group, limit, held } = near;
     let (version, path) = (cgroups.version, group.path.as_str());
-    let file = |name| groups::file(version, path, name);
     let (used, kept) = (held.working_set(), held.kept());
     let cache = kept.share_of(*limit) <= NEAR;
     let meets = |group: &Cgroup| match version {
@@ -129,20 +128,7 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
         &[(killed.is_some(), Severity::Critical), (cache, Severity::Info), (met.is_some(), Severity::High)],
         Severity::Warning,
     );
-    let left = *limit - used;
-    let stalled = grown(cx, group, |g| Some(g.pressure?.some?.total_us)).map(|(_, r)| r.per_second / 1e6);
-    let cost = match stalled.filter(|stalled| *stalled > 0.0) {
-        Some(stalled) => Cost::stalled(
-            stalled,
-            format!("tasks of the group wait for memory; {left} are left below the limit"),
-        ),
-        None if cache => {
-            Cost::risk("nothing is killed while there is page cache to drop; kubelet may evict the pod")
-        }
-        None => Cost::risk(format!(
-            "{left} are left below the limit of {limit}; beyond it a process of the group is killed"
-        )),
-    };
+    let cost = cost(cx, near, cache);
     let title = match cache {
         false => format!(
             "{path} uses {used} of its limit of {limit} ({}), page cache that nobody uses left out",
@@ -154,12 +140,63 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
             held.active_file
         ),
     };
+    let mut finding = Finding::new(LimitNear::ID, severity, title, cost);
+    finding.sure(if killed.is_some() { Confidence::Certain } else { Confidence::Likely });
+    add_evidence(&mut finding, cx, cgroups.version, near, met, killed);
+    finding.note(format!(
+        "{} - {} on the inactive file list = {used}; {used} - {} of active page cache - {} of reclaimable \
+         slab = {kept} ({} of the limit) that can only be swapped out or freed by the program.",
+        held.current,
+        held.inactive_file,
+        held.active_file,
+        held.slab_reclaimable,
+        Percent(kept.share_of(*limit)),
+    ));
+    if cache {
+        finding.note(
+            "Reclaim drops the active page cache before anything is killed, and the files are read again if \
+             they are needed. kubelet evicts pods by this figure all the same: raise the limit if it does.",
+        );
+        return finding;
+    }
+    add_remedies(&mut finding, cx, cgroups.version, near);
+    finding.note_if(groups::lasting(path));
+    finding
+}
+
+fn cost(cx: &Context<'_>, near: &Near<'_>, cache: bool) -> Cost {
+    let Near { group, limit, held } = near;
+    let left = *limit - held.working_set();
+    let stalled = grown(cx, group, |g| Some(g.pressure?.some?.total_us)).map(|(_, r)| r.per_second / 1e6);
+    match stalled.filter(|stalled| *stalled > 0.0) {
+        Some(stalled) => Cost::stalled(
+            stalled,
+            format!("tasks of the group wait for memory; {left} are left below the limit"),
+        ),
+        None if cache => {
+            Cost::risk("nothing is killed while there is page cache to drop; kubelet may evict the pod")
+        }
+        None => Cost::risk(format!(
+            "{left} are left below the limit of {limit}; beyond it a process of the group is killed"
+        )),
+    }
+}
+
+fn add_evidence(
+    finding: &mut Finding,
+    cx: &Context<'_>,
+    version: CgroupVersion,
+    near: &Near<'_>,
+    met: Option<(u64, Rate)>,
+    killed: Option<(u64, Rate)>,
+) {
+    let Near { group, limit, held } = near;
+    let path = group.path.as_str();
+    let file = |name| groups::file(version, path, name);
     let stat = groups::field(version, "stat");
     let inactive = if version == CgroupVersion::V1 { "total_inactive_file" } else { "inactive_file" };
     let active = if version == CgroupVersion::V1 { "total_active_file" } else { "active_file" };
-    let mut finding = Finding::new(LimitNear::ID, severity, title, cost);
     finding
-        .sure(if killed.is_some() { Confidence::Certain } else { Confidence::Likely })
         .because(Evidence::new(file("max"), groups::field(version, "max"), limit).of(path))
         .because(
             Evidence::new(file("current"), groups::field(version, "current"), held.current).of(path).against(
@@ -190,22 +227,11 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     for (process, resident) in groups::largest_in(cx, path, 3) {
         finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));
     }
-    finding.note(format!(
-        "{} - {} on the inactive file list = {used}; {used} - {} of active page cache - {} of reclaimable \
-         slab = {kept} ({} of the limit) that can only be swapped out or freed by the program.",
-        held.current,
-        held.inactive_file,
-        held.active_file,
-        held.slab_reclaimable,
-        Percent(kept.share_of(*limit)),
-    ));
-    if cache {
-        finding.note(
-            "Reclaim drops the active page cache before anything is killed, and the files are read again if \
-             they are needed. kubelet evicts pods by this figure all the same: raise the limit if it does.",
-        );
-        return finding;
-    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version: CgroupVersion, near: &Near<'_>) {
+    let Near { group, limit, held } = near;
+    let (path, kept) = (group.path.as_str(), held.kept());
     let swap = cx.mem_or_zero(m::SwapFree);
     // On version 1 the cap is on memory and swap together.
     let may_swap = swap > Bytes::ZERO
@@ -220,14 +246,12 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
     });
     let wanted = groups::rounded(kept.scale(1.0 / COMFORTABLE));
     if cx.total().is_ok_and(|total| wanted > total) {
-        finding
-            .note(format!(
-                "A limit at which it would use {} would be {wanted}, more than the host has: a smaller \
+        finding.note(format!(
+            "A limit at which it would use {} would be {wanted}, more than the host has: a smaller \
                  cache in the program, or memory, is the remedy.",
-                Percent(COMFORTABLE)
-            ))
-            .note_if(groups::lasting(path));
-        return finding;
+            Percent(COMFORTABLE)
+        ));
+        return;
     }
     let mut raise = groups::set(
         format!("Raise the limit to {wanted}, of which {} would be in use", Percent(kept.share_of(wanted))),
@@ -256,6 +280,4 @@ fn finding(cx: &Context<'_>, cgroups: &Cgroups, near: &Near<'_>) -> Finding {
              and nothing is killed.",
         );
     }
-    finding.note_if(groups::lasting(path));
-    finding
 }
