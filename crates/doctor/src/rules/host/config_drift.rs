@@ -46,39 +46,14 @@ struct Drift<'a> {
 
 impl Rule for ConfigDrift {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let running = &cx.now().sysctl.0;
-        if running.is_empty() {
-            return Err(Skip::missing("/proc/sys/vm"));
-        }
-        let files = &cx.now().sysctl_files;
-        if files.is_empty() {
-            return Err(Skip::missing("/etc/sysctl.conf, /etc/sysctl.d, /usr/lib/sysctl.d"));
-        }
-        let drifts: Vec<Drift<'_>> = running
-            .iter()
-            .filter(|(name, _)| concerns_memory(name))
-            .filter_map(|(name, running)| Some(Drift { name, running, setting: winner(files, name)? }))
-            .filter(|drift| !same(drift.running, &drift.setting.value))
-            .filter(|drift| !explained(cx, drift))
-            .collect();
+        let drifts = drifts(cx)?;
         if drifts.is_empty() {
             return Ok(Vec::new());
         }
-        let names = drifts.iter().map(|d| d.name).collect::<Vec<_>>().join(", ");
-        let title = match drifts.as_slice() {
-            [one] => format!(
-                "{} is {}, but {} sets {}",
-                one.name,
-                one.running,
-                path(one.setting),
-                one.setting.value
-            ),
-            _ => format!("{} settings run with other values than their files give: {names}", drifts.len()),
-        };
         let mut finding = Finding::new(
             Self::ID,
             Severity::Info,
-            title,
+            title(&drifts),
             Cost::risk("the host changes its behaviour at the next boot, or at the next sysctl --system"),
         );
         finding.sure(Confidence::Certain);
@@ -105,7 +80,38 @@ impl Rule for ConfigDrift {
     }
 }
 
-/// Both directions, without the values that nobody advises.
+/// Settings of memory whose running value the files do not give and the kernel did not make by itself.
+fn drifts<'a>(cx: &Context<'a>) -> Result<Vec<Drift<'a>>, Skip> {
+    let running = &cx.now().sysctl.0;
+    if running.is_empty() {
+        return Err(Skip::missing("/proc/sys/vm"));
+    }
+    let files = &cx.now().sysctl_files;
+    if files.is_empty() {
+        return Err(Skip::missing("/etc/sysctl.conf, /etc/sysctl.d, /usr/lib/sysctl.d"));
+    }
+    Ok(running
+        .iter()
+        .filter(|(name, _)| concerns_memory(name))
+        .filter_map(|(name, running)| Some(Drift { name, running, setting: winner(files, name)? }))
+        .filter(|drift| !same(drift.running, &drift.setting.value))
+        .filter(|drift| !explained(cx, drift))
+        .collect())
+}
+
+fn title(drifts: &[Drift<'_>]) -> String {
+    match drifts {
+        [one] => {
+            format!("{} is {}, but {} sets {}", one.name, one.running, path(one.setting), one.setting.value)
+        }
+        _ => {
+            let names = drifts.iter().map(|d| d.name).collect::<Vec<_>>().join(", ");
+            format!("{} settings run with other values than their files give: {names}", drifts.len())
+        }
+    }
+}
+
+/// Proposes the file's value, the running one or either; where advice wants a third, a note says so instead.
 fn add_remedies(finding: &mut Finding, cx: &Context<'_>, drifts: &[Drift<'_>]) {
     let (mut apply, mut keep) = (
         Remedy::new("Run with the configured values"),

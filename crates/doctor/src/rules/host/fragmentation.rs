@@ -59,55 +59,108 @@ fn index(zone: &BuddyZone, order: u32) -> Option<u64> {
     Some(1000u64.saturating_sub(lacking as u64))
 }
 
+/// A zone whose free memory is in pieces.
+struct Broken<'a> {
+    zone: &'a BuddyZone,
+    /// The share of its free memory in small blocks.
+    small: f64,
+    index: u64,
+}
+
+/// Large blocks that were wanted and could not be had.
+struct Failures {
+    compactions: Option<Rate>,
+    huge_faults: Option<Rate>,
+    pool_pages: Option<Rate>,
+    /// Allocations of several pages in the kernel log.
+    logged: u64,
+}
+
+impl Failures {
+    fn of(cx: &Context<'_>) -> Failures {
+        let grown = |counter| cx.rate(&[counter]).ok().filter(|rate| rate.total > 0);
+        let given = cx.rate(&[v::thp_fault_alloc]).map_or(0, |rate| rate.total);
+        let logged =
+            cx.now().kernel_log.as_ref().map_or(0, |log| {
+                log.allocation_failures.iter().filter(|(_, order)| *order > 0).count() as u64
+            });
+        Failures {
+            compactions: grown(v::compact_fail),
+            huge_faults: grown(v::thp_fault_fallback)
+                .filter(|rate| rate.total as f64 / (rate.total + given) as f64 > FALLBACKS),
+            pool_pages: grown(v::htlb_buddy_alloc_fail),
+            logged,
+        }
+    }
+
+    fn hurt(&self) -> bool {
+        self.compactions.is_some() || self.huge_faults.is_some() || self.pool_pages.is_some()
+    }
+
+    fn cost(&self) -> Cost {
+        match (&self.compactions, &self.huge_faults, &self.pool_pages) {
+            (Some(rate), _, _) => {
+                Cost::risk(format!("{:.1} compactions a second by waiting tasks fail", rate.per_second))
+            }
+            (None, Some(rate), _) => Cost::risk(format!(
+                "{:.1} page faults a second get small pages instead of a huge one",
+                rate.per_second
+            )),
+            (None, None, Some(rate)) => {
+                Cost::risk(format!("{} huge pages for a pool could not be had", Grouped(rate.total)))
+            }
+            _ if self.logged > 0 => {
+                Cost::risk(format!("{} allocations of several pages have failed since boot", self.logged))
+            }
+            _ => Cost::risk("nothing wants large blocks at present; a huge page pool could not grow now"),
+        }
+    }
+
+    fn add_evidence(&self, finding: &mut Finding, cx: &Context<'_>) {
+        let saw = |counter, rate: &Option<Rate>| rate.as_ref().map(|rate| cx.saw_rate(&[counter], rate));
+        finding
+            .because_if(saw(v::compact_fail, &self.compactions))
+            .because_if(saw(v::thp_fault_fallback, &self.huge_faults))
+            .because_if(saw(v::htlb_buddy_alloc_fail, &self.pool_pages));
+        if self.logged > 0 {
+            finding.because(Evidence::new(
+                "/dev/kmsg",
+                "page allocation failure, order 1 or more",
+                Grouped(self.logged),
+            ));
+        }
+    }
+}
+
 impl Rule for Fragmentation {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let zones = cx.now().buddy.as_deref().filter(|zones| !zones.is_empty());
         let zones = zones.ok_or_else(|| crate::Skip::missing("/proc/buddyinfo"))?;
         let threshold = cx.sysctl_or_default(EXTFRAG_THRESHOLD)?;
-        let broken: Vec<(&BuddyZone, f64, u64)> = zones
-            .iter()
-            .filter(|zone| &*zone.zone == "Normal")
-            .filter(|zone| cx.pages(zone.pages_from(0)) >= WORTH)
-            .filter_map(|zone| {
-                let free = zone.pages_from(0);
-                let small = 1.0 - zone.pages_from(SMALL_BELOW) as f64 / free as f64;
-                Some((zone, small, index(zone, HUGE_ORDER)?))
-            })
-            .filter(|(_, small, index)| *small > SMALL_SHARE && *index > threshold)
-            .collect();
-        let Some((worst, share, worst_index)) = broken.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        let broken = broken(cx, zones, threshold);
+        let Some(worst) = broken.iter().max_by(|a, b| a.small.total_cmp(&b.small)) else {
             return Ok(Vec::new());
         };
-        let failed = cx.rate(&[v::compact_fail]).ok().filter(|rate| rate.total > 0);
-        let fallback = cx.rate(&[v::thp_fault_fallback]).ok().filter(|rate| rate.total > 0);
-        let given = cx.rate(&[v::thp_fault_alloc]).map_or(0, |rate| rate.total);
-        let falls_back = fallback.filter(|rate| rate.total as f64 / (rate.total + given) as f64 > FALLBACKS);
-        let pool = cx.rate(&[v::htlb_buddy_alloc_fail]).ok().filter(|rate| rate.total > 0);
-        let log =
-            cx.now().kernel_log.as_ref().map_or(0, |log| {
-                log.allocation_failures.iter().filter(|(_, order)| *order > 0).count() as u64
-            });
-        let hurts = failed.is_some() || falls_back.is_some() || pool.is_some();
-        let severity = if hurts { Severity::Warning } else { Severity::Info };
-        let free = cx.pages(worst.pages_from(0));
-        let cost = cost(failed.as_ref(), falls_back.as_ref(), pool.as_ref(), log);
+        let failures = Failures::of(cx);
+        let hurts = failures.hurt();
         let mut finding = Finding::new(
             Self::ID,
-            severity,
+            if hurts { Severity::Warning } else { Severity::Info },
             format!(
-                "{} of the {free} free in node {} zone {} are in blocks below 64 KiB",
-                Percent(*share),
-                worst.node,
-                worst.zone
+                "{} of the {} free in node {} zone {} are in blocks below 64 KiB",
+                Percent(worst.small),
+                cx.pages(worst.zone.pages_from(0)),
+                worst.zone.node,
+                worst.zone.zone
             ),
-            cost,
+            failures.cost(),
         );
         finding.sure(if hurts { cx.rate_confidence() } else { Confidence::Certain });
-        for (zone, share, index) in &broken {
+        for Broken { zone, small, index } in &broken {
             let subject = format!("node {} zone {}", zone.node, zone.zone);
             finding
                 .because(
-                    Evidence::new("/proc/buddyinfo", "free pages below order 4", Percent(*share))
+                    Evidence::new("/proc/buddyinfo", "free pages below order 4", Percent(*small))
                         .of(&subject)
                         .against(format!("at most {}", Percent(SMALL_SHARE)), "memstate"),
                 )
@@ -117,61 +170,55 @@ impl Rule for Fragmentation {
                         .against(format!("at most {threshold}"), EXTFRAG_THRESHOLD),
                 );
         }
-        finding.because_if(failed.as_ref().map(|rate| cx.saw_rate(&[v::compact_fail], rate)));
-        finding.because_if(falls_back.as_ref().map(|rate| cx.saw_rate(&[v::thp_fault_fallback], rate)));
-        finding.because_if(pool.as_ref().map(|rate| cx.saw_rate(&[v::htlb_buddy_alloc_fail], rate)));
-        if log > 0 {
-            finding.because(Evidence::new(
-                "/dev/kmsg",
-                "page allocation failure, order 1 or more",
-                Grouped(log),
-            ));
-        }
-        add_remedies(&mut finding, worst, *worst_index);
+        failures.add_evidence(&mut finding, cx);
+        finding.note(arithmetic(worst));
+        add_remedies(&mut finding);
         Ok(vec![finding])
     }
 }
 
-fn add_remedies(finding: &mut Finding, worst: &BuddyZone, worst_index: u64) {
-    let blocks = worst.blocks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-    finding
-            .note(format!(
-                "Index: 1000 - (1000 + {} free pages x 1000 / 512) / {} blocks = {worst_index}. Towards \
-                 1000 the pieces are too small, towards 0 memory is short.",
-                Grouped(worst.pages_from(0)),
-                Grouped(blocks)
-            ))
-            .remedy(
-                Remedy::new("Compact memory once, at a quiet hour, before something large starts")
-                    .run("echo 1 > /proc/sys/vm/compact_memory")
-                    .risk("Takes CPU for seconds to minutes on a large host and makes tasks wait for pages that are being moved. Pages that the kernel holds do not move."),
-            )
-            .remedy(
-                Remedy::new("Reserve a huge page pool at boot, when memory is whole")
-                    .run("lotsfree size hugepages --from-host")
-                    .keep("kernel command line", "hugepagesz=2M hugepages=(the figure that lotsfree size prints)")
-                    .risk("The pool is lost to everything else; only for programs that use huge pages of the pool.")
-                    .restart("the host")
-                    .sets(NR_HUGEPAGES, "sized"),
-            )
-            .note("How to choose: compaction for transparent huge pages, a reservation for a pool; neither if nothing uses huge pages.");
+/// The zones with much free memory, nearly all of it in small blocks.
+fn broken<'a>(cx: &Context<'_>, zones: &'a [BuddyZone], threshold: u64) -> Vec<Broken<'a>> {
+    zones
+        .iter()
+        .filter(|zone| &*zone.zone == "Normal")
+        .filter(|zone| cx.pages(zone.pages_from(0)) >= WORTH)
+        .filter_map(|zone| {
+            let free = zone.pages_from(0);
+            let small = 1.0 - zone.pages_from(SMALL_BELOW) as f64 / free as f64;
+            Some(Broken { zone, small, index: index(zone, HUGE_ORDER)? })
+        })
+        .filter(|broken| broken.small > SMALL_SHARE && broken.index > threshold)
+        .collect()
 }
 
-fn cost(failed: Option<&Rate>, falls_back: Option<&Rate>, pool: Option<&Rate>, log: u64) -> Cost {
-    match (failed, falls_back, pool) {
-        (Some(rate), _, _) => {
-            Cost::risk(format!("{:.1} compactions a second by waiting tasks fail", rate.per_second))
-        }
-        (None, Some(rate), _) => Cost::risk(format!(
-            "{:.1} page faults a second get small pages instead of a huge one",
-            rate.per_second
-        )),
-        (None, None, Some(rate)) => {
-            Cost::risk(format!("{} huge pages for a pool could not be had", Grouped(rate.total)))
-        }
-        _ if log > 0 => Cost::risk(format!("{log} allocations of several pages have failed since boot")),
-        _ => Cost::risk("nothing wants large blocks at present; a huge page pool could not grow now"),
-    }
+/// How the index comes about.
+fn arithmetic(Broken { zone, index, .. }: &Broken<'_>) -> String {
+    let blocks = zone.blocks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+    format!(
+        "Index: 1000 - (1000 + {} free pages x 1000 / 512) / {} blocks = {index}. Towards \
+         1000 the pieces are too small, towards 0 memory is short.",
+        Grouped(zone.pages_from(0)),
+        Grouped(blocks)
+    )
+}
+
+fn add_remedies(finding: &mut Finding) {
+    finding
+        .remedy(
+            Remedy::new("Compact memory once, at a quiet hour, before something large starts")
+                .run("echo 1 > /proc/sys/vm/compact_memory")
+                .risk("Takes CPU for seconds to minutes on a large host and makes tasks wait for pages that are being moved. Pages that the kernel holds do not move."),
+        )
+        .remedy(
+            Remedy::new("Reserve a huge page pool at boot, when memory is whole")
+                .run("lotsfree size hugepages --from-host")
+                .keep("kernel command line", "hugepagesz=2M hugepages=(the figure that lotsfree size prints)")
+                .risk("The pool is lost to everything else; only for programs that use huge pages of the pool.")
+                .restart("the host")
+                .sets(NR_HUGEPAGES, "sized"),
+        )
+        .note("How to choose: compaction for transparent huge pages, a reservation for a pool; neither if nothing uses huge pages.");
 }
 
 #[cfg(test)]

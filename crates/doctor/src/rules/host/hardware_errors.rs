@@ -31,6 +31,27 @@ rule! {
     pub HardwareErrors = "hardware-errors" in Host
 }
 
+/// Errors of one kind since boot.
+struct Errors {
+    now: u64,
+    before: Option<u64>,
+}
+
+impl Errors {
+    fn grown(&self, cx: &Context<'_>) -> Option<Rate> {
+        Rate::of(&[(0.0, self.before?), (cx.seconds().ok()?, self.now)]).filter(|rate| rate.total > 0)
+    }
+
+    fn saw(&self, field: &str) -> Evidence {
+        let evidence = Evidence::new("/sys/devices/system/edac/mc/mc*", field, Grouped(self.now))
+            .against("0", "netdata's alarm");
+        match self.before {
+            Some(before) => evidence.was(Grouped(before)),
+            None => evidence,
+        }
+    }
+}
+
 impl Rule for HardwareErrors {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let corrupted = cx.mem(m::HardwareCorrupted);
@@ -44,86 +65,79 @@ impl Rule for HardwareErrors {
         let corrupted = corrupted.unwrap_or_default();
         let counts = edac.unwrap_or_default();
         let before = cx.before().ok().and_then(|before| before.edac);
-        let grown = |first: Option<u64>, now: u64| {
-            Rate::of(&[(0.0, first?), (cx.seconds().ok()?, now)]).filter(|rate| rate.total > 0)
-        };
+        let uncorrected = Errors { now: counts.uncorrected, before: before.map(|b| b.uncorrected) };
+        let corrected = Errors { now: counts.corrected, before: before.map(|b| b.corrected) };
         let mut found = Vec::new();
-        if counts.uncorrected > 0 {
-            let rate = grown(before.map(|b| b.uncorrected), counts.uncorrected);
-            let more = if rate.is_some() { ", and more while it was watched" } else { "" };
-            let mut finding = Finding::new(
-                Self::ID,
-                Severity::Critical,
-                format!("memory has had {} since boot{more}", errors(counts.uncorrected, "uncorrected")),
-                Cost::risk("each destroys a page: what used it is killed or works with wrong data"),
-            );
-            finding.sure(Confidence::Certain).because(seen(
-                "ue_count",
-                counts.uncorrected,
-                before.map(|b| b.uncorrected),
-            ));
-            add_remedies(&mut finding);
-            found.push(finding);
+        if uncorrected.now > 0 {
+            found.push(of_uncorrected(cx, &uncorrected));
         }
-        if counts.corrected > 0 {
-            let rate = grown(before.map(|b| b.corrected), counts.corrected);
-            let how_often = match (rate, cx.now().uptime) {
-                (Some(rate), _) => format!(", {:.1} more every minute", rate.per_second * 60.0),
-                (None, Some(uptime)) if uptime > 0.0 => {
-                    format!(", {:.1} a day", counts.corrected as f64 * 86_400.0 / uptime)
-                }
-                _ => String::new(),
-            };
-            let mut finding = Finding::new(
-                Self::ID,
-                Severity::Warning,
-                format!("memory has had {} since boot{how_often}", errors(counts.corrected, "corrected")),
-                Cost::risk(
-                    "nothing is lost yet; uncorrected errors follow on such modules more often than on others",
-                ),
-            );
-            finding
-                .sure(if rate.is_some() { Confidence::Certain } else { Confidence::Likely })
-                .because(seen("ce_count", counts.corrected, before.map(|b| b.corrected)));
-            add_remedies(&mut finding);
-            found.push(finding);
+        if corrected.now > 0 {
+            found.push(of_corrected(cx, &corrected));
         }
         if corrupted > Bytes::ZERO {
-            let cost = match cx.total() {
-                Ok(total) => Cost::memory(
-                    corrupted,
-                    total,
-                    "taken out of use, and what was in it was lost if it was in use",
-                ),
-                Err(_) => Cost::risk(format!("{corrupted} are out of use")),
-            };
-            let mut finding = Finding::new(
-                Self::ID,
-                Severity::High,
-                format!("{corrupted:#} of memory were taken out of use as faulty"),
-                cost,
-            );
-            finding
-                .sure(if counts.uncorrected > 0 { Confidence::Certain } else { Confidence::Likely })
-                .because(cx.saw_mem(m::HardwareCorrupted).against("0 kB", "netdata's alarm"))
-                .note(
-                    "The kernel log says why (\"Memory failure\", \"Soft offlining\"): pages that were \
-                     moved away on suspicion lost nothing, those that failed in use killed a process.",
-                );
-            add_remedies(&mut finding);
-            found.push(finding);
+            let sure = if uncorrected.now > 0 { Confidence::Certain } else { Confidence::Likely };
+            found.push(of_corrupted(cx, corrupted, sure));
         }
         Ok(found)
     }
 }
 
-fn seen(field: &str, now: u64, before: Option<u64>) -> Evidence {
-    let evidence =
-        Evidence::new("/sys/devices/system/edac/mc/mc*", field, Grouped(now)).against("0", "netdata's alarm");
-    match before {
-        Some(before) => evidence.was(Grouped(before)),
-        None => evidence,
-    }
+fn of_uncorrected(cx: &Context<'_>, errors: &Errors) -> Finding {
+    let more = if errors.grown(cx).is_some() { ", and more while it was watched" } else { "" };
+    let mut finding = Finding::new(
+        HardwareErrors::ID,
+        Severity::Critical,
+        format!("memory has had {} since boot{more}", counted(errors.now, "uncorrected")),
+        Cost::risk("each destroys a page: what used it is killed or works with wrong data"),
+    );
+    finding.sure(Confidence::Certain).because(errors.saw("ue_count"));
+    add_remedies(&mut finding);
+    finding
+}
+
+fn of_corrected(cx: &Context<'_>, errors: &Errors) -> Finding {
+    let rate = errors.grown(cx);
+    let how_often = match (rate, cx.now().uptime) {
+        (Some(rate), _) => format!(", {:.1} more every minute", rate.per_second * 60.0),
+        (None, Some(uptime)) if uptime > 0.0 => {
+            format!(", {:.1} a day", errors.now as f64 * 86_400.0 / uptime)
+        }
+        _ => String::new(),
+    };
+    let mut finding = Finding::new(
+        HardwareErrors::ID,
+        Severity::Warning,
+        format!("memory has had {} since boot{how_often}", counted(errors.now, "corrected")),
+        Cost::risk(
+            "nothing is lost yet; uncorrected errors follow on such modules more often than on others",
+        ),
+    );
+    finding
+        .sure(if rate.is_some() { Confidence::Certain } else { Confidence::Likely })
+        .because(errors.saw("ce_count"));
+    add_remedies(&mut finding);
+    finding
+}
+
+fn of_corrupted(cx: &Context<'_>, corrupted: Bytes, sure: Confidence) -> Finding {
+    let cost = match cx.total() {
+        Ok(total) => {
+            Cost::memory(corrupted, total, "taken out of use, and what was in it was lost if it was in use")
+        }
+        Err(_) => Cost::risk(format!("{corrupted} are out of use")),
+    };
+    let mut finding = Finding::new(
+        HardwareErrors::ID,
+        Severity::High,
+        format!("{corrupted:#} of memory were taken out of use as faulty"),
+        cost,
+    );
+    finding.sure(sure).because(cx.saw_mem(m::HardwareCorrupted).against("0 kB", "netdata's alarm")).note(
+        "The kernel log says why (\"Memory failure\", \"Soft offlining\"): pages that were \
+         moved away on suspicion lost nothing, those that failed in use killed a process.",
+    );
+    add_remedies(&mut finding);
+    finding
 }
 
 fn add_remedies(finding: &mut Finding) {
@@ -138,6 +152,6 @@ fn add_remedies(finding: &mut Finding) {
         .note("How to choose: uncorrected errors and growing corrected ones are replaced now; a few corrected ones since a long time ago are watched.");
 }
 
-fn errors(n: u64, kind: &str) -> String {
+fn counted(n: u64, kind: &str) -> String {
     if n == 1 { format!("1 {kind} error") } else { format!("{} {kind} errors", Grouped(n)) }
 }

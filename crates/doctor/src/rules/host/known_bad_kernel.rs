@@ -1,12 +1,12 @@
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::thp::Thp;
 use lotsfree_settings::SWAPPINESS;
 
 use crate::kernel_release::Release;
 use crate::known_bad::{RHEL6_SWAPPINESS, Stream, THP_STORM, affected};
 use crate::rule::rule;
 use crate::{
-    Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip, Workload,
-    advice,
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
 };
 
 rule! {
@@ -81,6 +81,9 @@ fn update(stream: &Stream) -> Remedy {
     Remedy::new(title).risk("The risks of any kernel update of the distribution.").restart("the host")
 }
 
+const DEFRAG: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
+const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag";
+
 fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
     let Some(stream) = affected(THP_STORM, release) else { return Ok(None) };
     let nodes = cx.several_nodes()?.len();
@@ -88,16 +91,18 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
     if &*thp.enabled.selected == "never" {
         return Ok(None);
     }
-    let khugepaged = thp.khugepaged("defrag");
+    let Some(workaround) = allocate_without_reclaim(thp) else { return Ok(None) };
     let (defrag, by_khugepaged, because) = advice::thp_defrag_on_bad_kernel();
-    let (defrag_ok, khugepaged_ok) = (&*thp.defrag.selected == defrag, khugepaged == Some(by_khugepaged));
-    if defrag_ok && khugepaged_ok {
-        return Ok(None);
-    }
-    const DEFRAG: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
-    const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag";
     let scan = cx.rate(crate::DIRECT_SCAN).ok().filter(|rate| rate.total > 0);
-    let cost = cost(scan, nodes);
+    let cost = match &scan {
+        Some(scan) => Cost::risk(format!(
+            "tasks scan {:.0} pages/s themselves; with huge pages on {nodes} nodes this bug is a likely cause",
+            scan.per_second
+        )),
+        None => Cost::risk(
+            "once a node fills up, each huge page that is wanted on it reclaims there although other nodes are free",
+        ),
+    };
     let fixed = stream.fixed_release();
     let bound = fixed.map_or_else(|| "a build with the fix".to_owned(), |fixed| format!("{fixed} or later"));
     let mut finding = Finding::new(
@@ -123,21 +128,12 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
             &thp.enabled.selected,
         ))
         .because(Evidence::new(DEFRAG, "defrag", &thp.defrag.selected).against(defrag, "SUSE KB 000022286"));
-    if let Some(value) = khugepaged {
+    if let Some(value) = thp.khugepaged("defrag") {
         finding.because(
             Evidence::new(KHUGEPAGED, "khugepaged/defrag", value).against(by_khugepaged, "SUSE KB 000022286"),
         );
     }
     finding.because_if(scan.as_ref().map(|scan| cx.saw_rate(crate::DIRECT_SCAN, scan)));
-    let mut workaround = Remedy::new("Until then, allocate huge pages without reclaim")
-        .risk("Fewer huge pages on a fragmented host. To be undone once the fixed kernel runs: it wants madvise and 1.");
-    if !defrag_ok {
-        workaround = workaround.sysfs(DEFRAG, defrag, Some(&thp.defrag.selected));
-    }
-    if !khugepaged_ok {
-        let now = khugepaged.map(|value| value.to_string());
-        workaround = workaround.sysfs(KHUGEPAGED, &by_khugepaged.to_string(), now.as_deref());
-    }
     finding
             .remedy(update(stream))
             .remedy(workaround)
@@ -147,16 +143,24 @@ fn thp_storm(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {
     Ok(Some(finding))
 }
 
-fn cost(scan: Option<Rate>, nodes: usize) -> Cost {
-    match &scan {
-        Some(scan) => Cost::risk(format!(
-            "tasks scan {:.0} pages/s themselves; with huge pages on {nodes} nodes this bug is a likely cause",
-            scan.per_second
-        )),
-        None => Cost::risk(
-            "once a node fills up, each huge page that is wanted on it reclaims there although other nodes are free",
-        ),
+/// The workaround for [`THP_STORM`]; `None` where it is set already.
+fn allocate_without_reclaim(thp: &Thp) -> Option<Remedy> {
+    let khugepaged = thp.khugepaged("defrag");
+    let (defrag, by_khugepaged, _) = advice::thp_defrag_on_bad_kernel();
+    let (defrag_ok, khugepaged_ok) = (&*thp.defrag.selected == defrag, khugepaged == Some(by_khugepaged));
+    if defrag_ok && khugepaged_ok {
+        return None;
     }
+    let mut workaround = Remedy::new("Until then, allocate huge pages without reclaim")
+        .risk("Fewer huge pages on a fragmented host. To be undone once the fixed kernel runs: it wants madvise and 1.");
+    if !defrag_ok {
+        workaround = workaround.sysfs(DEFRAG, defrag, Some(&thp.defrag.selected));
+    }
+    if !khugepaged_ok {
+        let now = khugepaged.map(|value| value.to_string());
+        workaround = workaround.sysfs(KHUGEPAGED, &by_khugepaged.to_string(), now.as_deref());
+    }
+    Some(workaround)
 }
 
 fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {

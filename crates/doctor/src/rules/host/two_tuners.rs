@@ -58,8 +58,6 @@ impl Rule for TwoTuners {
         if active.len() < 2 {
             return Ok(Vec::new());
         }
-        let sap = tuners.sapconf || tuners.saptune;
-        let stays = if tuners.saptune { "saptune" } else { "sapconf" };
         let mut finding = Finding::new(
             Self::ID,
             Severity::Warning,
@@ -73,31 +71,40 @@ impl Rule for TwoTuners {
                 Confidence::Likely
             })
             .because_all(evidence);
-        if let Some(profile) = tuned.filter(|_| sap) {
-            finding.remedy(
-                Remedy::new(format!("Leave it to {stays}: stop tuned"))
-                    .run("systemctl disable --now tuned")
-                    .undo_with("systemctl enable --now tuned")
-                    .undo_with(format!(
-                        "tuned-adm profile {}",
-                        profile.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
-                    ))
-                    .risk("What only tuned's profile set (CPU frequency, disks) goes back to its default."),
-            );
-        }
-        if tuners.sapconf && tuners.saptune {
-            finding.remedy(
-                Remedy::new("Leave it to saptune: stop sapconf")
-                    .run("systemctl disable --now sapconf")
-                    .run("saptune service enablestart")
-                    .undo_with("systemctl enable --now sapconf")
-                    .risk("Values that only sapconf set go back to their defaults: check with saptune note verify."),
-            );
-        }
+        add_remedies(&mut finding, cx, tuned);
         finding.note(
             "How to choose: for SAP on SLES saptune, which follows SAP's notes; elsewhere tuned with one \
              profile. Look at the settings again after the other has been stopped.",
         );
         Ok(vec![finding])
+    }
+}
+
+/// Proposes to stop all but one; `tuned` is the profile that tuned has set.
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, tuned: Option<&str>) {
+    let tuners = &cx.now().tuners;
+    if let Some(profile) = tuned.filter(|_| tuners.sapconf || tuners.saptune) {
+        let stays = if tuners.saptune { "saptune" } else { "sapconf" };
+        finding.remedy(
+            Remedy::new(format!("Leave it to {stays}: stop tuned"))
+                .run("systemctl disable --now tuned")
+                .undo_with("systemctl enable --now tuned")
+                .undo_with(format!(
+                    "tuned-adm profile {}",
+                    profile.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+                ))
+                .risk("What only tuned's profile set (CPU frequency, disks) goes back to its default."),
+        );
+    }
+    if tuners.sapconf && tuners.saptune {
+        finding.remedy(
+            Remedy::new("Leave it to saptune: stop sapconf")
+                .run("systemctl disable --now sapconf")
+                .run("saptune service enablestart")
+                .undo_with("systemctl enable --now sapconf")
+                .risk(
+                    "Values that only sapconf set go back to their defaults: check with saptune note verify.",
+                ),
+        );
     }
 }

@@ -66,75 +66,13 @@ impl Rule for CommitExhaustion {
             return Ok(fork_of_redis(cx, mode).into_iter().collect());
         }
         let view = View::of(cx)?;
-        let room = view.limit - view.committed;
         let forker = largest_forker(cx.processes().unwrap_or_default());
-        let cramped = room.share_of(view.limit) < ROOM;
-        let fork_fails = forker.filter(|(_, charge)| *charge > room);
-        let low = view.limit + ROUNDING < view.usable.scale(LOW);
-        let available = cx.mem(m::MemAvailable).or_else(|_| cx.mem(m::MemFree))?;
-
-        let (severity, title, confidence) = if cramped {
-            let severity =
-                if room.share_of(view.limit) < NO_ROOM { Severity::Critical } else { Severity::High };
-            let title = format!(
-                "strict overcommit leaves {room:#} below a limit of {:#}: allocations fail while \
-                 {available} are available",
-                view.limit
-            );
-            (severity, title, Confidence::Certain)
-        } else if low {
-            let share = view.limit.share_of(view.usable);
-            let severity = if share < VERY_LOW { Severity::High } else { Severity::Warning };
-            let title = format!(
-                "strict overcommit with a limit of {}, {} of the {} of memory and swap: allocations fail \
-                 with ENOMEM while {} cannot be promised to anybody",
-                view.limit,
-                Percent(share),
-                view.usable,
-                view.usable - view.limit
-            );
-            (severity, title, Confidence::Certain)
-        } else if let Some((process, charge)) = fork_fails {
-            let title = format!(
-                "{} cannot fork under strict overcommit: it would need {charge:#}, {room:#} are left",
-                subject(process)
-            );
-            let forks = Workload::of_name(&process.stat.name) == Some(Workload::Redis);
-            (Severity::Warning, title, if forks { Confidence::Likely } else { Confidence::Possible })
-        } else {
-            return Ok(Vec::new());
-        };
-        let lost = match cramped {
-            true => available,
-            false => view.usable - view.limit,
-        };
-        let cost = match cramped || low {
-            true => Cost::memory(lost, cx.total()?, "is there and cannot be had"),
-            false => {
-                Cost::risk("a fork fails with ENOMEM; a save or a command that needs one does not happen")
-            }
-        };
-        let mut finding = Finding::new(Self::ID, severity, title, cost);
-        finding
-            .sure(confidence)
-            .because(cx.saw_sysctl(OVERCOMMIT_MEMORY).against("0 or 1", "the limit applies in mode 2 only"))
-            .because(cx.saw_mem(m::CommitLimit).against(
-                format!("at least {} of {:#}", Percent(LOW), view.usable),
-                "MemTotal without huge page pools, plus SwapTotal",
-            ))
-            .because(cx.saw_mem(m::Committed_AS).against(
-                format!("at most {} of CommitLimit", Percent(1.0 - ROOM)),
-                "strict mode keeps back 3 % of each process",
-            ))
-            .because(cx.saw_mem(m::MemTotal));
-        finding.because_if((view.swap > Bytes::ZERO).then(|| cx.saw_mem(m::SwapTotal)));
-        if let Some((process, charge)) = forker.filter(|_| fork_fails.is_some()) {
-            finding.because(
-                Evidence::new("/proc/PID/status", "VmData + VmStk", format!("{charge:#}"))
-                    .of(subject(process))
-                    .against(format!("at most {room:#}"), "CommitLimit - Committed_AS"),
-            );
-        }
+        let failing_fork = forker.filter(|(_, charge)| *charge > view.room());
+        let Some(refusal) = Refusal::of(&view, failing_fork) else { return Ok(Vec::new()) };
+        let mut finding =
+            Finding::new(Self::ID, refusal.severity(&view), refusal.title(&view), refusal.cost(&view));
+        finding.sure(refusal.confidence());
+        add_evidence(&mut finding, cx, &view, failing_fork);
         finding.note(view.arithmetic()).note(view.largest(cx));
         if view.pools > Bytes::ZERO {
             finding.note(format!(
@@ -143,38 +81,143 @@ impl Rule for CommitExhaustion {
                 view.pools
             ));
         }
-        if fork_fails.is_some() && !cramped {
+        if failing_fork.is_some() && !matches!(refusal, Refusal::Cramped) {
             finding.note(
                 "A fork is charged for all private writable memory of the parent. Programs that start \
                  others through vfork or posix_spawn (Java, recent glibc) are not charged.",
             );
         }
-        add_remedies(&mut finding, cx, &view);
+        if let Some(remedy) = view.raise(cx) {
+            finding.remedy(remedy);
+        }
+        propose_other_mode(&mut finding, cx);
         Ok(vec![finding])
     }
 }
 
-fn add_remedies(finding: &mut Finding, cx: &Context<'_>, view: &View) {
-    if let Some(remedy) = view.raise(cx) {
-        finding.remedy(remedy);
+/// What is refused, the widest first.
+enum Refusal<'a> {
+    /// Nearly everything: there is hardly any room below the limit.
+    Cramped,
+    /// What the limit leaves out of memory and swap, however much room is below it now.
+    LowLimit,
+    /// A fork of this process, which would be charged this much.
+    Fork(&'a Process, Bytes),
+}
+
+impl<'a> Refusal<'a> {
+    fn of(view: &View, failing_fork: Option<(&'a Process, Bytes)>) -> Option<Refusal<'a>> {
+        if view.room().share_of(view.limit) < ROOM {
+            return Some(Refusal::Cramped);
+        }
+        if view.limit + ROUNDING < view.usable.scale(LOW) {
+            return Some(Refusal::LowLimit);
+        }
+        failing_fork.map(|(process, charge)| Refusal::Fork(process, charge))
     }
+
+    fn severity(&self, view: &View) -> Severity {
+        match self {
+            Refusal::Cramped if view.room().share_of(view.limit) < NO_ROOM => Severity::Critical,
+            Refusal::Cramped => Severity::High,
+            Refusal::LowLimit if view.limit.share_of(view.usable) < VERY_LOW => Severity::High,
+            Refusal::LowLimit | Refusal::Fork(..) => Severity::Warning,
+        }
+    }
+
+    fn confidence(&self) -> Confidence {
+        match self {
+            Refusal::Cramped | Refusal::LowLimit => Confidence::Certain,
+            Refusal::Fork(process, _) if Workload::of_name(&process.stat.name) == Some(Workload::Redis) => {
+                Confidence::Likely
+            }
+            Refusal::Fork(..) => Confidence::Possible,
+        }
+    }
+
+    fn title(&self, view: &View) -> String {
+        let room = view.room();
+        match self {
+            Refusal::Cramped => format!(
+                "strict overcommit leaves {room:#} below a limit of {:#}: allocations fail while \
+                 {} are available",
+                view.limit, view.available
+            ),
+            Refusal::LowLimit => format!(
+                "strict overcommit with a limit of {}, {} of the {} of memory and swap: allocations fail \
+                 with ENOMEM while {} cannot be promised to anybody",
+                view.limit,
+                Percent(view.limit.share_of(view.usable)),
+                view.usable,
+                view.usable - view.limit
+            ),
+            Refusal::Fork(process, charge) => format!(
+                "{} cannot fork under strict overcommit: it would need {charge:#}, {room:#} are left",
+                subject(process)
+            ),
+        }
+    }
+
+    fn cost(&self, view: &View) -> Cost {
+        let lost = match self {
+            Refusal::Cramped => view.available,
+            Refusal::LowLimit => view.usable - view.limit,
+            Refusal::Fork(..) => {
+                return Cost::risk(
+                    "a fork fails with ENOMEM; a save or a command that needs one does not happen",
+                );
+            }
+        };
+        Cost::memory(lost, view.total, "is there and cannot be had")
+    }
+}
+
+fn add_evidence(
+    finding: &mut Finding,
+    cx: &Context<'_>,
+    view: &View,
+    failing_fork: Option<(&Process, Bytes)>,
+) {
+    finding
+        .because(cx.saw_sysctl(OVERCOMMIT_MEMORY).against("0 or 1", "the limit applies in mode 2 only"))
+        .because(cx.saw_mem(m::CommitLimit).against(
+            format!("at least {} of {:#}", Percent(LOW), view.usable),
+            "MemTotal without huge page pools, plus SwapTotal",
+        ))
+        .because(cx.saw_mem(m::Committed_AS).against(
+            format!("at most {} of CommitLimit", Percent(1.0 - ROOM)),
+            "strict mode keeps back 3 % of each process",
+        ))
+        .because(cx.saw_mem(m::MemTotal));
+    finding.because_if((view.swap > Bytes::ZERO).then(|| cx.saw_mem(m::SwapTotal)));
+    if let Some((process, charge)) = failing_fork {
+        finding.because(
+            Evidence::new("/proc/PID/status", "VmData + VmStk", format!("{charge:#}"))
+                .of(subject(process))
+                .against(format!("at most {:#}", view.room()), "CommitLimit - Committed_AS"),
+        );
+    }
+}
+
+fn propose_other_mode(finding: &mut Finding, cx: &Context<'_>) {
     let mode = advice::overcommit_memory(cx);
-    if mode.value != 2 {
-        finding
-            .remedy(
-                Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
-                    .sysctl(cx, OVERCOMMIT_MEMORY, mode.value)
-                    .risk(
-                        "Allocations succeed again; if all that is promised is touched, the OOM killer \
-                         chooses a process. Bound what may grow by memory cgroups.",
-                    ),
-            )
-            .note(format!(
-                "How to choose: strict mode where a failed allocation is better than a killed process, and \
-                 then with a limit that fits; mode {} otherwise ({}). {}",
-                mode.value, mode.because, mode.contested
-            ));
+    if mode.value == 2 {
+        return;
     }
+    finding
+        .remedy(
+            Remedy::new(format!("Leave strict mode: vm.overcommit_memory = {}", mode.value))
+                .sysctl(cx, OVERCOMMIT_MEMORY, mode.value)
+                .risk(
+                    "Allocations succeed again; if all that is promised is touched, the OOM killer \
+                     chooses a process. Bound what may grow by memory cgroups.",
+                ),
+        )
+        .note(format!(
+            "How to choose: strict mode where a failed allocation is better than a killed process, \
+             and then with a limit that fits; mode {} otherwise ({}). {}",
+            mode.value, mode.because, mode.contested
+        ));
 }
 
 /// Redis forks to save its data, and in mode 0 the kernel may refuse to charge a large mapping once more.
@@ -217,7 +260,7 @@ fn largest_forker(processes: &[Process]) -> Option<(&Process, Bytes)> {
     largest.filter(|(_, charge)| *charge > Bytes::ZERO)
 }
 
-/// What the limit is made of.
+/// What the limit is made of and what it leaves.
 struct View {
     limit: Bytes,
     committed: Bytes,
@@ -226,6 +269,7 @@ struct View {
     swap: Bytes,
     /// `total - pools + swap`.
     usable: Bytes,
+    available: Bytes,
     /// `vm.overcommit_kbytes` if it is set, else `vm.overcommit_ratio`.
     setting: LimitSetting,
 }
@@ -238,7 +282,14 @@ impl View {
             Ok(kib) if kib > 0 => LimitSetting::Kbytes(kib),
             _ => LimitSetting::Ratio(cx.sysctl_or_default(OVERCOMMIT_RATIO)?),
         };
-        Ok(View { limit, committed, total, pools, swap, usable: total - pools + swap, setting })
+        let available = cx.mem(m::MemAvailable).or_else(|_| cx.mem(m::MemFree))?;
+        let usable = total - pools + swap;
+        Ok(View { limit, committed, total, pools, swap, usable, available, setting })
+    }
+
+    /// What may still be promised.
+    fn room(&self) -> Bytes {
+        self.limit - self.committed
     }
 
     /// How the limit comes about, checked against what the kernel prints.

@@ -95,29 +95,7 @@ impl Rule for NoSwapNoGuard {
             ));
         let processes = cx.processes().unwrap_or_default();
         finding.because_all(largest(processes, s::RssAnon, 2).into_iter().map(|p| saw(p, s::RssAnon)));
-        finding.remedy(
-            Remedy::new("Bound what may grow, so that it meets its own limit and not the database's memory")
-                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE MemoryMax=SIZE")
-                .keep("the unit's drop-in, [Service]", "MemoryHigh=SIZE")
-                .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
-                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity MemoryMax=infinity")
-                .risk(
-                    "A unit at its MemoryMax is killed alone. Sizes below what it needs kill it needlessly.",
-                ),
-        );
-        match on_purpose {
-            Some(why) => {
-                finding.note(format!("Swap is not proposed: {why}."));
-            }
-            None => {
-                let size = swap::rhel(ordinary);
-                finding.remedy(add_swap(size)).note(format!(
-                    "{size} is Red Hat's least for {ordinary} (twice memory up to 2 GiB, as much up to 8 \
-                     GiB, 4 GiB beyond): room for what nobody touches, and time to see growth coming. With \
-                     vm.swappiness of 1 to 10 it stays nearly empty."
-                ));
-            }
-        }
+        add_remedies(&mut finding, ordinary, on_purpose);
         let killer = (cx.now().tuners.earlyoom, cx.now().tuners.systemd_oomd);
         if killer.0 || killer.1 {
             finding.note(
@@ -126,6 +104,30 @@ impl Rule for NoSwapNoGuard {
             );
         }
         Ok(vec![finding])
+    }
+}
+
+fn add_remedies(finding: &mut Finding, ordinary: Bytes, on_purpose: Option<String>) {
+    finding.remedy(
+        Remedy::new("Bound what may grow, so that it meets its own limit and not the database's memory")
+            .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE MemoryMax=SIZE")
+            .keep("the unit's drop-in, [Service]", "MemoryHigh=SIZE")
+            .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
+            .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity MemoryMax=infinity")
+            .risk("A unit at its MemoryMax is killed alone. Sizes below what it needs kill it needlessly."),
+    );
+    match on_purpose {
+        Some(why) => {
+            finding.note(format!("Swap is not proposed: {why}."));
+        }
+        None => {
+            let size = swap::rhel(ordinary);
+            finding.remedy(add_swap(size)).note(format!(
+                "{size} is Red Hat's least for {ordinary} (twice memory up to 2 GiB, as much up to 8 \
+                 GiB, 4 GiB beyond): room for what nobody touches, and time to see growth coming. With \
+                 vm.swappiness of 1 to 10 it stays nearly empty."
+            ));
+        }
     }
 }
 

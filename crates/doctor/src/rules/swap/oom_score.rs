@@ -80,16 +80,7 @@ fn database_first(
         })
     };
     let next = others().max_by_key(|p| points(p));
-    // Back ends inherit what their parent has; the parent is the one to be spared.
-    let parent = match workload {
-        // A session is gone tomorrow, and its parent is process 1: pmon is what an instance stands and falls
-        // with.
-        Workload::Oracle => only_pmon(processes),
-        _ => processes
-            .iter()
-            .find(|p| p.stat.pid == victim.stat.ppid && Workload::database_of(p) == Some(workload))
-            .or(Some(victim)),
-    };
+    let parent = parent_to_spare(processes, victim, workload);
     let now = parent.unwrap_or(victim).oom_score_adj.unwrap_or(0);
     let mut finding = Finding::new(
         OomScore::ID,
@@ -124,47 +115,61 @@ fn database_first(
          memory counts in full for each process that has touched it.",
         page = page.bytes(),
     ));
-    spare(&mut finding, workload, parent, now);
-    Ok(finding)
-}
-
-/// How `parent`, whose oom_score_adj is `now`, is killed last.
-fn spare(finding: &mut Finding, workload: Workload, parent: Option<&Process>, now: i32) {
     if now > LAST {
-        let mut remedy = Remedy::new(format!("Let {} be the last to be killed", workload.name()))
-            .keep("the unit's drop-in, [Service]", format!("OOMScoreAdjust={LAST}"))
-            .risk(
-                "Somebody else is killed instead. Children inherit the value: those that already run keep \
-                 their own until they are started anew. With everything at -1000 the kernel panics for want \
-                 of a victim: do not go below -900.",
-            );
-        remedy = match parent.map(|parent| parent.stat.pid) {
-            Some(pid) => remedy
-                .run(format!("choom -p {pid} -n {LAST}"))
-                .undo_with(format!("choom -p {pid} -n {now}"))
-                .sets(format!("pid {pid} oom_score_adj"), LAST),
-            None => remedy.restart("the unit"),
-        };
-        if workload == Workload::Postgres {
-            remedy = remedy
-                .keep(
-                    "the unit's drop-in, [Service]",
-                    "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj",
-                )
-                .keep("the unit's drop-in, [Service]", "Environment=PG_OOM_ADJUST_VALUE=0");
-            finding.note(
-                "PostgreSQL's back ends should not inherit the postmaster's value: PG_OOM_ADJUST_VALUE=0 \
-                 sets theirs back. A killed back end makes the postmaster restart all others, but the \
-                 postmaster itself lives.",
-            );
-        }
-        finding.remedy(remedy);
+        spare(&mut finding, workload, parent, now);
     } else {
         finding.note(format!(
             "The parent has {now} already: what counts is that less is touched, or that the others are \
              bounded."
         ));
     }
+    Ok(finding)
+}
+
+/// Back ends inherit what their parent has; the parent is the one to be spared.
+fn parent_to_spare<'a>(
+    processes: &'a [Process],
+    victim: &'a Process,
+    workload: Workload,
+) -> Option<&'a Process> {
+    match workload {
+        // A session is gone tomorrow, and its parent is process 1: pmon is what an instance stands and falls
+        // with.
+        Workload::Oracle => only_pmon(processes),
+        _ => processes
+            .iter()
+            .find(|p| p.stat.pid == victim.stat.ppid && Workload::database_of(p) == Some(workload))
+            .or(Some(victim)),
+    }
+}
+
+/// Proposes [`LAST`] for the unit, and for the running `parent`, whose adjustment is `now`.
+fn spare(finding: &mut Finding, workload: Workload, parent: Option<&Process>, now: i32) {
+    let mut remedy = Remedy::new(format!("Let {} be the last to be killed", workload.name()))
+        .keep("the unit's drop-in, [Service]", format!("OOMScoreAdjust={LAST}"))
+        .risk(
+            "Somebody else is killed instead. Children inherit the value: those that already run keep \
+             their own until they are started anew. With everything at -1000 the kernel panics for want \
+             of a victim: do not go below -900.",
+        );
+    remedy = match parent.map(|parent| parent.stat.pid) {
+        Some(pid) => remedy
+            .run(format!("choom -p {pid} -n {LAST}"))
+            .undo_with(format!("choom -p {pid} -n {now}"))
+            .sets(format!("pid {pid} oom_score_adj"), LAST),
+        None => remedy.restart("the unit"),
+    };
+    if workload == Workload::Postgres {
+        remedy = remedy
+            .keep("the unit's drop-in, [Service]", "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj")
+            .keep("the unit's drop-in, [Service]", "Environment=PG_OOM_ADJUST_VALUE=0");
+        finding.note(
+            "PostgreSQL's back ends should not inherit the postmaster's value: PG_OOM_ADJUST_VALUE=0 \
+             sets theirs back. A killed back end makes the postmaster restart all others, but the \
+             postmaster itself lives.",
+        );
+    }
+    finding.remedy(remedy);
 }
 
 /// Oracle's process monitor, where one instance runs; with several the victim's name does not tell whose it

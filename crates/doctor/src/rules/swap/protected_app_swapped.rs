@@ -60,25 +60,56 @@ impl Rule for ProtectedAppSwapped {
         if used < SMALL || cx.swaps().is_ok_and(all_zram) || in_zswap(cx) >= CHEAP {
             return Ok(Vec::new());
         }
-        let databases: Vec<Process> =
+        let mut findings = Vec::new();
+        let databases = Databases::of(cx, processes);
+        if databases.swapped >= SMALL && databases.share() > NOTICEABLE {
+            findings.push(of_databases(cx, &databases)?);
+        }
+        findings.extend(of_groups(cx)?);
+        Ok(findings)
+    }
+}
+
+/// What the database processes hold, and what of it lies in swap.
+struct Databases {
+    processes: Vec<Process>,
+    swapped: Bytes,
+    /// The part of `swapped` that is in attached segments.
+    segments: Bytes,
+    whole: Bytes,
+}
+
+impl Databases {
+    fn of(cx: &Context<'_>, processes: &[Process]) -> Databases {
+        let processes: Vec<Process> =
             processes.iter().filter(|p| Workload::database_of(p).is_some()).cloned().collect();
-        let swapped: Bytes = databases.iter().map(|p| p.memory_or_zero(s::VmSwap)).sum();
-        let private: Bytes = databases.iter().map(|p| p.memory_or_zero(s::RssAnon)).sum();
+        let swapped: Bytes = processes.iter().map(|p| p.memory_or_zero(s::VmSwap)).sum();
+        let private: Bytes = processes.iter().map(|p| p.memory_or_zero(s::RssAnon)).sum();
         let attached = cx.shm().unwrap_or_default().iter().filter(|segment| segment.nattch > 0);
-        let (segments, segments_size) = match databases.is_empty() {
+        let (segments, segments_size) = match processes.is_empty() {
             true => (Bytes::ZERO, Bytes::ZERO),
             false => attached.fold((Bytes::ZERO, Bytes::ZERO), |(swap, size), segment| {
                 (swap + segment.swap.unwrap_or_default(), size + segment.size)
             }),
         };
-        let of_database = swapped + segments;
-        let whole = swapped + private + segments_size;
-        let mut findings = Vec::new();
-        if of_database >= SMALL && of_database.share_of(whole) > NOTICEABLE {
-            findings.push(of_databases(cx, &databases, of_database, segments, whole)?);
+        Databases {
+            processes,
+            swapped: swapped + segments,
+            segments,
+            whole: swapped + private + segments_size,
         }
-        findings.extend(of_groups(cx)?);
-        Ok(findings)
+    }
+
+    fn share(&self) -> f64 {
+        self.swapped.share_of(self.whole)
+    }
+
+    fn names(&self) -> String {
+        let mut names: Vec<_> =
+            self.processes.iter().filter_map(Workload::database_of).map(|w| w.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join(" and ")
     }
 }
 
@@ -97,18 +128,8 @@ fn severity(cx: &Context<'_>, share: f64) -> Severity {
     if share >= MUCH || coming_back { Severity::High } else { Severity::Warning }
 }
 
-fn of_databases(
-    cx: &Context<'_>,
-    databases: &[Process],
-    swapped: Bytes,
-    segments: Bytes,
-    whole: Bytes,
-) -> Result<Finding, Skip> {
-    let share = swapped.share_of(whole);
-    let mut names: Vec<_> = databases.iter().filter_map(Workload::database_of).map(|w| w.name()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let who = names.join(" and ");
+fn of_databases(cx: &Context<'_>, databases: &Databases) -> Result<Finding, Skip> {
+    let (swapped, share, who) = (databases.swapped, databases.share(), databases.names());
     let mut finding = Finding::new(
         ProtectedAppSwapped::ID,
         severity(cx, share),
@@ -116,10 +137,22 @@ fn of_databases(
         cost(cx, swapped)?,
     );
     finding.sure(Confidence::Certain);
+    add_evidence(&mut finding, cx, databases);
+    bring_back(cx, &mut finding)?;
+    keep_in_memory(&mut finding, cx, &who);
+    finding.note(
+        "Pages that lie in swap stay there until they are touched: raising a limit or lowering \
+         vm.swappiness does not bring them back.",
+    );
+    Ok(finding)
+}
+
+fn add_evidence(finding: &mut Finding, cx: &Context<'_>, databases: &Databases) {
+    let Databases { processes, segments, whole, .. } = databases;
     let bound = format!("at most {} of {whole:#} and {SMALL}", Percent(NOTICEABLE));
     let mut evidence =
-        largest(databases, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)).collect::<Vec<_>>();
-    if segments > Bytes::ZERO {
+        largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)).collect::<Vec<_>>();
+    if *segments > Bytes::ZERO {
         evidence.push(
             Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("attached segments"),
         );
@@ -129,14 +162,11 @@ fn of_databases(
     }
     finding.because_all(evidence).because(cx.saw_mem(m::SwapFree)).because(cx.saw_mem(m::SwapTotal));
     finding.because_if(cx.rate(SWAPPED_IN).ok().map(|rate| cx.saw_rate(SWAPPED_IN, &rate)));
-    let version2 = cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V2);
-    bring_back(cx, &mut finding)?;
-    add_remedies(&mut finding, cx, version2, &who);
-
-    Ok(finding)
 }
 
-fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version2: bool, who: &str) {
+/// Proposes what keeps the databases `who` out of swap from now on.
+fn keep_in_memory(finding: &mut Finding, cx: &Context<'_>, who: &str) {
+    let version2 = cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V2);
     if version2 {
         finding.remedy(
             Remedy::new(format!("Keep {who} out of swap by its memory cgroup"))
@@ -174,10 +204,6 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version2: bool, who: &s
             )
             .note(swappiness.contested);
     }
-    finding.note(
-        "Pages that lie in swap stay there until they are touched: raising a limit or lowering \
-         vm.swappiness does not bring them back.",
-    );
 }
 
 /// `swapoff` and `swapon`, where all that is in swap fits into memory.

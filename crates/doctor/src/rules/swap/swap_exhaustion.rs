@@ -3,7 +3,7 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
 use crate::swapping::{SWAPPED_OUT, add_swap, all_zram, largest, saw};
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
 
 rule! {
     /// Swap is nearly full and still being filled.
@@ -41,61 +41,69 @@ const CRITICAL: f64 = 0.02;
 /// Used share that more swap should lead to, so that this rule is content.
 const COMFORTABLE: f64 = 0.80;
 
-impl Rule for SwapExhaustion {
-    fn check(&self, cx: &Context<'_>) -> Outcome {
+/// How full swap is, and whether it still fills.
+struct Seen {
+    total: Bytes,
+    free: Bytes,
+    /// Pages on their way out; `None` without a second sample.
+    out: Option<Rate>,
+}
+
+impl Seen {
+    /// `None` where enough of swap is free.
+    fn of(cx: &Context<'_>) -> Result<Option<Seen>, Skip> {
         let total = cx.mem(m::SwapTotal)?;
         if total == Bytes::ZERO {
             return Err(Skip::because("there is no swap"));
         }
         let free = cx.mem(m::SwapFree)?;
-        let share = free.share_of(total);
-        if share >= WARN {
-            return Ok(Vec::new());
+        if free.share_of(total) >= WARN {
+            return Ok(None);
         }
-        let used = total - free;
         let out = match cx.rate(SWAPPED_OUT) {
             Ok(rate) => Some(rate),
             Err(Skip::NeedsSamples) => None,
             Err(skip) => return Err(skip),
         };
-        let at_rest = out.is_some_and(|rate| rate.total == 0);
-        let severity = Severity::ladder(
+        Ok(Some(Seen { total, free, out }))
+    }
+
+    fn share(&self) -> f64 {
+        self.free.share_of(self.total)
+    }
+
+    fn severity(&self) -> Severity {
+        let at_rest = self.out.is_some_and(|rate| rate.total == 0);
+        Severity::ladder(
             &[
                 (at_rest, Severity::Info),
-                (out.is_none(), Severity::Warning),
-                (share < CRITICAL, Severity::Critical),
-                (share < HIGH, Severity::High),
+                (self.out.is_none(), Severity::Warning),
+                (self.share() < CRITICAL, Severity::Critical),
+                (self.share() < HIGH, Severity::High),
             ],
             Severity::Warning,
-        );
-        let state = match out {
+        )
+    }
+
+    fn title(&self) -> String {
+        let state = match self.out {
             Some(rate) if rate.total == 0 => "and nothing is written to it now".to_owned(),
             Some(rate) => format!("and {:.0} pages/s go out to it", rate.per_second),
             None => "(whether it still fills, a second sample would tell)".to_owned(),
         };
-        let mut finding = Finding::new(
-            Self::ID,
-            severity,
-            format!("{free:#} of {total:#} swap are left, {}, {state}", Percent(share)),
-            self.cost(cx, free, out.is_some_and(|rate| rate.total > 0)),
-        );
-        finding
-            .sure(if out.is_some() { cx.rate_confidence() } else { Confidence::Possible })
-            .because(cx.saw_mem(m::SwapFree).against(
-                format!("less than {} of SwapTotal", Percent(WARN)),
-                "twice the bound of earlyoom and PCP",
-            ))
-            .because(cx.saw_mem(m::SwapTotal));
-        finding.because_if(out.map(|rate| cx.saw_rate(SWAPPED_OUT, &rate)));
-        if let Ok(processes) = cx.processes() {
-            finding.because_all(largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)));
-        }
-        let segments = cx.shm().unwrap_or_default().iter().filter_map(|segment| segment.swap).sum::<Bytes>();
-        if segments > Bytes::ZERO {
-            finding.because(
-                Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("all segments"),
-            );
-        }
+        format!("{:#} of {:#} swap are left, {}, {state}", self.free, self.total, Percent(self.share()))
+    }
+}
+
+impl Rule for SwapExhaustion {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let Some(seen) = Seen::of(cx)? else { return Ok(Vec::new()) };
+        let severity = seen.severity();
+        let filling = seen.out.is_some_and(|rate| rate.total > 0);
+        let cost = self.cost(cx, seen.free, filling);
+        let mut finding = Finding::new(Self::ID, severity, seen.title(), cost);
+        finding.sure(if seen.out.is_some() { cx.rate_confidence() } else { Confidence::Possible });
+        add_evidence(&mut finding, cx, &seen);
         if severity == Severity::Info {
             finding.note(
                 "Nothing was swapped out over the period: what lies in swap has not been asked for. That is \
@@ -103,23 +111,44 @@ impl Rule for SwapExhaustion {
             );
             return Ok(vec![finding]);
         }
-        add_remedies(&mut finding, cx, used, total);
+        if cx.swaps().is_ok_and(all_zram) {
+            finding.note(
+                "Swap here is compressed memory (zram): enlarging it takes memory that is short already. \
+                 Swap on a disk of lower priority takes what zram cannot.",
+            );
+        }
+        add_remedies(&mut finding, &seen);
         Ok(vec![finding])
     }
 }
 
-fn add_remedies(finding: &mut Finding, cx: &Context<'_>, used: Bytes, total: Bytes) {
-    if cx.swaps().is_ok_and(all_zram) {
-        finding.note(
-            "Swap here is compressed memory (zram): enlarging it takes memory that is short already. Swap \
-             on a disk of lower priority takes what zram cannot.",
-        );
+fn add_evidence(finding: &mut Finding, cx: &Context<'_>, seen: &Seen) {
+    finding
+        .because(cx.saw_mem(m::SwapFree).against(
+            format!("less than {} of SwapTotal", Percent(WARN)),
+            "twice the bound of earlyoom and PCP",
+        ))
+        .because(cx.saw_mem(m::SwapTotal));
+    finding.because_if(seen.out.map(|rate| cx.saw_rate(SWAPPED_OUT, &rate)));
+    if let Ok(processes) = cx.processes() {
+        finding.because_all(largest(processes, s::VmSwap, 3).into_iter().map(|p| saw(p, s::VmSwap)));
     }
+    let segments = cx.shm().unwrap_or_default().iter().filter_map(|segment| segment.swap).sum::<Bytes>();
+    if segments > Bytes::ZERO {
+        finding
+            .because(Evidence::new("/proc/sysvipc/shm", "swap", format!("{segments:#}")).of("all segments"));
+    }
+}
+
+fn add_remedies(finding: &mut Finding, seen: &Seen) {
+    let total = seen.total;
+    let used = total - seen.free;
     let more = used.scale(1.0 / COMFORTABLE) - total;
     finding
         .remedy(
             Remedy::new(
-                "Stop or bound what grows: see which of the largest processes has grown since it was well",
+                "Stop or bound what grows: see which of the largest processes has grown since it was \
+                 well",
             )
             .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
             .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
@@ -127,8 +156,8 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, used: Bytes, total: Byt
         )
         .remedy(add_swap(more))
         .note(format!(
-            "{used:#} used / {} - {total:#} = {more:#} more swap would bring its use down to {}; more than \
-             the memory that nobody touches is of no use.",
+            "{used:#} used / {} - {total:#} = {more:#} more swap would bring its use down to {}; more \
+             than the memory that nobody touches is of no use.",
             COMFORTABLE,
             Percent(COMFORTABLE)
         ));

@@ -42,22 +42,35 @@ const NEARLY_FULL: f64 = 0.80;
 /// A full tmpfs smaller than this is a matter of its owner's, not of the host's memory.
 const SMALL: Bytes = Bytes::mib(64);
 
+/// What files in tmpfs hold of memory.
+struct Held {
+    bytes: Bytes,
+    /// By the space of each mount; otherwise a lower bound.
+    measured: bool,
+}
+
+impl Held {
+    fn of(cx: &Context<'_>, mounts: &[&Mount], shmem: Bytes) -> Result<Held, crate::Skip> {
+        let measured = cx.now().mounts.iter().flatten().any(|m| &*m.kind == "tmpfs" && m.space.is_some());
+        if !measured {
+            return Ok(Held { bytes: unmapped(cx, shmem)?, measured });
+        }
+        let used: Bytes = mounts.iter().filter_map(|mount| mount.space).map(|(_, used)| used).sum();
+        // Pages of a tmpfs that were swapped out are in its space, and not in memory.
+        Ok(Held { bytes: used.min(shmem), measured })
+    }
+}
+
 impl Rule for TmpfsGrowth {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let shmem = cx.mem(m::Shmem)?;
         let ordinary = cx.total_without_pools()?;
         let mounts = tmpfs(cx);
-        let measured = cx.now().mounts.iter().flatten().any(|m| &*m.kind == "tmpfs" && m.space.is_some());
-        let held = match measured {
-            true => mounts.iter().filter_map(|mount| mount.space).map(|(_, used)| used).sum(),
-            false => unmapped(cx, shmem)?,
-        };
-        // Pages of a tmpfs that were swapped out are in its space, and not in memory.
-        let held = if measured { Bytes(held.0.min(shmem.0)) } else { held };
-        let full = mounts.iter().filter(|mount| is_nearly_full(mount)).collect::<Vec<_>>();
+        let Held { bytes: held, measured } = Held::of(cx, &mounts, shmem)?;
         let share = held.share_of(ordinary);
         if share <= NOTICEABLE {
-            return Ok(full.into_iter().map(|mount| nearly_full(mount)).collect());
+            let full = mounts.into_iter().filter(|mount| is_nearly_full(mount));
+            return Ok(full.map(nearly_full).collect());
         }
         let swap = cx.mem(m::SwapTotal).unwrap_or_default();
         let severity = if share >= MUCH || swap == Bytes::ZERO { Severity::High } else { Severity::Warning };
@@ -82,9 +95,7 @@ impl Rule for TmpfsGrowth {
                 "free counts it as cache",
             ),
         );
-        let mut largest = mounts.iter().filter(|mount| mount.space.is_some()).collect::<Vec<_>>();
-        largest.sort_by_key(|mount| std::cmp::Reverse(mount.space.map(|(_, used)| used)));
-        largest.truncate(3);
+        let largest = largest(mounts);
         finding.because_all(largest.iter().filter_map(|mount| saw(mount)));
         if !measured {
             finding.because(cx.saw_mem(m::Mapped)).note(format!(
@@ -103,33 +114,43 @@ impl Rule for TmpfsGrowth {
                 trend.seconds
             ));
         }
-        let target = largest.first().map_or("MOUNT", |mount| mount.target.as_str());
-        let mut bound =
-            Remedy::new(format!("Bound the mount {target}, so that writers get ENOSPC instead of memory"))
-                .run(format!("mount -o remount,size=SIZE {}", word(target)))
-                .keep("/etc/fstab", format!("tmpfs {target} tmpfs {} 0 0", options(largest.first().copied())))
-                .risk(
-                    "Writers fail with ENOSPC when it is full; it cannot be made smaller than what it holds.",
-                );
-        if let Some(mount) = largest.first() {
-            // Without the option a tmpfs may take half of memory.
-            let size = mount.option("size").unwrap_or("50%");
-            let option = format!("remount,size={size}");
-            bound = bound.undo_with(format!("mount -o {} {}", word(&option), word(target)));
-        }
-        finding
-            .remedy(
-                Remedy::new("Remove the files, or move them to a disk")
-                    .run(format!("du -xa --apparent-size {} | sort -n | tail", word(target)))
-                    .risk("A file that a process holds open keeps its memory until that process closes it."),
-            )
-            .remedy(bound)
-            .note(
-                "A memory cgroup is charged for the tmpfs files that its processes write: MemoryMax on the \
-                 writer's unit bounds them too.",
-            );
+        add_remedies(&mut finding, largest.first().copied());
         Ok(vec![finding])
     }
+}
+
+/// Proposes what to do about the files, and about `mount`, which holds most of them, where it is known.
+fn add_remedies(finding: &mut Finding, mount: Option<&Mount>) {
+    let target = mount.map_or("MOUNT", |mount| mount.target.as_str());
+    let mut bound =
+        Remedy::new(format!("Bound the mount {target}, so that writers get ENOSPC instead of memory"))
+            .run(format!("mount -o remount,size=SIZE {}", word(target)))
+            .keep("/etc/fstab", format!("tmpfs {target} tmpfs {} 0 0", options(mount.as_ref())))
+            .risk("Writers fail with ENOSPC when it is full; it cannot be made smaller than what it holds.");
+    if let Some(mount) = mount {
+        // Without the option a tmpfs may take half of memory.
+        let size = mount.option("size").unwrap_or("50%");
+        let option = format!("remount,size={size}");
+        bound = bound.undo_with(format!("mount -o {} {}", word(&option), word(target)));
+    }
+    finding.remedy(remove_files(target)).remedy(bound).note(
+        "A memory cgroup is charged for the tmpfs files that its processes write: MemoryMax on the \
+         writer's unit bounds them too.",
+    );
+}
+
+fn remove_files(target: &str) -> Remedy {
+    Remedy::new("Remove the files, or move them to a disk")
+        .run(format!("du -xa --apparent-size {} | sort -n | tail", word(target)))
+        .risk("A file that a process holds open keeps its memory until that process closes it.")
+}
+
+/// The three mounts that hold most, largest first.
+fn largest(mut mounts: Vec<&Mount>) -> Vec<&Mount> {
+    mounts.retain(|mount| mount.space.is_some());
+    mounts.sort_by_key(|mount| std::cmp::Reverse(mount.space.map(|(_, used)| used)));
+    mounts.truncate(3);
+    mounts
 }
 
 /// Distinct tmpfs mounts, `/dev/shm` left out where a database keeps its shared memory there.
@@ -188,11 +209,7 @@ fn nearly_full(mount: &Mount) -> Finding {
         .because_all(saw(mount).map(|evidence| {
             evidence.against(format!("at most {}", Percent(NEARLY_FULL)), "the usual bound of a file system")
         }))
-        .remedy(
-            Remedy::new("Remove the files, or move them to a disk")
-                .run(format!("du -xa --apparent-size {} | sort -n | tail", word(&mount.target)))
-                .risk("A file that a process holds open keeps its memory until that process closes it."),
-        );
+        .remedy(remove_files(&mount.target));
     finding
 }
 

@@ -214,16 +214,17 @@ fn by_earlyoom(
             Percent(available.share_of(total - pools))
         ));
     }
-    let name = victim.stat.name.clone();
     finding
-        .remedy(
-            Remedy::new(format!("Exempt {name} in earlyoom's arguments"))
-                .keep("/etc/default/earlyoom", format!("EARLYOOM_ARGS=\"--avoid '^({})$'\"", pattern(&name)))
-                .run("systemctl restart earlyoom")
-                .risk("Keep arguments that are set there already. Others are killed first."),
-        )
+        .remedy(exempt(&victim.stat.name))
         .note("earlyoom's own arguments are not read: an --avoid pattern may be there already.");
     Ok(Some(finding))
+}
+
+fn exempt(name: &str) -> Remedy {
+    Remedy::new(format!("Exempt {name} in earlyoom's arguments"))
+        .keep("/etc/default/earlyoom", format!("EARLYOOM_ARGS=\"--avoid '^({})$'\"", pattern(name)))
+        .run("systemctl restart earlyoom")
+        .risk("Keep arguments that are set there already. Others are killed first.")
 }
 
 /// `name` as a regular expression between quotes: what may mean something there becomes "any character".
