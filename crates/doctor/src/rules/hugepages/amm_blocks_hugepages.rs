@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::process::Process;
+use lotsfree_kernel_files::file::process::numa_maps::NumaMapping;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::finding::subject;
@@ -39,6 +41,29 @@ const ASM: Bytes = Bytes::gib(3);
 /// What the article calls worth it, half of its SGA.
 const LARGE: Bytes = Bytes::gib(8);
 
+/// The files that Oracle has its SGA in with AMM.
+struct Granules<'a> {
+    /// The most that one process has touched of each.
+    files: BTreeMap<&'a str, Bytes>,
+    asm_only: bool,
+    first: (&'a Process, &'a NumaMapping),
+}
+
+impl<'a> Granules<'a> {
+    fn of(cx: &Context<'a>) -> Option<Self> {
+        let (mut files, mut asm_only, mut first) = (BTreeMap::<&str, Bytes>::new(), true, None);
+        for (process, mapping) in huge::mappings(cx) {
+            if mapping.file.starts_with("/dev/shm/ora_") {
+                let most = files.entry(&mapping.file).or_default();
+                *most = (*most).max(mapping.resident);
+                asm_only &= process.stat.name.starts_with("asm_") || mapping.file.contains("ora_+");
+                first = first.or(Some((process, mapping)));
+            }
+        }
+        Some(Granules { files, asm_only, first: first? })
+    }
+}
+
 impl Rule for AmmBlocksHugepages {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let processes = cx.processes()?;
@@ -52,16 +77,9 @@ impl Rule for AmmBlocksHugepages {
         if !seen {
             return Err(Skip::missing("/proc/PID/numa_maps of an Oracle process"));
         }
-        let (mut files, mut asm_only, mut first) = (BTreeMap::<&str, Bytes>::new(), true, None);
-        for (process, mapping) in huge::mappings(cx) {
-            if mapping.file.starts_with("/dev/shm/ora_") {
-                let most = files.entry(&mapping.file).or_default();
-                *most = (*most).max(mapping.resident);
-                asm_only &= process.stat.name.starts_with("asm_") || mapping.file.contains("ora_+");
-                first = first.or(Some((process, mapping)));
-            }
-        }
-        let Some((process, mapping)) = first else { return Ok(Vec::new()) };
+        let Some(Granules { files, asm_only, first: (process, mapping) }) = Granules::of(cx) else {
+            return Ok(Vec::new());
+        };
         let users = processes.iter().filter(|p| oracle(&p.stat.name));
         let touched = users.clone().map(|p| p.memory_or_zero(s::RssShmem)).max().unwrap_or_default();
         let resident = touched.max(files.values().copied().sum());

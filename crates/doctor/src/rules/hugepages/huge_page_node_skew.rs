@@ -133,6 +133,11 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
                 .of(subject(process)),
         );
     }
+    add_remedies(&mut finding, size, parts);
+    Some(finding)
+}
+
+fn add_remedies(finding: &mut Finding, size: Bytes, parts: &[Part]) {
     let total: u64 = parts.iter().map(|part| part.total).sum();
     let even = lotsfree_formulas::hugepages::split(total, parts.len() as u32);
     let mut remedy = Remedy::new("Spread the pool evenly, node by node");
@@ -156,7 +161,6 @@ fn judge(cx: &Context<'_>, size: Bytes, parts: &[Part]) -> Option<Finding> {
             "Reservations (HugePages_Rsvd) are counted for the machine, not for a node: a promise can be \
              kept elsewhere only.",
         );
-    Some(finding)
 }
 
 fn node_directory(node: u32, size: Bytes) -> String {

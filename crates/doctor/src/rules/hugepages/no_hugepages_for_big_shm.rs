@@ -2,11 +2,11 @@ use lotsfree_formulas::hugepages::{WORTH_IT_SESSIONS, WORTH_IT_SGA};
 use lotsfree_formulas::pagetables;
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::file::hugepages::HugePool;
-use lotsfree_units::Grouped;
+use lotsfree_units::{Bytes, Grouped};
 
 use crate::huge::{self, Backing, LARGE};
 use crate::rule::rule;
-use crate::{Context, Finding, Outcome, Rule, Severity, Skip, advice};
+use crate::{Context, Cost, Finding, Outcome, Remedy, Rule, Severity, Skip, advice};
 
 rule! {
     /// A large shared segment is in base pages and there is no huge page pool.
@@ -53,7 +53,6 @@ impl Rule for NoHugepagesForBigShm {
         let total = cx.total()?;
         let page = cx.now().host.page_size;
         let full = pagetables::saving(segment.size, segment.mappers, page);
-        let present = cx.mem(m::PageTables).map(|tables| tables.min(full));
         let severity = if segment.size >= WORTH_IT_SGA && segment.mappers > WORTH_IT_SESSIONS {
             Severity::High
         } else if full.share_of(total) >= NOTICEABLE {
@@ -68,16 +67,8 @@ impl Rule for NoHugepagesForBigShm {
             huge::times(segment.mappers),
             if pools.is_empty() { String::new() } else { format!(" of {} pages", huge::page_name(size)) }
         );
-        let cost = match present {
-            Ok(now) => huge::cost(
-                cx,
-                now,
-                format!("page tables at most now, {full} once every process has touched it all"),
-            ),
-            Err(_) => huge::cost(cx, full, "page tables once every process has touched it all"),
-        };
         let each = pagetables::saving(segment.size, 1, page);
-        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        let mut finding = Finding::new(Self::ID, severity, title, cost(cx, full));
         finding
             .because(
                 segment
@@ -98,19 +89,7 @@ impl Rule for NoHugepagesForBigShm {
         let advice = advice::nr_hugepages(cx)?;
         finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because));
         if advice.value > 0 {
-            let pool = HugePool { size, ..HugePool::default() };
-            let bytes = size.times(advice.value);
-            finding.remedy(
-                huge::resize(cx, &pool, advice.value, "Create a huge page pool for the segments")
-                    .run("grep HugePages_Total /proc/meminfo")
-                    .risk(format!(
-                        "{bytes} are lost to everything else at once. A host that has run for long gives \
-                         fewer pages than asked without an error (read the total back; boot with \
-                         hugepages={}), and may swap meanwhile.",
-                        advice.value
-                    ))
-                    .restart("the database, with a memlock limit at least as large as its segment"),
-            );
+            finding.remedy(create_pool(cx, size, advice.value));
         }
         if segment.shmid.is_none() {
             finding.note(
@@ -120,4 +99,29 @@ impl Rule for NoHugepagesForBigShm {
         }
         Ok(vec![finding])
     }
+}
+
+/// What the page tables cost; `full` is their size once every process has touched the whole segment.
+fn cost(cx: &Context<'_>, full: Bytes) -> Cost {
+    match cx.mem(m::PageTables) {
+        Ok(tables) => huge::cost(
+            cx,
+            tables.min(full),
+            format!("page tables at most now, {full} once every process has touched it all"),
+        ),
+        Err(_) => huge::cost(cx, full, "page tables once every process has touched it all"),
+    }
+}
+
+fn create_pool(cx: &Context<'_>, size: Bytes, pages: u64) -> Remedy {
+    let pool = HugePool { size, ..HugePool::default() };
+    let bytes = size.times(pages);
+    huge::resize(cx, &pool, pages, "Create a huge page pool for the segments")
+        .run("grep HugePages_Total /proc/meminfo")
+        .risk(format!(
+            "{bytes} are lost to everything else at once. A host that has run for long gives fewer pages \
+             than asked without an error (read the total back; boot with hugepages={pages}), and may swap \
+             meanwhile."
+        ))
+        .restart("the database, with a memlock limit at least as large as its segment")
 }

@@ -108,13 +108,7 @@ impl Rule for PoolTooLarge {
             rest.all,
             rest.room()
         );
-        let missing = total.scale(ROOM) - rest.room();
-        let cost = if short {
-            Cost::memory(missing, total, "missing outside the pool for 5 % of room")
-        } else {
-            Cost::risk(format!("processes, kernel and page cache share {}", rest.all))
-        };
-        let mut finding = Finding::new(Self::ID, severity, title, cost);
+        let mut finding = Finding::new(Self::ID, severity, title, cost(&rest, total, short));
         finding
             .sure(if short && swapping { Confidence::Likely } else { Confidence::Possible })
             .because(
@@ -148,6 +142,15 @@ impl Rule for PoolTooLarge {
             huge::count(spare)
         ));
         Ok(vec![finding])
+    }
+}
+
+fn cost(rest: &Rest, total: Bytes, short: bool) -> Cost {
+    if short {
+        let missing = total.scale(ROOM) - rest.room();
+        Cost::memory(missing, total, "missing outside the pool for 5 % of room")
+    } else {
+        Cost::risk(format!("processes, kernel and page cache share {}", rest.all))
     }
 }
 
