@@ -1,6 +1,7 @@
 //! [`Observation`]: the data that rules judge, at one instant or over time.
 
 use lotsfree_kernel_files::counters::{Meminfo, Values, Vmstat};
+use lotsfree_kernel_files::file::cpu_times::CpuTimes;
 use lotsfree_kernel_files::file::pressure::Pressure;
 use lotsfree_units::PageSize;
 use serde::Serialize;
@@ -32,6 +33,8 @@ pub struct Sample {
     pub vmstat: Option<Values<Vmstat>>,
     /// `/proc/pressure/*`.
     pub pressure: Pressure,
+    /// `/proc/stat`.
+    pub cpu: Option<CpuTimes>,
     /// Free pages per zone: node, zone name, pages.
     pub zone_free: Vec<(u32, Box<str>, u64)>,
 }
@@ -49,6 +52,7 @@ impl Sample {
             meminfo: snapshot.meminfo.clone(),
             vmstat: snapshot.vmstat.clone(),
             pressure: snapshot.pressure.clone(),
+            cpu: snapshot.cpu,
             zone_free: snapshot.zones.iter().flatten().filter_map(free).collect(),
         }
     }

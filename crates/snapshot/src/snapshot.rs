@@ -4,6 +4,7 @@ use lotsfree_kernel_files::counters::{Ksm, Meminfo, Values, Vmstat};
 use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
 use lotsfree_kernel_files::file::cgroup::Cgroups;
+use lotsfree_kernel_files::file::cpu_times::CpuTimes;
 use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_kernel_files::file::kernel_log::KernelLog;
 use lotsfree_kernel_files::file::limits_conf::LimitsLine;
@@ -50,6 +51,8 @@ pub struct Snapshot {
     pub swaps: Option<Vec<SwapArea>>,
     /// `/proc/pressure/*`.
     pub pressure: Pressure,
+    /// `/proc/stat`: times of the CPUs.
+    pub cpu: Option<CpuTimes>,
     /// Running values below `/proc/sys`, by their sysctl names (`vm.swappiness`).
     pub sysctl: Sysctls,
     /// Settings in `/etc/sysctl.conf` and the `sysctl.d` directories, in the order in which they are applied.

@@ -3,6 +3,7 @@
 pub mod block;
 pub mod buddyinfo;
 pub mod cgroup;
+pub mod cpu_times;
 pub mod hugepages;
 pub mod kernel_log;
 pub mod limits_conf;

@@ -26,6 +26,7 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
         io: reader.file("proc/pressure/io"),
         cpu: reader.file("proc/pressure/cpu"),
     };
+    snapshot.cpu = reader.optional_file("proc/stat");
     snapshot.shm = reader.file("proc/sysvipc/shm");
     snapshot.sysctl = sysctls(reader);
     snapshot.nodes = nodes(reader);

@@ -20,7 +20,7 @@
 //! | the table of `free` | lines of `proc/meminfo`, see below |
 //! | `[rollup]` and the lines of the block, `numa_maps` lines | `proc/PID/smaps_rollup`, `proc/PID/numa_maps` |
 //! | `BOOT_IMAGE=…`, `Linux host release …` | `proc/cmdline`, `proc/sys/kernel/osrelease` |
-//! | OOM kills, allocation failures | `dev/kmsg` |
+//! | OOM kills, allocation failures and the kernel's reports on them | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
 //! `MemAvailable` if printed) unless there are such lines of meminfo; a combined `buff/cache` becomes
@@ -30,6 +30,7 @@
 use std::collections::BTreeSet;
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat};
+use lotsfree_kernel_files::file::kernel_log;
 
 use super::MemorySource;
 use super::samples::safe;
@@ -95,10 +96,18 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         repeated: false,
         vmstat: BTreeSet::new(),
     };
-    for line in text.split(|&b| b == b'\n') {
-        let line = String::from_utf8_lossy(&line[..line.len().min(MOST_LINE)]);
-        let line = line.strip_prefix("> ").unwrap_or(&line).trim_end();
-        splitter.line(line);
+    let lines: Vec<String> = (text.split(|&b| b == b'\n'))
+        .map(|line| String::from_utf8_lossy(&line[..line.len().min(MOST_LINE)]))
+        .map(|line| line.strip_prefix("> ").unwrap_or(&line).trim_end().to_owned())
+        .collect();
+    // Lines of a kernel's report look like other files' (`Node 0 DMA32 free:…`, `pgfault 123`).
+    let (_, logged) = kernel_log::read(&lines.join("\n"));
+    let mut logged = logged.into_iter().map(|(number, _)| number).peekable();
+    for (number, line) in lines.iter().enumerate() {
+        match logged.next_if_eq(&number) {
+            Some(_) => splitter.add("dev/kmsg", line),
+            None => splitter.line(line),
+        }
     }
     splitter.finish()
 }
@@ -412,7 +421,7 @@ impl Splitter {
                 let fits = lotsfree_kernel_files::KernelVersion::parse(release).is_some();
                 self.add_if(fits, "proc/sys/kernel/osrelease", release)
             }
-            _ => self.setting(line) || self.kernel_log(line),
+            _ => self.setting(line),
         }
     }
 
@@ -467,16 +476,6 @@ impl Splitter {
             self.paste.source.insert(path, value);
         }
         true
-    }
-
-    fn kernel_log(&mut self, line: &str) -> bool {
-        let marks =
-            ["Out of memory: ", "oom-kill", "Killed process ", "page allocation failure", "drop_caches: "];
-        let fits = marks.iter().any(|mark| line.contains(mark));
-        if fits {
-            self.add("dev/kmsg", line);
-        }
-        fits
     }
 
     fn note(&mut self, note: &str) {

@@ -36,6 +36,7 @@ pub(super) enum Contents {
     /// Counters and their numbers.
     Counters,
     Pressure,
+    CpuTimes,
     Zones,
     Shm,
     DiskStats,
@@ -71,6 +72,7 @@ pub(super) const FILES: &[(&str, Contents)] = &[
     ("proc/cmdline", Contents::Boot),
     ("proc/meminfo", Contents::Counters),
     ("proc/vmstat", Contents::Counters),
+    ("proc/stat", Contents::CpuTimes),
     ("proc/zoneinfo", Contents::Zones),
     ("proc/buddyinfo", Contents::Zones),
     ("proc/pagetypeinfo", Contents::Zones),

@@ -5,19 +5,87 @@
 //! | OOM kill | constraint, groups, the victim's name, process id and user; its sizes and score |
 //! | `drop_caches` | name, process id, value |
 //! | page allocation failure | name, order |
+//! | report on memory | what [`Report`] has, printed anew: names of processes, groups and caches replaced, without the call trace |
 //!
-//! Names are replaced as elsewhere. `cpuset=`, `nodemask=`, call traces, registers and the lists of tasks,
-//! groups and modules are removed.
+//! Names are replaced as elsewhere. Hardware, registers and modules are removed.
 
+use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
 use lotsfree_kernel_files::file::kernel_log::{
-    allocation_failure, drop_caches, header, killing, limits_of, process, split_prefix,
+    allocation_failure, drop_caches, header, killing, limits_of, process, read, split_prefix,
 };
 
-use super::lists::{CONSTRAINTS, KILLED, UNITS};
+use super::counters;
+use super::lists::{CONSTRAINTS, KILLED, REPORT, UNITS};
 use super::names::Names;
 use super::words::{is_decimal, keep_words};
 
 impl Names {
+    /// Redacts a log: lines of events one by one, and each report as a whole where it begins.
+    pub(super) fn kernel_log(&mut self, text: &str) -> String {
+        let (log, owned) = read(text);
+        let mut owned = owned.into_iter().peekable();
+        let mut printed = None;
+        let mut out = String::new();
+        for (number, line) in text.split('\n').enumerate() {
+            let report = owned.next_if(|(owned, _)| *owned == number).and_then(|(_, report)| report);
+            if let Some(report) = report {
+                if printed != Some(report) {
+                    printed = Some(report);
+                    self.report(&log.reports[report]).print(&mut out);
+                }
+            } else if let Some(line) = self.log_line(line) {
+                out.push_str(&line);
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// Redacts a report: fields that the kernel names stay, others go.
+    fn report(&mut self, report: &Report) -> Report {
+        let known = |(name, _): &(Box<str>, u64)| REPORT.has(name) || counters().has(name);
+        let nodes = |list: &String| list.bytes().all(|b| b.is_ascii_digit() || b"-,".contains(&b));
+        let mut report = report.clone();
+        report.process = self.program(&report.process);
+        if let Some(request) = &mut report.request {
+            let flags = request.flags.split('|').filter(|flag| {
+                let name = flag.trim_start_matches("__").strip_prefix("GFP_");
+                name.is_some_and(|name| REPORT.has(name))
+            });
+            request.flags = flags.collect::<Vec<_>>().join("|");
+            request.nodemask = request.nodemask.take().filter(nodes);
+            request.mems_allowed = request.mems_allowed.take().filter(nodes);
+        }
+        report.release = report.release.as_deref().map(|release| self.release(release).trim().to_owned());
+        report.trace.clear();
+        if let Some(group) = &mut report.group {
+            group.limit_of = self.group_path(&group.limit_of);
+            group.task_in = group.task_in.as_deref().map(|path| self.group_path(path));
+            group
+                .counters
+                .retain(|counter| matches!(&*counter.name, "memory" | "memory+swap" | "swap" | "kmem"));
+            group.stat.retain(known);
+        }
+        let memory = &mut report.memory;
+        memory.totals.retain(known);
+        memory.nodes.iter_mut().for_each(|node| node.fields.retain(known));
+        memory.zones.retain(|zone| ZoneKind::of(&zone.name).is_some());
+        for zone in &mut memory.zones {
+            zone.fields.retain(known);
+            for (_, types) in &mut zone.buddy {
+                *types =
+                    types.chars().filter(|letter| "UEMRHCI".contains(*letter)).collect::<String>().into();
+            }
+        }
+        for slab in &mut report.slabs {
+            slab.name = self.slab(&slab.name).into();
+        }
+        for task in &mut report.tasks {
+            task.name = self.program(&task.name).into();
+        }
+        report
+    }
+
     /// Redacts a line of the log; `None` if it is not an event that the parser reads.
     pub(super) fn log_line(&mut self, line: &str) -> Option<String> {
         let line = line.trim_ascii();
@@ -102,7 +170,6 @@ mod tests {
         for (line, kept) in [
             ("[1.0] usb 1-1: Joe's phone", None),
             ("[2.0] acme invoked oom-killer: gfp_mask=0x1, order=0", None),
-            ("[2.1] Memory cgroup stats for /acme:", None),
             (
                 "[3.0] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=acme,mems_allowed=0,oom_memcg=/system.slice/acme.service,task_memcg=/system.slice/acme.service,task=a,b (acme),pid=42,uid=7",
                 Some(

@@ -519,6 +519,21 @@ pub(super) static KILLED: Words = Words::new(&[
     "total-vm anon-rss file-rss shmem-rss vsz UID pgtables oom_score_adj score or sacrifice child",
 ]);
 
+/// Fields of the kernel's reports on memory, in small letters, and names of flags without `GFP_`.
+pub(super) static REPORT: Words = Words::new(&[
+    "free boost min low high reserved_highatomic free_highatomic active_anon inactive_anon active_file inactive_file",
+    "unevictable isolated(anon) isolated(file) isolated_anon isolated_file writepending present managed mlocked dirty",
+    "writeback mapped shmem slab slab_reclaimable slab_unreclaimable kernel_stack pagetables sec_pagetables bounce unstable",
+    "free_pcp local_pcp free_cma writeback_tmp pages_scanned shmem_thp shmem_pmdmapped anon_thp kernel_misc_reclaimable",
+    "balloon gpuactive gpureclaim active inactive cache rss rss_huge mapped_file swap swapcached pgpgin pgpgout pgfault",
+    "pgmajfault hierarchical_memory_limit hierarchical_memsw_limit total_cache total_rss total_rss_huge total_shmem",
+    "total_mapped_file total_dirty total_writeback total_swap total_swapcached total_pgpgin total_pgpgout total_pgfault",
+    "total_pgmajfault total_inactive_anon total_active_anon total_inactive_file total_active_file total_unevictable",
+    "KERNEL KERNEL_ACCOUNT ATOMIC NOWAIT NOIO NOFS USER DMA DMA# HIGHUSER HIGHUSER_MOVABLE TRANSHUGE TRANSHUGE_LIGHT HIGHMEM",
+    "MOVABLE RECLAIMABLE HIGH IO FS ZERO WRITE RETRY_MAYFAIL REPEAT NOFAIL NORETRY MEMALLOC COMP NOMEMALLOC HARDWALL THISNODE",
+    "ACCOUNT DIRECT_RECLAIM KSWAPD_RECLAIM RECLAIM NOWARN NOTRACK COLD WAIT TEMPORARY SKIP_ZERO SKIP_KASAN ZEROTAGS NOLOCKDEP",
+]);
+
 /// Files of khugepaged's directory.
 pub(super) static KHUGEPAGED: Words = Words::new(&[
     "alloc_sleep_millisecs defrag full_scans max_ptes_none max_ptes_shared max_ptes_swap",

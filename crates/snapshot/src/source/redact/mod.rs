@@ -50,6 +50,8 @@ use lotsfree_kernel_files::counters::{
     Family, Khugepaged, Ksm, Meminfo, MemoryEvents, MemoryStat, MthpStats, Numastat, SmapsRollup, Status,
     Vmstat, Zoneinfo, each_family,
 };
+use lotsfree_kernel_files::file::cpu_times::CpuTimes;
+use lotsfree_kernel_files::{File, Log};
 
 use super::ReadError;
 use files::Contents;
@@ -169,10 +171,12 @@ impl Redactor {
                 self.names.status(&text, kernel_thread)
             }
             Contents::Unit => config::unit(&text),
-            Contents::KernelLog => {
-                let kept = text.lines().filter_map(|line| self.names.log_line(line));
-                kept.flat_map(|line| [line, "\n".to_owned()]).collect()
+            Contents::CpuTimes => {
+                let mut out = String::new();
+                CpuTimes::parse(contents, &mut Log::default()).print(&mut out);
+                out
             }
+            Contents::KernelLog => self.names.kernel_log(&text),
             _ => self.lines(class, &text),
         };
         if kept.ends_with('\n') && !text.ends_with('\n') {
@@ -242,6 +246,7 @@ impl Redactor {
             | Contents::Stat
             | Contents::Status
             | Contents::Unit
+            | Contents::CpuTimes
             | Contents::KernelLog => String::new(),
         }
     }

@@ -24,7 +24,7 @@ impl Names {
 
     /// Redacts a cache's name. A suffix that says that it holds inodes stays, because the kernel can free
     /// those.
-    fn slab(&mut self, name: &str) -> String {
+    pub(super) fn slab(&mut self, name: &str) -> String {
         if SLABS.has(name) || name.is_empty() {
             return name.to_owned();
         }

@@ -1,10 +1,13 @@
 //! Memory events in the kernel log (`/dev/kmsg`, a saved `dmesg`). Other lines are never kept.
 
-use std::collections::VecDeque;
+pub mod report;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
+use self::report::Report;
 use super::scan::{bounded, cut, decimal, leading_digits};
 use crate::{File, Log};
 
@@ -17,6 +20,8 @@ pub struct KernelLog {
     pub drop_caches: Vec<(String, u32, u32)>,
     /// `page allocation failure` lines: process name, order; the latest 256 are kept.
     pub allocation_failures: Vec<(String, u32)>,
+    /// Reports on memory, oldest first, with the kills that followed each; the latest 32 are kept.
+    pub reports: Vec<Report>,
     /// The lines from which the events were read, as printed, for saving. Lines of a journal's export have
     /// the time since boot put before them in brackets.
     pub lines: Vec<String>,
@@ -46,6 +51,8 @@ pub struct OomKill {
 
 /// At most this many events of each kind are kept.
 const MOST_EVENTS: usize = 256;
+/// At most this many reports are kept: one has as many lines as there are processes.
+const MOST_REPORTS: usize = 32;
 /// A bound on a kept line, in bytes; the kernel's own records have at most 976.
 const MOST_LINE: usize = 1024;
 /// The lines of one kill are matched with one of this many latest kills, because the messages of several CPUs
@@ -72,30 +79,7 @@ impl File for KernelLog {
     /// Only lines that begin with the kernel's wording are believed; records that a program wrote to
     /// `/dev/kmsg` are not. Nothing is reported to the log of problems, because a kernel log is free text.
     fn parse(text: &[u8], _log: &mut Log) -> Self {
-        let text = String::from_utf8_lossy(text);
-        let matters = |text: &str| SIGNS.iter().any(|sign| text.contains(sign));
-        let mut reader = Reader::default();
-        if !matters(&text) {
-            return reader.finish();
-        }
-        let mut journal_time = None;
-        for line in text.split('\n') {
-            if let Some(us) = line.strip_prefix("__MONOTONIC_TIMESTAMP=") {
-                journal_time = us.trim_ascii().parse::<u64>().ok();
-            } else if line.is_empty() {
-                journal_time = None;
-            } else if matters(line) {
-                let kept = match (line.strip_prefix("MESSAGE="), journal_time) {
-                    (Some(message), Some(us)) => {
-                        format!("[{:5}.{:06}] {message}", us / 1_000_000, us % 1_000_000)
-                    }
-                    (Some(message), None) => message.to_owned(),
-                    (None, _) => line.to_owned(),
-                };
-                reader.take(bounded(kept.as_bytes(), MOST_LINE).trim_ascii());
-            }
-        }
-        reader.finish()
+        read(&String::from_utf8_lossy(text)).0
     }
 
     /// Prints the lines that were kept.
@@ -107,8 +91,39 @@ impl File for KernelLog {
     }
 }
 
+/// A line that belongs to a memory event: its number in the text, from 0, and the report that it is part
+/// of, by its place in [`KernelLog::reports`].
+pub type Owned = (usize, Option<usize>);
+
+/// Reads a text, and says which of its lines belong to memory events: a text may hold other things too.
+pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
+    let signs = |text: &str| SIGNS.iter().chain(&report::SIGNS).any(|sign| text.contains(sign));
+    let mut reader = Reader::default();
+    if !signs(text) {
+        return reader.finish();
+    }
+    let mut journal_time = None;
+    for (number, line) in text.split('\n').enumerate() {
+        if let Some(us) = line.strip_prefix("__MONOTONIC_TIMESTAMP=") {
+            journal_time = us.trim_ascii().parse::<u64>().ok();
+        } else if line.is_empty() {
+            journal_time = None;
+        } else if reader.expects_more() || signs(line) {
+            let kept = match (line.strip_prefix("MESSAGE="), journal_time) {
+                (Some(message), Some(us)) => {
+                    format!("[{:5}.{:06}] {message}", us / 1_000_000, us % 1_000_000)
+                }
+                (Some(message), None) => message.to_owned(),
+                (None, _) => line.to_owned(),
+            };
+            reader.take(number, bounded(kept.as_bytes(), MOST_LINE).trim_ascii());
+        }
+    }
+    reader.finish()
+}
+
 /// Events with the lines of each; the lines are numbered in reading order.
-type Kept<T> = VecDeque<(T, Vec<(u64, String)>)>;
+type Kept<T> = VecDeque<(T, Vec<(usize, String)>)>;
 
 /// A kill, of which perhaps not all lines have been read yet.
 #[derive(Debug, Default)]
@@ -118,6 +133,8 @@ struct Kill {
     killed: bool,
     /// Whether a child may be killed in place of the chosen process (before 5.1).
     or_child: bool,
+    /// Number of the report before it, if there is one.
+    report: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -125,19 +142,23 @@ struct Reader {
     kills: Kept<Kill>,
     drops: Kept<(String, u32, u32)>,
     failures: Kept<(String, u32)>,
+    /// Reports with their numbers; the last one is open.
+    reports: Kept<(u64, report::Builder)>,
+    begun: u64,
     /// `Task in … killed as a result of limit of …`: the group, and the line.
-    limit: Option<(String, (u64, String))>,
-    count: u64,
+    limit: Option<(String, (usize, String))>,
 }
 
 impl Reader {
     /// Reads one line that may be an event.
-    fn take(&mut self, line: &str) {
-        self.count += 1;
+    fn take(&mut self, number: usize, line: &str) {
         let Some((at, message)) = split_prefix(line) else { return };
-        let numbered = (self.count, line.to_owned());
+        let numbered = (number, line.to_owned());
+        let report = self.reports.back().map(|((number, _), _)| *number);
+        self.take_report(at, line, message, &numbered);
         if let Some(kill) = header(message) {
-            push(&mut self.kills, Kill { kill: OomKill { at, ..kill }, ..Kill::default() }).1.push(numbered);
+            let kill = Kill { kill: OomKill { at, ..kill }, report, ..Kill::default() };
+            push(&mut self.kills, kill).1.push(numbered);
         } else if let Some((memcg, rest)) = killing(message) {
             self.take_killing(at, memcg, rest, numbered);
         } else if let Some((_, group)) = limits_of(message) {
@@ -149,8 +170,43 @@ impl Reader {
         }
     }
 
+    /// Whether a report is open, to which any line may belong.
+    fn expects_more(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    /// Reads a line that begins or continues a report.
+    fn take_report(&mut self, at: Option<u64>, line: &str, message: &str, numbered: &(usize, String)) {
+        if let Some(report) = report::begins(at, message) {
+            self.begin(report::Builder::new(report), numbered);
+            return;
+        }
+        let again = message.trim_start().to_ascii_lowercase().starts_with("mem-info:");
+        if let Some(((_, open), lines)) = self.reports.back_mut()
+            && !(again && open.has_memory())
+        {
+            if open.take(line, message) {
+                lines.push(numbered.clone());
+            }
+            return;
+        }
+        // A report without a head: somebody asked for it, or the log begins in its middle.
+        let mut headless = report::Builder::new(Report { at, ..Report::default() });
+        if headless.take(line, message) && (again || headless.has_substance()) {
+            self.begin(headless, numbered);
+        }
+    }
+
+    fn begin(&mut self, report: report::Builder, numbered: &(usize, String)) {
+        self.begun += 1;
+        if self.reports.len() >= MOST_REPORTS {
+            self.reports.pop_front();
+        }
+        push(&mut self.reports, (self.begun, report)).1.push(numbered.clone());
+    }
+
     /// Reads `Kill process 1 (x) score 2 or sacrifice child` or `Killed process 1 (x) total-vm:…`.
-    fn take_killing(&mut self, at: Option<u64>, memcg: bool, text: &str, line: (u64, String)) {
+    fn take_killing(&mut self, at: Option<u64>, memcg: bool, text: &str, line: (usize, String)) {
         let Some((killed, pid, name, rest)) = process(text) else { return };
         let near = self.kills.len().saturating_sub(NEAR);
         let known = self.kills.range_mut(near..).rev().find(|(kill, _)| !kill.killed && kill.kill.pid == pid);
@@ -164,7 +220,8 @@ impl Reader {
                 }
                 _ => {
                     let kill = OomKill { at, pid, name: name.to_owned(), ..OomKill::default() };
-                    push(&mut self.kills, Kill { kill, ..Kill::default() })
+                    let report = self.reports.back().map(|((number, _), _)| *number);
+                    push(&mut self.kills, Kill { kill, report, ..Kill::default() })
                 }
             },
         };
@@ -194,19 +251,35 @@ impl Reader {
         }
     }
 
-    fn finish(self) -> KernelLog {
+    /// The log, and the numbers of its lines.
+    fn finish(self) -> (KernelLog, Vec<Owned>) {
         let mut lines = Vec::new();
-        let ooms = split(self.kills, &mut lines).map(|kill| kill.kill).collect();
+        let kills: Vec<Kill> = split(self.kills, &mut lines).collect();
+        let dropped = self.begun - self.reports.len() as u64;
+        let of_reports = self.reports.iter().flat_map(|((number, _), lines)| {
+            let place = (number - dropped - 1) as usize;
+            lines.iter().map(move |(line, _)| (*line, place))
+        });
+        let of_reports: BTreeMap<usize, usize> = of_reports.collect();
+        let reports = split(self.reports, &mut lines).map(|(number, builder)| {
+            let followed =
+                kills.iter().filter(|kill| kill.report == Some(number)).map(|kill| kill.kill.clone());
+            Report { kills: followed.collect(), ..builder.report }
+        });
+        let reports = reports.collect();
+        let ooms = kills.into_iter().map(|kill| kill.kill).collect();
         let drop_caches = split(self.drops, &mut lines).collect();
         let allocation_failures = split(self.failures, &mut lines).collect();
         lines.sort_unstable();
-        let lines = lines.into_iter().map(|(_, line)| line).collect();
-        KernelLog { ooms, drop_caches, allocation_failures, lines }
+        lines.dedup_by_key(|(number, _)| *number);
+        let (numbers, lines): (Vec<usize>, Vec<String>) = lines.into_iter().unzip();
+        let owned = numbers.into_iter().map(|number| (number, of_reports.get(&number).copied())).collect();
+        (KernelLog { ooms, drop_caches, allocation_failures, reports, lines }, owned)
     }
 }
 
 /// Adds an event without lines. The oldest event is dropped when there are 256 already.
-fn push<T>(kept: &mut Kept<T>, event: T) -> &mut (T, Vec<(u64, String)>) {
+fn push<T>(kept: &mut Kept<T>, event: T) -> &mut (T, Vec<(usize, String)>) {
     if kept.len() >= MOST_EVENTS {
         kept.pop_front();
     }
@@ -216,7 +289,7 @@ fn push<T>(kept: &mut Kept<T>, event: T) -> &mut (T, Vec<(u64, String)>) {
 }
 
 /// Separates the events from their lines, which are added to `lines`.
-fn split<T>(kept: Kept<T>, lines: &mut Vec<(u64, String)>) -> impl Iterator<Item = T> {
+fn split<T>(kept: Kept<T>, lines: &mut Vec<(usize, String)>) -> impl Iterator<Item = T> {
     kept.into_iter().map(|(event, of_event)| {
         lines.extend(of_event);
         event
@@ -425,7 +498,7 @@ mod tests {
                 oom_score_adj: Some(-17),
             }
         );
-        assert_eq!(parse(RECENT).lines.len(), 2);
+        assert_eq!(parse(RECENT).lines.len(), 3);
         let global = one(
             "[1.0] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,\
             task_memcg=/system.slice/db.service,task=db,pid=9,uid=5\n\
