@@ -1,7 +1,7 @@
 //! The machine-wide memory files of `/proc` and `/sys`.
 
 use lotsfree_kernel_files::Log;
-use lotsfree_kernel_files::counters::{Family, Ksm, Values};
+use lotsfree_kernel_files::counters::{Counter, Family, Ksm, Meminfo, Values, meminfo as m};
 use lotsfree_kernel_files::file::hugepages::{self, HugePool};
 use lotsfree_kernel_files::file::lru_gen::LruGen;
 use lotsfree_kernel_files::file::node::{self, Node};
@@ -16,6 +16,10 @@ use crate::Snapshot;
 
 pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.meminfo = values(reader.bytes("proc/meminfo"));
+    if let Some(own) = snapshot.meminfo.as_ref().and_then(of_container) {
+        snapshot.meminfo = Some(own);
+        snapshot.host.container.get_or_insert_with(|| "lxcfs".to_owned());
+    }
     snapshot.vmstat = values(reader.bytes("proc/vmstat"));
     snapshot.zones = reader.file("proc/zoneinfo");
     snapshot.buddy = reader.file("proc/buddyinfo");
@@ -36,6 +40,51 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
     snapshot.ksm = ksm(reader);
     snapshot.zswap = zswap(reader);
     snapshot.damon = !reader.optional_list("sys/kernel/mm/damon/admin").is_empty();
+}
+
+/// Fields that lxcfs replaces by a container's own; it passes on the host's others.
+const REPLACED: [Counter<Meminfo>; 22] = [
+    m::MemTotal,
+    m::MemFree,
+    m::MemAvailable,
+    m::Buffers,
+    m::Cached,
+    m::SwapCached,
+    m::Active,
+    m::Inactive,
+    m::Active_anon,
+    m::Inactive_anon,
+    m::Active_file,
+    m::Inactive_file,
+    m::Unevictable,
+    m::SwapTotal,
+    m::SwapFree,
+    m::Shmem,
+    m::Slab,
+    m::SReclaimable,
+    m::SUnreclaim,
+    m::Dirty,
+    m::Writeback,
+    m::Hugepagesize,
+];
+
+/// The container's own fields, if lxcfs made the file: the kernel maps half as much again as the memory
+/// that it shows, and 2 GiB more. A share of the host's page tables by a container's total would mean
+/// nothing.
+fn of_container(meminfo: &Values<Meminfo>) -> Option<Values<Meminfo>> {
+    let direct = [m::DirectMap4k, m::DirectMap2M, m::DirectMap4M, m::DirectMap1G];
+    let mapped = Bytes::kib(meminfo.sum(&direct)?);
+    let total = Bytes::kib(meminfo.get(m::MemTotal)?);
+    if mapped <= total.scale(1.5) || mapped <= total + Bytes::gib(2) {
+        return None;
+    }
+    let mut own = Values::default();
+    for field in REPLACED {
+        if let Some(value) = meminfo.get(field) {
+            own.set(field, value);
+        }
+    }
+    Some(own)
 }
 
 /// At most this many slab caches are kept.

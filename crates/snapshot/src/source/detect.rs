@@ -252,7 +252,10 @@ fn from_text(text: &[u8], path: &Path) -> Result<Input, OpenError> {
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match paste::split(text, &name) {
-        Some(paste) => Ok(Input::many(path, Kind::Paste, vec![(0.0, paste.source)], paste.notes)),
+        Some(paste) if paste.samples.is_empty() => {
+            Ok(Input::many(path, Kind::Paste, vec![(0.0, paste.source)], paste.notes))
+        }
+        Some(paste) => Ok(Input::many(path, Kind::Paste, paste.samples, paste.notes)),
         None => Err(OpenError::Unknown { path: path.to_owned() }),
     }
 }

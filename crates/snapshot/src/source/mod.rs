@@ -28,7 +28,9 @@
 pub mod archive;
 mod deadline;
 mod detect;
+mod listing;
 mod memory;
+mod numa;
 mod oswatcher;
 mod paste;
 mod recorder;
@@ -36,6 +38,7 @@ pub mod redact;
 pub mod run;
 mod samples;
 mod sos;
+mod tables;
 pub mod text;
 mod tree;
 

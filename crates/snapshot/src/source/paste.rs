@@ -20,6 +20,11 @@
 //! | the table of `free` | lines of `proc/meminfo`, see below |
 //! | `[rollup]` and the lines of the block, `numa_maps` lines | `proc/PID/smaps_rollup`, `proc/PID/numa_maps` |
 //! | `BOOT_IMAGE=…`, `Linux host release …` | `proc/cmdline`, `proc/sys/kernel/osrelease` |
+//! | `numactl -H`, `numastat`, lines of a node's meminfo | `sys/devices/system/node`, see [`super::numa`] |
+//! | files of a control group after a prompt or `grep .`; a `memory.stat` | `sys/fs/cgroup` |
+//! | rows of slabtop | `proc/slabinfo` |
+//! | the head of `top`; lists of processes of `top` and `ps` | lines of `proc/meminfo`, `proc/PID`, see [`super::listing`] |
+//! | tables of `vmstat` and `sar` | samples, see [`super::tables`] |
 //! | OOM kills, allocation failures and the kernel's reports on them | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
@@ -30,17 +35,23 @@
 use std::collections::BTreeSet;
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat};
-use lotsfree_kernel_files::file::kernel_log;
+use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
+use lotsfree_kernel_files::file::kernel_log::{self, KernelLog};
 
 use super::MemorySource;
+use super::listing::{Listing, cpu_of_top, head_of_top};
+use super::numa::Nodes;
 use super::samples::safe;
 use super::sos::{SHM_HEADER, is_ipcs_header, shared_memory_row, sysctl};
+use super::tables::Tables;
 
 /// The files found in a text.
 #[derive(Debug, Default)]
 pub(crate) struct Paste {
     /// The files.
     pub(crate) source: MemorySource,
+    /// The instants, with seconds after the first, if there are tables over time; the files are in each.
+    pub(crate) samples: Vec<(f64, MemorySource)>,
     /// Notes for the reader of the report.
     pub(crate) notes: Vec<String>,
 }
@@ -72,6 +83,11 @@ struct Splitter {
     meminfo: BTreeSet<String>,
     repeated: bool,
     vmstat: BTreeSet<String>,
+    tables: Tables,
+    listing: Listing,
+    nodes: Nodes,
+    /// The line before, which may be the head of `free` in another language.
+    before: String,
 }
 
 #[derive(Default)]
@@ -95,21 +111,100 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         meminfo: BTreeSet::new(),
         repeated: false,
         vmstat: BTreeSet::new(),
+        tables: Tables::default(),
+        listing: Listing::default(),
+        nodes: Nodes::default(),
+        before: String::new(),
     };
     let lines: Vec<String> = (text.split(|&b| b == b'\n'))
         .map(|line| String::from_utf8_lossy(&line[..line.len().min(MOST_LINE)]))
-        .map(|line| line.strip_prefix("> ").unwrap_or(&line).trim_end().to_owned())
+        // Mail programs and web pages write no-break spaces.
+        .map(|line| line.strip_prefix("> ").unwrap_or(&line).trim_end().replace('\u{a0}', " "))
         .collect();
+    let lines = unwrapped(lines);
     // Lines of a kernel's report look like other files' (`Node 0 DMA32 free:…`, `pgfault 123`).
-    let (_, logged) = kernel_log::read(&lines.join("\n"));
+    let (log, logged) = kernel_log::read(&lines.join("\n"));
     let mut logged = logged.into_iter().map(|(number, _)| number).peekable();
     for (number, line) in lines.iter().enumerate() {
         match logged.next_if_eq(&number) {
             Some(_) => splitter.add("dev/kmsg", line),
-            None => splitter.line(line),
+            None => {
+                splitter.line(line);
+                line.clone_into(&mut splitter.before);
+            }
         }
     }
+    splitter.shown(&log);
     splitter.finish()
+}
+
+/// Joins lines of a kernel log that a mail program wrapped: what follows a long line with a time and has none
+/// itself, and does not begin as a sentence does.
+fn unwrapped(lines: Vec<String>) -> Vec<String> {
+    /// A shorter line was not wrapped.
+    const LONG: usize = 40;
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let dated = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(3).collect();
+        matches!(words[..], [month, day, time] if months.contains(&month) && is_number(day) && time.contains(':'))
+    };
+    let timed = |line: &str| {
+        if dated(line) {
+            return true;
+        }
+        let stamp =
+            line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(stamp, _)| stamp.trim());
+        stamp.is_some_and(|stamp| {
+            stamp.contains('.') && stamp.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        })
+    };
+    let continues = |line: &str| {
+        let text = line.trim_start();
+        text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "(,|".contains(c))
+    };
+    // `6,1234,5678901,-;text` of /dev/kmsg: whatever stands between two records was wrapped.
+    let record = |line: &str| {
+        let head = line.split_once(';').map(|(head, _)| head.split(',').take(3).collect::<Vec<_>>());
+        head.is_some_and(|head| head.len() == 3 && head.iter().all(|number| is_number(number)))
+    };
+    // The last column of `free`: its head, and its figure.
+    let column = |before: &str, line: &str| {
+        let words = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let (before, line) = (words(before), words(line));
+        line.len() == 1
+            && match before.first().map(String::as_str) {
+                Some("total") => before.len() == 5 && line[0] == "available",
+                Some("Mem:") => before.len() == 6 && quantity(&line[0]).is_some(),
+                _ => false,
+            }
+    };
+    let mut out: Vec<String> = Vec::with_capacity(lines.len());
+    let mut open = false;
+    let mut recorded = false;
+    for line in lines {
+        let joins = recorded && !record(&line) && !line.trim().is_empty()
+            || out.last().is_some_and(|before| column(before, &line));
+        recorded = recorded && joins || record(&line);
+        if joins && let Some(last) = out.last_mut().filter(|last| last.len() < MOST_LINE) {
+            last.push(' ');
+            last.push_str(line.trim_start());
+            continue;
+        }
+        if timed(&line) {
+            open = line.len() >= LONG;
+        } else if open
+            && continues(&line)
+            && let Some(last) = out.last_mut().filter(|last| last.len() < MOST_LINE)
+        {
+            last.push(' ');
+            last.push_str(line.trim_start());
+            continue;
+        } else {
+            open = false;
+        }
+        out.push(line);
+    }
+    out
 }
 
 /// The path that a saved file's name stands for: `meminfo`, `meminfo.txt`, `proc_meminfo`, `pressure-io`.
@@ -184,6 +279,9 @@ impl Splitter {
             self.add(&path, rest);
             return;
         }
+        if self.group_file(line) {
+            return;
+        }
         if self.verbatim
             && let Some(path) = self.file.clone()
         {
@@ -204,9 +302,41 @@ impl Splitter {
         self.pid = path.and_then(|path| path.strip_prefix("proc/")?.split('/').next()?.parse().ok());
     }
 
+    /// Files of a control group: what a prompt named, `grep .` of its directory (`memory.events:high 5`),
+    /// or a `memory.stat` that begins with `anon` and `file`.
+    fn group_file(&mut self, line: &str) -> bool {
+        const HERE: &str = "sys/fs/cgroup/pasted";
+        if let Some((name, rest)) = line.trim().split_once(':')
+            && let Some(field) = name.rsplit('/').next().and_then(|name| name.strip_prefix("memory."))
+            && ["current", "stat", "events", "max", "high", "low", "min", "pressure", "peak"].contains(&field)
+        {
+            let path = format!("{HERE}/memory.{field}");
+            self.add(&path, rest.trim());
+            return true;
+        }
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let count = matches!(words[..], [name, value] if is_number(value)
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
+        if count && words[0] == "anon" && self.file.is_none() {
+            self.enter(Some(&format!("{HERE}/memory.stat")), false);
+        }
+        let Some(path) = self.file.clone().filter(|path| path.starts_with("sys/fs/cgroup/")) else {
+            return false;
+        };
+        let single = words.len() == 1 && (is_number(words[0]) || words[0] == "max");
+        let pressure = words.first().is_some_and(|word| matches!(*word, "some" | "full"));
+        let fits =
+            if path.ends_with(".stat") || path.ends_with(".events") { count } else { single || pressure };
+        if fits {
+            self.add(&path, line.trim());
+        }
+        fits
+    }
+
     /// Handles a shell prompt, or a bare `# cat FILE`, which say where the following lines come from.
     fn prompt(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
+        self.tables.command(&words);
         let known =
             ["cat", "free", "sysctl", "ipcs", "grep", "egrep", "head", "tail", "uname", "sudo", "dmesg"];
         let ends = |word: &str| word.ends_with(['>', '#', '$', '%']);
@@ -249,14 +379,85 @@ impl Splitter {
 
     /// Adds a line to a file by its shape; `false` if it has none.
     fn shaped(&mut self, line: &str) -> bool {
+        if self.nodes.take(line, &mut self.paste.source)
+            || self.tables.take(line)
+            || self.listing.take(line, &mut self.paste.source)
+            || self.top(line)
+        {
+            return true;
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().take(128).collect();
         if let Some(taken) = self.start(line, &words) {
             return taken;
         }
-        if self.continues(line, &words) {
+        if self.continues(line, &words) || self.foreign_free(&words) || self.slabtop(&words) {
             return true;
         }
         self.alone(line, &words)
+    }
+
+    /// A row of slabtop: `7410112 7410112 100%    4.00K 926264        8  29640448K kmalloc-4k`.
+    fn slabtop(&mut self, words: &[&str]) -> bool {
+        let [objects, active, used, size, slabs, per_slab, total, name] = words else { return false };
+        let number = |word: &str| word.parse::<u64>().ok();
+        let kib = |word: &str| quantity(word).filter(|(_, unit)| *unit).map(|(kib, _)| kib);
+        let (Some(objects), Some(active), true, Some(size), Some(slabs), Some(per_slab), Some(total)) = (
+            number(objects),
+            number(active),
+            used.ends_with('%'),
+            kib(size),
+            number(slabs),
+            number(per_slab),
+            kib(total),
+        ) else {
+            return false;
+        };
+        let pages = (total / slabs.max(1) as f64 / 4.0).round().max(1.0);
+        let line = format!(
+            "{name} {active} {objects} {} {per_slab} {pages} : tunables 0 0 0 : slabdata {slabs} {slabs} 0",
+            (size * 1024.0) as u64
+        );
+        self.add("proc/slabinfo", &line);
+        true
+    }
+
+    /// The head of `top`.
+    fn top(&mut self, line: &str) -> bool {
+        if let Some(shares) = cpu_of_top(line.trim()) {
+            self.tables.cpu(shares);
+            return true;
+        }
+        let Some(lines) = head_of_top(line.trim()) else { return false };
+        for (name, kib) in lines {
+            if self.meminfo.insert(name.to_owned()) {
+                self.add("proc/meminfo", &format!("{name}: {kib} kB"));
+            }
+        }
+        true
+    }
+
+    /// The table of `free` in another language: a head without numbers, then rows whose columns are known by
+    /// their places.
+    fn foreign_free(&mut self, words: &[&str]) -> bool {
+        let head: Vec<&str> = self.before.split_whitespace().collect();
+        let plain =
+            head.len() >= 3 && head.iter().all(|word| quantity(word).is_none() && !word.ends_with(':'));
+        let [label, values @ ..] = words else { return false };
+        let numbers: Vec<f64> = values.iter().map_while(|cell| Some(quantity(cell)?.0)).collect();
+        if !label.ends_with(':') || !plain || numbers.len() != values.len() || numbers.len() != 6 {
+            return false;
+        }
+        // Old: used includes the cache. New: the fifth column is the cache, the sixth what is available.
+        let [total, used, free, _, cache, _] = numbers[..] else { return false };
+        let near = |sum: f64| (sum - total).abs() <= total * 0.02;
+        let columns: &[&str] = match (near(used + free), near(used + free + cache)) {
+            (true, false) => &["total", "used", "free", "shared", "buffers", "cached"],
+            (false, true) => &["total", "used", "free", "shared", "buff/cache", "available"],
+            _ => return false,
+        };
+        self.free = FreeTable { columns: owned(columns), memory: owned(values), swap: Vec::new() };
+        self.block = Block::Free;
+        true
     }
 
     /// Handles lines that start a block.
@@ -388,7 +589,10 @@ impl Splitter {
     /// Handles lines that need no block around them.
     fn alone(&mut self, line: &str, words: &[&str]) -> bool {
         match words {
-            [name, value, rest @ ..] if name.ends_with(':') && rest.len() <= 1 => {
+            [name, value, rest @ ..] if name.ends_with(':') && (rest.len() <= 1 || marked(rest)) => {
+                let unmarked = format!("{name} {value} kB");
+                let line = if rest.len() > 1 { &unmarked } else { line };
+                let rest = rest.get(..1).unwrap_or_default();
                 self.meminfo_line(line, name.trim_end_matches(':'), value, rest)
             }
             [kind @ ("some" | "full"), first, ..] if first.starts_with("avg10=") => {
@@ -478,6 +682,24 @@ impl Splitter {
         true
     }
 
+    /// What the kernel showed without a shortage is how memory was: lines of meminfo, unless the text has
+    /// some.
+    fn shown(&mut self, log: &KernelLog) {
+        let quiet = |report: &&Report| {
+            matches!(report.trigger, Trigger::Shown | Trigger::Asked) && report.kills.is_empty()
+        };
+        let Some(report) = log.reports.iter().rev().find(quiet) else { return };
+        let lines = report.memory.meminfo();
+        if !self.meminfo.is_empty() || !lines.iter().any(|(name, _)| *name == "MemTotal") {
+            return;
+        }
+        for (name, kib) in lines {
+            self.meminfo.insert(name.to_owned());
+            self.add("proc/meminfo", &format!("{name}: {kib} kB"));
+        }
+        self.note("lines of meminfo are from the kernel's report on memory in the log");
+    }
+
     fn note(&mut self, note: &str) {
         if !self.paste.notes.iter().any(|known| known == note) {
             self.paste.notes.push(note.to_owned());
@@ -489,7 +711,18 @@ impl Splitter {
         if self.repeated {
             self.note("meminfo or vmstat lines that came a second time were passed over");
         }
-        (!self.paste.source.is_empty()).then_some(self.paste)
+        let groups = self
+            .paste
+            .source
+            .files()
+            .any(|(path, _)| path.starts_with("sys/fs/cgroup/") && path.contains("/memory."));
+        if groups && self.paste.source.get("sys/fs/cgroup/cgroup.controllers").is_none() {
+            self.paste.source.append("sys/fs/cgroup/cgroup.controllers", b"memory\n");
+        }
+        let levels = self.meminfo.is_empty();
+        let tables = std::mem::take(&mut self.tables);
+        self.paste.samples = tables.samples(self.paste.source.clone(), levels);
+        (!self.paste.source.is_empty() || !self.paste.samples.is_empty()).then_some(self.paste)
     }
 
     /// Converts the table of `free` to lines of meminfo.
@@ -600,9 +833,15 @@ fn owned(words: &[&str]) -> Vec<String> {
 }
 
 /// A cell of `free`: a bare number, or KiB if it has a suffix (`15Gi`, `1.2G`).
+/// Whether a line of meminfo goes on with a reader's mark: `MemFree: 5 kB  <-- here`.
+fn marked(rest: &[&str]) -> bool {
+    rest.first() == Some(&"kB")
+        && rest.get(1).is_some_and(|word| word.starts_with(['<', '#', '*', '!']) || *word == "--")
+}
+
 fn quantity(cell: &str) -> Option<(f64, bool)> {
-    let end = cell.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(cell.len());
-    let number: f64 = cell[..end].parse().ok()?;
+    let end = cell.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(cell.len());
+    let number: f64 = cell[..end].replace(',', ".").parse().ok()?;
     let factor = match &cell[end..] {
         "" => return Some((number, false)),
         "B" => 1.0 / 1024.0,

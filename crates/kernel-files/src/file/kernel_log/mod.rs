@@ -1,5 +1,6 @@
 //! Memory events in the kernel log (`/dev/kmsg`, a saved `dmesg`). Other lines are never kept.
 
+pub mod daemon;
 pub mod report;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,12 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
+use self::daemon::DaemonKill;
 use self::report::Report;
 use super::scan::{bounded, cut, decimal, leading_digits};
 use crate::{File, Log};
 
 /// The memory events of the log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelLog {
     /// Kills by the OOM killer, oldest first; the latest 256 are kept.
     pub ooms: Vec<OomKill>,
@@ -22,6 +24,10 @@ pub struct KernelLog {
     pub allocation_failures: Vec<(String, u32)>,
     /// Reports on memory, oldest first, with the kills that followed each; the latest 32 are kept.
     pub reports: Vec<Report>,
+    /// Panics because memory ran out (`vm.panic_on_oom`).
+    pub oom_panics: u32,
+    /// Kills by systemd-oomd and earlyoom, where the log is a whole journal; the latest 256 are kept.
+    pub daemon_kills: Vec<DaemonKill>,
     /// The lines from which the events were read, as printed, for saving. Lines of a journal's export have
     /// the time since boot put before them in brackets.
     pub lines: Vec<String>,
@@ -60,9 +66,14 @@ const MOST_LINE: usize = 1024;
 const NEAR: usize = 4;
 /// The constraint of a kill for which the kernel printed `Memory cgroup out of memory`.
 const MEMCG: &str = "CONSTRAINT_MEMCG";
+/// How a panic begins that took the place of a kill (`mm/oom_kill.c:check_panic_on_oom`).
+const PANIC: &str = "Kernel panic - not syncing: Out of memory";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 7] = [
+const SIGNS: [&str; 10] = [
+    PANIC,
+    "systemd-oomd",
+    "earlyoom",
     "oom-kill:",
     "ill process ",
     "illed process ",
@@ -142,6 +153,8 @@ struct Reader {
     kills: Kept<Kill>,
     drops: Kept<(String, u32, u32)>,
     failures: Kept<(String, u32)>,
+    daemons: Kept<DaemonKill>,
+    panics: Kept<()>,
     /// Reports with their numbers; the last one is open.
     reports: Kept<(u64, report::Builder)>,
     begun: u64,
@@ -152,6 +165,17 @@ struct Reader {
 impl Reader {
     /// Reads one line that may be an event.
     fn take(&mut self, number: usize, line: &str) {
+        if line.contains(PANIC) {
+            let panics = split_prefix(line).is_some_and(|(_, message)| message.starts_with(PANIC));
+            if panics && self.panics.len() < MOST_EVENTS {
+                self.panics.push_back(((), vec![(number, line.to_owned())]));
+            }
+            return;
+        }
+        if let Some(kill) = daemon::killed(line) {
+            push(&mut self.daemons, kill).1.push((number, line.to_owned()));
+            return;
+        }
         let Some((at, message)) = split_prefix(line) else { return };
         let numbered = (number, line.to_owned());
         let report = self.reports.back().map(|((number, _), _)| *number);
@@ -269,12 +293,17 @@ impl Reader {
         let reports = reports.collect();
         let ooms = kills.into_iter().map(|kill| kill.kill).collect();
         let drop_caches = split(self.drops, &mut lines).collect();
+        let oom_panics = split(self.panics, &mut lines).count() as u32;
+        let daemon_kills = split(self.daemons, &mut lines).collect();
         let allocation_failures = split(self.failures, &mut lines).collect();
         lines.sort_unstable();
         lines.dedup_by_key(|(number, _)| *number);
         let (numbers, lines): (Vec<usize>, Vec<String>) = lines.into_iter().unzip();
         let owned = numbers.into_iter().map(|number| (number, of_reports.get(&number).copied())).collect();
-        (KernelLog { ooms, drop_caches, allocation_failures, reports, lines }, owned)
+        (
+            KernelLog { ooms, drop_caches, allocation_failures, reports, oom_panics, daemon_kills, lines },
+            owned,
+        )
     }
 }
 

@@ -48,10 +48,14 @@ pub enum Trigger {
     /// The report has no head: it was cut off, or somebody asked for it (SysRq m).
     #[default]
     Shown,
+    /// Somebody asked to see it (SysRq m).
+    Asked,
     /// The OOM killer was invoked.
     OomKiller,
     /// An allocation failed.
     AllocationFailure,
+    /// No room was found in the addresses for vmalloc, for this many bytes.
+    VmallocFailure(u64),
     /// An allocation took this many milliseconds and goes on (4.10 to 4.14).
     AllocationStall(u64),
 }
@@ -201,6 +205,15 @@ impl Report {
             let _ = writeln!(out, "{time}{text}");
         };
         let process = &self.process;
+        match self.trigger {
+            Trigger::Asked => line(&"sysrq: Show Memory"),
+            Trigger::VmallocFailure(bytes) if self.request.is_none() => {
+                line(&format_args!(
+                    "vmap allocation for size {bytes} failed: use vmalloc=<size> to increase size"
+                ));
+            }
+            _ => {}
+        }
         if let Some(Request { order, mask, flags, nodemask, mems_allowed, oom_score_adj }) = &self.request {
             let flags = if flags.is_empty() { String::new() } else { format!("({flags})") };
             let nodes = nodemask.as_deref().unwrap_or("(null)");
@@ -216,7 +229,10 @@ impl Report {
                 Trigger::AllocationStall(ms) => line(&format_args!(
                     "{process}: page allocation stalls for {ms}ms, order:{order}, mode:{mask:#x}{flags}, nodemask={nodes}"
                 )),
-                Trigger::Shown => {}
+                Trigger::VmallocFailure(bytes) => line(&format_args!(
+                    "{process}: vmalloc error: size {bytes}, vm_struct allocation failed, mode:{mask:#x}{flags}, nodemask={nodes}"
+                )),
+                Trigger::Shown | Trigger::Asked => {}
             }
             if let Some(nodes) = mems_allowed {
                 line(&format_args!("{process} cpuset=/ mems_allowed={nodes}"));
@@ -394,6 +410,50 @@ impl MemInfo {
         field(&self.totals, name)
     }
 
+    /// The state as lines of `/proc/meminfo`, in KiB, as far as the report has it.
+    pub fn meminfo(&self) -> Vec<(&'static str, u64)> {
+        let kib = |pages: u64| self.bytes(pages).0 / 1024;
+        let total = |name: &str| self.pages(name).map(kib);
+        let sum = |name: &str| -> Option<u64> {
+            let zones: Vec<u64> = self.zones.iter().filter_map(|zone| zone.kib(name)).collect();
+            let nodes: Vec<u64> = self.nodes.iter().filter_map(|node| node.kib(name)).collect();
+            let all = if zones.is_empty() { nodes } else { zones };
+            (!all.is_empty()).then(|| all.into_iter().fold(0, u64::saturating_add))
+        };
+        let managed =
+            sum("managed").or_else(|| Some(kib(self.ram?.saturating_sub(self.reserved.unwrap_or(0)))));
+        let anonymous = || {
+            let lists = total("active_anon")?.checked_add(total("inactive_anon")?)?;
+            Some(lists.saturating_sub(total("shmem").unwrap_or(0)))
+        };
+        let slab = || total("slab_reclaimable")?.checked_add(total("slab_unreclaimable")?);
+        [
+            ("MemTotal", managed),
+            ("MemFree", total("free")),
+            ("Cached", self.pagecache.map(kib)),
+            ("Active(anon)", total("active_anon")),
+            ("Inactive(anon)", total("inactive_anon")),
+            ("Active(file)", total("active_file")),
+            ("Inactive(file)", total("inactive_file")),
+            ("Unevictable", total("unevictable")),
+            ("SwapTotal", self.total_swap.map(|swap| swap.0 / 1024)),
+            ("SwapFree", self.free_swap.map(|swap| swap.0 / 1024)),
+            ("Dirty", total("dirty")),
+            ("Writeback", total("writeback")),
+            ("AnonPages", anonymous()),
+            ("Mapped", total("mapped")),
+            ("Shmem", total("shmem")),
+            ("Slab", slab()),
+            ("SReclaimable", total("slab_reclaimable")),
+            ("SUnreclaim", total("slab_unreclaimable")),
+            ("KernelStack", sum("kernel_stack")),
+            ("PageTables", total("pagetables")),
+        ]
+        .into_iter()
+        .filter_map(|(name, kib)| Some((name, kib?)))
+        .collect()
+    }
+
     /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
         self.totals.is_empty() && self.nodes.is_empty() && self.zones.is_empty()
@@ -401,7 +461,15 @@ impl MemInfo {
 
     /// Pages as bytes.
     pub fn bytes(&self, pages: u64) -> Bytes {
-        self.page_size.unwrap_or(Bytes::kib(4)).times(pages)
+        self.page_size.or_else(|| self.page_size_of_sums()).unwrap_or(Bytes::kib(4)).times(pages)
+    }
+
+    /// The page size that makes the total of free pages the sum of the zones' free KiB.
+    fn page_size_of_sums(&self) -> Option<Bytes> {
+        let free = self.pages("free")?;
+        let zones = self.zones.iter().filter_map(|zone| zone.kib("free")).fold(0u64, u64::saturating_add);
+        let kib = zones.checked_div(free)?;
+        [4, 16, 64].into_iter().find(|size| kib.abs_diff(*size) <= size / 4).map(Bytes::kib)
     }
 }
 
@@ -465,6 +533,17 @@ pub enum ZoneKind {
 }
 
 impl ZoneKind {
+    /// Its name, as the kernel prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ZoneKind::Dma => "DMA",
+            ZoneKind::Dma32 => "DMA32",
+            ZoneKind::Normal => "Normal",
+            ZoneKind::HighMem => "HighMem",
+            ZoneKind::Movable => "Movable",
+        }
+    }
+
     /// The kind by the zone's name.
     pub fn of(name: &str) -> Option<Self> {
         Some(match name {
@@ -490,7 +569,12 @@ const MOST_TRACE: usize = 48;
 const MOST_FIELDS: usize = 128;
 
 /// Texts of which the line of a report contains at least one.
-pub(super) const SIGNS: [&str; 22] = [
+pub(super) const SIGNS: [&str; 27] = [
+    "vmemmap alloc failure",
+    ": Show Memory",
+    "vmalloc error: size ",
+    "vmap allocation for size ",
+    "possible memory allocation deadlock",
     "invoked oom-killer",
     "page allocation stalls for",
     "page allocation failure",
@@ -549,13 +633,37 @@ pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
             ..Report::default()
         });
     }
-    if let Some((process, rest)) = message.rsplit_once(": page allocation failure") {
-        let rest = rest.strip_prefix([':', '.'])?.trim_start();
+    let failure =
+        [": page allocation failure", ": vmemmap alloc failure", ": vmalloc error: size 0, page order"];
+    if let Some((process, rest)) = failure.into_iter().find_map(|text| message.rsplit_once(text)) {
+        let rest = rest.strip_prefix([':', '.']).or_else(|| rest.strip_prefix(' '))?.trim_start();
         return Some(Report {
             at,
             trigger: Trigger::AllocationFailure,
             process: process.to_owned(),
             request: Some(request(rest)),
+            ..Report::default()
+        });
+    }
+    if message.trim_end().ends_with(": Show Memory") || message.trim_end().ends_with(" : Show Memory") {
+        let asked = message.to_ascii_lowercase().starts_with("sysrq");
+        return asked.then(|| Report { at, trigger: Trigger::Asked, ..Report::default() });
+    }
+    if let Some(report) = vmalloc(at, message) {
+        return Some(report);
+    }
+    if let Some((process, rest)) = message.split_once(" possible memory allocation deadlock size ") {
+        // XFS asks for ever. `XFS: fio(123) possible memory allocation deadlock size 50184 in kmem_alloc
+        // (mode:0x250)`
+        let (size, _) = leading_digits(rest.as_bytes());
+        let pages = decimal(size)?.div_ceil(4096).max(1);
+        let order = pages.next_power_of_two().trailing_zeros() as i32;
+        let process = process.rsplit(' ').next().unwrap_or(process).split('(').next().unwrap_or_default();
+        return Some(Report {
+            at,
+            trigger: Trigger::AllocationFailure,
+            process: process.to_owned(),
+            request: Some(Request { order, ..request(rest) }),
             ..Report::default()
         });
     }
@@ -570,6 +678,23 @@ pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
     })
 }
 
+/// Reads `modprobe: vmalloc error: size 1189956, vm_struct allocation failed, mode:…` (5.12 and later) and
+/// `vmap allocation for size 33562624 failed: use vmalloc=<size> to increase size`
+/// (`mm/vmalloc.c:alloc_vmap_area` and `__vmalloc_node_range`).
+fn vmalloc(at: Option<u64>, message: &str) -> Option<Report> {
+    let (process, rest) = match message.split_once(": vmalloc error: size ") {
+        Some((process, rest)) if rest.contains("vm_struct allocation failed") => (process, rest),
+        Some(_) => return None,
+        None => {
+            ("", message.strip_prefix("vmap allocation for size ").filter(|rest| rest.contains(" failed"))?)
+        }
+    };
+    let (size, _) = leading_digits(rest.as_bytes());
+    let trigger = Trigger::VmallocFailure(decimal(size)?);
+    let asked = rest.contains("mode:").then(|| request(rest));
+    Some(Report { at, trigger, process: process.to_owned(), request: asked, ..Report::default() })
+}
+
 /// Reads `gfp_mask=0x201da, order=0, oom_score_adj=0` and `order:4, mode:0x1(GFP_…),
 /// nodemask=(null),cpuset=/,mems_allowed=0`.
 fn request(text: &str) -> Request {
@@ -578,7 +703,8 @@ fn request(text: &str) -> Request {
         let at = keys.iter().find_map(|key| text.find(key).map(|at| at + key.len()))?;
         Some(&text[at..])
     };
-    if let Some(text) = value(["order=", "order:"]) {
+    // `vmalloc error: size 0, page order 9, failed to allocate pages` has it first.
+    if let Some(text) = value(["order=", "order:"]).or(Some(text)) {
         request.order = signed(text).unwrap_or_default();
     }
     if let Some(text) = value(["gfp_mask=", "mode:"]) {

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | OOM kill | constraint, groups, the victim's name, process id and user; its sizes and score |
 //! | `drop_caches` | name, process id, value |
+//! | kill by systemd-oomd or earlyoom | group or name, process id, size, shares |
 //! | page allocation failure | name, order |
 //! | report on memory | what [`Report`] has, printed anew: names of processes, groups and caches replaced, without the call trace |
 //!
 //! Names are replaced as elsewhere. Hardware, registers and modules are removed.
 
+use lotsfree_kernel_files::file::kernel_log::daemon::{self, Daemon};
 use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
 use lotsfree_kernel_files::file::kernel_log::{
     allocation_failure, drop_caches, header, killing, limits_of, process, read, split_prefix,
@@ -94,6 +96,13 @@ impl Names {
         if let Some(time) = line.strip_prefix("__MONOTONIC_TIMESTAMP=") {
             return is_decimal(time).then(|| line.to_owned());
         }
+        if let Some(mut kill) = daemon::killed(line) {
+            kill.victim = match kill.by {
+                Daemon::SystemdOomd => self.group_path(&kill.victim),
+                Daemon::Earlyoom => self.program(&kill.victim),
+            };
+            return Some(format!("{key}{kill}"));
+        }
         let (at, message) = split_prefix(line)?;
         let message = self.message(message)?;
         // A time, a level and a sequence number stay unchanged; a date or a host name does not.
@@ -108,6 +117,10 @@ impl Names {
     }
 
     fn message(&mut self, message: &str) -> Option<String> {
+        const PANIC: &str = "Kernel panic - not syncing: Out of memory";
+        if message.starts_with(PANIC) {
+            return Some(PANIC.to_owned());
+        }
         if header(message).is_some() {
             return self.oom_kill(message);
         }

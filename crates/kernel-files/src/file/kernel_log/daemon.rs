@@ -1,0 +1,169 @@
+//! Kills by systemd-oomd and earlyoom, which stand in the same journal.
+
+use std::fmt::{Display, Formatter, Result};
+
+use lotsfree_units::Bytes;
+use serde::Serialize;
+
+/// A kill by a daemon.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DaemonKill {
+    /// Who killed.
+    pub by: Daemon,
+    /// The control group or process that was killed.
+    pub victim: String,
+    /// Its process id, if one process was killed.
+    pub pid: Option<u32>,
+    /// Its resident memory, if printed.
+    pub resident: Option<Bytes>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A daemon that kills before the kernel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Daemon {
+    /// systemd-oomd, which kills control groups.
+    SystemdOomd,
+    /// earlyoom, which kills processes.
+    Earlyoom,
+}
+
+/// Why a daemon killed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// A group's memory pressure was above its limit; both in percent.
+    Pressure(f64, f64),
+    /// Memory and swap used were above a share, in percent.
+    Used(f64),
+    /// Available memory and free swap were low.
+    Low,
+}
+
+impl Daemon {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Daemon::SystemdOomd => "systemd-oomd",
+            Daemon::Earlyoom => "earlyoom",
+        }
+    }
+}
+
+/// Reads a line of the journal: `… systemd-oomd[612]: Killed /a/b due to …` (systemd 248 and later,
+/// `src/oom/oomd-manager.c`), `… earlyoom[783]: sending SIGTERM to process 2212 uid 1000 "chrome": …`.
+pub fn killed(line: &str) -> Option<DaemonKill> {
+    let (daemon, message) = [Daemon::SystemdOomd, Daemon::Earlyoom].into_iter().find_map(|daemon| {
+        let at = line.find(daemon.name())?;
+        let rest = &line[at + daemon.name().len()..];
+        let rest = match rest.strip_prefix('[') {
+            Some(pid) => pid.split_once(']')?.1,
+            None => rest,
+        };
+        Some((daemon, rest.strip_prefix(": ")?))
+    })?;
+    match daemon {
+        Daemon::SystemdOomd => oomd(message),
+        Daemon::Earlyoom => earlyoom(message),
+    }
+}
+
+fn oomd(message: &str) -> Option<DaemonKill> {
+    let (victim, why) = message.strip_prefix("Killed ")?.split_once(" due to ")?;
+    let percent = |text: &str| {
+        let end = text.find('%')?;
+        let start = text[..end].rfind(' ').map_or(0, |at| at + 1);
+        text[start..end].parse::<f64>().ok().filter(|value| (0.0..=100.0).contains(value))
+    };
+    let reason = if why.starts_with("memory pressure") {
+        let (is, limit) = why.split_once(" > ")?;
+        Reason::Pressure(percent(is)?, percent(limit)?)
+    } else {
+        Reason::Used(percent(why)?)
+    };
+    Some(DaemonKill { by: Daemon::SystemdOomd, victim: victim.to_owned(), pid: None, resident: None, reason })
+}
+
+fn earlyoom(message: &str) -> Option<DaemonKill> {
+    let (_, rest) = message.split_once("sending SIG")?;
+    let (_, rest) = rest.split_once(" to process ")?;
+    let (pid, rest) = rest.split_once(' ')?;
+    let (_, rest) = rest.split_once('"')?;
+    let (victim, rest) = rest.rsplit_once('"')?;
+    let mib = rest.split_once("VmRSS ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    Some(DaemonKill {
+        by: Daemon::Earlyoom,
+        victim: victim.to_owned(),
+        pid: pid.parse().ok(),
+        resident: mib.map(Bytes::mib),
+        reason: Reason::Low,
+    })
+}
+
+/// As the daemon writes it.
+impl Display for DaemonKill {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let victim = &self.victim;
+        match (self.by, self.reason) {
+            (Daemon::SystemdOomd, Reason::Pressure(is, limit)) => write!(
+                f,
+                "systemd-oomd[1]: Killed {victim} due to memory pressure for {victim} being {is:.2}% > {limit:.2}% for > 20s with reclaim activity"
+            ),
+            (Daemon::SystemdOomd, Reason::Used(limit)) => write!(
+                f,
+                "systemd-oomd[1]: Killed {victim} due to memory used and swap used being more than {limit:.2}%"
+            ),
+            (Daemon::Earlyoom, _) | (Daemon::SystemdOomd, Reason::Low) => {
+                let pid = self.pid.unwrap_or_default();
+                write!(f, "earlyoom[1]: sending SIGTERM to process {pid} uid 0 \"{victim}\"")?;
+                match self.resident {
+                    Some(resident) => write!(f, ": badness 0, VmRSS {} MiB", resident.0 >> 20),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn daemons_say_whom_they_killed() {
+        let pressure = killed(
+            "Nov 20 10:00:00 pc systemd-oomd[612]: Killed /user.slice/a.scope due to memory pressure for \
+             /user.slice/user-1000.slice being 67.01% > 50.00% for > 20s with reclaim activity",
+        );
+        let pressure = pressure.expect("a kill");
+        assert_eq!(
+            (&*pressure.victim, pressure.reason),
+            ("/user.slice/a.scope", Reason::Pressure(67.01, 50.0))
+        );
+        let used = killed(
+            "systemd-oomd[1]: Killed /user.slice/b.scope due to memory used (15982518272) / total (16660254720) and \
+             swap used (8589934592) / total (8589934592) being more than 90.00%",
+        );
+        assert_eq!(used.as_ref().map(|kill| kill.reason), Some(Reason::Used(90.0)));
+        let early = killed(
+            "earlyoom[783]: sending SIGTERM to process 2212 uid 1000 \"Web Content\": badness 912, VmRSS 2000 MiB",
+        );
+        let early = early.expect("a kill");
+        assert_eq!(
+            (early.pid, &*early.victim, early.resident),
+            (Some(2212), "Web Content", Some(Bytes::mib(2000)))
+        );
+        for kill in [pressure, used.expect("a kill"), early] {
+            assert_eq!(killed(&kill.to_string()), Some(kill));
+        }
+        for no in [
+            "systemd-oomd[1]: Swap is currently low",
+            "earlyoom[7]: mem avail: 5 of 9 MiB",
+            "Killed process 7 (x)",
+        ] {
+            assert_eq!(killed(no), None, "{no}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What `top` and `ps` print: the head of `top` as lines of `proc/meminfo`, their lists of processes as
+//! files of `proc/PID`.
+
+use super::MemorySource;
+
+/// At most this many processes are taken.
+const MOST: usize = 4096;
+/// Where a column of a process list stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Columns {
+    pid: usize,
+    resident: usize,
+    virtual_size: Option<usize>,
+    shared: Option<usize>,
+    command: usize,
+}
+
+/// Reads the lists of processes of a text.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    columns: Option<Columns>,
+    taken: usize,
+}
+
+impl Listing {
+    /// Takes a line if it is the head of a list or a process in it.
+    pub(crate) fn take(&mut self, line: &str, source: &mut MemorySource) -> bool {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
+        if let Some(columns) = columns(&words) {
+            self.columns = Some(columns);
+            return true;
+        }
+        let Some(columns) = self.columns else { return false };
+        let taken = self.taken < MOST && process(&words, columns, source);
+        self.taken += usize::from(taken);
+        taken
+    }
+}
+
+fn columns(words: &[&str]) -> Option<Columns> {
+    let at = |names: &[&str]| words.iter().position(|word| names.contains(word));
+    Some(Columns {
+        pid: at(&["PID"])?,
+        resident: at(&["RES", "RSS"])?,
+        virtual_size: at(&["VIRT", "VSZ"]),
+        shared: at(&["SHR"]),
+        command: at(&["COMMAND", "CMD", "Command", "COMM"])?,
+    })
+}
+
+/// Adds `stat` and `status` of a process.
+fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool {
+    let size = |index: usize| words.get(index).and_then(|word| kib(word));
+    let (Some(pid), Some(resident)) =
+        (words.get(columns.pid).and_then(|pid| pid.parse::<u32>().ok()), size(columns.resident))
+    else {
+        return false;
+    };
+    let Some(command) = words.get(columns.command) else { return false };
+    // `[kswapd0]` of ps is a kernel thread.
+    if command.starts_with('[') {
+        return true;
+    }
+    let name = command.rsplit('/').next().unwrap_or(command).trim_end_matches(':');
+    let name: String = name.chars().filter(|c| !c.is_control() && !matches!(c, '(' | ')')).take(15).collect();
+    if name.is_empty() || pid == 0 {
+        return false;
+    }
+    let virtual_size = columns.virtual_size.and_then(size).unwrap_or(resident);
+    let mut status = format!("Name:\t{name}\nVmSize:\t{virtual_size} kB\nVmRSS:\t{resident} kB\n");
+    if let Some(shared) = columns.shared.and_then(size) {
+        status.push_str(&format!("RssAnon:\t{} kB\n", resident.saturating_sub(shared)));
+    }
+    source.insert(format!("proc/{pid}/status"), status);
+    let zeros = " 0".repeat(40);
+    source.insert(format!("proc/{pid}/stat"), format!("{pid} ({name}) S 1{zeros}\n"));
+    true
+}
+
+/// A size in KiB as top prints it: `1234`, `13.1g`, `512m`, `1.2t`, with a comma in other locales.
+fn kib(word: &str) -> Option<u64> {
+    let number = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &word[number.len()..] {
+        "" | "k" | "K" => 1.0,
+        "m" | "M" => 1024.0,
+        "g" | "G" => 1024.0 * 1024.0,
+        "t" | "T" => 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    let value: f64 =
+        number.replace(',', ".").parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
+    Some((value * factor) as u64)
+}
+
+/// The lines of meminfo in a line of `top`'s head: `KiB Mem : 16312344 total, 211000 free, …`,
+/// `Mem:  16312344k total, …`, `MiB Swap: …`.
+pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
+    let (label, rest) = line.split_once(':')?;
+    let (unit, what) = match label.split_ascii_whitespace().collect::<Vec<_>>()[..] {
+        [what @ ("Mem" | "Swap")] => ("", what),
+        [unit @ ("KiB" | "MiB" | "GiB"), what @ ("Mem" | "Swap")] => (unit, what),
+        _ => return None,
+    };
+    let unit = match unit {
+        "MiB" => 1024.0,
+        "GiB" => 1024.0 * 1024.0,
+        _ => 1.0,
+    };
+    let mut lines = Vec::new();
+    // `… 2097148 used.   180000 avail Mem`
+    for part in rest.replace(". ", ", ").split(", ") {
+        let mut words = part.split_ascii_whitespace();
+        let (Some(value), label) = (words.next(), words.collect::<Vec<_>>().join(" ")) else { continue };
+        let value = value.trim_end_matches('+');
+        let kib = match value.parse::<f64>() {
+            Ok(value) => (value * unit) as u64,
+            Err(_) => kib(value)?,
+        };
+        let field = match (what, label.trim_end_matches('.').trim()) {
+            ("Mem", "total") => "MemTotal",
+            ("Mem", "free") => "MemFree",
+            ("Mem", "buffers") => "Buffers",
+            ("Mem", "buff/cache") => "Cached",
+            ("Swap", "total") => "SwapTotal",
+            ("Swap", "free") => "SwapFree",
+            ("Swap", "cached" | "cached Mem") => "Cached",
+            ("Swap", "avail Mem") => "MemAvailable",
+            _ => continue,
+        };
+        lines.push((field, kib));
+    }
+    (!lines.is_empty()).then_some(lines)
+}
+
+/// The shares of user, system, idle, iowait and steal in `%Cpu(s):  12.0 us,  8.0 sy, …` of top.
+pub(crate) fn cpu_of_top(line: &str) -> Option<[f64; 5]> {
+    let rest = line.strip_prefix("%Cpu(s):").or_else(|| line.strip_prefix("Cpu(s):"))?;
+    let mut shares = [0.0; 5];
+    // `8,0 sy` in other locales; `12.0%us` of old ones.
+    let mut words = rest.split([' ', '%']).map(|word| word.trim_matches(',')).filter(|word| !word.is_empty());
+    while let Some(value) = words.next() {
+        let share = value.replace(',', ".").parse::<f64>().ok()? / 100.0;
+        let place = match words.next()? {
+            "us" | "ni" => 0,
+            "sy" | "hi" | "si" => 1,
+            "id" => 2,
+            "wa" => 3,
+            "st" => 4,
+            _ => continue,
+        };
+        shares[place] += share;
+    }
+    (shares.iter().sum::<f64>() > 0.5).then_some(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Source;
+
+    #[test]
+    fn heads_of_top() {
+        assert_eq!(
+            head_of_top("KiB Mem : 16312344 total,   211000 free, 15500000 used,   600000 buff/cache"),
+            Some(vec![("MemTotal", 16_312_344), ("MemFree", 211_000), ("Cached", 600_000)])
+        );
+        assert_eq!(
+            head_of_top("MiB Swap:   2048.0 total,      0.5 free,   2047.5 used.    175.5 avail Mem "),
+            Some(vec![("SwapTotal", 2_097_152), ("SwapFree", 512), ("MemAvailable", 179_712)])
+        );
+        assert_eq!(
+            head_of_top("Mem:  16312344k total, 15500000k used,   812344k free,    60000k buffers"),
+            Some(vec![("MemTotal", 16_312_344), ("MemFree", 812_344), ("Buffers", 60_000)])
+        );
+        assert_eq!(head_of_top("Mem:          15955       15830         125"), None);
+        assert_eq!(head_of_top("Cpu: 5 total"), None);
+    }
+
+    #[test]
+    fn cpus_of_top() {
+        let shares =
+            cpu_of_top("%Cpu(s): 12.0 us,  8.0 sy,  0.5 ni,  2.0 id, 77.0 wa,  0.0 hi,  0.5 si,  0.0 st");
+        assert_eq!(
+            shares.map(|shares| shares.map(|share| (share * 1000.0).round())),
+            Some([125.0, 85.0, 20.0, 770.0, 0.0])
+        );
+        let old =
+            cpu_of_top("Cpu(s): 98.7%us,  0.3%sy,  0.0%ni,  1.0%id,  0.0%wa,  0.0%hi,  0.0%si,  0.0%st");
+        assert_eq!(old.map(|shares| (shares[0] * 1000.0).round()), Some(987.0));
+        assert_eq!(cpu_of_top("%Cpu(s):"), None);
+    }
+
+    #[test]
+    fn processes_of_top_and_ps() {
+        let mut source = MemorySource::default();
+        let mut listing = Listing::default();
+        for line in [
+            "  PID USER      PR  NI    VIRT    RES    SHR S  %CPU %MEM     TIME+ COMMAND",
+            " 1234 mysql     20   0   20.0g  13.1g   1234 S  10.0 80.0  10:00.0 mysqld",
+            "USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND",
+            "root        77  0.0  0.1  90000  5000 ?        Ss   10:00   0:01 /usr/sbin/sshd -D",
+            "root        40  0.0  0.0      0     0 ?        S    10:00   0:09 [kswapd0]",
+        ] {
+            assert!(listing.take(line, &mut source), "{line}");
+        }
+        assert!(!listing.take("some words", &mut source));
+        let mut text = Vec::new();
+        source.read("proc/1234/status", 4096, &mut text).expect("its status");
+        assert_eq!(
+            String::from_utf8_lossy(&text),
+            "Name:\tmysqld\nVmSize:\t20971520 kB\nVmRSS:\t13736345 kB\nRssAnon:\t13735111 kB\n"
+        );
+        text.clear();
+        source.read("proc/77/stat", 4096, &mut text).expect("its stat");
+        assert!(text.starts_with(b"77 (sshd) S 1 0"));
+        assert!(source.read("proc/40/stat", 4096, &mut Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,399 @@
+//! Tables that `vmstat` and `sar` print, as samples of the kernel's files.
+//!
+//! Both print rates, the kernel counts. A row's rate holds for the time since the row before; the counters
+//! start at 0, so that their differences are meaningful and their values are not.
+//!
+//! | column | becomes |
+//! |---|---|
+//! | `si`, `so` of vmstat (KiB/s), `pswpin/s`, `pswpout/s` of sar | `pswpin`, `pswpout`, pages of 4 KiB |
+//! | `bi`, `bo`, `pgpgin/s`, `pgpgout/s` (KiB/s) | `pgpgin`, `pgpgout` |
+//! | `fault/s`, `majflt/s`, `pgfree/s`, `pgscank/s`, `pgscand/s`, `pgsteal/s` | `pgfault`, `pgmajfault`, `pgfree`, `pgscan_kswapd`, `pgscan_direct`, `pgsteal_kswapd` |
+//! | `free`, `buff`, `cache`, `kbmemfree`, `kbavail`, `kbbuffers`, `kbcached`, … | lines of `proc/meminfo` |
+//! | `kbmemused` with `%memused`, `kbswpused` with `kbswpfree` | `MemTotal`, `SwapTotal` |
+//! | `us` `sy` `id` `wa` `st`, `%user` … `%idle` of all CPUs; `r`, `b` | `proc/stat` |
+//!
+//! The first row of `vmstat` is the mean since boot: it gives levels only. Times are those of sar's rows;
+//! vmstat's rows are a second apart unless the command before them says otherwise.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::samples::thin;
+use super::{MOST_SAMPLES, MemorySource};
+
+/// At most this many rows are read.
+const MOST_ROWS: usize = 1 << 16;
+/// At most this many words of a line are looked at.
+const MOST_WORDS: usize = 64;
+/// Page size in KiB by which `si` and `so` are divided.
+const PAGE_KIB: f64 = 4.0;
+/// Ticks of `proc/stat` in a second, with a share of 1.
+const TICKS: f64 = 10_000.0;
+
+/// Rates in counters per second.
+const RATES: [(&str, &str, f64); 12] = [
+    ("si", "pswpin", 1.0 / PAGE_KIB),
+    ("so", "pswpout", 1.0 / PAGE_KIB),
+    ("bi", "pgpgin", 1.0),
+    ("bo", "pgpgout", 1.0),
+    ("pswpin/s", "pswpin", 1.0),
+    ("pswpout/s", "pswpout", 1.0),
+    ("pgpgin/s", "pgpgin", 1.0),
+    ("pgpgout/s", "pgpgout", 1.0),
+    ("fault/s", "pgfault", 1.0),
+    ("majflt/s", "pgmajfault", 1.0),
+    ("pgscank/s", "pgscan_kswapd", 1.0),
+    ("pgscand/s", "pgscan_direct", 1.0),
+];
+/// More rates of sar, whose counters are sums on newer kernels.
+const MORE_RATES: [(&str, &str, f64); 2] =
+    [("pgfree/s", "pgfree", 1.0), ("pgsteal/s", "pgsteal_kswapd", 1.0)];
+
+/// Levels in KiB.
+const LEVELS: [(&str, &str); 17] = [
+    ("free", "MemFree"),
+    ("buff", "Buffers"),
+    ("cache", "Cached"),
+    ("kbmemfree", "MemFree"),
+    ("kbavail", "MemAvailable"),
+    ("kbbuffers", "Buffers"),
+    ("kbcached", "Cached"),
+    ("kbcommit", "Committed_AS"),
+    ("kbactive", "Active"),
+    ("kbinact", "Inactive"),
+    ("kbdirty", "Dirty"),
+    ("kbanonpg", "AnonPages"),
+    ("kbslab", "Slab"),
+    ("kbkstack", "KernelStack"),
+    ("kbpgtbl", "PageTables"),
+    ("kbswpfree", "SwapFree"),
+    ("kbswpcad", "SwapCached"),
+];
+
+/// What the rows of one time say.
+#[derive(Default)]
+struct Row {
+    rates: BTreeMap<&'static str, f64>,
+    levels: BTreeMap<&'static str, u64>,
+    /// Shares of user, system, idle, iowait, steal.
+    cpu: Option<[f64; 5]>,
+    running: Option<u64>,
+    blocked: Option<u64>,
+}
+
+/// Reads the tables of a text.
+#[derive(Default)]
+pub(crate) struct Tables {
+    rows: BTreeMap<u64, Row>,
+    columns: Vec<String>,
+    /// Whether the columns are of `vmstat`, and how many of its rows were read.
+    vmstat: Option<usize>,
+    /// Seconds between the rows of vmstat.
+    interval: u64,
+    /// Time of the last row of vmstat, and the last time of day of sar with the days before it.
+    at: u64,
+    day: (u64, u64),
+}
+
+impl Tables {
+    /// Notes the interval of a command line (`vmstat 5`, `vmstat -w 10 3`).
+    pub(crate) fn command(&mut self, words: &[&str]) {
+        if let Some(at) = words.iter().position(|word| *word == "vmstat") {
+            let number = words[at + 1..].iter().find_map(|word| word.parse::<u64>().ok());
+            self.interval = number.filter(|seconds| (1..=86_400).contains(seconds)).unwrap_or(1);
+        }
+    }
+
+    /// Adds what the CPUs did in the last second, as shares of user, system, idle, iowait and steal.
+    pub(crate) fn cpu(&mut self, shares: [f64; 5]) {
+        self.at += 1;
+        self.rows.entry(self.at).or_default().cpu = Some(shares);
+    }
+
+    /// Takes a line if it is a head or a row of a table.
+    pub(crate) fn take(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(MOST_WORDS).collect();
+        self.head(&words) || self.row(&words)
+    }
+
+    fn head(&mut self, words: &[&str]) -> bool {
+        // `procs -----------memory---------- …` stands above vmstat's columns.
+        if words.first() == Some(&"procs") && words.iter().any(|word| word.contains("--memory")) {
+            return true;
+        }
+        if words.len() >= 8 && ["free", "si", "so", "us", "id"].iter().all(|column| words.contains(column)) {
+            self.columns = words.iter().map(|word| (*word).to_owned()).collect();
+            // The heading comes again every so many rows.
+            self.vmstat = self.vmstat.or(Some(0));
+            return true;
+        }
+        let (time, rest) = time_of(words);
+        let known = rest.iter().filter(|word| column_of_sar(word)).count();
+        if time.is_some() && known >= 2 && rest.iter().all(|word| word.parse::<f64>().is_err()) {
+            self.columns = rest.iter().map(|word| (*word).to_owned()).collect();
+            self.vmstat = None;
+            return true;
+        }
+        false
+    }
+
+    fn row(&mut self, words: &[&str]) -> bool {
+        if self.columns.is_empty() || self.rows.len() >= MOST_ROWS {
+            return false;
+        }
+        if let Some(count) = self.vmstat {
+            let numbers: Vec<f64> = words.iter().map_while(|word| number(word)).collect();
+            if numbers.len() + 3 < self.columns.len() || numbers.len() < 8 {
+                return false;
+            }
+            self.vmstat = Some(count + 1);
+            self.at += self.interval.max(1);
+            self.values(self.at, &numbers.iter().map(|value| Some(*value)).collect::<Vec<_>>(), count > 0);
+            return true;
+        }
+        let (Some(time), rest) = time_of(words) else { return false };
+        if rest.len() + 1 < self.columns.len() || rest.len() < 2 {
+            return false;
+        }
+        let of_one_cpu = self.columns.first().is_some_and(|column| column == "CPU") && rest[0] != "all";
+        let values: Vec<Option<f64>> = rest.iter().map(|word| number(word)).collect();
+        if of_one_cpu || values.iter().flatten().count() < 2 {
+            return of_one_cpu;
+        }
+        let (days, last) = self.day;
+        let days = if time + 43_200 < last { days + 1 } else { days };
+        self.day = (days, time);
+        // A day is before the first, so that the first row has an interval.
+        self.values((days + 1) * 86_400 + time, &values, true);
+        true
+    }
+
+    /// Adds the values of a row, `flows` with its rates.
+    fn values(&mut self, at: u64, values: &[Option<f64>], flows: bool) {
+        let columns = &self.columns;
+        let value = |name: &str| -> Option<f64> {
+            let index = columns.iter().position(|column| column == name)?;
+            values.get(index).copied().flatten().filter(|value| value.is_finite() && *value >= 0.0)
+        };
+        let row = self.rows.entry(at).or_default();
+        for (column, counter, factor) in RATES.into_iter().chain(MORE_RATES).filter(|_| flows) {
+            if let Some(rate) = value(column) {
+                row.rates.insert(counter, rate * factor);
+            }
+        }
+        for (column, field) in LEVELS {
+            // Old files have no such figures, and new programs print them as 0.
+            let absent =
+                |level: f64| level == 0.0 && ["kbanonpg", "kbslab", "kbactive", "kbinact"].contains(&column);
+            if let Some(level) = value(column).filter(|level| !absent(*level)) {
+                row.levels.insert(field, level as u64);
+            }
+        }
+        if let (Some(used), Some(percent)) = (value("kbmemused"), value("%memused").filter(|p| *p >= 1.0)) {
+            row.levels.insert("MemTotal", (used * 100.0 / percent) as u64);
+        }
+        if let (Some(free), Some(used)) = (value("kbswpfree"), value("kbswpused")) {
+            row.levels.insert("SwapTotal", (free + used) as u64);
+        }
+        if flows {
+            let of = |names: &[&str]| names.iter().filter_map(|name| value(name)).sum::<f64>() / 100.0;
+            let shares = [
+                of(&["us", "%user", "%usr", "%nice"]),
+                of(&["sy", "%system", "%sys", "%irq", "%soft"]),
+                of(&["id", "%idle"]),
+                of(&["wa", "%iowait"]),
+                of(&["st", "%steal"]),
+            ];
+            let known = value("id").or(value("%idle")).is_some();
+            row.cpu = known.then_some(shares).or(row.cpu);
+        }
+        row.running = value("r").or(value("runq-sz")).map(|tasks| tasks as u64).or(row.running);
+        row.blocked = value("b").or(value("blocked")).map(|tasks| tasks as u64).or(row.blocked);
+    }
+
+    /// The samples, each over what is the same for all; none if there was no table. With `levels` false the
+    /// levels of the tables are left out, because the text has the kernel's own.
+    pub(crate) fn samples(self, common: MemorySource, levels: bool) -> Vec<(f64, MemorySource)> {
+        let rows: Vec<(u64, Row)> = self.rows.into_iter().collect();
+        let step = match rows.as_slice() {
+            [(first, _), (second, _), ..] => second - first,
+            _ => 1,
+        };
+        let common = Arc::new(common);
+        let mut counters: BTreeMap<&'static str, f64> = BTreeMap::new();
+        let mut ticks = [0.0; 5];
+        let mut samples = Vec::new();
+        let flows = rows.iter().any(|(_, row)| !row.rates.is_empty() || row.cpu.is_some());
+        for (index, (at, row)) in rows.iter().enumerate() {
+            let before = match index {
+                0 => at.saturating_sub(step),
+                index => rows[index - 1].0,
+            };
+            if index == 0 && flows {
+                for (_, row) in &rows {
+                    counters.extend(row.rates.keys().map(|counter| (*counter, 0.0)));
+                }
+                samples.push((before as f64, source(row, &counters, ticks, levels)));
+            }
+            let seconds = (at - before) as f64;
+            for (counter, rate) in &row.rates {
+                *counters.entry(counter).or_default() += rate * seconds;
+            }
+            if let Some(shares) = row.cpu {
+                for (total, share) in ticks.iter_mut().zip(shares) {
+                    *total += share * seconds * TICKS;
+                }
+            }
+            samples.push((*at as f64, source(row, &counters, ticks, levels)));
+        }
+        debug_assert!(samples.len() <= MOST_ROWS + 1);
+        let start = samples.first().map_or(0.0, |(at, _)| *at);
+        let over = |(at, own): (f64, MemorySource)| (at - start, own.lie_over(Arc::clone(&common)));
+        let samples: Vec<_> = thin(samples).into_iter().map(over).collect();
+        debug_assert!(samples.len() <= MOST_SAMPLES);
+        samples
+    }
+}
+
+/// The files of one sample.
+fn source(row: &Row, counters: &BTreeMap<&'static str, f64>, ticks: [f64; 5], levels: bool) -> MemorySource {
+    let mut source = MemorySource::default();
+    if levels && !row.levels.is_empty() {
+        let lines: String = row.levels.iter().map(|(field, kib)| format!("{field}: {kib} kB\n")).collect();
+        source.insert("proc/meminfo", lines);
+    }
+    if !counters.is_empty() {
+        let lines: String =
+            counters.iter().map(|(name, count)| format!("{name} {}\n", *count as u64)).collect();
+        source.insert("proc/vmstat", lines);
+    }
+    if row.cpu.is_some() {
+        let [user, system, idle, iowait, steal] = ticks.map(|ticks| ticks as u64);
+        let mut text = format!("cpu  {user} 0 {system} {idle} {iowait} 0 0 {steal} 0 0\n");
+        for (name, tasks) in [("procs_running", row.running), ("procs_blocked", row.blocked)] {
+            if let Some(tasks) = tasks {
+                let _ = writeln!(text, "{name} {tasks}");
+            }
+        }
+        source.insert("proc/stat", text);
+    }
+    source
+}
+
+/// Whether a word heads a column of sar that is read.
+fn column_of_sar(word: &str) -> bool {
+    let rates = RATES.iter().chain(&MORE_RATES).any(|(column, ..)| *column == word && column.contains('/'));
+    let others = [
+        "CPU",
+        "%user",
+        "%usr",
+        "%idle",
+        "%iowait",
+        "%memused",
+        "kbmemused",
+        "kbswpused",
+        "runq-sz",
+        "blocked",
+    ];
+    rates
+        || word.starts_with("kb") && LEVELS.iter().any(|(column, _)| *column == word)
+        || others.contains(&word)
+}
+
+/// The time of day at the start of a line, in seconds, and the words after it.
+fn time_of<'a, 'b>(words: &'b [&'a str]) -> (Option<u64>, &'b [&'a str]) {
+    let Some((first, rest)) = words.split_first() else { return (None, words) };
+    let mut parts = first.split(':').map(|part| part.parse::<u64>().ok());
+    let (Some(Some(hours)), Some(Some(minutes)), Some(Some(seconds)), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return (None, words);
+    };
+    if hours > 24 || minutes > 59 || seconds > 60 {
+        return (None, words);
+    }
+    let (hours, rest) = match rest.first() {
+        Some(&"PM") => (hours % 12 + 12, &rest[1..]),
+        Some(&"AM") => (hours % 12, &rest[1..]),
+        _ => (hours, rest),
+    };
+    (Some(hours * 3600 + minutes * 60 + seconds), rest)
+}
+
+/// A number with a point or, in other locales, a comma.
+fn number(word: &str) -> Option<f64> {
+    word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.replace(',', ".").parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Source;
+
+    fn read(text: &str) -> Vec<(f64, MemorySource)> {
+        let mut tables = Tables::default();
+        for line in text.lines() {
+            tables.command(&line.split_ascii_whitespace().collect::<Vec<_>>());
+            tables.take(line);
+        }
+        tables.samples(MemorySource::default(), true)
+    }
+
+    fn file(sample: &(f64, MemorySource), path: &str) -> String {
+        let mut buffer = Vec::new();
+        sample.1.read(path, 1 << 16, &mut buffer).expect("the file");
+        String::from_utf8(buffer).expect("text")
+    }
+
+    #[test]
+    fn vmstat_becomes_counters() {
+        let samples = read(
+            "\
+$ vmstat 2 3
+procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
+ r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st
+ 9  9      0   1000     10   2000   99   99    99    99   99   99 99  0  1  0  0
+ 1  4   8000    500     12   1900  400   80   500    20  900 1000 10 20 30 40  0
+ 0  5   8100    480     12   1880    0  120   300    10  900 1000 10 20 30 40  0
+",
+        );
+        assert_eq!(samples.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0.0, 2.0, 4.0, 6.0]);
+        assert_eq!(file(&samples[3], "proc/meminfo"), "Buffers: 12 kB\nCached: 1880 kB\nMemFree: 480 kB\n");
+        assert_eq!(file(&samples[3], "proc/vmstat"), "pgpgin 1600\npgpgout 60\npswpin 200\npswpout 100\n");
+        assert_eq!(
+            file(&samples[3], "proc/stat"),
+            "cpu  4000 0 8000 12000 16000 0 0 0 0 0\nprocs_running 0\nprocs_blocked 5\n"
+        );
+    }
+
+    #[test]
+    fn sar_becomes_counters() {
+        let samples = read(
+            "\
+Linux 5.14.0 (db1)  11/20/2026  _x86_64_  (8 CPU)
+
+11:59:50 PM  pgpgin/s pgpgout/s   fault/s  majflt/s  pgfree/s pgscank/s pgscand/s pgsteal/s    %vmeff
+12:00:00 AM    100,00      0,00    500,00      2,00    900,00   4000,00   1000,00      5,00      0,10
+12:00:10 AM      0.00      0.00    500.00      0.00    900.00      0.00   1000.00      0.00      0.00
+Average:        50.00      0.00    500.00      1.00    900.00   2000.00   1000.00      2.50      0.10
+
+11:59:50 PM kbmemfree   kbavail kbmemused  %memused
+12:00:00 AM    100000    200000   3000000     75.00
+12:00:10 AM    100000    200000   3000000     75.00
+",
+        );
+        assert_eq!(samples.len(), 3);
+        let last = &samples[2];
+        assert!(file(last, "proc/vmstat").contains("pgscan_direct 20000\npgscan_kswapd 40000\n"));
+        assert!(file(last, "proc/meminfo").contains("MemTotal: 4000000 kB"));
+        assert_eq!(last.0, 20.0);
+    }
+
+    #[test]
+    fn other_lines_are_no_rows() {
+        for text in ["12:00:00 hello world\n", "MemFree: 5 kB\n", "r b free\n1 2 3\n", ""] {
+            assert!(read(text).is_empty(), "{text}");
+        }
+    }
+}
