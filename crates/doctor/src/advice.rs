@@ -42,7 +42,7 @@ pub fn swappiness(cx: &Context<'_>) -> Advice<u64> {
         (10, "SAP HANA outside SLES is tested with 10")
     } else if cx.runs(Workload::Mssql) || cx.runs(Workload::Couchbase) {
         (1, "SQL Server and Couchbase ask for 1")
-    } else if cx.workloads().iter().any(|w| w.is_database()) {
+    } else if cx.workloads().iter().any(|w| w.is_database() && *w != Workload::Redis) {
         (10, "a database keeps its own cache; 10 is tuned's value for throughput and database profiles")
     } else {
         (10, "10 prefers dropping file cache and still lets the kernel swap out what is really cold")

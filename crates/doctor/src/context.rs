@@ -4,6 +4,7 @@
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat, meminfo as m};
 use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::cgroup::Cgroups;
+use lotsfree_kernel_files::file::cpu_times::CpuTimes;
 use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_kernel_files::file::mounts::Mount;
 use lotsfree_kernel_files::file::node::Node;
@@ -17,13 +18,24 @@ use lotsfree_settings::{NR_OVERCOMMIT_HUGEPAGES, Release};
 use lotsfree_snapshot::{Observation, Sample, Snapshot};
 use lotsfree_units::{Bytes, Grouped};
 
-use crate::{Confidence, Evidence, Skip, Workload};
+use crate::{Confidence, Evidence, Skip, Workload, levels};
 
 /// An observation, and facts derived from it that all rules use.
 #[derive(Debug)]
 pub struct Context<'a> {
     observation: &'a Observation,
     workloads: Vec<Workload>,
+}
+
+/// What the CPUs did, as shares of their time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuShares {
+    /// Idle, with nothing to wait for.
+    pub idle: f64,
+    /// Idle while a task waited for a disk.
+    pub iowait: f64,
+    /// Taken by the hypervisor for other guests.
+    pub steal: f64,
 }
 
 /// Growth rate of a counter, or of a sum of counters.
@@ -154,6 +166,13 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The share of memory that is available (`MemAvailable`, or an estimate on kernels before 3.14);
+    /// `None` if it is unknown.
+    pub fn available_share(&self) -> Option<f64> {
+        let available = levels::available(self.now().meminfo.as_ref()?)?;
+        Some(available.bytes.share_of(self.total().ok()?))
+    }
+
     /// `MemTotal` less all huge page pools: the memory that is left for ordinary pages.
     ///
     /// # Errors
@@ -263,6 +282,23 @@ impl<'a> Context<'a> {
         Rate::of(&points).map(|rate| rate.per_second / 1e6).ok_or(Skip::NeedsSamples)
     }
 
+    // ── CPUs
+    // ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// What the CPUs did over the period, as shares of their time; `None` without two samples of
+    /// `/proc/stat`.
+    pub fn cpu_shares(&self) -> Option<CpuShares> {
+        let times = || self.samples().iter().filter_map(|sample| sample.cpu);
+        let (first, last) = (times().next()?, times().next_back()?);
+        let total = last.total().checked_sub(first.total()).filter(|total| *total > 0)? as f64;
+        let share = |of: fn(&CpuTimes) -> u64| of(&last).saturating_sub(of(&first)) as f64 / total;
+        Some(CpuShares {
+            idle: share(|times| times.idle),
+            iowait: share(|times| times.iowait),
+            steal: share(|times| times.steal),
+        })
+    }
+
     // ── settings
     // ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -337,7 +373,8 @@ impl<'a> Context<'a> {
             return Ok(pools.clone());
         }
         Ok(vec![HugePool {
-            size: self.mem(m::Hugepagesize)?,
+            size: (self.now().meminfo.as_ref().and_then(levels::huge_page_size))
+                .ok_or_else(|| Skip::missing("/proc/meminfo Hugepagesize"))?,
             total: self.mem_count(m::HugePages_Total)?,
             free: self.mem_count(m::HugePages_Free)?,
             reserved: self.mem_count(m::HugePages_Rsvd).unwrap_or(0),

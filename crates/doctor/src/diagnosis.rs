@@ -6,11 +6,14 @@ use lotsfree_snapshot::Observation;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use crate::{Context, Finding, MemoryMap, Rule, Skip, Workload, rules};
+use crate::verdict::judge;
+use crate::{Context, Finding, MemoryMap, Rule, Skip, Verdict, Workload, rules};
 
 /// Result of all rules for one host.
 #[derive(Debug, Serialize)]
 pub struct Diagnosis {
+    /// The answer to "is it memory?".
+    pub verdict: Verdict,
     /// Findings, worst first.
     pub findings: Vec<Finding>,
     /// Rules that looked and found nothing.
@@ -47,6 +50,7 @@ pub fn diagnose(observation: &Observation) -> Diagnosis {
 pub fn diagnose_with(observation: &Observation, rules: impl Iterator<Item = &'static dyn Rule>) -> Diagnosis {
     let cx = Context::new(observation);
     let mut diagnosis = Diagnosis {
+        verdict: judge(&cx, &[]),
         findings: Vec::new(),
         quiet: Vec::new(),
         unknown: Vec::new(),
@@ -72,6 +76,7 @@ pub fn diagnose_with(observation: &Observation, rules: impl Iterator<Item = &'st
     }
     rank(&mut diagnosis.findings);
     reconcile(&mut diagnosis.findings);
+    diagnosis.verdict = judge(&cx, &diagnosis.findings);
     diagnosis
 }
 

@@ -5,6 +5,8 @@ use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::levels;
+
 /// A use of memory. The same use has the same colour in every picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -13,6 +15,11 @@ pub enum Use {
     Application,
     /// tmpfs and shared memory (`Shmem`).
     Shared,
+    /// Cached pages that processes have mapped, on kernels that do not print `Shmem`: shared memory,
+    /// programs and files.
+    Mapped,
+    /// `Cached` and `Buffers` on kernels that print neither `Shmem` nor `Mapped`: files or shared memory.
+    Cached,
     /// File cache (`Cached` and `Buffers` without `Shmem`).
     PageCache,
     /// Pages in swap and memory at once (`SwapCached`).
@@ -31,6 +38,8 @@ pub enum Use {
     Free,
     /// What no counter accounts for.
     Other,
+    /// What the counters that are here do not tell: others are missing.
+    Untold,
 }
 
 impl Use {
@@ -39,6 +48,8 @@ impl Use {
         match self {
             Use::Application => "application",
             Use::Shared => "shared memory",
+            Use::Mapped => "mapped or shared",
+            Use::Cached => "cached or shared",
             Use::PageCache => "page cache",
             Use::SwapCache => "swap cache",
             Use::PageTables => "page tables",
@@ -48,6 +59,7 @@ impl Use {
             Use::HugeIdle => "huge pages idle",
             Use::Free => "free",
             Use::Other => "unaccounted",
+            Use::Untold => "not told",
         }
     }
 }
@@ -67,16 +79,26 @@ impl MemoryMap {
     pub fn of(meminfo: &Values<Meminfo>, huge: Option<(Bytes, Bytes)>) -> Option<MemoryMap> {
         let kib = |field| meminfo.get(field).map(Bytes::kib);
         let get = |field| kib(field).unwrap_or_default();
-        let (total, free) = (kib(m::MemTotal)?, kib(m::MemFree)?);
-        let size = get(m::Hugepagesize);
+        let total = kib(m::MemTotal)?;
+        let free = get(m::MemFree);
+        let size = levels::huge_page_size(meminfo).unwrap_or_default();
         let pages = |field| size.times(meminfo.get(field).unwrap_or(0));
         let (huge_used, huge_idle) = huge.unwrap_or_else(|| {
             (pages(m::HugePages_Total) - pages(m::HugePages_Free), pages(m::HugePages_Free))
         });
+        let cached = get(m::Cached) + get(m::Buffers);
+        let (shared, mapped, files, either) = match (levels::shared(meminfo), kib(m::Mapped)) {
+            (Some(shared), _) => (shared, Bytes::ZERO, cached - shared, Bytes::ZERO),
+            // Shared memory is mapped, and so are programs.
+            (None, Some(mapped)) => (Bytes::ZERO, mapped.min(cached), cached - mapped, Bytes::ZERO),
+            (None, None) => (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO, cached),
+        };
         let parts = [
-            (Use::Application, get(m::AnonPages)),
-            (Use::Shared, get(m::Shmem)),
-            (Use::PageCache, get(m::Cached) + get(m::Buffers) - get(m::Shmem)),
+            (Use::Application, levels::anonymous(meminfo).unwrap_or_default()),
+            (Use::Shared, shared),
+            (Use::Mapped, mapped),
+            (Use::Cached, either),
+            (Use::PageCache, files),
             (Use::SwapCache, get(m::SwapCached)),
             (Use::PageTables, get(m::PageTables) + get(m::SecPageTables)),
             (Use::Slab, get(m::Slab)),
@@ -86,7 +108,13 @@ impl MemoryMap {
             (Use::Free, free),
         ];
         let accounted: Bytes = parts.iter().map(|(_, bytes)| *bytes).sum();
-        let parts = parts.into_iter().chain([(Use::Other, total - accounted)]);
+        // What is left over means something only if all large parts were printed.
+        let complete = kib(m::MemFree).is_some()
+            && levels::anonymous(meminfo).is_some()
+            && kib(m::Cached).is_some()
+            && kib(m::Slab).is_some();
+        let rest = if complete { Use::Other } else { Use::Untold };
+        let parts = parts.into_iter().chain([(rest, total - accounted)]);
         Some(MemoryMap { total, parts: parts.filter(|(_, bytes)| *bytes > Bytes::ZERO).collect() })
     }
 

@@ -14,10 +14,13 @@ pub(crate) const DROP_IN: &str = "the unit's drop-in, [Service]";
 /// Runs a copy or backup job in a memory cgroup of its own, so that its page cache displaces only itself.
 pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
     let remedy = Remedy::new("Run the job that fills the page cache in a memory cgroup of its own");
+    // A gigabyte, or an eighth of a smaller host.
+    let high = cx.total().map_or(1024, |total| (total.0 >> 20) / 8).clamp(64, 1024);
+    let most = high + high / 2;
     if cx.cgroups().is_ok_and(|groups| groups.version == CgroupVersion::V1) {
         return remedy
-            .run("systemd-run --scope -p MemoryLimit=1536M COMMAND")
-            .keep(DROP_IN, "MemoryLimit=1536M")
+            .run(format!("systemd-run --scope -p MemoryLimit={most}M COMMAND"))
+            .keep(DROP_IN, format!("MemoryLimit={most}M"))
             .risk(
                 "Version 1 cgroups do not slow a writer down when its dirty pages reach the limit: a fast \
                 writer can be killed at a hard limit. Try it, or let the job use direct I/O instead.",
@@ -25,9 +28,9 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
             .restart("the job");
     }
     remedy
-        .run("systemd-run --scope -p MemoryHigh=1G -p MemoryMax=1500M -p IOWeight=50 COMMAND")
-        .keep(DROP_IN, "MemoryHigh=1G")
-        .keep(DROP_IN, "MemoryMax=1500M")
+        .run(format!("systemd-run --scope -p MemoryHigh={high}M -p MemoryMax={most}M -p IOWeight=50 COMMAND"))
+        .keep(DROP_IN, format!("MemoryHigh={high}M"))
+        .keep(DROP_IN, format!("MemoryMax={most}M"))
         .keep(DROP_IN, "IOWeight=50")
         .risk("The job is slowed to what the disk takes; a MemoryMax below its own heap kills it.")
         .restart("the job")

@@ -156,7 +156,9 @@ fn an_archive_of_0_1_0_opens_with_the_same_findings() {
             .collect()
     };
     assert!(!findings(&expected).is_empty());
-    assert_eq!(findings(&told), findings(&expected));
+    // Later rules may find more.
+    let told = findings(&told);
+    assert!(findings(&expected).iter().all(|finding| told.contains(finding)), "{told:?}");
 }
 
 #[test]

@@ -82,6 +82,7 @@ fn head(report: &Report, name: &str) -> Markup {
                 @if let Some(at) = words::taken_at(report) { ", " (at) }
             }
             p class={ "verdict " (mark) } { (words::glued(&words::verdict(report))) }
+            @if let Some(counts) = words::counts(report) { p.facts { (counts) } }
         }
     }
 }

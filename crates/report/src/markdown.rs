@@ -107,6 +107,9 @@ fn head(out: &mut String, report: &Report) {
     };
     line(out, &format!("# lotsfree doctor: {}\n", escaped(&name)));
     line(out, &format!("**{}**\n", escaped(&words::verdict(report))));
+    if let Some(counts) = words::counts(report) {
+        line(out, &format!("{counts}\n"));
+    }
     if !facts.is_empty() {
         line(out, &format!("- host: {}", escaped(&facts.join(" · "))));
     }

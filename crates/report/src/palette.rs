@@ -20,6 +20,8 @@ pub(crate) fn of_use(part: Use) -> Tone {
     let (light, dark) = match part {
         Use::Application => ("#0072b2", "#4ba3dd"),
         Use::Shared => ("#7a5195", "#b58fd0"),
+        Use::Mapped => ("#5f6fb0", "#93a0d8"),
+        Use::Cached => ("#3f9a8a", "#63c2b1"),
         Use::PageCache => ("#009e73", "#3cc79c"),
         Use::SwapCache => ("#66c2a5", "#8fdcc4"),
         Use::PageTables => ("#d55e00", "#ff8a3d"),
@@ -29,6 +31,7 @@ pub(crate) fn of_use(part: Use) -> Tone {
         Use::HugeIdle => ("#efc4dc", "#7d4a66"),
         Use::Free => ("#dddddd", "#3a3f45"),
         Use::Other => ("#999999", "#8a8f95"),
+        Use::Untold => ("#c4c4c4", "#5c6268"),
     };
     Tone { light, dark }
 }

@@ -165,6 +165,8 @@ fn change(series: &Series, first: &Stack, last: &Stack) -> String {
             let name = match part {
                 Use::Application => "Application memory",
                 Use::Shared => "Shared memory",
+                Use::Mapped => "Shared memory or mapped files",
+                Use::Cached => "Page cache or shared memory",
                 Use::PageCache => "Page cache",
                 Use::SwapCache => "Swap cache",
                 Use::PageTables => "Page tables",
@@ -174,6 +176,7 @@ fn change(series: &Series, first: &Stack, last: &Stack) -> String {
                 Use::HugeIdle => "Idle huge pages",
                 Use::Free => "Free memory",
                 Use::Other => "Unaccounted memory",
+                Use::Untold => "Memory of which these data do not tell",
             };
             let verb = if after > before { "grew" } else { "fell" };
             format!("{name} {verb} from {} to {} in {over}", Bytes(*before as u64), Bytes(*after as u64))

@@ -1,6 +1,6 @@
 //! [`Report`]: all that is said about a host.
 
-use lotsfree_doctor::{Diagnosis, Finding, MemoryMap, Severity, SkippedRule, Use, Workload};
+use lotsfree_doctor::{Diagnosis, Finding, MemoryMap, Severity, SkippedRule, Use, Verdict, Workload};
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::{Problem, ProblemKind};
 use lotsfree_snapshot::Observation;
@@ -21,6 +21,8 @@ pub struct Report {
     pub source: Source,
     /// What kind of machine it is.
     pub host: HostLine,
+    /// The answer to "is it memory?".
+    pub verdict: Verdict,
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
     /// Rules that looked and found nothing.
@@ -160,6 +162,7 @@ impl Report {
                 container: now.host.container.clone(),
                 euid: now.host.euid,
             },
+            verdict: diagnosis.verdict,
             findings: diagnosis.findings,
             fine: diagnosis.quiet,
             unknown: diagnosis.unknown,

@@ -144,6 +144,8 @@ impl Page {
         for remark in words::host_remarks(report) {
             self.paragraph(&remark, PLAIN);
         }
+        self.line("");
+        self.paragraph(&words::verdict(report), BOLD);
     }
 
     /// Where memory goes: what it says, one bar, and the figures in columns.
@@ -242,7 +244,7 @@ impl Page {
         self.line("");
         let found = match report.findings.len() {
             0 if report.fine.is_empty() => "Nothing could be judged.".to_owned(),
-            0 => "Nothing wrong was found.".to_owned(),
+            0 => "No finding.".to_owned(),
             n => format!("{}.", words::plural(n, "finding")),
         };
         self.paragraph(&format!("{found} {}", words::tally(report)), PLAIN);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lotsfree_doctor::{Confidence, Evidence, MemoryMap, Severity, Use};
+use lotsfree_doctor::{Confidence, Evidence, MemoryMap, Severity, Use, Verdict};
 use lotsfree_kernel_files::ProblemKind;
 pub(crate) use lotsfree_units::words::{duration, enumeration, plural};
 use lotsfree_units::{Bytes, Percent};
@@ -95,16 +95,18 @@ pub(crate) fn host_remarks(report: &Report) -> Vec<String> {
     remarks
 }
 
-/// How many findings of which severity, in one sentence.
+/// The answer to "is it memory?", and what to run where that is still open.
 pub(crate) fn verdict(report: &Report) -> String {
-    let judged = report.fine.len();
-    if report.findings.is_empty() {
-        return match judged {
-            0 => "Nothing could be judged.".to_owned(),
-            1 => "Nothing wrong was found by the one rule that could judge.".to_owned(),
-            n => format!("Nothing wrong was found by the {n} rules that could judge."),
-        };
+    let Verdict { text, collect, .. } = &report.verdict;
+    match collect {
+        Some(command) if report.source.live => format!("{text} `{command}` would tell more."),
+        Some(command) => format!("{text} On that host, `{command}` would tell more."),
+        None => text.clone(),
     }
+}
+
+/// How many findings of which severity.
+pub(crate) fn counts(report: &Report) -> Option<String> {
     let counts = [Severity::Critical, Severity::High, Severity::Warning, Severity::Info].map(|level| {
         let n = report.findings.iter().filter(|finding| finding.severity == level).count();
         let noun = match level {
@@ -116,12 +118,7 @@ pub(crate) fn verdict(report: &Report) -> String {
         (n > 0).then(|| plural(n, noun))
     });
     let counts: Vec<String> = counts.into_iter().flatten().collect();
-    let first = report.findings.first().map_or("", |finding| finding.title.trim_end_matches('.'));
-    let counts = enumeration(&counts);
-    match report.findings.len() {
-        1 => format!("{counts}: {first}."),
-        _ => format!("{counts}, the worst: {first}."),
-    }
+    (!counts.is_empty()).then(|| format!("{}.", enumeration(&counts)))
 }
 
 /// How many rules were asked and what became of them.
@@ -201,6 +198,8 @@ pub(crate) fn memory_message(report: &Report) -> Option<String> {
     Some(match part {
         Use::Application => format!("Applications use {bytes}, {share} of memory{beside_free}"),
         Use::Shared => format!("Shared memory takes {bytes}, {share} of memory{beside_free}"),
+        Use::Mapped => format!("Shared memory and mapped files take {bytes}, {share} of memory{beside_free}"),
+        Use::Cached => format!("Page cache or shared memory takes {bytes}, {share} of memory{beside_free}"),
         Use::PageCache => format!("The page cache holds {bytes}, {share} of memory{beside_free}"),
         Use::SwapCache => format!("The swap cache holds {bytes}, {share} of memory{beside_free}"),
         Use::PageTables => format!("Page tables take {bytes}, {share} of memory{beside_applications}"),
@@ -211,6 +210,7 @@ pub(crate) fn memory_message(report: &Report) -> Option<String> {
         Use::HugeUsed => format!("Huge pages in use take {bytes}, {share} of memory{beside_free}"),
         Use::HugeIdle => format!("{bytes} of huge pages lie idle, {share} of memory{beside_free}"),
         Use::Free => format!("{bytes} is free, {share} of memory"),
+        Use::Untold => format!("These data do not tell of {bytes}, {share} of memory{beside_free}"),
         Use::Other => format!("No counter accounts for {bytes}, {share} of memory{beside_free}"),
     })
 }

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lotsfree_doctor::{
-    Cost, Evidence, Finding, MemoryMap, Persistent, Remedy, Severity, SkippedRule, Use, diagnose,
+    Answer, Cost, Evidence, Finding, MemoryMap, Persistent, Remedy, Severity, SkippedRule, Use, Verdict,
+    diagnose,
 };
 use lotsfree_kernel_files::ProblemKind;
 use lotsfree_report::{
@@ -110,6 +111,7 @@ fn hostile() -> Report {
             container: Some(nasty()),
             euid: Some(1000),
         },
+        verdict: Verdict { answer: Answer::Memory, text: nasty(), collect: Some(nasty()) },
         findings: vec![finding],
         fine: vec!["fine-rule"],
         unknown: vec![SkippedRule { rule: "unknown-rule", why: nasty() }],

@@ -58,7 +58,7 @@ impl Rule for ViewMismatch {
         let own_path = cx.now().cgroups.as_ref().and_then(|cgroups| cgroups.own.as_deref());
         let made_by_runtime =
             own_path.is_some_and(|path| matches!(groups::owner(path), Owner::Container | Owner::Kubernetes));
-        let certain = namespaced || made_by_runtime;
+        let certain = namespaced || made_by_runtime || runtime == Some("lxcfs");
         if !certain {
             if runtime.is_none() {
                 cx.cgroups()?;

@@ -58,7 +58,11 @@ impl Rule for Overlocked {
         let available = cx.mem(m::MemAvailable).ok();
         let felt = available.is_some_and(|available| available.share_of(total) < AVAILABLE);
         let severity = Severity::ladder(
-            &[(share > CRITICAL, Severity::Critical), (felt, Severity::High), (pool_host, Severity::Info)],
+            &[
+                (share > CRITICAL && felt, Severity::Critical),
+                (share > CRITICAL || felt, Severity::High),
+                (pool_host, Severity::Info),
+            ],
             Severity::Warning,
         );
         let mut finding = Finding::new(

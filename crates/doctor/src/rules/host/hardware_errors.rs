@@ -52,6 +52,9 @@ impl Errors {
     }
 }
 
+/// Corrected errors a day that mcelog reports of a module (`ce-threshold` of its dimm section).
+const OFTEN: f64 = 10.0;
+
 impl Rule for HardwareErrors {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let corrupted = cx.mem(m::HardwareCorrupted);
@@ -104,9 +107,11 @@ fn of_corrected(cx: &Context<'_>, errors: &Errors) -> Finding {
         }
         _ => String::new(),
     };
+    let daily = cx.now().uptime.map_or(0.0, |uptime| errors.now as f64 * 86_400.0 / uptime.max(86_400.0));
+    let often = rate.is_some() || daily >= OFTEN;
     let mut finding = Finding::new(
         HardwareErrors::ID,
-        Severity::Warning,
+        if often { Severity::Warning } else { Severity::Info },
         format!("memory has had {} since boot{how_often}", counted(errors.now, "corrected")),
         Cost::risk(
             "nothing is lost yet; uncorrected errors follow on such modules more often than on others",

@@ -3,6 +3,7 @@
 use crate::rule::rules;
 
 rules! {
+    impossible_figures::ImpossibleFigures,
     balloon::Balloon,
     config_drift::ConfigDrift,
     two_tuners::TwoTuners,

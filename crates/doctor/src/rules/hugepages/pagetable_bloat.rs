@@ -8,6 +8,7 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::finding::subject;
 use crate::huge::{self, Backing};
+use crate::levels;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, advice};
 
@@ -43,6 +44,8 @@ rule! {
 /// Above the 0.2 % that private memory can need, with room for libraries that everybody maps (memstate
 /// warns here too).
 const WARN: f64 = 0.02;
+/// From here on it is a cost; below, a remark.
+const COSTS: f64 = 0.03;
 /// Half of what the two systems of the Oracle article lost.
 const HIGH: f64 = 0.05;
 /// What those two systems lost: 9.7 % and 9.1 %.
@@ -52,8 +55,16 @@ const CRITICAL: f64 = 0.09;
 const OWN_TABLES: Bytes = Bytes::kib(80);
 /// Half of the tables: less is not what makes them large.
 const MOSTLY: f64 = 0.5;
+/// Less than this available is a shortage.
+const SHORT: f64 = 0.10;
 /// Groups of processes that are shown.
 const SHOWN: usize = 3;
+
+/// Whether next to nothing is available: the tables are then what programs lack.
+fn short(cx: &Context<'_>) -> bool {
+    let available = cx.now().meminfo.as_ref().and_then(levels::available);
+    available.zip(cx.total().ok()).is_some_and(|(available, total)| available.bytes.share_of(total) < SHORT)
+}
 
 impl Rule for PagetableBloat {
     fn check(&self, cx: &Context<'_>) -> Outcome {
@@ -64,8 +75,12 @@ impl Rule for PagetableBloat {
             return Ok(Vec::new());
         }
         let severity = Severity::ladder(
-            &[(share >= CRITICAL, Severity::Critical), (share >= HIGH, Severity::High)],
-            Severity::Warning,
+            &[
+                (share >= CRITICAL && short(cx), Severity::Critical),
+                (share >= HIGH, Severity::High),
+                (share >= COSTS, Severity::Warning),
+            ],
+            Severity::Info,
         );
         let have = match cx.pool_bytes() {
             Bytes::ZERO => "there are no huge pages".to_owned(),

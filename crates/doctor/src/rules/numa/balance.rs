@@ -25,7 +25,8 @@ pub(super) struct NodeMemory {
     /// `MemFree`.
     pub(super) free: Bytes,
     /// Page cache on the lists, which reclaim can take at once: `Active(file)` and `Inactive(file)`.
-    pub(super) file: Bytes,
+    /// `None` where that is not told.
+    pub(super) file: Option<Bytes>,
     /// Pools of huge pages.
     pub(super) pools: Bytes,
 }
@@ -35,7 +36,9 @@ impl NodeMemory {
         let meminfo = node.meminfo.as_ref()?;
         let kib = |field| meminfo.get(field).map(Bytes::kib);
         let pools: Bytes = node.huge_pools.iter().map(HugePool::bytes).sum();
-        let file = kib(m::Active_file).unwrap_or_default() + kib(m::Inactive_file).unwrap_or_default();
+        let lists =
+            kib(m::Active_file).zip(kib(m::Inactive_file)).map(|(active, inactive)| active + inactive);
+        let file = lists.or_else(|| kib(m::FilePages));
         Some(NodeMemory {
             id: node.id,
             total: kib(m::MemTotal)? - pools,
@@ -52,7 +55,7 @@ impl NodeMemory {
 
     /// Share that is free or page cache.
     pub(super) fn usable_share(&self) -> f64 {
-        (self.free + self.file).share_of(self.total)
+        (self.free + self.file.unwrap_or_default()).share_of(self.total)
     }
 
     /// As evidence.
@@ -62,7 +65,7 @@ impl NodeMemory {
             self.free,
             Percent(self.free_share()),
             self.total,
-            self.file
+            self.file.map_or_else(|| "an unknown amount".to_owned(), |file| file.to_string())
         );
         Evidence::new(format!("/sys/devices/system/node/node{}/meminfo", self.id), "MemFree", value)
             .of(format!("node {}", self.id))

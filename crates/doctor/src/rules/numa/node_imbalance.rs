@@ -66,15 +66,12 @@ impl Rule for NodeImbalance {
             ample.free
         );
         let mut finding = Finding::new(Self::ID, severity, title, cost);
-        finding.sure(if suffers { cx.rate_confidence() } else { Confidence::Likely }).because(
-            short.saw().against(
-                format!(
-                    "{} free, page cache included, and {TIMES:.0} times as much elsewhere",
-                    Percent(SHORT)
-                ),
-                "memstate",
-            ),
-        );
+        // Page cache fills a node and is given back: without it in the figures little follows.
+        let sure = if short.file.is_some() { Confidence::Likely } else { Confidence::Possible };
+        finding.sure(if suffers { cx.rate_confidence() } else { sure }).because(short.saw().against(
+            format!("{} free, page cache included, and {TIMES:.0} times as much elsewhere", Percent(SHORT)),
+            "memstate",
+        ));
         for node in nodes.iter().filter(|node| node.id != short.id) {
             finding.because(node.saw());
         }

@@ -3,6 +3,9 @@
 use crate::rule::rules;
 
 rules! {
+    memory_exhaustion::MemoryExhaustion,
+    allocation_failure::AllocationFailure,
+    since_boot::SinceBoot,
     zone_reclaim::ZoneReclaim,
     zone_watermarks::ZoneWatermarks,
     pagecache_displaces_anon::PagecacheDisplacesAnon,

@@ -3,8 +3,9 @@ use lotsfree_kernel_files::file::slabinfo::SlabCache;
 use lotsfree_settings::VFS_CACHE_PRESSURE;
 use lotsfree_units::{Bytes, Grouped, Percent};
 
+use crate::levels;
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Trend};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Trend};
 
 rule! {
     /// Kernel objects (slab) take a large or growing part of memory.
@@ -37,6 +38,8 @@ rule! {
 const SHARE: f64 = 0.30;
 /// Of memory per hour.
 const PER_HOUR: f64 = 0.01;
+/// One cache of this size is worth a look on any host.
+const LARGE: Bytes = Bytes::gib(1);
 /// A shorter period makes no slope.
 const SLOPE_SECONDS: f64 = 600.0;
 /// Unused directory entries, of SAP's check 2600.
@@ -46,10 +49,13 @@ const PRESSURE: u64 = 150;
 
 impl Rule for SlabGrowth {
     fn check(&self, cx: &Context<'_>) -> Outcome {
+        if cx.mem(m::Slab).is_err() {
+            return alone(cx);
+        }
         let slab = cx.mem(m::Slab)?;
         let ordinary = cx.total_without_pools()?;
         let share = slab.share_of(ordinary);
-        let fixed = cx.mem(m::SUnreclaim).ok();
+        let fixed = cx.now().meminfo.as_ref().and_then(levels::slab_unreclaimable);
         let slope = (cx.trend(m::SUnreclaim).ok())
             .filter(|trend| trend.seconds >= SLOPE_SECONDS && trend.per_hour > PER_HOUR * ordinary.as_f64());
         let dentries = cx.now().sysctl.numbers("fs.dentry-state").unwrap_or_default();
@@ -114,6 +120,27 @@ impl Rule for SlabGrowth {
         add_remedies(&mut finding, cx, &largest, unused, slab);
         Ok(vec![finding])
     }
+}
+
+/// Judges `/proc/slabinfo` or the table of slabtop without `/proc/meminfo`: by size alone.
+fn alone(cx: &Context<'_>) -> Outcome {
+    let slabs = cx.now().slabs.as_deref().filter(|slabs| !slabs.is_empty());
+    let slabs = slabs.ok_or_else(|| Skip::missing("/proc/meminfo Slab"))?;
+    let size = |cache: &SlabCache| cx.pages(cache.pages_per_slab.saturating_mul(cache.slabs));
+    let Some(largest) = slabs.iter().max_by_key(|cache| size(cache)).filter(|cache| size(cache) >= LARGE)
+    else {
+        return Ok(Vec::new());
+    };
+    let mut finding = Finding::new(
+        SlabGrowth::ID,
+        Severity::Warning,
+        format!("{} alone takes {} of kernel memory", largest.name, size(largest)),
+        Cost::risk("kernel objects; whether that is much here, /proc/meminfo would tell"),
+    );
+    finding.sure(Confidence::Possible);
+    let largest = add_largest(&mut finding, cx);
+    add_remedies(&mut finding, cx, &largest, None, Bytes::ZERO);
+    Ok(vec![finding])
 }
 
 fn title(slope: Option<&Trend>, unused: Option<u64>, share: f64, slab: Bytes, ordinary: Bytes) -> String {

@@ -3,6 +3,7 @@ use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
+use crate::swapping::is_zram;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, MemoryMap, Outcome, Remedy, Rule, Severity, Skip, Use,
 };
@@ -57,7 +58,8 @@ impl Rule for UnaccountedKernel {
         });
         let map = MemoryMap::of(meminfo, pools).ok_or_else(|| Skip::missing("/proc/meminfo MemTotal"))?;
         let other = map.get(Use::Other);
-        let explained = explained(cx);
+        let mut explained = explained(cx);
+        explained.extend(bounds(cx).into_iter().map(|(name, bytes)| (name, bytes.min(other))));
         let unknown = explained.iter().fold(other, |rest, (_, bytes)| rest - *bytes);
         let share = unknown.share_of(ordinary);
         if share <= SHARE {
@@ -125,6 +127,24 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, sum: &str, other: Bytes
     if cx.mounts().is_ok_and(|mounts| mounts.iter().any(|mount| &*mount.kind == "zfs")) {
         finding.note("ZFS keeps its cache (ARC) outside of all counters: see /proc/spl/kstat/zfs/arcstats.");
     }
+}
+
+/// Memory that may be as large as this: what it takes is in no counter that is here.
+fn bounds(cx: &Context<'_>) -> Vec<(&'static str, Bytes)> {
+    // XFS keeps the blocks of its metadata in pages of its own; a cluster of inodes is 16 KiB.
+    let buffers = cx.now().slabs.iter().flatten().find(|cache| &*cache.name == "xfs_buf");
+    let buffers = buffers.map(|cache| Bytes::kib(16).times(cache.active_objects)).unwrap_or_default();
+    // Compressed swap takes at most what was swapped.
+    let compressed = match cx.vm(v::nr_zspages) {
+        Ok(_) => Bytes::ZERO,
+        Err(_) => {
+            cx.swaps().unwrap_or_default().iter().filter(|area| is_zram(area)).map(|area| area.used).sum()
+        }
+    };
+    [("xfs_buf, 16 KiB each at most", buffers), ("zram, at most what was swapped", compressed)]
+        .into_iter()
+        .filter(|(_, bytes)| *bytes > Bytes::ZERO)
+        .collect()
 }
 
 /// What other counters say of memory that has no part of its own in `/proc/meminfo`'s sum.

@@ -62,6 +62,25 @@ struct Marks<'a> {
     high: u64,
 }
 
+/// The mark that free memory is nearest to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    High,
+    Low,
+    Min,
+}
+
+impl Place {
+    /// With much to reclaim the marks are where a busy host lives; with little, it is short.
+    fn severity(self, short: bool) -> Severity {
+        match (self, short) {
+            (Place::Min, true) => Severity::High,
+            (Place::Min, false) | (Place::Low, true) => Severity::Warning,
+            _ => Severity::Info,
+        }
+    }
+}
+
 impl Marks<'_> {
     fn of(zone: &Zone) -> Option<Marks<'_>> {
         let get = |counter| zone.marks.get(counter);
@@ -70,12 +89,13 @@ impl Marks<'_> {
         (marks.high > 0 && weight(zone) != Some(0)).then_some(marks)
     }
 
-    fn severity(&self) -> Option<Severity> {
+    /// Where free memory stands to the marks.
+    fn place(&self) -> Option<Place> {
         match self.free {
-            free if free <= self.min => Some(Severity::High),
-            free if free <= self.low => Some(Severity::Warning),
+            free if free <= self.min => Some(Place::Min),
+            free if free <= self.low => Some(Place::Low),
             free if free < self.high.saturating_add(self.high.saturating_sub(self.low) / 2) => {
-                Some(Severity::Info)
+                Some(Place::High)
             }
             _ => None,
         }
@@ -91,6 +111,9 @@ fn weight(zone: &Zone) -> Option<u64> {
     zone.marks.get(z::managed).or_else(|| zone.marks.get(z::present))
 }
 
+/// Less than this available is a shortage.
+const SHORT: f64 = 0.10;
+
 impl Rule for ZoneWatermarks {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let zones = cx.zones()?;
@@ -104,21 +127,22 @@ impl Rule for ZoneWatermarks {
             let above = marks.get(at + 1..).unwrap_or_default().iter();
             above
                 .filter(|other| other.zone.node == zone.node && &*other.zone.name != "Movable")
-                .any(|other| other.severity().is_none())
+                .any(|other| other.place().is_none())
         };
-        let mut near: Vec<(Severity, &Marks<'_>)> = (marks.iter().enumerate())
+        let mut near: Vec<(Place, &Marks<'_>)> = (marks.iter().enumerate())
             .filter(|(at, marks)| !roomy_above(*at, marks.zone))
-            .filter_map(|(_, marks)| Some((marks.severity()?, marks)))
+            .filter_map(|(_, marks)| Some((marks.place()?, marks)))
             .collect();
-        near.sort_by_key(|(severity, marks)| (std::cmp::Reverse(*severity), std::cmp::Reverse(marks.high)));
-        let Some(&(severity, worst)) = near.first() else { return Ok(Vec::new()) };
-        let mut finding =
-            Finding::new(Self::ID, severity, title(cx, severity, worst), cost(cx, severity, worst));
+        near.sort_by_key(|(place, marks)| (std::cmp::Reverse(*place), std::cmp::Reverse(marks.high)));
+        let Some(&(place, worst)) = near.first() else { return Ok(Vec::new()) };
+        let short = cx.available_share().is_none_or(|share| share < SHORT);
+        let severity = place.severity(short);
+        let mut finding = Finding::new(Self::ID, severity, title(cx, place, worst), cost(cx, place, worst));
         finding.sure(Confidence::Certain);
-        for (severity, marks) in &near {
-            let bound = match severity {
-                Severity::Info => format!("high {} and half of high - low above it", Grouped(marks.high)),
-                Severity::Warning => format!("low {}", Grouped(marks.low)),
+        for (place, marks) in &near {
+            let bound = match place {
+                Place::High => format!("high {} and half of high - low above it", Grouped(marks.high)),
+                Place::Low => format!("low {}", Grouped(marks.low)),
                 _ => format!("min {}", Grouped(marks.min)),
             };
             finding.because(
@@ -151,20 +175,20 @@ impl Rule for ZoneWatermarks {
         let origin = Origin::of(cx, zones, &marks);
         finding.because_all(origin.evidence).note(origin.text);
         finding.note_if(gap(cx, worst));
-        if severity == Severity::Info {
+        if place == Place::High {
             finding.note(
                 "Between low and high is where a host with a full page cache lives: kswapd fills up to high \
                  and sleeps until low. It matters if tasks reclaim directly, which other findings name.",
             );
         }
-        add_remedies(&mut finding, cx, severity);
+        add_remedies(&mut finding, cx, place);
 
         Ok(vec![finding])
     }
 }
 
-fn add_remedies(finding: &mut Finding, cx: &Context<'_>, severity: Severity) {
-    if severity >= Severity::High {
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, place: Place) {
+    if place == Place::Min {
         match remedies::wider_watermarks(cx) {
             Ok(remedy) => finding.remedy(remedy),
             Err(why) => finding.note(why),
@@ -172,12 +196,12 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, severity: Severity) {
     }
 }
 
-fn title(cx: &Context<'_>, severity: Severity, marks: &Marks<'_>) -> String {
+fn title(cx: &Context<'_>, place: Place, marks: &Marks<'_>) -> String {
     let free = format!("{} has {} pages free", marks.name(), Grouped(marks.free));
     let low = format!("{} low", distance(cx, marks.free, marks.low));
-    match severity {
-        Severity::Info => format!("{free}, {low} and {} high", distance(cx, marks.free, marks.high)),
-        Severity::Warning => format!("{free}, {low}: kswapd is at work"),
+    match place {
+        Place::High => format!("{free}, {low} and {} high", distance(cx, marks.free, marks.high)),
+        Place::Low => format!("{free}, {low}: kswapd is at work"),
         _ => format!(
             "{free}, {} min: tasks that allocate there reclaim for themselves",
             distance(cx, marks.free, marks.min)
@@ -185,13 +209,13 @@ fn title(cx: &Context<'_>, severity: Severity, marks: &Marks<'_>) -> String {
     }
 }
 
-fn cost(cx: &Context<'_>, severity: Severity, marks: &Marks<'_>) -> Cost {
+fn cost(cx: &Context<'_>, place: Place, marks: &Marks<'_>) -> Cost {
     let amount = |pages: u64| format!("{} pages ({})", Grouped(pages), cx.pages(pages));
-    Cost::risk(match severity {
-        Severity::Info => {
+    Cost::risk(match place {
+        Place::High => {
             format!("the next {} wake kswapd", amount(marks.free.saturating_sub(marks.low)))
         }
-        Severity::Warning => format!(
+        Place::Low => format!(
             "kswapd has {} to free until it sleeps again; after {} more, tasks reclaim for themselves",
             amount(marks.high.saturating_sub(marks.free)),
             amount(marks.free.saturating_sub(marks.min))

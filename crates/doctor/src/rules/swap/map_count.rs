@@ -59,7 +59,7 @@ impl Rule for MapCount {
         let below = floor.as_ref().filter(|floor| limit < floor.least);
         let (severity, title) = match (near, below) {
             (Some((process, maps)), _) => (
-                if share(maps) > AT { Severity::Critical } else { Severity::High },
+                if share(maps) > AT { Severity::High } else { Severity::Warning },
                 format!(
                     "{} has {} mappings of {} allowed ({})",
                     subject(process),

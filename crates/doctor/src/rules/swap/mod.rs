@@ -3,6 +3,8 @@
 use crate::rule::rules;
 
 rules! {
+    swap_thrash::SwapThrash,
+    killed_by_daemon::KilledByDaemon,
     swap_exhaustion::SwapExhaustion,
     commit_exhaustion::CommitExhaustion,
     no_swap_no_guard::NoSwapNoGuard,

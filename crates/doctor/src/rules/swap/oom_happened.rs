@@ -1,10 +1,13 @@
 use lotsfree_kernel_files::counters::{memory_events as e, vmstat as v};
 use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
-use lotsfree_kernel_files::file::kernel_log::OomKill;
+use lotsfree_kernel_files::file::kernel_log::report::Trigger;
+use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
+use lotsfree_settings::PANIC_ON_OOM;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups::{self, Owner};
-use crate::remedy::word;
+use crate::kernel_report::{Cause, Holder, Judged, shared_of};
+use crate::remedy::{SYSCTL_FILE, word};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
 
@@ -39,6 +42,8 @@ rule! {
 const RECENT_SECONDS: f64 = 86_400.0;
 /// Kills that are shown as evidence, latest first.
 const SHOWN: usize = 5;
+/// Shared memory from this share of a group on is named.
+const SHARED: f64 = 0.25;
 /// Page tables from this share of a victim on are worth a word.
 const TABLES: f64 = 0.2;
 
@@ -47,30 +52,48 @@ enum Kind {
     Host,
     Group,
     Policy,
+    /// No block of contiguous pages.
+    Order,
+    /// Zones that the request could not use had memory.
+    Zone,
+    /// Enough was free by the kernel's own figures.
+    EnoughFree,
+    Asked,
+    /// Killed, and the log does not say why.
+    Bare,
     /// Counted, and no line of the log says more.
     Untold,
+}
+
+/// Kills of one kind, and what the kernel reported at the last of them.
+struct Incident<'a> {
+    kind: Kind,
+    kills: Vec<&'a OomKill>,
+    judged: Option<Judged<'a>>,
 }
 
 impl Rule for OomHappened {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let counted = cx.vm(v::oom_kill);
         let log = cx.now().kernel_log.as_ref();
-        let (count, kills) = match (&counted, log) {
-            (Err(skip), None) => return Err(skip.clone()),
-            (counted, log) => (counted.clone().unwrap_or(0), log.map_or(&[][..], |log| &log.ooms)),
+        let by_groups = group_kills(cx);
+        let (count, kills) = match (&counted, log, by_groups) {
+            (Err(skip), None, None) => return Err(skip.clone()),
+            (counted, log, by_groups) => {
+                let count = counted.clone().ok().or(by_groups).unwrap_or(0);
+                (count, log.map_or(&[][..], |log| &log.ooms))
+            }
         };
-        if count == 0 && kills.is_empty() {
+        let incidents = log.map(incidents).unwrap_or_default();
+        if log.is_some_and(|log| log.oom_panics > 0) {
+            return Ok(vec![panicked()]);
+        }
+        if count == 0 && incidents.is_empty() {
             return Ok(Vec::new());
         }
         let now = cx.rate(&[v::oom_kill]).is_ok_and(|rate| rate.total > 0);
-        let mut findings = Vec::new();
-        for kind in [Kind::Host, Kind::Group, Kind::Policy] {
-            let of_kind = kills.iter().filter(|kill| self::kind(kill) == kind).collect::<Vec<_>>();
-            if !of_kind.is_empty() {
-                findings.push(told(cx, kind, &of_kind, now));
-            }
-        }
-        if findings.is_empty() {
+        let mut findings: Vec<Finding> = incidents.iter().map(|incident| told(cx, incident, now)).collect();
+        if findings.is_empty() && kills.is_empty() {
             findings.push(untold(cx, count, now));
         } else if count > kills.len() as u64 {
             let more = count - kills.len() as u64;
@@ -83,12 +106,170 @@ impl Rule for OomHappened {
     }
 }
 
-fn kind(kill: &OomKill) -> Kind {
-    match kill.constraint.as_str() {
-        "CONSTRAINT_MEMCG" => Kind::Group,
-        "CONSTRAINT_MEMORY_POLICY" | "CONSTRAINT_CPUSET" => Kind::Policy,
-        // Kernels before 4.19 do not say; a group's kill they do tell apart.
-        _ => Kind::Host,
+/// The kills of the log by kind, and those of groups by group, with the last report of each. Kills for
+/// which the kernel names a memory policy or cpuset are constraint-oom's.
+fn incidents(log: &KernelLog) -> Vec<Incident<'_>> {
+    let mut incidents: Vec<Incident<'_>> = Vec::new();
+    let reported =
+        log.reports.iter().filter(|report| report.trigger == Trigger::OomKiller || !report.kills.is_empty());
+    for report in reported {
+        let judged = Judged::of(report);
+        let kind = kind(&judged.cause);
+        let named = report.kills.iter().any(bound);
+        if named && kind == Kind::Policy {
+            continue;
+        }
+        let group = report.group.as_ref().map(|group| group.limit_of.as_str());
+        let same = incidents.iter_mut().find(|incident| incident.kind == kind && incident.group() == group);
+        match same {
+            Some(incident) => {
+                incident.kills.extend(&report.kills);
+                incident.judged = Some(judged);
+            }
+            None => {
+                incidents.push(Incident { kind, kills: report.kills.iter().collect(), judged: Some(judged) })
+            }
+        }
+    }
+    // Kills whose report the log no longer has.
+    let reported = |kill: &OomKill| log.reports.iter().any(|report| report.kills.contains(kill));
+    for kill in log.ooms.iter().filter(|kill| !bound(kill) && !reported(kill)) {
+        let kind = if kill.constraint == "CONSTRAINT_MEMCG" { Kind::Group } else { Kind::Host };
+        let same = incidents.iter_mut().find(|incident| {
+            let same_group = kind != Kind::Group || incident.group() == kill.cgroup.as_deref();
+            incident.kind == kind && same_group
+        });
+        match same {
+            Some(incident) => incident.kills.push(kill),
+            None => incidents.push(Incident { kind, kills: vec![kill], judged: None }),
+        }
+    }
+    incidents
+}
+
+/// Whether the kernel names a memory policy or cpuset as the reason; kernels before 4.19 do not.
+fn bound(kill: &OomKill) -> bool {
+    matches!(kill.constraint.as_str(), "CONSTRAINT_MEMORY_POLICY" | "CONSTRAINT_CPUSET")
+}
+
+fn kind(cause: &Cause) -> Kind {
+    match cause {
+        Cause::Asked => Kind::Asked,
+        Cause::Untold => Kind::Bare,
+        Cause::Group => Kind::Group,
+        Cause::Policy => Kind::Policy,
+        Cause::Fragmented { .. } => Kind::Order,
+        Cause::LowZone { .. } | Cause::Cma { .. } => Kind::Zone,
+        Cause::EnoughFree { .. } => Kind::EnoughFree,
+        Cause::Addresses(_) | Cause::Reserve | Cause::Host => Kind::Host,
+    }
+}
+
+impl<'a> Incident<'a> {
+    fn group(&self) -> Option<&'a str> {
+        let reported = self.judged.as_ref().and_then(|judged| judged.report.group.as_ref());
+        let reported = reported.map(|group| group.limit_of.as_str()).filter(|group| !group.is_empty());
+        reported.or_else(|| self.kills.iter().rev().find_map(|kill| kill.cgroup.as_deref()))
+    }
+
+    /// The victims: `java`, `java and 2 others`; nothing where the log does not have them.
+    fn victims(&self, first: Option<&OomKill>) -> Option<String> {
+        let name = &first.or(self.kills.last().copied())?.name;
+        Some(match self.kills.len() {
+            1 => name.clone(),
+            2 => format!("{name} and another process"),
+            count => format!("{name} and {} other processes", count - 1),
+        })
+    }
+
+    fn title(&self, victims: &str, when: &str) -> String {
+        let Some(judged) = &self.judged else {
+            return match self.kind {
+                Kind::Group => {
+                    let group = self.group().unwrap_or("a memory cgroup");
+                    format!("{group} was at its limit, and the kernel killed {victims}{when}")
+                }
+                _ if self.kills.iter().any(|kill| !kill.constraint.is_empty()) => {
+                    format!("the host was out of memory, and the kernel killed {victims}{when}")
+                }
+                _ => format!("the kernel killed {victims} because memory ran out{when}"),
+            };
+        };
+        let wanted = judged.wanted().unwrap_or_else(|| "memory".to_owned());
+        match &judged.cause {
+            Cause::Untold => format!("the kernel killed {victims} because memory ran out{when}"),
+            Cause::Asked => {
+                format!("somebody had the kernel kill {victims} by SysRq{when}; memory was not the reason")
+            }
+            Cause::Group => self.group_title(judged, victims, when),
+            Cause::Policy => format!(
+                "the nodes that a cpuset or memory policy allows were full, and the kernel killed {victims}{when}; other \
+                 nodes had memory"
+            ),
+            Cause::Fragmented { free } => format!(
+                "the kernel killed {victims}{when} because {} wanted {wanted} and memory was fragmented; {free:#} were \
+                 free in smaller pieces",
+                judged.report.process
+            ),
+            Cause::LowZone { zone, elsewhere, free } => {
+                let slab = judged.slab_in_low_zones();
+                let slab =
+                    slab.map_or_else(String::new, |slab| format!("; unreclaimable slab held {slab:#} of it"));
+                format!(
+                    "the {} zone was empty, and the kernel killed {victims}{when}, while {free:#} were free in {}, which \
+                     the request could not use{slab}",
+                    zone.name(),
+                    elsewhere.name()
+                )
+            }
+            Cause::Cma { cma, .. } => format!(
+                "only CMA memory was free ({cma:#}), which {} could not use, and the kernel killed {victims}{when}",
+                judged.report.process
+            ),
+            Cause::EnoughFree { free } => {
+                format!("the kernel killed {victims}{when} although {free:#} were free above the watermarks")
+            }
+            Cause::Addresses(_) | Cause::Reserve | Cause::Host => {
+                let swap = judged.swap_text().map_or_else(String::new, |swap| format!(", and {swap}"));
+                format!(
+                    "the host ran out of memory, and the kernel killed {victims}{when}: {}{swap}",
+                    lead(judged)
+                )
+            }
+        }
+    }
+
+    fn group_title(&self, judged: &Judged<'_>, victims: &str, when: &str) -> String {
+        let group = self.group().unwrap_or("a memory cgroup");
+        let usage = judged.report.group.as_ref();
+        let full =
+            usage.and_then(|usage| usage.counters.iter().find(|counter| counter.usage >= counter.limit));
+        let limit = full.or_else(|| usage.and_then(|usage| usage.counter("memory")));
+        let limit = limit.map_or_else(String::new, |counter| match &*counter.name {
+            "memory" => format!(" of {:#}", counter.limit),
+            other => format!(" of {:#} for {other}", counter.limit),
+        });
+        let shared = usage.and_then(shared_of).filter(|(_, share)| *share >= SHARED);
+        let shared = shared.map_or_else(String::new, |(bytes, share)| {
+            format!("; {bytes:#} ({}) of it was tmpfs or shared memory", Percent(share))
+        });
+        format!("{group} reached its limit{limit}, and the kernel killed {victims}{when}{shared}")
+    }
+}
+
+/// What took the memory of the host: `java held 11.2 GiB of 15.5 GiB`.
+fn lead(judged: &Judged<'_>) -> String {
+    let of = judged.managed.map_or_else(String::new, |managed| format!(" of {managed:#}"));
+    if let Some((holder, bytes)) = judged.culprit() {
+        return format!("{} took {bytes:#}{of}", holder.name());
+    }
+    match judged.programs().first() {
+        Some((name, 1, bytes)) => format!("{name} held {bytes:#}{of}"),
+        Some((name, count, bytes)) => format!("{count} processes {name} held {bytes:#}{of}"),
+        None if judged.held(Holder::Processes) > Bytes::ZERO => {
+            format!("processes held {:#}{of}", judged.held(Holder::Processes))
+        }
+        None => "its report does not say who held it".to_owned(),
     }
 }
 
@@ -97,52 +278,55 @@ fn age(cx: &Context<'_>, kill: &OomKill) -> Option<f64> {
     Some((cx.now().uptime? - kill.at? as f64).max(0.0))
 }
 
-fn told(cx: &Context<'_>, kind: Kind, kills: &[&OomKill], now: bool) -> Finding {
+fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool) -> Finding {
+    let kills = &incident.kills;
     let youngest = kills.iter().filter_map(|kill| age(cx, kill)).fold(f64::INFINITY, f64::min);
     let period = cx.seconds().unwrap_or(0.0);
     let during = now && youngest <= period + 1.0;
-    let database =
-        kills.iter().rev().find(|kill| Workload::of_name(&kill.name).is_some_and(Workload::is_database));
+    let database = kills
+        .iter()
+        .rev()
+        .find(|kill| Workload::of_name(&kill.name).is_some_and(Workload::is_database))
+        .copied();
     let long_ago = youngest.is_finite() && youngest > RECENT_SECONDS;
     let severity = Severity::ladder(
         &[
+            (incident.kind == Kind::Asked, Severity::Info),
             (during, Severity::Critical),
             (long_ago, Severity::Info),
             (database.is_some(), Severity::High),
-            (kind == Kind::Group, Severity::Warning),
+            (incident.kind == Kind::Group, Severity::Warning),
         ],
         Severity::High,
     );
     let when = match youngest {
         age if !age.is_finite() => String::new(),
-        age if age < 120.0 => format!(", the last {age:.0} s ago"),
-        age if age < 7200.0 => format!(", the last {:.0} min ago", age / 60.0),
-        age => format!(", the last {:.0} h ago", age / 3600.0),
+        age if age < 120.0 => format!(" {age:.0} s ago"),
+        age if age < 7200.0 => format!(" {:.0} min ago", age / 60.0),
+        age => format!(" {:.0} h ago", age / 3600.0),
     };
-    let victim = database.or(kills.last()).map_or(String::new(), |kill| kill.name.clone());
-    let group = kills.iter().rev().find_map(|kill| kill.cgroup.as_deref()).unwrap_or("a memory cgroup");
-    let processes =
-        if kills.len() == 1 { "1 process".to_owned() } else { format!("{} processes", kills.len()) };
-    let title = match kind {
-        Kind::Group => {
-            format!("{group} was at its limit and had {processes} killed, {victim} among them{when}")
-        }
-        Kind::Policy => {
-            format!(
-                "{processes} killed because a NUMA policy or cpuset had no memory left, {victim} among \
-                 them{when}"
-            )
-        }
-        _ => format!("the host was out of memory and {processes} were killed, {victim} among them{when}")
-            .replace("1 process were", "1 process was"),
-    };
+    let victims = incident.victims(database).unwrap_or_else(|| "a process".to_owned());
     let killed: Bytes = kills.iter().filter_map(|kill| kill.anon_rss).sum();
-    let cost = Cost::risk(format!(
-        "work of processes that held {killed:#} of anonymous memory is lost; caches are cold after the \
-         restart"
-    ));
-    let mut finding = Finding::new(OomHappened::ID, severity, title, cost);
-    finding.sure(Confidence::Certain).because_all(kills.iter().rev().take(SHOWN).map(|kill| saw(cx, kill)));
+    let cost = Cost::risk(match killed {
+        Bytes::ZERO => "the work of the killed process is lost".to_owned(),
+        killed => format!(
+            "work of processes that held {killed:#} of anonymous memory is lost; caches are cold after the restart"
+        ),
+    });
+    let mut finding = Finding::new(OomHappened::ID, severity, incident.title(&victims, &when), cost);
+    finding.sure(match incident.kind {
+        Kind::EnoughFree | Kind::Bare => Confidence::Possible,
+        // A bare line says who was killed and not why.
+        Kind::Host if incident.judged.is_none() && kills.iter().all(|kill| kill.constraint.is_empty()) => {
+            Confidence::Possible
+        }
+        Kind::Order | Kind::Zone | Kind::Policy => Confidence::Likely,
+        _ => Confidence::Certain,
+    });
+    finding.because_all(kills.iter().rev().take(SHOWN).map(|kill| saw(cx, kill)));
+    if let Some(judged) = &incident.judged {
+        explain(incident.kind, judged, &mut finding);
+    }
     if let Some(kill) = kills.iter().rev().find(|kill| tables_share(kill) >= TABLES) {
         finding.note(format!(
             "Of {} (pid {}) {} were page tables: it grew by its mappings as much as by its memory. Huge \
@@ -152,13 +336,90 @@ fn told(cx: &Context<'_>, kind: Kind, kills: &[&OomKill], now: bool) -> Finding 
             Percent(tables_share(kill))
         ));
     }
-    if kills.iter().any(|kill| kill.constraint.is_empty()) {
+    let bare = incident.judged.is_none() && kills.iter().any(|kill| kill.constraint.is_empty());
+    if bare || incident.kind == Kind::Bare {
         finding.note(
-            "This kernel's log does not say why (4.19 and later do): a NUMA policy cannot be ruled out.",
+            "The log has no more than the kill itself: neither why memory ran out nor whether a limit, a NUMA policy or \
+             one zone was the reason. The lines before it, from \"invoked oom-killer\" on, would tell.",
         );
     }
-    remedies(cx, kind, group, &mut finding);
+    remedies(cx, incident.kind, incident.group().unwrap_or("a memory cgroup"), &mut finding);
     finding
+}
+
+/// Adds what the kernel reported at the time.
+fn explain(kind: Kind, judged: &Judged<'_>, finding: &mut Finding) {
+    let report = judged.report;
+    if let Some(request) = &report.request {
+        let flags =
+            if request.flags.is_empty() { format!("{:#x}", request.mask) } else { request.flags.clone() };
+        let value = format!("order {}, {flags}", request.order);
+        finding.because(Evidence::new("kernel log", "invoked oom-killer", value).of(&report.process));
+    }
+    match kind {
+        Kind::Group => {
+            for counter in report.group.iter().flat_map(|group| &group.counters) {
+                let value =
+                    format!("{:#} of {:#}, failed {} times", counter.usage, counter.limit, counter.failcnt);
+                finding.because(Evidence::new("kernel log", format!("{}: usage", counter.name), value));
+            }
+        }
+        Kind::Order | Kind::Zone | Kind::EnoughFree | Kind::Policy => {
+            finding.because_all(judged.zone_evidence());
+        }
+        _ => {
+            finding.because_all(judged.holder_evidence());
+        }
+    }
+    for (name, count, bytes) in judged.programs().into_iter().take(3) {
+        let times = if count > 1 { format!("{bytes:#} in {count} processes") } else { format!("{bytes:#}") };
+        finding.because(Evidence::new("kernel log", "rss", times).of(name));
+    }
+    let mut slabs: Vec<_> = report.slabs.iter().collect();
+    slabs.sort_by_key(|slab| std::cmp::Reverse(slab.total));
+    if judged.culprit().is_some_and(|(holder, _)| holder == Holder::SlabUnreclaimable) {
+        for slab in slabs.into_iter().take(3) {
+            finding.because(Evidence::new("kernel log", "slab", format!("{:#}", slab.total)).of(&slab.name));
+        }
+    }
+    let why = match kind {
+        Kind::Host => judged.culprit().map(|(holder, _)| why_held(holder)),
+        Kind::EnoughFree => Some(
+            "The figures were printed after the decision: memory may have come back in between. If it happens again \
+             and again with so much free, the kernel decides wrongly: look whether its release has a known defect.",
+        ),
+        _ => None,
+    };
+    finding.note_if(why);
+}
+
+/// What to make of memory that processes do not hold.
+fn why_held(holder: Holder) -> &'static str {
+    match holder {
+        Holder::SlabUnreclaimable => {
+            "Unreclaimable slab belongs to the kernel: a leak in it or in a driver, or objects that a program makes it keep \
+             (connections, watches, mounts, control groups). Killing processes does not give it back; slabtop names the cache."
+        }
+        Holder::Shared => {
+            "Shared memory and tmpfs stay when a process is killed: files in /dev/shm, /tmp or /run, segments of System V, \
+             or buffers of a graphics driver."
+        }
+        Holder::HugePool => {
+            "A pool of huge pages is lost to everything else, used or not: it is too large for this host, or for what was \
+             left beside it."
+        }
+        Holder::PageTables => {
+            "Page tables grow with the mappings of each process: many processes that map the same memory."
+        }
+        Holder::SlabReclaimable => {
+            "Reclaimable slab (dentries, inodes) should have been given back; something pinned it, or the request could not \
+             wait for file systems."
+        }
+        _ => {
+            "Memory that no counter names was taken by a driver, a graphics processor, vmalloc, a hypervisor's balloon, or \
+             was leaked page by page."
+        }
+    }
 }
 
 fn tables_share(kill: &OomKill) -> f64 {
@@ -217,7 +478,31 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: &mut Finding) {
                 )
                 .note("Other nodes may have been free: a bind policy or a cpuset forbids to use them.");
         }
-        Kind::Host | Kind::Untold => {
+        Kind::Order => {
+            finding
+                .remedy(
+                    Remedy::new("Keep more memory free, so that blocks stay whole")
+                        .run("lotsfree size min-free --from-host")
+                        .keep(SYSCTL_FILE, "vm.min_free_kbytes = (the figure that lotsfree size prints)")
+                        .risk("That memory is lost to everything else."),
+                )
+                .note(
+                    "Let the program or driver that asks for such blocks ask for smaller ones, or for memory that need not be \
+                     contiguous: that is the mending; more free memory only makes it rarer.",
+                );
+        }
+        Kind::Zone => {
+            finding.note(
+                "More memory does not help: it is added to the zone that was not short. A 64-bit kernel ends the shortage of \
+                 lowmem; a smaller cma= on the kernel command line leaves more for requests that cannot use CMA; a driver \
+                 that asks for DMA memory may have a wider mask in a later release.",
+            );
+        }
+        Kind::Asked => {
+            finding.note("SysRq f, or a write of f to /proc/sysrq-trigger, asks for a kill: look who did.");
+        }
+        Kind::EnoughFree => {}
+        Kind::Host | Kind::Bare | Kind::Untold => {
             finding
                 .remedy(
                     Remedy::new("Bound what grew, so that it meets its own limit")
@@ -235,6 +520,33 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: &mut Finding) {
                 );
         }
     }
+}
+
+/// Kills that the events of the outermost groups count, where the host's own counter is unknown.
+fn group_kills(cx: &Context<'_>) -> Option<u64> {
+    let groups = &cx.now().cgroups.as_ref()?.groups;
+    let kills = |group: &Cgroup| group.events.as_ref()?.get(e::oom_kill);
+    groups.iter().filter_map(kills).max()
+}
+
+/// The kernel panicked instead of killing.
+fn panicked() -> Finding {
+    let mut finding = Finding::new(
+        OomHappened::ID,
+        Severity::Critical,
+        "the host ran out of memory, and the kernel panicked instead of killing a process: vm.panic_on_oom is set",
+        Cost::risk("the host went down with all that ran on it"),
+    );
+    finding.sure(Confidence::Certain).because(Evidence::new("kernel log", "Kernel panic", "Out of memory"));
+    finding.remedy(
+        Remedy::new("Let the kernel kill a process, unless another node of a cluster takes over")
+            .run("sysctl -w vm.panic_on_oom=0")
+            .keep(SYSCTL_FILE, "vm.panic_on_oom = 0")
+            .risk("The process that is killed may be the one that matters; the host then runs without it.")
+            .sets(PANIC_ON_OOM, 0),
+    );
+    finding.note("What took the memory is the question that remains: the lines before the panic tell, if they are there.");
+    finding
 }
 
 /// Counted, but the log does not say who.
@@ -256,7 +568,10 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
         format!("the OOM killer has killed {count} processes {state}"),
         Cost::risk("work of the killed processes is lost; which they were, the kernel log would tell"),
     );
-    finding.sure(Confidence::Certain).because(cx.saw_vm(v::oom_kill).against("0", "no process was killed"));
+    finding.sure(Confidence::Certain);
+    if cx.vm(v::oom_kill).is_ok() {
+        finding.because(cx.saw_vm(v::oom_kill).against("0", "no process was killed"));
+    }
     if let Ok(rate) = cx.rate(&[v::oom_kill])
         && now
     {

@@ -61,6 +61,9 @@ impl Held {
     }
 }
 
+/// While this share of memory is available, files in tmpfs take it from nobody.
+const ROOM: f64 = 0.5;
+
 impl Rule for TmpfsGrowth {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let shmem = cx.mem(m::Shmem)?;
@@ -73,7 +76,10 @@ impl Rule for TmpfsGrowth {
             return Ok(full.map(nearly_full).collect());
         }
         let swap = cx.mem(m::SwapTotal).unwrap_or_default();
-        let severity = if share >= MUCH || swap == Bytes::ZERO { Severity::High } else { Severity::Warning };
+        let roomy = cx.available_share().is_some_and(|share| share >= ROOM);
+        let much = share >= MUCH || swap == Bytes::ZERO;
+        let severity =
+            Severity::ladder(&[(roomy, Severity::Info), (much, Severity::High)], Severity::Warning);
         let way_out = match swap {
             Bytes::ZERO => "and cannot be reclaimed: there is no swap",
             _ => "and can only be swapped, not dropped",

@@ -1,0 +1,450 @@
+//! [`Judged`]: what a kernel's report on memory says: why an allocation failed or a process was killed, and
+//! who held the memory.
+
+use lotsfree_kernel_files::file::kernel_log::report::{
+    GroupUsage, MemInfo, Report, Trigger, ZoneKind, ZoneState,
+};
+use lotsfree_units::{Bytes, Percent};
+
+use crate::Evidence;
+
+/// Why the kernel killed, or could not allocate.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cause {
+    /// Somebody asked for it by SysRq.
+    Asked,
+    /// A control group was at its limit.
+    Group,
+    /// The nodes that a cpuset or memory policy allows had nothing left.
+    Policy,
+    /// Enough was free, but no block of the order that was wanted.
+    Fragmented { free: Bytes },
+    /// The zones that could serve the request were empty, while another kind had this much free.
+    LowZone { zone: ZoneKind, elsewhere: ZoneKind, free: Bytes },
+    /// Free memory was that of CMA, which only movable pages may use.
+    Cma { free: Bytes, cma: Bytes },
+    /// The addresses for vmalloc had no room for this many bytes.
+    Addresses(Bytes),
+    /// The request could not wait for reclaim, and the reserve was empty.
+    Reserve,
+    /// The whole host was out of memory.
+    Host,
+    /// The report has too little to tell.
+    Untold,
+    /// The zones had enough free when the kernel reported.
+    EnoughFree { free: Bytes },
+}
+
+/// Who held memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Processes,
+    FileCache,
+    Shared,
+    SlabUnreclaimable,
+    SlabReclaimable,
+    PageTables,
+    KernelStacks,
+    HugePool,
+    Uncounted,
+}
+
+impl Holder {
+    /// Its name in a sentence.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Holder::Processes => "anonymous memory of processes",
+            Holder::FileCache => "file cache",
+            Holder::Shared => "tmpfs and shared memory",
+            Holder::SlabUnreclaimable => "unreclaimable slab",
+            Holder::SlabReclaimable => "reclaimable slab",
+            Holder::PageTables => "page tables",
+            Holder::KernelStacks => "kernel stacks",
+            Holder::HugePool => "a pool of huge pages",
+            Holder::Uncounted => "memory in no counter",
+        }
+    }
+}
+
+/// A report with what it says.
+#[derive(Debug)]
+pub(crate) struct Judged<'a> {
+    pub(crate) report: &'a Report,
+    pub(crate) cause: Cause,
+    /// Largest first.
+    pub(crate) holders: Vec<(Holder, Bytes)>,
+    /// Memory that the kernel manages.
+    pub(crate) managed: Option<Bytes>,
+}
+
+/// A holder other than processes leads if it has at least this share of memory …
+const LEADS: f64 = 0.20;
+/// … and this much of what processes have.
+const LEADS_PROCESSES: f64 = 0.75;
+/// Slab that fills this share of lowmem is what is wrong there.
+const LOW_SLAB: f64 = 0.4;
+/// A shortage that no counter explains is worth a word from this share of memory on.
+const UNCOUNTED: f64 = 0.10;
+
+impl<'a> Judged<'a> {
+    /// Reads a report.
+    pub(crate) fn of(report: &'a Report) -> Self {
+        let managed = managed(&report.memory);
+        Judged { report, cause: cause(report), holders: holders(&report.memory, managed), managed }
+    }
+
+    /// Bytes of a holder.
+    pub(crate) fn held(&self, holder: Holder) -> Bytes {
+        self.holders.iter().find(|(other, _)| *other == holder).map(|(_, bytes)| *bytes).unwrap_or_default()
+    }
+
+    /// The share of memory that a holder has.
+    pub(crate) fn share(&self, holder: Holder) -> f64 {
+        self.managed.map_or(0.0, |managed| self.held(holder).share_of(managed))
+    }
+
+    /// What took the memory, if that was not the memory of processes.
+    pub(crate) fn culprit(&self) -> Option<(Holder, Bytes)> {
+        let processes = self.share(Holder::Processes);
+        let suspects = [
+            Holder::SlabUnreclaimable,
+            Holder::Shared,
+            Holder::HugePool,
+            Holder::PageTables,
+            Holder::Uncounted,
+            Holder::SlabReclaimable,
+        ];
+        let leads = |holder: &Holder| {
+            let share = self.share(*holder);
+            share >= LEADS && share >= processes * LEADS_PROCESSES
+        };
+        let first = suspects.into_iter().filter(leads).max_by_key(|holder| self.held(*holder))?;
+        Some((first, self.held(first)))
+    }
+
+    /// Free and total swap, where printed.
+    pub(crate) fn swap(&self) -> Option<(Bytes, Bytes)> {
+        Some((self.report.memory.free_swap?, self.report.memory.total_swap?))
+    }
+
+    /// The zone that was furthest below its mark: its name, what it had free, and the mark.
+    pub(crate) fn lowest_zone(&self) -> Option<(&'a str, Bytes, Bytes)> {
+        let zones = self.report.memory.zones.iter().filter_map(|zone| {
+            let (free, min) = (zone.kib("free")?, zone.kib("min")?);
+            (min > 0 && free < min).then_some((&*zone.name, Bytes::kib(free), Bytes::kib(min)))
+        });
+        zones.max_by_key(|(_, _, min)| *min)
+    }
+
+    /// Unreclaimable slab, if it fills much of the zones that the kernel's own objects come from.
+    pub(crate) fn slab_in_low_zones(&self) -> Option<Bytes> {
+        let low =
+            self.report.memory.zones.iter().filter(|zone| ZoneKind::of(&zone.name) <= Some(ZoneKind::Normal));
+        let low: Bytes =
+            low.filter_map(|zone| zone.kib("managed").or(zone.kib("present"))).map(Bytes::kib).sum();
+        let slab = self.held(Holder::SlabUnreclaimable);
+        (slab.share_of(low) >= LOW_SLAB).then_some(slab)
+    }
+
+    /// How swap was, in a few words.
+    pub(crate) fn swap_text(&self) -> Option<String> {
+        let (free, total) = self.swap()?;
+        Some(match (free, total) {
+            (_, Bytes::ZERO) => "there was no swap".to_owned(),
+            (free, total) if free.share_of(total) < 0.02 => "swap was full".to_owned(),
+            (free, total) => format!("{} of {total:#} swap was free", Percent(free.share_of(total))),
+        })
+    }
+
+    /// Programs by resident memory, largest first, processes of one name together: name, how many, their
+    /// bytes.
+    pub(crate) fn programs(&self) -> Vec<(&'a str, usize, Bytes)> {
+        let mut programs: Vec<(&str, usize, u64, u64)> = Vec::new();
+        for task in &self.report.tasks {
+            let shared = task.rss_shmem.unwrap_or(0);
+            match programs.iter_mut().find(|program| *program.0 == *task.name) {
+                Some(program) => {
+                    program.1 += 1;
+                    program.2 = program.2.saturating_add(task.rss.saturating_sub(shared));
+                    program.3 = program.3.max(shared);
+                }
+                None => programs.push((&task.name, 1, task.rss.saturating_sub(shared), shared)),
+            }
+        }
+        let mut programs: Vec<_> = (programs.into_iter())
+            .map(|(name, count, own, shared)| {
+                (name, count, self.report.memory.bytes(own.saturating_add(shared)))
+            })
+            .collect();
+        programs.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(b.0)));
+        programs
+    }
+
+    /// What was asked for, in words: `32.0 KiB in one piece (order 3)`.
+    pub(crate) fn wanted(&self) -> Option<String> {
+        let request = self.report.request.as_ref()?;
+        let order = u32::try_from(request.order).ok()?;
+        let size = Bytes(self.report.memory.bytes(1).0.checked_shl(order)?);
+        Some(match order {
+            0 => "a single page".to_owned(),
+            order => format!("{size} in one piece (order {order})"),
+        })
+    }
+
+    /// The figures of zones that decided, as evidence.
+    pub(crate) fn zone_evidence(&self) -> Vec<Evidence> {
+        let zones = self.report.memory.zones.iter().filter(|zone| zone.kib("present").unwrap_or(1) > 0);
+        let evidence = zones.filter_map(|zone| {
+            let free = Bytes::kib(zone.kib("free")?);
+            let mut value = format!("{free:#}");
+            if let Some(cma) = zone.kib("free_cma").filter(|cma| *cma > 0) {
+                value.push_str(&format!(", of which CMA {:#}", Bytes::kib(cma)));
+            }
+            let node = zone.node.map_or_else(String::new, |node| format!("node {node} "));
+            let seen = Evidence::new("kernel log", "free", value).of(format!("{node}zone {}", zone.name));
+            Some(match (zone.kib("min"), zone.kib("high")) {
+                (Some(min), Some(high)) => seen.against(
+                    format!("min {:#}, high {:#}", Bytes::kib(min), Bytes::kib(high)),
+                    "the zone's watermarks",
+                ),
+                _ => seen,
+            })
+        });
+        evidence.take(6).collect()
+    }
+
+    /// Who held the memory, as evidence.
+    pub(crate) fn holder_evidence(&self) -> Vec<Evidence> {
+        let shown = self
+            .holders
+            .iter()
+            .filter(|(_, bytes)| self.managed.is_none_or(|managed| bytes.share_of(managed) >= 0.02));
+        let value = |bytes: Bytes| match self.managed {
+            Some(managed) => format!("{bytes:#} ({})", Percent(bytes.share_of(managed))),
+            None => format!("{bytes:#}"),
+        };
+        shown
+            .take(5)
+            .map(|(holder, bytes)| Evidence::new("kernel log", holder.name(), value(*bytes)))
+            .collect()
+    }
+}
+
+/// Memory that the kernel manages: the zones' `managed`, else pages of RAM less the reserved ones, else
+/// `present`.
+fn managed(memory: &MemInfo) -> Option<Bytes> {
+    let sum = |name: &str| {
+        let zones = memory.zones.iter().map(|zone| zone.kib(name));
+        zones
+            .collect::<Option<Vec<_>>>()
+            .filter(|zones| !zones.is_empty())
+            .map(|zones| zones.into_iter().map(Bytes::kib).sum())
+    };
+    let pages = || {
+        let (ram, reserved) = (memory.ram?, memory.reserved.unwrap_or(0));
+        Some(memory.bytes(ram.saturating_sub(reserved)))
+    };
+    sum("managed").or_else(pages).or_else(|| sum("present")).filter(|bytes| *bytes > Bytes::ZERO)
+}
+
+fn holders(memory: &MemInfo, managed: Option<Bytes>) -> Vec<(Holder, Bytes)> {
+    let total = |name: &str| memory.pages(name).map(|pages| memory.bytes(pages));
+    let kib_sum = |name: &str| -> Option<Bytes> {
+        let zones = memory.zones.iter().filter_map(|zone| zone.kib(name));
+        let nodes = memory.nodes.iter().filter_map(|node| node.kib(name));
+        let all: Vec<u64> = zones.chain(nodes).collect();
+        (!all.is_empty()).then(|| all.into_iter().map(Bytes::kib).sum())
+    };
+    let get = |name: &str| total(name).or_else(|| kib_sum(name));
+    let shared = get("shmem");
+    let anon = match (get("active_anon"), get("inactive_anon")) {
+        (Some(active), Some(inactive)) => Some(active + inactive + get("isolated_anon").unwrap_or_default()),
+        _ => None,
+    };
+    let file = match (get("active_file"), get("inactive_file")) {
+        (Some(active), Some(inactive)) => Some(active + inactive),
+        _ => None,
+    };
+    let huge: Bytes = memory.huge.iter().map(|(_, total, _, _, size)| size.times(*total)).sum();
+    let slab_unreclaimable = get("slab_unreclaimable");
+    let slab_old = get("slab").filter(|_| slab_unreclaimable.is_none());
+    let mut holders = vec![
+        (Holder::Processes, anon.map(|anon| anon - shared.unwrap_or_default())),
+        (Holder::FileCache, file),
+        (Holder::Shared, shared),
+        (Holder::SlabUnreclaimable, slab_unreclaimable.or(slab_old)),
+        (Holder::SlabReclaimable, get("slab_reclaimable")),
+        (Holder::PageTables, get("pagetables")),
+        (Holder::KernelStacks, kib_sum("kernel_stack")),
+        (Holder::HugePool, Some(huge)),
+    ];
+    // What is left over is only known if every large part was printed.
+    if let (Some(managed), Some(anon), Some(file), Some(slab), Some(free)) =
+        (managed, anon, file, slab_unreclaimable.or(slab_old), get("free"))
+    {
+        let counted = anon
+            + file
+            + slab
+            + free
+            + huge
+            + get("slab_reclaimable").unwrap_or_default()
+            + get("unevictable").unwrap_or_default()
+            + get("pagetables").unwrap_or_default()
+            + kib_sum("kernel_stack").unwrap_or_default()
+            + get("isolated_file").unwrap_or_default();
+        let left = managed - counted;
+        holders.push((Holder::Uncounted, (left.share_of(managed) >= UNCOUNTED).then_some(left)));
+    }
+    let mut holders: Vec<(Holder, Bytes)> = holders
+        .into_iter()
+        .filter_map(|(holder, bytes)| Some((holder, bytes.filter(|bytes| *bytes > Bytes::ZERO)?)))
+        .collect();
+    holders.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    holders
+}
+
+/// How a zone stands to a request.
+struct Standing<'a> {
+    zone: &'a ZoneState,
+    kind: ZoneKind,
+    /// Free, less what the request may not use.
+    usable: Bytes,
+    /// Whether the request could have been served with single pages.
+    enough: bool,
+}
+
+fn cause(report: &Report) -> Cause {
+    if let Trigger::VmallocFailure(bytes) = report.trigger {
+        return Cause::Addresses(Bytes(bytes));
+    }
+    let constraint =
+        report.kills.iter().map(|kill| kill.constraint.as_str()).find(|constraint| !constraint.is_empty());
+    let request = report.request.as_ref();
+    if request.is_some_and(|request| request.order < 0) {
+        return Cause::Asked;
+    }
+    if report.trigger == Trigger::OomKiller || report.trigger == Trigger::Shown {
+        if constraint == Some("CONSTRAINT_MEMCG")
+            || report.group.as_ref().is_some_and(|group| group.counters.iter().any(at_limit))
+        {
+            return Cause::Group;
+        }
+        if matches!(constraint, Some("CONSTRAINT_MEMORY_POLICY" | "CONSTRAINT_CPUSET")) {
+            return Cause::Policy;
+        }
+    }
+    let told = |names: &[&str]| report.trace.iter().any(|function| names.contains(&&**function));
+    if told(&["mem_cgroup_out_of_memory", "mem_cgroup_oom_synchronize", "pagefault_out_of_memory_memcg"]) {
+        return Cause::Group;
+    }
+    let highest = request.map_or(ZoneKind::Movable, |request| request.highest_zone());
+    let movable = request.is_none_or(|request| request.movable());
+    let kinds = kinds(&report.memory);
+    let dying = report.trigger == Trigger::OomKiller || !report.kills.is_empty();
+    let standing = |zone| standing(zone, highest, movable, &kinds, dying);
+    let zones: Vec<Standing<'_>> = report.memory.zones.iter().filter_map(standing).collect();
+    if zones.is_empty() {
+        let waits = request.is_none_or(|request| request.can_reclaim());
+        return match request.map(|request| request.order) {
+            Some(order) if order > 3 => Cause::Fragmented { free: Bytes::ZERO },
+            _ if !waits => Cause::Reserve,
+            _ if report.memory.is_empty() && constraint.is_none() => Cause::Untold,
+            _ => Cause::Host,
+        };
+    }
+    let allowed = |zone: &&Standing<'_>| {
+        zone.kind <= highest && allows(request.and_then(|r| r.mems_allowed.as_deref()), zone.zone.node)
+    };
+    let enough: Bytes = zones.iter().filter(allowed).filter(|zone| zone.enough).map(|zone| zone.usable).sum();
+    if enough > Bytes::ZERO {
+        return match request {
+            Some(request) if request.order > 0 => Cause::Fragmented { free: enough },
+            _ => Cause::EnoughFree { free: enough },
+        };
+    }
+    let free_of = |zone: &Standing<'_>| Bytes::kib(zone.zone.kib("free").unwrap_or(0));
+    let cma: Bytes =
+        zones.iter().filter(allowed).map(|zone| Bytes::kib(zone.zone.kib("free_cma").unwrap_or(0))).sum();
+    let free: Bytes = zones.iter().filter(allowed).map(free_of).sum();
+    if !movable && cma.share_of(free) > 0.5 && cma > Bytes::mib(4) {
+        return Cause::Cma { free, cma };
+    }
+    if zones.iter().any(|zone| zone.kind <= highest && !allowed(&zone) && zone.enough) {
+        return Cause::Policy;
+    }
+    // Some kernels leave out zones that the request could not use, and logs are cut: the total tells.
+    let listed: Bytes = zones.iter().map(free_of).sum();
+    let all = report.memory.pages("free").map(|pages| report.memory.bytes(pages)).unwrap_or_default();
+    let unlisted = all - listed;
+    if highest < ZoneKind::Movable
+        && unlisted > Bytes::mib(64)
+        && unlisted > listed
+        && zones.iter().all(|zone| zone.kind <= highest)
+    {
+        let zone = zones.iter().map(|zone| zone.kind).max().unwrap_or(highest);
+        let elsewhere = if highest < ZoneKind::Normal { ZoneKind::Normal } else { ZoneKind::HighMem };
+        return Cause::LowZone { zone, elsewhere, free: unlisted };
+    }
+    let elsewhere =
+        zones.iter().filter(|zone| zone.kind > highest && zone.enough).max_by_key(|zone| zone.usable);
+    if let Some(elsewhere) = elsewhere {
+        let free = zones.iter().filter(|zone| zone.kind == elsewhere.kind).map(|zone| zone.usable).sum();
+        let zone =
+            zones.iter().filter(|zone| zone.kind <= highest).map(|zone| zone.kind).max().unwrap_or(highest);
+        return Cause::LowZone { zone, elsewhere: elsewhere.kind, free };
+    }
+    if report.trigger == Trigger::AllocationFailure && request.is_some_and(|request| !request.can_reclaim()) {
+        return Cause::Reserve;
+    }
+    Cause::Host
+}
+
+/// Whether a group's counter was at its limit.
+fn at_limit(counter: &lotsfree_kernel_files::file::kernel_log::report::GroupCounter) -> bool {
+    counter.usage.0.saturating_add(Bytes::mib(1).0) >= counter.limit.0 || counter.failcnt > 0
+}
+
+/// The kinds of zones in the order of their numbers, which `lowmem_reserve` goes by.
+fn kinds(memory: &MemInfo) -> Vec<ZoneKind> {
+    let mut kinds: Vec<ZoneKind> = memory.zones.iter().filter_map(|zone| ZoneKind::of(&zone.name)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+fn standing<'a>(
+    zone: &'a ZoneState,
+    highest: ZoneKind,
+    movable: bool,
+    kinds: &[ZoneKind],
+    dying: bool,
+) -> Option<Standing<'a>> {
+    let kind = ZoneKind::of(&zone.name)?;
+    let free = zone.kib("free")?;
+    let lost = if movable { 0 } else { zone.kib("free_cma").unwrap_or(0) };
+    let usable = free.saturating_sub(lost).saturating_sub(zone.kib("reserved_highatomic").unwrap_or(0));
+    // The last attempt before a kill asks for the high mark (`__alloc_pages_may_oom`), any other for min.
+    let mark = if dying { zone.kib("high").or(zone.kib("min")) } else { zone.kib("min") }.unwrap_or(0);
+    let top = highest.min(*kinds.last()?);
+    let index = kinds.iter().position(|other| *other == top)?;
+    let reserve =
+        if kind < highest { zone.reserve.get(index).copied().unwrap_or(0).saturating_mul(4) } else { 0 };
+    Some(Standing { zone, kind, usable: Bytes::kib(usable), enough: usable > mark.saturating_add(reserve) })
+}
+
+/// Whether a list of nodes (`0-1,3`) has `node`; true where either is unknown.
+fn allows(list: Option<&str>, node: Option<u32>) -> bool {
+    let (Some(list), Some(node)) = (list.filter(|list| !list.is_empty()), node) else { return true };
+    list.split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse::<u32>(), last.parse::<u32>()), (Ok(first), Ok(last)) if (first..=last).contains(&node))
+    })
+}
+
+/// How much of a group at its limit was shared memory or tmpfs.
+pub(crate) fn shared_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
+    // Version 1 prints the group's own memory and that of all below it.
+    let shared = Bytes(group.stat("total_shmem").or_else(|| group.stat("shmem"))?);
+    let usage = group.counter("memory").map(|counter| counter.usage)?;
+    Some((shared, shared.share_of(usage)))
+}

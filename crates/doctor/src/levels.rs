@@ -1,0 +1,61 @@
+//! Levels of memory that old kernels do not print and that follow from others: what is available, shared, or
+//! unreclaimable.
+
+use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo as m};
+use lotsfree_units::Bytes;
+
+/// What programs can still have without swapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Available {
+    pub(crate) bytes: Bytes,
+    /// Whether the kernel says so itself (`MemAvailable`, 3.14 and later).
+    pub(crate) told: bool,
+}
+
+/// `MemAvailable`, or what it would be about: free memory, files and half of the reclaimable slab. An
+/// estimate from `Cached` without `Shmem` may be too large; it is then an upper bound.
+pub(crate) fn available(meminfo: &Values<Meminfo>) -> Option<Available> {
+    let kib = |field| meminfo.get(field).map(Bytes::kib);
+    if let Some(bytes) = kib(m::MemAvailable) {
+        return Some(Available { bytes, told: true });
+    }
+    let free = kib(m::MemFree)?;
+    let files = match (kib(m::Active_file), kib(m::Inactive_file)) {
+        (Some(active), Some(inactive)) => active + inactive,
+        _ => kib(m::Cached)? + kib(m::Buffers).unwrap_or_default() - kib(m::Shmem).unwrap_or_default(),
+    };
+    let slab = kib(m::SReclaimable).unwrap_or_default().scale(0.5);
+    Some(Available { bytes: free + files + slab, told: false })
+}
+
+/// `Shmem`; before 2.6.32 what of `Cached` is not on the lists of files.
+pub(crate) fn shared(meminfo: &Values<Meminfo>) -> Option<Bytes> {
+    let kib = |field| meminfo.get(field).map(Bytes::kib);
+    if let Some(shared) = kib(m::Shmem) {
+        return Some(shared);
+    }
+    let files = kib(m::Active_file)? + kib(m::Inactive_file)? + kib(m::Unevictable).unwrap_or_default();
+    Some(kib(m::Cached)? + kib(m::Buffers).unwrap_or_default() - files)
+}
+
+/// `Hugepagesize`, or what `Hugetlb` has for each of `HugePages_Total`, if that is a power of two.
+pub(crate) fn huge_page_size(meminfo: &Values<Meminfo>) -> Option<Bytes> {
+    let told = meminfo.get(m::Hugepagesize).map(Bytes::kib);
+    told.or_else(|| {
+        let size = meminfo.get(m::Hugetlb)?.checked_div(meminfo.get(m::HugePages_Total)?)?;
+        size.is_power_of_two().then(|| Bytes::kib(size))
+    })
+}
+
+/// `SUnreclaim`, or what of `Slab` is not reclaimable.
+pub(crate) fn slab_unreclaimable(meminfo: &Values<Meminfo>) -> Option<Bytes> {
+    let kib = |field| meminfo.get(field).map(Bytes::kib);
+    kib(m::SUnreclaim).or_else(|| Some(kib(m::Slab)? - kib(m::SReclaimable)?))
+}
+
+/// Anonymous memory in RAM: `AnonPages`, or the lists of anonymous pages without shared memory.
+pub(crate) fn anonymous(meminfo: &Values<Meminfo>) -> Option<Bytes> {
+    let kib = |field| meminfo.get(field).map(Bytes::kib);
+    let lists = || Some(kib(m::Active_anon)? + kib(m::Inactive_anon)? - shared(meminfo).unwrap_or_default());
+    kib(m::AnonPages).or_else(lists)
+}

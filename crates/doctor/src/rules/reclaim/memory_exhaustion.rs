@@ -1,0 +1,171 @@
+use lotsfree_kernel_files::counters::{meminfo as m, status as s};
+use lotsfree_units::{Bytes, Percent};
+
+use crate::levels::{self, Available};
+use crate::remedies;
+use crate::rule::rule;
+use crate::swapping::add_swap;
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, MemoryMap, Outcome, Remedy, Rule, Severity, Skip, Use,
+};
+
+rule! {
+    /// Next to nothing is available: programs and the kernel hold nearly all memory.
+    ///
+    /// # Sees
+    /// `MemAvailable` below 5 % of memory, or what it would be on kernels before 3.14 (free memory, files and
+    /// half of the reclaimable slab); how much swap is left; which use holds the memory. One reading of
+    /// `/proc/meminfo` or of `free` is enough.
+    ///
+    /// # Hurts
+    /// Whatever asks for memory next waits for reclaim, which finds only pages that somebody needs: programs'
+    /// code is dropped and read again, anonymous pages go to swap. With swap full, or without swap, the OOM
+    /// killer is next.
+    ///
+    /// # Remedies
+    /// Find what grew and bound it; more swap to win time; more memory, or fewer programs.
+    ///
+    /// # False alarms
+    /// Free memory alone says nothing: cache is given back. A host sized to the last gigabyte (a database
+    /// with its buffer in huge pages) may run for years with 3 % available and swap unused: the finding
+    /// then says what is left, and PSI or two samples say whether anybody waits.
+    ///
+    /// # References
+    /// `mm/show_mem.c:si_mem_available` (6.12); earlyoom acts at 10 % of memory and of swap, the kernel's own
+    /// documentation (`Documentation/filesystems/proc.rst`) defines MemAvailable.
+    pub MemoryExhaustion = "memory-exhaustion" in Reclaim
+}
+
+/// Share of memory below which it is worth a look.
+const WARN: f64 = 0.05;
+/// Share below which the next large request fails.
+const HIGH: f64 = 0.03;
+/// Swap counts as full from here on; earlyoom's bound for its last signal is 5 %.
+const SWAP_FULL: f64 = 0.05;
+/// More than this is room for a good while on any host.
+const ROOM: Bytes = Bytes::gib(8);
+
+impl Rule for MemoryExhaustion {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let meminfo = cx.now().meminfo.as_ref().ok_or_else(|| Skip::missing("/proc/meminfo"))?;
+        let total = cx.total()?;
+        let available =
+            levels::available(meminfo).ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
+        let share = available.bytes.share_of(total);
+        if share >= WARN || available.bytes >= ROOM {
+            return Ok(Vec::new());
+        }
+        let swap = Swap::of(cx);
+        let severity = Severity::ladder(
+            &[
+                (share < HIGH && swap == Swap::Full, Severity::Critical),
+                (share < HIGH || swap == Swap::Full, Severity::High),
+            ],
+            Severity::Warning,
+        );
+        let holder = largest(cx);
+        let held = holder.map_or_else(String::new, |(part, bytes)| {
+            let share = Percent(bytes.share_of(total));
+            match part {
+                // Of a table of free: what is neither free nor cache.
+                Use::Untold => format!("; programs and the kernel hold {bytes} ({share})"),
+                part => format!("; {} holds {bytes} ({share})", part.name()),
+            }
+        });
+        let mut finding = Finding::new(
+            Self::ID,
+            severity,
+            format!(
+                "only {} of {total} ({}) {} available{}{held}",
+                available.bytes,
+                Percent(share),
+                if available.told { "is" } else { "can be" },
+                swap.text()
+            ),
+            Cost::risk("whatever asks for memory next waits for reclaim, or is killed"),
+        );
+        finding.sure(if available.told { Confidence::Certain } else { Confidence::Likely });
+        evidence(cx, available, &mut finding);
+        let processes = cx.processes().unwrap_or_default();
+        let mut largest: Vec<_> = processes.iter().collect();
+        largest.sort_by_key(|process| std::cmp::Reverse(process.memory_or_zero(s::VmRSS)));
+        for process in largest.into_iter().take(3) {
+            let rss = process.memory_or_zero(s::VmRSS);
+            finding.because(
+                Evidence::new("/proc/PID/status", "VmRSS", format!("{rss:#}"))
+                    .of(crate::finding::subject(process)),
+            );
+        }
+        finding.remedy(
+            Remedy::new("Find what grew, and bound it")
+                .run("ps -eo pid,rss,args --sort=-rss | head")
+                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+                .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
+                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+                .risk("A unit above MemoryHigh is slowed down until it has given memory back."),
+        );
+        if swap != Swap::Left {
+            finding.remedy(add_swap(total.scale(0.1).max(Bytes::gib(1))));
+        }
+        if !available.told {
+            finding.note(
+                "This kernel does not print MemAvailable; it is taken as free memory, files and half of the reclaimable slab.",
+            );
+        }
+        Ok(vec![finding])
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swap {
+    Unknown,
+    None,
+    Full,
+    Left,
+}
+
+impl Swap {
+    fn of(cx: &Context<'_>) -> Swap {
+        match (cx.mem(m::SwapTotal), cx.mem(m::SwapFree)) {
+            (Ok(Bytes::ZERO), _) => Swap::None,
+            (Ok(total), Ok(free)) if free.share_of(total) < SWAP_FULL => Swap::Full,
+            (Ok(_), Ok(_)) => Swap::Left,
+            _ => Swap::Unknown,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Swap::Unknown | Swap::Left => "",
+            Swap::None => ", and there is no swap",
+            Swap::Full => ", and swap is full",
+        }
+    }
+}
+
+/// The use that holds most, free memory aside.
+fn largest(cx: &Context<'_>) -> Option<(Use, Bytes)> {
+    let map = MemoryMap::of(cx.now().meminfo.as_ref()?, None)?;
+    map.parts.into_iter().filter(|(part, _)| *part != Use::Free).max_by_key(|(_, bytes)| *bytes)
+}
+
+fn evidence(cx: &Context<'_>, available: Available, finding: &mut Finding) {
+    let threshold = format!("at least {}", Percent(WARN));
+    if available.told {
+        finding.because(cx.saw_mem(m::MemAvailable).against(threshold, "half of earlyoom's first bound"));
+    } else {
+        finding.because(
+            Evidence::new(
+                "/proc/meminfo",
+                "MemFree + files + half of SReclaimable",
+                format!("{:#}", available.bytes),
+            )
+            .against(threshold, "half of earlyoom's first bound"),
+        );
+    }
+    for field in [m::AnonPages, m::Shmem, m::SUnreclaim, m::SwapTotal, m::SwapFree] {
+        if cx.mem(field).is_ok() {
+            finding.because(cx.saw_mem(field));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+use lotsfree_kernel_files::file::kernel_log::daemon::{Daemon, DaemonKill, Reason};
+
+use crate::rule::rule;
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+
+rule! {
+    /// systemd-oomd or earlyoom has killed.
+    ///
+    /// # Sees
+    /// Their lines in the journal: whom they killed, and whether because of memory pressure, of used swap
+    /// or of low memory. `/dev/kmsg` alone does not have them.
+    ///
+    /// # Hurts
+    /// A desktop session, a terminal with all that runs in it, or a build is gone, often while the kernel
+    /// would still have found memory. The kernel log says nothing of it.
+    ///
+    /// # Remedies
+    /// Mend the shortage that made them act; then spare what must not be killed, or raise the bounds.
+    ///
+    /// # False alarms
+    /// A daemon that kills the runaway and saves the rest does what it is for: the finding is about the
+    /// shortage.
+    ///
+    /// # References
+    /// oomd.conf(5), systemd.resource-control(5); earlyoom(1).
+    pub KilledByDaemon = "killed-by-daemon" in Swap
+}
+
+/// Kills that are shown as evidence, latest first.
+const SHOWN: usize = 5;
+
+impl Rule for KilledByDaemon {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let log = cx.now().kernel_log.as_ref().ok_or_else(|| Skip::missing("the journal"))?;
+        let of = |daemon: Daemon| {
+            log.daemon_kills.iter().filter(move |kill| kill.by == daemon).collect::<Vec<_>>()
+        };
+        let kinds = [Daemon::SystemdOomd, Daemon::Earlyoom].map(|daemon| (daemon, of(daemon)));
+        Ok(kinds.into_iter().filter_map(|(daemon, kills)| found(daemon, &kills)).collect())
+    }
+}
+
+fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
+    let last = kills.last()?;
+    let others = match kills.len() - 1 {
+        0 => String::new(),
+        1 => " and another time".to_owned(),
+        n => format!(" and {n} more times"),
+    };
+    let mut finding = Finding::new(
+        KilledByDaemon::ID,
+        Severity::High,
+        format!("{} killed {}{others}, not the kernel: {}", daemon.name(), last.victim, why(last.reason)),
+        Cost::risk("the work of what was killed is lost"),
+    );
+    finding.sure(Confidence::Certain);
+    for kill in kills.iter().rev().take(SHOWN) {
+        let size = kill.resident.map_or_else(String::new, |resident| format!(", {resident:#}"));
+        finding.because(
+            Evidence::new("journal", daemon.name(), format!("{}{size}", why(kill.reason))).of(&kill.victim),
+        );
+    }
+    finding.remedy(match daemon {
+        Daemon::SystemdOomd => Remedy::new("Spare what must not be killed")
+            .run("oomctl")
+            .keep("the unit's drop-in, [Service]", "ManagedOOMPreference=avoid")
+            .risk("Others are killed first. The preference counts only for units owned by root."),
+        Daemon::Earlyoom => Remedy::new("Spare what must not be killed, in earlyoom's arguments")
+            .keep("/etc/default/earlyoom", "EARLYOOM_ARGS=\"--avoid '^NAME$'\"")
+            .run("systemctl restart earlyoom")
+            .risk("Keep arguments that are set there already. Others are killed first."),
+    });
+    finding.note(match last.reason {
+        Reason::Pressure(..) => {
+            "Memory pressure is time that tasks lost to memory: find what thrashed, and bound it or give it memory."
+        }
+        Reason::Used(_) => "Memory and swap were both nearly used up: more swap wins time, less load ends it.",
+        Reason::Low => "Available memory and free swap were both below its bounds, 10 % of each by default.",
+    });
+    Some(finding)
+}
+
+fn why(reason: Reason) -> String {
+    match reason {
+        Reason::Pressure(is, limit) => {
+            format!("memory pressure was {is:.0} %, above its limit of {limit:.0} %")
+        }
+        Reason::Used(limit) => format!("memory and swap were used to more than {limit:.0} %"),
+        Reason::Low => "available memory and free swap were low".to_owned(),
+    }
+}

@@ -1,0 +1,91 @@
+use lotsfree_kernel_files::counters::{status as s, vmstat as v};
+use lotsfree_units::Percent;
+
+use crate::rule::rule;
+use crate::swapping::{all_zram, largest, saw};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, remedies};
+
+rule! {
+    /// Pages come back from swap all the time: programs use more memory than there is.
+    ///
+    /// # Sees
+    /// `pswpin` over two samples (`si` of vmstat, `pswpin/s` of sar), in most intervals, beside `pswpout`;
+    /// what a read costs on the swap device, or 150 us where that is not known.
+    ///
+    /// # Hurts
+    /// Each page that comes back makes a program wait for the disk. A hundred pages a second from a hard
+    /// disk are most of a task's time.
+    ///
+    /// # Remedies
+    /// Less in memory at once: bound or move what does not belong there; more memory. A lower swappiness
+    /// helps only where file cache is what pages had to make room for.
+    ///
+    /// # False alarms
+    /// Pages that come back once, when a program is used again after a night, are what swap is for: a single
+    /// burst is not reported. Swap in compressed memory (zram) costs CPU time, not waits.
+    ///
+    /// # References
+    /// `mm/page_io.c:swap_read_folio` counts `pswpin` (6.12); Documentation/admin-guide/sysctl/vm.rst,
+    /// swappiness.
+    pub SwapThrash = "swap-thrash" in Swap
+}
+
+/// Pages a second below which nobody waits noticeably.
+const WARN: f64 = 20.0;
+/// A task's time that is lost.
+const HIGH: f64 = 0.3;
+/// Share of the intervals in which pages came back; less is a burst.
+const STEADY: f64 = 0.5;
+
+impl Rule for SwapThrash {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let back = cx.rate(&[v::pswpin])?;
+        if back.per_second < WARN || back.active < STEADY {
+            return Ok(Vec::new());
+        }
+        let out = cx.rate(&[v::pswpout]).ok();
+        let zram = cx.swaps().is_ok_and(all_zram);
+        let (read, how) = cx.read_latency();
+        let lost = back.per_second * read;
+        let severity =
+            Severity::ladder(&[(zram, Severity::Info), (lost >= HIGH, Severity::High)], Severity::Warning);
+        let both = out.filter(|out| out.per_second >= WARN);
+        let title = match both {
+            Some(out) => format!(
+                "{:.0} pages/s come back from swap while {:.0} pages/s go out: programs use more memory than there is",
+                back.per_second, out.per_second
+            ),
+            None => format!("{:.0} pages/s come back from swap", back.per_second),
+        };
+        let mut finding = Finding::new(
+            Self::ID,
+            severity,
+            title,
+            Cost::faults(back.per_second, read, format!("reads at {how}")),
+        );
+        finding
+            .sure(if both.is_some() { cx.rate_confidence() } else { Confidence::Possible })
+            .because(cx.saw_rate(&[v::pswpin], &back))
+            .because_if(out.map(|out| cx.saw_rate(&[v::pswpout], &out)))
+            .because(Evidence::new(
+                "/proc/vmstat",
+                "pswpin, intervals in which it grew",
+                Percent(back.active),
+            ));
+        let processes = cx.processes().unwrap_or_default();
+        finding
+            .because_all(largest(processes, s::VmSwap, 3).into_iter().map(|process| saw(process, s::VmSwap)));
+        finding.remedy(
+            Remedy::new("Take out of memory what does not belong there, or bound it")
+                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+                .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
+                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+                .risk("The unit is slowed down at its bound; below what it needs, it thrashes by itself."),
+        );
+        finding.note(
+            "A lower vm.swappiness helps only if file cache displaces programs (see pagecache-displaces-anon); if \
+             programs alone exceed memory, it makes things worse.",
+        );
+        Ok(vec![finding])
+    }
+}

@@ -1,0 +1,289 @@
+//! [`Verdict`]: the answer to "is it memory?".
+
+use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::file::pressure::Psi;
+use lotsfree_units::Percent;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, levels};
+
+/// What is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Memory is what is short, or what time is lost to.
+    Memory,
+    /// CPU time is short, memory is not.
+    Cpu,
+    /// A disk is slow, memory is not short.
+    Disk,
+    /// Nothing is lost to memory now, but something will be, or may be.
+    NotNow,
+    /// Memory is fine.
+    Fine,
+    /// These data do not tell.
+    Unknown,
+}
+
+/// The answer to "is it memory?".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Verdict {
+    /// In a word.
+    pub answer: Answer,
+    /// In a sentence, with its figures.
+    pub text: String,
+    /// The one command whose output would tell what is still open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collect: Option<String>,
+}
+
+/// Rules that report what the kernel or a daemon recorded of a shortage.
+const RECORDED: [&str; 4] = ["oom-happened", "constraint-oom", "allocation-failure", "killed-by-daemon"];
+/// Stalls for memory from which on it is memory: nohang's warning.
+const MEMORY: f64 = 0.10;
+/// Waits for a CPU, and for a disk, from which on these are short.
+const CPU: f64 = 0.40;
+const DISK: f64 = 0.30;
+/// Stalls for memory below which nobody loses time to it.
+const NONE: f64 = 0.02;
+/// Idle time below which the CPUs are busy; waiting for disks above which they are slow.
+const BUSY_IDLE: f64 = 0.08;
+const WAITING: f64 = 0.25;
+/// Available memory from which on it is not short.
+const ENOUGH: f64 = 0.10;
+/// What tells whether programs wait for memory.
+const SAMPLES: &str = "lotsfree doctor --for 10s";
+
+/// Stalls as shares of time: over the period where it is known, else of the last minute.
+struct Stalls {
+    memory: Option<f64>,
+    cpu: Option<f64>,
+    io: Option<f64>,
+}
+
+/// Judges from stalls, levels and findings, which are ranked.
+pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
+    let stalls = Stalls::of(cx);
+    let worst = findings.first();
+    let harmful = worst.filter(|finding| {
+        finding.severity >= Severity::High && finding.confidence >= Confidence::Likely
+            || finding.severity == Severity::Critical
+    });
+    // What the kernel recorded is harm done, however it is ranked.
+    let recorded = findings.iter().find(|finding| {
+        finding.severity >= Severity::Warning
+            && RECORDED.contains(&finding.rule)
+            && cx.now().meminfo.is_none()
+    });
+    let harmful = harmful.or(recorded);
+    let stalled = stalls.memory.is_some_and(|memory| memory >= MEMORY);
+    if let Some(finding) = harmful {
+        return Verdict::new(Answer::Memory, format!("Memory: {}.", sentence(finding)));
+    }
+    if stalled {
+        let share = Percent(stalls.memory.unwrap_or_default());
+        let why = worst.map_or_else(String::new, |finding| format!(": {}", sentence(finding)));
+        return Verdict::new(Answer::Memory, format!("Memory: tasks wait for it {share} of the time{why}."));
+    }
+    if let Some(other) = elsewhere(cx, &stalls) {
+        return other;
+    }
+    if let Some(finding) = worst.filter(|finding| finding.severity >= Severity::Warning) {
+        let text = format!("Nothing is known to be lost to memory now, but {}.", sentence(finding));
+        let verdict = Verdict::new(Answer::NotNow, text);
+        let open = stalls.memory.is_none() && cx.seconds().is_err();
+        return if open { verdict.collect(SAMPLES) } else { verdict };
+    }
+    calm(cx, &stalls)
+}
+
+impl Verdict {
+    fn new(answer: Answer, text: String) -> Verdict {
+        Verdict { answer, text, collect: None }
+    }
+
+    fn collect(self, command: &str) -> Verdict {
+        Verdict { collect: Some(command.to_owned()), ..self }
+    }
+}
+
+/// A finding's title inside a sentence.
+fn sentence(finding: &Finding) -> &str {
+    finding.title.trim_end_matches('.')
+}
+
+impl Stalls {
+    fn of(cx: &Context<'_>) -> Stalls {
+        let pressure = &cx.now().pressure;
+        let last = |psi: &Option<Psi>| {
+            psi.as_ref().and_then(|psi| Some(psi.some?.avg60.max(psi.some?.avg10) / 100.0))
+        };
+        let memory = cx.stalled(false).ok().or_else(|| last(&pressure.memory));
+        Stalls { memory, cpu: last(&pressure.cpu), io: last(&pressure.io) }
+    }
+}
+
+/// CPU or disk, where memory is not what time is lost to.
+fn elsewhere(cx: &Context<'_>, stalls: &Stalls) -> Option<Verdict> {
+    if stalls.memory.is_some_and(|memory| memory >= NONE.max(MEMORY / 2.0)) {
+        return None;
+    }
+    let times = cx.cpu_shares();
+    let swapping = cx.rate(&[v::pswpin]).is_ok_and(|rate| rate.per_second > 10.0);
+    if swapping {
+        return None;
+    }
+    let beside = stalls.memory.map_or_else(String::new, |memory| format!(", for memory {}", Percent(memory)));
+    if let Some(cpu) = stalls.cpu.filter(|cpu| *cpu >= CPU && stalls.io.is_none_or(|io| io <= *cpu)) {
+        let text = format!("Not memory but CPU: tasks wait for one {} of the time{beside}.", Percent(cpu));
+        return Some(Verdict::new(Answer::Cpu, text));
+    }
+    if let Some(io) = stalls.io.filter(|io| *io >= DISK) {
+        let text = format!("Not memory but a disk: tasks wait for it {} of the time{beside}.", Percent(io));
+        return Some(Verdict::new(Answer::Disk, text));
+    }
+    let times = times?;
+    if times.iowait >= WAITING {
+        let text = format!(
+            "Not memory but a disk: CPUs idle {} of the time while tasks wait for it.",
+            Percent(times.iowait)
+        );
+        return Some(Verdict::new(Answer::Disk, text));
+    }
+    if times.idle + times.iowait <= BUSY_IDLE {
+        let steal = match times.steal {
+            steal if steal >= 0.05 => format!(" (the hypervisor took {})", Percent(steal)),
+            _ => String::new(),
+        };
+        let text =
+            format!("Not memory but CPU: the CPUs are idle {} of the time{steal}.", Percent(times.idle));
+        return Some(Verdict::new(Answer::Cpu, text));
+    }
+    None
+}
+
+/// Whether the counters since boot rule out a shortage.
+fn never_short(cx: &Context<'_>) -> bool {
+    let none = |sum: Result<u64, _>| sum.is_ok_and(|sum: u64| sum == 0);
+    let reclaimed: Result<u64, crate::Skip> = cx.vm_sum(ALLOCSTALL).or_else(|_| cx.vm_sum(DIRECT_SCAN));
+    none(cx.vm_sum(&[v::pswpout])) && none(reclaimed)
+}
+
+/// Nothing is wrong, as far as the data tell.
+fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
+    let level = cx.now().meminfo.as_ref().and_then(levels::available).zip(cx.total().ok());
+    let level = level.map(|(available, total)| (available.bytes, available.bytes.share_of(total)));
+    match (level, stalls.memory, cx.seconds().is_ok()) {
+        (_, Some(memory), _) if memory < NONE => {
+            let left = level.map_or_else(String::new, |(bytes, share)| {
+                format!(", and {bytes} ({}) is available", Percent(share))
+            });
+            let text = format!("Memory is fine: tasks wait for it {} of the time{left}.", Percent(memory));
+            Verdict::new(Answer::Fine, text)
+        }
+        (Some((bytes, share)), _, samples) if share >= ENOUGH => {
+            let text = format!("Memory is not short: {bytes} ({}) is available.", Percent(share));
+            let verdict = Verdict::new(Answer::Fine, text);
+            if samples { verdict } else { verdict.collect(SAMPLES) }
+        }
+        (_, _, true) if cx.rate(&[v::pswpin, v::pswpout]).is_ok_and(|rate| rate.total == 0) => {
+            let times = cx.cpu_shares().map_or_else(String::new, |times| {
+                format!(", and CPUs wait for disks {} of the time", Percent(times.iowait))
+            });
+            let text = format!("Memory shows no shortage: nothing is swapped in or out{times}.");
+            Verdict::new(Answer::Fine, text).collect(SAMPLES)
+        }
+        (_, _, false) if never_short(cx) => Verdict::new(
+            Answer::Fine,
+            "Memory was never short since boot: nothing was swapped out, and no task had to reclaim."
+                .to_owned(),
+        ),
+        _ => Verdict::new(Answer::Unknown, "These data do not tell whether memory is short.".to_owned())
+            .collect(SAMPLES),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_kernel_files::counters::{Meminfo, Values};
+    use lotsfree_kernel_files::file::cpu_times::CpuTimes;
+    use lotsfree_kernel_files::file::pressure::{Pressure, Stall};
+    use lotsfree_snapshot::{Observation, Snapshot};
+
+    use super::*;
+    use crate::Cost;
+
+    fn psi(share: f64) -> Option<Psi> {
+        let stall = Stall { avg10: share, avg60: share, avg300: share, total_us: 0 };
+        Some(Psi { some: Some(stall), full: None })
+    }
+
+    fn host(memory: f64, cpu: f64, io: f64) -> Snapshot {
+        Snapshot {
+            pressure: Pressure { memory: psi(memory), cpu: psi(cpu), io: psi(io) },
+            ..Snapshot::default()
+        }
+    }
+
+    fn answer(observation: &Observation, findings: &[Finding]) -> Verdict {
+        judge(&Context::new(observation), findings)
+    }
+
+    fn instant(now: Snapshot) -> Observation {
+        Observation::instant("test", now)
+    }
+
+    fn finding(severity: Severity) -> Finding {
+        let mut finding = Finding::new("some-rule", severity, "the cup is empty", Cost::risk(""));
+        finding.sure(Confidence::Certain);
+        finding
+    }
+
+    #[test]
+    fn stalls_say_what_is_short() {
+        let of = |memory, cpu, io| answer(&instant(host(memory, cpu, io)), &[]).answer;
+        assert_eq!(of(40.0, 60.0, 50.0), Answer::Memory);
+        assert_eq!(of(0.0, 98.0, 10.0), Answer::Cpu);
+        assert_eq!(of(0.5, 10.0, 60.0), Answer::Disk);
+        assert_eq!(of(0.0, 3.0, 2.0), Answer::Fine);
+        let text = answer(&instant(host(0.0, 98.0, 0.0)), &[]).text;
+        assert_eq!(text, "Not memory but CPU: tasks wait for one 98 % of the time, for memory 0 %.");
+    }
+
+    #[test]
+    fn harm_comes_before_everything_and_a_warning_after() {
+        let idle = instant(host(0.0, 1.0, 1.0));
+        let high = answer(&idle, &[finding(Severity::High)]);
+        assert_eq!((high.answer, &*high.text), (Answer::Memory, "Memory: the cup is empty."));
+        let warning = answer(&idle, &[finding(Severity::Warning)]);
+        assert_eq!((warning.answer, warning.collect), (Answer::NotNow, None));
+        let info = answer(&idle, &[finding(Severity::Info)]);
+        assert_eq!(info.answer, Answer::Fine);
+        let busy = instant(host(0.0, 90.0, 0.0));
+        assert_eq!(answer(&busy, &[finding(Severity::Warning)]).answer, Answer::Cpu);
+    }
+
+    #[test]
+    fn without_stalls_levels_tell_and_without_levels_nothing_does() {
+        let meminfo = |text: &str| Values::<Meminfo>::parse(text.as_bytes(), |_| {});
+        let now = |text| Snapshot { meminfo: Some(meminfo(text)), ..Snapshot::default() };
+        let roomy = answer(&instant(now("MemTotal: 1000 kB\nMemAvailable: 600 kB\n")), &[]);
+        assert_eq!(roomy.answer, Answer::Fine);
+        assert_eq!(roomy.collect.as_deref(), Some(SAMPLES));
+        assert_eq!(answer(&instant(now("MemTotal: 1000 kB\n")), &[]).answer, Answer::Unknown);
+        assert_eq!(answer(&instant(Snapshot::default()), &[]).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn busy_cpus_and_slow_disks_show_without_psi() {
+        let at = |user, idle, iowait| Snapshot {
+            cpu: Some(CpuTimes { user, idle, iowait, ..CpuTimes::default() }),
+            ..Snapshot::default()
+        };
+        let over = |now| Observation::pair("test", at(0, 0, 0), now, 10.0);
+        assert_eq!(answer(&over(at(970, 30, 0)), &[]).answer, Answer::Cpu);
+        assert_eq!(answer(&over(at(100, 500, 400)), &[]).answer, Answer::Disk);
+        assert_eq!(answer(&over(at(100, 890, 10)), &[]).answer, Answer::Unknown);
+    }
+}
