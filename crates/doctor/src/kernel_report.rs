@@ -448,3 +448,19 @@ pub(crate) fn shared_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
     let usage = group.counter("memory").map(|counter| counter.usage)?;
     Some((shared, shared.share_of(usage)))
 }
+
+/// How much of the page cache of a group at its limit was dirty, if nothing was under writeback.
+pub(crate) fn dirty_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
+    let stat = |name| group.stat(name).map(Bytes);
+    let (dirty, written) = (stat("file_dirty")?, stat("file_writeback")?);
+    let files = stat("inactive_file")? + stat("active_file")?;
+    let usage = group.counter("memory").map(|counter| counter.usage)?;
+    (written == Bytes::ZERO && files.share_of(usage) >= 0.5).then(|| (dirty, dirty.share_of(files)))
+}
+
+/// How much of a group at its limit was unreclaimable slab.
+pub(crate) fn slab_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
+    let slab = Bytes(group.stat("slab_unreclaimable")?);
+    let usage = group.counter("memory").map(|counter| counter.usage)?;
+    Some((slab, slab.share_of(usage)))
+}

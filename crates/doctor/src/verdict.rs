@@ -1,11 +1,14 @@
 //! [`Verdict`]: the answer to "is it memory?".
 
 use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
 use lotsfree_kernel_files::file::pressure::Psi;
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::Percent;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::latency::TICKS_PER_SECOND;
 use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, levels};
 
 /// What is short.
@@ -52,6 +55,8 @@ const BUSY_IDLE: f64 = 0.08;
 const WAITING: f64 = 0.25;
 /// Available memory from which on it is not short.
 const ENOUGH: f64 = 0.10;
+/// Share of one CPU from which on a process is named.
+const WHOLE: f64 = 0.9;
 /// What tells whether programs wait for memory.
 const SAMPLES: &str = "lotsfree doctor --for 10s";
 
@@ -86,6 +91,14 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         let why = worst.map_or_else(String::new, |finding| format!(": {}", sentence(finding)));
         return Verdict::new(Answer::Memory, format!("Memory: tasks wait for it {share} of the time{why}."));
     }
+    let hog = hog(cx);
+    if let Some((name, share)) = hog.as_ref().filter(|(name, _)| reclaims(name)) {
+        let text = format!(
+            "Memory: {name} takes {} of a CPU, so the kernel reclaims or compacts all the time.",
+            Percent(*share)
+        );
+        return Verdict::new(Answer::Memory, text).collect(SAMPLES);
+    }
     if let Some(other) = elsewhere(cx, &stalls) {
         return other;
     }
@@ -95,7 +108,17 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         let open = stalls.memory.is_none() && cx.seconds().is_err();
         return if open { verdict.collect(SAMPLES) } else { verdict };
     }
-    calm(cx, &stalls)
+    let mut verdict = calm(cx, &stalls);
+    if let Some((name, share)) = hog {
+        verdict.text.push_str(&format!(
+            " {name} takes {} of a CPU: if something is slow, look there.",
+            Percent(share)
+        ));
+    }
+    if let Some(asked) = asked(cx) {
+        verdict.text = format!("{asked} {}", verdict.text);
+    }
+    verdict
 }
 
 impl Verdict {
@@ -168,6 +191,34 @@ fn never_short(cx: &Context<'_>) -> bool {
     let none = |sum: Result<u64, _>| sum.is_ok_and(|sum: u64| sum == 0);
     let reclaimed: Result<u64, crate::Skip> = cx.vm_sum(ALLOCSTALL).or_else(|_| cx.vm_sum(DIRECT_SCAN));
     none(cx.vm_sum(&[v::pswpout])) && none(reclaimed)
+}
+
+/// A process that takes a whole CPU, or nearly, and its share of one.
+fn hog(cx: &Context<'_>) -> Option<(String, f64)> {
+    let seconds = cx.seconds().ok()?;
+    let ticks = |process: &Process| process.stat.user_ticks.saturating_add(process.stat.system_ticks);
+    let share = |(before, now): (&Process, &Process)| {
+        let used = ticks(now).saturating_sub(ticks(before)) as f64 / TICKS_PER_SECOND / seconds;
+        (used >= WHOLE).then(|| (now.stat.name.to_string(), used))
+    };
+    let pairs = cx.process_pairs().ok()?;
+    pairs
+        .into_iter()
+        .filter_map(share)
+        .max_by(|a, b| reclaims(&a.0).cmp(&reclaims(&b.0)).then(a.1.total_cmp(&b.1)))
+}
+
+/// Whether it is a thread of the kernel's that reclaims or compacts memory.
+fn reclaims(name: &str) -> bool {
+    name.starts_with("kswapd") || name.starts_with("kcompactd")
+}
+
+/// Who asked for the kernel's report, where nothing but SysRq did.
+fn asked(cx: &Context<'_>) -> Option<&'static str> {
+    let log = cx.now().kernel_log.as_ref()?;
+    let asked = |report: &Report| report.trigger == Trigger::Asked;
+    let all = !log.reports.is_empty() && log.reports.iter().all(asked);
+    all.then_some("Somebody asked for the kernel's report (SysRq m); nothing had failed.")
 }
 
 /// Nothing is wrong, as far as the data tell.

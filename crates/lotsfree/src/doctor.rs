@@ -48,8 +48,9 @@ pub(crate) fn run(arguments: &DoctorArgs) -> anyhow::Result<u8> {
     arguments.page.write(&text)?;
     anyhow::ensure!(
         report.judged() || format == Format::Nagios,
-        "nothing could be judged: {} has none of the files that the rules asked for (is /proc mounted, and readable?)",
-        report.source.label
+        "nothing could be judged: {} has none of the files that the rules asked for{}",
+        report.source.label,
+        if arguments.source.is_some() { "" } else { " (is /proc mounted, and readable?)" }
     );
     Ok(code)
 }

@@ -73,7 +73,7 @@ pub struct Snapshot {
     pub lru_gen: Option<LruGen>,
     /// Kernel samepage merging.
     pub ksm: Option<Values<Ksm>>,
-    /// `/sys/module/zswap/parameters`, by name.
+    /// `/sys/module/zswap/parameters` and counts of `/sys/kernel/debug/zswap`, by name.
     pub zswap: Option<Vec<(Box<str>, Box<str>)>>,
     /// Whether the kernel has DAMON's sysfs interface.
     pub damon: bool,

@@ -94,7 +94,7 @@ impl Walk<'_> {
                 queue.extend(children.map(|name| format!("{}/{name}", path.trim_end_matches('/'))));
             }
             let group = self.read(reader, &path, &directory, &names);
-            if self.matters(&group) {
+            if self.matters(&group, &names) {
                 let mut up = path.as_str();
                 while let Some(cut) = up.rfind('/').filter(|cut| *cut > 0) {
                     up = &up[..cut];
@@ -122,10 +122,16 @@ impl Walk<'_> {
         format!("{}{}", self.root, path.trim_end_matches('/'))
     }
 
-    fn matters(&self, group: &Cgroup) -> bool {
+    /// Whether a group is kept. Of a group in which there are only a few saved files, all is.
+    fn matters(&self, group: &Cgroup, names: &[String]) -> bool {
+        let saved = names.iter().any(|name| name.starts_with("memory."))
+            && !["cgroup.procs", "memory.current", "memory.usage_in_bytes"]
+                .iter()
+                .any(|own| names.iter().any(|name| name == own));
         let bounded = |limit: Option<Limit>| limit.and_then(Limit::bytes).is_some();
         let protected = |limit: Option<Limit>| limit.is_some_and(|limit| limit.bytes() != Some(Bytes::ZERO));
-        group.path == "/"
+        saved
+            || group.path == "/"
             || self.own.as_deref() == Some(&group.path)
             || group.current.is_some_and(|current| current >= self.large)
             || bounded(group.max)
@@ -149,7 +155,7 @@ impl Walk<'_> {
                 group.low = limit(reader, &at("memory.low"));
                 group.min = limit(reader, &at("memory.min"));
                 group.swap_current = reader.optional_number(&at("memory.swap.current")).map(Bytes);
-                if self.matters(&group) {
+                if self.matters(&group, names) {
                     group.swap_max = limit(reader, &at("memory.swap.max"));
                     group.peak = reader.optional_number(&at("memory.peak")).map(Bytes);
                     group.oom_group = reader.optional_number(&at("memory.oom.group")).map(|flag| flag != 0);
@@ -164,7 +170,7 @@ impl Walk<'_> {
                 group.current = reader.optional_number(&at("memory.usage_in_bytes")).map(Bytes);
                 group.max = limit(reader, &at("memory.limit_in_bytes"));
                 group.soft_limit = limit(reader, &at("memory.soft_limit_in_bytes"));
-                if self.matters(&group) {
+                if self.matters(&group, names) {
                     group.peak = reader.optional_number(&at("memory.max_usage_in_bytes")).map(Bytes);
                     let both = reader.optional_number(&at("memory.memsw.usage_in_bytes")).map(Bytes);
                     group.swap_current = both.zip(group.current).map(|(both, memory)| both - memory);

@@ -252,12 +252,27 @@ fn ksm(reader: &mut Reader<'_>) -> Option<Values<Ksm>> {
     Some(one_value_files(reader, DIRECTORY, &names))
 }
 
+/// What zswap refused, and how often its pool was full (`mm/zswap.c:zswap_debugfs_init`).
+const ZSWAP_COUNTS: &[&str] = &[
+    "pool_limit_hit",
+    "reject_alloc_fail",
+    "reject_compress_fail",
+    "reject_compress_poor",
+    "reject_reclaim_fail",
+];
+
 fn zswap(reader: &mut Reader<'_>) -> Option<Vec<(Box<str>, Box<str>)>> {
     let names = reader.list("sys/module/zswap/parameters")?;
     let mut parameters = Vec::new();
     for name in names {
         if let Some(value) = reader.optional_text(&format!("sys/module/zswap/parameters/{name}")) {
             parameters.push((name.into(), value.into()));
+        }
+    }
+    // debugfs, for root only.
+    for name in ZSWAP_COUNTS {
+        if let Some(value) = reader.optional_text(&format!("sys/kernel/debug/zswap/{name}")) {
+            parameters.push(((*name).into(), value.into()));
         }
     }
     Some(parameters)

@@ -12,7 +12,29 @@ struct Columns {
     resident: usize,
     virtual_size: Option<usize>,
     shared: Option<usize>,
+    /// `%CPU` of `top`; that of `ps` is the mean of the process's life.
+    cpu: Option<usize>,
     command: usize,
+}
+
+/// A process that took more than half of a CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Busy {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    /// CPUs.
+    pub(crate) share: f64,
+    /// Whether it is a thread of the kernel's that works on memory.
+    pub(crate) kernel: bool,
+}
+
+impl Busy {
+    /// `proc/PID/stat` after so many ticks.
+    pub(crate) fn stat(&self, ticks: u64) -> String {
+        // The flag is PF_KTHREAD.
+        let flags = if self.kernel { 0x0020_0000 } else { 0 };
+        format!("{} ({}) S 1 0 0 0 0 {flags} 0 0 0 0 {ticks}{}\n", self.pid, self.name, " 0".repeat(30))
+    }
 }
 
 /// Reads the lists of processes of a text.
@@ -20,6 +42,7 @@ struct Columns {
 pub(crate) struct Listing {
     columns: Option<Columns>,
     taken: usize,
+    busy: Vec<Busy>,
 }
 
 impl Listing {
@@ -33,7 +56,17 @@ impl Listing {
         let Some(columns) = self.columns else { return false };
         let taken = self.taken < MOST && process(&words, columns, source);
         self.taken += usize::from(taken);
+        if let Some(busy) =
+            busy(&words, columns).filter(|busy| taken && self.busy.iter().all(|b| b.pid != busy.pid))
+        {
+            self.busy.push(busy);
+        }
         taken
+    }
+
+    /// The processes that took most of the CPUs, of `top`.
+    pub(crate) fn busy(self) -> Vec<Busy> {
+        self.busy
     }
 }
 
@@ -44,13 +77,38 @@ fn columns(words: &[&str]) -> Option<Columns> {
         resident: at(&["RES", "RSS"])?,
         virtual_size: at(&["VIRT", "VSZ"]),
         shared: at(&["SHR"]),
+        cpu: at(&["%CPU"]).filter(|_| at(&["TIME+"]).is_some()),
         command: at(&["COMMAND", "CMD", "Command", "COMM"])?,
     })
 }
 
+fn busy(words: &[&str], columns: Columns) -> Option<Busy> {
+    let pid = words.get(columns.pid)?.parse().ok()?;
+    let share = words.get(columns.cpu?)?.replace(',', ".").parse::<f64>().ok()? / 100.0;
+    let name = plain(words.get(columns.command)?);
+    let ours = ["kswapd", "kcompactd", "khugepaged", "ksmd"].iter().any(|thread| name.starts_with(thread));
+    let kernel = ours && size_of(words, columns.virtual_size?) == Some(0);
+    (share > 0.5 && !name.is_empty()).then_some(Busy { pid, name, share, kernel })
+}
+
+/// A command's name as the kernel has it.
+fn plain(command: &str) -> String {
+    // `ksoftirqd/1` is a name, `/usr/bin/java` a path.
+    let name = if command.starts_with('/') { command.rsplit('/').next().unwrap_or(command) } else { command };
+    name.trim_end_matches(':')
+        .chars()
+        .filter(|c| !c.is_control() && !matches!(c, '(' | ')' | '[' | ']'))
+        .take(15)
+        .collect()
+}
+
+fn size_of(words: &[&str], index: usize) -> Option<u64> {
+    words.get(index).and_then(|word| kib(word))
+}
+
 /// Adds `stat` and `status` of a process.
 fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool {
-    let size = |index: usize| words.get(index).and_then(|word| kib(word));
+    let size = |index: usize| size_of(words, index);
     let (Some(pid), Some(resident)) =
         (words.get(columns.pid).and_then(|pid| pid.parse::<u32>().ok()), size(columns.resident))
     else {
@@ -61,8 +119,7 @@ fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool 
     if command.starts_with('[') {
         return true;
     }
-    let name = command.rsplit('/').next().unwrap_or(command).trim_end_matches(':');
-    let name: String = name.chars().filter(|c| !c.is_control() && !matches!(c, '(' | ')')).take(15).collect();
+    let name = plain(command);
     if name.is_empty() || pid == 0 {
         return false;
     }

@@ -26,6 +26,7 @@
 //! is written to disk, links in archives are not followed, and every size is bounded.
 
 pub mod archive;
+mod containers;
 mod deadline;
 mod detect;
 mod listing;
@@ -33,6 +34,7 @@ mod memory;
 mod numa;
 mod oswatcher;
 mod paste;
+mod process;
 mod recorder;
 pub mod redact;
 pub mod run;

@@ -8,8 +8,14 @@
 //! | the columns `Node 0`, `Node 1` of `numastat -m`, in MB | lines of each node's `meminfo` |
 //! | the columns `node0`, `node1` of `numastat` | lines of each node's `numastat` |
 
+use std::collections::BTreeMap;
+
+use lotsfree_kernel_files::counters::{Counter, Meminfo};
+
 use super::MemorySource;
 
+/// The size of a huge page where nothing tells it: that of x86 and of arm64 with small pages.
+const HUGE_MIB: f64 = 2.0;
 /// At most this many nodes of a table.
 const MOST_NODES: usize = 64;
 
@@ -57,7 +63,8 @@ impl Nodes {
                 };
                 for (node, mib) in values.iter().take(count).enumerate() {
                     let line = match name.starts_with("HugePages_") {
-                        true => format!("Node {node} {name}: {}\n", *mib as u64),
+                        // numastat multiplies them by the size of one, which it does not print.
+                        true => format!("Node {node} {name}: {}\n", (mib / HUGE_MIB) as u64),
                         false => format!("Node {node} {name}: {} kB\n", (mib * 1024.0) as u64),
                     };
                     source.append(&path(node, "meminfo"), line.as_bytes());
@@ -146,6 +153,36 @@ fn numactl(words: &[&str], source: &mut MemorySource) -> bool {
         }
         _ => false,
     }
+}
+
+/// Lines of `proc/meminfo` that are the sums of those of all nodes, if there are any.
+pub(crate) fn sums(source: &MemorySource) -> Option<String> {
+    let mut sums: BTreeMap<String, (u64, bool)> = BTreeMap::new();
+    for (path, contents) in source.files() {
+        let Some(contents) =
+            contents.as_ref().ok().filter(|_| path.ends_with("/meminfo") && path.contains("/node/node"))
+        else {
+            continue;
+        };
+        for line in String::from_utf8_lossy(contents).lines() {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let ["Node", _, name, value, unit @ ..] = &words[..] else { continue };
+            // The page cache of a node is called FilePages.
+            let name = if *name == "FilePages:" { "Cached:" } else { name };
+            let known = Counter::<Meminfo>::named(name.trim_end_matches(':')).is_some();
+            if let Some(value) = value.parse::<u64>().ok().filter(|_| known) {
+                let sum = sums.entry(name.to_owned()).or_insert((0, !unit.is_empty()));
+                sum.0 = sum.0.saturating_add(value);
+            }
+        }
+    }
+    let line = |(name, (sum, unit)): (&String, &(u64, bool))| {
+        format!("{name} {sum}{}\n", if *unit { " kB" } else { "" })
+    };
+    if sums.contains_key("HugePages_Total:") {
+        sums.entry("Hugepagesize:".to_owned()).or_insert((HUGE_MIB as u64 * 1024, true));
+    }
+    (!sums.is_empty()).then(|| sums.iter().map(line).collect())
 }
 
 fn path(node: usize, file: &str) -> String {

@@ -338,7 +338,7 @@ const MONTHS: [&str; 12] =
 ///
 /// Words are accepted in any order, because `date` prints them differently by locale: a month's name or a
 /// date with slashes, a day, `HH:MM:SS`, AM or PM, a year, a time zone.
-fn stamp(line: &str) -> Option<f64> {
+pub(super) fn stamp(line: &str) -> Option<f64> {
     let rest = line.trim().strip_prefix("zzz")?;
     let (mut month, mut day, mut year, mut clock) = (None, None, None, None);
     let (mut ahead, mut afternoon, mut twelve) = (0.0, false, false);

@@ -25,6 +25,10 @@
 //! | rows of slabtop | `proc/slabinfo` |
 //! | the head of `top`; lists of processes of `top` and `ps` | lines of `proc/meminfo`, `proc/PID`, see [`super::listing`] |
 //! | tables of `vmstat` and `sar` | samples, see [`super::tables`] |
+//! | a date alone, before files that come again | the next sample |
+//! | `status`, `smaps`, `pmap -X` of one process | `proc/PID`, see [`super::process`] |
+//! | `docker stats`, `kubectl describe` | groups, see [`super::containers`] |
+//! | `pages_ballooned : 3276800` of Hyper-V, `current : 1024000` of VMware | `Balloon` of `proc/meminfo` |
 //! | OOM kills, allocation failures and the kernel's reports on them | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
@@ -33,15 +37,19 @@
 //! would otherwise be less than 256 MiB. Values are as coarse as they were printed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat};
 use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
 use lotsfree_kernel_files::file::kernel_log::{self, KernelLog};
 
 use super::MemorySource;
+use super::containers::Containers;
 use super::listing::{Listing, cpu_of_top, head_of_top};
-use super::numa::Nodes;
-use super::samples::safe;
+use super::numa::{self, Nodes};
+use super::oswatcher;
+use super::process::{ProcessFiles, SUMS};
+use super::samples::{MOST_SAMPLES, safe};
 use super::sos::{SHM_HEADER, is_ipcs_header, shared_memory_row, sysctl};
 use super::tables::Tables;
 
@@ -86,6 +94,13 @@ struct Splitter {
     tables: Tables,
     listing: Listing,
     nodes: Nodes,
+    containers: Containers,
+    processes: ProcessFiles,
+    /// Pages in a hypervisor's balloon, once a line has said that such lines follow.
+    balloon: Option<u64>,
+    /// The time of the last line that is a date, and what was read before it.
+    time: Option<f64>,
+    instants: Vec<(f64, MemorySource)>,
     /// The line before, which may be the head of `free` in another language.
     before: String,
 }
@@ -114,6 +129,11 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         tables: Tables::default(),
         listing: Listing::default(),
         nodes: Nodes::default(),
+        containers: Containers::default(),
+        processes: ProcessFiles::default(),
+        balloon: None,
+        time: None,
+        instants: Vec::new(),
         before: String::new(),
     };
     let lines: Vec<String> = (text.split(|&b| b == b'\n'))
@@ -269,7 +289,7 @@ impl Splitter {
             self.enter(file_path(path), true);
             return;
         }
-        if self.prompt(line) {
+        if self.prompt(line) || self.date(line) {
             return;
         }
         if let Some((path, rest)) = line.split_once(':')
@@ -305,7 +325,8 @@ impl Splitter {
     /// Files of a control group: what a prompt named, `grep .` of its directory (`memory.events:high 5`),
     /// or a `memory.stat` that begins with `anon` and `file`.
     fn group_file(&mut self, line: &str) -> bool {
-        const HERE: &str = "sys/fs/cgroup/pasted";
+        // The text does not name the group.
+        const HERE: &str = "sys/fs/cgroup/GROUP";
         if let Some((name, rest)) = line.trim().split_once(':')
             && let Some(field) = name.rsplit('/').next().and_then(|name| name.strip_prefix("memory."))
             && ["current", "stat", "events", "max", "high", "low", "min", "pressure", "peak"].contains(&field)
@@ -380,6 +401,9 @@ impl Splitter {
     /// Adds a line to a file by its shape; `false` if it has none.
     fn shaped(&mut self, line: &str) -> bool {
         if self.nodes.take(line, &mut self.paste.source)
+            || self.processes.take(line, self.pid)
+            || self.containers.take(line)
+            || self.ballooned(line)
             || self.tables.take(line)
             || self.listing.take(line, &mut self.paste.source)
             || self.top(line)
@@ -418,6 +442,41 @@ impl Splitter {
             (size * 1024.0) as u64
         );
         self.add("proc/slabinfo", &line);
+        true
+    }
+
+    /// A line that is a date: what comes again after it is a new sample.
+    fn date(&mut self, line: &str) -> bool {
+        let Some(time) = (line.len() <= 48).then(|| date(line.trim())).flatten() else { return false };
+        let again = !self.meminfo.is_empty() || !self.vmstat.is_empty();
+        if let Some(began) =
+            self.time.filter(|began| again && *began < time && self.instants.len() < MOST_SAMPLES)
+        {
+            self.convert_free();
+            self.instants.push((began, std::mem::take(&mut self.paste.source)));
+            self.meminfo.clear();
+            self.vmstat.clear();
+        }
+        self.time = Some(time);
+        true
+    }
+
+    /// The driver's own file on its balloon: `/sys/kernel/debug/hv-balloon`, `/sys/kernel/debug/vmmemctl`.
+    fn ballooned(&mut self, line: &str) -> bool {
+        let Some((name, value)) = line.split_once(':').map(|(name, value)| (name.trim(), value.trim()))
+        else {
+            return false;
+        };
+        if name == "balloon capabilities" {
+            self.balloon = Some(0);
+            return true;
+        }
+        let pages = value.split(' ').next().and_then(|value| value.parse::<u64>().ok());
+        match (name, pages) {
+            ("pages_ballooned", Some(pages)) => self.balloon = Some(pages),
+            ("current", Some(pages)) if self.balloon == Some(0) => self.balloon = Some(pages),
+            _ => return false,
+        }
         true
     }
 
@@ -564,9 +623,7 @@ impl Splitter {
             }
             (Block::Free, ["-/+", ..] | ["Total:" | "Low:" | "High:", ..]) => true,
             (Block::Rollup, [name, value, "kB"])
-                if is_number(value)
-                    && name.ends_with(':')
-                    && ROLLUP.contains(&name.trim_end_matches(':')) =>
+                if is_number(value) && name.ends_with(':') && SUMS.contains(&name.trim_end_matches(':')) =>
             {
                 let path = self.process("smaps_rollup");
                 self.add_if(true, &path, line)
@@ -708,6 +765,20 @@ impl Splitter {
 
     fn finish(mut self) -> Option<Paste> {
         self.convert_free();
+        std::mem::take(&mut self.processes).finish(&mut self.paste.source);
+        for note in std::mem::take(&mut self.containers).finish(&mut self.paste.source) {
+            self.note(note);
+        }
+        if let Some(pages) = self.balloon.filter(|pages| *pages > 0) {
+            self.add("proc/meminfo", &format!("Balloon: {} kB", pages.saturating_mul(4)));
+            self.note("Balloon is what the driver of the hypervisor's balloon says, in pages of 4 KiB");
+        }
+        if self.paste.source.get("proc/meminfo").is_none()
+            && let Some(lines) = numa::sums(&self.paste.source)
+        {
+            self.paste.source.insert("proc/meminfo", lines);
+            self.note("lines of meminfo are the sums of those of the nodes");
+        }
         if self.repeated {
             self.note("meminfo or vmstat lines that came a second time were passed over");
         }
@@ -721,7 +792,13 @@ impl Splitter {
         }
         let levels = self.meminfo.is_empty();
         let tables = std::mem::take(&mut self.tables);
-        self.paste.samples = tables.samples(self.paste.source.clone(), levels);
+        let busy = std::mem::take(&mut self.listing).busy();
+        self.paste.samples = tables.samples(self.paste.source.clone(), levels, &busy);
+        if self.paste.samples.is_empty() && !self.instants.is_empty() {
+            let last = (self.time.unwrap_or_default(), self.paste.source.clone());
+            self.instants.push(last);
+            self.paste.samples = over_time(std::mem::take(&mut self.instants));
+        }
         (!self.paste.source.is_empty() || !self.paste.samples.is_empty()).then_some(self.paste)
     }
 
@@ -780,6 +857,54 @@ impl Splitter {
     }
 }
 
+/// The time of a line that is a date: `Fri Nov 20 01:46:00 CET 2011`, `2024-01-02 03:04:05`.
+fn date(line: &str) -> Option<f64> {
+    let line =
+        line.trim_start_matches(['#', '=', '-', '*', ' ']).trim_end_matches([':', '=', '-', '*', ' ', '#']);
+    let iso = line.get(..19).filter(|_| line.as_bytes().get(4) == Some(&b'-') && line.len() <= 35);
+    if let Some(at) = iso.and_then(|text| text.replace(' ', "T").parse::<jiff::civil::DateTime>().ok()) {
+        return Some(at.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second() as f64);
+    }
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    // Each word of `date` is one of its parts, so that no sentence counts.
+    let part = |word: &&str| {
+        word.bytes().all(|b| b.is_ascii_digit() || b":.,+-".contains(&b))
+            || word.len() <= 9 && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b',')
+    };
+    let dated = (5..=7).contains(&words.len()) && words.iter().all(part);
+    dated.then(|| oswatcher::stamp(&format!("zzz ***{line}"))).flatten()
+}
+
+/// Instants in the order in which they were read. Files that do not change with time, such as settings,
+/// belong to all.
+fn over_time(instants: Vec<(f64, MemorySource)>) -> Vec<(f64, MemorySource)> {
+    const CHANGES: [&str; 8] = [
+        "proc/meminfo",
+        "proc/vmstat",
+        "proc/zoneinfo",
+        "proc/buddyinfo",
+        "proc/slabinfo",
+        "proc/stat",
+        "proc/pressure/",
+        "proc/pagetypeinfo",
+    ];
+    let changes = |path: &str| CHANGES.iter().any(|file| path.starts_with(file));
+    let mut common = MemorySource::default();
+    for (_, source) in &instants {
+        for (path, contents) in source.files().filter(|(path, _)| !changes(path)) {
+            if let Ok(contents) = contents
+                && common.get(path).is_none()
+            {
+                common.insert(path, contents.clone());
+            }
+        }
+    }
+    let common = Arc::new(common);
+    let first = instants.first().map_or(0.0, |(at, _)| *at);
+    let over = |(at, source): (f64, MemorySource)| (at - first, source.lie_over(Arc::clone(&common)));
+    instants.into_iter().map(over).collect()
+}
+
 fn is_number(word: &str) -> bool {
     word.parse::<i64>().is_ok()
 }
@@ -819,14 +944,6 @@ fn is_numa_map(address: &str, policy: &str) -> bool {
         && address.bytes().all(|b| b.is_ascii_hexdigit())
         && POLICIES.iter().any(|known| policy.starts_with(known))
 }
-
-/// Lines of `smaps_rollup`.
-#[rustfmt::skip]
-const ROLLUP: [&str; 22] = [
-    "Rss", "Pss", "Pss_Dirty", "Pss_Anon", "Pss_File", "Pss_Shmem", "Shared_Clean", "Shared_Dirty",
-    "Private_Clean", "Private_Dirty", "Referenced", "Anonymous", "KSM", "LazyFree", "AnonHugePages",
-    "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "Swap", "SwapPss", "Locked",
-];
 
 fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
@@ -1073,6 +1190,63 @@ mod tests {
             0x00000000 32768 oracle 640 4194304 50\n0x00000000 32769 oracle 640 6442450944 0 dest\n";
         let paste = split(text.as_bytes(), "").unwrap();
         assert_eq!(file(&paste, "proc/sysvipc/shm").lines().count(), 3);
+    }
+
+    #[test]
+    fn files_after_dates_are_samples() {
+        let text = "Mon Nov 23 10:00:00 UTC 2026\nMemTotal: 100 kB\nMemFree: 50 kB\npgfault 5\nvm.swappiness = 10\n\
+            Mon Nov 23 10:00:30 UTC 2026\nMemTotal: 100 kB\nMemFree: 40 kB\npgfault 9\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        let at = |index: usize, path: &str| {
+            let (time, source) = &paste.samples[index];
+            (*time, String::from_utf8(source.get(path).unwrap().to_vec()).unwrap())
+        };
+        assert_eq!(at(0, "proc/vmstat"), (0.0, "pgfault 5\n".to_owned()));
+        assert_eq!(at(1, "proc/vmstat"), (30.0, "pgfault 9\n".to_owned()));
+        assert_eq!(at(1, "proc/meminfo").1, "MemTotal: 100 kB\nMemFree: 40 kB\n");
+        assert_eq!(paste.samples.len(), 2);
+        for line in
+            ["I have 5 apples at 10:00:00 2020", "2024-01-02 03:04:05 kernel: out of memory, it seems"]
+        {
+            assert_eq!(date(line), None, "{line}");
+        }
+        assert_eq!(
+            date("2024-01-02T03:04:15").zip(date("2024-01-02 03:04:05")).map(|(b, a)| b - a),
+            Some(10.0)
+        );
+    }
+
+    #[test]
+    fn nodes_add_up_and_balloons_are_told() {
+        let text = "                          Node 0          Node 1           Total\n\
+             MemTotal                   64.00           64.00          128.00\n\
+             FilePages                   4.00            2.00            6.00\n\
+             HugePages_Total             8.00            0.00            8.00\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(
+            file(&paste, "proc/meminfo"),
+            "Cached: 6144 kB\nHugePages_Total: 4\nHugepagesize: 2048 kB\nMemTotal: 131072 kB\n"
+        );
+        let hyperv = "host_version          : 2.0\npages_ballooned       : 1000\n";
+        assert_eq!(file(&split(hyperv.as_bytes(), "").unwrap(), "proc/meminfo"), "Balloon: 4000 kB\n");
+        let vmware = "balloon capabilities  : 0x3e\ntarget : 1023\ncurrent               : 1024\n";
+        assert_eq!(file(&split(vmware.as_bytes(), "").unwrap(), "proc/meminfo"), "Balloon: 4096 kB\n");
+    }
+
+    #[test]
+    fn top_says_who_takes_a_cpu() {
+        let text = "%Cpu(s): 12.5 us,  0.0 sy,  0.0 ni, 87.4 id,  0.0 wa,  0.0 hi,  0.0 si,  0.0 st\n\
+            PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND\n\
+            1919 root 20 0 906564 223816 78632 R 100.0 1.4 3:18.98 Xorg\n\
+            40 root 20 0 0 0 0 R 98.0 0.0 3:18.98 kswapd0\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        let stat = |index: usize, pid: u32| {
+            let text = paste.samples[index].1.get(&format!("proc/{pid}/stat")).unwrap().to_vec();
+            let text = String::from_utf8(text).unwrap();
+            text.split(' ').map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!((stat(0, 1919)[13].as_str(), stat(1, 1919)[13].as_str()), ("0", "100"));
+        assert_eq!((stat(1, 40)[1].as_str(), stat(1, 40)[8].as_str()), ("(kswapd0)", "2097152"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::listing::Busy;
 use super::samples::thin;
 use super::{MOST_SAMPLES, MemorySource};
 
@@ -28,6 +29,8 @@ const MOST_ROWS: usize = 1 << 16;
 const MOST_WORDS: usize = 64;
 /// Page size in KiB by which `si` and `so` are divided.
 const PAGE_KIB: f64 = 4.0;
+/// Ticks of `proc/PID/stat` in a second.
+const TICKS_PER_SECOND: f64 = 100.0;
 /// Ticks of `proc/stat` in a second, with a share of 1.
 const TICKS: f64 = 10_000.0;
 
@@ -214,12 +217,18 @@ impl Tables {
 
     /// The samples, each over what is the same for all; none if there was no table. With `levels` false the
     /// levels of the tables are left out, because the text has the kernel's own.
-    pub(crate) fn samples(self, common: MemorySource, levels: bool) -> Vec<(f64, MemorySource)> {
+    pub(crate) fn samples(
+        self,
+        common: MemorySource,
+        levels: bool,
+        busy: &[Busy],
+    ) -> Vec<(f64, MemorySource)> {
         let rows: Vec<(u64, Row)> = self.rows.into_iter().collect();
         let step = match rows.as_slice() {
             [(first, _), (second, _), ..] => second - first,
             _ => 1,
         };
+        let start = rows.first().map_or(0, |(first, _)| first.saturating_sub(step));
         let common = Arc::new(common);
         let mut counters: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut ticks = [0.0; 5];
@@ -234,7 +243,9 @@ impl Tables {
                 for (_, row) in &rows {
                     counters.extend(row.rates.keys().map(|counter| (*counter, 0.0)));
                 }
-                samples.push((before as f64, source(row, &counters, ticks, levels)));
+                let mut first = source(row, &counters, ticks, levels);
+                busy.iter().for_each(|busy| first.insert(format!("proc/{}/stat", busy.pid), busy.stat(0)));
+                samples.push((before as f64, first));
             }
             let seconds = (at - before) as f64;
             for (counter, rate) in &row.rates {
@@ -245,7 +256,13 @@ impl Tables {
                     *total += share * seconds * TICKS;
                 }
             }
-            samples.push((*at as f64, source(row, &counters, ticks, levels)));
+            let mut now = source(row, &counters, ticks, levels);
+            let since = at.saturating_sub(start) as f64;
+            for busy in busy {
+                let ticks = (busy.share * since * TICKS_PER_SECOND) as u64;
+                now.insert(format!("proc/{}/stat", busy.pid), busy.stat(ticks));
+            }
+            samples.push((*at as f64, now));
         }
         debug_assert!(samples.len() <= MOST_ROWS + 1);
         let start = samples.first().map_or(0.0, |(at, _)| *at);
@@ -337,7 +354,7 @@ mod tests {
             tables.command(&line.split_ascii_whitespace().collect::<Vec<_>>());
             tables.take(line);
         }
-        tables.samples(MemorySource::default(), true)
+        tables.samples(MemorySource::default(), true, &[])
     }
 
     fn file(sample: &(f64, MemorySource), path: &str) -> String {

@@ -4,6 +4,7 @@ use crate::rule::rules;
 
 rules! {
     limit_near::LimitNear,
+    group_pressure::GroupPressure,
     high_throttle::HighThrottle,
     protection_ineffective::ProtectionIneffective,
     v1_host::V1Host,

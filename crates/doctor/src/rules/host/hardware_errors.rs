@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::rule::rule;
@@ -9,7 +10,8 @@ rule! {
     ///
     /// # Sees
     /// Corrected and uncorrected errors counted by EDAC, over two samples whether they grow, and
-    /// `HardwareCorrupted` in `/proc/meminfo`.
+    /// `HardwareCorrupted` in `/proc/meminfo`; without these what the kernel log says (`Memory failure`,
+    /// `EDAC`).
     ///
     /// # Hurts
     /// An uncorrected error destroys a page: the process that uses it is killed, or the host stops. Corrected
@@ -59,7 +61,8 @@ impl Rule for HardwareErrors {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let corrupted = cx.mem(m::HardwareCorrupted);
         let edac = cx.now().edac;
-        if edac.is_none() && corrupted.is_err() {
+        let logged = cx.now().kernel_log.as_ref().map(|log| log.hardware.as_slice()).unwrap_or_default();
+        if edac.is_none() && corrupted.is_err() && logged.is_empty() {
             return Err(Skip::Unknown(vec![
                 "/proc/meminfo HardwareCorrupted".to_owned(),
                 "/sys/devices/system/edac/mc".to_owned(),
@@ -80,6 +83,8 @@ impl Rule for HardwareErrors {
         if corrupted > Bytes::ZERO {
             let sure = if uncorrected.now > 0 { Confidence::Certain } else { Confidence::Likely };
             found.push(of_corrupted(cx, corrupted, sure));
+        } else if found.is_empty() {
+            found.extend(of_log(logged));
         }
         Ok(found)
     }
@@ -122,6 +127,58 @@ fn of_corrected(cx: &Context<'_>, errors: &Errors) -> Finding {
         .because(errors.saw("ce_count"));
     add_remedies(&mut finding);
     finding
+}
+
+/// What only the log tells.
+fn of_log(logged: &[HardwareError]) -> Option<Finding> {
+    let sum = |of: fn(&HardwareError) -> u64| logged.iter().map(of).sum::<u64>();
+    let taken = sum(|error| u64::from(matches!(error, HardwareError::Taken { .. })));
+    let injected = sum(|error| u64::from(*error == HardwareError::Injected));
+    let corrected =
+        sum(|error| if let HardwareError::Corrected(count) = error { u64::from(*count) } else { 0 });
+    let uncorrected =
+        sum(|error| if let HardwareError::Uncorrected(count) = error { u64::from(*count) } else { 0 });
+    let (severity, title) = if taken > injected || uncorrected > 0 {
+        let text = match taken {
+            0 => format!("the log has {} of memory", counted(uncorrected, "uncorrected")),
+            taken => {
+                format!("the kernel took {} pages out of use because their memory failed", Grouped(taken))
+            }
+        };
+        (Severity::High, text)
+    } else if injected > 0 {
+        let text = format!(
+            "somebody injected {}: the kernel takes such pages out of use, and kills what touches one",
+            counted(injected, "memory")
+        );
+        (Severity::Warning, text)
+    } else if corrected as f64 >= OFTEN {
+        (Severity::Warning, format!("the log has {} of memory", counted(corrected, "corrected")))
+    } else {
+        return None;
+    };
+    let mut finding = Finding::new(
+        HardwareErrors::ID,
+        severity,
+        title,
+        Cost::risk("what used such a page is killed or works with wrong data"),
+    );
+    finding.sure(Confidence::Likely);
+    for (name, count) in [
+        ("Memory failure", taken),
+        ("Injecting memory failure", injected),
+        ("EDAC CE", corrected),
+        ("EDAC UE", uncorrected),
+    ] {
+        finding.because_if((count > 0).then(|| Evidence::new("kernel log", name, Grouped(count))));
+    }
+    if injected > 0 {
+        finding.note("Tests of the kernel inject errors (madvise with MADV_HWPOISON, hwpoison-inject): the hardware is sound.");
+    }
+    if taken > injected || uncorrected > 0 || injected == 0 {
+        add_remedies(&mut finding);
+    }
+    Some(finding)
 }
 
 fn of_corrupted(cx: &Context<'_>, corrupted: Bytes, sure: Confidence) -> Finding {

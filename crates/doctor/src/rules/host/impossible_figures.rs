@@ -2,13 +2,14 @@ use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo as m};
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Finding, Outcome, Rule, Severity, Skip};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip};
 
 rule! {
     /// Figures contradict each other: they were made up, mixed, or the kernel lost count.
     ///
     /// # Sees
-    /// More free than there is (memory, swap, huge pages), and more dirty pages than the page cache has.
+    /// More free than there is (memory, swap, huge pages), more dirty pages than the page cache has, and
+    /// stalls (PSI) that last longer than the host runs.
     ///
     /// # Hurts
     /// Whatever is concluded from such figures is wrong. Dirty pages that do not exist make writers wait at
@@ -26,12 +27,15 @@ rule! {
     pub ImpossibleFigures = "impossible-figures" in Host
 }
 
+/// Ten years in seconds: no host runs as long.
+const YEARS: f64 = 10.0 * 365.0 * 86_400.0;
 /// What per-CPU counters may be off.
 const OFF: Bytes = Bytes::mib(64);
 
 impl Rule for ImpossibleFigures {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        if cx.now().meminfo.is_none() {
+        let now = cx.now();
+        if now.meminfo.is_none() && now.pressure.memory.is_none() && now.cgroups.is_none() {
             return Err(Skip::missing("/proc/meminfo"));
         }
         let parts =
@@ -39,6 +43,7 @@ impl Rule for ImpossibleFigures {
         let mut findings: Vec<Finding> =
             parts.into_iter().filter_map(|(part, whole)| more(cx, part, whole)).collect();
         findings.extend(dirty(cx));
+        findings.extend(stalled(cx));
         Ok(findings)
     }
 }
@@ -61,9 +66,36 @@ fn more(cx: &Context<'_>, part: Counter<Meminfo>, whole: Counter<Meminfo>) -> Op
     Some(finding)
 }
 
+/// Stalls for memory that add up to more than ten years, or to more than the time since boot.
+fn stalled(cx: &Context<'_>) -> Option<Finding> {
+    let now = cx.now();
+    let most = now.uptime.unwrap_or(YEARS).max(1.0) * 1e6 * 1.01;
+    let groups = now.cgroups.iter().flat_map(|cgroups| &cgroups.groups);
+    let of_groups = groups.filter_map(|group| Some((group.path.clone(), group.pressure?)));
+    let of_host = now.pressure.memory.map(|psi| ("/proc/pressure/memory".to_owned(), psi));
+    let (path, total) = of_host.into_iter().chain(of_groups).find_map(|(path, psi)| {
+        let total = psi.some?.total_us;
+        (total as f64 > most).then_some((path, total))
+    })?;
+    let mut finding = Finding::new(
+        ImpossibleFigures::ID,
+        Severity::Warning,
+        format!(
+            "stalls for memory of {path} add up to {} days: the kernel lost count",
+            Grouped(total / 86_400_000_000)
+        ),
+        Cost::risk("whoever acts on these stalls (systemd-oomd, a scheduler) acts on nonsense"),
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because(Evidence::new("memory.pressure", "some total", format!("{} us", Grouped(total))).of(path))
+        .note("A defect of this kernel's pressure stall information; the averages of the last seconds may be wrong too.");
+    Some(finding)
+}
+
 fn dirty(cx: &Context<'_>) -> Option<Finding> {
     let dirty = cx.mem(m::Dirty).ok()?;
-    let cache = cx.mem(m::Cached).ok()? + cx.mem(m::Buffers).ok()? + cx.mem_or_zero(m::SwapCached);
+    let cache = cx.mem(m::Cached).ok()? + cx.mem_or_zero(m::Buffers) + cx.mem_or_zero(m::SwapCached);
     if dirty <= cache + OFF {
         return None;
     }
@@ -79,7 +111,7 @@ fn dirty(cx: &Context<'_>) -> Option<Finding> {
         .sure(Confidence::Likely)
         .because(cx.saw_mem(m::Dirty))
         .because(cx.saw_mem(m::Cached))
-        .because(cx.saw_mem(m::Buffers))
+        .because_if(cx.mem(m::Buffers).is_ok().then(|| cx.saw_mem(m::Buffers)))
         .note("A defect of this kernel: only a reboot sets the count right, and a later release mends it.");
     Some(finding)
 }

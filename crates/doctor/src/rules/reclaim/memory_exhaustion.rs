@@ -15,7 +15,8 @@ rule! {
     /// # Sees
     /// `MemAvailable` below 5 % of memory, or what it would be on kernels before 3.14 (free memory, files and
     /// half of the reclaimable slab); how much swap is left; which use holds the memory. One reading of
-    /// `/proc/meminfo` or of `free` is enough.
+    /// `/proc/meminfo` or of `free` is enough. Where enough is available, also whether that is low memory
+    /// (`LowFree` of 32-bit kernels) and more than CMA (`CmaFree`).
     ///
     /// # Hurts
     /// Whatever asks for memory next waits for reclaim, which finds only pages that somebody needs: programs'
@@ -53,7 +54,10 @@ impl Rule for MemoryExhaustion {
             levels::available(meminfo).ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
         let share = available.bytes.share_of(total);
         if share >= WARN || available.bytes >= ROOM {
-            return Ok(Vec::new());
+            return Ok([low_memory(cx), contiguous(cx, available.bytes, total)]
+                .into_iter()
+                .flatten()
+                .collect());
         }
         let swap = Swap::of(cx);
         let severity = Severity::ladder(
@@ -114,6 +118,57 @@ impl Rule for MemoryExhaustion {
         }
         Ok(vec![finding])
     }
+}
+
+/// Low memory of a 32-bit kernel, all of which the kernel's own objects need, while high memory is free.
+fn low_memory(cx: &Context<'_>) -> Option<Finding> {
+    let (low, of_low, high) =
+        (cx.mem(m::LowFree).ok()?, cx.mem(m::LowTotal).ok()?, cx.mem(m::HighFree).ok()?);
+    if of_low == Bytes::ZERO || low.share_of(of_low) >= HIGH || high < low.scale(4.0) {
+        return None;
+    }
+    let mut finding = Finding::new(
+        MemoryExhaustion::ID,
+        Severity::Warning,
+        format!(
+            "low memory is nearly used up: {low:#} of {of_low:#} are free, while {high:#} of high memory are"
+        ),
+        Cost::risk(
+            "the kernel's own objects need low memory: allocations fail, or the OOM killer is invoked, with memory free",
+        ),
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(cx.saw_mem(m::LowFree).against(format!("at least {} of LowTotal", Percent(HIGH)), "as for all memory"))
+        .because(cx.saw_mem(m::LowTotal))
+        .because(cx.saw_mem(m::HighFree))
+        .because_if(cx.mem(m::Slab).is_ok().then(|| cx.saw_mem(m::Slab)))
+        .note("A 64-bit kernel has no such limit. Until then fewer kernel objects help: dentries, inodes, page tables of many processes.");
+    Some(finding)
+}
+
+/// Memory that is free or available only as CMA, which unmovable requests cannot use.
+fn contiguous(cx: &Context<'_>, available: Bytes, total: Bytes) -> Option<Finding> {
+    let (cma, free) = (cx.mem(m::CmaFree).ok()?, cx.mem(m::MemFree).ok()?);
+    let usable = available - cma;
+    if usable.share_of(total) >= WARN || cma < free.scale(0.8) {
+        return None;
+    }
+    let mut finding = Finding::new(
+        MemoryExhaustion::ID,
+        Severity::Warning,
+        format!(
+            "of {free:#} free {cma:#} are CMA, which only movable pages may use: {usable:#} are left for everything else"
+        ),
+        Cost::risk("kernel allocations fail, or the OOM killer is invoked, with memory free"),
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(cx.saw_mem(m::CmaFree))
+        .because(cx.saw_mem(m::MemFree))
+        .because_if(cx.mem(m::CmaTotal).is_ok().then(|| cx.saw_mem(m::CmaTotal)))
+        .note("A smaller cma= on the kernel command line, if the drivers' buffers (display, camera) fit into it.");
+    Some(finding)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

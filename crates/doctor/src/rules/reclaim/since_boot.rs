@@ -13,7 +13,7 @@ rule! {
     /// # Sees
     /// One reading of `/proc/vmstat`: how often compaction failed and huge pages could not be had; how much
     /// of all scanning tasks did themselves (`pgscan_direct` beside `pgscan_kswapd`), and how often they
-    /// had to (`allocstall`).
+    /// had to (`allocstall`); whether kswapd runs without scanning anything (`pageoutrun`).
     ///
     /// # Hurts
     /// Whatever hurt, did so at some time since boot: the counters do not say when. Two samples tell
@@ -36,6 +36,8 @@ const EVENTS: u64 = 10_000;
 /// Compactions that failed, and huge page faults that fell back, from which on memory is in pieces.
 const FAILED: f64 = 0.5;
 const FALLBACK: f64 = 0.2;
+/// Runs of kswapd from which on it is a loop, if each scanned less than a page.
+const RUNS: u64 = 10_000_000;
 /// Share of scanning that tasks did themselves.
 const DIRECT: f64 = 0.1;
 /// Pages that tasks scanned themselves: 4 GiB of small pages.
@@ -49,7 +51,7 @@ impl Rule for SinceBoot {
         if cx.now().vmstat.is_none() {
             return Err(Skip::missing("/proc/vmstat"));
         }
-        Ok([compaction(cx), direct(cx)].into_iter().flatten().collect())
+        Ok([compaction(cx), direct(cx), spinning(cx)].into_iter().flatten().collect())
     }
 }
 
@@ -107,6 +109,34 @@ fn direct(cx: &Context<'_>) -> Option<Finding> {
         .because(Evidence::new("/proc/vmstat", "pgscan_direct*", Grouped(direct)))
         .because(Evidence::new("/proc/vmstat", "pgscan_kswapd*", Grouped(kswapd)))
         .because_if(stalls.map(|stalls| Evidence::new("/proc/vmstat", "allocstall*", Grouped(stalls))));
+    again(&mut finding);
+    Some(finding)
+}
+
+/// kswapd that runs again and again and finds nothing to scan.
+fn spinning(cx: &Context<'_>) -> Option<Finding> {
+    let (runs, scanned) = (cx.vm(v::pageoutrun).ok()?, cx.vm_sum(KSWAPD_SCAN).ok()?);
+    if runs < RUNS || scanned / runs > 0 {
+        return None;
+    }
+    let mut finding = Finding::new(
+        SinceBoot::ID,
+        Severity::High,
+        format!(
+            "since boot kswapd ran {} times and scanned {} pages: it turns in a loop without reclaiming",
+            Grouped(runs),
+            Grouped(scanned)
+        ),
+        Cost::risk("a whole CPU, for as long as it goes on"),
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(cx.saw_vm(v::pageoutrun))
+        .because(Evidence::new("/proc/vmstat", "pgscan_kswapd*", Grouped(scanned)))
+        .note(
+            "A defect of this kernel: kswapd takes a node for unbalanced in which there is nothing to reclaim. A later \
+             release, or more free memory in its smallest zone, ends it.",
+        );
     again(&mut finding);
     Some(finding)
 }

@@ -85,6 +85,14 @@ impl Rule for UnaccountedKernel {
                     ),
             )
             .because(cx.saw_mem(m::MemTotal));
+        if let Ok(vmalloc) = cx.mem(m::VmallocUsed)
+            && vmalloc.share_of(ordinary) > SHARE / 2.0
+        {
+            finding.because(cx.saw_mem(m::VmallocUsed)).note(
+                "vmalloc holds much of it: /proc/vmallocinfo names the callers, largest first with \
+                 `sort -k2 -n -r /proc/vmallocinfo`.",
+            );
+        }
         for (name, bytes) in &explained {
             finding.because(Evidence::new("counted elsewhere", *name, format!("{bytes:#}")));
         }

@@ -59,9 +59,17 @@ const VERY_LOW: f64 = 0.1;
 /// `CommitLimit` is rounded down to pages, of up to 64 KiB.
 const ROUNDING: Bytes = Bytes::kib(64);
 
+/// Room below the limit, and memory available, from which on strict overcommit is likely where it is not
+/// told.
+const UNTOLD_ROOM: f64 = 0.02;
+const UNTOLD_AVAILABLE: f64 = 0.15;
+
 impl Rule for CommitExhaustion {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let mode = cx.sysctl(OVERCOMMIT_MEMORY)?;
+        let mode = match cx.sysctl(OVERCOMMIT_MEMORY) {
+            Ok(mode) => mode,
+            Err(skip) => return untold(cx).map(|finding| vec![finding]).ok_or(skip),
+        };
         if mode != 2 {
             return Ok(fork_of_redis(cx, mode).into_iter().collect());
         }
@@ -93,6 +101,48 @@ impl Rule for CommitExhaustion {
         propose_other_mode(&mut finding, cx);
         Ok(vec![finding])
     }
+}
+
+/// Nearly all that strict overcommit would allow is promised, and more is available; whether it is strict,
+/// the data do not say. In the other modes nothing keeps `Committed_AS` just below the limit.
+fn untold(cx: &Context<'_>) -> Option<Finding> {
+    let (limit, committed) = (cx.mem(m::CommitLimit).ok()?, cx.mem(m::Committed_AS).ok()?);
+    let (available, total) = (cx.mem(m::MemAvailable).ok()?, cx.total().ok()?);
+    let cramped = committed <= limit && (limit - committed).share_of(limit) < UNTOLD_ROOM;
+    if !cramped || available.share_of(total) < UNTOLD_AVAILABLE {
+        return None;
+    }
+    let mut finding = Finding::new(
+        CommitExhaustion::ID,
+        Severity::Warning,
+        format!(
+            "{:#} are left below CommitLimit while {available} are available: if vm.overcommit_memory is 2, allocations fail",
+            limit - committed
+        ),
+        Cost::risk(
+            "malloc and fork fail with ENOMEM while memory is free; in modes 0 and 1 this limit means nothing",
+        ),
+    );
+    finding
+        .sure(Confidence::Possible)
+        .because(cx.saw_mem(m::Committed_AS).against(format!("{limit:#}"), "CommitLimit, in mode 2"))
+        .because(cx.saw_mem(m::CommitLimit))
+        .because(cx.saw_mem(m::MemAvailable));
+    let swap = cx.mem_or_zero(m::SwapTotal);
+    if let Ok(ordinary) = cx.total_without_pools()
+        && limit > swap
+    {
+        finding.note(format!(
+            "({limit:#} - {swap:#} of swap) / {ordinary:#} of memory = {}: the vm.overcommit_ratio that this limit comes from.",
+            Percent((limit - swap).share_of(ordinary))
+        ));
+    }
+    finding.remedy(
+        Remedy::new("See whether overcommit is strict")
+            .run("sysctl vm.overcommit_memory vm.overcommit_ratio vm.overcommit_kbytes")
+            .risk("None: it only reads."),
+    );
+    Some(finding)
 }
 
 /// What is refused, the widest first.

@@ -4,6 +4,7 @@ use crate::rule::rules;
 
 rules! {
     swap_thrash::SwapThrash,
+    zswap_full::ZswapFull,
     killed_by_daemon::KilledByDaemon,
     swap_exhaustion::SwapExhaustion,
     commit_exhaustion::CommitExhaustion,

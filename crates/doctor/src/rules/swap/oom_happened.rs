@@ -6,7 +6,7 @@ use lotsfree_settings::PANIC_ON_OOM;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups::{self, Owner};
-use crate::kernel_report::{Cause, Holder, Judged, shared_of};
+use crate::kernel_report::{Cause, Holder, Judged, dirty_of, shared_of, slab_of};
 use crate::remedy::{SYSCTL_FILE, word};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
@@ -44,6 +44,10 @@ const RECENT_SECONDS: f64 = 86_400.0;
 const SHOWN: usize = 5;
 /// Shared memory from this share of a group on is named.
 const SHARED: f64 = 0.25;
+/// Dirty pages from this share of a group's page cache on, none of them under writeback, are named.
+const UNWRITTEN: f64 = 0.8;
+/// Unreclaimable slab from this share of a group on is named.
+const KERNEL: f64 = 0.3;
 /// Page tables from this share of a victim on are worth a word.
 const TABLES: f64 = 0.2;
 
@@ -135,16 +139,37 @@ fn incidents(log: &KernelLog) -> Vec<Incident<'_>> {
     let reported = |kill: &OomKill| log.reports.iter().any(|report| report.kills.contains(kill));
     for kill in log.ooms.iter().filter(|kill| !bound(kill) && !reported(kill)) {
         let kind = if kill.constraint == "CONSTRAINT_MEMCG" { Kind::Group } else { Kind::Host };
-        let same = incidents.iter_mut().find(|incident| {
-            let same_group = kind != Kind::Group || incident.group() == kill.cgroup.as_deref();
-            incident.kind == kind && same_group
+        let same = incidents.iter_mut().find(|incident| match (kind, kill.cgroup.as_deref()) {
+            // The line alone does not name the group.
+            (Kind::Group, None) => incident.kind == Kind::Group,
+            (kind, group) => incident.kind == kind && (kind != Kind::Group || incident.group() == group),
         });
         match same {
             Some(incident) => incident.kills.push(kill),
             None => incidents.push(Incident { kind, kills: vec![kill], judged: None }),
         }
     }
-    incidents
+    without_bare(incidents)
+}
+
+/// Joins kills of which the log has little more than that they happened with those of the host that it
+/// explains.
+fn without_bare(incidents: Vec<Incident<'_>>) -> Vec<Incident<'_>> {
+    let bare = |incident: &Incident<'_>| {
+        incident.kind == Kind::Bare
+            || incident.kind == Kind::Host
+                && incident.judged.is_none()
+                && incident.kills.iter().all(|kill| kill.constraint.is_empty())
+    };
+    let (bare, mut told): (Vec<_>, Vec<_>) = incidents.into_iter().partition(bare);
+    let explained = told
+        .iter_mut()
+        .find(|incident| matches!(incident.kind, Kind::Host | Kind::Order | Kind::Zone | Kind::EnoughFree));
+    match explained {
+        Some(incident) => incident.kills.extend(bare.into_iter().flat_map(|bare| bare.kills)),
+        None => told.extend(bare),
+    }
+    told
 }
 
 /// Whether the kernel names a memory policy or cpuset as the reason; kernels before 4.19 do not.
@@ -250,10 +275,25 @@ impl<'a> Incident<'a> {
             other => format!(" of {:#} for {other}", counter.limit),
         });
         let shared = usage.and_then(shared_of).filter(|(_, share)| *share >= SHARED);
-        let shared = shared.map_or_else(String::new, |(bytes, share)| {
+        let held = shared.map(|(bytes, share)| {
             format!("; {bytes:#} ({}) of it was tmpfs or shared memory", Percent(share))
         });
-        format!("{group} reached its limit{limit}, and the kernel killed {victims}{when}{shared}")
+        let held = held.or_else(|| {
+            let (dirty, share) = usage.and_then(dirty_of).filter(|(_, share)| *share >= UNWRITTEN)?;
+            Some(format!(
+                "; {dirty:#} ({}) of its page cache was dirty, and nobody had begun to write it",
+                Percent(share)
+            ))
+        });
+        let held = held.or_else(|| {
+            let (slab, share) = usage.and_then(slab_of).filter(|(_, share)| *share >= KERNEL)?;
+            Some(format!(
+                "; {slab:#} ({}) of it was unreclaimable slab, which no kill gives back",
+                Percent(share)
+            ))
+        });
+        let held = held.unwrap_or_default();
+        format!("{group} reached its limit{limit}, and the kernel killed {victims}{when}{held}")
     }
 }
 
@@ -343,7 +383,7 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool) -> Finding {
              one zone was the reason. The lines before it, from \"invoked oom-killer\" on, would tell.",
         );
     }
-    remedies(cx, incident.kind, incident.group().unwrap_or("a memory cgroup"), &mut finding);
+    remedies(cx, incident.kind, incident.group(), &mut finding);
     finding
 }
 
@@ -440,9 +480,19 @@ fn saw(cx: &Context<'_>, kill: &OomKill) -> Evidence {
     Evidence::new("/dev/kmsg", "oom-kill", value.join(", ")).of(format!("pid {} {}", kill.pid, kill.name))
 }
 
-fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: &mut Finding) {
+fn remedies(cx: &Context<'_>, kind: Kind, group: Option<&str>, finding: &mut Finding) {
     match kind {
         Kind::Group => {
+            finding.note(
+                "The host had memory: more of it, or swap settings of the host, do not help a group at its limit.",
+            );
+            let Some(group) = group else {
+                finding.note(
+                    "The log does not have the group's name: the line with oom_memcg= (or \"as a result of limit of\") before \
+                     the kill names it. Raise its limit, or shrink what runs in it.",
+                );
+                return;
+            };
             let unit = group.rsplit('/').next().unwrap_or(group);
             let limit =
                 cx.cgroups().ok().and_then(|groups| groups.at(group)).and_then(|group| group.max?.bytes());
@@ -461,10 +511,7 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: &str, finding: &mut Finding) {
                     remedy.run(format!("echo SIZE > {file}")).undo_with(format!("echo {old} > {file}"))
                 }
             };
-            finding.note_if(control_groups::lasting(group)).remedy(remedy).note(
-                "The host had memory: more of it, or swap settings of the host, do not help a group at its \
-                 limit.",
-            );
+            finding.note_if(control_groups::lasting(group)).remedy(remedy);
         }
         Kind::Policy => {
             finding
@@ -588,11 +635,11 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
         // `oom` counts only the group's own limit, `oom_kill` every killer.
         let limited = group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0;
         if limited {
-            remedies(cx, Kind::Group, &group.path, &mut finding);
+            remedies(cx, Kind::Group, Some(&group.path), &mut finding);
             return finding;
         }
         finding.note("Processes of the groups named were killed, though none of them was at its own limit.");
     }
-    remedies(cx, Kind::Untold, "", &mut finding);
+    remedies(cx, Kind::Untold, None, &mut finding);
     finding
 }

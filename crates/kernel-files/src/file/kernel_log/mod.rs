@@ -1,6 +1,7 @@
 //! Memory events in the kernel log (`/dev/kmsg`, a saved `dmesg`). Other lines are never kept.
 
 pub mod daemon;
+pub mod hardware;
 pub mod report;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,6 +10,7 @@ use lotsfree_units::Bytes;
 use serde::Serialize;
 
 use self::daemon::DaemonKill;
+use self::hardware::HardwareError;
 use self::report::Report;
 use super::scan::{bounded, cut, decimal, leading_digits};
 use crate::{File, Log};
@@ -28,6 +30,8 @@ pub struct KernelLog {
     pub oom_panics: u32,
     /// Kills by systemd-oomd and earlyoom, where the log is a whole journal; the latest 256 are kept.
     pub daemon_kills: Vec<DaemonKill>,
+    /// What it says of memory hardware; the latest 256 lines are kept.
+    pub hardware: Vec<HardwareError>,
     /// The lines from which the events were read, as printed, for saving. Lines of a journal's export have
     /// the time since boot put before them in brackets.
     pub lines: Vec<String>,
@@ -70,7 +74,10 @@ const MEMCG: &str = "CONSTRAINT_MEMCG";
 const PANIC: &str = "Kernel panic - not syncing: Out of memory";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 10] = [
+const SIGNS: [&str; 13] = [
+    "Memory failure: 0x",
+    "Injecting memory failure",
+    "EDAC MC",
     PANIC,
     "systemd-oomd",
     "earlyoom",
@@ -155,6 +162,7 @@ struct Reader {
     failures: Kept<(String, u32)>,
     daemons: Kept<DaemonKill>,
     panics: Kept<()>,
+    hardware: Kept<HardwareError>,
     /// Reports with their numbers; the last one is open.
     reports: Kept<(u64, report::Builder)>,
     begun: u64,
@@ -178,6 +186,10 @@ impl Reader {
         }
         let Some((at, message)) = split_prefix(line) else { return };
         let numbered = (number, line.to_owned());
+        if let Some(error) = HardwareError::of(message) {
+            push(&mut self.hardware, error).1.push(numbered);
+            return;
+        }
         let report = self.reports.back().map(|((number, _), _)| *number);
         self.take_report(at, line, message, &numbered);
         if let Some(kill) = header(message) {
@@ -296,12 +308,22 @@ impl Reader {
         let oom_panics = split(self.panics, &mut lines).count() as u32;
         let daemon_kills = split(self.daemons, &mut lines).collect();
         let allocation_failures = split(self.failures, &mut lines).collect();
+        let hardware = split(self.hardware, &mut lines).collect();
         lines.sort_unstable();
         lines.dedup_by_key(|(number, _)| *number);
         let (numbers, lines): (Vec<usize>, Vec<String>) = lines.into_iter().unzip();
         let owned = numbers.into_iter().map(|number| (number, of_reports.get(&number).copied())).collect();
         (
-            KernelLog { ooms, drop_caches, allocation_failures, reports, oom_panics, daemon_kills, lines },
+            KernelLog {
+                ooms,
+                drop_caches,
+                allocation_failures,
+                reports,
+                oom_panics,
+                daemon_kills,
+                hardware,
+                lines,
+            },
             owned,
         )
     }
@@ -357,6 +379,8 @@ pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
     let words = rest.get(..rest.floor_char_boundary(160)).unwrap_or(rest);
     if let Some(found) = words.find("kernel: ").filter(|&found| found == 0 || rest[..found].ends_with(' ')) {
         rest = &rest[found + "kernel: ".len()..];
+        // Some syslog templates write the colon twice.
+        rest = rest.strip_prefix(": ").unwrap_or(rest);
         if rest.starts_with('[') {
             let (inner, after) = bracket(rest);
             (at, rest) = (inner.or(at), after);
@@ -420,7 +444,8 @@ pub fn header(message: &str) -> Option<OomKill> {
 /// Whether a memory cgroup was out of memory, and the text from `Kill` or `Killed` on.
 pub fn killing(message: &str) -> Option<(bool, &str)> {
     let memcg = message.starts_with("Memory cgroup out of memory");
-    if memcg || message.starts_with("Out of memory") {
+    // 2.6.11 to 2.6.17 have a capital M.
+    if memcg || message.starts_with("Out of memory") || message.starts_with("Out of Memory") {
         // The reason may follow in parentheses, before the colon.
         let (_, rest) = message.split_once(": ")?;
         return Some((memcg, rest));
@@ -468,7 +493,7 @@ pub fn drop_caches(message: &str) -> Option<(String, u32, u32)> {
 /// `kswapd0: page allocation failure: order:4, mode:…` (`mm/page_alloc.c:warn_alloc`; a full stop in place of
 /// the second colon before 3.1).
 pub fn allocation_failure(message: &str) -> Option<(String, u32)> {
-    let (name, rest) = message.rsplit_once(": page allocation failure")?;
+    let (name, rest) = message.split_once(": page allocation failure")?;
     let rest = rest.strip_prefix([':', '.'])?.trim_start().strip_prefix("order:")?;
     let (order, _) = leading_digits(rest.as_bytes());
     Some((name.to_owned(), u32::try_from(decimal(order)?).ok()?))

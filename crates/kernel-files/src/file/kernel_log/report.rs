@@ -220,6 +220,9 @@ impl Report {
             let adjustment =
                 oom_score_adj.map_or_else(String::new, |value| format!(", oom_score_adj={value}"));
             match self.trigger {
+                Trigger::OomKiller if process.is_empty() => line(&format_args!(
+                    "oom-killer: gfp_mask={mask:#x}{flags}, nodemask={nodes}, order={order}{adjustment}"
+                )),
                 Trigger::OomKiller => line(&format_args!(
                     "{process} invoked oom-killer: gfp_mask={mask:#x}{flags}, nodemask={nodes}, order={order}{adjustment}"
                 )),
@@ -569,7 +572,8 @@ const MOST_TRACE: usize = 48;
 const MOST_FIELDS: usize = 128;
 
 /// Texts of which the line of a report contains at least one.
-pub(super) const SIGNS: [&str; 27] = [
+pub(super) const SIGNS: [&str; 28] = [
+    "oom-killer: gfp_mask=",
     "vmemmap alloc failure",
     ": Show Memory",
     "vmalloc error: size ",
@@ -633,9 +637,14 @@ pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
             ..Report::default()
         });
     }
+    // Before 2.6.17 the process is not named.
+    if message.starts_with("oom-killer: gfp_mask=") {
+        let request = Some(request(message));
+        return Some(Report { at, trigger: Trigger::OomKiller, request, ..Report::default() });
+    }
     let failure =
         [": page allocation failure", ": vmemmap alloc failure", ": vmalloc error: size 0, page order"];
-    if let Some((process, rest)) = failure.into_iter().find_map(|text| message.rsplit_once(text)) {
+    if let Some((process, rest)) = failure.into_iter().find_map(|text| message.split_once(text)) {
         let rest = rest.strip_prefix([':', '.']).or_else(|| rest.strip_prefix(' '))?.trim_start();
         return Some(Report {
             at,
@@ -667,7 +676,7 @@ pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
             ..Report::default()
         });
     }
-    let (process, rest) = message.rsplit_once(": page allocation stalls for ")?;
+    let (process, rest) = message.split_once(": page allocation stalls for ")?;
     let (ms, rest) = rest.split_once("ms")?;
     Some(Report {
         at,

@@ -139,6 +139,7 @@ pub(super) const FILES: &[(&str, Contents)] = &[
     ("sys/kernel/mm/ksm/{ksm}", Contents::Numbers),
     ("sys/kernel/mm/damon/admin/kdamonds", Contents::Nothing),
     ("sys/module/zswap/parameters/{zswap}", Contents::Choices),
+    ("sys/kernel/debug/zswap/{zswap}", Contents::Numbers),
     ("etc/os-release", Contents::OsRelease),
     ("etc/security/limits.conf", Contents::Limits),
     ("etc/security/limits.d/{conf}", Contents::Limits),

@@ -5,12 +5,14 @@
 //! | OOM kill | constraint, groups, the victim's name, process id and user; its sizes and score |
 //! | `drop_caches` | name, process id, value |
 //! | kill by systemd-oomd or earlyoom | group or name, process id, size, shares |
+//! | memory hardware | kind and count |
 //! | page allocation failure | name, order |
 //! | report on memory | what [`Report`] has, printed anew: names of processes, groups and caches replaced, without the call trace |
 //!
 //! Names are replaced as elsewhere. Hardware, registers and modules are removed.
 
 use lotsfree_kernel_files::file::kernel_log::daemon::{self, Daemon};
+use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
 use lotsfree_kernel_files::file::kernel_log::{
     allocation_failure, drop_caches, header, killing, limits_of, process, read, split_prefix,
@@ -141,6 +143,9 @@ impl Names {
         }
         if let Some((name, pid, value)) = drop_caches(message) {
             return Some(format!("{} ({pid}): drop_caches: {value}", self.program(&name)));
+        }
+        if let Some(error) = HardwareError::of(message) {
+            return Some(error.to_string());
         }
         let (name, order) = allocation_failure(message)?;
         Some(format!("{}: page allocation failure: order:{order}", self.program(&name)))

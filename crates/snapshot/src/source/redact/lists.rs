@@ -541,11 +541,12 @@ pub(super) static KHUGEPAGED: Words = Words::new(&[
     "scan_sleep_millisecs",
 ]);
 
-/// Parameters of zswap.
+/// Parameters and counts of zswap.
 pub(super) static ZSWAP: Words = Words::new(&[
     "accept_threshold_percent compressor enabled exclusive_loads max_pool_percent",
     "non_same_filled_pages_enabled",
     "same_filled_pages_enabled shrinker_enabled zpool",
+    "pool_limit_hit reject_alloc_fail reject_compress_fail reject_compress_poor reject_reclaim_fail",
 ]);
 
 /// Files of KSM's directory, other than counters.

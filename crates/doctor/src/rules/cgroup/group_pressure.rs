@@ -1,0 +1,246 @@
+use lotsfree_kernel_files::counters::{Counter, MemoryStat, memory_events as e, memory_stat as s};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, Cgroups, Limit};
+use lotsfree_units::{Bytes, Grouped, Percent};
+
+use crate::control_groups as groups;
+use crate::rule::rule;
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+
+rule! {
+    /// A memory cgroup loses time to reclaiming its own memory, as far as one reading of its files tells.
+    ///
+    /// # Sees
+    /// `memory.pressure` of the group (version 2), `high` and `max` of `memory.events`, and the counters of
+    /// `memory.stat` since the group was made: pages that were evicted and read again
+    /// (`workingset_refault*`), and how much of what reclaim scanned it could free (`pgscan`, `pgsteal`).
+    /// With `memory.current` and the limits also at which of them the group stands.
+    ///
+    /// # Hurts
+    /// A group at its limit reclaims from itself, however much memory the host has: its tasks wait, its
+    /// files are read again and again, and nothing on the host looks short.
+    ///
+    /// # Remedies
+    /// A higher limit, or a smaller cache in the program. Where the group holds mostly anonymous memory and
+    /// cannot swap, reclaim has nothing to take: only a smaller program or more memory helps.
+    ///
+    /// # False alarms
+    /// Counters since the group was made do not say when: without pressure the finding is only *possible*.
+    /// A job that is bounded on purpose (`systemd-run`) is meant to be slowed down. With two samples
+    /// `high-throttle` and `limit-near` tell more, and counters are left out here.
+    ///
+    /// # References
+    /// `Documentation/admin-guide/cgroup-v2.rst`, memory.stat, memory.events, memory.pressure;
+    /// `mm/workingset.c:workingset_refault` (6.12).
+    pub GroupPressure = "group-pressure" in Cgroup
+}
+
+/// A tenth of the time: where warnings on PSI memory start (nohang, systemd-oomd's tests).
+const STALLED: f64 = 10.0;
+/// Half of the time: most of the group waits.
+const STANDS: f64 = 50.0;
+/// Pages read again since the group was made: 1 GiB of small pages, and this share of what was freed.
+const REFAULTS: u64 = 1 << 18;
+const SHARE: f64 = 0.5;
+/// Pages scanned from which on their yield matters, and the yield below which reclaim is in vain.
+const SCANNED: u64 = 1 << 20;
+const YIELD: f64 = 0.2;
+/// A group stands at a limit from here on.
+const AT: f64 = 0.95;
+/// Anonymous memory from which on there is little else to reclaim.
+const ANONYMOUS: f64 = 0.8;
+/// Groups with a finding of their own.
+const MOST: usize = 4;
+
+/// What one group loses.
+struct Loss<'a> {
+    group: &'a Cgroup,
+    /// Stalls of some task, per cent of the last minute or ten seconds.
+    stalled: Option<f64>,
+    refaults: Option<u64>,
+    /// Pages scanned and freed, if few were freed.
+    in_vain: Option<(u64, u64)>,
+}
+
+impl Rule for GroupPressure {
+    fn check(&self, cx: &Context<'_>) -> Outcome {
+        let cgroups = cx.cgroups()?;
+        if cgroups.groups.iter().all(|group| group.pressure.is_none() && group.stat.is_none()) {
+            return Err(Skip::missing(groups::file(cgroups.version, "/*", "stat")));
+        }
+        // Rates of two samples tell more than sums.
+        let sums = cx.seconds().is_err();
+        let mut losses: Vec<Loss<'_>> = cgroups
+            .groups
+            .iter()
+            .filter(|group| group.path != "/")
+            .filter_map(|group| loss(group, sums))
+            .collect();
+        let stalled = |loss: &Loss<'_>| loss.stalled.unwrap_or_default();
+        let below = |path: &str, of: &str| path.strip_prefix(of).is_some_and(|rest| rest.starts_with('/'));
+        // A parent's pressure and counters include its children's.
+        let inner: Vec<String> = losses.iter().map(|loss| loss.group.path.clone()).collect();
+        losses.retain(|loss| !inner.iter().any(|path| below(path, &loss.group.path)));
+        losses.sort_by(|a, b| stalled(b).total_cmp(&stalled(a)));
+        Ok(losses.iter().take(MOST).map(|loss| finding(cgroups, loss)).collect())
+    }
+}
+
+fn loss(group: &Cgroup, sums: bool) -> Option<Loss<'_>> {
+    let some = group.pressure.and_then(|psi| psi.some);
+    let stalled =
+        some.map(|stall| stall.avg60.max(stall.avg10)).filter(|stalled| (STALLED..=100.0).contains(stalled));
+    let get = |counter: Counter<MemoryStat>| group.stat.as_ref().and_then(|stat| stat.get(counter));
+    let (scanned, freed) = (get(s::pgscan).unwrap_or(0), get(s::pgsteal).unwrap_or(0));
+    let refaults = [s::workingset_refault, s::workingset_refault_file, s::workingset_refault_anon];
+    let refaults = refaults.into_iter().filter_map(get).fold(0, u64::saturating_add);
+    let thrashes = refaults >= REFAULTS && (freed == 0 || refaults as f64 / freed as f64 >= SHARE);
+    let vain = scanned >= SCANNED && (freed as f64) < scanned as f64 * YIELD;
+    let loss = Loss {
+        group,
+        stalled,
+        refaults: (sums && thrashes).then_some(refaults),
+        in_vain: (sums && vain).then_some((scanned, freed)),
+    };
+    (loss.stalled.is_some() || loss.refaults.is_some() || loss.in_vain.is_some()).then_some(loss)
+}
+
+/// The limit at which a group stands, and the name of its file.
+fn limit(group: &Cgroup) -> Option<(&'static str, Bytes)> {
+    let current = group.current?;
+    [("memory.high", group.high), ("memory.max", group.max)].into_iter().find_map(|(name, limit)| {
+        let limit = limit.and_then(Limit::bytes).filter(|limit| *limit > Bytes::ZERO)?;
+        (current.share_of(limit) >= AT).then_some((name, limit))
+    })
+}
+
+/// The share of anonymous memory and the share of page cache in what a group holds.
+fn held(group: &Cgroup) -> Option<(f64, f64)> {
+    let get =
+        |counter: Counter<MemoryStat>| group.stat.as_ref().and_then(|stat| stat.get(counter)).map(Bytes);
+    let (anon, file) = (get(s::anon)?, get(s::file)?);
+    let all = (anon + file + get(s::slab).unwrap_or_default()).max(Bytes(1));
+    Some((anon.share_of(all), file.share_of(all)))
+}
+
+fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
+    let path = loss.group.path.as_str();
+    let at = limit(loss.group);
+    let stands = at.map_or_else(String::new, |(name, limit)| format!(", at its {name} of {limit}"));
+    let title = match (loss.stalled, loss.refaults, loss.in_vain) {
+        (Some(stalled), ..) => {
+            format!("tasks of {path}{stands} wait for memory {} of the time", Percent(stalled / 100.0))
+        }
+        (None, Some(refaults), _) => {
+            format!(
+                "{path}{stands} has read back {} pages that were evicted: its working set does not fit",
+                Grouped(refaults)
+            )
+        }
+        (None, None, vain) => {
+            let (scanned, freed) = vain.unwrap_or_default();
+            format!(
+                "reclaim in {path}{stands} frees {} of the pages that it scans",
+                Percent(freed as f64 / scanned.max(1) as f64)
+            )
+        }
+    };
+    let severity = Severity::ladder(
+        &[
+            (groups::is_transient(path), Severity::Info),
+            (loss.stalled.is_some_and(|stalled| stalled >= STANDS), Severity::High),
+        ],
+        Severity::Warning,
+    );
+    let cost = match loss.stalled {
+        Some(stalled) => Cost::stalled(
+            stalled / 100.0,
+            "some task of the group waits for reclaim or for pages that come back",
+        ),
+        None => Cost::risk("when that was, these counters do not say; whether it goes on, two samples tell"),
+    };
+    let mut finding = Finding::new(GroupPressure::ID, severity, title, cost);
+    finding.sure(if loss.stalled.is_some() { Confidence::Likely } else { Confidence::Possible });
+    evidence(&mut finding, cgroups, loss);
+    match held(loss.group) {
+        Some((anon, _)) if anon >= ANONYMOUS => {
+            finding.note(format!(
+                "{} of what it holds is anonymous memory: without swap reclaim can only take its programs' own files, \
+                 which are read back at once.",
+                Percent(anon)
+            ));
+        }
+        Some((_, file)) if file >= ANONYMOUS && loss.stalled.is_some() => {
+            finding.note(format!(
+                "{} of what it holds is page cache, which reclaim can drop: tasks should not wait that long for it. Look \
+                 whether it is dirty, whether its disk is slow, and whether this kernel has a known defect of memory.high.",
+                Percent(file)
+            ));
+        }
+        _ => {}
+    }
+    remedy(&mut finding, cgroups, loss.group, at);
+    finding.note_if(groups::lasting(path));
+    finding
+}
+
+fn evidence(finding: &mut Finding, cgroups: &Cgroups, loss: &Loss<'_>) {
+    let (version, path) = (cgroups.version, loss.group.path.as_str());
+    let file = |name| groups::file(version, path, name);
+    if let Some(stalled) = loss.stalled {
+        finding.because(
+            Evidence::new(file("pressure"), "some avg60 or avg10", Percent(stalled / 100.0))
+                .of(path)
+                .against(format!("at least {}", Percent(STALLED / 100.0)), "nohang, systemd-oomd's tests"),
+        );
+    }
+    for (name, counter) in [("high", e::high), ("max", e::max), ("oom_kill", e::oom_kill)] {
+        let count =
+            loss.group.events.as_ref().and_then(|events| events.get(counter)).filter(|count| *count > 0);
+        finding.because_if(count.map(|count| Evidence::new(file("events"), name, Grouped(count)).of(path)));
+    }
+    finding.because_if(
+        loss.group.current.map(|bytes| Evidence::new(file("current"), "memory.current", bytes).of(path)),
+    );
+    let stat = loss.group.stat.as_ref();
+    for (name, counter) in [
+        ("anon", s::anon),
+        ("file", s::file),
+        ("pgscan", s::pgscan),
+        ("pgsteal", s::pgsteal),
+        ("workingset_refault", s::workingset_refault),
+        ("workingset_refault_file", s::workingset_refault_file),
+        ("workingset_refault_anon", s::workingset_refault_anon),
+    ] {
+        let Some(value) = stat.and_then(|stat| stat.get(counter)) else { continue };
+        let value = if matches!(name, "anon" | "file") {
+            Bytes(value).to_string()
+        } else {
+            Grouped(value).to_string()
+        };
+        finding.because(Evidence::new(file("stat"), name, value).of(path));
+    }
+}
+
+fn remedy(finding: &mut Finding, cgroups: &Cgroups, group: &Cgroup, at: Option<(&'static str, Bytes)>) {
+    let (Some((name, limit)), Some(current)) = (at, group.current) else {
+        finding.remedy(
+            Remedy::new("See whether it goes on, and at which limit")
+                .run("lotsfree doctor --for 60s")
+                .risk("None: it only reads."),
+        );
+        return;
+    };
+    let wanted = groups::rounded(current.max(limit).scale(1.25));
+    let (property, field) = if name == "memory.high" { ("MemoryHigh", "high") } else { ("MemoryMax", "max") };
+    finding.remedy(
+        groups::set(
+            format!("Raise {name} to {wanted}"),
+            cgroups.version,
+            &group.path,
+            (property, field),
+            Some(wanted),
+            Some(limit),
+        )
+        .risk("The group may then take that much from the others; check that all limits together fit into the host."),
+    );
+}
