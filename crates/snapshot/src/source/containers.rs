@@ -7,7 +7,8 @@
 //! | `kubectl describe node`: `System OOM encountered, victim process: …` | `oom_kill` of `proc/vmstat` |
 //! | there: `memory: 8148720Ki` below `Capacity:` | `MemTotal` |
 //!
-//! Rows of `docker stats` that all have the same limit have none: it is the host's memory.
+//! Rows of `docker stats` that all have the same limit have none, unless it is a round figure: it is the
+//! host's memory.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,8 @@ enum Part {
 pub(crate) struct Containers {
     /// Usage and limit in bytes, by name.
     stats: BTreeMap<String, (u64, u64)>,
+    /// Whether a limit was a round figure, as people set them: what the host has never is.
+    round: bool,
     part: Part,
     /// The pod that is described, the limit that was read last, and kills by container.
     pod: Option<String>,
@@ -67,6 +70,7 @@ impl Containers {
             name.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(64).collect();
         let named = name.bytes().any(|b| b.is_ascii_alphanumeric());
         if named {
+            self.round |= words.get(slash + 1).is_some_and(|limit| !limit.contains('.'));
             self.stats.insert(name, (used, limit));
         }
         named
@@ -97,7 +101,7 @@ impl Containers {
         let mut notes = Vec::new();
         let mut limits: Vec<u64> = self.stats.values().map(|(_, limit)| *limit).collect();
         limits.dedup();
-        let shared = self.stats.len() > 1 && limits.len() == 1;
+        let shared = self.stats.len() > 1 && limits.len() == 1 && !self.round;
         for (name, (used, limit)) in &self.stats {
             let at = |file: &str| format!("{GROUPS}/docker/{name}/{file}");
             source.insert(at("memory.current"), format!("{used}\n"));
@@ -180,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_same_limit_for_all_is_the_hosts_memory() {
-        let (source, _) = read("a web 1.0% 1GiB / 8GiB 12%\nb db 1.0% 2GiB / 8GiB 25%\n");
+        let (source, _) = read("a web 1.0% 1GiB / 7.65GiB 12%\nb db 1.0% 2GiB / 7.65GiB 25%\n");
         assert_eq!(file(&source, "sys/fs/cgroup/docker/web/memory.max"), "max\n");
     }
 

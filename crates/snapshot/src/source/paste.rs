@@ -335,6 +335,18 @@ impl Splitter {
             self.add(&path, rest.trim());
             return true;
         }
+        if let Some((field, value)) = told(line) {
+            let root = if V1_FILES.contains(&field.split(' ').next().unwrap_or_default()) {
+                "sys/fs/cgroup/memory/GROUP"
+            } else {
+                HERE
+            };
+            match field.split_once(' ') {
+                Some((file, key)) => self.add(&format!("{root}/memory.{file}"), &format!("{key} {value}")),
+                None => self.add(&format!("{root}/memory.{field}"), &value.to_string()),
+            }
+            return true;
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let count = matches!(words[..], [name, value] if is_number(value)
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
@@ -374,7 +386,14 @@ impl Splitter {
             return prompt;
         }
         let rest = &words[at + 1..];
-        let files: Vec<&str> = rest.iter().filter_map(|word| file_path(word)).collect();
+        let here = |word: &&&str| {
+            ["memory.", "io.pressure", "cpu.pressure"].iter().any(|name| word.starts_with(name))
+        };
+        let of_group = rest.iter().find(here).map(|name| format!("sys/fs/cgroup/GROUP/{name}"));
+        let of_group =
+            of_group.filter(|path| safe(path).is_some() && !path.contains(['*', '?', '[', '{', '$', '|']));
+        let files: Vec<&str> =
+            rest.iter().filter_map(|word| file_path(word)).chain(of_group.as_deref()).collect();
         match files[..] {
             [only] => self.enter(Some(only), false),
             _ => self.enter(None, false),
@@ -714,7 +733,7 @@ impl Splitter {
         let again = String::from_utf8_lossy(self.paste.source.get(&path).unwrap_or_default())
             .lines()
             .any(|line| line.starts_with(kind));
-        self.add_if(!again, &path, line);
+        self.add_if(!again, &path, line.trim());
     }
 
     /// Whether `name` is a line of vmstat. After 32 lines of it any name of that shape is accepted.
@@ -787,8 +806,16 @@ impl Splitter {
             .source
             .files()
             .any(|(path, _)| path.starts_with("sys/fs/cgroup/") && path.contains("/memory."));
-        if groups && self.paste.source.get("sys/fs/cgroup/cgroup.controllers").is_none() {
-            self.paste.source.append("sys/fs/cgroup/cgroup.controllers", b"memory\n");
+        let first_version =
+            self.paste.source.files().any(|(path, _)| path.starts_with("sys/fs/cgroup/memory/"));
+        let root = if first_version {
+            "sys/fs/cgroup/memory/memory.stat"
+        } else {
+            "sys/fs/cgroup/cgroup.controllers"
+        };
+        if groups && self.paste.source.get(root).is_none() {
+            // Both mark the version to which the groups belong.
+            self.paste.source.append(root, if first_version { b"" } else { b"memory\n" });
         }
         let levels = self.meminfo.is_empty();
         let tables = std::mem::take(&mut self.tables);
@@ -855,6 +882,31 @@ impl Splitter {
             lines.len()
         ));
     }
+}
+
+/// Files of a group of version 1 that version 2 does not have.
+const V1_FILES: [&str; 4] = ["usage_in_bytes", "limit_in_bytes", "max_usage_in_bytes", "failcnt"];
+
+/// A field of a control group in a report that people write: `memory.usage_in_bytes = 2,621,042,688 B`,
+/// `memory.high = 2G`, `memory.stat total_rss = 22,953,984`. The file without `memory.`, with a key of it
+/// after a space, and the value.
+fn told(line: &str) -> Option<(String, u64)> {
+    let (name, rest) = line.trim().strip_prefix("memory.")?.split_once('=')?;
+    let name = name.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    let known = ["current", "max", "high", "low", "min", "peak"].contains(&name.as_str())
+        || V1_FILES.contains(&name.as_str())
+        || ["stat ", "events "].iter().any(|file| {
+            name.strip_prefix(file)
+                .is_some_and(|key| key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        });
+    let mut words = rest.split_ascii_whitespace();
+    let value = words.next()?;
+    let grouped = value.split(',').skip(1).all(|digits| digits.len() == 3);
+    let value = match value.replace(',', "").parse::<u64>() {
+        Ok(number) if grouped => number,
+        _ => (quantity(value).filter(|(_, unit)| *unit)?.0 * 1024.0) as u64,
+    };
+    known.then_some((name, value))
 }
 
 /// The time of a line that is a date: `Fri Nov 20 01:46:00 CET 2011`, `2024-01-02 03:04:05`.
@@ -1247,6 +1299,18 @@ mod tests {
         };
         assert_eq!((stat(0, 1919)[13].as_str(), stat(1, 1919)[13].as_str()), ("0", "100"));
         assert_eq!((stat(1, 40)[1].as_str(), stat(1, 40)[8].as_str()), ("(kswapd0)", "2097152"));
+    }
+
+    #[test]
+    fn fields_of_groups_that_people_write_down() {
+        let text = "memory.usage_in_bytes      = 2,621,042,688 B\nmemory.stat total_rss = 22,953,984 B (~21.9 MiB)\n\
+            memory.limit_in_bytes = 2,621,440,000 B  <- pinned\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(file(&paste, "sys/fs/cgroup/memory/GROUP/memory.usage_in_bytes"), "2621042688\n");
+        assert_eq!(told("memory.high = 2G"), Some(("high".to_owned(), 2 << 30)));
+        for line in ["memory.x = 5", "memory.max = soon", "memory is = 5", "memory.stat Total = 5"] {
+            assert_eq!(told(line), None, "{line}");
+        }
     }
 
     #[test]

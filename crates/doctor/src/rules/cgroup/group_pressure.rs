@@ -44,6 +44,8 @@ const SHARE: f64 = 0.5;
 /// Pages scanned from which on their yield matters, and the yield below which reclaim is in vain.
 const SCANNED: u64 = 1 << 20;
 const YIELD: f64 = 0.2;
+/// The highest usage counts as the limit from here on: charges come in batches.
+const MET: f64 = 0.995;
 /// A group stands at a limit from here on.
 const AT: f64 = 0.95;
 /// Anonymous memory from which on there is little else to reclaim.
@@ -59,6 +61,8 @@ struct Loss<'a> {
     refaults: Option<u64>,
     /// Pages scanned and freed, if few were freed.
     in_vain: Option<(u64, u64)>,
+    /// The highest usage and the limit, if it met the limit and nothing says whether that was page cache.
+    met: Option<(Bytes, Bytes)>,
 }
 
 impl Rule for GroupPressure {
@@ -100,8 +104,17 @@ fn loss(group: &Cgroup, sums: bool) -> Option<Loss<'_>> {
         stalled,
         refaults: (sums && thrashes).then_some(refaults),
         in_vain: (sums && vain).then_some((scanned, freed)),
+        met: met(group).filter(|_| sums),
     };
-    (loss.stalled.is_some() || loss.refaults.is_some() || loss.in_vain.is_some()).then_some(loss)
+    (loss.stalled.is_some() || loss.refaults.is_some() || loss.in_vain.is_some() || loss.met.is_some())
+        .then_some(loss)
+}
+
+/// The highest usage of a group that met its limit, where its `memory.stat` is not there.
+fn met(group: &Cgroup) -> Option<(Bytes, Bytes)> {
+    let limit = group.max.and_then(Limit::bytes).filter(|limit| *limit > Bytes::ZERO)?;
+    let highest = group.peak.or(group.current)?;
+    (group.stat.is_none() && highest.share_of(limit) >= MET).then_some((highest, limit))
 }
 
 /// The limit at which a group stands, and the name of its file.
@@ -136,6 +149,10 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
                 Grouped(refaults)
             )
         }
+        (None, None, None) if loss.met.is_some() => {
+            let (highest, limit) = loss.met.unwrap_or_default();
+            format!("{path} has met its limit of {limit:#}: its highest usage was {highest:#}")
+        }
         (None, None, vain) => {
             let (scanned, freed) = vain.unwrap_or_default();
             format!(
@@ -161,6 +178,12 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
     let mut finding = Finding::new(GroupPressure::ID, severity, title, cost);
     finding.sure(if loss.stalled.is_some() { Confidence::Likely } else { Confidence::Possible });
     evidence(&mut finding, cgroups, loss);
+    if loss.met.is_some() {
+        finding.note(
+            "Page cache fills any limit without harm. If it was not page cache, a process of the group was killed: dmesg and \
+             oom_kill of memory.events (version 1: memory.oom_control) tell, and memory.stat says who held it.",
+        );
+    }
     match held(loss.group) {
         Some((anon, _)) if anon >= ANONYMOUS => {
             finding.note(format!(
@@ -186,6 +209,11 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
 fn evidence(finding: &mut Finding, cgroups: &Cgroups, loss: &Loss<'_>) {
     let (version, path) = (cgroups.version, loss.group.path.as_str());
     let file = |name| groups::file(version, path, name);
+    if let Some((highest, limit)) = loss.met {
+        finding.because(
+            Evidence::new(file("peak"), "highest usage", highest).of(path).against(limit, "the limit"),
+        );
+    }
     if let Some(stalled) = loss.stalled {
         finding.because(
             Evidence::new(file("pressure"), "some avg60 or avg10", Percent(stalled / 100.0))

@@ -35,7 +35,9 @@ impl Rule for KilledByDaemon {
         let of = |daemon: Daemon| {
             log.daemon_kills.iter().filter(move |kill| kill.by == daemon).collect::<Vec<_>>()
         };
-        let kinds = [Daemon::SystemdOomd, Daemon::Earlyoom].map(|daemon| (daemon, of(daemon)));
+        let daemons =
+            [Daemon::SystemdOomd, Daemon::Earlyoom, Daemon::Kubelet, Daemon::Talos, Daemon::LowMemoryKiller];
+        let kinds = daemons.map(|daemon| (daemon, of(daemon)));
         Ok(kinds.into_iter().filter_map(|(daemon, kills)| found(daemon, &kills)).collect())
     }
 }
@@ -50,14 +52,14 @@ fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
     let mut finding = Finding::new(
         KilledByDaemon::ID,
         Severity::High,
-        format!("{} killed {}{others}, not the kernel: {}", daemon.name(), last.victim, why(last.reason)),
+        format!("{} killed {}{others}, not the kernel: {}", daemon.name(), last.victim, why(daemon, last.reason)),
         Cost::risk("the work of what was killed is lost"),
     );
     finding.sure(Confidence::Certain);
     for kill in kills.iter().rev().take(SHOWN) {
         let size = kill.resident.map_or_else(String::new, |resident| format!(", {resident:#}"));
         finding.because(
-            Evidence::new("journal", daemon.name(), format!("{}{size}", why(kill.reason))).of(&kill.victim),
+            Evidence::new("journal", daemon.name(), format!("{}{size}", why(daemon, kill.reason))).of(&kill.victim),
         );
     }
     finding.remedy(match daemon {
@@ -69,23 +71,43 @@ fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
             .keep("/etc/default/earlyoom", "EARLYOOM_ARGS=\"--avoid '^NAME$'\"")
             .run("systemctl restart earlyoom")
             .risk("Keep arguments that are set there already. Others are killed first."),
+        Daemon::Kubelet => {
+            Remedy::new("Give pods requests that are what they use, so that the node is not overfilled")
+                .run("kubectl top pods --all-namespaces --sort-by=memory")
+                .keep("the pod's containers, resources.requests", "memory: SIZE")
+                .risk("Fewer pods fit on a node.")
+        }
+        Daemon::Talos => Remedy::new("Look at the node's memory pressure, and what raised it")
+            .run("talosctl read /proc/pressure/memory")
+            .risk("None: it only reads."),
+        Daemon::LowMemoryKiller => {
+            Remedy::new("Look who holds the memory").run("dumpsys meminfo").risk("None: it only reads.")
+        }
     });
     finding.note(match last.reason {
         Reason::Pressure(..) => {
             "Memory pressure is time that tasks lost to memory: find what thrashed, and bound it or give it memory."
         }
         Reason::Used(_) => "Memory and swap were both nearly used up: more swap wins time, less load ends it.",
-        Reason::Low => "Available memory and free swap were both below its bounds, 10 % of each by default.",
+        Reason::Low if daemon == Daemon::Earlyoom => {
+            "Available memory and free swap were both below its bounds, 10 % of each by default."
+        }
+        Reason::Low => "Available memory was below its bound: that is what it is there for; what grew is the question.",
+        Reason::Stalls => {
+            "It goes by memory pressure of the whole node, which rises with slow disks too while memory is free."
+        }
     });
     Some(finding)
 }
 
-fn why(reason: Reason) -> String {
+fn why(daemon: Daemon, reason: Reason) -> String {
     match reason {
         Reason::Pressure(is, limit) => {
             format!("memory pressure was {is:.0} %, above its limit of {limit:.0} %")
         }
         Reason::Used(limit) => format!("memory and swap were used to more than {limit:.0} %"),
-        Reason::Low => "available memory and free swap were low".to_owned(),
+        Reason::Low if daemon == Daemon::Earlyoom => "available memory and free swap were low".to_owned(),
+        Reason::Low => "available memory was low".to_owned(),
+        Reason::Stalls => "tasks stood still for memory".to_owned(),
     }
 }

@@ -1,4 +1,5 @@
-//! Kills by systemd-oomd and earlyoom, which stand in the same journal.
+//! Kills by daemons, which stand in the same journal: systemd-oomd, earlyoom, kubelet, Talos' controller,
+//! and Android's low memory killer.
 
 use std::fmt::{Display, Formatter, Result};
 
@@ -28,6 +29,12 @@ pub enum Daemon {
     SystemdOomd,
     /// earlyoom, which kills processes.
     Earlyoom,
+    /// kubelet, which evicts pods.
+    Kubelet,
+    /// The OOM controller of Talos Linux, which kills control groups.
+    Talos,
+    /// Android's low memory killer, in the kernel before 4.12 and as lmkd since.
+    LowMemoryKiller,
 }
 
 /// Why a daemon killed.
@@ -40,6 +47,8 @@ pub enum Reason {
     Used(f64),
     /// Available memory and free swap were low.
     Low,
+    /// Tasks stood still for memory, by how much is not printed.
+    Stalls,
 }
 
 impl Daemon {
@@ -48,13 +57,25 @@ impl Daemon {
         match self {
             Daemon::SystemdOomd => "systemd-oomd",
             Daemon::Earlyoom => "earlyoom",
+            Daemon::Kubelet => "kubelet",
+            Daemon::Talos => "Talos' OOM controller",
+            Daemon::LowMemoryKiller => "lowmemorykiller",
         }
     }
 }
 
 /// Reads a line of the journal: `… systemd-oomd[612]: Killed /a/b due to …` (systemd 248 and later,
 /// `src/oom/oomd-manager.c`), `… earlyoom[783]: sending SIGTERM to process 2212 uid 1000 "chrome": …`.
+///
+/// earlyoom that was started on a terminal has no name before its lines.
 pub fn killed(line: &str) -> Option<DaemonKill> {
+    let trimmed = line.trim_start();
+    if trimmed.starts_with("sending SIG") {
+        return earlyoom(trimmed);
+    }
+    if let Some(kill) = kubelet(line).or_else(|| talos(line)).or_else(|| low_memory_killer(line)) {
+        return Some(kill);
+    }
     let (daemon, message) = [Daemon::SystemdOomd, Daemon::Earlyoom].into_iter().find_map(|daemon| {
         let at = line.find(daemon.name())?;
         let rest = &line[at + daemon.name().len()..];
@@ -66,8 +87,42 @@ pub fn killed(line: &str) -> Option<DaemonKill> {
     })?;
     match daemon {
         Daemon::SystemdOomd => oomd(message),
-        Daemon::Earlyoom => earlyoom(message),
+        _ => earlyoom(message),
     }
+}
+
+/// `The node was low on resource: memory. Threshold quantity: 100Mi, available: 92Mi. Container web was
+/// using …` (`pkg/kubelet/eviction/eviction_manager.go`).
+fn kubelet(line: &str) -> Option<DaemonKill> {
+    let (_, rest) = line.split_once("The node was low on resource: memory.")?;
+    let victim = rest.split_once("Container ").and_then(|(_, rest)| rest.split_once(" was using"));
+    let victim = victim.map_or("a pod", |(name, _)| name).to_owned();
+    Some(DaemonKill { by: Daemon::Kubelet, victim, pid: None, resident: None, reason: Reason::Low })
+}
+
+/// `[talos] Sending SIGKILL to cgroup {… "cgroup": "/sys/fs/cgroup/kubepods/…"}`.
+fn talos(line: &str) -> Option<DaemonKill> {
+    let (_, rest) = line.split_once("[talos] Sending SIGKILL to cgroup ")?;
+    let (_, path) = rest.split_once("\"cgroup\": \"")?;
+    let path = path.split('"').next().unwrap_or_default().trim();
+    let victim = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path).to_owned();
+    let reason = Reason::Stalls;
+    (!victim.is_empty()).then_some(DaemonKill {
+        by: Daemon::Talos,
+        victim,
+        pid: None,
+        resident: None,
+        reason,
+    })
+}
+
+/// `lowmemorykiller: Killing 'com.example' (1234), …` and `lowmemorykiller: Kill 'com.example' (1234), …`.
+fn low_memory_killer(line: &str) -> Option<DaemonKill> {
+    let (_, rest) = line.split_once("lowmemorykiller: Kill")?;
+    let (victim, rest) = rest.strip_prefix("ing '").or_else(|| rest.strip_prefix(" '"))?.split_once("' (")?;
+    let pid = rest.split([')', ',']).next().and_then(|pid| pid.parse().ok());
+    let by = Daemon::LowMemoryKiller;
+    Some(DaemonKill { by, victim: victim.to_owned(), pid, resident: None, reason: Reason::Low })
 }
 
 fn oomd(message: &str) -> Option<DaemonKill> {
@@ -115,7 +170,16 @@ impl Display for DaemonKill {
                 f,
                 "systemd-oomd[1]: Killed {victim} due to memory used and swap used being more than {limit:.2}%"
             ),
-            (Daemon::Earlyoom, _) | (Daemon::SystemdOomd, Reason::Low) => {
+            (Daemon::Kubelet, _) => {
+                write!(f, "The node was low on resource: memory. Container {victim} was using memory")
+            }
+            (Daemon::Talos, _) => {
+                write!(f, "[talos] Sending SIGKILL to cgroup {{\"cgroup\": \"/sys/fs/cgroup{victim}\"}}")
+            }
+            (Daemon::LowMemoryKiller, _) => {
+                write!(f, "lowmemorykiller: Killing '{victim}' ({})", self.pid.unwrap_or_default())
+            }
+            (Daemon::Earlyoom, _) | (Daemon::SystemdOomd, Reason::Low | Reason::Stalls) => {
                 let pid = self.pid.unwrap_or_default();
                 write!(f, "earlyoom[1]: sending SIGTERM to process {pid} uid 0 \"{victim}\"")?;
                 match self.resident {
@@ -155,6 +219,23 @@ mod tests {
             (early.pid, &*early.victim, early.resident),
             (Some(2212), "Web Content", Some(Bytes::mib(2000)))
         );
+        let others = [
+            (
+                "The node was low on resource: memory. Threshold quantity: 100Mi, available: 92Mi. Container web was using 2Gi",
+                "web",
+            ),
+            (
+                "user: warning: [talos] Sending SIGKILL to cgroup {\"controller\": \"runtime.OOMController\", \"cgroup\": \"/sys/fs/cgroup/kubepods/pod1\"}",
+                "/kubepods/pod1",
+            ),
+            ("[  99.1] lowmemorykiller: Killing 'com.example' (1234), adj 900,", "com.example"),
+            ("sending SIGTERM to process 7 uid 1000 \"Web Content\": badness 9, VmRSS 5 MiB", "Web Content"),
+        ];
+        for (line, victim) in others {
+            let kill = killed(line).expect(line);
+            assert_eq!(kill.victim, victim);
+            assert_eq!(killed(&kill.to_string()), Some(kill));
+        }
         for kill in [pressure, used.expect("a kill"), early] {
             assert_eq!(killed(&kill.to_string()), Some(kill));
         }

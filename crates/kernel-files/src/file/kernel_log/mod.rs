@@ -28,7 +28,7 @@ pub struct KernelLog {
     pub reports: Vec<Report>,
     /// Panics because memory ran out (`vm.panic_on_oom`).
     pub oom_panics: u32,
-    /// Kills by systemd-oomd and earlyoom, where the log is a whole journal; the latest 256 are kept.
+    /// Kills by daemons, where the log is a whole journal; the latest 256 are kept.
     pub daemon_kills: Vec<DaemonKill>,
     /// What it says of memory hardware; the latest 256 lines are kept.
     pub hardware: Vec<HardwareError>,
@@ -74,7 +74,11 @@ const MEMCG: &str = "CONSTRAINT_MEMCG";
 const PANIC: &str = "Kernel panic - not syncing: Out of memory";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 13] = [
+const SIGNS: [&str; 17] = [
+    "sending SIG",
+    "The node was low on resource: memory",
+    "[talos] Sending SIGKILL",
+    "lowmemorykiller: Kill",
     "Memory failure: 0x",
     "Injecting memory failure",
     "EDAC MC",

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | OOM kill | constraint, groups, the victim's name, process id and user; its sizes and score |
 //! | `drop_caches` | name, process id, value |
-//! | kill by systemd-oomd or earlyoom | group or name, process id, size, shares |
+//! | kill by a daemon | group or name, process id, size, shares |
 //! | memory hardware | kind and count |
 //! | page allocation failure | name, order |
 //! | report on memory | what [`Report`] has, printed anew: names of processes, groups and caches replaced, without the call trace |
@@ -100,8 +100,8 @@ impl Names {
         }
         if let Some(mut kill) = daemon::killed(line) {
             kill.victim = match kill.by {
-                Daemon::SystemdOomd => self.group_path(&kill.victim),
-                Daemon::Earlyoom => self.program(&kill.victim),
+                Daemon::SystemdOomd | Daemon::Talos => self.group_path(&kill.victim),
+                Daemon::Earlyoom | Daemon::Kubelet | Daemon::LowMemoryKiller => self.program(&kill.victim),
             };
             return Some(format!("{key}{kill}"));
         }
