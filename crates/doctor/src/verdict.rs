@@ -58,7 +58,7 @@ const ENOUGH: f64 = 0.10;
 /// Share of one CPU from which on a process is named.
 const WHOLE: f64 = 0.9;
 /// What tells whether programs wait for memory.
-const SAMPLES: &str = "lotsfree doctor --for 10s";
+const SAMPLES: &str = "lotsfree doctor --interval 10";
 
 /// Stalls as shares of time: over the period where it is known, else of the last minute.
 struct Stalls {

@@ -740,3 +740,36 @@ pub(crate) enum RunFormat {
     /// The measures for programs
     Json,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lotsfree_doctor::diagnose;
+    use lotsfree_snapshot::source::open;
+    use lotsfree_snapshot::{Options, observe};
+
+    use super::*;
+
+    /// What a report tells its reader to run has to be a command of this program.
+    #[test]
+    fn commands_that_the_doctor_proposes_are_understood() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/rules");
+        let mut seen = std::collections::BTreeSet::new();
+        for directory in std::fs::read_dir(fixtures).expect("the fixtures").flatten() {
+            for fixture in std::fs::read_dir(directory.path()).expect("a rule's fixtures").flatten() {
+                let observation = observe(open(&fixture.path()).expect("a fixture"), &Options::default());
+                let diagnosis = diagnose(&observation);
+                let remedies = diagnosis.findings.iter().flat_map(|finding| &finding.remedies);
+                seen.extend(
+                    remedies.flat_map(|remedy| remedy.runtime.clone()).filter(|c| c.starts_with("lotsfree ")),
+                );
+                seen.extend(diagnosis.verdict.collect);
+            }
+        }
+        assert!(seen.iter().any(|command| command.contains("size")), "{seen:?}");
+        for command in seen {
+            assert!(Cli::try_parse_from(command.split_whitespace()).is_ok(), "{command}");
+        }
+    }
+}

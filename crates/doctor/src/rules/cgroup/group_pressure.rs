@@ -253,7 +253,7 @@ fn remedy(finding: &mut Finding, cgroups: &Cgroups, group: &Cgroup, at: Option<(
     let (Some((name, limit)), Some(current)) = (at, group.current) else {
         finding.remedy(
             Remedy::new("See whether it goes on, and at which limit")
-                .run("lotsfree doctor --for 60s")
+                .run("lotsfree doctor --interval 60")
                 .risk("None: it only reads."),
         );
         return;

@@ -144,7 +144,7 @@ fn spinning(cx: &Context<'_>) -> Option<Finding> {
 fn again(finding: &mut Finding) {
     finding.remedy(
         Remedy::new("Look over time, while the host is slow")
-            .run("lotsfree doctor --for 60s")
+            .run("lotsfree doctor --interval 60")
             .risk("None: it only reads."),
     );
 }
