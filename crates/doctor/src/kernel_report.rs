@@ -122,6 +122,16 @@ impl<'a> Judged<'a> {
         Some((first, self.held(first)))
     }
 
+    /// Pages under writeback, where they are most of those on the lists.
+    pub(crate) fn under_writeback(&self) -> Option<Bytes> {
+        let memory = &self.report.memory;
+        let lists = ["active_anon", "inactive_anon", "active_file", "inactive_file", "active", "inactive"];
+        let listed = lists.iter().filter_map(|name| memory.pages(name)).fold(0, u64::saturating_add);
+        let written =
+            memory.pages("writeback").filter(|written| written.saturating_mul(2) > listed && listed > 0)?;
+        Some(memory.bytes(written))
+    }
+
     /// Free and total swap, where printed.
     pub(crate) fn swap(&self) -> Option<(Bytes, Bytes)> {
         Some((self.report.memory.free_swap?, self.report.memory.total_swap?))

@@ -141,7 +141,7 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         // Mail programs and web pages write no-break spaces.
         .map(|line| line.strip_prefix("> ").unwrap_or(&line).trim_end().replace('\u{a0}', " "))
         .collect();
-    let lines = unwrapped(lines);
+    let lines = unwrapped(patched(lines));
     // Lines of a kernel's report look like other files' (`Node 0 DMA32 free:…`, `pgfault 123`).
     let (log, logged) = kernel_log::read(&lines.join("\n"));
     let mut logged = logged.into_iter().map(|(number, _)| number).peekable();
@@ -156,6 +156,19 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     }
     splitter.shown(&log);
     splitter.finish()
+}
+
+/// What stands after the change, where a text is a unified diff of two readings.
+fn patched(lines: Vec<String>) -> Vec<String> {
+    if !lines.iter().any(|line| line.starts_with("@@ -")) {
+        return lines;
+    }
+    let after = |line: String| match line.strip_prefix(['+', ' ']) {
+        _ if line.starts_with('-') => None,
+        Some(rest) => Some(rest.to_owned()),
+        None => Some(line),
+    };
+    lines.into_iter().filter_map(after).collect()
 }
 
 /// Joins lines of a kernel log that a mail program wrapped: what follows a long line with a time and has none
@@ -332,15 +345,16 @@ impl Splitter {
             && ["current", "stat", "events", "max", "high", "low", "min", "pressure", "peak"].contains(&field)
         {
             let path = format!("{HERE}/memory.{field}");
-            self.add(&path, rest.trim());
+            // What follows the value may be somebody's remark.
+            let words: Vec<&str> = rest.split_ascii_whitespace().take(6).collect();
+            let keyed = matches!(field, "stat" | "events");
+            let line = if keyed { words.get(..2).unwrap_or(&words).join(" ") } else { words.join(" ") };
+            self.add(&path, &line);
             return true;
         }
         if let Some((field, value)) = told(line) {
-            let root = if V1_FILES.contains(&field.split(' ').next().unwrap_or_default()) {
-                "sys/fs/cgroup/memory/GROUP"
-            } else {
-                HERE
-            };
+            let of_first = |word: &str| V1_FILES.contains(&word) || word.starts_with("total_");
+            let root = if field.split(' ').any(of_first) { "sys/fs/cgroup/memory/GROUP" } else { HERE };
             match field.split_once(' ') {
                 Some((file, key)) => self.add(&format!("{root}/memory.{file}"), &format!("{key} {value}")),
                 None => self.add(&format!("{root}/memory.{field}"), &value.to_string()),
@@ -1299,6 +1313,17 @@ mod tests {
         };
         assert_eq!((stat(0, 1919)[13].as_str(), stat(1, 1919)[13].as_str()), ("0", "100"));
         assert_eq!((stat(1, 40)[1].as_str(), stat(1, 40)[8].as_str()), ("(kswapd0)", "2097152"));
+    }
+
+    #[test]
+    fn a_diff_of_two_readings_is_the_second() {
+        let text = "--- before\n+++ after\n@@ -1,3 +1,3 @@\n MemTotal:        8133036 kB\n-MemFree:         6858820 kB\n\
+            +MemFree:         5620596 kB\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(
+            file(&paste, "proc/meminfo"),
+            "MemTotal:        8133036 kB\nMemFree:         5620596 kB\n"
+        );
     }
 
     #[test]

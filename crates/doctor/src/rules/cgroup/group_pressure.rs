@@ -44,6 +44,8 @@ const SHARE: f64 = 0.5;
 /// Pages scanned from which on their yield matters, and the yield below which reclaim is in vain.
 const SCANNED: u64 = 1 << 20;
 const YIELD: f64 = 0.2;
+/// Times that a group was slowed down from which on it matters.
+const SLOWED: u64 = 100_000;
 /// The highest usage counts as the limit from here on: charges come in batches.
 const MET: f64 = 0.995;
 /// A group stands at a limit from here on.
@@ -61,6 +63,8 @@ struct Loss<'a> {
     refaults: Option<u64>,
     /// Pages scanned and freed, if few were freed.
     in_vain: Option<(u64, u64)>,
+    /// How often it was slowed down at its `memory.high`.
+    slowed: Option<(u64, Bytes)>,
     /// The highest usage and the limit, if it met the limit and nothing says whether that was page cache.
     met: Option<(Bytes, Bytes)>,
 }
@@ -104,10 +108,23 @@ fn loss(group: &Cgroup, sums: bool) -> Option<Loss<'_>> {
         stalled,
         refaults: (sums && thrashes).then_some(refaults),
         in_vain: (sums && vain).then_some((scanned, freed)),
+        slowed: slowed(group).filter(|_| sums),
         met: met(group).filter(|_| sums),
     };
-    (loss.stalled.is_some() || loss.refaults.is_some() || loss.in_vain.is_some() || loss.met.is_some())
-        .then_some(loss)
+    (loss.stalled.is_some()
+        || loss.refaults.is_some()
+        || loss.in_vain.is_some()
+        || loss.slowed.is_some()
+        || loss.met.is_some())
+    .then_some(loss)
+}
+
+/// How often a group was slowed down since it was made, and at which `memory.high`.
+fn slowed(group: &Cgroup) -> Option<(u64, Bytes)> {
+    let high = group.high.and_then(Limit::bytes)?;
+    let count =
+        group.events.as_ref().and_then(|events| events.get(e::high)).filter(|count| *count >= SLOWED)?;
+    Some((count, high))
 }
 
 /// The highest usage of a group that met its limit, where its `memory.stat` is not there.
@@ -148,6 +165,10 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
                 "{path}{stands} has read back {} pages that were evicted: its working set does not fit",
                 Grouped(refaults)
             )
+        }
+        (None, None, None) if loss.slowed.is_some() => {
+            let (count, high) = loss.slowed.unwrap_or_default();
+            format!("{path} was slowed down {} times at its memory.high of {high}", Grouped(count))
         }
         (None, None, None) if loss.met.is_some() => {
             let (highest, limit) = loss.met.unwrap_or_default();

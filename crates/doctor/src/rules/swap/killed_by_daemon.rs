@@ -52,14 +52,20 @@ fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
     let mut finding = Finding::new(
         KilledByDaemon::ID,
         Severity::High,
-        format!("{} killed {}{others}, not the kernel: {}", daemon.name(), last.victim, why(daemon, last.reason)),
+        format!(
+            "{} killed {}{others}, not the kernel: {}",
+            daemon.name(),
+            last.victim,
+            why(daemon, last.reason)
+        ),
         Cost::risk("the work of what was killed is lost"),
     );
     finding.sure(Confidence::Certain);
     for kill in kills.iter().rev().take(SHOWN) {
         let size = kill.resident.map_or_else(String::new, |resident| format!(", {resident:#}"));
         finding.because(
-            Evidence::new("journal", daemon.name(), format!("{}{size}", why(daemon, kill.reason))).of(&kill.victim),
+            Evidence::new("journal", daemon.name(), format!("{}{size}", why(daemon, kill.reason)))
+                .of(&kill.victim),
         );
     }
     finding.remedy(match daemon {

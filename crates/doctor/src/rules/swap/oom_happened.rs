@@ -30,7 +30,7 @@ rule! {
     ///
     /// # False alarms
     /// Counters since boot only say that it has happened; they are information once the kills lie more than a
-    /// day back. A batch job killed at its own limit is what limits are for.
+    /// day back, those of a group an hour. A batch job killed at its own limit is what limits are for.
     ///
     /// # References
     /// `mm/oom_kill.c:dump_oom_victim` and `__oom_kill_process` (6.12);
@@ -40,6 +40,7 @@ rule! {
 
 /// A kill within the last day still matters to whoever looks now.
 const RECENT_SECONDS: f64 = 86_400.0;
+const RECENT_OF_GROUP: f64 = 3600.0;
 /// Kills that are shown as evidence, latest first.
 const SHOWN: usize = 5;
 /// Shared memory from this share of a group on is named.
@@ -89,14 +90,16 @@ impl Rule for OomHappened {
             }
         };
         let incidents = log.map(incidents).unwrap_or_default();
-        if log.is_some_and(|log| log.oom_panics > 0) {
-            return Ok(vec![panicked()]);
+        if let Some(panic) = log.and_then(Panic::of) {
+            return Ok(vec![panicked(cx, panic, &incidents)]);
         }
         if count == 0 && incidents.is_empty() {
             return Ok(Vec::new());
         }
         let now = cx.rate(&[v::oom_kill]).is_ok_and(|rate| rate.total > 0);
-        let mut findings: Vec<Finding> = incidents.iter().map(|incident| told(cx, incident, now)).collect();
+        // Of equal findings the latest comes first.
+        let mut findings: Vec<Finding> =
+            incidents.iter().rev().map(|incident| told(cx, incident, now, None)).collect();
         if findings.is_empty() && kills.is_empty() {
             findings.push(untold(cx, count, now));
         } else if count > kills.len() as u64 {
@@ -207,15 +210,16 @@ impl<'a> Incident<'a> {
         })
     }
 
-    fn title(&self, victims: &str, when: &str) -> String {
+    /// `deed` is what the kernel did: it killed these, or panicked.
+    fn title(&self, deed: &str, victims: &str, when: &str) -> String {
         let Some(judged) = &self.judged else {
             return match self.kind {
                 Kind::Group => {
                     let group = self.group().unwrap_or("a memory cgroup");
-                    format!("{group} was at its limit, and the kernel killed {victims}{when}")
+                    format!("{group} was at its limit, and {deed}")
                 }
                 _ if self.kills.iter().any(|kill| !kill.constraint.is_empty()) => {
-                    format!("the host was out of memory, and the kernel killed {victims}{when}")
+                    format!("the host was out of memory, and {deed}")
                 }
                 _ => format!("the kernel killed {victims} because memory ran out{when}"),
             };
@@ -226,13 +230,13 @@ impl<'a> Incident<'a> {
             Cause::Asked => {
                 format!("somebody had the kernel kill {victims} by SysRq{when}; memory was not the reason")
             }
-            Cause::Group => self.group_title(judged, victims, when),
+            Cause::Group => self.group_title(judged, deed),
             Cause::Policy => format!(
-                "the nodes that a cpuset or memory policy allows were full, and the kernel killed {victims}{when}; other \
+                "the nodes that a cpuset or memory policy allows were full, and {deed}; other \
                  nodes had memory"
             ),
             Cause::Fragmented { free } => format!(
-                "the kernel killed {victims}{when} because {} wanted {wanted} and memory was fragmented; {free:#} were \
+                "{deed} because {} wanted {wanted} and memory was fragmented; {free:#} were \
                  free in smaller pieces",
                 judged.report.process
             ),
@@ -241,30 +245,27 @@ impl<'a> Incident<'a> {
                 let slab =
                     slab.map_or_else(String::new, |slab| format!("; unreclaimable slab held {slab:#} of it"));
                 format!(
-                    "the {} zone was empty, and the kernel killed {victims}{when}, while {free:#} were free in {}, which \
+                    "the {} zone was empty, and {deed}, while {free:#} were free in {}, which \
                      the request could not use{slab}",
                     zone.name(),
                     elsewhere.name()
                 )
             }
             Cause::Cma { cma, .. } => format!(
-                "only CMA memory was free ({cma:#}), which {} could not use, and the kernel killed {victims}{when}",
+                "only CMA memory was free ({cma:#}), which {} could not use, and {deed}",
                 judged.report.process
             ),
             Cause::EnoughFree { free } => {
-                format!("the kernel killed {victims}{when} although {free:#} were free above the watermarks")
+                format!("{deed} although {free:#} were free above the watermarks")
             }
             Cause::Addresses(_) | Cause::Reserve | Cause::Host => {
                 let swap = judged.swap_text().map_or_else(String::new, |swap| format!(", and {swap}"));
-                format!(
-                    "the host ran out of memory, and the kernel killed {victims}{when}: {}{swap}",
-                    lead(judged)
-                )
+                format!("the host ran out of memory, and {deed}: {}{swap}", lead(judged))
             }
         }
     }
 
-    fn group_title(&self, judged: &Judged<'_>, victims: &str, when: &str) -> String {
+    fn group_title(&self, judged: &Judged<'_>, deed: &str) -> String {
         let group = self.group().unwrap_or("a memory cgroup");
         let usage = judged.report.group.as_ref();
         let full =
@@ -293,13 +294,16 @@ impl<'a> Incident<'a> {
             ))
         });
         let held = held.unwrap_or_default();
-        format!("{group} reached its limit{limit}, and the kernel killed {victims}{when}{held}")
+        format!("{group} reached its limit{limit}, and {deed}{held}")
     }
 }
 
 /// What took the memory of the host: `java held 11.2 GiB of 15.5 GiB`.
 fn lead(judged: &Judged<'_>) -> String {
     let of = judged.managed.map_or_else(String::new, |managed| format!(" of {managed:#}"));
+    if let Some(written) = judged.under_writeback() {
+        return format!("{written:#} were under writeback, so reclaim had to wait for the device");
+    }
     if let Some((holder, bytes)) = judged.culprit() {
         return format!("{} took {bytes:#}{of}", holder.name());
     }
@@ -318,7 +322,7 @@ fn age(cx: &Context<'_>, kill: &OomKill) -> Option<f64> {
     Some((cx.now().uptime? - kill.at? as f64).max(0.0))
 }
 
-fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool) -> Finding {
+fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Panic>) -> Finding {
     let kills = &incident.kills;
     let youngest = kills.iter().filter_map(|kill| age(cx, kill)).fold(f64::INFINITY, f64::min);
     let period = cx.seconds().unwrap_or(0.0);
@@ -328,7 +332,9 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool) -> Finding {
         .rev()
         .find(|kill| Workload::of_name(&kill.name).is_some_and(Workload::is_database))
         .copied();
-    let long_ago = youngest.is_finite() && youngest > RECENT_SECONDS;
+    // A group at its own limit is a matter of the hour.
+    let recent = if incident.kind == Kind::Group { RECENT_OF_GROUP } else { RECENT_SECONDS };
+    let long_ago = youngest.is_finite() && youngest > recent;
     let severity = Severity::ladder(
         &[
             (incident.kind == Kind::Asked, Severity::Info),
@@ -353,7 +359,10 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool) -> Finding {
             "work of processes that held {killed:#} of anonymous memory is lost; caches are cold after the restart"
         ),
     });
-    let mut finding = Finding::new(OomHappened::ID, severity, incident.title(&victims, &when), cost);
+    let deed =
+        panic.map_or_else(|| format!("the kernel killed {victims}{when}"), |panic| panic.text().to_owned());
+    let title = incident.title(&deed, &victims, &when);
+    let mut finding = Finding::new(OomHappened::ID, severity, title, cost);
     finding.sure(match incident.kind {
         Kind::EnoughFree | Kind::Bare => Confidence::Possible,
         // A bare line says who was killed and not why.
@@ -576,15 +585,53 @@ fn group_kills(cx: &Context<'_>) -> Option<u64> {
     groups.iter().filter_map(kills).max()
 }
 
-/// The kernel panicked instead of killing.
-fn panicked() -> Finding {
-    let mut finding = Finding::new(
-        OomHappened::ID,
-        Severity::Critical,
-        "the host ran out of memory, and the kernel panicked instead of killing a process: vm.panic_on_oom is set",
-        Cost::risk("the host went down with all that ran on it"),
-    );
-    finding.sure(Confidence::Certain).because(Evidence::new("kernel log", "Kernel panic", "Out of memory"));
+/// Why the kernel panicked for lack of memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Panic {
+    /// `vm.panic_on_oom` asks for it.
+    Set,
+    /// No process was left that may be killed.
+    Unkillable,
+}
+
+impl Panic {
+    fn of(log: &KernelLog) -> Option<Panic> {
+        match (log.oom_panics, log.nothing_killable) {
+            (0, 0) => None,
+            (0, _) => Some(Panic::Unkillable),
+            _ => Some(Panic::Set),
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Panic::Set => "the kernel panicked instead of killing a process, because vm.panic_on_oom is set",
+            Panic::Unkillable => "the kernel panicked, because no process was left to kill",
+        }
+    }
+}
+
+/// The kernel panicked; why memory was short its last report tells.
+fn panicked(cx: &Context<'_>, panic: Panic, incidents: &[Incident<'_>]) -> Finding {
+    let last = incidents.iter().rev().find(|incident| incident.judged.is_some());
+    let mut finding = match last {
+        Some(last) => told(cx, last, false, Some(panic)),
+        None => {
+            let title = format!("the host ran out of memory, and {}", panic.text());
+            Finding::new(OomHappened::ID, Severity::Critical, title, Cost::risk(""))
+        }
+    };
+    finding.severity = Severity::Critical;
+    finding.cost = Cost::risk("the host went down with all that ran on it");
+    finding.because(Evidence::new("kernel log", "Kernel panic", "Out of memory"));
+    if last.is_none() {
+        finding.sure(Confidence::Certain).note(
+            "What took the memory is the question that remains: the lines before the panic tell, if they are there.",
+        );
+    }
+    if panic == Panic::Unkillable {
+        return finding;
+    }
     finding.remedy(
         Remedy::new("Let the kernel kill a process, unless another node of a cluster takes over")
             .run("sysctl -w vm.panic_on_oom=0")
@@ -592,7 +639,6 @@ fn panicked() -> Finding {
             .risk("The process that is killed may be the one that matters; the host then runs without it.")
             .sets(PANIC_ON_OOM, 0),
     );
-    finding.note("What took the memory is the question that remains: the lines before the panic tell, if they are there.");
     finding
 }
 

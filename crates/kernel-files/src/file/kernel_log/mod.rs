@@ -28,6 +28,8 @@ pub struct KernelLog {
     pub reports: Vec<Report>,
     /// Panics because memory ran out (`vm.panic_on_oom`).
     pub oom_panics: u32,
+    /// Panics because nothing was left that the OOM killer may kill.
+    pub nothing_killable: u32,
     /// Kills by daemons, where the log is a whole journal; the latest 256 are kept.
     pub daemon_kills: Vec<DaemonKill>,
     /// What it says of memory hardware; the latest 256 lines are kept.
@@ -72,6 +74,8 @@ const NEAR: usize = 4;
 const MEMCG: &str = "CONSTRAINT_MEMCG";
 /// How a panic begins that took the place of a kill (`mm/oom_kill.c:check_panic_on_oom`).
 const PANIC: &str = "Kernel panic - not syncing: Out of memory";
+/// How such a panic goes on where no process was left to kill (`mm/oom_kill.c:out_of_memory`).
+const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
 const SIGNS: [&str; 17] = [
@@ -165,7 +169,7 @@ struct Reader {
     drops: Kept<(String, u32, u32)>,
     failures: Kept<(String, u32)>,
     daemons: Kept<DaemonKill>,
-    panics: Kept<()>,
+    panics: Kept<bool>,
     hardware: Kept<HardwareError>,
     /// Reports with their numbers; the last one is open.
     reports: Kept<(u64, report::Builder)>,
@@ -180,7 +184,7 @@ impl Reader {
         if line.contains(PANIC) {
             let panics = split_prefix(line).is_some_and(|(_, message)| message.starts_with(PANIC));
             if panics && self.panics.len() < MOST_EVENTS {
-                self.panics.push_back(((), vec![(number, line.to_owned())]));
+                self.panics.push_back((line.contains(UNKILLABLE), vec![(number, line.to_owned())]));
             }
             return;
         }
@@ -309,7 +313,9 @@ impl Reader {
         let reports = reports.collect();
         let ooms = kills.into_iter().map(|kill| kill.kill).collect();
         let drop_caches = split(self.drops, &mut lines).collect();
-        let oom_panics = split(self.panics, &mut lines).count() as u32;
+        let panics: Vec<bool> = split(self.panics, &mut lines).collect();
+        let nothing_killable = panics.iter().filter(|unkillable| **unkillable).count() as u32;
+        let oom_panics = panics.len() as u32 - nothing_killable;
         let daemon_kills = split(self.daemons, &mut lines).collect();
         let allocation_failures = split(self.failures, &mut lines).collect();
         let hardware = split(self.hardware, &mut lines).collect();
@@ -324,6 +330,7 @@ impl Reader {
                 allocation_failures,
                 reports,
                 oom_panics,
+                nothing_killable,
                 daemon_kills,
                 hardware,
                 lines,

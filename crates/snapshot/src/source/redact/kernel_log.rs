@@ -121,7 +121,8 @@ impl Names {
     fn message(&mut self, message: &str) -> Option<String> {
         const PANIC: &str = "Kernel panic - not syncing: Out of memory";
         if message.starts_with(PANIC) {
-            return Some(PANIC.to_owned());
+            let unkillable = message[PANIC.len()..].starts_with(" and no killable processes");
+            return Some(format!("{PANIC}{}", if unkillable { " and no killable processes" } else { "" }));
         }
         if header(message).is_some() {
             return self.oom_kill(message);
