@@ -26,7 +26,8 @@ rule! {
     /// # False alarms
     /// Counters since the group was made do not say when: without pressure the finding is only *possible*.
     /// A job that is bounded on purpose (`systemd-run`) is meant to be slowed down. With two samples
-    /// `high-throttle` and `limit-near` tell more, and counters are left out here.
+    /// `high-throttle` and `limit-near` tell more, and only what is read back while it is watched counts
+    /// here.
     ///
     /// # References
     /// `Documentation/admin-guide/cgroup-v2.rst`, memory.stat, memory.events, memory.pressure;
@@ -44,6 +45,8 @@ const SHARE: f64 = 0.5;
 /// Pages scanned from which on their yield matters, and the yield below which reclaim is in vain.
 const SCANNED: u64 = 1 << 20;
 const YIELD: f64 = 0.2;
+/// Pages read back each second: as for the whole host (file-thrash).
+const REREAD: f64 = 500.0;
 /// Times that a group was slowed down from which on it matters.
 const SLOWED: u64 = 100_000;
 /// The highest usage counts as the limit from here on: charges come in batches.
@@ -63,6 +66,8 @@ struct Loss<'a> {
     refaults: Option<u64>,
     /// Pages scanned and freed, if few were freed.
     in_vain: Option<(u64, u64)>,
+    /// Pages that it reads back each second.
+    reread: Option<f64>,
     /// How often it was slowed down at its `memory.high`.
     slowed: Option<(u64, Bytes)>,
     /// The highest usage and the limit, if it met the limit and nothing says whether that was page cache.
@@ -81,7 +86,7 @@ impl Rule for GroupPressure {
             .groups
             .iter()
             .filter(|group| group.path != "/")
-            .filter_map(|group| loss(group, sums))
+            .filter_map(|group| loss(cx, group, sums))
             .collect();
         let stalled = |loss: &Loss<'_>| loss.stalled.unwrap_or_default();
         let below = |path: &str, of: &str| path.strip_prefix(of).is_some_and(|rest| rest.starts_with('/'));
@@ -93,14 +98,13 @@ impl Rule for GroupPressure {
     }
 }
 
-fn loss(group: &Cgroup, sums: bool) -> Option<Loss<'_>> {
+fn loss<'a>(cx: &Context<'_>, group: &'a Cgroup, sums: bool) -> Option<Loss<'a>> {
     let some = group.pressure.and_then(|psi| psi.some);
     let stalled =
         some.map(|stall| stall.avg60.max(stall.avg10)).filter(|stalled| (STALLED..=100.0).contains(stalled));
     let get = |counter: Counter<MemoryStat>| group.stat.as_ref().and_then(|stat| stat.get(counter));
     let (scanned, freed) = (get(s::pgscan).unwrap_or(0), get(s::pgsteal).unwrap_or(0));
-    let refaults = [s::workingset_refault, s::workingset_refault_file, s::workingset_refault_anon];
-    let refaults = refaults.into_iter().filter_map(get).fold(0, u64::saturating_add);
+    let refaults = refaults(group);
     let thrashes = refaults >= REFAULTS && (freed == 0 || refaults as f64 / freed as f64 >= SHARE);
     let vain = scanned >= SCANNED && (freed as f64) < scanned as f64 * YIELD;
     let loss = Loss {
@@ -108,15 +112,36 @@ fn loss(group: &Cgroup, sums: bool) -> Option<Loss<'_>> {
         stalled,
         refaults: (sums && thrashes).then_some(refaults),
         in_vain: (sums && vain).then_some((scanned, freed)),
+        reread: reread(cx, group),
         slowed: slowed(group).filter(|_| sums),
         met: met(group).filter(|_| sums),
     };
     (loss.stalled.is_some()
         || loss.refaults.is_some()
         || loss.in_vain.is_some()
+        || loss.reread.is_some()
         || loss.slowed.is_some()
         || loss.met.is_some())
     .then_some(loss)
+}
+
+/// Pages that a group had read back since it was made.
+fn refaults(group: &Cgroup) -> u64 {
+    let Some(stat) = &group.stat else { return 0 };
+    // Version 1 has those of the groups below it in the total.
+    let with_children = [s::total_workingset_refault_file, s::total_workingset_refault_anon];
+    let own = [s::workingset_refault, s::workingset_refault_file, s::workingset_refault_anon];
+    let sum = |counters: &[Counter<MemoryStat>]| {
+        counters.iter().filter_map(|counter| stat.get(*counter)).fold(0, u64::saturating_add)
+    };
+    sum(&with_children).max(sum(&own))
+}
+
+/// Pages that a group reads back each second, between two samples.
+fn reread(cx: &Context<'_>, group: &Cgroup) -> Option<f64> {
+    let before = cx.before().ok()?.cgroups.as_ref()?.at(&group.path)?;
+    let per_second = refaults(group).checked_sub(refaults(before))? as f64 / cx.seconds().ok()?.max(0.1);
+    (per_second >= REREAD).then_some(per_second)
 }
 
 /// How often a group was slowed down since it was made, and at which `memory.high`.
@@ -166,6 +191,10 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
                 Grouped(refaults)
             )
         }
+        (None, None, None) if loss.reread.is_some() => format!(
+            "{path}{stands} reads back {} pages a second that were evicted from it: its working set does not fit",
+            Grouped(loss.reread.unwrap_or_default() as u64)
+        ),
         (None, None, None) if loss.slowed.is_some() => {
             let (count, high) = loss.slowed.unwrap_or_default();
             format!("{path} was slowed down {} times at its memory.high of {high}", Grouped(count))
@@ -194,10 +223,12 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
             stalled / 100.0,
             "some task of the group waits for reclaim or for pages that come back",
         ),
+        None if loss.reread.is_some() => Cost::risk("each is a read from the disk, for which a task waits"),
         None => Cost::risk("when that was, these counters do not say; whether it goes on, two samples tell"),
     };
     let mut finding = Finding::new(GroupPressure::ID, severity, title, cost);
-    finding.sure(if loss.stalled.is_some() { Confidence::Likely } else { Confidence::Possible });
+    let seen = loss.stalled.is_some() || loss.reread.is_some();
+    finding.sure(if seen { Confidence::Likely } else { Confidence::Possible });
     evidence(&mut finding, cgroups, loss);
     if loss.met.is_some() {
         finding.note(
