@@ -201,6 +201,9 @@ fn unwrapped(lines: Vec<String>) -> Vec<String> {
         head.is_some_and(|head| head.len() == 3 && head.iter().all(|number| is_number(number)))
     };
     // The last column of `free`: its head, and its figure.
+    // The last field of PSI.
+    let total =
+        |before: &str, line: &str| before.contains(" avg300=") && line.trim_start().starts_with("total=");
     let column = |before: &str, line: &str| {
         let words = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let (before, line) = (words(before), words(line));
@@ -216,7 +219,7 @@ fn unwrapped(lines: Vec<String>) -> Vec<String> {
     let mut recorded = false;
     for line in lines {
         let joins = recorded && !record(&line) && !line.trim().is_empty()
-            || out.last().is_some_and(|before| column(before, &line));
+            || out.last().is_some_and(|before| column(before, &line) || total(before, &line));
         recorded = recorded && joins || record(&line);
         if joins && let Some(last) = out.last_mut().filter(|last| last.len() < MOST_LINE) {
             last.push(' ');
@@ -305,7 +308,7 @@ impl Splitter {
         if self.prompt(line) || self.date(line) {
             return;
         }
-        if let Some((path, rest)) = line.split_once(':')
+        if let Some((path, rest)) = line.trim_start().split_once(':')
             && let Some(path) = file_path(path)
         {
             let path = path.to_owned();
@@ -364,6 +367,9 @@ impl Splitter {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let count = matches!(words[..], [name, value] if is_number(value)
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
+        if count && matches!(words[0], "cache" | "total_cache") && self.file.is_none() {
+            self.enter(Some("sys/fs/cgroup/memory/GROUP/memory.stat"), false);
+        }
         if count && words[0] == "anon" && self.file.is_none() {
             self.enter(Some(&format!("{HERE}/memory.stat")), false);
         }

@@ -35,8 +35,14 @@ impl Rule for KilledByDaemon {
         let of = |daemon: Daemon| {
             log.daemon_kills.iter().filter(move |kill| kill.by == daemon).collect::<Vec<_>>()
         };
-        let daemons =
-            [Daemon::SystemdOomd, Daemon::Earlyoom, Daemon::Kubelet, Daemon::Talos, Daemon::LowMemoryKiller];
+        let daemons = [
+            Daemon::SystemdOomd,
+            Daemon::Earlyoom,
+            Daemon::Nohang,
+            Daemon::Kubelet,
+            Daemon::Talos,
+            Daemon::LowMemoryKiller,
+        ];
         let kinds = daemons.map(|daemon| (daemon, of(daemon)));
         Ok(kinds.into_iter().filter_map(|(daemon, kills)| found(daemon, &kills)).collect())
     }
@@ -77,6 +83,9 @@ fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
             .keep("/etc/default/earlyoom", "EARLYOOM_ARGS=\"--avoid '^NAME$'\"")
             .run("systemctl restart earlyoom")
             .risk("Keep arguments that are set there already. Others are killed first."),
+        Daemon::Nohang => Remedy::new("Look at its thresholds, and spare what must not be killed")
+            .run("nohang --check --config /etc/nohang/nohang.conf")
+            .risk("None: it only reads."),
         Daemon::Kubelet => {
             Remedy::new("Give pods requests that are what they use, so that the node is not overfilled")
                 .run("kubectl top pods --all-namespaces --sort-by=memory")
@@ -99,6 +108,7 @@ fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
             "Available memory and free swap were both below its bounds, 10 % of each by default."
         }
         Reason::Low => "Available memory was below its bound: that is what it is there for; what grew is the question.",
+        Reason::Untold => "systemd-oomd acts on swap that is nearly full, or on memory pressure: oomctl shows its limits.",
         Reason::Stalls => {
             "It goes by memory pressure of the whole node, which rises with slow disks too while memory is free."
         }
@@ -109,11 +119,14 @@ fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
 fn why(daemon: Daemon, reason: Reason) -> String {
     match reason {
         Reason::Pressure(is, limit) => {
-            format!("memory pressure was {is:.0} %, above its limit of {limit:.0} %")
+            let nonsense =
+                if is > 100.0 { ", a figure that cannot be: the kernel's pressure is wrong" } else { "" };
+            format!("memory pressure was {is:.0} %, above its limit of {limit:.0} %{nonsense}")
         }
         Reason::Used(limit) => format!("memory and swap were used to more than {limit:.0} %"),
         Reason::Low if daemon == Daemon::Earlyoom => "available memory and free swap were low".to_owned(),
         Reason::Low => "available memory was low".to_owned(),
         Reason::Stalls => "tasks stood still for memory".to_owned(),
+        Reason::Untold => "its reason stands in the lines before".to_owned(),
     }
 }

@@ -256,7 +256,7 @@ impl<'a> Incident<'a> {
                 judged.report.process
             ),
             Cause::EnoughFree { free } => {
-                format!("{deed} although {free:#} were free above the watermarks")
+                format!("{deed}, although {free:#} were free above the watermarks")
             }
             Cause::Addresses(_) | Cause::Reserve | Cause::Host => {
                 let swap = judged.swap_text().map_or_else(String::new, |swap| format!(", and {swap}"));

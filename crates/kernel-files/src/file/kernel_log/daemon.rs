@@ -29,6 +29,8 @@ pub enum Daemon {
     SystemdOomd,
     /// earlyoom, which kills processes.
     Earlyoom,
+    /// nohang, which kills processes.
+    Nohang,
     /// kubelet, which evicts pods.
     Kubelet,
     /// The OOM controller of Talos Linux, which kills control groups.
@@ -49,6 +51,8 @@ pub enum Reason {
     Low,
     /// Tasks stood still for memory, by how much is not printed.
     Stalls,
+    /// The lines do not say.
+    Untold,
 }
 
 impl Daemon {
@@ -57,6 +61,7 @@ impl Daemon {
         match self {
             Daemon::SystemdOomd => "systemd-oomd",
             Daemon::Earlyoom => "earlyoom",
+            Daemon::Nohang => "nohang",
             Daemon::Kubelet => "kubelet",
             Daemon::Talos => "Talos' OOM controller",
             Daemon::LowMemoryKiller => "lowmemorykiller",
@@ -69,11 +74,19 @@ impl Daemon {
 ///
 /// earlyoom that was started on a terminal has no name before its lines.
 pub fn killed(line: &str) -> Option<DaemonKill> {
-    let trimmed = line.trim_start();
-    if trimmed.starts_with("sending SIG") {
-        return earlyoom(trimmed);
+    // On a terminal both write without their names, earlyoom after the time.
+    if line.contains("sending SIG") && line.contains(" to process ") && line.contains(" uid ") {
+        return earlyoom(line);
     }
-    if let Some(kill) = kubelet(line).or_else(|| talos(line)).or_else(|| low_memory_killer(line)) {
+    if line.trim_start().starts_with("Killed /") {
+        return oomd(line.trim_start());
+    }
+    if let Some(kill) = unit(line)
+        .or_else(|| nohang(line))
+        .or_else(|| kubelet(line))
+        .or_else(|| talos(line))
+        .or_else(|| low_memory_killer(line))
+    {
         return Some(kill);
     }
     let (daemon, message) = [Daemon::SystemdOomd, Daemon::Earlyoom].into_iter().find_map(|daemon| {
@@ -89,6 +102,28 @@ pub fn killed(line: &str) -> Option<DaemonKill> {
         Daemon::SystemdOomd => oomd(message),
         _ => earlyoom(message),
     }
+}
+
+/// `app.scope: systemd-oomd killed 2104 process(es) in this unit.`, which systemd itself writes (249 and
+/// later).
+fn unit(line: &str) -> Option<DaemonKill> {
+    let (before, _) = line.split_once(": systemd-oomd killed ")?;
+    let victim = before.rsplit(' ').next().filter(|unit| !unit.is_empty())?.to_owned();
+    Some(DaemonKill { by: Daemon::SystemdOomd, victim, pid: None, resident: None, reason: Reason::Untold })
+}
+
+/// `nohang[530]:   Send SIGTERM to the victim; total response time: 13246 ms`.
+fn nohang(line: &str) -> Option<DaemonKill> {
+    let (_, rest) = line.split_once("nohang")?;
+    let kills = ["Send SIGTERM to the victim", "Send SIGKILL to the victim", "Sending SIGTERM to the victim"];
+    let reason = Reason::Low;
+    kills.iter().any(|text| rest.contains(text)).then(|| DaemonKill {
+        by: Daemon::Nohang,
+        victim: "a process".to_owned(),
+        pid: None,
+        resident: None,
+        reason,
+    })
 }
 
 /// `The node was low on resource: memory. Threshold quantity: 100Mi, available: 92Mi. Container web was
@@ -130,7 +165,7 @@ fn oomd(message: &str) -> Option<DaemonKill> {
     let percent = |text: &str| {
         let end = text.find('%')?;
         let start = text[..end].rfind(' ').map_or(0, |at| at + 1);
-        text[start..end].parse::<f64>().ok().filter(|value| (0.0..=100.0).contains(value))
+        text[start..end].parse::<f64>().ok().filter(|value| (0.0..1e18).contains(value))
     };
     let reason = if why.starts_with("memory pressure") {
         let (is, limit) = why.split_once(" > ")?;
@@ -179,7 +214,11 @@ impl Display for DaemonKill {
             (Daemon::LowMemoryKiller, _) => {
                 write!(f, "lowmemorykiller: Killing '{victim}' ({})", self.pid.unwrap_or_default())
             }
-            (Daemon::Earlyoom, _) | (Daemon::SystemdOomd, Reason::Low | Reason::Stalls) => {
+            (Daemon::SystemdOomd, Reason::Low | Reason::Stalls | Reason::Untold) => {
+                write!(f, "{victim}: systemd-oomd killed 1 process(es) in this unit.")
+            }
+            (Daemon::Nohang, _) => f.write_str("nohang[1]: Send SIGTERM to the victim"),
+            (Daemon::Earlyoom, _) => {
                 let pid = self.pid.unwrap_or_default();
                 write!(f, "earlyoom[1]: sending SIGTERM to process {pid} uid 0 \"{victim}\"")?;
                 match self.resident {
@@ -221,6 +260,15 @@ mod tests {
         );
         let others = [
             (
+                "Killed /a.scope due to memory pressure for /a.scope being 27925460729.27% > 50.00% for > 20s",
+                "/a.scope",
+            ),
+            (
+                "Sep 02 13:07:24 systemd[1075]: app.scope: systemd-oomd killed 2104 process(es) in this unit.",
+                "app.scope",
+            ),
+            ("nohang[530]:   Send SIGTERM to the victim; total response time: 13246 ms", "a process"),
+            (
                 "The node was low on resource: memory. Threshold quantity: 100Mi, available: 92Mi. Container web was using 2Gi",
                 "web",
             ),
@@ -229,7 +277,10 @@ mod tests {
                 "/kubepods/pod1",
             ),
             ("[  99.1] lowmemorykiller: Killing 'com.example' (1234), adj 900,", "com.example"),
-            ("sending SIGTERM to process 7 uid 1000 \"Web Content\": badness 9, VmRSS 5 MiB", "Web Content"),
+            (
+                "Jun 12 06:39:16: sending SIGTERM to process 7 uid 1000 \"Web Content\": badness 9, VmRSS 5 MiB",
+                "Web Content",
+            ),
         ];
         for (line, victim) in others {
             let kill = killed(line).expect(line);

@@ -78,7 +78,9 @@ const PANIC: &str = "Kernel panic - not syncing: Out of memory";
 const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 17] = [
+const SIGNS: [&str; 19] = [
+    "Killed /",
+    "nohang",
     "sending SIG",
     "The node was low on resource: memory",
     "[talos] Sending SIGKILL",

@@ -101,6 +101,7 @@ impl Names {
         if let Some(mut kill) = daemon::killed(line) {
             kill.victim = match kill.by {
                 Daemon::SystemdOomd | Daemon::Talos => self.group_path(&kill.victim),
+                Daemon::Nohang => kill.victim,
                 Daemon::Earlyoom | Daemon::Kubelet | Daemon::LowMemoryKiller => self.program(&kill.victim),
             };
             return Some(format!("{key}{kill}"));
