@@ -47,6 +47,8 @@ const SCANNED: u64 = 1 << 20;
 const YIELD: f64 = 0.2;
 /// Pages read back each second: as for the whole host (file-thrash).
 const REREAD: f64 = 500.0;
+/// Ten times that: 20 MiB a second of small pages.
+const REREAD_HARD: f64 = 5000.0;
 /// Times that a group was slowed down from which on it matters.
 const SLOWED: u64 = 100_000;
 /// The highest usage counts as the limit from here on: charges come in batches.
@@ -215,6 +217,7 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
         &[
             (groups::is_transient(path), Severity::Info),
             (loss.stalled.is_some_and(|stalled| stalled >= STANDS), Severity::High),
+            (loss.reread.is_some_and(|reread| reread >= REREAD_HARD), Severity::High),
         ],
         Severity::Warning,
     );
