@@ -6,6 +6,7 @@ use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::cgroup::Cgroups;
 use lotsfree_kernel_files::file::cpu_times::CpuTimes;
 use lotsfree_kernel_files::file::hugepages::HugePool;
+use lotsfree_kernel_files::file::kernel_log::KernelLog;
 use lotsfree_kernel_files::file::mounts::Mount;
 use lotsfree_kernel_files::file::node::Node;
 use lotsfree_kernel_files::file::pressure::{Psi, Stall};
@@ -18,7 +19,7 @@ use lotsfree_settings::{NR_OVERCOMMIT_HUGEPAGES, Release};
 use lotsfree_snapshot::{Observation, Sample, Snapshot};
 use lotsfree_units::{Bytes, Grouped};
 
-use crate::{Confidence, Evidence, Skip, Workload, levels};
+use crate::{Confidence, Evidence, Outcome, Skip, Workload, levels};
 
 /// An observation, and facts derived from it that all rules use.
 #[derive(Debug)]
@@ -409,6 +410,25 @@ impl<'a> Context<'a> {
             before.iter().map(|p| ((p.stat.pid, p.stat.start_ticks), p)).collect();
         let now = self.processes()?.iter();
         Ok(now.filter_map(|p| Some((*earlier.get(&(p.stat.pid, p.stat.start_ticks))?, p))).collect())
+    }
+
+    /// The kernel log.
+    ///
+    /// # Errors
+    /// [`Skip::Unknown`] if it was not read.
+    pub fn kernel_log(&self) -> Result<&'a KernelLog, Skip> {
+        self.now().kernel_log.as_ref().ok_or_else(|| Skip::missing("/dev/kmsg"))
+    }
+
+    /// That the kernel log has nothing of a kind: no finding, if it reaches back to the boot.
+    ///
+    /// # Errors
+    /// [`Skip`] if its beginning is missing: what stood there is unknown.
+    pub fn not_logged(&self) -> Outcome {
+        match self.kernel_log()?.from_boot {
+            true => Ok(Vec::new()),
+            false => Err(Skip::Unknown(vec!["the kernel log from the boot on".to_owned()])),
+        }
     }
 
     /// Swap areas.

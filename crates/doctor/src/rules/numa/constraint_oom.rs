@@ -5,7 +5,7 @@ use super::balance;
 use crate::finding::subject;
 use crate::remedies::DROP_IN;
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
 
 rule! {
     /// The OOM killer struck because memory was bound to nodes that were full.
@@ -38,12 +38,12 @@ const RECENT_SECONDS: f64 = 3600.0;
 
 impl Rule for ConstraintOom {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let log = cx.now().kernel_log.as_ref().ok_or_else(|| Skip::missing("/dev/kmsg"))?;
+        let log = cx.kernel_log()?;
         let bound = |kill: &&OomKill| {
             matches!(kill.constraint.as_str(), "CONSTRAINT_MEMORY_POLICY" | "CONSTRAINT_CPUSET")
         };
         let kills: Vec<&OomKill> = log.ooms.iter().filter(bound).collect();
-        let Some(last) = kills.last() else { return Ok(Vec::new()) };
+        let Some(last) = kills.last() else { return cx.not_logged() };
         let ago = last.at.zip(cx.now().uptime).map(|(at, uptime)| uptime - at as f64);
         let recent = ago.is_some_and(|ago| (0.0..=RECENT_SECONDS).contains(&ago));
         let when = ago.map_or_else(String::new, |ago| format!(", {:.1} h ago", ago.max(0.0) / 3600.0));

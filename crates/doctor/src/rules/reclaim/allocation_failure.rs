@@ -8,7 +8,7 @@ use lotsfree_units::Bytes;
 use crate::kernel_report::{Cause, Judged};
 use crate::remedies;
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
 
 rule! {
     /// The kernel could not allocate memory, or waited long for it, and nobody was killed.
@@ -60,9 +60,12 @@ struct Failures<'a> {
 
 impl Rule for AllocationFailure {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let log = cx.now().kernel_log.as_ref().ok_or_else(|| Skip::missing("/dev/kmsg"))?;
-        let findings = by_kind(log).into_iter().map(|(kind, failures)| found(cx, kind, &failures));
-        Ok(findings.collect())
+        let log = cx.kernel_log()?;
+        let kinds = by_kind(log);
+        if kinds.is_empty() {
+            return cx.not_logged();
+        }
+        Ok(kinds.into_iter().map(|(kind, failures)| found(cx, kind, &failures)).collect())
     }
 }
 

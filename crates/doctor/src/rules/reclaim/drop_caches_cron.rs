@@ -42,6 +42,7 @@ impl Rule for DropCachesCron {
         // Writing 3 counts in both.
         let counted = cx.vm(v::drop_pagecache).map(|pages| pages.max(cx.vm(v::drop_slab).unwrap_or(0)));
         let log = cx.now().kernel_log.as_ref();
+        let counted_by_kernel = counted.is_ok();
         let logged = log.map(|log| log.drop_caches.len() as u64);
         let total = match (counted, logged) {
             (Ok(counted), logged) => counted.max(logged.unwrap_or(0)),
@@ -54,7 +55,8 @@ impl Rule for DropCachesCron {
         let every = cx.now().uptime.filter(|_| total > 0).map(|uptime| uptime / total as f64);
         let automated = total >= REPEATED && every.is_none_or(|every| every <= SECONDS_PER_DAY);
         if during == 0 && !automated {
-            return Ok(Vec::new());
+            // Without the counters only a whole log tells that nobody did.
+            return if counted_by_kernel { Ok(Vec::new()) } else { cx.not_logged() };
         }
 
         let who = log.and_then(|log| log.drop_caches.last());

@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::file::kernel_log::daemon::{Daemon, DaemonKill, Reason};
+use lotsfree_kernel_files::file::process::Process;
 
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
@@ -28,10 +29,15 @@ rule! {
 
 /// Kills that are shown as evidence, latest first.
 const SHOWN: usize = 5;
+/// Programs that kill before the kernel does.
+const DAEMONS: [&str; 5] = ["systemd-oomd", "earlyoom", "nohang", "kubelet", "lmkd"];
 
 impl Rule for KilledByDaemon {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let log = cx.now().kernel_log.as_ref().ok_or_else(|| Skip::missing("the journal"))?;
+        let log = cx.kernel_log()?;
+        if log.daemon_kills.is_empty() {
+            return nobody(cx);
+        }
         let of = |daemon: Daemon| {
             log.daemon_kills.iter().filter(move |kill| kill.by == daemon).collect::<Vec<_>>()
         };
@@ -45,6 +51,15 @@ impl Rule for KilledByDaemon {
         ];
         let kinds = daemons.map(|daemon| (daemon, of(daemon)));
         Ok(kinds.into_iter().filter_map(|(daemon, kills)| found(daemon, &kills)).collect())
+    }
+}
+
+/// No kill in the log: certain only where no such daemon runs, because the kernel's own log has none of their lines.
+fn nobody(cx: &Context<'_>) -> Outcome {
+    let runs = |process: &Process| DAEMONS.iter().any(|daemon| process.stat.name.starts_with(daemon));
+    match cx.processes()?.iter().find(|process| runs(process)) {
+        Some(_) => Err(Skip::missing("the journal")),
+        None => Ok(Vec::new()),
     }
 }
 

@@ -94,7 +94,8 @@ impl Rule for OomHappened {
             return Ok(vec![panicked(cx, panic, &incidents)]);
         }
         if count == 0 && incidents.is_empty() {
-            return Ok(Vec::new());
+            // Without the counter only a whole log tells that nobody was killed.
+            return if counted.is_ok() { Ok(Vec::new()) } else { cx.not_logged() };
         }
         let now = cx.rate(&[v::oom_kill]).is_ok_and(|rate| rate.total > 0);
         // Of equal findings the latest comes first.

@@ -34,6 +34,8 @@ pub struct KernelLog {
     pub daemon_kills: Vec<DaemonKill>,
     /// What it says of memory hardware; the latest 256 lines are kept.
     pub hardware: Vec<HardwareError>,
+    /// Whether it begins with a boot. If not, what happened before its first line is unknown.
+    pub from_boot: bool,
     /// The lines from which the events were read, as printed, for saving. Lines of a journal's export have
     /// the time since boot put before them in brackets.
     pub lines: Vec<String>,
@@ -74,11 +76,14 @@ const NEAR: usize = 4;
 const MEMCG: &str = "CONSTRAINT_MEMCG";
 /// How a panic begins that took the place of a kill (`mm/oom_kill.c:check_panic_on_oom`).
 const PANIC: &str = "Kernel panic - not syncing: Out of memory";
+/// How the first line of a kernel begins (`init/version.c:linux_banner`).
+const BOOT: &str = "Linux version ";
 /// How such a panic goes on where no process was left to kill (`mm/oom_kill.c:out_of_memory`).
 const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 19] = [
+const SIGNS: [&str; 20] = [
+    BOOT,
     "Killed /",
     "nohang",
     "sending SIG",
@@ -173,6 +178,7 @@ struct Reader {
     daemons: Kept<DaemonKill>,
     panics: Kept<bool>,
     hardware: Kept<HardwareError>,
+    boots: Kept<()>,
     /// Reports with their numbers; the last one is open.
     reports: Kept<(u64, report::Builder)>,
     begun: u64,
@@ -196,6 +202,10 @@ impl Reader {
         }
         let Some((at, message)) = split_prefix(line) else { return };
         let numbered = (number, line.to_owned());
+        if booted(message) {
+            push(&mut self.boots, ()).1.push(numbered);
+            return;
+        }
         if let Some(error) = HardwareError::of(message) {
             push(&mut self.hardware, error).1.push(numbered);
             return;
@@ -321,6 +331,7 @@ impl Reader {
         let daemon_kills = split(self.daemons, &mut lines).collect();
         let allocation_failures = split(self.failures, &mut lines).collect();
         let hardware = split(self.hardware, &mut lines).collect();
+        let from_boot = split(self.boots, &mut lines).count() > 0;
         lines.sort_unstable();
         lines.dedup_by_key(|(number, _)| *number);
         let (numbers, lines): (Vec<usize>, Vec<String>) = lines.into_iter().unzip();
@@ -335,6 +346,7 @@ impl Reader {
                 nothing_killable,
                 daemon_kills,
                 hardware,
+                from_boot,
                 lines,
             },
             owned,
@@ -358,6 +370,11 @@ fn split<T>(kept: Kept<T>, lines: &mut Vec<(usize, String)>) -> impl Iterator<It
         lines.extend(of_event);
         event
     })
+}
+
+/// Whether it is the first message of a kernel.
+pub fn booted(message: &str) -> bool {
+    message.starts_with(BOOT)
 }
 
 /// Splits time and origin off a line; `None` for records that did not come from the kernel.
@@ -576,6 +593,16 @@ mod tests {
             ("CONSTRAINT_NONE", Some("/system.slice/db.service"))
         );
         assert_eq!(global.anon_rss, Some(Bytes::kib(2)));
+    }
+
+    #[test]
+    fn a_log_says_whether_it_is_whole() {
+        let whole =
+            "[    0.000000] Linux version 6.12.0 (builder@example) #1 SMP\n[    9.0] usb 1-1: new device\n";
+        let log = KernelLog::parse(whole.as_bytes(), &mut Log::default());
+        assert!(log.from_boot);
+        assert!(KernelLog::parse(log.lines.join("\n").as_bytes(), &mut Log::default()).from_boot);
+        assert!(!KernelLog::parse(b"[    9.0] usb 1-1: new device\n", &mut Log::default()).from_boot);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | `drop_caches` | name, process id, value |
 //! | kill by a daemon | group or name, process id, size, shares |
 //! | memory hardware | kind and count |
+//! | first line of a boot | that it is one |
 //! | page allocation failure | name, order |
 //! | report on memory | what [`Report`] has, printed anew: names of processes, groups and caches replaced, without the call trace |
 //!
@@ -15,7 +16,7 @@ use lotsfree_kernel_files::file::kernel_log::daemon::{self, Daemon};
 use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
 use lotsfree_kernel_files::file::kernel_log::{
-    allocation_failure, drop_caches, header, killing, limits_of, process, read, split_prefix,
+    allocation_failure, booted, drop_caches, header, killing, limits_of, process, read, split_prefix,
 };
 
 use super::counters;
@@ -121,8 +122,8 @@ impl Names {
 
     fn message(&mut self, message: &str) -> Option<String> {
         const PANIC: &str = "Kernel panic - not syncing: Out of memory";
-        if message.starts_with(PANIC) {
-            let unkillable = message[PANIC.len()..].starts_with(" and no killable processes");
+        if let Some(rest) = message.strip_prefix(PANIC) {
+            let unkillable = rest.starts_with(" and no killable processes");
             return Some(format!("{PANIC}{}", if unkillable { " and no killable processes" } else { "" }));
         }
         if header(message).is_some() {
@@ -145,6 +146,9 @@ impl Names {
         }
         if let Some((name, pid, value)) = drop_caches(message) {
             return Some(format!("{} ({pid}): drop_caches: {value}", self.program(&name)));
+        }
+        if booted(message) {
+            return Some("Linux version redacted".to_owned());
         }
         if let Some(error) = HardwareError::of(message) {
             return Some(error.to_string());
