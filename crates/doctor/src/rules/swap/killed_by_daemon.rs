@@ -54,7 +54,8 @@ impl Rule for KilledByDaemon {
     }
 }
 
-/// No kill in the log: certain only where no such daemon runs, because the kernel's own log has none of their lines.
+/// No kill in the log: certain only where no such daemon runs, because the kernel's own log has none of
+/// their lines.
 fn nobody(cx: &Context<'_>) -> Outcome {
     let runs = |process: &Process| DAEMONS.iter().any(|daemon| process.stat.name.starts_with(daemon));
     match cx.processes()?.iter().find(|process| runs(process)) {
