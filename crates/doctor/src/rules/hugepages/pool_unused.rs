@@ -73,6 +73,7 @@ impl Rule for PoolUnused {
             let of_memory = cx.total().map(|total| format!(", {} of memory", Percent(idle.share_of(total))));
             let who = match database {
                 Some(database) => format!("although {} runs", database.name()),
+                None if cx.processes().is_err() => "and these data do not say what runs".to_owned(),
                 None => "and no known database runs".to_owned(),
             };
             let title = format!(
@@ -84,10 +85,10 @@ impl Rule for PoolUnused {
             let cost = huge::cost(cx, idle, "in a pool that nobody uses, and that nothing else may use");
             let mut finding = Finding::new(Self::ID, severity, title, cost);
             finding
-                .sure(if purpose.is_some() || (database.is_some() && age.is_none()) {
-                    Confidence::Possible
-                } else {
-                    Confidence::Certain
+                .sure(match () {
+                    () if purpose.is_some() || (database.is_some() && age.is_none()) => Confidence::Possible,
+                    () if cx.processes().is_err() => Confidence::Likely,
+                    () => Confidence::Certain,
                 })
                 .because_all(huge::saw_pool(cx, pool));
             if let Some((database, seconds)) = age {
@@ -137,7 +138,18 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_da
         _ => (0, "nobody uses a page of this size".to_owned()),
     };
     let asked = pool_requests::asked_for_more(cx, pool);
-    if pages < pool.total && asked.is_none() {
+    if cx.processes().is_err() {
+        finding
+            .remedy(
+                Remedy::new("See who uses or asks for huge pages before the pool is made smaller")
+                    .run("grep -H HugetlbPages /proc/[0-9]*/status | grep -v ' 0 kB'")
+                    .risk("None: it only reads."),
+            )
+            .note(
+                "A virtual machine, a DPDK program or a JVM that starts later may need the pool: it is released only where \
+                 nobody asks for it.",
+            );
+    } else if pages < pool.total && asked.is_none() {
         let title =
             if pages == 0 { "Release the pool" } else { "Make the pool as large as its segments need" };
         finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(

@@ -393,8 +393,46 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
              one zone was the reason. The lines before it, from \"invoked oom-killer\" on, would tell.",
         );
     }
-    remedies(cx, incident.kind, incident.group(), &mut finding);
+    // What processes do not hold is not given back by bounding one.
+    let culprit =
+        incident.judged.as_ref().filter(|_| incident.kind == Kind::Host).and_then(|judged| judged.culprit());
+    match culprit.and_then(|(holder, _)| of_holder(holder)) {
+        Some(remedy) => _ = finding.remedy(remedy),
+        None => remedies(cx, incident.kind, incident.group(), &mut finding),
+    }
     finding
+}
+
+/// What to do about memory that no process holds.
+fn of_holder(holder: Holder) -> Option<Remedy> {
+    let reads = "None: it only reads.";
+    Some(match holder {
+        Holder::SlabUnreclaimable | Holder::SlabReclaimable => {
+            Remedy::new("Find the cache that grows, and who fills it")
+                .run("slabtop --once --sort=c | head -15")
+                .risk(reads)
+        }
+        Holder::Shared => {
+            Remedy::new("Find the files in tmpfs and the segments, and remove what nobody needs")
+                .run("df -t tmpfs -h; du -xsh /dev/shm /tmp /run; ipcs -m")
+                .keep("/etc/fstab, the options of the tmpfs", "size=SIZE")
+                .risk("Reading is safe; a file or segment that is still in use is lost to its program.")
+        }
+        Holder::HugePool => Remedy::new("Make the pool no larger than what its program needs")
+            .run("lotsfree size hugepages --from-host")
+            .risk(reads),
+        Holder::PageTables => Remedy::new("Map shared memory with huge pages")
+            .run("lotsfree size hugepages --from-host")
+            .risk(reads),
+        Holder::Uncounted => {
+            Remedy::new("Find who took it: a balloon, a graphics or network driver, or a leak of the kernel")
+                .run("grep -i balloon /proc/meminfo /proc/vmstat; lsmod | grep -E 'balloon|vmw'")
+                .run("sort -k2 -n -r /proc/vmallocinfo | head")
+                .keep("kernel command line", "page_owner=on")
+                .risk("Reading is safe. page_owner takes some 1 % of memory.")
+        }
+        Holder::Processes | Holder::FileCache | Holder::KernelStacks => return None,
+    })
 }
 
 /// Adds what the kernel reported at the time.
