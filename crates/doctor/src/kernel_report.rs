@@ -81,6 +81,10 @@ pub(crate) struct Judged<'a> {
 const LEADS: f64 = 0.20;
 /// … and this much of what processes have.
 const LEADS_PROCESSES: f64 = 0.75;
+/// Share of such zones that is in no counter from which on that is the matter.
+const LOW_UNCOUNTED: f64 = 0.5;
+/// Share of memory that is free above the marks from which on a kill was not for lack of it.
+const ENOUGH_SHARE: f64 = 0.01;
 /// Slab that fills this share of lowmem is what is wrong there.
 const LOW_SLAB: f64 = 0.4;
 /// A shortage that no counter explains is worth a word from this share of memory on.
@@ -144,6 +148,24 @@ impl<'a> Judged<'a> {
             (min > 0 && free < min).then_some((&*zone.name, Bytes::kib(free), Bytes::kib(min)))
         });
         zones.max_by_key(|(_, _, min)| *min)
+    }
+
+    /// What of the zones that the kernel's own objects come from no list, no slab and no free block has, if
+    /// it is much (reports before 2.6.28, whose zones print their lists as two).
+    pub(crate) fn uncounted_in_low_zones(&self) -> Option<Bytes> {
+        let low = || {
+            self.report.memory.zones.iter().filter(|zone| ZoneKind::of(&zone.name) <= Some(ZoneKind::Normal))
+        };
+        let sum = |name: &str| low().filter_map(|zone| zone.kib(name)).map(Bytes::kib).sum::<Bytes>();
+        if low().any(|zone| zone.kib("active").is_none() || zone.kib("managed").is_some()) {
+            return None;
+        }
+        let memory = &self.report.memory;
+        let kernel =
+            ["slab", "pagetables"].iter().filter_map(|name| memory.pages(name)).fold(0, u64::saturating_add);
+        let all = sum("present");
+        let rest = all - sum("active") - sum("inactive") - sum("free") - memory.bytes(kernel);
+        (rest.share_of(all) >= LOW_UNCOUNTED).then_some(rest)
     }
 
     /// Unreclaimable slab, if it fills much of the zones that the kernel's own objects come from.
@@ -366,11 +388,13 @@ fn cause(report: &Report) -> Cause {
         zone.kind <= highest && allows(request.and_then(|r| r.mems_allowed.as_deref()), zone.zone.node)
     };
     let enough: Bytes = zones.iter().filter(allowed).filter(|zone| zone.enough).map(|zone| zone.usable).sum();
-    if enough > Bytes::ZERO {
-        return match request {
-            Some(request) if request.order > 0 => Cause::Fragmented { free: enough },
-            _ => Cause::EnoughFree { free: enough },
-        };
+    if enough > Bytes::ZERO && request.is_some_and(|request| request.order > 0) {
+        return Cause::Fragmented { free: enough };
+    }
+    // The figures are printed after the decision: a little above the marks is still out of memory.
+    let margin = managed(&report.memory).unwrap_or_default().scale(ENOUGH_SHARE);
+    if enough > margin {
+        return Cause::EnoughFree { free: enough };
     }
     let free_of = |zone: &Standing<'_>| Bytes::kib(zone.zone.kib("free").unwrap_or(0));
     let cma: Bytes =

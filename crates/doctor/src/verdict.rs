@@ -1,10 +1,10 @@
 //! [`Verdict`]: the answer to "is it memory?".
 
-use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
 use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
 use lotsfree_kernel_files::file::pressure::Psi;
 use lotsfree_kernel_files::file::process::Process;
-use lotsfree_units::Percent;
+use lotsfree_units::{Bytes, Percent};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -55,6 +55,9 @@ const BUSY_IDLE: f64 = 0.08;
 const WAITING: f64 = 0.25;
 /// Available memory from which on it is not short.
 const ENOUGH: f64 = 0.10;
+/// Free memory and cache together that no working host is left with, and reads in KiB a second beside it.
+const TINY: Bytes = Bytes::mib(32);
+const READ_KIB: f64 = 4096.0;
 /// Share of one CPU from which on a process is named.
 const WHOLE: f64 = 0.9;
 /// What tells whether programs wait for memory.
@@ -80,6 +83,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         finding.severity >= Severity::Warning
             && RECORDED.contains(&finding.rule)
             && cx.now().meminfo.is_none()
+            && !all_asked(cx)
     });
     let harmful = harmful.or(recorded);
     let stalled = stalls.memory.is_some_and(|memory| memory >= MEMORY);
@@ -100,7 +104,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         return Verdict::new(Answer::Memory, text).collect(SAMPLES);
     }
     if let Some(other) = elsewhere(cx, &stalls) {
-        return other;
+        return other.unless(starved(cx, findings));
     }
     if let Some(finding) = worst.filter(|finding| finding.severity >= Severity::Warning) {
         let text = format!("Nothing is known to be lost to memory now, but {}.", sentence(finding));
@@ -126,6 +130,14 @@ impl Verdict {
         Verdict { answer, text, collect: None }
     }
 
+    /// A disk that is read because memory is short is memory's matter.
+    fn unless(self, starved: Option<String>) -> Verdict {
+        match starved.filter(|_| self.answer == Answer::Disk) {
+            Some(why) => Verdict::new(Answer::Memory, format!("Memory: {why}, and tasks wait for the disk.")),
+            None => self,
+        }
+    }
+
     fn collect(self, command: &str) -> Verdict {
         Verdict { collect: Some(command.to_owned()), ..self }
     }
@@ -145,6 +157,23 @@ impl Stalls {
         let memory = cx.stalled(false).ok().or_else(|| last(&pressure.memory));
         Stalls { memory, cpu: last(&pressure.cpu), io: last(&pressure.io) }
     }
+}
+
+/// Why next to nothing is left, if it is so: a finding says it, or free memory and cache together are tiny
+/// while disks are read.
+fn starved(cx: &Context<'_>, findings: &[Finding]) -> Option<String> {
+    let exhausted = findings
+        .iter()
+        .find(|finding| finding.rule == "memory-exhaustion" && finding.severity >= Severity::Warning);
+    if let Some(finding) = exhausted {
+        return Some(sentence(finding).to_owned());
+    }
+    let left = cx.mem(m::MemFree).ok()? + cx.mem(m::Buffers).ok()? + cx.mem(m::Cached).ok()?;
+    let read = cx.rate(&[v::pgpgin]).ok().filter(|rate| rate.per_second >= READ_KIB)?;
+    (cx.total().is_err() && left < TINY).then(|| {
+        let read = Bytes::kib(read.per_second as u64);
+        format!("only {left:#} are free or cache, and {read}/s are read: programs' own code comes back from the disk")
+    })
 }
 
 /// CPU or disk, where memory is not what time is lost to.
@@ -215,10 +244,18 @@ fn reclaims(name: &str) -> bool {
 
 /// Who asked for the kernel's report, where nothing but SysRq did.
 fn asked(cx: &Context<'_>) -> Option<&'static str> {
-    let log = cx.now().kernel_log.as_ref()?;
-    let asked = |report: &Report| report.trigger == Trigger::Asked;
-    let all = !log.reports.is_empty() && log.reports.iter().all(asked);
-    all.then_some("Somebody asked for the kernel's report (SysRq m); nothing had failed.")
+    let shown = cx.now().kernel_log.as_ref()?.reports.iter().all(|report| report.kills.is_empty());
+    (all_asked(cx) && shown)
+        .then_some("Somebody asked for the kernel's report (SysRq m); nothing had failed.")
+}
+
+/// Whether somebody asked for all reports of the log, by SysRq m or f (order -1).
+fn all_asked(cx: &Context<'_>) -> bool {
+    let asked = |report: &Report| {
+        report.trigger == Trigger::Asked || report.request.as_ref().is_some_and(|request| request.order < 0)
+    };
+    let reports = cx.now().kernel_log.as_ref().map(|log| log.reports.as_slice()).unwrap_or_default();
+    !reports.is_empty() && reports.iter().all(asked)
 }
 
 /// Nothing is wrong, as far as the data tell.

@@ -189,9 +189,19 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
     (!lines.is_empty()).then_some(lines)
 }
 
+/// Whether a line is of one CPU: `%Cpu3  :  0.3 us, …`.
+pub(crate) fn of_one_cpu(line: &str) -> bool {
+    !line.trim_start_matches('%').starts_with("Cpu(s)")
+}
+
 /// The shares of user, system, idle, iowait and steal in `%Cpu(s):  12.0 us,  8.0 sy, …` of top.
 pub(crate) fn cpu_of_top(line: &str) -> Option<[f64; 5]> {
-    let rest = line.strip_prefix("%Cpu(s):").or_else(|| line.strip_prefix("Cpu(s):"))?;
+    let (name, rest) = line.split_once(':')?;
+    let name = name.trim_start_matches('%').trim_end();
+    let one = name.strip_prefix("Cpu").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()));
+    if name != "Cpu(s)" && !one {
+        return None;
+    }
     let mut shares = [0.0; 5];
     // `8,0 sy` in other locales; `12.0%us` of old ones.
     let mut words = rest.split([' ', '%']).map(|word| word.trim_matches(',')).filter(|word| !word.is_empty());

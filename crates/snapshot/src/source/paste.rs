@@ -45,7 +45,7 @@ use lotsfree_kernel_files::file::kernel_log::{self, KernelLog};
 
 use super::MemorySource;
 use super::containers::Containers;
-use super::listing::{Listing, cpu_of_top, head_of_top};
+use super::listing::{Listing, cpu_of_top, head_of_top, of_one_cpu};
 use super::numa::{self, Nodes};
 use super::oswatcher;
 use super::process::{ProcessFiles, SUMS};
@@ -95,6 +95,8 @@ struct Splitter {
     listing: Listing,
     nodes: Nodes,
     containers: Containers,
+    /// Shares of single CPUs in `top`.
+    cpus: Vec<[f64; 5]>,
     processes: ProcessFiles,
     /// Pages in a hypervisor's balloon, once a line has said that such lines follow.
     balloon: Option<u64>,
@@ -130,6 +132,7 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         listing: Listing::default(),
         nodes: Nodes::default(),
         containers: Containers::default(),
+        cpus: Vec::new(),
         processes: ProcessFiles::default(),
         balloon: None,
         time: None,
@@ -522,7 +525,10 @@ impl Splitter {
     /// The head of `top`.
     fn top(&mut self, line: &str) -> bool {
         if let Some(shares) = cpu_of_top(line.trim()) {
-            self.tables.cpu(shares);
+            match of_one_cpu(line.trim()) {
+                true => self.cpus.push(shares),
+                false => self.tables.cpu(shares),
+            }
             return true;
         }
         let Some(lines) = head_of_top(line.trim()) else { return false };
@@ -838,7 +844,12 @@ impl Splitter {
             self.paste.source.append(root, if first_version { b"" } else { b"memory\n" });
         }
         let levels = self.meminfo.is_empty();
-        let tables = std::mem::take(&mut self.tables);
+        let mut tables = std::mem::take(&mut self.tables);
+        if !self.cpus.is_empty() {
+            // Several screens of top have the same CPUs again; their mean holds for all.
+            let count = self.cpus.len() as f64;
+            tables.cpu(std::array::from_fn(|at| self.cpus.iter().map(|cpu| cpu[at]).sum::<f64>() / count));
+        }
         let busy = std::mem::take(&mut self.listing).busy();
         self.paste.samples = tables.samples(self.paste.source.clone(), levels, &busy);
         if self.paste.samples.is_empty() && !self.instants.is_empty() {

@@ -223,7 +223,11 @@ impl Tables {
         levels: bool,
         busy: &[Busy],
     ) -> Vec<(f64, MemorySource)> {
-        let rows: Vec<(u64, Row)> = self.rows.into_iter().collect();
+        let mut rows: Vec<(u64, Row)> = self.rows.into_iter().collect();
+        // A list of processes without the head of top.
+        if rows.is_empty() && !busy.is_empty() {
+            rows.push((1, Row::default()));
+        }
         let step = match rows.as_slice() {
             [(first, _), (second, _), ..] => second - first,
             _ => 1,
@@ -233,7 +237,8 @@ impl Tables {
         let mut counters: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut ticks = [0.0; 5];
         let mut samples = Vec::new();
-        let flows = rows.iter().any(|(_, row)| !row.rates.is_empty() || row.cpu.is_some());
+        let flows =
+            !busy.is_empty() || rows.iter().any(|(_, row)| !row.rates.is_empty() || row.cpu.is_some());
         for (index, (at, row)) in rows.iter().enumerate() {
             let before = match index {
                 0 => at.saturating_sub(step),

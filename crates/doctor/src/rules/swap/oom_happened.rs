@@ -118,8 +118,11 @@ impl Rule for OomHappened {
 /// which the kernel names a memory policy or cpuset are constraint-oom's.
 fn incidents(log: &KernelLog) -> Vec<Incident<'_>> {
     let mut incidents: Vec<Incident<'_>> = Vec::new();
-    let reported =
-        log.reports.iter().filter(|report| report.trigger == Trigger::OomKiller || !report.kills.is_empty());
+    let reported = log.reports.iter().filter(|report| {
+        // A group's memory is printed only where it is at its limit.
+        let group = report.trigger == Trigger::Shown && Judged::of(report).cause == Cause::Group;
+        report.trigger == Trigger::OomKiller || !report.kills.is_empty() || group
+    });
     for report in reported {
         let judged = Judged::of(report);
         let kind = kind(&judged.cause);
@@ -243,8 +246,10 @@ impl<'a> Incident<'a> {
             ),
             Cause::LowZone { zone, elsewhere, free } => {
                 let slab = judged.slab_in_low_zones();
-                let slab =
-                    slab.map_or_else(String::new, |slab| format!("; unreclaimable slab held {slab:#} of it"));
+                let slab = slab.map(|slab| format!("; unreclaimable slab held {slab:#} of it"));
+                let uncounted = judged.uncounted_in_low_zones();
+                let uncounted = || uncounted.map(|rest| format!("; {rest:#} of it is in no counter"));
+                let slab = slab.or_else(uncounted).unwrap_or_default();
                 format!(
                     "the {} zone was empty, and {deed}, while {free:#} were free in {}, which \
                      the request could not use{slab}",
@@ -269,8 +274,13 @@ impl<'a> Incident<'a> {
     fn group_title(&self, judged: &Judged<'_>, deed: &str) -> String {
         let group = self.group().unwrap_or("a memory cgroup");
         let usage = judged.report.group.as_ref();
-        let full =
-            usage.and_then(|usage| usage.counters.iter().find(|counter| counter.usage >= counter.limit));
+        // No limit at all on swap says nothing of one that was reached.
+        let full = usage.and_then(|usage| {
+            usage
+                .counters
+                .iter()
+                .find(|counter| counter.usage >= counter.limit && counter.limit > Bytes::ZERO)
+        });
         let limit = full.or_else(|| usage.and_then(|usage| usage.counter("memory")));
         let limit = limit.map_or_else(String::new, |counter| match &*counter.name {
             "memory" => format!(" of {:#}", counter.limit),
@@ -338,7 +348,7 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
     let long_ago = youngest.is_finite() && youngest > recent;
     let severity = Severity::ladder(
         &[
-            (incident.kind == Kind::Asked, Severity::Info),
+            (incident.kind == Kind::Asked, Severity::Warning),
             (during, Severity::Critical),
             (long_ago, Severity::Info),
             (database.is_some(), Severity::High),
@@ -360,8 +370,13 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
             "work of processes that held {killed:#} of anonymous memory is lost; caches are cold after the restart"
         ),
     });
-    let deed =
-        panic.map_or_else(|| format!("the kernel killed {victims}{when}"), |panic| panic.text().to_owned());
+    let untold = kills.is_empty()
+        && incident.judged.as_ref().is_some_and(|judged| judged.report.trigger == Trigger::Shown);
+    let deed = match panic {
+        Some(panic) => panic.text().to_owned(),
+        None if untold => "these lines do not say whether a process was killed".to_owned(),
+        None => format!("the kernel killed {victims}{when}"),
+    };
     let title = incident.title(&deed, &victims, &when);
     let mut finding = Finding::new(OomHappened::ID, severity, title, cost);
     finding.sure(match incident.kind {

@@ -197,6 +197,11 @@ impl Reader {
             return;
         }
         if let Some(kill) = daemon::killed(line) {
+            // systemd repeats what systemd-oomd has said with its reason.
+            let said = self.daemons.iter().any(|(known, _)| known.victim.ends_with(&kill.victim));
+            if kill.reason == daemon::Reason::Untold && said {
+                return;
+            }
             push(&mut self.daemons, kill).1.push((number, line.to_owned()));
             return;
         }
@@ -404,6 +409,8 @@ pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
     if rest.starts_with('[') {
         (at, rest) = bracket(rest);
     }
+    // `c0 0      ` of some vendors' kernels: the CPU and the task.
+    rest = numbered(rest);
     // A host name precedes the message in syslog files and in the output of `journalctl`. Lines of other
     // programs have the program's name in place of `kernel: `.
     let words = rest.get(..rest.floor_char_boundary(160)).unwrap_or(rest);
@@ -421,6 +428,19 @@ pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
         rest = dated.map_or(rest, |(_, after)| after);
     }
     Some((at, rest))
+}
+
+/// The text after `c0 1234 `, which some kernels for phones print before each message.
+fn numbered(text: &str) -> &str {
+    let after = text.strip_prefix('c').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let task = after
+        .and_then(|rest| rest.strip_prefix(' '))
+        .filter(|_| text.as_bytes().get(1).is_some_and(u8::is_ascii_digit));
+    let message = task.map(str::trim_start).map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    match message {
+        Some(message) if message.starts_with("  ") => message.trim_start(),
+        _ => text,
+    }
 }
 
 /// Reads a record of `/dev/kmsg`: `priority,sequence,microseconds,flags[,…];text`. The outer `None` is a

@@ -423,8 +423,11 @@ impl MemInfo {
             let all = if zones.is_empty() { nodes } else { zones };
             (!all.is_empty()).then(|| all.into_iter().fold(0, u64::saturating_add))
         };
-        let managed =
-            sum("managed").or_else(|| Some(kib(self.ram?.saturating_sub(self.reserved.unwrap_or(0)))));
+        // A log that was cut may have one zone of three; a cut total is worse than none.
+        let pages = self.ram.map(|ram| kib(ram.saturating_sub(self.reserved.unwrap_or(0))));
+        let listed = ["active_anon", "inactive_anon", "active_file", "inactive_file", "unevictable", "free"];
+        let least = listed.iter().filter_map(|name| total(name)).fold(0, u64::saturating_add);
+        let managed = sum("managed").max(pages).filter(|managed| *managed >= least);
         let anonymous = || {
             let lists = total("active_anon")?.checked_add(total("inactive_anon")?)?;
             Some(lists.saturating_sub(total("shmem").unwrap_or(0)))
@@ -572,11 +575,12 @@ const MOST_TRACE: usize = 48;
 const MOST_FIELDS: usize = 128;
 
 /// Texts of which the line of a report contains at least one.
-pub(super) const SIGNS: [&str; 28] = [
+pub(super) const SIGNS: [&str; 29] = [
     "oom-killer: gfp_mask=",
     "vmemmap alloc failure",
     ": Show Memory",
     "vmalloc error: size ",
+    ": vmalloc: allocation failure: ",
     "vmap allocation for size ",
     "possible memory allocation deadlock",
     "invoked oom-killer",
@@ -691,15 +695,21 @@ pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
 /// `vmap allocation for size 33562624 failed: use vmalloc=<size> to increase size`
 /// (`mm/vmalloc.c:alloc_vmap_area` and `__vmalloc_node_range`).
 fn vmalloc(at: Option<u64>, message: &str) -> Option<Report> {
-    let (process, rest) = match message.split_once(": vmalloc error: size ") {
-        Some((process, rest)) if rest.contains("vm_struct allocation failed") => (process, rest),
+    // 2.6.39 to 5.10 print the size first; that pages are missing they say in other words.
+    let old =
+        message.split_once(": vmalloc: allocation failure: ").filter(|(_, rest)| rest.contains(" bytes"));
+    let (process, rest) = match message.split_once(": vmalloc error: size ").or(old) {
+        Some((process, rest)) if old.is_some() || rest.contains("vm_struct allocation failed") => {
+            (process, rest)
+        }
         Some(_) => return None,
         None => {
             ("", message.strip_prefix("vmap allocation for size ").filter(|rest| rest.contains(" failed"))?)
         }
     };
     let (size, _) = leading_digits(rest.as_bytes());
-    let trigger = Trigger::VmallocFailure(decimal(size)?);
+    // A driver that asks for nothing has a defect; memory is not what it lacks.
+    let trigger = Trigger::VmallocFailure(decimal(size).filter(|size| *size > 0)?);
     let asked = rest.contains("mode:").then(|| request(rest));
     Some(Report { at, trigger, process: process.to_owned(), request: asked, ..Report::default() })
 }
