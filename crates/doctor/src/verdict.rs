@@ -364,6 +364,24 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_brings_code_back_is_memory() {
+        let at = |iowait, read: u64, cached: u64| {
+            let text = format!("MemFree: 3000 kB\nBuffers: 800 kB\nCached: {cached} kB\n");
+            Snapshot {
+                cpu: Some(CpuTimes { idle: 0, iowait, ..CpuTimes::default() }),
+                meminfo: Some(Values::parse(text.as_bytes(), |_| {})),
+                vmstat: Some(Values::parse(format!("pgpgin {read}\n").as_bytes(), |_| {})),
+                ..Snapshot::default()
+            }
+        };
+        let of = |cached| {
+            answer(&Observation::pair("test", at(0, 0, cached), at(900, 100_000, cached), 10.0), &[])
+        };
+        assert_eq!(of(6000).answer, Answer::Memory);
+        assert_eq!(of(6_000_000).answer, Answer::Disk);
+    }
+
+    #[test]
     fn busy_cpus_and_slow_disks_show_without_psi() {
         let at = |user, idle, iowait| Snapshot {
             cpu: Some(CpuTimes { user, idle, iowait, ..CpuTimes::default() }),

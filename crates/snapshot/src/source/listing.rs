@@ -254,7 +254,11 @@ mod tests {
         let old =
             cpu_of_top("Cpu(s): 98.7%us,  0.3%sy,  0.0%ni,  1.0%id,  0.0%wa,  0.0%hi,  0.0%si,  0.0%st");
         assert_eq!(old.map(|shares| (shares[0] * 1000.0).round()), Some(987.0));
+        let one = "%Cpu1  :  0.3 us,  2.0 sy,  0.0 ni, 13.8 id, 83.9 wa,  0.0 hi,  0.0 si,  0.0 st";
+        assert_eq!(cpu_of_top(one).map(|shares| (shares[3] * 1000.0).round()), Some(839.0));
+        assert!(of_one_cpu(one) && !of_one_cpu("Cpu(s): 98.7%us"));
         assert_eq!(cpu_of_top("%Cpu(s):"), None);
+        assert_eq!(cpu_of_top("Cpufreq: 5 us"), None);
     }
 
     #[test]

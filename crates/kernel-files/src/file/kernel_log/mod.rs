@@ -616,6 +616,18 @@ mod tests {
     }
 
     #[test]
+    fn phones_print_the_cpu_and_the_task_first() {
+        for (line, message) in [
+            ("[   17.072747] c0 0      Mem-Info:", "Mem-Info:"),
+            ("[   17.072747] c12 1234   java: page allocation failure", "java: page allocation failure"),
+            ("[   17.072747] c0 is a name", "c0 is a name"),
+            ("[   17.072747] cat: page allocation failure", "cat: page allocation failure"),
+        ] {
+            assert_eq!(split_prefix(line), Some((Some(17), message)), "{line}");
+        }
+    }
+
+    #[test]
     fn a_log_says_whether_it_is_whole() {
         let whole =
             "[    0.000000] Linux version 6.12.0 (builder@example) #1 SMP\n[    9.0] usb 1-1: new device\n";
