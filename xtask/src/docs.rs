@@ -10,9 +10,13 @@ use lotsfree_scenario::shipped::SHIPPED;
 use lotsfree_scenario::{Case, Errors, Experiments};
 use serde_json::json;
 
+use crate::accuracy;
+
 /// The generated files: path below the repository's root, contents.
 fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
     Ok(vec![
+        ("docs/accuracy.md", accuracy::page()?),
+        ("docs/incidents.md", accuracy::incidents()?),
         ("docs/counters.md", lotsfree_kernel_files::counters::document()),
         ("docs/rules.md", lotsfree_doctor::document()),
         ("docs/scenario.md", lotsfree_scenario::document()),

@@ -3,6 +3,7 @@
 //! A chore reports on the terminal. If it fails, it ends with one line that says why.
 #![allow(clippy::print_stderr, reason = "a chore talks to the person who started it")]
 
+mod accuracy;
 mod attack;
 mod capture;
 mod deny;
@@ -23,6 +24,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   docs                       write the pages that are generated from code
+  accuracy PROGRAM [DIR]     print what PROGRAM doctor says of each foreign input, below fixtures/foreign/kept or DIR
   tidy                       look for what rustfmt and clippy do not see
   attack [PROGRAM]           attack lotsfree, or another program of it, in every way that is known
   attack vm SERIES…          kill labs in control groups of version 2, in a virtual machine with such a kernel
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     let done = match command.as_str() {
         "docs" => docs::command(),
+        "accuracy" => accuracy::command(&rest),
         "tidy" => tidy::command(),
         "attack" => attack::command(&rest),
         "capture" => capture::command(&rest),
