@@ -187,7 +187,8 @@ pub struct Generation {
     pub mglru: bool,
     /// Rules of the multi-generational LRU, used if it is on.
     pub lru_gen: LruGen,
-    /// New anonymous pages start on the inactive list (5.9, b518154e59aa; read in 5.15).
+    /// New anonymous pages start on the inactive list (5.9, b518154e59aa; read in 5.15): `new_page_list` and
+    /// `map_swapped_in` of `mm/memory.rs` act on it.
     pub anon_starts_inactive: bool,
     /// How accessed bits count.
     pub reference: ReferenceRule,
@@ -218,7 +219,8 @@ pub struct Generation {
     pub may_deactivate: bool,
     /// A pass that has met its target goes on in proportion, otherwise it ends (3.11, e82e0561dae9).
     pub proportional: bool,
-    /// Direct reclaim ends a pass as soon as its target is met (3.11 to 3.15, e82e0561dae9 to 1a501907bbea).
+    /// Direct reclaim ends a pass as soon as its target is met, and waits for a list that is all dirty
+    /// (3.11 to 3.15, e82e0561dae9 to 1a501907bbea).
     pub direct_stops: bool,
     /// The most pages that kswapd aims at in one pass.
     pub kswapd_target: KswapdTarget,

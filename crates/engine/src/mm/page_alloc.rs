@@ -1,5 +1,8 @@
 //! Page allocation: fast path and slow path (`mm/page_alloc.c`). The OOM killer is in `machine/process.rs`,
 //! because it chooses among processes.
+//!
+//! There is no fallback to other migrate types, so that watermarks are never boosted: what that leaves out
+//! is said in `kswapd.rs`, and `tuning.rs` refuses a boost factor above 0.
 
 use lotsfree_workload::Policy;
 

@@ -11,7 +11,8 @@
 //! - Direct reclaim, at priority 1 without a page: `VMSCAN_THROTTLE_NOPROGRESS` (5.16 on), in
 //!   `direct_reclaim`.
 //! - A reclaimer that has processed a batch: `wait_iff_congested` for pages under writeback (3.2 to 3.10),
-//!   `congestion_wait` for a list that is all dirty or under writeback (3.11 to 5.15),
+//!   `congestion_wait` for pages under writeback that are to be reclaimed at once (3.11 to 5.15), for a list
+//!   that is all dirty (3.11 to 3.15) and, in direct reclaim, for a congested one (3.11 to 5.15),
 //!   `VMSCAN_THROTTLE_WRITEBACK` and `_CONGESTED` (5.16 on), in `stall_after`.
 //! - An allocation, between rounds: for the devices (through 4.6), in `page_alloc.rs`.
 //! - kswapd: for the devices at priorities below 10 (through 3.0), otherwise only its nap, in `kswapd.rs`.
