@@ -33,6 +33,10 @@ pub(crate) enum Cause {
     Untold,
     /// The zones had enough free when the kernel reported.
     EnoughFree { free: Bytes },
+    /// Most of the zones was clean page cache, which reclaim passed over.
+    CacheKept { cache: Bytes },
+    /// The zone's min watermark is more than the zone has.
+    Miscounted { zone: Box<str>, min: Bytes },
 }
 
 /// Who held memory.
@@ -85,6 +89,11 @@ const LEADS_PROCESSES: f64 = 0.75;
 const LOW_UNCOUNTED: f64 = 0.5;
 /// Share of memory that is free above the marks from which on a kill was not for lack of it.
 const ENOUGH_SHARE: f64 = 0.01;
+/// … or this much, where no page cache to speak of and no swap were left.
+const ENOUGH_SHARE_EMPTY: f64 = 0.03;
+const EMPTY: f64 = 0.02;
+/// Clean page cache of this share of the zones that could serve the request should have been reclaimed.
+const KEPT: f64 = 0.4;
 /// Slab that fills this share of lowmem is what is wrong there.
 const LOW_SLAB: f64 = 0.4;
 /// A shortage that no counter explains is worth a word from this share of memory on.
@@ -176,6 +185,43 @@ impl<'a> Judged<'a> {
             low.filter_map(|zone| zone.kib("managed").or(zone.kib("present"))).map(Bytes::kib).sum();
         let slab = self.held(Holder::SlabUnreclaimable);
         (slab.share_of(low) >= LOW_SLAB).then_some(slab)
+    }
+
+    /// The highest zone that could serve the request, where the report shows no other kind: it was cut, and
+    /// what other zones had is unknown.
+    pub(crate) fn only_zone(&self) -> Option<&'a str> {
+        let memory = &self.report.memory;
+        let [zone] = &memory.zones[..] else { return None };
+        (memory.totals.is_empty() && memory.ram.is_none()).then_some(&*zone.name)
+    }
+
+    /// The low zone that was asked for, where the report does not show what it had.
+    pub(crate) fn asked_zone(&self) -> Option<&'static str> {
+        let highest = self.report.request.as_ref()?.highest_zone();
+        (self.report.memory.zones.is_empty() && highest < ZoneKind::Normal).then(|| highest.name())
+    }
+
+    /// Free memory of CMA.
+    pub(crate) fn free_cma(&self) -> Bytes {
+        self.report.memory.zones.iter().filter_map(|zone| zone.kib("free_cma")).map(Bytes::kib).sum()
+    }
+
+    /// Of the nodes that a cpuset or policy allows: a zone that the request could not use, and what it had
+    /// free.
+    pub(crate) fn beyond(&self) -> Option<(&'a str, Bytes)> {
+        let request = self.report.request.as_ref()?;
+        let nodes = request.nodemask.as_deref().or(request.mems_allowed.as_deref())?;
+        let zones = self.report.memory.zones.iter().filter(|zone| {
+            allows(Some(nodes), zone.node) && ZoneKind::of(&zone.name) > Some(request.highest_zone())
+        });
+        let free = |zone: &'a ZoneState| Some((&*zone.name, Bytes::kib(zone.kib("free")?)));
+        zones.filter_map(free).max_by_key(|(_, free)| *free).filter(|(_, free)| *free >= Bytes::mib(64))
+    }
+
+    /// The share of memory that was page cache, where printed.
+    pub(crate) fn cached(&self) -> Option<f64> {
+        let cached = self.held(Holder::FileCache);
+        (cached > Bytes::ZERO).then(|| self.share(Holder::FileCache))
     }
 
     /// How swap was, in a few words.
@@ -373,8 +419,24 @@ fn cause(report: &Report) -> Cause {
     let movable = request.is_none_or(|request| request.movable());
     let kinds = kinds(&report.memory);
     let dying = report.trigger == Trigger::OomKiller || !report.kills.is_empty();
-    let standing = |zone| standing(zone, highest, movable, &kinds, dying);
+    let page = report.memory.bytes(1);
+    let standing = |zone| standing(zone, highest, movable, &kinds, page, dying);
     let zones: Vec<Standing<'_>> = report.memory.zones.iter().filter_map(standing).collect();
+    let ram = report.memory.ram.map(|pages| report.memory.bytes(pages).0 / 1024);
+    if let Some(zone) = report.memory.zones.iter().find(|zone| miscounted(zone, ram)) {
+        let min = Bytes::kib(zone.kib("min").unwrap_or_default());
+        return Cause::Miscounted { zone: zone.name.clone(), min };
+    }
+    // All memory is in a zone that the request cannot use.
+    if let (Some(ram), Some(high), Some(free)) =
+        (report.memory.ram, report.memory.highmem, report.memory.pages("free"))
+        && zones.is_empty()
+        && ram == high
+        && highest < ZoneKind::HighMem
+    {
+        let free = report.memory.bytes(free);
+        return Cause::LowZone { zone: ZoneKind::Normal, elsewhere: ZoneKind::HighMem, free };
+    }
     if zones.is_empty() {
         let waits = request.is_none_or(|request| request.can_reclaim());
         return match request.map(|request| request.order) {
@@ -392,8 +454,9 @@ fn cause(report: &Report) -> Cause {
         return Cause::Fragmented { free: enough };
     }
     // The figures are printed after the decision: a little above the marks is still out of memory.
-    let margin = managed(&report.memory).unwrap_or_default().scale(ENOUGH_SHARE);
-    if enough > margin {
+    let all = managed(&report.memory).unwrap_or_default();
+    let margin = if exhausted(&report.memory, all) { ENOUGH_SHARE_EMPTY } else { ENOUGH_SHARE };
+    if enough > all.scale(margin) {
         return Cause::EnoughFree { free: enough };
     }
     let free_of = |zone: &Standing<'_>| Bytes::kib(zone.zone.kib("free").unwrap_or(0));
@@ -405,6 +468,13 @@ fn cause(report: &Report) -> Cause {
     }
     if zones.iter().any(|zone| zone.kind <= highest && !allowed(&zone) && zone.enough) {
         return Cause::Policy;
+    }
+    let waits = request.is_some_and(|request| request.can_reclaim() && request.may_enter_fs());
+    if dying
+        && waits
+        && let Some(cache) = kept(&report.memory, zones.iter().filter(allowed).map(|z| z.zone))
+    {
+        return Cause::CacheKept { cache };
     }
     // Some kernels leave out zones that the request could not use, and logs are cut: the total tells.
     let listed: Bytes = zones.iter().map(free_of).sum();
@@ -433,6 +503,36 @@ fn cause(report: &Report) -> Cause {
     Cause::Host
 }
 
+/// Whether the zone's watermark is more than it has: its size was counted wrongly.
+fn miscounted(zone: &ZoneState, ram: Option<u64>) -> bool {
+    let size = zone.kib("present").max(zone.kib("managed")).or(ram);
+    matches!((zone.kib("min"), size), (Some(min), Some(size)) if size > 0 && min > size)
+}
+
+/// Whether neither page cache nor swap was left to reclaim into.
+fn exhausted(memory: &MemInfo, managed: Bytes) -> bool {
+    let lists = memory.pages("active_file").zip(memory.pages("inactive_file"));
+    let cache = lists.map(|(active, inactive)| memory.bytes(active.saturating_add(inactive)));
+    cache.is_some_and(|cache| cache.share_of(managed) < EMPTY)
+        && memory.free_swap.is_none_or(|free| free == Bytes::ZERO)
+}
+
+/// Clean page cache that fills much of the zones, if it does: reclaim gives such pages back first.
+fn kept<'a>(memory: &MemInfo, zones: impl Iterator<Item = &'a ZoneState>) -> Option<Bytes> {
+    let (mut cache, mut all) = (Bytes::ZERO, Bytes::ZERO);
+    for zone in zones {
+        let kib = |name: &str| zone.kib(name).map(Bytes::kib);
+        // Pages that were looked at lately, are dirty or are under writeback take time.
+        let waits =
+            kib("writepending").or_else(|| Some(kib("dirty")? + kib("writeback")?)).unwrap_or_default();
+        cache = cache + (kib("inactive_file")? - waits);
+        all = all + kib("managed").or_else(|| kib("present"))?;
+    }
+    let busy = ["dirty", "writeback", "unstable"].iter().filter_map(|name| memory.pages(name));
+    let busy = memory.bytes(busy.fold(0, u64::saturating_add));
+    (all > Bytes::ZERO && (cache - busy).share_of(all) >= KEPT).then_some(cache)
+}
+
 /// Whether a group's counter was at its limit.
 fn at_limit(counter: &lotsfree_kernel_files::file::kernel_log::report::GroupCounter) -> bool {
     counter.usage.0.saturating_add(Bytes::mib(1).0) >= counter.limit.0 || counter.failcnt > 0
@@ -451,6 +551,7 @@ fn standing<'a>(
     highest: ZoneKind,
     movable: bool,
     kinds: &[ZoneKind],
+    page: Bytes,
     dying: bool,
 ) -> Option<Standing<'a>> {
     let kind = ZoneKind::of(&zone.name)?;
@@ -462,8 +563,9 @@ fn standing<'a>(
     let top = highest.min(*kinds.last()?);
     let index = kinds.iter().position(|other| *other == top)?;
     let reserve =
-        if kind < highest { zone.reserve.get(index).copied().unwrap_or(0).saturating_mul(4) } else { 0 };
-    Some(Standing { zone, kind, usable: Bytes::kib(usable), enough: usable > mark.saturating_add(reserve) })
+        if kind < highest { page.times(zone.reserve.get(index).copied().unwrap_or(0)) } else { Bytes::ZERO };
+    let mark = Bytes::kib(mark) + reserve;
+    Some(Standing { zone, kind, usable: Bytes::kib(usable), enough: Bytes::kib(usable) > mark })
 }
 
 /// Whether a list of nodes (`0-1,3`) has `node`; true where either is unknown.

@@ -47,7 +47,7 @@ const RECORDED: [&str; 4] = ["oom-happened", "constraint-oom", "allocation-failu
 const MEMORY: f64 = 0.10;
 /// Waits for a CPU, and for a disk, from which on these are short.
 const CPU: f64 = 0.40;
-const DISK: f64 = 0.30;
+const DISK: f64 = 0.20;
 /// Stalls for memory below which nobody loses time to it.
 const NONE: f64 = 0.02;
 /// Idle time below which the CPUs are busy; waiting for disks above which they are slow.
@@ -60,6 +60,10 @@ const TINY: Bytes = Bytes::mib(32);
 const READ_KIB: f64 = 4096.0;
 /// Share of one CPU from which on a process is named.
 const WHOLE: f64 = 0.9;
+/// Dirty pages from this share of available memory on have the kernel write all the time: its default for
+/// vm.dirty_background_ratio. Less than this much is written in seconds.
+const DIRTY: f64 = 0.10;
+const MUCH_DIRTY: Bytes = Bytes::mib(512);
 /// What tells whether programs wait for memory.
 const SAMPLES: &str = "lotsfree doctor --interval 10";
 
@@ -117,6 +121,11 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         verdict.text.push_str(&format!(
             " {name} takes {} of a CPU: if something is slow, look there.",
             Percent(share)
+        ));
+    }
+    if let Some(dirty) = dirty(cx) {
+        verdict.text.push_str(&format!(
+            " {dirty} of page cache waits to be written: if writers are slow, the disk behind it is what they wait for."
         ));
     }
     if let Some(asked) = asked(cx) {
@@ -256,6 +265,14 @@ fn all_asked(cx: &Context<'_>) -> bool {
     };
     let reports = cx.now().kernel_log.as_ref().map(|log| log.reports.as_slice()).unwrap_or_default();
     !reports.is_empty() && reports.iter().all(asked)
+}
+
+/// Page cache that waits to be written, if it is so much that writers may be made to wait.
+fn dirty(cx: &Context<'_>) -> Option<Bytes> {
+    let available = cx.now().meminfo.as_ref().and_then(levels::available)?.bytes;
+    let dirty = cx.mem(m::Dirty).ok()? + cx.mem(m::Writeback).unwrap_or_default();
+    // Of a small host all of it is written in a moment.
+    (dirty >= MUCH_DIRTY && dirty.share_of(available) >= DIRTY).then_some(dirty)
 }
 
 /// Nothing is wrong, as far as the data tell.

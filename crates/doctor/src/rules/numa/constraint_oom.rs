@@ -3,6 +3,7 @@ use lotsfree_units::Bytes;
 
 use super::balance;
 use crate::finding::subject;
+use crate::kernel_report::Judged;
 use crate::remedies::DROP_IN;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
@@ -56,10 +57,20 @@ impl Rule for ConstraintOom {
             format!("{} processes were", kills.len())
         };
         let cost = Cost::risk(format!("{count} killed, the last with {memory} of its own memory"));
+        let report = log.reports.iter().rev().find(|report| report.kills.contains(last));
+        let beyond = report.and_then(|report| Judged::of(report).beyond());
+        let nodes = match beyond {
+            Some((zone, free)) => {
+                format!(
+                    "nodes whose free memory ({free:#}) is in zone {zone}, which the request could not use"
+                )
+            }
+            None => "nodes that were full".to_owned(),
+        };
         let mut finding = Finding::new(
             Self::ID,
             if recent { Severity::Critical } else { Severity::High },
-            format!("{} was killed because {what} allowed only nodes that were full{when}", last.name),
+            format!("{} was killed because {what} allowed only {nodes}{when}", last.name),
             cost,
         );
         finding.sure(Confidence::Certain);

@@ -39,6 +39,9 @@ rule! {
     pub AllocationFailure = "allocation-failure" in Reclaim
 }
 
+/// Page cache of this share of memory is enough to go on with.
+const SPARE: f64 = 0.05;
+
 /// What sort of failure, for one finding each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -84,7 +87,7 @@ fn by_kind(log: &KernelLog) -> BTreeMap<Kind, Failures<'_>> {
             Cause::Fragmented { .. } => Kind::Order,
             Cause::Reserve => Kind::Reserve,
             Cause::LowZone { .. } | Cause::Cma { .. } | Cause::Policy => Kind::Zone,
-            Cause::EnoughFree { .. } => Kind::EnoughFree,
+            Cause::EnoughFree { .. } | Cause::CacheKept { .. } | Cause::Miscounted { .. } => Kind::EnoughFree,
             Cause::Addresses(_) => Kind::Addresses,
             Cause::Host | Cause::Group | Cause::Asked | Cause::Untold => Kind::Host,
         };
@@ -153,7 +156,10 @@ fn title(kind: Kind, failures: &Failures<'_>) -> String {
                 "{process} could not get {wanted}: memory is fragmented, with {free:#} free in smaller pieces"
             )
         }
-        (Kind::Order, _) => format!("{process} could not get {wanted}"),
+        (Kind::Order, _) => match judged.and_then(Judged::asked_zone) {
+            Some(zone) => format!("{process} could not get {wanted} from the {zone} zone"),
+            None => format!("{process} could not get {wanted}: memory was fragmented, most likely"),
+        },
         (Kind::Reserve, _) => {
             let zone = judged.and_then(Judged::lowest_zone).map_or_else(String::new, |(name, free, min)| {
                 format!("; zone {name} had {free:#} free, its min is {min:#}")
@@ -181,6 +187,13 @@ fn title(kind: Kind, failures: &Failures<'_>) -> String {
             let who = if process.is_empty() { "the kernel" } else { process.as_str() };
             format!("{who} found no {bytes} of contiguous kernel addresses for vmalloc; pages were free")
         }
+        (Kind::EnoughFree, Some(Cause::Miscounted { zone, min })) => format!(
+            "{process} could not get {wanted}: the min watermark of zone {zone} is {min:#}, more than it has; the \
+             kernel lost count"
+        ),
+        (Kind::EnoughFree, Some(Cause::CacheKept { cache })) => {
+            format!("{process} could not get {wanted}, although {cache:#} were clean page cache")
+        }
         (Kind::EnoughFree, _) => {
             format!("{process} could not get {wanted} although the zones had enough free")
         }
@@ -191,8 +204,17 @@ fn title(kind: Kind, failures: &Failures<'_>) -> String {
             });
             format!("{process} waited {:.0} s for {wanted}", waited as f64 / 1000.0)
         }
-        (_, Some(Cause::Untold)) => format!("{process} could not get {wanted}"),
-        _ => format!("{process} could not get {wanted}: the host was out of memory"),
+        (_, Some(Cause::Untold)) => {
+            let zone = judged.and_then(Judged::asked_zone).map(|zone| format!(" from the {zone} zone"));
+            format!("{process} could not get {wanted}{}", zone.unwrap_or_default())
+        }
+        // With cache to drop, or without an account of it, it was the moment's shortage.
+        _ => match judged.and_then(|judged| Some((judged, judged.lowest_zone()?))) {
+            Some((judged, (name, free, min))) if judged.cached().is_none_or(|share| share >= SPARE) => {
+                format!("{process} could not get {wanted}: zone {name} had {free:#} free, its min is {min:#}")
+            }
+            _ => format!("{process} could not get {wanted}: the host was out of memory"),
+        },
     }
 }
 

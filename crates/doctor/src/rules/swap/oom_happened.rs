@@ -52,6 +52,9 @@ const KERNEL: f64 = 0.3;
 /// Page tables from this share of a victim on are worth a word.
 const TABLES: f64 = 0.2;
 
+/// A limit from which on there is none: the kernel prints the largest counter in KiB.
+const NO_LIMIT: Bytes = Bytes::gib(1 << 30);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Host,
@@ -192,7 +195,7 @@ fn kind(cause: &Cause) -> Kind {
         Cause::Policy => Kind::Policy,
         Cause::Fragmented { .. } => Kind::Order,
         Cause::LowZone { .. } | Cause::Cma { .. } => Kind::Zone,
-        Cause::EnoughFree { .. } => Kind::EnoughFree,
+        Cause::EnoughFree { .. } | Cause::CacheKept { .. } | Cause::Miscounted { .. } => Kind::EnoughFree,
         Cause::Addresses(_) | Cause::Reserve | Cause::Host => Kind::Host,
     }
 }
@@ -262,7 +265,22 @@ impl<'a> Incident<'a> {
                 judged.report.process
             ),
             Cause::EnoughFree { free } => {
-                format!("{deed}, although {free:#} were free above the watermarks")
+                let cma = judged.free_cma();
+                let cma = (cma.share_of(*free) >= 0.5).then(|| format!("; {cma:#} of it was CMA memory"));
+                let cma = cma.unwrap_or_default();
+                format!("{deed}, although {free:#} were free above the watermarks{cma}")
+            }
+            Cause::CacheKept { cache } => {
+                format!("{deed}, although {cache:#} were clean page cache, which reclaim passed over")
+            }
+            Cause::Miscounted { zone, min } => format!(
+                "{deed}, because the min watermark of zone {zone} was {min:#}, more than it has: the kernel lost count"
+            ),
+            Cause::Addresses(_) | Cause::Reserve | Cause::Host if judged.only_zone().is_some() => {
+                let zone = judged.only_zone().unwrap_or_default();
+                format!(
+                    "the {zone} zone was empty, and {deed}; what other zones had, these lines do not show"
+                )
             }
             Cause::Addresses(_) | Cause::Reserve | Cause::Host => {
                 let swap = judged.swap_text().map_or_else(String::new, |swap| format!(", and {swap}"));
@@ -282,6 +300,9 @@ impl<'a> Incident<'a> {
                 .find(|counter| counter.usage >= counter.limit && counter.limit > Bytes::ZERO)
         });
         let limit = full.or_else(|| usage.and_then(|usage| usage.counter("memory")));
+        if limit.is_some_and(|counter| counter.limit >= NO_LIMIT) {
+            return format!("{deed} for its group {group}, which has no limit of its own");
+        }
         let limit = limit.map_or_else(String::new, |counter| match &*counter.name {
             "memory" => format!(" of {:#}", counter.limit),
             other => format!(" of {:#} for {other}", counter.limit),
@@ -487,9 +508,13 @@ fn explain(kind: Kind, judged: &Judged<'_>, finding: &mut Finding) {
     }
     let why = match kind {
         Kind::Host => judged.culprit().map(|(holder, _)| why_held(holder)),
-        Kind::EnoughFree => Some(
+        Kind::EnoughFree if matches!(judged.cause, Cause::EnoughFree { .. }) => Some(
             "The figures were printed after the decision: memory may have come back in between. If it happens again \
              and again with so much free, the kernel decides wrongly: look whether its release has a known defect.",
+        ),
+        Kind::EnoughFree => Some(
+            "A host with such figures is not out of memory: look whether this release of the kernel has a known defect. \
+             Another release is what helps.",
         ),
         _ => None,
     };

@@ -136,23 +136,84 @@ pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
         return reader.finish();
     }
     let mut journal_time = None;
-    for (number, line) in text.split('\n').enumerate() {
+    // Whatever has a sign of its own begins anew, but for the one text that is wrapped in its middle.
+    let wrapped = |line: &str, last: &str, next: &str| {
+        wrapped(line, last, next) && (line.trim_end().ends_with(INVOKED) || !signs(next))
+    };
+    let mut lines = text.split('\n').enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
         if let Some(us) = line.strip_prefix("__MONOTONIC_TIMESTAMP=") {
             journal_time = us.trim_ascii().parse::<u64>().ok();
         } else if line.is_empty() {
             journal_time = None;
         } else if reader.expects_more() || signs(line) {
-            let kept = match (line.strip_prefix("MESSAGE="), journal_time) {
+            let mut kept = match (line.strip_prefix("MESSAGE="), journal_time) {
                 (Some(message), Some(us)) => {
                     format!("[{:5}.{:06}] {message}", us / 1_000_000, us % 1_000_000)
                 }
                 (Some(message), None) => message.to_owned(),
                 (None, _) => line.to_owned(),
             };
+            let mut last = line;
+            while let Some((_, rest)) = lines.next_if(|(_, next)| wrapped(line, last, next)) {
+                kept = format!("{} {}", kept.trim_end(), rest.trim());
+                last = rest;
+            }
             reader.take(number, bounded(kept.as_bytes(), MOST_LINE).trim_ascii());
         }
     }
     reader.finish()
+}
+
+/// Texts of lines whose figures are lost where a mail program wrapped them.
+const WRAPPED: [&str; 6] = [
+    " invoked oom-killer",
+    "page allocation failure",
+    "page allocation stalls",
+    ": vmalloc",
+    "illed process ",
+    " killed as a result of limit of ",
+];
+/// A line that ends so goes on with `oom-killer:`.
+const INVOKED: &str = " invoked";
+/// How the rest of such a line may begin, whatever stands before it.
+const RESTS: [&str; 10] = [
+    "oom-killer:",
+    "mode:",
+    "gfp_mask=",
+    "order:",
+    "order=",
+    "nodemask=",
+    "oom_score_adj=",
+    "oom_adj=",
+    "anon-rss:",
+    "file-rss:",
+];
+/// Mail programs wrap lines of more than 72 to 80 characters; a line that could have taken the next word
+/// within this many was not wrapped.
+const NARROWEST: usize = 66;
+
+/// Whether `next` is the rest of `line`, of which `last` is the part before it.
+fn wrapped(line: &str, last: &str, next: &str) -> bool {
+    let next = next.trim();
+    if next.is_empty()
+        || !line.trim_end().ends_with(INVOKED) && !WRAPPED.iter().any(|text| line.contains(text))
+    {
+        return false;
+    }
+    if RESTS.iter().any(|rest| next.starts_with(rest)) {
+        return true;
+    }
+    let stamped = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with(['[', '<'])
+            || line.contains(" kernel: ")
+            || line.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let word = next.split(' ').next().unwrap_or_default();
+    // Statistics of a group stand below each other.
+    let statistic = next.split_once(' ').is_some_and(|(_, value)| decimal(value.as_bytes()).is_some());
+    stamped(line) && !stamped(next) && !statistic && last.trim_end().len() + 1 + word.len() >= NARROWEST
 }
 
 /// Events with the lines of each; the lines are numbered in reading order.

@@ -506,6 +506,15 @@ impl Request {
         if old { self.mask & 0x10 != 0 } else { self.mask & 0x40_0000 != 0 }
     }
 
+    /// Whether reclaim for the request may write to disks and enter file systems: not with `GFP_NOIO` and
+    /// `GFP_NOFS`. Kernels before 4.6 print only bits, of which these two have had the same meaning until 4.4.
+    pub fn may_enter_fs(&self) -> bool {
+        if !self.flags.is_empty() {
+            return !["GFP_NOFS", "GFP_NOIO"].iter().any(|flag| self.flags.contains(flag));
+        }
+        self.mask & 0xc0 == 0xc0
+    }
+
     /// The highest kind of zone that may serve the request: the first four bits are the same on all kernels.
     pub fn highest_zone(&self) -> ZoneKind {
         match (self.mask & 1 != 0, self.mask & 4 != 0, self.mask & 2 != 0, self.mask & 8 != 0) {
@@ -583,7 +592,7 @@ pub(super) const SIGNS: [&str; 29] = [
     ": vmalloc: allocation failure: ",
     "vmap allocation for size ",
     "possible memory allocation deadlock",
-    "invoked oom-killer",
+    " invoked",
     "page allocation stalls for",
     "page allocation failure",
     "Mem-Info:",
@@ -646,10 +655,17 @@ pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
         let request = Some(request(message));
         return Some(Report { at, trigger: Trigger::OomKiller, request, ..Report::default() });
     }
-    let failure =
-        [": page allocation failure", ": vmemmap alloc failure", ": vmalloc error: size 0, page order"];
-    if let Some((process, rest)) = failure.into_iter().find_map(|text| message.split_once(text)) {
-        let rest = rest.strip_prefix([':', '.']).or_else(|| rest.strip_prefix(' '))?.trim_start();
+    // `vmalloc error: size 14680064, page order 9, failed to allocate pages, mode:…`: addresses were there.
+    let pages = message.split_once(": vmalloc error: size ").and_then(|(process, rest)| {
+        let (_, rest) = rest.split_once(", page order ")?;
+        Some((process, rest))
+    });
+    let failure = [": page allocation failure", ": vmemmap alloc failure"];
+    let failure = failure.into_iter().find_map(|text| {
+        let (process, rest) = message.split_once(text)?;
+        Some((process, rest.strip_prefix([':', '.'])?.trim_start()))
+    });
+    if let Some((process, rest)) = failure.or(pages) {
         return Some(Report {
             at,
             trigger: Trigger::AllocationFailure,
@@ -789,8 +805,19 @@ fn fields(text: &str) -> Option<Fields> {
             found.all_unreclaimable = words.next().map(|answer| answer == "yes");
             continue;
         }
+        // Who wrote the mail left the rest out.
+        if matches!(word, "..." | "…") {
+            break;
+        }
+        // A terminal cuts a line off in the middle of its last word.
+        let last = words.peek().is_none() && found.fields.len() > 2;
         // `Node 0 … Balloon:0kB` and `isolated(anon):0kB` are ordinary words.
-        let (key, value) = word.trim_end_matches(',').split_once(':')?;
+        let Some((key, value)) = word.trim_end_matches(',').split_once(':') else {
+            if last {
+                break;
+            }
+            return None;
+        };
         // `shmem_thp: 0kB` (4.8 to 5.19).
         let value = match value {
             "" => words.next_if(|next| amount(next).is_some()).unwrap_or_default(),
@@ -799,7 +826,11 @@ fn fields(text: &str) -> Option<Fields> {
         if value.is_empty() {
             continue;
         }
-        let (value, of_kib) = amount(value)?;
+        let (value, of_kib) = match amount(value) {
+            Some(amount) => amount,
+            None if last => break,
+            None => return None,
+        };
         found.kib |= of_kib;
         if found.fields.len() < MOST_FIELDS {
             found.fields.push((key.to_ascii_lowercase().into(), value));
@@ -856,6 +887,10 @@ impl Builder {
                 release.filter(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'));
             if let Some(release) = release {
                 self.report.release = Some((*release).to_owned());
+                // Distributions build these with pages of 64 KiB; a list of free blocks tells for certain.
+                if release.contains("ppc64le") || release.contains("+64k") {
+                    self.report.memory.page_size = Some(Bytes::kib(64));
+                }
             }
             return true;
         }
