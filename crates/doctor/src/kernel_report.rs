@@ -459,6 +459,13 @@ fn cause(report: &Report) -> Cause {
     if enough > all.scale(margin) {
         return Cause::EnoughFree { free: enough };
     }
+    let waits = request.is_some_and(|request| request.can_reclaim() && request.may_enter_fs());
+    if dying
+        && waits
+        && let Some(cache) = kept(&report.memory, zones.iter().filter(allowed).map(|z| z.zone))
+    {
+        return Cause::CacheKept { cache };
+    }
     let free_of = |zone: &Standing<'_>| Bytes::kib(zone.zone.kib("free").unwrap_or(0));
     let cma: Bytes =
         zones.iter().filter(allowed).map(|zone| Bytes::kib(zone.zone.kib("free_cma").unwrap_or(0))).sum();
@@ -468,13 +475,6 @@ fn cause(report: &Report) -> Cause {
     }
     if zones.iter().any(|zone| zone.kind <= highest && !allowed(&zone) && zone.enough) {
         return Cause::Policy;
-    }
-    let waits = request.is_some_and(|request| request.can_reclaim() && request.may_enter_fs());
-    if dying
-        && waits
-        && let Some(cache) = kept(&report.memory, zones.iter().filter(allowed).map(|z| z.zone))
-    {
-        return Cause::CacheKept { cache };
     }
     // Some kernels leave out zones that the request could not use, and logs are cut: the total tells.
     let listed: Bytes = zones.iter().map(free_of).sum();
@@ -560,8 +560,8 @@ fn standing<'a>(
     let usable = free.saturating_sub(lost).saturating_sub(zone.kib("reserved_highatomic").unwrap_or(0));
     // The last attempt before a kill asks for the high mark (`__alloc_pages_may_oom`), any other for min.
     let mark = if dying { zone.kib("high").or(zone.kib("min")) } else { zone.kib("min") }.unwrap_or(0);
-    let top = highest.min(*kinds.last()?);
-    let index = kinds.iter().position(|other| *other == top)?;
+    // Boards may have no zone of the kind that was asked for; a lower one then serves the request.
+    let index = kinds.iter().rposition(|other| *other <= highest).unwrap_or_default();
     let reserve =
         if kind < highest { page.times(zone.reserve.get(index).copied().unwrap_or(0)) } else { Bytes::ZERO };
     let mark = Bytes::kib(mark) + reserve;

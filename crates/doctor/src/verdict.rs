@@ -1,6 +1,9 @@
 //! [`Verdict`]: the answer to "is it memory?".
 
-use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
+use lotsfree_kernel_files::counters::{
+    Counter, MemoryStat, meminfo as m, memory_events as e, memory_stat as s, vmstat as v,
+};
+use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
 use lotsfree_kernel_files::file::pressure::Psi;
 use lotsfree_kernel_files::file::process::Process;
@@ -64,6 +67,9 @@ const WHOLE: f64 = 0.9;
 /// vm.dirty_background_ratio. Less than this much is written in seconds.
 const DIRTY: f64 = 0.10;
 const MUCH_DIRTY: Bytes = Bytes::mib(512);
+/// A group is full from this share of its limit on; its page cache is most of it from this share on.
+const FULL: f64 = 0.95;
+const MOSTLY: f64 = 0.5;
 /// What tells whether programs wait for memory.
 const SAMPLES: &str = "lotsfree doctor --interval 10";
 
@@ -304,9 +310,48 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             "Memory was never short since boot: nothing was swapped out, and no task had to reclaim."
                 .to_owned(),
         ),
-        _ => Verdict::new(Answer::Unknown, "These data do not tell whether memory is short.".to_owned())
-            .collect(SAMPLES),
+        _ => group(cx).unwrap_or_else(|| {
+            Verdict::new(Answer::Unknown, "These data do not tell whether memory is short.".to_owned())
+                .collect(SAMPLES)
+        }),
     }
+}
+
+/// What files of a single control group say, where nothing is known of the host.
+fn group(cx: &Context<'_>) -> Option<Verdict> {
+    let groups = cx.cgroups().ok().filter(|_| cx.now().meminfo.is_none())?;
+    let mut below = groups.groups.iter().filter(|group| group.path != "/" && group.current.is_some());
+    let (Some(group), None) = (below.next(), below.next()) else { return None };
+    let stat = group.stat.as_ref()?;
+    let get = |counters: [Counter<MemoryStat>; 3]| {
+        counters.iter().find_map(|counter| stat.get(*counter)).map(Bytes)
+    };
+    let (current, path) = (group.current?, &group.path);
+    let never = group.failcnt.unwrap_or(0) == 0
+        && group.events.as_ref().is_none_or(|events| events.get(e::max).unwrap_or(0) == 0);
+    let text = match group.max? {
+        Limit::Max if never => format!("{path} is not short of memory: it holds {current} and has no limit."),
+        Limit::At(limit) if never && current.share_of(limit) < FULL => {
+            format!(
+                "{path} is not short of memory: it holds {current}, and has never met its limit of {limit}."
+            )
+        }
+        Limit::At(limit) if current.share_of(limit) >= FULL => {
+            let kills = group.events.as_ref().and_then(|events| events.get(e::oom_kill)).unwrap_or(0);
+            let shared = get([s::total_shmem, s::shmem, s::shmem]).unwrap_or_default();
+            let cache = get([s::total_cache, s::cache, s::file])? - shared;
+            if kills > 0 || cache.share_of(current) < MOSTLY {
+                return None;
+            }
+            format!(
+                "{path} is not short of memory: it is at its limit of {limit}, but {cache} of it ({}) is page cache, \
+                 which it gives back.",
+                Percent(cache.share_of(current))
+            )
+        }
+        _ => return None,
+    };
+    Some(Verdict::new(Answer::Fine, text).collect(SAMPLES))
 }
 
 #[cfg(test)]

@@ -346,11 +346,18 @@ impl Splitter {
     fn group_file(&mut self, line: &str) -> bool {
         // The text does not name the group.
         const HERE: &str = "sys/fs/cgroup/GROUP";
+        const FIRST: &str = "sys/fs/cgroup/memory/GROUP";
         if let Some((name, rest)) = line.trim().split_once(':')
             && let Some(field) = name.rsplit('/').next().and_then(|name| name.strip_prefix("memory."))
-            && ["current", "stat", "events", "max", "high", "low", "min", "pressure", "peak"].contains(&field)
+            && (["current", "stat", "events", "max", "high", "low", "min", "pressure", "peak"]
+                .contains(&field)
+                || V1_FILES.contains(&field))
         {
-            let path = format!("{HERE}/memory.{field}");
+            // `grep .` sorts by name: the first file of version 1 comes before `memory.stat`.
+            let first_version = |path: &str| path.starts_with(FIRST) && path.contains("/memory.");
+            let first =
+                V1_FILES.contains(&field) || self.paste.source.files().any(|(path, _)| first_version(path));
+            let path = format!("{}/memory.{field}", if first { FIRST } else { HERE });
             // What follows the value may be somebody's remark.
             let words: Vec<&str> = rest.split_ascii_whitespace().take(6).collect();
             let keyed = matches!(field, "stat" | "events");
@@ -360,7 +367,7 @@ impl Splitter {
         }
         if let Some((field, value)) = told(line) {
             let of_first = |word: &str| V1_FILES.contains(&word) || word.starts_with("total_");
-            let root = if field.split(' ').any(of_first) { "sys/fs/cgroup/memory/GROUP" } else { HERE };
+            let root = if field.split(' ').any(of_first) { FIRST } else { HERE };
             match field.split_once(' ') {
                 Some((file, key)) => self.add(&format!("{root}/memory.{file}"), &format!("{key} {value}")),
                 None => self.add(&format!("{root}/memory.{field}"), &value.to_string()),
@@ -371,7 +378,7 @@ impl Splitter {
         let count = matches!(words[..], [name, value] if is_number(value)
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
         if count && matches!(words[0], "cache" | "total_cache") && self.file.is_none() {
-            self.enter(Some("sys/fs/cgroup/memory/GROUP/memory.stat"), false);
+            self.enter(Some(&format!("{FIRST}/memory.stat")), false);
         }
         if count && words[0] == "anon" && self.file.is_none() {
             self.enter(Some(&format!("{HERE}/memory.stat")), false);

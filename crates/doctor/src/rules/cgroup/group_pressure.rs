@@ -79,7 +79,9 @@ struct Loss<'a> {
 impl Rule for GroupPressure {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let cgroups = cx.cgroups()?;
-        if cgroups.groups.iter().all(|group| group.pressure.is_none() && group.stat.is_none()) {
+        let told =
+            |group: &Cgroup| group.pressure.is_some() || group.stat.is_some() || slowed(group).is_some();
+        if !cgroups.groups.iter().any(told) {
             return Err(Skip::missing(groups::file(cgroups.version, "/*", "stat")));
         }
         // Rates of two samples tell more than sums.

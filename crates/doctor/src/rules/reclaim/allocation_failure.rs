@@ -126,8 +126,9 @@ fn found(cx: &Context<'_>, kind: Kind, failures: &Failures<'_>) -> Finding {
                 .because(Evidence::new("kernel log", "page allocation failure", value).of(&failures.process));
         }
         finding.because_all(judged.zone_evidence());
-        if matches!(kind, Kind::Host | Kind::Stall) {
-            finding.because_all(judged.holder_evidence());
+        let holders = judged.holder_evidence();
+        if matches!(kind, Kind::Host | Kind::Stall) && !holders.is_empty() {
+            finding.because_all(holders).note("What took the memory is in the figures above.");
         }
         if let (Kind::Order, Some(lines)) = (kind, blocks(judged, failures.order)) {
             finding.note(lines);
@@ -267,15 +268,12 @@ fn add_remedies(cx: &Context<'_>, kind: Kind, finding: &mut Finding) {
                  that asks for DMA memory may have a wider mask in a later release.",
             );
         }
-        Kind::Host | Kind::Stall => {
-            finding.note("What took the memory is in the figures above; the OOM killer comes next.");
-        }
         Kind::Addresses => {
             finding.note(
                 "32-bit kernels keep little address space for vmalloc: a larger vmalloc= on the kernel command line (taken \
                  from lowmem), fewer modules and I/O mappings, or no KASAN.",
             );
         }
-        Kind::EnoughFree => {}
+        Kind::EnoughFree | Kind::Host | Kind::Stall => {}
     }
 }

@@ -49,6 +49,8 @@ const SHARED: f64 = 0.25;
 const UNWRITTEN: f64 = 0.8;
 /// Unreclaimable slab from this share of a group on is named.
 const KERNEL: f64 = 0.3;
+/// Processes that have less than this share of memory did not fill it.
+const SMALL: f64 = 0.2;
 /// Page tables from this share of a victim on are worth a word.
 const TABLES: f64 = 0.2;
 
@@ -134,7 +136,9 @@ fn incidents(log: &KernelLog) -> Vec<Incident<'_>> {
             continue;
         }
         let group = report.group.as_ref().map(|group| group.limit_of.as_str());
-        let same = incidents.iter_mut().find(|incident| incident.kind == kind && incident.group() == group);
+        let same = incidents
+            .iter_mut()
+            .find(|incident| incident.kind == kind && (kind != Kind::Group || incident.group() == group));
         match same {
             Some(incident) => {
                 incident.kills.extend(&report.kills);
@@ -339,12 +343,16 @@ fn lead(judged: &Judged<'_>) -> String {
     if let Some((holder, bytes)) = judged.culprit() {
         return format!("{} took {bytes:#}{of}", holder.name());
     }
+    let processes = judged.held(Holder::Processes);
+    let small = |bytes: Bytes| judged.managed.is_some_and(|managed| bytes.share_of(managed) < SMALL);
     match judged.programs().first() {
+        // Naming the largest of the small would accuse it.
+        Some((.., bytes)) if small(*bytes) && small(processes) => {
+            format!("processes held only {:#}{of}", processes.max(*bytes))
+        }
         Some((name, 1, bytes)) => format!("{name} held {bytes:#}{of}"),
         Some((name, count, bytes)) => format!("{count} processes {name} held {bytes:#}{of}"),
-        None if judged.held(Holder::Processes) > Bytes::ZERO => {
-            format!("processes held {:#}{of}", judged.held(Holder::Processes))
-        }
+        None if processes > Bytes::ZERO => format!("processes held {processes:#}{of}"),
         None => "its report does not say who held it".to_owned(),
     }
 }
@@ -407,6 +415,15 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
             Confidence::Possible
         }
         Kind::Order | Kind::Zone | Kind::Policy => Confidence::Likely,
+        // A report that was cut does not show what the other zones had.
+        Kind::Host if incident.judged.as_ref().is_some_and(|judged| judged.only_zone().is_some()) => {
+            Confidence::Possible
+        }
+        Kind::Host
+            if incident.judged.as_ref().is_some_and(|judged| judged.report.memory.zones.is_empty()) =>
+        {
+            Confidence::Likely
+        }
         _ => Confidence::Certain,
     });
     finding.because_all(kills.iter().rev().take(SHOWN).map(|kill| saw(cx, kill)));

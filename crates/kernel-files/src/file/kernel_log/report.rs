@@ -642,6 +642,8 @@ pub(super) struct Builder {
 /// Reads the first line of a report.
 pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
     if let Some((process, rest)) = message.split_once(" invoked oom-killer: ") {
+        // A serial console mixes the kernel's lines with those of programs.
+        let process = process.rsplit_once("] ").map_or(process, |(_, process)| process);
         return Some(Report {
             at,
             trigger: Trigger::OomKiller,
