@@ -721,7 +721,7 @@ impl Splitter {
                 if self.vmstat.insert((*name).to_owned()) {
                     self.add("proc/vmstat", line.trim());
                 } else {
-                    self.repeated = true;
+                    self.again("proc/vmstat", &format!("{name} "), line.trim());
                 }
                 true
             }
@@ -751,9 +751,19 @@ impl Splitter {
         if self.meminfo.insert(name.to_owned()) {
             self.add("proc/meminfo", line.trim());
         } else {
-            self.repeated = true;
+            self.again("proc/meminfo", &format!("{name}:"), line.trim());
         }
         true
+    }
+
+    /// A line of a later sample takes the place of the earlier one.
+    fn again(&mut self, path: &str, key: &str, line: &str) {
+        self.repeated = true;
+        let text = self.paste.source.get(path).unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let lines = text.lines().map(|old| if old.starts_with(key) { line } else { old });
+        let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+        self.paste.source.insert(path, text);
     }
 
     /// `some avg10=…`: only the first line of each kind counts.
@@ -832,7 +842,7 @@ impl Splitter {
             self.note("lines of meminfo are the sums of those of the nodes");
         }
         if self.repeated {
-            self.note("meminfo or vmstat lines that came a second time were passed over");
+            self.note("meminfo or vmstat lines that came again took the place of earlier ones");
         }
         let groups = self
             .paste

@@ -427,15 +427,21 @@ impl MemInfo {
         let pages = self.ram.map(|ram| kib(ram.saturating_sub(self.reserved.unwrap_or(0))));
         let listed = ["active_anon", "inactive_anon", "active_file", "inactive_file", "unevictable", "free"];
         let least = listed.iter().filter_map(|name| total(name)).fold(0, u64::saturating_add);
-        let managed = sum("managed").max(pages).filter(|managed| *managed >= least);
+        let slab = || total("slab_reclaimable")?.checked_add(total("slab_unreclaimable")?);
+        // The lists, slab and free pages together are nearly all memory, where nothing says how much there is.
+        let whole = total("active_anon").zip(total("free")).zip(slab());
+        let listed = whole.map(|(_, slab)| least + slab + total("pagetables").unwrap_or(0));
+        // Before 3.8 zones print what is present only, before 2.6.28 their lists as two.
+        let present = sum("present").filter(|_| self.totals.is_empty());
+        let managed = sum("managed").max(pages).or(present).or(listed).filter(|managed| *managed >= least);
+        let free = total("free").or_else(|| sum("free"));
         let anonymous = || {
             let lists = total("active_anon")?.checked_add(total("inactive_anon")?)?;
             Some(lists.saturating_sub(total("shmem").unwrap_or(0)))
         };
-        let slab = || total("slab_reclaimable")?.checked_add(total("slab_unreclaimable")?);
         [
             ("MemTotal", managed),
-            ("MemFree", total("free")),
+            ("MemFree", free),
             ("Cached", self.pagecache.map(kib)),
             ("Active(anon)", total("active_anon")),
             ("Inactive(anon)", total("inactive_anon")),
