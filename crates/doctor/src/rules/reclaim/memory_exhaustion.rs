@@ -41,6 +41,8 @@ rule! {
 const WARN: f64 = 0.05;
 /// Share below which the next large request fails.
 const HIGH: f64 = 0.03;
+/// Slab that fills this share of low memory is what is wrong there.
+const LOW_SLAB: f64 = 0.4;
 /// Swap counts as full from here on; earlyoom's bound for its last signal is 5 %.
 const SWAP_FULL: f64 = 0.05;
 /// More than this is room for a good while on any host.
@@ -73,6 +75,9 @@ impl Rule for MemoryExhaustion {
             match part {
                 // Of a table of free: what is neither free nor cache.
                 Use::Untold => format!("; programs and the kernel hold {bytes} ({share})"),
+                Use::HugeIdle => format!("; idle huge pages hold {bytes} ({share})"),
+                Use::HugeUsed => format!("; used huge pages hold {bytes} ({share})"),
+                Use::PageTables => format!("; page tables hold {bytes} ({share})"),
                 part => format!("; {} holds {bytes} ({share})", part.name()),
             }
         });
@@ -127,18 +132,22 @@ fn low_memory(cx: &Context<'_>) -> Option<Finding> {
     if of_low == Bytes::ZERO || low.share_of(of_low) >= HIGH || high < low.scale(4.0) {
         return None;
     }
+    // Page cache may lie in low memory too, and is given back; slab lies nowhere else.
+    let slab = levels::slab_unreclaimable(cx.now().meminfo.as_ref()?)
+        .filter(|slab| slab.share_of(of_low) >= LOW_SLAB);
+    let held = slab.map_or_else(String::new, |slab| format!("; unreclaimable slab holds {slab:#} of it"));
     let mut finding = Finding::new(
         MemoryExhaustion::ID,
-        Severity::Warning,
+        if slab.is_some() { Severity::High } else { Severity::Warning },
         format!(
-            "low memory is nearly used up: {low:#} of {of_low:#} are free, while {high:#} of high memory are"
+            "low memory is nearly used up: {low:#} of {of_low:#} are free, while {high:#} of high memory are{held}"
         ),
         Cost::risk(
             "the kernel's own objects need low memory: allocations fail, or the OOM killer is invoked, with memory free",
         ),
     );
     finding
-        .sure(Confidence::Likely)
+        .sure(if slab.is_some() { Confidence::Likely } else { Confidence::Possible })
         .because(cx.saw_mem(m::LowFree).against(format!("at least {} of LowTotal", Percent(HIGH)), "as for all memory"))
         .because(cx.saw_mem(m::LowTotal))
         .because(cx.saw_mem(m::HighFree))
