@@ -113,7 +113,7 @@ impl<'a> Judged<'a> {
 
     /// The share of memory that a holder has.
     pub(crate) fn share(&self, holder: Holder) -> f64 {
-        self.managed.map_or(0.0, |managed| self.held(holder).share_of(managed))
+        self.held(holder).share_of(self.managed.unwrap_or_else(|| listed(&self.holders)))
     }
 
     /// What took the memory, if that was not the memory of processes.
@@ -218,10 +218,12 @@ impl<'a> Judged<'a> {
         zones.filter_map(free).max_by_key(|(_, free)| *free).filter(|(_, free)| *free >= Bytes::mib(64))
     }
 
-    /// The share of memory that was page cache, where printed.
-    pub(crate) fn cached(&self) -> Option<f64> {
+    /// Whether reclaim had something to go on with: page cache of this share of memory, as much room in swap,
+    /// or lines that do not say.
+    pub(crate) fn has_room(&self, share: f64) -> bool {
         let cached = self.held(Holder::FileCache);
-        (cached > Bytes::ZERO).then(|| self.share(Holder::FileCache))
+        let swap = self.swap().is_some_and(|(free, total)| free.share_of(total) >= share);
+        cached == Bytes::ZERO || self.share(Holder::FileCache) >= share || swap
     }
 
     /// How swap was, in a few words.
@@ -381,6 +383,11 @@ fn holders(memory: &MemInfo, managed: Option<Bytes>) -> Vec<(Holder, Bytes)> {
     holders
 }
 
+/// All that is listed.
+fn listed(holders: &[(Holder, Bytes)]) -> Bytes {
+    holders.iter().map(|(_, bytes)| *bytes).sum()
+}
+
 /// How a zone stands to a request.
 struct Standing<'a> {
     zone: &'a ZoneState,
@@ -454,7 +461,8 @@ fn cause(report: &Report) -> Cause {
         return Cause::Fragmented { free: enough };
     }
     // The figures are printed after the decision: a little above the marks is still out of memory.
-    let all = managed(&report.memory).unwrap_or_default();
+    // A cut report may not say how much memory there is; what it lists is less than that.
+    let all = managed(&report.memory).unwrap_or_else(|| listed(&holders(&report.memory, None)));
     let margin = if exhausted(&report.memory, all) { ENOUGH_SHARE_EMPTY } else { ENOUGH_SHARE };
     if enough > all.scale(margin) {
         return Cause::EnoughFree { free: enough };

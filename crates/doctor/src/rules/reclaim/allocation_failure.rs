@@ -211,7 +211,7 @@ fn title(kind: Kind, failures: &Failures<'_>) -> String {
         }
         // With cache to drop, or without an account of it, it was the moment's shortage.
         _ => match judged.and_then(|judged| Some((judged, judged.lowest_zone()?))) {
-            Some((judged, (name, free, min))) if judged.cached().is_none_or(|share| share >= SPARE) => {
+            Some((judged, (name, free, min))) if judged.has_room(SPARE) => {
                 format!("{process} could not get {wanted}: zone {name} had {free:#} free, its min is {min:#}")
             }
             _ => format!("{process} could not get {wanted}: the host was out of memory"),

@@ -404,6 +404,7 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
     let deed = match panic {
         Some(panic) => panic.text().to_owned(),
         None if untold => "these lines do not say whether a process was killed".to_owned(),
+        None if kills.is_empty() => "the OOM killer was invoked".to_owned(),
         None => format!("the kernel killed {victims}{when}"),
     };
     let title = incident.title(&deed, &victims, &when);

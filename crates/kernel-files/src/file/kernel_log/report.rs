@@ -428,7 +428,8 @@ impl MemInfo {
         let listed = ["active_anon", "inactive_anon", "active_file", "inactive_file", "unevictable", "free"];
         let least = listed.iter().filter_map(|name| total(name)).fold(0, u64::saturating_add);
         let slab = || total("slab_reclaimable")?.checked_add(total("slab_unreclaimable")?);
-        // The lists, slab and free pages together are nearly all memory, where nothing says how much there is.
+        // The lists, slab and free pages together are nearly all memory, where nothing says how much there
+        // is.
         let whole = total("active_anon").zip(total("free")).zip(slab());
         let listed = whole.map(|(_, slab)| least + slab + total("pagetables").unwrap_or(0));
         // Before 3.8 zones print what is present only, before 2.6.28 their lists as two.
@@ -513,7 +514,8 @@ impl Request {
     }
 
     /// Whether reclaim for the request may write to disks and enter file systems: not with `GFP_NOIO` and
-    /// `GFP_NOFS`. Kernels before 4.6 print only bits, of which these two have had the same meaning until 4.4.
+    /// `GFP_NOFS`. Kernels before 4.6 print only bits, of which these two have had the same meaning until
+    /// 4.4.
     pub fn may_enter_fs(&self) -> bool {
         if !self.flags.is_empty() {
             return !["GFP_NOFS", "GFP_NOIO"].iter().any(|flag| self.flags.contains(flag));
@@ -817,11 +819,11 @@ fn fields(text: &str) -> Option<Fields> {
         if matches!(word, "..." | "…") {
             break;
         }
-        // A terminal cuts a line off in the middle of its last word.
-        let last = words.peek().is_none() && found.fields.len() > 2;
+        // Terminals cut lines off in the middle of a word, and mail programs break words.
+        let enough = found.fields.len() > 2;
         // `Node 0 … Balloon:0kB` and `isolated(anon):0kB` are ordinary words.
         let Some((key, value)) = word.trim_end_matches(',').split_once(':') else {
-            if last {
+            if enough {
                 break;
             }
             return None;
@@ -836,7 +838,7 @@ fn fields(text: &str) -> Option<Fields> {
         }
         let (value, of_kib) = match amount(value) {
             Some(amount) => amount,
-            None if last => break,
+            None if enough => break,
             None => return None,
         };
         found.kib |= of_kib;
