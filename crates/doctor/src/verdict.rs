@@ -357,6 +357,7 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
 #[cfg(test)]
 mod tests {
     use lotsfree_kernel_files::counters::{Meminfo, Values};
+    use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups};
     use lotsfree_kernel_files::file::cpu_times::CpuTimes;
     use lotsfree_kernel_files::file::pressure::{Pressure, Stall};
     use lotsfree_snapshot::{Observation, Snapshot};
@@ -423,6 +424,47 @@ mod tests {
         assert_eq!(roomy.collect.as_deref(), Some(SAMPLES));
         assert_eq!(answer(&instant(now("MemTotal: 1000 kB\n")), &[]).answer, Answer::Unknown);
         assert_eq!(answer(&instant(Snapshot::default()), &[]).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn a_group_alone_has_an_answer() {
+        let of = |current: u64, max: Limit, failcnt: u64, cache: u64| {
+            let stat = format!("cache {}\nrss 5000000\n", Bytes::mib(cache).0);
+            let group = Cgroup {
+                path: "/web".to_owned(),
+                current: Some(Bytes::mib(current)),
+                max: Some(max),
+                failcnt: Some(failcnt),
+                stat: Some(Values::parse(stat.as_bytes(), |_| {})),
+                ..Cgroup::default()
+            };
+            let groups = Cgroups { version: CgroupVersion::V1, groups: vec![group], ..Cgroups::default() };
+            let verdict = answer(&instant(Snapshot { cgroups: Some(groups), ..Snapshot::default() }), &[]);
+            (verdict.answer, verdict.text)
+        };
+        let limit = Limit::At(Bytes::mib(1000));
+        assert_eq!(
+            of(500, Limit::Max, 0, 10).1,
+            "/web is not short of memory: it holds 500 MiB and has no limit."
+        );
+        assert_eq!(of(500, limit, 0, 10).0, Answer::Fine);
+        assert!(
+            of(999, limit, 70, 900).1.contains("900 MiB of it (90 %) is page cache, which it gives back")
+        );
+        for short in [of(999, limit, 70, 100), of(500, limit, 3, 10)] {
+            assert_eq!(short.0, Answer::Unknown, "{}", short.1);
+        }
+    }
+
+    #[test]
+    fn cache_that_waits_to_be_written_is_named() {
+        let of = |dirty: u64| {
+            let text = format!("MemTotal: 32000000 kB\nMemAvailable: 20000000 kB\nDirty: {dirty} kB\n");
+            let meminfo = Some(Values::parse(text.as_bytes(), |_| {}));
+            answer(&instant(Snapshot { meminfo, ..Snapshot::default() }), &[]).text
+        };
+        assert!(of(5_000_000).contains("4.77 GiB of page cache waits to be written"), "{}", of(5_000_000));
+        assert!(!of(900_000).contains("written"));
     }
 
     #[test]

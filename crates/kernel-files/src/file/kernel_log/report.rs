@@ -1474,6 +1474,25 @@ high:6000kB reserved_highatomic:0KB managed:1900000kB free_cma:64000kB
     }
 
     #[test]
+    fn mail_programs_wrap_and_break_words() {
+        let wrapped = "\
+[   31.251333] mkfs.ext4 invoked
+oom-killer: gfp_mask=0x101cc0(GFP_USER|__GFP_WRITE), order=0,
+oom_score_adj=300
+[   31.250000] Normal free:3776kB min:1872kB high:2808kB inactive_file:28k Bactive:3kB
+";
+        let report = one(wrapped);
+        let request = report.request.as_ref().expect("a request");
+        assert_eq!((&*report.process, &*request.flags), ("mkfs.ext4", "GFP_USER|__GFP_WRITE"));
+        assert_eq!(request.oom_score_adj, Some(300));
+        assert_eq!(report.memory.zones[0].kib("high"), Some(2808));
+        // Lines that stand below each other stay lines of their own.
+        let group =
+            one(&GROUP.replace("/kubepods/pod1/ab:\n", "/kubepods/pod1/abcdefghijklmnopqrstuvwxyz:\n"));
+        assert_eq!(group.group.as_ref().and_then(|group| group.stat("anon")), Some(268_435_456));
+    }
+
+    #[test]
     fn a_report_may_begin_in_its_middle() {
         let middle = LOWMEM.split_once("kernel: Mem-Info:").expect("it has one").1;
         let report = one(middle);
