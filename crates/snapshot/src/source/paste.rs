@@ -90,6 +90,8 @@ struct Splitter {
     free: FreeTable,
     meminfo: BTreeSet<String>,
     repeated: bool,
+    /// The control group that a line such as `system/backup:` names, for the files that follow it.
+    heading: Option<String>,
     vmstat: BTreeSet<String>,
     tables: Tables,
     listing: Listing,
@@ -127,6 +129,7 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         free: FreeTable::default(),
         meminfo: BTreeSet::new(),
         repeated: false,
+        heading: None,
         vmstat: BTreeSet::new(),
         tables: Tables::default(),
         listing: Listing::default(),
@@ -347,6 +350,15 @@ impl Splitter {
         // The text does not name the group.
         const HERE: &str = "sys/fs/cgroup/GROUP";
         const FIRST: &str = "sys/fs/cgroup/memory/GROUP";
+        let heading = |name: &&str| {
+            name.len() <= 255 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-@:".contains(&b))
+        };
+        let group = line.trim().strip_suffix(':').map(|name| name.trim_matches('/')).filter(heading);
+        if group.is_some_and(|group| !group.is_empty() && !group.contains("..")) {
+            self.heading = group.map(str::to_owned);
+            // The line may be something else's as well.
+            return false;
+        }
         if let Some((name, rest)) = line.trim().split_once(':')
             && let Some(field) = name.rsplit('/').next().and_then(|name| name.strip_prefix("memory."))
             && (["current", "stat", "events", "max", "high", "low", "min", "pressure", "peak"]
@@ -357,13 +369,20 @@ impl Splitter {
             let first_version = |path: &str| path.starts_with(FIRST) && path.contains("/memory.");
             let first =
                 V1_FILES.contains(&field) || self.paste.source.files().any(|(path, _)| first_version(path));
-            let path = format!("{}/memory.{field}", if first { FIRST } else { HERE });
+            let path = match (&self.heading, first) {
+                (Some(group), _) => format!("sys/fs/cgroup/{group}/memory.{field}"),
+                (None, true) => format!("{FIRST}/memory.{field}"),
+                (None, false) => format!("{HERE}/memory.{field}"),
+            };
             // What follows the value may be somebody's remark.
             let words: Vec<&str> = rest.split_ascii_whitespace().take(6).collect();
             let keyed = matches!(field, "stat" | "events");
             let line = if keyed { words.get(..2).unwrap_or(&words).join(" ") } else { words.join(" ") };
             self.add(&path, &line);
             return true;
+        }
+        if !line.trim().is_empty() {
+            self.heading = None;
         }
         if let Some((field, value)) = told(line) {
             let of_first = |word: &str| V1_FILES.contains(&word) || word.starts_with("total_");

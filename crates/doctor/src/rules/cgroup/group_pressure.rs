@@ -57,6 +57,9 @@ const MET: f64 = 0.995;
 const AT: f64 = 0.95;
 /// Anonymous memory from which on there is little else to reclaim.
 const ANONYMOUS: f64 = 0.8;
+/// Inactive, clean page cache of this size, and of this share of a group, is there to be taken.
+const IDLE: Bytes = Bytes::mib(64);
+const IDLE_SHARE: f64 = 0.5;
 /// Groups with a finding of their own.
 const MOST: usize = 4;
 
@@ -172,6 +175,16 @@ fn limit(group: &Cgroup) -> Option<(&'static str, Bytes)> {
     })
 }
 
+/// Page cache that reclaim could take at once, where tasks nevertheless stand most of the time.
+fn idle_cache(loss: &Loss<'_>) -> Option<Bytes> {
+    let get = |counter: Counter<MemoryStat>| loss.group.stat.as_ref()?.get(counter).map(Bytes);
+    let stalled = loss.stalled.filter(|stalled| *stalled >= STANDS)?;
+    let busy = get(s::file_dirty).unwrap_or_default() + get(s::file_writeback).unwrap_or_default();
+    let idle = get(s::inactive_file)? - busy;
+    let all = loss.group.current.or_else(|| Some(get(s::inactive_file)? + get(s::active_file)?))?;
+    (stalled > 0.0 && idle >= IDLE && idle.share_of(all) >= IDLE_SHARE).then_some(idle)
+}
+
 /// The share of anonymous memory and the share of page cache in what a group holds.
 fn held(group: &Cgroup) -> Option<(f64, f64)> {
     let get =
@@ -185,7 +198,14 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
     let path = loss.group.path.as_str();
     let at = limit(loss.group);
     let stands = at.map_or_else(String::new, |(name, limit)| format!(", at its {name} of {limit}"));
+    let idle = idle_cache(loss);
     let title = match (loss.stalled, loss.refaults, loss.in_vain) {
+        (Some(stalled), ..) if idle.is_some() => format!(
+            "tasks of {path}{stands} wait for memory {} of the time, although {} of its page cache is inactive and clean: \
+             the kernel makes them wait instead of reclaiming it",
+            Percent(stalled / 100.0),
+            idle.unwrap_or_default()
+        ),
         (Some(stalled), ..) => {
             format!("tasks of {path}{stands} wait for memory {} of the time", Percent(stalled / 100.0))
         }
@@ -241,7 +261,13 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
              oom_kill of memory.events (version 1: memory.oom_control) tell, and memory.stat says who held it.",
         );
     }
+    finding.note_if(idle.map(|_| {
+        "Kernels slow down who exceeds memory.high from 5.4 on. Until 5.6.5 an underflow made them wait without need \
+         (commit 9b8b17541f13), and until 5.9 they gave up reclaim after one attempt (b3ff92916af3): look which release \
+         runs there. Without memory.high, bounded by memory.max alone, nobody is made to wait so."
+    }));
     match held(loss.group) {
+        _ if idle.is_some() => {}
         Some((anon, _)) if anon >= ANONYMOUS => {
             finding.note(format!(
                 "{} of what it holds is anonymous memory: without swap reclaim can only take its programs' own files, \

@@ -136,10 +136,6 @@ pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
         return reader.finish();
     }
     let mut journal_time = None;
-    // Whatever has a sign of its own begins anew, but for the one text that is wrapped in its middle.
-    let wrapped = |line: &str, last: &str, next: &str| {
-        wrapped(line, last, next) && (line.trim_end().ends_with(INVOKED) || !signs(next))
-    };
     let mut lines = text.split('\n').enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         if let Some(us) = line.strip_prefix("__MONOTONIC_TIMESTAMP=") {
@@ -154,10 +150,8 @@ pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
                 (Some(message), None) => message.to_owned(),
                 (None, _) => line.to_owned(),
             };
-            let mut last = line;
-            while let Some((_, rest)) = lines.next_if(|(_, next)| wrapped(line, last, next)) {
+            while let Some((_, rest)) = lines.next_if(|(_, next)| wrapped(&kept, next)) {
                 kept = format!("{} {}", kept.trim_end(), rest.trim());
-                last = rest;
             }
             reader.take(number, bounded(kept.as_bytes(), MOST_LINE).trim_ascii());
         }
@@ -166,19 +160,9 @@ pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
 }
 
 /// Texts of lines whose figures are lost where a mail program wrapped them.
-const WRAPPED: [&str; 6] = [
-    " invoked oom-killer",
-    "page allocation failure",
-    "page allocation stalls",
-    ": vmalloc",
-    "illed process ",
-    " killed as a result of limit of ",
-];
-/// A line that ends so goes on with `oom-killer:`.
-const INVOKED: &str = " invoked";
-/// How the rest of such a line may begin, whatever stands before it.
+const WRAPPED: [&str; 4] = [" invoked oom-killer", "page allocation ", ": vmalloc", "illed process "];
+/// How the rest of such a line may begin.
 const RESTS: [&str; 10] = [
-    "oom-killer:",
     "mode:",
     "gfp_mask=",
     "order:",
@@ -186,34 +170,25 @@ const RESTS: [&str; 10] = [
     "nodemask=",
     "oom_score_adj=",
     "oom_adj=",
+    "total-vm:",
     "anon-rss:",
     "file-rss:",
 ];
-/// Mail programs wrap lines of more than 72 to 80 characters; a line that could have taken the next word
-/// within this many was not wrapped.
-const NARROWEST: usize = 66;
+/// Texts that are wrapped in their middle: the end of one line, and how the next one begins.
+const BROKEN: [(&str, &str); 5] = [
+    (" invoked", "oom-killer:"),
+    (": vmalloc", "error: size "),
+    (": page allocation", "failure"),
+    (": page allocation", "stalls for "),
+    (" as a result of", "limit of "),
+];
 
-/// Whether `next` is the rest of `line`, of which `last` is the part before it.
-fn wrapped(line: &str, last: &str, next: &str) -> bool {
-    let next = next.trim();
-    if next.is_empty()
-        || !line.trim_end().ends_with(INVOKED) && !WRAPPED.iter().any(|text| line.contains(text))
-    {
-        return false;
-    }
-    if RESTS.iter().any(|rest| next.starts_with(rest)) {
-        return true;
-    }
-    let stamped = |line: &str| {
-        let line = line.trim_start();
-        line.starts_with(['[', '<'])
-            || line.contains(" kernel: ")
-            || line.starts_with(|c: char| c.is_ascii_digit())
-    };
-    let word = next.split(' ').next().unwrap_or_default();
-    // Statistics of a group stand below each other.
-    let statistic = next.split_once(' ').is_some_and(|(_, value)| decimal(value.as_bytes()).is_some());
-    stamped(line) && !stamped(next) && !statistic && last.trim_end().len() + 1 + word.len() >= NARROWEST
+/// Whether `next` is the rest of `line`. What begins so is never kept by itself, so that the kept lines read
+/// back alike.
+fn wrapped(line: &str, next: &str) -> bool {
+    let (line, next) = (line.trim_end(), next.trim_start());
+    BROKEN.iter().any(|(end, start)| line.ends_with(end) && next.starts_with(start))
+        || WRAPPED.iter().any(|text| line.contains(text)) && RESTS.iter().any(|rest| next.starts_with(rest))
 }
 
 /// Events with the lines of each; the lines are numbered in reading order.

@@ -592,17 +592,16 @@ const MOST_TRACE: usize = 48;
 const MOST_FIELDS: usize = 128;
 
 /// Texts of which the line of a report contains at least one.
-pub(super) const SIGNS: [&str; 29] = [
+pub(super) const SIGNS: [&str; 28] = [
     "oom-killer: gfp_mask=",
     "vmemmap alloc failure",
     ": Show Memory",
-    "vmalloc error: size ",
-    ": vmalloc: allocation failure: ",
+    ": vmalloc",
     "vmap allocation for size ",
     "possible memory allocation deadlock",
     " invoked",
-    "page allocation stalls for",
-    "page allocation failure",
+    "page allocation",
+    " as a result of",
     "Mem-Info:",
     "Mem-info:",
     "active_anon:",
@@ -1215,6 +1214,9 @@ impl Builder {
     fn continues(&mut self, message: &str, words: &[&str]) -> bool {
         if words.first().is_some_and(|word| word.contains('*')) && self.open == Open::Buddy {
             return self.blocks(words);
+        }
+        if super::RESTS.iter().any(|rest| message.starts_with(rest)) {
+            return false;
         }
         let Some(Fields { fields: found, all_unreclaimable, kib }) = fields(message) else { return false };
         let memory = &mut self.report.memory;
