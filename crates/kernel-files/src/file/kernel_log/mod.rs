@@ -22,7 +22,7 @@ pub struct KernelLog {
     pub ooms: Vec<OomKill>,
     /// Writes to `/proc/sys/vm/drop_caches`: process name, pid, value; the latest 256 are kept.
     pub drop_caches: Vec<(String, u32, u32)>,
-    /// `page allocation failure` lines: process name, order; the latest 256 are kept.
+    /// `page allocation failure` lines of the reports that are kept: process name, order.
     pub allocation_failures: Vec<(String, u32)>,
     /// Reports on memory, oldest first, with the kills that followed each; the latest 32 are kept.
     pub reports: Vec<Report>,
@@ -153,6 +153,10 @@ pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
             while let Some((_, rest)) = lines.next_if(|(_, next)| wrapped(&kept, next)) {
                 kept = format!("{} {}", kept.trim_end(), rest.trim());
             }
+            // Parts of wrapped lines are no lines: kept lines that then stood together would be joined.
+            if part(&kept) {
+                continue;
+            }
             reader.take(number, bounded(kept.as_bytes(), MOST_LINE).trim_ascii());
         }
     }
@@ -183,12 +187,17 @@ const BROKEN: [(&str, &str); 5] = [
     (" as a result of", "limit of "),
 ];
 
-/// Whether `next` is the rest of `line`. What begins so is never kept by itself, so that the kept lines read
-/// back alike.
+/// Whether `next` is the rest of `line`.
 fn wrapped(line: &str, next: &str) -> bool {
     let (line, next) = (line.trim_end(), next.trim_start());
     BROKEN.iter().any(|(end, start)| line.ends_with(end) && next.starts_with(start))
         || WRAPPED.iter().any(|text| line.contains(text)) && RESTS.iter().any(|rest| next.starts_with(rest))
+}
+
+/// Whether a line is the rest or the beginning of another one.
+fn part(line: &str) -> bool {
+    let line = line.trim();
+    RESTS.iter().any(|rest| line.starts_with(rest)) || BROKEN.iter().any(|(end, _)| line.ends_with(end))
 }
 
 /// Events with the lines of each; the lines are numbered in reading order.
@@ -252,8 +261,12 @@ impl Reader {
             return;
         }
         let report = self.reports.back().map(|((number, _), _)| *number);
-        self.take_report(at, line, message, &numbered);
-        if let Some(kill) = header(message) {
+        let headed = self.take_report(at, line, message, &numbered);
+        if let Some(failure) = allocation_failure(message) {
+            push(&mut self.failures, failure).1.push(numbered);
+        } else if headed {
+            // No line is both a report's head and its kill.
+        } else if let Some(kill) = header(message) {
             let kill = Kill { kill: OomKill { at, ..kill }, report, ..Kill::default() };
             push(&mut self.kills, kill).1.push(numbered);
         } else if let Some((memcg, rest)) = killing(message) {
@@ -262,8 +275,6 @@ impl Reader {
             self.limit = Some((group.to_owned(), numbered));
         } else if let Some(drop) = drop_caches(message) {
             push(&mut self.drops, drop).1.push(numbered);
-        } else if let Some(failure) = allocation_failure(message) {
-            push(&mut self.failures, failure).1.push(numbered);
         }
     }
 
@@ -272,11 +283,17 @@ impl Reader {
         !self.reports.is_empty()
     }
 
-    /// Reads a line that begins or continues a report.
-    fn take_report(&mut self, at: Option<u64>, line: &str, message: &str, numbered: &(usize, String)) {
+    /// Reads a line that begins or continues a report; whether it is a report's head.
+    fn take_report(
+        &mut self,
+        at: Option<u64>,
+        line: &str,
+        message: &str,
+        numbered: &(usize, String),
+    ) -> bool {
         if let Some(report) = report::begins(at, message) {
             self.begin(report::Builder::new(report), numbered);
-            return;
+            return true;
         }
         let again = message.trim_start().to_ascii_lowercase().starts_with("mem-info:");
         if let Some(((_, open), lines)) = self.reports.back_mut()
@@ -285,19 +302,26 @@ impl Reader {
             if open.take(line, message) {
                 lines.push(numbered.clone());
             }
-            return;
+            return false;
         }
         // A report without a head: somebody asked for it, or the log begins in its middle.
         let mut headless = report::Builder::new(Report { at, ..Report::default() });
         if headless.take(line, message) && (again || headless.has_substance()) {
             self.begin(headless, numbered);
         }
+        false
     }
 
     fn begin(&mut self, report: report::Builder, numbered: &(usize, String)) {
         self.begun += 1;
-        if self.reports.len() >= MOST_REPORTS {
-            self.reports.pop_front();
+        if self.reports.len() >= MOST_REPORTS
+            && let Some((_, lines)) = self.reports.pop_front()
+            && let Some((first, _)) = lines.first()
+        {
+            // A line that begins a report does not stay without it: what follows would seem to be its own.
+            let begins =
+                |(_, lines): &(_, Vec<(usize, String)>)| lines.first().is_some_and(|line| line.0 == *first);
+            self.failures.retain(|failure| !begins(failure));
         }
         push(&mut self.reports, (self.begun, report)).1.push(numbered.clone());
     }
@@ -704,6 +728,36 @@ mod tests {
         let kill = &parsed.ooms[0];
         assert_eq!((&*kill.constraint, kill.cgroup.as_deref()), (MEMCG, Some("/docker")));
         assert_eq!((parsed.ooms.len(), parsed.lines.len()), (1, 3));
+    }
+
+    /// What a log keeps reads back as the same log.
+    #[track_caller]
+    fn reads_back(text: &str) {
+        let log = parse(text);
+        let mut kept = String::new();
+        log.print(&mut kept);
+        assert_eq!(parse(&kept), log, "{kept}");
+    }
+
+    #[test]
+    fn kept_lines_read_back() {
+        let failure = "[1.0] a: page allocation failure: order:0, mode:0x820(GFP_ATOMIC)\n";
+        let shown = "[1.1] Mem-Info:\n[1.2] active_anon:1 free:2 mapped:3\n[1.3] Mem-Info:\n[1.4] active_anon:1 free:5 mapped:3\n";
+        // More reports than are kept: the heads of those that go, go too.
+        reads_back(&format!("{failure}{shown}").repeat(40));
+        // A line that is a kill and a report's head.
+        let both = "[2.0] Out of memory: Killed process 7 (x) total-vm:1kB, anon-rss:2kB a invoked oom-killer: order=0\n";
+        reads_back(&format!("{both}{shown}").repeat(40));
+        // Parts of wrapped lines, and lines between them.
+        for rest in [
+            "mode:0xcc1(GFP_DMA)\n",
+            "mode:0x1 CPU: 0 PID: 3 Comm: x Not tainted 5.7.0 #1\n",
+            "mode:0x1 b: page allocation failure: order:1\n",
+        ] {
+            reads_back(&format!("[3.0] a: page allocation failure: order:0,\nnothing\n{rest}"));
+            reads_back(&format!("[3.0] a: page allocation failure: order:0,\n{rest}{rest}"));
+        }
+        reads_back("[4.0] a invoked\nnothing\noom-killer: gfp_mask=0xd0, order=0\n");
     }
 
     #[test]

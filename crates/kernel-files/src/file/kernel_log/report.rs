@@ -1215,9 +1215,6 @@ impl Builder {
         if words.first().is_some_and(|word| word.contains('*')) && self.open == Open::Buddy {
             return self.blocks(words);
         }
-        if super::RESTS.iter().any(|rest| message.starts_with(rest)) {
-            return false;
-        }
         let Some(Fields { fields: found, all_unreclaimable, kib }) = fields(message) else { return false };
         let memory = &mut self.report.memory;
         let add = |to: &mut Vec<(Box<str>, u64)>| {
