@@ -13,7 +13,8 @@ rule! {
     /// `memory.pressure` of the group (version 2), `high` and `max` of `memory.events`, and the counters of
     /// `memory.stat` since the group was made: pages that were evicted and read again
     /// (`workingset_refault*`), and how much of what reclaim scanned it could free (`pgscan`, `pgsteal`).
-    /// With `memory.current` and the limits also at which of them the group stands.
+    /// With `memory.current` and the limits also at which of them the group stands, and whether it waits
+    /// although half of it is inactive, clean page cache.
     ///
     /// # Hurts
     /// A group at its limit reclaims from itself, however much memory the host has: its tasks wait, its
@@ -31,7 +32,8 @@ rule! {
     ///
     /// # References
     /// `Documentation/admin-guide/cgroup-v2.rst`, memory.stat, memory.events, memory.pressure;
-    /// `mm/workingset.c:workingset_refault` (6.12).
+    /// `mm/workingset.c:workingset_refault` (6.12); throttling at `memory.high`: commits 0e4b01df8659 (5.4),
+    /// 9b8b17541f13 (5.7 and 5.6.5) and b3ff92916af3 (5.9).
     pub GroupPressure = "group-pressure" in Cgroup
 }
 

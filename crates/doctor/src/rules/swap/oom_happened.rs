@@ -16,8 +16,9 @@ rule! {
     ///
     /// # Sees
     /// `oom_kill` in `/proc/vmstat` (4.13 and later), `oom_kill` in `memory.events` of the groups, and the
-    /// kernel log, which says who was killed, how large it was and why: the whole host, a group's limit, or a
-    /// NUMA policy or cpuset.
+    /// kernel log, which says who was killed, how large it was and why: the whole host, a group's limit, a
+    /// NUMA policy or cpuset, fragmentation, a low zone; or that the kernel killed without need: with memory
+    /// free above the watermarks, beside clean page cache, or by a watermark that is more than its zone.
     ///
     /// # Hurts
     /// A killed database recovers from its log, and its cache is cold; a killed back end makes PostgreSQL
