@@ -1,4 +1,5 @@
-//! Tables that `vmstat` and `sar` print, as samples of the kernel's files.
+//! Tables that `vmstat`, `sar` and PCP's `pmstat` and `pmrep :vmstat` print, as samples of the kernel's
+//! files.
 //!
 //! Both print rates, the kernel counts. A row's rate holds for the time since the row before; the counters
 //! start at 0, so that their differences are meaningful and their values are not.
@@ -126,6 +127,8 @@ impl Tables {
             return true;
         }
         if words.len() >= 8 && ["free", "si", "so", "us", "id"].iter().all(|column| words.contains(column)) {
+            // `1 min` of pmstat is one column.
+            let words = if words.starts_with(&["1", "min"]) { &words[1..] } else { words };
             self.columns = words.iter().map(|word| (*word).to_owned()).collect();
             // The heading comes again every so many rows.
             self.vmstat = self.vmstat.or(Some(0));
@@ -146,13 +149,24 @@ impl Tables {
             return false;
         }
         if let Some(count) = self.vmstat {
-            let numbers: Vec<f64> = words.iter().map_while(|word| number(word)).collect();
-            if numbers.len() + 3 < self.columns.len() || numbers.len() < 8 {
+            // Rows of pmrep begin with the time; its heads do not. What PCP does not know yet is `N/A` or `?`.
+            let (time, words) = match time_of(words) {
+                (Some(time), rest) if rest.len() == self.columns.len() => (Some(time), rest),
+                _ => (None, words),
+            };
+            let value = |word: &&str| match *word {
+                "N/A" | "?" => Some(None),
+                word => number(word).map(Some),
+            };
+            let values: Vec<Option<f64>> = words.iter().map_while(value).collect();
+            if values.len() + 3 < self.columns.len() || values.len() < 8 {
                 return false;
             }
-            self.vmstat = Some(count + 1);
-            self.at += self.interval.max(1);
-            self.values(self.at, &numbers.iter().map(|value| Some(*value)).collect::<Vec<_>>(), count > 0);
+            if values.iter().flatten().count() >= 4 {
+                self.vmstat = Some(count + 1);
+                self.at = (self.at + self.interval.max(1)).max(time.unwrap_or(0));
+                self.values(self.at, &values, count > 0);
+            }
             return true;
         }
         let (Some(time), rest) = time_of(words) else { return false };
@@ -343,9 +357,19 @@ fn time_of<'a, 'b>(words: &'b [&'a str]) -> (Option<u64>, &'b [&'a str]) {
     (Some(hours * 3600 + minutes * 60 + seconds), rest)
 }
 
-/// A number with a point or, in other locales, a comma.
+/// A number with a point or, in other locales, a comma. What has no room in its column pmstat prints with
+/// a unit: `5363m` are MiB of KiB, `10K` thousands.
 fn number(word: &str) -> Option<f64> {
-    word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.replace(',', ".").parse().ok())?
+    let (digits, factor) = match word.char_indices().last()? {
+        (end, 'm') => (&word[..end], 1024.0),
+        (end, 'g') => (&word[..end], 1024.0 * 1024.0),
+        (end, 'K') => (&word[..end], 1e3),
+        (end, 'M') => (&word[..end], 1e6),
+        _ => (word, 1.0),
+    };
+    let number: f64 =
+        digits.starts_with(|c: char| c.is_ascii_digit()).then(|| digits.replace(',', ".").parse().ok())??;
+    Some(number * factor)
 }
 
 #[cfg(test)]
@@ -386,6 +410,33 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
         assert_eq!(
             file(&samples[3], "proc/stat"),
             "cpu  4000 0 8000 12000 16000 0 0 0 0 0\nprocs_running 0\nprocs_blocked 5\n"
+        );
+    }
+
+    #[test]
+    fn tables_of_pcp_are_those_of_vmstat() {
+        let pmstat = read(
+            "\
+ loadavg                      memory      swap        io    system         cpu
+   1 min   swpd   free   buff  cache   si   so   bi   bo   in   cs  us  sy  id
+   31.16  5363m 25955m  17696  3237m    ?    ?    ?    ?    ?    ?   ?   ?   ?
+   31.16  5363m   100m  17696      9 1800 3400 3595  10K  33K 1047  96   1   3
+",
+        );
+        assert_eq!(file(&pmstat[2], "proc/meminfo"), "Buffers: 17696 kB\nCached: 9 kB\nMemFree: 102400 kB\n");
+        assert_eq!(file(&pmstat[2], "proc/vmstat"), "pgpgin 3595\npgpgout 10000\npswpin 450\npswpout 850\n");
+        let pmrep = read(
+            "\
+           r   b    swpd     free    buff   cache    si    so     bi     bo    in     cs  us  sy  id  wa  st
+16:36:43 N/A N/A     N/A      N/A     N/A     N/A   N/A   N/A    N/A    N/A   N/A    N/A N/A N/A N/A N/A N/A
+17:06:43   4   0       0     7000    2220     340   N/A   N/A    N/A    N/A   N/A    N/A N/A N/A N/A N/A N/A
+17:36:43   4   0       0     6000    2220     340   400     0      5      6     7      8  10  20  70   0   0
+",
+        );
+        let last = pmrep.last().expect("a sample");
+        assert_eq!(
+            (file(last, "proc/vmstat"), last.0),
+            ("pgpgin 9000\npgpgout 10800\npswpin 180000\npswpout 0\n".to_owned(), 3600.0)
         );
     }
 

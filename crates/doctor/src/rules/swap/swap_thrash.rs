@@ -1,5 +1,5 @@
-use lotsfree_kernel_files::counters::{status as s, vmstat as v};
-use lotsfree_units::Percent;
+use lotsfree_kernel_files::counters::{meminfo as m, status as s, vmstat as v};
+use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
 use crate::swapping::{all_zram, largest, saw};
@@ -18,7 +18,8 @@ rule! {
     ///
     /// # Remedies
     /// Less in memory at once: bound or move what does not belong there; more memory. A lower swappiness
-    /// helps only where file cache is what pages had to make room for.
+    /// helps only where file cache is what pages had to make room for. Beside free memory: find the group or
+    /// node that is short.
     ///
     /// # False alarms
     /// Pages that come back once, when a program is used again after a night, are what swap is for: a single
@@ -34,8 +35,33 @@ rule! {
 const WARN: f64 = 20.0;
 /// A task's time that is lost.
 const HIGH: f64 = 0.3;
+/// Free memory beside which a host does not swap for lack of it: of this size, and of this share.
+const FREE: Bytes = Bytes::gib(1);
+const FREE_SHARE: f64 = 0.2;
 /// Share of the intervals in which pages came back; less is a burst.
 const STEADY: f64 = 0.5;
+
+/// Free memory, if it is so much that the host as a whole cannot be what swaps.
+fn roomy(cx: &Context<'_>) -> Option<Bytes> {
+    let free = cx.mem(m::MemFree).ok()?;
+    (free >= FREE && cx.total().map_or(true, |total| free.share_of(total) >= FREE_SHARE)).then_some(free)
+}
+
+/// Swaps beside free memory: whoever does it is short, not the host.
+fn elsewhere(mut finding: Finding) -> Finding {
+    finding
+        .remedy(
+            Remedy::new("Find who is short while the host is not: a group at its limit, or a full node")
+                .run("lotsfree doctor --interval 10")
+                .run("grep . /sys/fs/cgroup/*/memory.events; numastat -m")
+                .risk("None: it only reads."),
+        )
+        .note(
+            "Memory that is free in one place is no use in another: a group at its memory.high or memory.max swaps, a NUMA \
+             node to which programs are bound, or zone_reclaim_mode. More memory or another vm.swappiness does not help.",
+        );
+    finding
+}
 
 impl Rule for SwapThrash {
     fn check(&self, cx: &Context<'_>) -> Outcome {
@@ -50,7 +76,14 @@ impl Rule for SwapThrash {
         let severity =
             Severity::ladder(&[(zram, Severity::Info), (lost >= HIGH, Severity::High)], Severity::Warning);
         let both = out.filter(|out| out.per_second >= WARN);
+        let roomy = roomy(cx);
         let title = match both {
+            Some(out) if roomy.is_some() => format!(
+                "{:.0} pages/s come back from swap while {:.0} pages/s go out, although {} is free",
+                back.per_second,
+                out.per_second,
+                roomy.unwrap_or_default()
+            ),
             Some(out) => format!(
                 "{:.0} pages/s come back from swap while {:.0} pages/s go out: programs use more memory than there is",
                 back.per_second, out.per_second
@@ -75,6 +108,9 @@ impl Rule for SwapThrash {
         let processes = cx.processes().unwrap_or_default();
         finding
             .because_all(largest(processes, s::VmSwap, 3).into_iter().map(|process| saw(process, s::VmSwap)));
+        if roomy.is_some() {
+            return Ok(vec![elsewhere(finding)]);
+        }
         finding.remedy(
             Remedy::new("Take out of memory what does not belong there, or bound it")
                 .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
