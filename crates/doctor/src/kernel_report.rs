@@ -596,11 +596,11 @@ pub(crate) fn shared_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
 /// How much of the page cache of a group at its limit was dirty, if nothing was under writeback.
 pub(crate) fn dirty_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
     // Version 1 has other names, and the group's own memory beside that of all below it.
-    let stat = |names: [&str; 3]| names.iter().find_map(|name| group.stat(name)).map(Bytes);
-    let dirty = stat(["file_dirty", "total_dirty", "dirty"])?;
-    let written = stat(["file_writeback", "total_writeback", "writeback"])?;
-    let files = stat(["total_inactive_file", "inactive_file", "inactive_file"])?
-        + stat(["total_active_file", "active_file", "active_file"])?;
+    let stat = |names: &[&str]| names.iter().find_map(|name| group.stat(name)).map(Bytes);
+    let dirty = stat(&["file_dirty", "total_dirty", "dirty"])?;
+    let written = stat(&["file_writeback", "total_writeback", "writeback"])?;
+    let files =
+        stat(&["total_inactive_file", "inactive_file"])? + stat(&["total_active_file", "active_file"])?;
     let usage = group.counter("memory").map(|counter| counter.usage)?;
     (written == Bytes::ZERO && files.share_of(usage) >= 0.5).then(|| (dirty, dirty.share_of(files)))
 }

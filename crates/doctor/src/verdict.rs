@@ -323,24 +323,24 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
     let mut below = groups.groups.iter().filter(|group| group.path != "/" && group.current.is_some());
     let (Some(group), None) = (below.next(), below.next()) else { return None };
     let stat = group.stat.as_ref()?;
-    let get = |counters: [Counter<MemoryStat>; 3]| {
-        counters.iter().find_map(|counter| stat.get(*counter)).map(Bytes)
-    };
+    let get =
+        |counters: &[Counter<MemoryStat>]| counters.iter().find_map(|counter| stat.get(*counter)).map(Bytes);
     let (current, path) = (group.current?, &group.path);
-    let never = group.failcnt.unwrap_or(0) == 0
-        && group.events.as_ref().is_none_or(|events| events.get(e::max).unwrap_or(0) == 0);
+    let count = |counter| group.events.as_ref().and_then(|events| events.get(counter));
+    let met = group.failcnt.or_else(|| count(e::max));
     let text = match group.max? {
-        Limit::Max if never => format!("{path} is not short of memory: it holds {current} and has no limit."),
-        Limit::At(limit) if never && current.share_of(limit) < FULL => {
+        Limit::Max if met.unwrap_or(0) == 0 => {
+            format!("{path} is not short of memory: it holds {current} and has no limit.")
+        }
+        Limit::At(limit) if met == Some(0) && current.share_of(limit) < FULL => {
             format!(
                 "{path} is not short of memory: it holds {current}, and has never met its limit of {limit}."
             )
         }
         Limit::At(limit) if current.share_of(limit) >= FULL => {
-            let kills = group.events.as_ref().and_then(|events| events.get(e::oom_kill)).unwrap_or(0);
-            let shared = get([s::total_shmem, s::shmem, s::shmem]).unwrap_or_default();
-            let cache = get([s::total_cache, s::cache, s::file])? - shared;
-            if kills > 0 || cache.share_of(current) < MOSTLY {
+            let shared = get(&[s::total_shmem, s::shmem]).unwrap_or_default();
+            let cache = get(&[s::total_cache, s::cache, s::file])? - shared;
+            if count(e::oom_kill).unwrap_or(0) > 0 || cache.share_of(current) < MOSTLY {
                 return None;
             }
             format!(

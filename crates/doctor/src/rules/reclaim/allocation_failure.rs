@@ -192,9 +192,6 @@ fn title(kind: Kind, failures: &Failures<'_>) -> String {
             "{process} could not get {wanted}: the min watermark of zone {zone} is {min:#}, more than it has; the \
              kernel lost count"
         ),
-        (Kind::EnoughFree, Some(Cause::CacheKept { cache })) => {
-            format!("{process} could not get {wanted}, although {cache:#} were clean page cache")
-        }
         (Kind::EnoughFree, _) => {
             format!("{process} could not get {wanted} although the zones had enough free")
         }

@@ -1,6 +1,6 @@
 use lotsfree_kernel_files::counters::{memory_events as e, vmstat as v};
 use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
-use lotsfree_kernel_files::file::kernel_log::report::Trigger;
+use lotsfree_kernel_files::file::kernel_log::report::{GroupCounter, Trigger};
 use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
 use lotsfree_settings::PANIC_ON_OOM;
 use lotsfree_units::{Bytes, Percent};
@@ -297,14 +297,15 @@ impl<'a> Incident<'a> {
     fn group_title(&self, judged: &Judged<'_>, deed: &str) -> String {
         let group = self.group().unwrap_or("a memory cgroup");
         let usage = judged.report.group.as_ref();
-        // No limit at all on swap says nothing of one that was reached.
-        let full = usage.and_then(|usage| {
-            usage
-                .counters
-                .iter()
-                .find(|counter| counter.usage >= counter.limit && counter.limit > Bytes::ZERO)
-        });
-        let limit = full.or_else(|| usage.and_then(|usage| usage.counter("memory")));
+        // No limit at all on swap says nothing of one that was reached; charges come in batches.
+        let limited = |counter: &&GroupCounter| counter.limit > Bytes::ZERO && counter.limit < NO_LIMIT;
+        let find = |reached: fn(&GroupCounter) -> bool| {
+            usage.and_then(|usage| usage.counters.iter().filter(limited).find(|counter| reached(counter)))
+        };
+        let limit = find(|counter| counter.usage >= counter.limit)
+            .or_else(|| find(|counter| counter.usage + Bytes::mib(1) >= counter.limit))
+            .or_else(|| find(|counter| counter.failcnt > 0))
+            .or_else(|| usage.and_then(|usage| usage.counter("memory")));
         if limit.is_some_and(|counter| counter.limit >= NO_LIMIT) {
             return format!("{deed} for its group {group}, which has no limit of its own");
         }
