@@ -977,7 +977,7 @@ fn told(line: &str) -> Option<(String, u64)> {
 }
 
 /// The time of a line that is a date: `Fri Nov 20 01:46:00 CET 2011`, `2024-01-02 03:04:05`.
-fn date(line: &str) -> Option<f64> {
+pub(super) fn date(line: &str) -> Option<f64> {
     let line =
         line.trim_start_matches(['#', '=', '-', '*', ' ']).trim_end_matches([':', '=', '-', '*', ' ', '#']);
     let iso = line.get(..19).filter(|_| line.as_bytes().get(4) == Some(&b'-') && line.len() <= 35);

@@ -1,5 +1,5 @@
-//! Tables that `vmstat`, `sar` and PCP's `pmstat` and `pmrep :vmstat` print, as samples of the kernel's
-//! files.
+//! Tables that `vmstat`, `sar`, `sadf -d` and PCP's `pmstat` and `pmrep :vmstat` print, as samples of the
+//! kernel's files.
 //!
 //! Both print rates, the kernel counts. A row's rate holds for the time since the row before; the counters
 //! start at 0, so that their differences are meaningful and their values are not.
@@ -21,6 +21,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::listing::Busy;
+use super::paste::date;
 use super::samples::thin;
 use super::{MOST_SAMPLES, MemorySource};
 
@@ -93,6 +94,8 @@ pub(crate) struct Tables {
     columns: Vec<String>,
     /// Whether the columns are of `vmstat`, and how many of its rows were read.
     vmstat: Option<usize>,
+    /// Whether the columns are of `sadf -d`.
+    sadf: bool,
     /// Seconds between the rows of vmstat.
     interval: u64,
     /// Time of the last row of vmstat, and the last time of day of sar with the days before it.
@@ -117,8 +120,33 @@ impl Tables {
 
     /// Takes a line if it is a head or a row of a table.
     pub(crate) fn take(&mut self, line: &str) -> bool {
+        if line.contains(';') {
+            return self.sadf(line);
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().take(MOST_WORDS).collect();
         self.head(&words) || self.row(&words)
+    }
+
+    /// A head or a row of `sadf -d`: host, interval and time, and then what sar prints.
+    fn sadf(&mut self, line: &str) -> bool {
+        let fields: Vec<&str> = line.trim().split(';').take(MOST_WORDS).collect();
+        let [first, _, time, values @ ..] = fields.as_slice() else { return false };
+        if first.trim_start_matches(['#', ' ']) == "hostname" {
+            self.columns = values.iter().map(|column| (*column).to_owned()).collect();
+            (self.vmstat, self.sadf) = (None, true);
+            return true;
+        }
+        let at = time.parse().ok().or_else(|| date(time).filter(|at| *at > 0.0).map(|at| at as u64));
+        let Some(at) =
+            at.filter(|_| self.sadf && values.len() == self.columns.len() && self.rows.len() < MOST_ROWS)
+        else {
+            return false;
+        };
+        // All CPUs are -1.
+        if self.columns.first().is_none_or(|column| column != "CPU") || values.first() == Some(&"-1") {
+            self.values(at, &values.iter().map(|value| number(value)).collect::<Vec<_>>(), true);
+        }
+        true
     }
 
     fn head(&mut self, words: &[&str]) -> bool {
@@ -132,20 +160,21 @@ impl Tables {
             self.columns = words.iter().map(|word| (*word).to_owned()).collect();
             // The heading comes again every so many rows.
             self.vmstat = self.vmstat.or(Some(0));
+            self.sadf = false;
             return true;
         }
         let (time, rest) = time_of(words);
         let known = rest.iter().filter(|word| column_of_sar(word)).count();
         if time.is_some() && known >= 2 && rest.iter().all(|word| word.parse::<f64>().is_err()) {
             self.columns = rest.iter().map(|word| (*word).to_owned()).collect();
-            self.vmstat = None;
+            (self.vmstat, self.sadf) = (None, false);
             return true;
         }
         false
     }
 
     fn row(&mut self, words: &[&str]) -> bool {
-        if self.columns.is_empty() || self.rows.len() >= MOST_ROWS {
+        if self.columns.is_empty() || self.sadf || self.rows.len() >= MOST_ROWS {
             return false;
         }
         if let Some(count) = self.vmstat {
@@ -461,6 +490,32 @@ Average:        50.00      0.00    500.00      1.00    900.00   2000.00   1000.0
         assert!(file(last, "proc/vmstat").contains("pgscan_direct 20000\npgscan_kswapd 40000\n"));
         assert!(file(last, "proc/meminfo").contains("MemTotal: 4000000 kB"));
         assert_eq!(last.0, 20.0);
+    }
+
+    #[test]
+    fn sadf_separates_by_semicolons() {
+        let samples = read(
+            "\
+# hostname;interval;timestamp;pgpgin/s;pgpgout/s;pgscank/s;pgscand/s
+db1;60;2026-11-20 10:01:00 UTC;100.00;0.00;4000.00;1000.00
+db1;60;2026-11-20 10:02:00 UTC;100.00;0.00;0.00;1000.00
+# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle
+db1;60;2026-11-20 10:01:00 UTC;-1;10,00;0.00;20.00;30.00;0.00;40.00
+db1;60;2026-11-20 10:02:00 UTC;-1;10.00;0.00;20.00;30.00;0.00;40.00
+db1;60;2026-11-20 10:02:00 UTC;0;99.00;0.00;1.00;0.00;0.00;0.00
+",
+        );
+        let last = samples.last().expect("a sample");
+        assert_eq!((samples.len(), last.0), (3, 120.0));
+        assert!(file(last, "proc/vmstat").contains("pgscan_direct 120000\npgscan_kswapd 240000\n"));
+        assert!(file(last, "proc/stat").starts_with("cpu  120000 0 240000 480000 360000 0 0 0 0 0"));
+        for text in [
+            "a;b;c\n",
+            "db1;60;2026-11-20 10:01:00 UTC;1;2\n",
+            "# hostname;interval;timestamp;x\nh;1;soon;5\n",
+        ] {
+            assert!(read(text).is_empty(), "{text}");
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ rule! {
     /// # Sees
     /// Over two samples: `allocstall` (entries into direct reclaim) and `pgscan_direct` both grow, and either
     /// tasks stand still for memory for 10 ms a second or more, or direct scans exceed 1 % of memory a
-    /// minute. Shows how much of what was scanned could be freed.
+    /// minute. Shows how much of what was scanned could be freed. Tables of `sar -B` alone count from 10,000
+    /// pages a second on.
     ///
     /// # Hurts
     /// The thread that wanted one page walks the LRU lists, unmaps, writes and waits until 32 pages are free.
@@ -44,8 +45,12 @@ const STALLED: f64 = 0.010;
 const STALLED_HIGH: f64 = 0.10;
 /// Part of memory scanned by tasks per minute.
 const SCANNED_PER_MINUTE: f64 = 0.01;
+/// Pages a second that count without the size of memory: 40 MiB/s of small pages.
+const SCANNED: f64 = 10_000.0;
 /// The lower end of the LinkedIn article's bad hours, pages a second.
 const STORM: f64 = 1e6;
+/// Scans a second that are felt if most are in vain: at a microsecond each a tenth of a CPU.
+const VAIN: f64 = 1e5;
 /// Freed of scanned, below which most of the work is in vain.
 const CHURN: f64 = 0.3;
 /// Available part of memory above which the host as a whole is not short.
@@ -57,14 +62,25 @@ const STEAL_BY_ZONE: &[Counter<Vmstat>] =
 impl Rule for DirectReclaim {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let scans = cx.rate(DIRECT_SCAN)?;
-        let stalls = cx.rate(ALLOCSTALL)?;
-        let total = cx.total()?;
-        if scans.total == 0 || stalls.total == 0 {
+        // sar prints neither how often tasks had to reclaim nor, in its table of paging, how much memory there is.
+        let stalls = cx.rate(ALLOCSTALL);
+        let total = cx.total();
+        let scanned = scans.per_second >= SCANNED;
+        let stalls = match stalls {
+            Ok(stalls) => Some(stalls),
+            Err(_) if scanned => None,
+            Err(skip) => return Err(skip),
+        };
+        if scans.total == 0 || stalls.as_ref().is_some_and(|stalls| stalls.total == 0) {
             return Ok(Vec::new());
         }
         let stalled = cx.stalled(false).ok();
-        let per_minute = cx.pages((scans.per_second * 60.0) as u64).share_of(total);
-        if stalled.unwrap_or(0.0) < STALLED && per_minute < SCANNED_PER_MINUTE {
+        let much = match &total {
+            Ok(total) => cx.pages((scans.per_second * 60.0) as u64).share_of(*total) >= SCANNED_PER_MINUTE,
+            Err(_) if scanned => true,
+            Err(skip) => return Err(skip.clone()),
+        };
+        if stalled.unwrap_or(0.0) < STALLED && !much {
             return Ok(Vec::new());
         }
 
@@ -74,16 +90,21 @@ impl Rule for DirectReclaim {
             .filter(|_| all_scans.total > 0)
             .map(|freed| (freed.total as f64 / all_scans.total as f64).min(1.0));
         let churn = efficiency.is_some_and(|efficiency| efficiency < CHURN);
-        let high = stalled.is_some_and(|s| s >= STALLED_HIGH) || scans.per_second >= STORM;
+        let vain = churn && scans.per_second >= VAIN;
+        let high = stalled.is_some_and(|s| s >= STALLED_HIGH) || scans.per_second >= STORM || vain;
         let cost = match stalled {
             Some(stalled) => {
                 Cost::stalled(stalled, "some task stood still for memory (/proc/pressure/memory)")
             }
-            None => Cost::risk(format!(
-                "{:.0} allocations a second had to reclaim for themselves; how long each waited is not \
-                 known without /proc/pressure/memory",
-                stalls.per_second
-            )),
+            None => Cost::risk(match &stalls {
+                Some(stalls) => format!(
+                    "{:.0} allocations a second had to reclaim for themselves; how long each waited is not \
+                     known without /proc/pressure/memory",
+                    stalls.per_second
+                ),
+                None => "how often tasks had to reclaim, and how long they waited, these tables do not say"
+                    .to_owned(),
+            }),
         };
         let result = match efficiency {
             Some(efficiency) => format!("{} of all scanned pages could be freed", Percent(efficiency)),
@@ -93,9 +114,11 @@ impl Rule for DirectReclaim {
             Self::ID,
             if high { Severity::High } else { Severity::Warning },
             format!(
-                "tasks scan {} pages/s themselves in {:.1} allocations/s; {result}",
+                "tasks scan {} pages/s themselves{}; {result}",
                 Grouped(scans.per_second.round() as u64),
-                stalls.per_second
+                stalls
+                    .as_ref()
+                    .map_or_else(String::new, |stalls| format!(" in {:.1} allocations/s", stalls.per_second))
             ),
             cost,
         );
@@ -103,11 +126,20 @@ impl Rule for DirectReclaim {
             .sure(cx.rate_confidence())
             .because(
                 cx.saw_rate(DIRECT_SCAN, &scans).against(
-                    format!("{} of memory a minute", Percent(SCANNED_PER_MINUTE)),
+                    match &total {
+                        Ok(_) => format!("{} of memory a minute", Percent(SCANNED_PER_MINUTE)),
+                        Err(_) => format!("{}/s", Grouped(SCANNED as u64)),
+                    },
                     "less is not felt",
                 ),
             )
-            .because(cx.saw_rate(ALLOCSTALL, &stalls).against("0", "zone reclaim does not count here"));
+            .because_if(stalls.as_ref().map(|stalls| {
+                cx.saw_rate(ALLOCSTALL, stalls).against("0", "zone reclaim does not count here")
+            }))
+            .note_if(stalls.is_none().then_some(
+                "Whether that is zone reclaim (vm.zone_reclaim_mode), and how often tasks waited, /proc/vmstat and \
+                 /proc/pressure/memory of the host tell: lotsfree doctor --interval 10.",
+            ));
         if let Some(stalled) = stalled {
             finding.because(
                 Evidence::new("/proc/pressure/memory", "some total", format!("{:.1} ms/s", stalled * 1e3))
@@ -120,7 +152,8 @@ impl Rule for DirectReclaim {
                     .against(Percent(CHURN), "below it most scans are in vain"),
             );
         }
-        let available = cx.mem(m::MemAvailable).ok().map(|available| available.share_of(total));
+        let available = cx.mem(m::MemAvailable).ok().zip(total.ok());
+        let available = available.map(|(available, total)| available.share_of(total));
         finding.because_if(available.is_some().then(|| cx.saw_mem(m::MemAvailable)));
         add_remedies(&mut finding, cx, available, churn);
         Ok(vec![finding])
@@ -132,7 +165,8 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, available: Option<f64>,
     let short = available.is_some_and(|available| available <= AVAILABLE);
     match remedies::wider_watermarks(cx) {
         Ok(remedy) => finding.remedy(remedy),
-        Err(why) => finding.note(why),
+        // A table of rates does not have the host's settings.
+        Err(why) => finding.note_if(cx.total().is_ok().then_some(why)),
     };
     finding.remedy(
         Remedy::new("Bound what allocates in bursts: a memory cgroup with MemoryHigh")
@@ -156,7 +190,7 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, available: Option<f64>,
             "Memory as a whole is short as well: wider watermarks soften the spikes, they do not add \
              memory."
         }
-        _ => "Whether memory as a whole is short is not known: the kernel prints no MemAvailable.",
+        _ => "Whether memory as a whole is short is not known: MemAvailable is not in these data.",
     });
     if cx.rate(&[v::compact_stall]).is_ok_and(|rate| rate.total > 0) {
         finding.note(
