@@ -1,13 +1,14 @@
 //! [`Verdict`]: the answer to "is it memory?".
 
 use lotsfree_kernel_files::counters::{
-    Counter, MemoryStat, meminfo as m, memory_events as e, memory_stat as s, vmstat as v,
+    Counter, MemoryStat, meminfo as m, memory_events as e, memory_stat as s, smaps_rollup as r, status as p,
+    vmstat as v,
 };
 use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
 use lotsfree_kernel_files::file::pressure::Psi;
 use lotsfree_kernel_files::file::process::Process;
-use lotsfree_units::{Bytes, Percent};
+use lotsfree_units::{Bytes, Grouped, Percent};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -311,10 +312,45 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
                 .to_owned(),
         ),
         _ => group(cx).unwrap_or_else(|| {
-            Verdict::new(Answer::Unknown, "These data do not tell whether memory is short.".to_owned())
-                .collect(SAMPLES)
+            let known = process(cx).or_else(|| huge_pages(cx)).unwrap_or_default();
+            let text = format!("These data do not tell whether memory is short.{known}");
+            Verdict::new(Answer::Unknown, text).collect(SAMPLES)
         }),
     }
+}
+
+/// What files of a single process say.
+fn process(cx: &Context<'_>) -> Option<String> {
+    let [process] = cx.processes().ok()? else { return None };
+    let rollup = process.detail.as_ref().and_then(|detail| detail.rollup.as_ref());
+    let sum = |counter| rollup.and_then(|rollup| rollup.get(counter)).map(Bytes::kib);
+    let resident = sum(r::Rss).or_else(|| process.memory(p::VmRSS))?;
+    let anonymous = sum(r::Anonymous).or_else(|| process.memory(p::RssAnon));
+    let swapped = sum(r::Swap).or_else(|| process.memory(p::VmSwap)).filter(|swapped| *swapped > Bytes::ZERO);
+    let anonymous = anonymous.map_or_else(String::new, |bytes| format!(", {bytes} of it anonymous memory"));
+    let swapped = swapped.map_or_else(String::new, |bytes| format!(", and {bytes} more in swap"));
+    Some(format!(" The process holds {resident}{anonymous}{swapped}."))
+}
+
+/// Whether huge pages are in use, where nothing but their lines of meminfo is known.
+fn huge_pages(cx: &Context<'_>) -> Option<String> {
+    if cx.mem(m::MemTotal).is_ok() || cx.mem(m::MemFree).is_ok() {
+        return None;
+    }
+    let meminfo = cx.now().meminfo.as_ref()?;
+    let (total, free) = (meminfo.get(m::HugePages_Total)?, meminfo.get(m::HugePages_Free).unwrap_or(0));
+    let pool = match total {
+        0 => "none are in the pool".to_owned(),
+        total => {
+            format!("{} of {} in the pool are used", Grouped(total.saturating_sub(free)), Grouped(total))
+        }
+    };
+    let transparent = match cx.mem(m::AnonHugePages) {
+        Ok(Bytes::ZERO) => ", and programs have no transparent ones".to_owned(),
+        Ok(bytes) => format!(", and programs have {bytes} in transparent ones"),
+        Err(_) => String::new(),
+    };
+    Some(format!(" Of huge pages {pool}{transparent}."))
 }
 
 /// What files of a single control group say, where nothing is known of the host.
@@ -454,6 +490,21 @@ mod tests {
         for short in [of(999, limit, 70, 100), of(500, limit, 3, 10)] {
             assert_eq!(short.0, Answer::Unknown, "{}", short.1);
         }
+    }
+
+    #[test]
+    fn lines_of_huge_pages_alone_say_whether_they_are_used() {
+        let of = |text: &str| {
+            let meminfo = Some(Values::parse(text.as_bytes(), |_| {}));
+            answer(&instant(Snapshot { meminfo, ..Snapshot::default() }), &[]).text
+        };
+        let none = of("AnonHugePages: 0 kB\nHugePages_Total: 0\nHugePages_Free: 0\n");
+        assert!(
+            none.ends_with("Of huge pages none are in the pool, and programs have no transparent ones."),
+            "{none}"
+        );
+        let used = of("HugePages_Total: 4096\nHugePages_Free: 96\n");
+        assert!(used.ends_with("Of huge pages 4,000 of 4,096 in the pool are used."), "{used}");
     }
 
     #[test]

@@ -187,7 +187,9 @@ pub(crate) fn memory_message(report: &Report) -> Option<String> {
     let bytes = memory.get(part);
     let share = Percent(bytes.share_of(memory.total));
     let free = memory.get(Use::Free);
+    let told = memory.parts.iter().any(|(part, _)| *part == Use::Free);
     let beside_free = match free.share_of(memory.total) {
+        _ if !told => String::new(),
         s if s >= NEGLIGIBLE => format!("; {free} ({}) is free", Percent(s)),
         _ => "; nothing is free".to_owned(),
     };

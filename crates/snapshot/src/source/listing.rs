@@ -169,7 +169,8 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
         let mut words = part.split_ascii_whitespace();
         let (Some(value), label) = (words.next(), words.collect::<Vec<_>>().join(" ")) else { continue };
         let value = value.trim_end_matches('+');
-        let kib = match value.parse::<f64>() {
+        // Other locales write 15928,0.
+        let kib = match value.replace(',', ".").parse::<f64>() {
             Ok(value) => (value * unit) as u64,
             Err(_) => kib(value)?,
         };
@@ -189,9 +190,43 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
     (!lines.is_empty()).then_some(lines)
 }
 
+/// A line of `vmstat -s` that is read: the file, the field, and its value.
+pub(crate) fn sum_of_vmstat(words: &[&str]) -> Option<(&'static str, &'static str, u64)> {
+    let [value, rest @ ..] = words else { return None };
+    let value = value.parse::<u64>().ok()?;
+    let factor = match rest.first() {
+        Some(&("K" | "k")) => 1,
+        Some(&("M" | "m")) => 1024,
+        _ => 0,
+    };
+    if factor > 0 {
+        let field = match rest[1..] {
+            ["total", "memory"] => "MemTotal",
+            ["free", "memory"] => "MemFree",
+            ["active", "memory"] => "Active",
+            ["inactive", "memory"] => "Inactive",
+            ["buffer", "memory"] => "Buffers",
+            // What it calls so is the page cache.
+            ["swap", "cache"] => "Cached",
+            ["total", "swap"] => "SwapTotal",
+            ["free", "swap"] => "SwapFree",
+            _ => return None,
+        };
+        return Some(("proc/meminfo", field, value.saturating_mul(factor)));
+    }
+    let counter = match rest {
+        ["pages", "paged", "in"] => "pgpgin",
+        ["pages", "paged", "out"] => "pgpgout",
+        ["pages", "swapped", "in"] => "pswpin",
+        ["pages", "swapped", "out"] => "pswpout",
+        _ => return None,
+    };
+    Some(("proc/vmstat", counter, value))
+}
+
 /// Whether a line is of one CPU: `%Cpu3  :  0.3 us, …`.
 pub(crate) fn of_one_cpu(line: &str) -> bool {
-    !line.trim_start_matches('%').starts_with("Cpu(s)")
+    !line.trim_start_matches('%').to_ascii_lowercase().starts_with("cpu(s)")
 }
 
 /// The shares of user, system, idle, iowait and steal in `%Cpu(s):  12.0 us,  8.0 sy, …` of top.
@@ -199,7 +234,7 @@ pub(crate) fn cpu_of_top(line: &str) -> Option<[f64; 5]> {
     let (name, rest) = line.split_once(':')?;
     let name = name.trim_start_matches('%').trim_end();
     let one = name.strip_prefix("Cpu").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()));
-    if name != "Cpu(s)" && !one {
+    if !name.eq_ignore_ascii_case("Cpu(s)") && !one {
         return None;
     }
     let mut shares = [0.0; 5];
@@ -224,6 +259,23 @@ pub(crate) fn cpu_of_top(line: &str) -> Option<[f64; 5]> {
 mod tests {
     use super::*;
     use crate::Source;
+
+    #[test]
+    fn heads_in_other_locales_and_sums_of_vmstat() {
+        let head = head_of_top("MiB Mem :  15928,0 total,    120,4 free,  15500,2 used,    307,4 buff/cache");
+        assert_eq!(head, Some(vec![("MemTotal", 16_310_272), ("MemFree", 123_289), ("Cached", 314_777)]));
+        assert!(
+            cpu_of_top("%CPU(s):  3,1 us, 22,4 sy,  0,0 ni,  1,5 id, 72,8 wa,  0,0 hi,  0,2 si,  0,0 st")
+                .is_some()
+        );
+        let sum = |line: &str| sum_of_vmstat(&line.split_ascii_whitespace().collect::<Vec<_>>());
+        assert_eq!(sum("     16310240 K total memory"), Some(("proc/meminfo", "MemTotal", 16_310_240)));
+        assert_eq!(sum("  15 M free memory"), Some(("proc/meminfo", "MemFree", 15 * 1024)));
+        assert_eq!(sum("  5555 pages swapped in"), Some(("proc/vmstat", "pswpin", 5555)));
+        for other in ["16310240 K used memory", "99 idle cpu ticks", "pages swapped in", "5 pages"] {
+            assert_eq!(sum(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn heads_of_top() {

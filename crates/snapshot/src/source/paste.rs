@@ -45,7 +45,7 @@ use lotsfree_kernel_files::file::kernel_log::{self, KernelLog};
 
 use super::MemorySource;
 use super::containers::Containers;
-use super::listing::{Listing, cpu_of_top, head_of_top, of_one_cpu};
+use super::listing::{Listing, cpu_of_top, head_of_top, of_one_cpu, sum_of_vmstat};
 use super::numa::{self, Nodes};
 use super::oswatcher;
 use super::process::{ProcessFiles, SUMS};
@@ -548,12 +548,25 @@ impl Splitter {
         true
     }
 
-    /// The head of `top`.
+    /// The head of `top`, and sums of `vmstat -s`.
     fn top(&mut self, line: &str) -> bool {
         if let Some(shares) = cpu_of_top(line.trim()) {
             match of_one_cpu(line.trim()) {
                 true => self.cpus.push(shares),
                 false => self.tables.cpu(shares),
+            }
+            return true;
+        }
+        let words: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
+        if let Some((file, field, value)) = sum_of_vmstat(&words) {
+            match file {
+                "proc/meminfo" if self.meminfo.insert(field.to_owned()) => {
+                    self.add(file, &format!("{field}: {value} kB"));
+                }
+                "proc/vmstat" if self.vmstat.insert(field.to_owned()) => {
+                    self.add(file, &format!("{field} {value}"));
+                }
+                _ => {}
             }
             return true;
         }

@@ -144,8 +144,15 @@ impl ProcessFiles {
             .collect();
         let stat = format!("{pid} ({name}) S 1{}\n", " 0".repeat(40));
         source.insert(format!("proc/{pid}/stat"), stat);
-        if !self.status.is_empty() {
-            let lines = self.status.join("\n");
+        // Mappings alone say what `status` would.
+        let sums = || {
+            let fields = [("VmRSS", "Rss"), ("RssAnon", "Anonymous"), ("VmSwap", "Swap")];
+            let line = |(field, sum): (&str, &str)| Some(format!("{field}:\t{} kB", self.sums.get(sum)?));
+            fields.into_iter().filter_map(line).collect::<Vec<_>>()
+        };
+        let status = if self.status.is_empty() { sums() } else { self.status.clone() };
+        if !status.is_empty() {
+            let lines = status.join("\n");
             source.insert(format!("proc/{pid}/status"), format!("Name:\t{name}\n{lines}\n"));
         }
         if !self.sums.is_empty() {
@@ -183,6 +190,14 @@ mod tests {
             .files()
             .filter_map(|(path, contents)| Some((path.to_owned(), text(contents.as_ref().ok()?))))
             .collect()
+    }
+
+    #[test]
+    fn mappings_alone_have_a_status() {
+        let files =
+            files("00400000-00500000 rw-p 00000000 00:00 0\nRss: 20 kB\nAnonymous: 15 kB\nSwap: 7 kB\n");
+        let status = &files.iter().find(|(path, _)| path == "proc/1/status").expect("its status").1;
+        assert_eq!(status, "Name:\tprocess\nVmRSS:\t20 kB\nRssAnon:\t15 kB\nVmSwap:\t7 kB\n");
     }
 
     #[test]

@@ -37,6 +37,8 @@ rule! {
     pub MemoryExhaustion = "memory-exhaustion" in Reclaim
 }
 
+/// A process with this share of memory is who holds it.
+const HOLDS: f64 = 0.4;
 /// Share of memory below which it is worth a look.
 const WARN: f64 = 0.05;
 /// Share below which the next large request fails.
@@ -70,16 +72,24 @@ impl Rule for MemoryExhaustion {
             Severity::Warning,
         );
         let holder = largest(cx);
-        let held = holder.map_or_else(String::new, |(part, bytes)| {
-            let share = Percent(bytes.share_of(total));
-            match part {
-                // Of a table of free: what is neither free nor cache.
-                Use::Untold => format!("; programs and the kernel hold {bytes} ({share})"),
-                Use::HugeIdle => format!("; idle huge pages hold {bytes} ({share})"),
-                Use::HugeUsed => format!("; used huge pages hold {bytes} ({share})"),
-                Use::PageTables => format!("; page tables hold {bytes} ({share})"),
-                part => format!("; {} holds {bytes} ({share})", part.name()),
-            }
+        let process =
+            cx.processes().unwrap_or_default().iter().max_by_key(|process| process.memory_or_zero(s::VmRSS));
+        let process = process.map(|process| (&process.stat.name, process.memory_or_zero(s::VmRSS)));
+        let process = process.filter(|(_, rss)| rss.share_of(total) >= HOLDS);
+        let named =
+            process.map(|(name, rss)| format!("; {name} holds {rss} ({})", Percent(rss.share_of(total))));
+        let held = named.unwrap_or_else(|| {
+            holder.map_or_else(String::new, |(part, bytes)| {
+                let share = Percent(bytes.share_of(total));
+                match part {
+                    // Of a table of free: what is neither free nor cache.
+                    Use::Untold => format!("; programs and the kernel hold {bytes} ({share})"),
+                    Use::HugeIdle => format!("; idle huge pages hold {bytes} ({share})"),
+                    Use::HugeUsed => format!("; used huge pages hold {bytes} ({share})"),
+                    Use::PageTables => format!("; page tables hold {bytes} ({share})"),
+                    part => format!("; {} holds {bytes} ({share})", part.name()),
+                }
+            })
         });
         let mut finding = Finding::new(
             Self::ID,

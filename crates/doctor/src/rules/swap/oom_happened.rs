@@ -757,7 +757,10 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
     let mut finding = Finding::new(
         OomHappened::ID,
         severity,
-        format!("the OOM killer has killed {count} processes {state}"),
+        match count {
+            1 => format!("the OOM killer has killed a process {state}"),
+            count => format!("the OOM killer has killed {count} processes {state}"),
+        },
         Cost::risk("work of the killed processes is lost; which they were, the kernel log would tell"),
     );
     finding.sure(Confidence::Certain);

@@ -181,7 +181,8 @@ fn earlyoom(message: &str) -> Option<DaemonKill> {
     let (_, rest) = rest.split_once(" to process ")?;
     let (pid, rest) = rest.split_once(' ')?;
     let (_, rest) = rest.split_once('"')?;
-    let (victim, rest) = rest.rsplit_once('"')?;
+    // The command line may follow, in quotes too (1.8 and later).
+    let (victim, rest) = rest.split_once("\": ").or_else(|| rest.rsplit_once('"'))?;
     let mib = rest.split_once("VmRSS ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     Some(DaemonKill {
         by: Daemon::Earlyoom,
@@ -258,6 +259,10 @@ mod tests {
             (early.pid, &*early.victim, early.resident),
             (Some(2212), "Web Content", Some(Bytes::mib(2000)))
         );
+        let later = killed(
+            "sending SIGTERM to process 4711 uid 1000 \"chrome\": oom_score 800, VmRSS 9000 MiB, cmdline \"chrome\"",
+        );
+        assert_eq!(later.map(|kill| kill.victim).as_deref(), Some("chrome"));
         let others = [
             (
                 "Killed /a.scope due to memory pressure for /a.scope being 27925460729.27% > 50.00% for > 20s",
