@@ -71,6 +71,8 @@ const MUCH_DIRTY: Bytes = Bytes::mib(512);
 /// A group is full from this share of its limit on; its page cache is most of it from this share on.
 const FULL: f64 = 0.95;
 const MOSTLY: f64 = 0.5;
+/// A process of this size is worth a word.
+const LARGE: Bytes = Bytes::mib(64);
 /// What tells whether programs wait for memory.
 const SAMPLES: &str = "lotsfree doctor --interval 10";
 
@@ -319,12 +321,20 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
     }
 }
 
-/// What files of a single process say.
+/// What files of a single process, or a list of some, say.
 fn process(cx: &Context<'_>) -> Option<String> {
-    let [process] = cx.processes().ok()? else { return None };
+    let [process] = cx.processes().ok()? else {
+        let rss = |process: &&Process| process.memory_or_zero(p::VmRSS);
+        let largest = cx.processes().ok()?.iter().max_by_key(rss).filter(|process| rss(process) >= LARGE)?;
+        return Some(format!(
+            " Of the processes listed {} holds most, {}.",
+            largest.stat.name,
+            rss(&largest)
+        ));
+    };
     let rollup = process.detail.as_ref().and_then(|detail| detail.rollup.as_ref());
     let sum = |counter| rollup.and_then(|rollup| rollup.get(counter)).map(Bytes::kib);
-    let resident = sum(r::Rss).or_else(|| process.memory(p::VmRSS))?;
+    let resident = sum(r::Rss).or_else(|| process.memory(p::VmRSS)).filter(|resident| *resident >= LARGE)?;
     let anonymous = sum(r::Anonymous).or_else(|| process.memory(p::RssAnon));
     let swapped = sum(r::Swap).or_else(|| process.memory(p::VmSwap)).filter(|swapped| *swapped > Bytes::ZERO);
     let anonymous = anonymous.map_or_else(String::new, |bytes| format!(", {bytes} of it anonymous memory"));

@@ -11,7 +11,7 @@
 //! | `Node 0, zone Normal` and the lines of the block | `proc/zoneinfo` |
 //! | `Node 0, zone Normal 1 2 3 …` | `proc/buddyinfo` |
 //! | `Page block order:`, `Node 0, zone Normal, type Movable …` | `proc/pagetypeinfo` |
-//! | `Filename Type Size Used Priority` and rows | `proc/swaps` |
+//! | `Filename Type Size Used Priority` and rows, `swapon --show` | `proc/swaps`, and their sums in `proc/meminfo` |
 //! | `slabinfo - version`, `… : tunables …` | `proc/slabinfo` |
 //! | `some avg10=…`, `full avg10=…` | `proc/pressure/*` |
 //! | `key shmid perms size …` and rows, the table of `ipcs -m` | `proc/sysvipc/shm` |
@@ -23,7 +23,7 @@
 //! | `numactl -H`, `numastat`, lines of a node's meminfo | `sys/devices/system/node`, see [`super::numa`] |
 //! | files of a control group after a prompt or `grep .`; a `memory.stat` | `sys/fs/cgroup` |
 //! | rows of slabtop | `proc/slabinfo` |
-//! | the head of `top`; lists of processes of `top` and `ps` | lines of `proc/meminfo`, `proc/PID`, see [`super::listing`] |
+//! | the head of `top`, `vmstat -s`; lists of processes of `top` and `ps` | lines of `proc/meminfo`, `proc/PID`, see [`super::listing`] |
 //! | tables of `vmstat` and `sar` | samples, see [`super::tables`] |
 //! | a date alone, before files that come again | the next sample |
 //! | `status`, `smaps`, `pmap -X` of one process | `proc/PID`, see [`super::process`] |
@@ -73,6 +73,7 @@ enum Block {
     Zoneinfo { after_pagesets: bool, unpopulated: bool },
     PageTypes,
     Swaps,
+    Swapon,
     SysvShm,
     Ipcs,
     Free,
@@ -635,6 +636,11 @@ impl Splitter {
                 self.block = Block::Swaps;
                 self.add("proc/swaps", line);
             }
+            // `swapon --show`
+            ["NAME", "TYPE", "SIZE", "USED", "PRIO"] => {
+                self.block = Block::Swapon;
+                self.add("proc/swaps", "Filename\tType\tSize\tUsed\tPriority");
+            }
             ["key", "shmid", "perms", "size", ..] => {
                 self.block = Block::SysvShm;
                 self.add("proc/sysvipc/shm", line);
@@ -685,6 +691,13 @@ impl Splitter {
             (Block::Swaps, [_, kind, size, used, priority]) => {
                 let fits = is_number(size) && is_number(used) && is_number(priority) && !kind.contains(':');
                 self.add_if(fits, "proc/swaps", line)
+            }
+            (Block::Swapon, [name, kind, size, used, priority]) => {
+                let kib = |word| quantity(word).map(|(kib, _)| kib as u64);
+                let (Some(size), Some(used), true) = (kib(size), kib(used), is_number(priority)) else {
+                    return false;
+                };
+                self.add_if(true, "proc/swaps", &format!("{name}\t{kind}\t{size}\t{used}\t{priority}"))
             }
             (Block::SysvShm, words) => {
                 let fits = words.len() >= 14 && words.iter().all(|word| is_number(word));
@@ -857,12 +870,34 @@ impl Splitter {
         }
     }
 
+    /// Adds what the swap areas sum up to, where there are no lines of meminfo that say it.
+    fn swap_of_areas(&mut self) {
+        let text = self.paste.source.get("proc/swaps").unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let areas = text.lines().skip(1).filter_map(|line| {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [_, _, size, used, _] = words[..] else { return None };
+            Some((size.parse::<u64>().ok()?, used.parse::<u64>().ok()?))
+        });
+        let (size, used) = areas.fold((0u64, 0u64), |(all, in_use), (size, used)| {
+            (all.saturating_add(size), in_use.saturating_add(used))
+        });
+        if size > 0
+            && self.meminfo.insert("SwapTotal".to_owned())
+            && self.meminfo.insert("SwapFree".to_owned())
+        {
+            let free = size.saturating_sub(used);
+            self.add("proc/meminfo", &format!("SwapTotal: {size} kB\nSwapFree: {free} kB"));
+        }
+    }
+
     fn finish(mut self) -> Option<Paste> {
         self.convert_free();
         std::mem::take(&mut self.processes).finish(&mut self.paste.source);
         for note in std::mem::take(&mut self.containers).finish(&mut self.paste.source) {
             self.note(note);
         }
+        self.swap_of_areas();
         if let Some(pages) = self.balloon.filter(|pages| *pages > 0) {
             self.add("proc/meminfo", &format!("Balloon: {} kB", pages.saturating_mul(4)));
             self.note("Balloon is what the driver of the hypervisor's balloon says, in pages of 4 KiB");
@@ -1379,6 +1414,22 @@ mod tests {
         };
         assert_eq!((stat(0, 1919)[13].as_str(), stat(1, 1919)[13].as_str()), ("0", "100"));
         assert_eq!((stat(1, 40)[1].as_str(), stat(1, 40)[8].as_str()), ("(kswapd0)", "2097152"));
+    }
+
+    #[test]
+    fn swap_areas_add_up() {
+        for text in [
+            "NAME TYPE SIZE USED PRIO\n/dev/sda2 partition 4G 3G -2\n/swapfile file 512M 0B -3\n",
+            "Filename Type Size Used Priority\n/dev/sda2 partition 4194304 3145728 -2\n/swapfile file 524288 0 -3\n",
+        ] {
+            let paste = split(text.as_bytes(), "").unwrap();
+            assert_eq!(
+                file(&paste, "proc/meminfo"),
+                "SwapTotal: 4718592 kB\nSwapFree: 1572864 kB\n",
+                "{text}"
+            );
+            assert!(file(&paste, "proc/swaps").lines().count() == 3);
+        }
     }
 
     #[test]

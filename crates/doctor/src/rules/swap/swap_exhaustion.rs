@@ -1,6 +1,7 @@
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_units::{Bytes, Percent};
 
+use crate::levels;
 use crate::rule::rule;
 use crate::swapping::{SWAPPED_OUT, add_swap, all_zram, largest, saw};
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
@@ -38,6 +39,8 @@ const WARN: f64 = 0.20;
 const HIGH: f64 = 0.10;
 /// netdata's critical bound: 98 % used.
 const CRITICAL: f64 = 0.02;
+/// Available memory of this share is enough to go on with.
+const ENOUGH: f64 = 0.10;
 /// Used share that more swap should lead to, so that this rule is content.
 const COMFORTABLE: f64 = 0.80;
 
@@ -63,7 +66,11 @@ impl Seen {
         let out = match cx.rate(SWAPPED_OUT) {
             Ok(rate) => Some(rate),
             Err(Skip::NeedsSamples) => None,
-            Err(skip) => return Err(skip),
+            // Levels alone: full swap beside available memory holds what nobody touches.
+            Err(skip) => match cx.now().meminfo.as_ref().and_then(levels::available).zip(cx.total().ok()) {
+                Some((available, total)) if available.bytes.share_of(total) >= ENOUGH => return Err(skip),
+                _ => None,
+            },
         };
         Ok(Some(Seen { total, free, out }))
     }
@@ -87,11 +94,11 @@ impl Seen {
 
     fn title(&self) -> String {
         let state = match self.out {
-            Some(rate) if rate.total == 0 => "and nothing is written to it now".to_owned(),
-            Some(rate) => format!("and {:.0} pages/s go out to it", rate.per_second),
-            None => "(whether it still fills, a second sample would tell)".to_owned(),
+            Some(rate) if rate.total == 0 => ", and nothing is written to it now".to_owned(),
+            Some(rate) => format!(", and {:.0} pages/s go out to it", rate.per_second),
+            None => "; whether it still fills, a second sample would tell".to_owned(),
         };
-        format!("{:#} of {:#} swap are left, {}, {state}", self.free, self.total, Percent(self.share()))
+        format!("{:#} of {:#} swap are left, {}{state}", self.free, self.total, Percent(self.share()))
     }
 }
 
