@@ -178,7 +178,7 @@ impl Tables {
             return false;
         }
         if let Some(count) = self.vmstat {
-            // Rows of pmrep begin with the time; its heads do not. What PCP does not know yet is `N/A` or `?`.
+            // Rows of pmrep begin with the time, its heads do not. N/A and ? are what PCP does not know.
             let (time, words) = match time_of(words) {
                 (Some(time), rest) if rest.len() == self.columns.len() => (Some(time), rest),
                 _ => (None, words),

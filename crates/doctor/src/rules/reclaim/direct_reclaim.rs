@@ -62,7 +62,7 @@ const STEAL_BY_ZONE: &[Counter<Vmstat>] =
 impl Rule for DirectReclaim {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let scans = cx.rate(DIRECT_SCAN)?;
-        // sar prints neither how often tasks had to reclaim nor, in its table of paging, how much memory there is.
+        // sar's table of paging says neither how often tasks had to reclaim nor how much memory there is.
         let stalls = cx.rate(ALLOCSTALL);
         let total = cx.total();
         let scanned = scans.per_second >= SCANNED;
