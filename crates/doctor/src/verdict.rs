@@ -71,6 +71,8 @@ const MUCH_DIRTY: Bytes = Bytes::mib(512);
 /// A group is full from this share of its limit on; its page cache is most of it from this share on.
 const FULL: f64 = 0.95;
 const MOSTLY: f64 = 0.5;
+/// Seconds after which a kill is over.
+const OVER_SECONDS: f64 = 60.0;
 /// A process of this size is worth a word.
 const LARGE: Bytes = Bytes::mib(64);
 /// What tells whether programs wait for memory.
@@ -86,7 +88,12 @@ struct Stalls {
 /// Judges from stalls, levels and findings, which are ranked.
 pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     let stalls = Stalls::of(cx);
-    let worst = findings.first();
+    // A kill that is over says less of now than what goes on beside it.
+    let past = findings.first().filter(|finding| finding.rule == "oom-happened" && kills_are_over(cx));
+    let live = past.and_then(|past| {
+        findings.iter().find(|finding| finding.rule != past.rule && finding.severity == past.severity)
+    });
+    let worst = live.or(findings.first());
     let harmful = worst.filter(|finding| {
         finding.severity >= Severity::High && finding.confidence >= Confidence::Likely
             || finding.severity == Severity::Critical
@@ -159,6 +166,15 @@ impl Verdict {
     fn collect(self, command: &str) -> Verdict {
         Verdict { collect: Some(command.to_owned()), ..self }
     }
+}
+
+/// Whether all kills of the log lie more than a minute back.
+fn kills_are_over(cx: &Context<'_>) -> bool {
+    let ooms = cx.now().kernel_log.as_ref().map(|log| log.ooms.as_slice()).unwrap_or_default();
+    let over = |at: Option<u64>| {
+        at.zip(cx.now().uptime).is_some_and(|(at, uptime)| uptime - at as f64 > OVER_SECONDS)
+    };
+    !ooms.is_empty() && ooms.iter().all(|kill| over(kill.at))
 }
 
 /// A finding's title inside a sentence.
@@ -405,6 +421,7 @@ mod tests {
     use lotsfree_kernel_files::counters::{Meminfo, Values};
     use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups};
     use lotsfree_kernel_files::file::cpu_times::CpuTimes;
+    use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
     use lotsfree_kernel_files::file::pressure::{Pressure, Stall};
     use lotsfree_snapshot::{Observation, Snapshot};
 
@@ -500,6 +517,20 @@ mod tests {
         for short in [of(999, limit, 70, 100), of(500, limit, 3, 10)] {
             assert_eq!(short.0, Answer::Unknown, "{}", short.1);
         }
+    }
+
+    #[test]
+    fn a_kill_that_is_over_gives_way_to_what_goes_on() {
+        let at = |seconds| {
+            let kill = OomKill { at: Some(seconds), ..OomKill::default() };
+            let kernel_log = Some(KernelLog { ooms: vec![kill], ..KernelLog::default() });
+            let meminfo = Some(Values::parse(b"MemTotal: 1000 kB\nMemAvailable: 600 kB\n", |_| {}));
+            let now = Snapshot { kernel_log, uptime: Some(1000.0), meminfo, ..Snapshot::default() };
+            let kill = Finding::new("oom-happened", Severity::Warning, "a kill", Cost::risk(""));
+            answer(&instant(now), &[kill, finding(Severity::Warning)]).text
+        };
+        assert!(at(100).contains("the cup is empty"), "{}", at(100));
+        assert!(at(990).contains("a kill"), "{}", at(990));
     }
 
     #[test]

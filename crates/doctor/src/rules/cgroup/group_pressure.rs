@@ -3,6 +3,7 @@ use lotsfree_kernel_files::file::cgroup::{Cgroup, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups as groups;
+use crate::levels;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
@@ -44,6 +45,8 @@ const STANDS: f64 = 50.0;
 /// Pages read again since the group was made: 1 GiB of small pages, and this share of what was freed.
 const REFAULTS: u64 = 1 << 18;
 const SHARE: f64 = 0.5;
+/// A host with this share of memory available takes no pages from groups.
+const ROOMY: f64 = 0.2;
 /// Pages scanned from which on their yield matters, and the yield below which reclaim is in vain.
 const SCANNED: u64 = 1 << 20;
 const YIELD: f64 = 0.2;
@@ -114,7 +117,14 @@ fn loss<'a>(cx: &Context<'_>, group: &'a Cgroup, sums: bool) -> Option<Loss<'a>>
     let get = |counter: Counter<MemoryStat>| group.stat.as_ref().and_then(|stat| stat.get(counter));
     let (scanned, freed) = (get(s::pgscan).unwrap_or(0), get(s::pgsteal).unwrap_or(0));
     let refaults = refaults(group);
-    let thrashes = refaults >= REFAULTS && (freed == 0 || refaults as f64 / freed as f64 >= SHARE);
+    // Without a limit it was the host that took the pages, and a roomy host takes none.
+    let limited = [group.max, group.high].into_iter().flatten().any(|limit| limit.bytes().is_some());
+    let unbounded = !limited && (group.max.is_some() || group.high.is_some());
+    let roomy = cx.now().meminfo.as_ref().and_then(levels::available).zip(cx.total().ok());
+    let roomy = roomy.is_some_and(|(available, total)| available.bytes.share_of(total) >= ROOMY);
+    let thrashes = refaults >= REFAULTS
+        && (freed == 0 || refaults as f64 / freed as f64 >= SHARE)
+        && !(unbounded && roomy);
     let vain = scanned >= SCANNED && (freed as f64) < scanned as f64 * YIELD;
     let loss = Loss {
         group,

@@ -42,6 +42,8 @@ rule! {
 /// A kill within the last day still matters to whoever looks now.
 const RECENT_SECONDS: f64 = 86_400.0;
 const RECENT_OF_GROUP: f64 = 3600.0;
+/// A kill this long ago or less is what somebody looks for.
+const JUST_NOW: f64 = 60.0;
 /// Kills that are shown as evidence, latest first.
 const SHOWN: usize = 5;
 /// Shared memory from this share of a group on is named.
@@ -382,6 +384,8 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
             (incident.kind == Kind::Asked, Severity::Warning),
             (during, Severity::Critical),
             (long_ago, Severity::Info),
+            // Whoever looks within the minute looks because of it.
+            (youngest <= JUST_NOW, Severity::High),
             (database.is_some(), Severity::High),
             (incident.kind == Kind::Group, Severity::Warning),
         ],
@@ -393,7 +397,16 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
         age if age < 7200.0 => format!(" {:.0} min ago", age / 60.0),
         age => format!(" {:.0} h ago", age / 3600.0),
     };
-    let victims = incident.victims(database).unwrap_or_else(|| "a process".to_owned());
+    // Kills of different hours are not one.
+    let ages = || kills.iter().filter_map(|kill| age(cx, kill));
+    let spread = ages().fold(0.0, f64::max) - youngest > JUST_NOW;
+    let when = match kills.len() {
+        count if spread && youngest.is_finite() => format!("{when}, the last of {count} kills"),
+        _ => when,
+    };
+    let last = || kills.last().map(|kill| kill.name.clone());
+    let victims = if spread { last() } else { incident.victims(database) };
+    let victims = victims.unwrap_or_else(|| "a process".to_owned());
     let killed: Bytes = kills.iter().filter_map(|kill| kill.anon_rss).sum();
     let cost = Cost::risk(match killed {
         Bytes::ZERO => "the work of the killed process is lost".to_owned(),
