@@ -97,15 +97,17 @@ costs! {
     /// Entry to and exit from the kernel.
     syscall = 200;
     /// A fault of any kind, without allocation, zeroing and copying, which come on top
-    /// (`mm/memory.rs:begin_fault` of the model charges it); a major one also takes requests and the
-    /// device's time. With 250 ns for a zeroed page and 150 ns for its allocation the sum is the 1.0 µs
+    /// (`mm/memory.rs:begin_fault` of the model charges it); a major one also takes requests (`submit`,
+    /// charged by `mm/mod.rs:submit` for `mm/swap.rs:swap_in` and `mm/filemap.rs:filemap_fault_miss`, which
+    /// count it) and the device's time. With 250 ns for a zeroed page and 150 ns for its allocation the sum is the 1.0 µs
     /// that the defaults aim at: "Overcommit memory in Linux" (Linux Embedded) measures 1.58 µs on a server
     /// and 0.77 µs on a laptop for each of 1,048,576 first touches. `lotsfree lab calibrate` measures the
     /// machine at hand.
     fault = 600;
     /// Allocation of one page from a CPU's list.
     alloc = 150;
-    /// Zeroing a page (16 GB/s). Measured on the same Xeon: 830 ns.
+    /// Zeroing a page (16 GB/s): what is left of the sum that `fault` names. Measured on the same Xeon: 830
+    /// ns.
     zero = 250;
     /// Copying a page between the page cache and a program (5 GB/s with the accounting around it).
     copy = 800;

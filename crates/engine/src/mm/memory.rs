@@ -579,13 +579,18 @@ impl Mm {
             if e != entry::EMPTY {
                 return self.anon_fault(cx, copies, page, write);
             }
+            let counted = cx.minor + cx.major;
             self.file_fault(cx, id, object, page, false)?;
-            if write {
-                // do_cow_fault: the file's page stays, and a copy of it is mapped.
-                cx.spend(self.costs.copy);
-                return self.anon_fault(cx, copies, page, true);
+            if !write {
+                return Ok(());
             }
-            return Ok(());
+            // do_cow_fault: the file's page stays, and a copy of it is mapped, in the same fault. One that
+            // was mapped for reading is copied in a fault of its own (do_wp_page).
+            if cx.minor + cx.major == counted {
+                self.count_fault(cx);
+            }
+            let slot = self.objects[copies as usize].base + page;
+            return self.new_anon_page(cx, slot, self.costs.copy);
         }
         if self.objects[object as usize].file {
             self.file_fault(cx, id, object, page, write)
@@ -595,6 +600,9 @@ impl Mm {
     }
 
     /// Counts a fault and charges it when it begins; a fault that waited and continues was already counted.
+    ///
+    /// Major faults begin in `swap.rs:swap_in` and `filemap.rs:filemap_fault_miss`, which count them as
+    /// such; `mod.rs:submit` charges each request, and the device's time is the `Wait` that they return.
     pub(crate) fn begin_fault(&mut self, cx: &mut Cx) {
         if !cx.again {
             self.events[vmstat::pgfault] += 1;
@@ -602,16 +610,11 @@ impl Mm {
         }
     }
 
-    /// Counts and charges a fault that is known to be minor or major.
-    fn count_fault(&mut self, cx: &mut Cx, major: bool) {
+    /// Counts and charges a fault that is known to be minor.
+    fn count_fault(&mut self, cx: &mut Cx) {
         self.begin_fault(cx);
         if !cx.again {
             cx.minor += 1;
-        }
-        if major {
-            self.events[vmstat::pgmajfault] += 1;
-            cx.major += 1;
-            cx.minor = cx.minor.saturating_sub(1);
         }
     }
 
@@ -633,13 +636,13 @@ impl Mm {
                     return Ok(());
                 }
                 // A write to a page that was swapped in for reading makes its copy on swap stale.
-                self.count_fault(cx, false);
+                self.count_fault(cx);
                 self.own_page(frame);
                 self.entries[slot as usize] |= entry::DIRTY | entry::ACCESSED;
                 Ok(())
             }
             entry::Is::Resident(frame) => {
-                self.count_fault(cx, false);
+                self.count_fault(cx);
                 if self.frames[frame as usize].has(flag::LOCKED) {
                     self.count_retry(cx);
                     return Err(self.wait_locked(frame).into());
@@ -650,24 +653,29 @@ impl Mm {
             entry::Is::Swap(swap) => self.swap_in(cx, number, slot, swap, write),
             entry::Is::Shadow(_) if !write => Ok(()),
             entry::Is::Shadow(_) | entry::Is::Empty => {
-                self.count_fault(cx, false);
+                self.count_fault(cx);
                 if !write {
                     self.entries[slot as usize] = ZERO;
                     return Ok(());
                 }
-                let ac = self.alloc_context(cx, None, false);
-                let frame = self.alloc_page(cx, &ac)?;
-                cx.spend(self.costs.zero);
-                self.frames[frame as usize].slot = slot;
-                self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
-                self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
-                self.stat_add(frame, Stat::AnonPages);
-                let to = self.new_page_list(frame, true);
-                self.lru_add(frame, to);
-                self.note_added(frame, list::is_active(to));
-                Ok(())
+                self.new_anon_page(cx, slot, self.costs.zero)
             }
         }
+    }
+
+    /// Allocates and maps an anonymous page, and charges how it is filled: by zeroing or copying.
+    fn new_anon_page(&mut self, cx: &mut Cx, slot: u32, filling: u64) -> Done {
+        let ac = self.alloc_context(cx, None, false);
+        let frame = self.alloc_page(cx, &ac)?;
+        cx.spend(filling);
+        self.frames[frame as usize].slot = slot;
+        self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
+        self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
+        self.stat_add(frame, Stat::AnonPages);
+        let to = self.new_page_list(frame, true);
+        self.lru_add(frame, to);
+        self.note_added(frame, list::is_active(to));
+        Ok(())
     }
 
     /// Maps a page of the swap cache again.
@@ -721,7 +729,7 @@ impl Mm {
                 self.frames[frame as usize].flags |= flag::OTHER;
             }
             if write && !self.frames[frame as usize].has(flag::DIRTY) {
-                self.count_fault(cx, false);
+                self.count_fault(cx);
                 self.set_page_dirty(cx, frame);
             }
             if write && which == 0 {
@@ -731,7 +739,7 @@ impl Mm {
         }
         match entry::frame(e) {
             Some(frame) => {
-                self.count_fault(cx, false);
+                self.count_fault(cx);
                 self.mmap_hit(cx, id);
                 if self.frames[frame as usize].has(flag::LOCKED) {
                     self.count_retry(cx);
@@ -849,5 +857,24 @@ mod tests {
         // each window starts the next.
         assert_eq!(faults(Generation::linux_6_1()), (1, 1 + 8, 256 - 9));
         assert_eq!(faults(Generation::linux_6_12()), (1, 1, 255));
+    }
+
+    #[test]
+    fn a_write_to_a_private_file_is_one_fault_that_copies() {
+        let mut mm = Mm::new(&Config::new(Generation::linux_6_12(), vec![20_000]));
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let file = mm.declare_file(64, false);
+        let mut cx = Cx::new(task, 0, process, 0);
+        mm.map_file(&mut cx, RegionId(0), file, 64, false).unwrap();
+        // Half of the pages were read before: their copies are made in faults of their own.
+        for page in 0..32 {
+            mm.touch(&mut cx, RegionId(0), page, false).unwrap();
+        }
+        let (before, spent) = (mm.events[vmstat::pgfault], cx.major + cx.minor);
+        for page in 0..64 {
+            mm.touch(&mut cx, RegionId(0), page, true).unwrap();
+        }
+        assert_eq!(mm.events[vmstat::pgfault] - before, 64);
+        assert_eq!(cx.major + cx.minor - spent, 64);
     }
 }
