@@ -45,8 +45,15 @@ pub struct Verdict {
     pub collect: Option<String>,
 }
 
-/// Rules that report what the kernel or a daemon recorded of a shortage.
-const RECORDED: [&str; 4] = ["oom-happened", "constraint-oom", "allocation-failure", "killed-by-daemon"];
+/// Rules that report what the kernel, a daemon or a program recorded of a shortage, and the severity from which
+/// on a finding of theirs is one.
+const RECORDED: [(&str, Severity); 5] = [
+    ("oom-happened", Severity::Warning),
+    ("constraint-oom", Severity::Warning),
+    ("allocation-failure", Severity::Warning),
+    ("killed-by-daemon", Severity::Warning),
+    ("request-refused", Severity::High),
+];
 /// Stalls for memory from which on it is memory: nohang's warning.
 const MEMORY: f64 = 0.10;
 /// Waits for a CPU, and for a disk, from which on these are short.
@@ -100,8 +107,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     });
     // What the kernel recorded is harm done, however it is ranked.
     let recorded = findings.iter().find(|finding| {
-        finding.severity >= Severity::Warning
-            && RECORDED.contains(&finding.rule)
+        RECORDED.iter().any(|(rule, least)| finding.rule == *rule && finding.severity >= *least)
             && cx.now().meminfo.is_none()
             && !all_asked(cx)
     });

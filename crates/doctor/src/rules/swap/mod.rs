@@ -6,6 +6,7 @@ rules! {
     swap_thrash::SwapThrash,
     zswap_full::ZswapFull,
     killed_by_daemon::KilledByDaemon,
+    request_refused::RequestRefused,
     swap_exhaustion::SwapExhaustion,
     commit_exhaustion::CommitExhaustion,
     no_swap_no_guard::NoSwapNoGuard,

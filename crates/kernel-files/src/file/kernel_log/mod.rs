@@ -2,15 +2,19 @@
 
 pub mod daemon;
 pub mod hardware;
+pub mod refusal;
 pub mod report;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
 use self::daemon::DaemonKill;
 use self::hardware::HardwareError;
+use self::refusal::{Refusal, Said};
 use self::report::Report;
 use super::scan::{bounded, cut, decimal, leading_digits};
 use crate::{File, Log};
@@ -32,6 +36,9 @@ pub struct KernelLog {
     pub nothing_killable: u32,
     /// Kills by daemons, where the log is a whole journal; the latest 256 are kept.
     pub daemon_kills: Vec<DaemonKill>,
+    /// What programs and the kernel refused or ask for, where the log is a journal or an application's; the
+    /// latest 256 are kept.
+    pub refusals: Vec<Refusal>,
     /// What it says of memory hardware; the latest 256 lines are kept.
     pub hardware: Vec<HardwareError>,
     /// Whether it begins with a boot. If not, what happened before its first line is unknown.
@@ -124,13 +131,26 @@ impl File for KernelLog {
     }
 }
 
+/// All texts of which a line of interest contains one.
+static MATCHER: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let texts = SIGNS.into_iter().chain(report::SIGNS).chain(refusal::pieces());
+    matcher(texts)
+});
+
+/// Finds any of the texts in one pass.
+fn matcher(texts: impl Iterator<Item = &'static str>) -> AhoCorasick {
+    // Building fails only beyond four billion states.
+    #[expect(clippy::expect_used, reason = "the texts are constants, and a test builds it")]
+    AhoCorasick::new(texts).expect("few short texts")
+}
+
 /// A line that belongs to a memory event: its number in the text, from 0, and the report that it is part
 /// of, by its place in [`KernelLog::reports`].
 pub type Owned = (usize, Option<usize>);
 
 /// Reads a text, and says which of its lines belong to memory events: a text may hold other things too.
 pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
-    let signs = |text: &str| SIGNS.iter().chain(&report::SIGNS).any(|sign| text.contains(sign));
+    let signs = |text: &str| MATCHER.is_match(text);
     let mut reader = Reader::default();
     if !signs(text) {
         return reader.finish();
@@ -222,6 +242,7 @@ struct Reader {
     failures: Kept<(String, u32)>,
     daemons: Kept<DaemonKill>,
     panics: Kept<bool>,
+    refusals: Kept<Refusal>,
     hardware: Kept<HardwareError>,
     boots: Kept<()>,
     /// Reports with their numbers; the last one is open.
@@ -250,8 +271,20 @@ impl Reader {
             push(&mut self.daemons, kill).1.push((number, line.to_owned()));
             return;
         }
-        let Some((at, message)) = split_prefix(line) else { return };
         let numbered = (number, line.to_owned());
+        match refusal::said(line) {
+            Some(Said::Refusal(refusal)) => return push(&mut self.refusals, refusal).1.push(numbered),
+            Some(Said::More(more)) => {
+                if let Some((refusal, lines)) = self.refusals.back_mut()
+                    && more.add_to(refusal)
+                {
+                    lines.push(numbered);
+                }
+                return;
+            }
+            None => {}
+        }
+        let Some((at, message)) = split_prefix(line) else { return };
         if booted(message) {
             push(&mut self.boots, ()).1.push(numbered);
             return;
@@ -395,6 +428,7 @@ impl Reader {
         let oom_panics = panics.len() as u32 - nothing_killable;
         let daemon_kills = split(self.daemons, &mut lines).collect();
         let allocation_failures = split(self.failures, &mut lines).collect();
+        let refusals = split(self.refusals, &mut lines).collect();
         let hardware = split(self.hardware, &mut lines).collect();
         let from_boot = split(self.boots, &mut lines).count() > 0;
         lines.sort_unstable();
@@ -410,6 +444,7 @@ impl Reader {
                 oom_panics,
                 nothing_killable,
                 daemon_kills,
+                refusals,
                 hardware,
                 from_boot,
                 lines,

@@ -646,15 +646,20 @@ pub(super) struct Builder {
     columns: Vec<Box<str>>,
 }
 
+/// The name of a process alone: a serial console mixes the kernel's lines with each other and with those of
+/// programs.
+fn unmixed(process: &str) -> &str {
+    let after = |text, end| str::rsplit_once(text, end).map_or(text, |(_, process)| process);
+    after(after(process, "] "), "kernel: ")
+}
+
 /// Reads the first line of a report.
 pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
     if let Some((process, rest)) = message.split_once(" invoked oom-killer: ") {
-        // A serial console mixes the kernel's lines with those of programs.
-        let process = process.rsplit_once("] ").map_or(process, |(_, process)| process);
         return Some(Report {
             at,
             trigger: Trigger::OomKiller,
-            process: process.to_owned(),
+            process: unmixed(process).to_owned(),
             request: Some(request(rest)),
             ..Report::default()
         });
@@ -678,7 +683,7 @@ pub(super) fn begins(at: Option<u64>, message: &str) -> Option<Report> {
         return Some(Report {
             at,
             trigger: Trigger::AllocationFailure,
-            process: process.to_owned(),
+            process: unmixed(process).to_owned(),
             request: Some(request(rest)),
             ..Report::default()
         });
@@ -1503,6 +1508,17 @@ oom_score_adj=300
         let twice = format!("{GROUP}{ORDER}{LOWMEM}");
         let found = reports(twice.as_bytes());
         assert_eq!(found.iter().map(|report| report.kills.len()).collect::<Vec<_>>(), [1, 0, 1]);
+    }
+
+    #[test]
+    fn a_head_inside_another_line_names_its_process() {
+        for line in [
+            "mysqld invoked oom-killer: gfp_mask=0xd0, order=1, oom_adj=0",
+            "DMA: 1*Mar  3 04:05:06 db1 kernel: mysqld invoked oom-killer: gfp_mask=0xd0, order=1, oom_adj=0",
+            "login: [  12.5] mysqld invoked oom-killer: gfp_mask=0xd0, order=1, oom_adj=0",
+        ] {
+            assert_eq!(begins(None, line).map(|report| report.process).as_deref(), Some("mysqld"), "{line}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | OOM kill | constraint, groups, the victim's name, process id and user; its sizes and score |
 //! | `drop_caches` | name, process id, value |
+//! | refused request | the message's own words, name, size, limit |
 //! | kill by a daemon | group or name, process id, size, shares |
 //! | memory hardware | kind and count |
 //! | first line of a boot | that it is one |
@@ -14,6 +15,7 @@
 
 use lotsfree_kernel_files::file::kernel_log::daemon::{self, Daemon};
 use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
+use lotsfree_kernel_files::file::kernel_log::refusal;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
 use lotsfree_kernel_files::file::kernel_log::{
     allocation_failure, booted, drop_caches, header, killing, limits_of, process, read, split_prefix,
@@ -106,6 +108,9 @@ impl Names {
                 Daemon::Earlyoom | Daemon::Kubelet | Daemon::LowMemoryKiller => self.program(&kill.victim),
             };
             return Some(format!("{key}{kill}"));
+        }
+        if let Some(line) = refusal::bare(line, |name| self.program(name)) {
+            return Some(format!("{key}{line}"));
         }
         let (at, message) = split_prefix(line)?;
         let message = self.message(message)?;
