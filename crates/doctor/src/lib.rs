@@ -18,6 +18,7 @@ mod diagnosis;
 mod document;
 mod finding;
 mod huge;
+mod hung;
 mod kernel_release;
 mod kernel_report;
 mod known_bad;

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::latency::TICKS_PER_SECOND;
-use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, levels};
+use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, hung, levels};
 
 /// What is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -45,8 +45,8 @@ pub struct Verdict {
     pub collect: Option<String>,
 }
 
-/// Rules that report what the kernel, a daemon or a program recorded of a shortage, and the severity from which
-/// on a finding of theirs is one.
+/// Rules that report what the kernel, a daemon or a program recorded of a shortage, and the severity from
+/// which on a finding of theirs is one.
 const RECORDED: [(&str, Severity); 5] = [
     ("oom-happened", Severity::Warning),
     ("constraint-oom", Severity::Warning),
@@ -220,6 +220,9 @@ fn starved(cx: &Context<'_>, findings: &[Finding]) -> Option<String> {
 fn elsewhere(cx: &Context<'_>, stalls: &Stalls) -> Option<Verdict> {
     if stalls.memory.is_some_and(|memory| memory >= NONE.max(MEMORY / 2.0)) {
         return None;
+    }
+    if let Some(text) = hung::elsewhere(cx) {
+        return Some(Verdict::new(Answer::Disk, text));
     }
     let times = cx.cpu_shares();
     let swapping = cx.rate(&[v::pswpin]).is_ok_and(|rate| rate.per_second > 10.0);

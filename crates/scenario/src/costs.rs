@@ -99,10 +99,10 @@ costs! {
     /// A fault of any kind, without allocation, zeroing and copying, which come on top
     /// (`mm/memory.rs:begin_fault` of the model charges it); a major one also takes requests (`submit`,
     /// charged by `mm/mod.rs:submit` for `mm/swap.rs:swap_in` and `mm/filemap.rs:filemap_fault_miss`, which
-    /// count it) and the device's time. With 250 ns for a zeroed page and 150 ns for its allocation the sum is the 1.0 µs
-    /// that the defaults aim at: "Overcommit memory in Linux" (Linux Embedded) measures 1.58 µs on a server
-    /// and 0.77 µs on a laptop for each of 1,048,576 first touches. `lotsfree lab calibrate` measures the
-    /// machine at hand.
+    /// count it) and the device's time. With 250 ns for a zeroed page and 150 ns for its allocation the sum
+    /// is the 1.0 µs that the defaults aim at: "Overcommit memory in Linux" (Linux Embedded) measures 1.58
+    /// µs on a server and 0.77 µs on a laptop for each of 1,048,576 first touches. `lotsfree lab calibrate`
+    /// measures the machine at hand.
     fault = 600;
     /// Allocation of one page from a CPU's list.
     alloc = 150;

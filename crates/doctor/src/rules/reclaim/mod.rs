@@ -5,6 +5,7 @@ use crate::rule::rules;
 rules! {
     memory_exhaustion::MemoryExhaustion,
     allocation_failure::AllocationFailure,
+    hung_tasks::HungTasks,
     since_boot::SinceBoot,
     zone_reclaim::ZoneReclaim,
     zone_watermarks::ZoneWatermarks,

@@ -11,10 +11,10 @@ rule! {
     /// A program says that a request was refused, or what it asks for.
     ///
     /// # Sees
-    /// Messages of the kernel, of PostgreSQL, MySQL, Oracle, Redis, MongoDB, Elasticsearch, Cassandra, Java, QEMU,
-    /// DPDK and others in a journal or in an application's log: mappings, locked memory, threads, System V
-    /// segments, `/dev/shm`, huge pages, forks and memory that was not promised. `/dev/kmsg` alone has only
-    /// the kernel's.
+    /// Messages of the kernel, of PostgreSQL, MySQL, Oracle, Redis, MongoDB, Elasticsearch, Cassandra,
+    /// Java, QEMU, DPDK and others in a journal or in an application's log: mappings, locked memory,
+    /// threads, System V segments, `/dev/shm`, huge pages, forks and memory that was not promised.
+    /// `/dev/kmsg` alone has only the kernel's.
     ///
     /// # Hurts
     /// The program does not start, saves nothing, or ends, while `free` shows gigabytes: a limit was

@@ -2,6 +2,7 @@
 
 pub mod daemon;
 pub mod hardware;
+pub mod hung;
 pub mod refusal;
 pub mod report;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use self::daemon::DaemonKill;
 use self::hardware::HardwareError;
+use self::hung::HungTask;
 use self::refusal::{Refusal, Said};
 use self::report::Report;
 use super::scan::{bounded, cut, decimal, leading_digits};
@@ -39,6 +41,8 @@ pub struct KernelLog {
     /// What programs and the kernel refused or ask for, where the log is a journal or an application's; the
     /// latest 256 are kept.
     pub refusals: Vec<Refusal>,
+    /// Tasks that stood still or held a CPU; the latest 256 are kept.
+    pub hung: Vec<HungTask>,
     /// What it says of memory hardware; the latest 256 lines are kept.
     pub hardware: Vec<HardwareError>,
     /// Whether it begins with a boot. If not, what happened before its first line is unknown.
@@ -89,8 +93,10 @@ const BOOT: &str = "Linux version ";
 const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 20] = [
+const SIGNS: [&str; 22] = [
     BOOT,
+    " blocked for more than ",
+    "soft lockup - CPU#",
     "Killed /",
     "nohang",
     "sending SIG",
@@ -243,6 +249,9 @@ struct Reader {
     daemons: Kept<DaemonKill>,
     panics: Kept<bool>,
     refusals: Kept<Refusal>,
+    hung: Kept<HungTask>,
+    /// Whether the trace of the last of these tasks goes on.
+    in_trace: bool,
     hardware: Kept<HardwareError>,
     boots: Kept<()>,
     /// Reports with their numbers; the last one is open.
@@ -289,6 +298,9 @@ impl Reader {
             push(&mut self.boots, ()).1.push(numbered);
             return;
         }
+        if self.take_hung(at, message, &numbered) {
+            return;
+        }
         if let Some(error) = HardwareError::of(message) {
             push(&mut self.hardware, error).1.push(numbered);
             return;
@@ -311,9 +323,28 @@ impl Reader {
         }
     }
 
-    /// Whether a report is open, to which any line may belong.
+    /// Whether a report or a trace is open, to which any line may belong.
     fn expects_more(&self) -> bool {
-        !self.reports.is_empty()
+        self.in_trace || !self.reports.is_empty()
+    }
+
+    /// Reads a line on a task that stood still, or of its trace; whether it is one.
+    fn take_hung(&mut self, at: Option<u64>, message: &str, numbered: &(usize, String)) -> bool {
+        if let Some(task) = hung::first_line(at, message) {
+            push(&mut self.hung, task).1.push(numbered.clone());
+            self.in_trace = true;
+            return true;
+        }
+        let open = self.hung.back_mut().filter(|_| self.in_trace);
+        let taken = open.and_then(|(task, lines)| {
+            let keeps = task.take(message)?;
+            if keeps {
+                lines.push(numbered.clone());
+            }
+            Some(())
+        });
+        self.in_trace = taken.is_some();
+        self.in_trace
     }
 
     /// Reads a line that begins or continues a report; whether it is a report's head.
@@ -429,6 +460,7 @@ impl Reader {
         let daemon_kills = split(self.daemons, &mut lines).collect();
         let allocation_failures = split(self.failures, &mut lines).collect();
         let refusals = split(self.refusals, &mut lines).collect();
+        let hung = split(self.hung, &mut lines).collect();
         let hardware = split(self.hardware, &mut lines).collect();
         let from_boot = split(self.boots, &mut lines).count() > 0;
         lines.sort_unstable();
@@ -445,6 +477,7 @@ impl Reader {
                 nothing_killable,
                 daemon_kills,
                 refusals,
+                hung,
                 hardware,
                 from_boot,
                 lines,

@@ -101,9 +101,9 @@ pub const KERNEL: &str = "the kernel";
 
 /// The messages; of several that fit, the first counts. Sources are the programs' own: PostgreSQL 9 to 17
 /// (`sysv_shmem.c`, `dsm_impl.c`, `postmaster.c`), Redis 2.6 to 7 (`server.c`, `rdb.c`), HotSpot 8 to 21
-/// (`os_linux.cpp`), MySQL and MariaDB 5.1 to 11 (`os0proc.cc`, `buf0buf.cc`), Elasticsearch's bootstrap checks,
-/// MongoDB's startup warnings, Oracle's error messages 10g to 19c, QEMU 2 to 9, DPDK's EAL; the kernel's
-/// `mm/util.c`, `mm/mmap.c`, `mm/hugetlb.c`, `net/ipv4/tcp.c`, `kernel/cgroup/pids.c`,
+/// (`os_linux.cpp`), MySQL and MariaDB 5.1 to 11 (`os0proc.cc`, `buf0buf.cc`), Elasticsearch's bootstrap
+/// checks, MongoDB's startup warnings, Oracle's error messages 10g to 19c, QEMU 2 to 9, DPDK's EAL; the
+/// kernel's `mm/util.c`, `mm/mmap.c`, `mm/hugetlb.c`, `net/ipv4/tcp.c`, `kernel/cgroup/pids.c`,
 /// `drivers/vfio/vfio_iommu_type1.c`.
 const SIGNS: &[Sign] = signs! {
     "the kernel" {

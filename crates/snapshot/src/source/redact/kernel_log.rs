@@ -4,6 +4,7 @@
 //! |---|---|
 //! | OOM kill | constraint, groups, the victim's name, process id and user; its sizes and score |
 //! | `drop_caches` | name, process id, value |
+//! | task that stood still | name, process id, seconds, functions that tell what it waited for |
 //! | refused request | the message's own words, name, size, limit |
 //! | kill by a daemon | group or name, process id, size, shares |
 //! | memory hardware | kind and count |
@@ -15,11 +16,11 @@
 
 use lotsfree_kernel_files::file::kernel_log::daemon::{self, Daemon};
 use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
-use lotsfree_kernel_files::file::kernel_log::refusal;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
 use lotsfree_kernel_files::file::kernel_log::{
     allocation_failure, booted, drop_caches, header, killing, limits_of, process, read, split_prefix,
 };
+use lotsfree_kernel_files::file::kernel_log::{hung, refusal};
 
 use super::counters;
 use super::lists::{CONSTRAINTS, KILLED, REPORT, UNITS};
@@ -154,6 +155,12 @@ impl Names {
         }
         if booted(message) {
             return Some("Linux version redacted".to_owned());
+        }
+        if let Some(task) = hung::headed(message) {
+            return Some(hung::head(&task, &self.program(&task.name)));
+        }
+        if let Some(frame) = hung::telling(message) {
+            return Some(frame);
         }
         if let Some(error) = HardwareError::of(message) {
             return Some(error.to_string());
