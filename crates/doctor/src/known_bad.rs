@@ -52,6 +52,11 @@ pub(crate) const THP_STORM: &[Stream] = &[
 pub(crate) const RHEL6_SWAPPINESS: &[Stream] =
     &[Stream { name: "RHEL 6", version: "2.6.32", tag: "el6", prefix: "", since: "303", fixed: Some("642") }];
 
+/// Kernels of Ubuntu 16.04 that call the OOM killer for a block of several pages, or with most of memory in
+/// cache: Launchpad bug 1655842. Builds up to 57 are sound, 62 has the correction.
+pub(crate) const EARLY_KILL: &[Stream] =
+    &[Stream { name: "Ubuntu 16.04", version: "4.4.0", tag: "", prefix: "", since: "58", fixed: Some("62") }];
+
 impl Stream {
     fn has(&self, release: &Release<'_>) -> bool {
         release.version == self.version

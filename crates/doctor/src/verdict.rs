@@ -71,6 +71,9 @@ const TINY: Bytes = Bytes::mib(32);
 const READ_KIB: f64 = 4096.0;
 /// Share of one CPU from which on a process is named.
 const WHOLE: f64 = 0.9;
+/// Idle time below which CPUs are nearly busy, if a process takes this share of one.
+const LITTLE_IDLE: f64 = 0.20;
+const HALF: f64 = 0.5;
 /// Dirty pages from this share of available memory on have the kernel write all the time: its default for
 /// vm.dirty_background_ratio. Less than this much is written in seconds.
 const DIRTY: f64 = 0.10;
@@ -108,7 +111,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     // What the kernel recorded is harm done, however it is ranked.
     let recorded = findings.iter().find(|finding| {
         RECORDED.iter().any(|(rule, least)| finding.rule == *rule && finding.severity >= *least)
-            && cx.now().meminfo.is_none()
+            && (cx.now().meminfo.is_none() || finding.rule == "request-refused")
             && !all_asked(cx)
     });
     let harmful = harmful.or(recorded);
@@ -121,7 +124,8 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         let why = worst.map_or_else(String::new, |finding| format!(": {}", sentence(finding)));
         return Verdict::new(Answer::Memory, format!("Memory: tasks wait for it {share} of the time{why}."));
     }
-    let hog = hog(cx);
+    let top = hog(cx);
+    let hog = top.clone().filter(|(_, share)| *share >= WHOLE);
     if let Some((name, share)) = hog.as_ref().filter(|(name, _)| reclaims(name)) {
         let text = format!(
             "Memory: {name} takes {} of a CPU, so the kernel reclaims or compacts all the time.",
@@ -129,7 +133,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         );
         return Verdict::new(Answer::Memory, text).collect(SAMPLES);
     }
-    if let Some(other) = elsewhere(cx, &stalls) {
+    if let Some(other) = elsewhere(cx, &stalls).or_else(|| crowded(cx, top.as_ref())) {
         return other.unless(starved(cx, findings));
     }
     if let Some(finding) = worst.filter(|finding| finding.severity >= Severity::Warning) {
@@ -149,6 +153,11 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         verdict.text.push_str(&format!(
             " {dirty} of page cache waits to be written: if writers are slow, the disk behind it is what they wait for."
         ));
+    }
+    // Below a warning, and yet what the log was brought for.
+    let module = findings.iter().find(|finding| finding.rule == "hardware-errors");
+    if let Some(finding) = module.filter(|_| cx.now().meminfo.is_none()) {
+        verdict.text = format!("{}.", capitalised(sentence(finding)));
     }
     if let Some(asked) = asked(cx) {
         verdict.text = format!("{asked} {}", verdict.text);
@@ -181,6 +190,12 @@ fn kills_are_over(cx: &Context<'_>) -> bool {
         at.zip(cx.now().uptime).is_some_and(|(at, uptime)| uptime - at as f64 > OVER_SECONDS)
     };
     !ooms.is_empty() && ooms.iter().all(|kill| over(kill.at))
+}
+
+/// The text with a capital letter at its beginning.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A finding's title inside a sentence.
@@ -265,13 +280,25 @@ fn never_short(cx: &Context<'_>) -> bool {
     none(cx.vm_sum(&[v::pswpout])) && none(reclaimed)
 }
 
-/// A process that takes a whole CPU, or nearly, and its share of one.
+/// CPUs that are nearly busy with a process that takes much of one.
+fn crowded(cx: &Context<'_>, top: Option<&(String, f64)>) -> Option<Verdict> {
+    let (name, share) = top.filter(|(_, share)| *share >= HALF)?;
+    let times = cx.cpu_shares().filter(|times| times.idle + times.iowait <= LITTLE_IDLE)?;
+    let text = format!(
+        "Not memory but CPU: the CPUs are idle {} of the time, and {name} takes {} of one.",
+        Percent(times.idle),
+        Percent(*share)
+    );
+    Some(Verdict::new(Answer::Cpu, text))
+}
+
+/// The process that takes most of a CPU, and its share of one.
 fn hog(cx: &Context<'_>) -> Option<(String, f64)> {
     let seconds = cx.seconds().ok()?;
     let ticks = |process: &Process| process.stat.user_ticks.saturating_add(process.stat.system_ticks);
     let share = |(before, now): (&Process, &Process)| {
         let used = ticks(now).saturating_sub(ticks(before)) as f64 / TICKS_PER_SECOND / seconds;
-        (used >= WHOLE).then(|| (now.stat.name.to_string(), used))
+        (used >= HALF).then(|| (now.stat.name.to_string(), used))
     };
     let pairs = cx.process_pairs().ok()?;
     pairs

@@ -1,6 +1,6 @@
 //! [`Report`]: all that is said about a host.
 
-use lotsfree_doctor::{Diagnosis, Finding, MemoryMap, Severity, SkippedRule, Use, Verdict, Workload};
+use lotsfree_doctor::{Answer, Diagnosis, Finding, MemoryMap, Severity, SkippedRule, Use, Verdict, Workload};
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::{Problem, ProblemKind};
 use lotsfree_snapshot::Observation;
@@ -180,9 +180,9 @@ impl Report {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    /// Whether any rule could say anything of the host, good or bad.
+    /// Whether any rule, or the verdict, could say anything of the host, good or bad.
     pub fn judged(&self) -> bool {
-        !(self.findings.is_empty() && self.fine.is_empty())
+        !(self.findings.is_empty() && self.fine.is_empty()) || self.verdict.answer != Answer::Unknown
     }
 
     /// How many rules were asked.

@@ -243,7 +243,7 @@ impl Page {
     fn foot(&mut self, report: &Report) {
         self.line("");
         let found = match report.findings.len() {
-            0 if report.fine.is_empty() => "Nothing could be judged.".to_owned(),
+            0 if !report.judged() => "Nothing could be judged.".to_owned(),
             0 => "No finding.".to_owned(),
             n => format!("{}.", words::plural(n, "finding")),
         };

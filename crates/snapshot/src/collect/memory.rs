@@ -69,13 +69,13 @@ const REPLACED: [Counter<Meminfo>; 22] = [
 ];
 
 /// The container's own fields, if lxcfs made the file: the kernel maps half as much again as the memory
-/// that it shows, and 2 GiB more. A share of the host's page tables by a container's total would mean
-/// nothing.
+/// that it shows, and 4 GiB more (holes of a virtual machine are mapped too). A share of the host's page
+/// tables by a container's total would mean nothing.
 fn of_container(meminfo: &Values<Meminfo>) -> Option<Values<Meminfo>> {
     let direct = [m::DirectMap4k, m::DirectMap2M, m::DirectMap4M, m::DirectMap1G];
     let mapped = Bytes::kib(meminfo.sum(&direct)?);
     let total = Bytes::kib(meminfo.get(m::MemTotal)?);
-    if mapped <= total.scale(1.5) || mapped <= total + Bytes::gib(2) {
+    if mapped <= total.scale(1.5) || mapped <= total + Bytes::gib(4) {
         return None;
     }
     let mut own = Values::default();

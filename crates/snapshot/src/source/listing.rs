@@ -255,6 +255,29 @@ pub(crate) fn cpu_of_top(line: &str) -> Option<[f64; 5]> {
     (shares.iter().sum::<f64>() > 0.5).then_some(shares)
 }
 
+/// Shares of the CPUs' time in the line below iostat's `avg-cpu:  %user   %nice %system %iowait  %steal
+/// %idle`: user, system, idle, waiting, stolen.
+pub(crate) fn cpu_of_iostat(head: &str, line: &str) -> Option<[f64; 5]> {
+    let columns: Vec<&str> =
+        head.trim().strip_prefix("avg-cpu:")?.split_ascii_whitespace().take(12).collect();
+    let words = line.split_ascii_whitespace().take(16);
+    let values: Option<Vec<f64>> = words.map(|word| word.replace(',', ".").parse().ok()).collect();
+    let values = values.filter(|values| values.len() == columns.len())?;
+    let mut shares = [0.0; 5];
+    for (column, value) in columns.into_iter().zip(values) {
+        let place = match column {
+            "%user" | "%nice" => 0,
+            "%system" | "%sys" => 1,
+            "%idle" => 2,
+            "%iowait" => 3,
+            "%steal" => 4,
+            _ => continue,
+        };
+        shares[place] += value / 100.0;
+    }
+    (shares.iter().sum::<f64>() > 0.5).then_some(shares)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,7 +36,7 @@
 //! `Cached`. Its unit is that of the option on the prompt. Without a prompt it is KiB, or MiB if the total
 //! would otherwise be less than 256 MiB. Values are as coarse as they were printed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat};
@@ -45,7 +45,7 @@ use lotsfree_kernel_files::file::kernel_log::{self, KernelLog};
 
 use super::MemorySource;
 use super::containers::Containers;
-use super::listing::{Listing, cpu_of_top, head_of_top, of_one_cpu, sum_of_vmstat};
+use super::listing::{Listing, cpu_of_iostat, cpu_of_top, head_of_top, of_one_cpu, sum_of_vmstat};
 use super::numa::{self, Nodes};
 use super::oswatcher;
 use super::process::{ProcessFiles, SUMS};
@@ -106,6 +106,10 @@ struct Splitter {
     /// The time of the last line that is a date, and what was read before it.
     time: Option<f64>,
     instants: Vec<(f64, MemorySource)>,
+    /// Bytes that `df` shows in use on file systems in memory, by mount point.
+    in_tmpfs: BTreeMap<String, u64>,
+    /// Columns of iostat's table of devices, once its head has been read.
+    devices: usize,
     /// The line before, which may be the head of `free` in another language.
     before: String,
 }
@@ -141,6 +145,8 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         balloon: None,
         time: None,
         instants: Vec::new(),
+        in_tmpfs: BTreeMap::new(),
+        devices: 0,
         before: String::new(),
     };
     let lines: Vec<String> = (text.split(|&b| b == b'\n'))
@@ -558,6 +564,13 @@ impl Splitter {
             }
             return true;
         }
+        if let Some(shares) = cpu_of_iostat(&self.before, line) {
+            self.tables.cpu(shares);
+            return true;
+        }
+        if self.device_of_iostat(line) || self.tmpfs_of_df(line) {
+            return true;
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
         if let Some((file, field, value)) = sum_of_vmstat(&words) {
             match file {
@@ -578,6 +591,63 @@ impl Splitter {
             }
         }
         true
+    }
+
+    /// The head of iostat's table of devices, or a row of it: a device that is always busy is worth a note.
+    fn device_of_iostat(&mut self, line: &str) -> bool {
+        const BUSY: f64 = 90.0;
+        let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
+        if words.first().is_some_and(|word| word.starts_with("Device")) && words.last() == Some(&"%util") {
+            self.devices = words.len();
+            return true;
+        }
+        let [name, values @ ..] = words.as_slice() else { return false };
+        let values: Option<Vec<f64>> =
+            values.iter().map(|word| word.replace(',', ".").parse().ok()).collect();
+        let Some(busy) =
+            values.filter(|_| words.len() == self.devices).and_then(|values| values.last().copied())
+        else {
+            return false;
+        };
+        if busy >= BUSY && name.len() <= 32 && quantity(name).is_none() {
+            self.note(&format!("iostat: {name} was busy {busy:.0} % of the time"));
+        }
+        true
+    }
+
+    /// A row of `df` on a file system in memory: `tmpfs  502M  382M  120M  77% /dev/shm`.
+    fn tmpfs_of_df(&mut self, line: &str) -> bool {
+        const LONGEST: usize = 256;
+        let words: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
+        let (name, used, share, target) = match words[..] {
+            [name, _, used, _, share, target] | [name, "tmpfs", _, used, _, share, target] => {
+                (name, used, share, target)
+            }
+            _ => return false,
+        };
+        let in_memory = matches!(name, "tmpfs" | "shm" | "shmfs" | "devshm" | "ramfs") || words[1] == "tmpfs";
+        if !in_memory || !share.ends_with('%') || !target.starts_with('/') || target.len() > LONGEST {
+            return false;
+        }
+        // Without a unit it counts in blocks of 1 KiB.
+        let Some((kib, _)) = quantity(used) else { return false };
+        if self.in_tmpfs.len() < MOST_SAMPLES {
+            self.in_tmpfs.insert(target.to_owned(), kib as u64);
+        }
+        true
+    }
+
+    /// Adds what files in memory take as `Shmem`, where the text has no such line.
+    fn shared_of_df(&mut self) {
+        let kib = self.in_tmpfs.values().fold(0u64, |sum, kib| sum.saturating_add(*kib));
+        let text =
+            String::from_utf8_lossy(self.paste.source.get("proc/meminfo").unwrap_or_default()).into_owned();
+        if kib > 0 && text.contains("MemTotal:") && !text.contains("Shmem:") {
+            self.add("proc/meminfo", &format!("Shmem: {kib} kB"));
+            self.note(
+                "Shmem is the sum of what df shows in use on tmpfs; shared memory of programs is not in it",
+            );
+        }
     }
 
     /// The table of `free` in another language: a head without numbers, then rows whose columns are known by
@@ -898,6 +968,7 @@ impl Splitter {
             self.note(note);
         }
         self.swap_of_areas();
+        self.shared_of_df();
         if let Some(pages) = self.balloon.filter(|pages| *pages > 0) {
             self.add("proc/meminfo", &format!("Balloon: {} kB", pages.saturating_mul(4)));
             self.note("Balloon is what the driver of the hypervisor's balloon says, in pages of 4 KiB");

@@ -142,7 +142,9 @@ fn of_log(logged: &[HardwareError]) -> Option<Finding> {
         let text = match taken {
             0 => format!("the log has {} of memory", counted(uncorrected, "uncorrected")),
             taken => {
-                format!("the kernel took {} pages out of use because their memory failed", Grouped(taken))
+                let pages =
+                    if taken == 1 { "a page".to_owned() } else { format!("{} pages", Grouped(taken)) };
+                format!("the kernel took {pages} out of use because of a hardware error of memory")
             }
         };
         (Severity::High, text)
@@ -152,8 +154,14 @@ fn of_log(logged: &[HardwareError]) -> Option<Finding> {
             counted(injected, "memory")
         );
         (Severity::Warning, text)
-    } else if corrected as f64 >= OFTEN {
-        (Severity::Warning, format!("the log has {} of memory", counted(corrected, "corrected")))
+    } else if corrected > 0 {
+        let severity = if corrected as f64 >= OFTEN { Severity::Warning } else { Severity::Info };
+        (
+            severity,
+            format!("the log has {} of memory: nothing was lost by that", counted(corrected, "corrected")),
+        )
+    } else if logged.contains(&HardwareError::Void) {
+        return Some(of_void());
     } else {
         return None;
     };
@@ -179,6 +187,27 @@ fn of_log(logged: &[HardwareError]) -> Option<Finding> {
         add_remedies(&mut finding);
     }
     Some(finding)
+}
+
+/// What `igen6_edac` reports where there is no error.
+fn of_void() -> Finding {
+    let mut finding = Finding::new(
+        HardwareErrors::ID,
+        Severity::Info,
+        "the driver igen6_edac reports errors at address 0x7fffffffe0, which its register shows when there is none: \
+         memory is not at fault",
+        Cost::risk("the log fills; memory works"),
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(Evidence::new("kernel log", "EDAC igen6", "ADDR 0x7fffffffe0"))
+        .remedy(
+            Remedy::new("Do not load the driver, or take a later kernel")
+                .keep("/etc/modprobe.d/igen6.conf", "blacklist igen6_edac")
+                .risk("Real errors of in-band ECC, where the processor has it, are then not reported."),
+        )
+        .note("If another test of memory (memtest86+) finds errors, believe that one.");
+    finding
 }
 
 fn of_corrupted(cx: &Context<'_>, corrupted: Bytes, sure: Confidence) -> Finding {

@@ -8,8 +8,8 @@ rule! {
     /// Figures contradict each other: they were made up, mixed, or the kernel lost count.
     ///
     /// # Sees
-    /// More free than there is (memory, swap, huge pages), more dirty pages than the page cache has, and
-    /// stalls (PSI) that last longer than the host runs.
+    /// More free than there is (memory, swap, huge pages), counters that went below zero, more dirty pages
+    /// than the page cache has, and stalls (PSI) that last longer than the host runs.
     ///
     /// # Hurts
     /// Whatever is concluded from such figures is wrong. Dirty pages that do not exist make writers wait at
@@ -42,6 +42,7 @@ impl Rule for ImpossibleFigures {
             [(m::MemFree, m::MemTotal), (m::SwapFree, m::SwapTotal), (m::HugePages_Free, m::HugePages_Total)];
         let mut findings: Vec<Finding> =
             parts.into_iter().filter_map(|(part, whole)| more(cx, part, whole)).collect();
+        findings.extend(negative(cx));
         findings.extend(dirty(cx));
         findings.extend(stalled(cx));
         Ok(findings)
@@ -63,6 +64,29 @@ fn more(cx: &Context<'_>, part: Counter<Meminfo>, whole: Counter<Meminfo>) -> Op
     finding.sure(Confidence::Certain).because(cx.saw_mem(part)).because(cx.saw_mem(whole)).note(
         "Read the file again, whole and at one time: these lines are of different moments, or were edited.",
     );
+    Some(finding)
+}
+
+/// A counter that went below zero, and shows as a number near 2^64.
+fn negative(cx: &Context<'_>) -> Option<Finding> {
+    let meminfo = cx.now().meminfo.as_ref()?;
+    let (counter, value) = meminfo.iter().find(|(_, value)| *value > i64::MAX as u64)?;
+    let below = value.wrapping_neg();
+    let mut finding = Finding::new(
+        ImpossibleFigures::ID,
+        Severity::Warning,
+        format!(
+            "{} is {}, which is -{}: the kernel lost count",
+            counter.name(),
+            Grouped(value),
+            Grouped(below)
+        ),
+        Cost::risk("what the kernel decides by that counter is wrong until a reboot"),
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because(Evidence::new("/proc/meminfo", counter.name(), Grouped(value)))
+        .note("A defect of this kernel: it subtracted more than it had added. Look whether a later release mends it.");
     Some(finding)
 }
 

@@ -1,9 +1,10 @@
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::kernel_log::report::Trigger;
 use lotsfree_kernel_files::file::thp::Thp;
 use lotsfree_settings::SWAPPINESS;
 
 use crate::kernel_release::Release;
-use crate::known_bad::{RHEL6_SWAPPINESS, Stream, THP_STORM, affected};
+use crate::known_bad::{EARLY_KILL, RHEL6_SWAPPINESS, Stream, THP_STORM, affected};
 use crate::rule::rule;
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
@@ -23,6 +24,7 @@ rule! {
     ///   stand in direct reclaim, one node is drained of its page cache.
     /// - RHEL 6, 2.6.32-303 to before -642: with `vm.swappiness = 0` the OOM killer runs although there are
     ///   free swap and page cache.
+    /// - Ubuntu 16.04, 4.4.0-58 to before -62: the OOM killer runs although most of memory is page cache.
     /// - arm64, 4.5 to before 5.10: a page that an allocator gave back with MADV_FREE and wrote again is lost
     ///   when the process forks and memory is reclaimed. The child that saves Redis' data writes zeros into
     ///   the file.
@@ -39,19 +41,20 @@ rule! {
     ///
     /// # References
     /// SUSE KB 000022286 (February 2026) and SAP note 2131662; Red Hat's kernels 5.14.0-570.127.1.el9_6 and
-    /// 5.14.0-687.13.1.el9_8; Red Hat solution 1149413 and Pythian, "vm.swappiness and OOM on RHEL 6"; commit
-    /// ff1712f953e2 ("arm64: pgtable: Ensure dirty bit is preserved across pte_wrprotect()") and redis pull
-    /// request 8224.
+    /// 5.14.0-687.13.1.el9_8; Red Hat solution 1149413 and Pythian, "vm.swappiness and OOM on RHEL 6";
+    /// Launchpad bug 1655842; commit ff1712f953e2 ("arm64: pgtable: Ensure dirty bit is preserved across
+    /// pte_wrprotect()") and redis pull request 8224.
     pub KnownBadKernel = "known-bad-kernel" in Host
 }
 
 impl Rule for KnownBadKernel {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let kernel = &cx.now().host.kernel;
+        let mut findings: Vec<Finding> = early_kill(cx).into_iter().collect();
         if !kernel.is_known() {
-            return Err(Skip::missing("/proc/sys/kernel/osrelease"));
+            let missing = Err(Skip::missing("/proc/sys/kernel/osrelease"));
+            return if findings.is_empty() { missing } else { Ok(findings) };
         }
-        let mut findings = Vec::new();
         // What only one of the bugs needs is not asked of other kernels.
         let mut unknown = Vec::new();
         for outcome in [thp_storm(cx, &kernel.release), rhel6_swappiness(cx, &kernel.release), arm64_fork(cx)]
@@ -161,6 +164,32 @@ fn allocate_without_reclaim(thp: &Thp) -> Option<Remedy> {
         workaround = workaround.sysfs(KHUGEPAGED, &by_khugepaged.to_string(), now.as_deref());
     }
     Some(workaround)
+}
+
+/// A kernel that kills too early, and a kill.
+fn early_kill(cx: &Context<'_>) -> Option<Finding> {
+    let log = cx.now().kernel_log.as_ref()?;
+    let killed =
+        !log.ooms.is_empty() || log.reports.iter().any(|report| report.trigger == Trigger::OomKiller);
+    let releases = log.reports.iter().filter_map(|report| report.release.as_deref());
+    let mut releases = releases.chain([&*cx.now().host.kernel.release]);
+    let (release, stream) = releases.find_map(|release| Some((release, affected(EARLY_KILL, release)?)))?;
+    let fixed = stream.fixed_release().unwrap_or_default();
+    let mut finding = Finding::new(
+        KnownBadKernel::ID,
+        if killed { Severity::High } else { Severity::Warning },
+        format!("kernel {release} has a known defect: it calls the OOM killer too early (fixed in {fixed})"),
+        Cost::risk("processes are killed while most of memory is page cache"),
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(
+            release_seen(release)
+                .of(stream.name)
+                .against(format!("{fixed} or later"), "Launchpad bug 1655842"),
+        )
+        .remedy(update(stream));
+    Some(finding)
 }
 
 fn rhel6_swappiness(cx: &Context<'_>, release: &str) -> Result<Option<Finding>, Skip> {

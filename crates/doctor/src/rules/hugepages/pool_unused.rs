@@ -39,7 +39,7 @@ rule! {
 const HIGH: f64 = 0.10;
 /// Less than this is a rounding matter on any host.
 const NOTICEABLE: f64 = 0.01;
-/// Nor does anybody miss a smaller pool.
+/// Nor does anybody miss a smaller pool, unless it is a tenth of memory.
 const SMALL: Bytes = Bytes::mib(64);
 
 impl Rule for PoolUnused {
@@ -63,7 +63,7 @@ impl Rule for PoolUnused {
             let share = huge::share(cx, idle);
             let severity = Severity::ladder(
                 &[
-                    (purpose.is_some() || idle < SMALL, Severity::Info),
+                    (purpose.is_some() || idle < SMALL && share < HIGH, Severity::Info),
                     (cx.total().is_err(), Severity::Warning),
                     (share >= HIGH, Severity::High),
                     (share >= NOTICEABLE, Severity::Warning),

@@ -1,4 +1,5 @@
-use lotsfree_kernel_files::counters::vmstat as v;
+use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
+use lotsfree_kernel_files::file::node::Node;
 use lotsfree_units::{Bytes, Percent};
 
 use super::balance::{self, SHORT, TIMES};
@@ -35,9 +36,17 @@ rule! {
     pub NodeImbalance = "node-imbalance" in Numa
 }
 
+/// Where only `MemFree` of the nodes is told: how many times as much another node has, and how much that is
+/// at least. Our choice.
+const FAR_TIMES: f64 = 10.0;
+const FAR: Bytes = Bytes::mib(512);
+
 impl Rule for NodeImbalance {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let nodes = balance::ordinary_nodes(cx)?;
+        let nodes = match balance::ordinary_nodes(cx) {
+            Ok(nodes) => nodes,
+            Err(skip) => return by_free_alone(cx).map(|finding| vec![finding]).ok_or(skip),
+        };
         let Some((short, ample)) = balance::imbalance(&nodes) else { return Ok(Vec::new()) };
         let swapping = cx.rate(&[v::pswpout]).ok().filter(|rate| rate.total > 0);
         let scanning = cx.rate(DIRECT_SCAN).ok().filter(|rate| rate.total > 0);
@@ -143,4 +152,38 @@ fn scanned(cx: &Context<'_>) -> Vec<Evidence> {
         Some(Evidence::new(file, "pgscan_direct", format!("{pages} more")).of(format!("node {}", node.id)))
     };
     cx.nodes().unwrap_or_default().iter().filter_map(evidence).collect()
+}
+
+/// Judges nodes of which nothing but `MemFree` is known.
+fn by_free_alone(cx: &Context<'_>) -> Option<Finding> {
+    let nodes = cx.several_nodes().ok()?;
+    let free = |node: &Node| {
+        let meminfo = node.meminfo.as_ref()?;
+        meminfo.get(m::MemTotal).is_none().then_some(())?;
+        Some((node.id, Bytes::kib(meminfo.get(m::MemFree)?)))
+    };
+    let known: Option<Vec<(u32, Bytes)>> = nodes.iter().map(free).collect();
+    let known = known?;
+    let (short, least) = known.iter().min_by_key(|(_, free)| *free)?;
+    let (ample, most) = known.iter().max_by_key(|(_, free)| *free)?;
+    if *most < FAR || most.as_f64() < least.as_f64() * FAR_TIMES {
+        return None;
+    }
+    let mut finding = Finding::new(
+        NodeImbalance::ID,
+        Severity::Warning,
+        format!(
+            "node {short} has only {least} free, node {ample} {most}: one node is full while another is not"
+        ),
+        Cost::risk("a full node reclaims and swaps although the other has memory"),
+    );
+    finding.sure(Confidence::Possible);
+    for (id, free) in &known {
+        let path = format!("/sys/devices/system/node/node{id}/meminfo");
+        finding.because(Evidence::new(path, "MemFree", format!("{free:#}")).of(format!("node {id}")));
+    }
+    finding
+        .note("Whether page cache fills the node, which it gives back, the other lines of these files would tell.")
+        .remedy(balance::interleave("a cache that all nodes use"));
+    Some(finding)
 }

@@ -36,10 +36,15 @@ rule! {
 
 /// Of memory, memstate's bound.
 const SHARE: f64 = 0.30;
+/// Of memory, objects that cannot be reclaimed: ten times what an ordinary host has. Our choice.
+const FIXED: f64 = 0.10;
 /// Of memory per hour.
 const PER_HOUR: f64 = 0.01;
 /// One cache of this size is worth a look on any host.
 const LARGE: Bytes = Bytes::gib(1);
+/// Caches of which fewer objects are in use keep their slabs for nothing; less memory than this is no matter.
+const USED: f64 = 0.10;
+const HELD: Bytes = Bytes::mib(64);
 /// A shorter period makes no slope.
 const SLOPE_SECONDS: f64 = 600.0;
 /// Unused directory entries, of SAP's check 2600.
@@ -60,16 +65,26 @@ impl Rule for SlabGrowth {
             .filter(|trend| trend.seconds >= SLOPE_SECONDS && trend.per_hour > PER_HOUR * ordinary.as_f64());
         let dentries = cx.now().sysctl.numbers("fs.dentry-state").unwrap_or_default();
         let unused = dentries.get(1).copied().filter(|unused| *unused > UNUSED_DENTRIES);
-        if share <= SHARE && slope.is_none() && unused.is_none() {
+        let many_fixed = fixed.filter(|fixed| fixed.share_of(ordinary) > FIXED);
+        if share <= SHARE && slope.is_none() && unused.is_none() && many_fixed.is_none() {
             return Ok(Vec::new());
         }
 
         let mostly_fixed = fixed.is_some_and(|fixed| fixed.share_of(ordinary) > SHARE);
         let severity = Severity::ladder(
-            &[(mostly_fixed, Severity::High), (share > SHARE || slope.is_some(), Severity::Warning)],
+            &[
+                (mostly_fixed, Severity::High),
+                (share > SHARE || slope.is_some() || many_fixed.is_some(), Severity::Warning),
+            ],
             Severity::Info,
         );
-        let title = title(slope.as_ref(), unused, share, slab, ordinary);
+        let title = match many_fixed.filter(|_| share <= SHARE && slope.is_none()) {
+            Some(fixed) => format!(
+                "kernel objects that cannot be reclaimed take {fixed}, {} of memory",
+                Percent(fixed.share_of(ordinary))
+            ),
+            None => title(slope.as_ref(), unused, share, slab, ordinary),
+        };
         let mut finding = Finding::new(
             Self::ID,
             severity,
@@ -127,14 +142,23 @@ fn alone(cx: &Context<'_>) -> Outcome {
     let slabs = cx.now().slabs.as_deref().filter(|slabs| !slabs.is_empty());
     let slabs = slabs.ok_or_else(|| Skip::missing("/proc/meminfo Slab"))?;
     let size = |cache: &SlabCache| cx.pages(cache.pages_per_slab.saturating_mul(cache.slabs));
-    let Some(largest) = slabs.iter().max_by_key(|cache| size(cache)).filter(|cache| size(cache) >= LARGE)
-    else {
-        return Ok(Vec::new());
+    let unused =
+        |cache: &&SlabCache| cache.objects > 0 && (cache.active_objects as f64) < USED * cache.objects as f64;
+    let held: Bytes = slabs.iter().filter(unused).map(size).sum();
+    let all: Bytes = slabs.iter().map(size).sum();
+    let largest = slabs.iter().max_by_key(|cache| size(cache)).filter(|cache| size(cache) >= LARGE);
+    let title = match largest {
+        Some(largest) => format!("{} alone takes {} of kernel memory", largest.name, size(largest)),
+        None if held >= HELD && held.share_of(all) > 0.5 => format!(
+            "slab caches hold {held} of kernel memory for objects of which less than {} exist",
+            Percent(USED)
+        ),
+        None => return Ok(Vec::new()),
     };
     let mut finding = Finding::new(
         SlabGrowth::ID,
         Severity::Warning,
-        format!("{} alone takes {} of kernel memory", largest.name, size(largest)),
+        title,
         Cost::risk("kernel objects; whether that is much here, /proc/meminfo would tell"),
     );
     finding.sure(Confidence::Possible);

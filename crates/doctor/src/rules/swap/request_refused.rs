@@ -157,7 +157,7 @@ fn case(cx: &Context<'_>, refusal: &Refusal) -> Case {
     match refusal.what {
         Refused::Mappings => mappings(cx, refusal, who),
         Refused::Locked => locked(refusal, who),
-        Refused::Tasks => tasks(who),
+        Refused::Tasks => tasks(cx, who),
         Refused::Segment => segment(cx, refusal, who),
         Refused::SharedMount => shared_mount(refusal, who),
         Refused::HugePages => huge_pages(refusal, who),
@@ -274,7 +274,16 @@ fn memlock(who: &str) -> Remedy {
         .restart(who.to_owned())
 }
 
-fn tasks(who: &str) -> Case {
+fn tasks(cx: &Context<'_>, who: &str) -> Case {
+    if commit_is_used_up(cx) {
+        return Case::new(
+            Severity::High,
+            Confidence::Likely,
+            format!("{who} could not start a thread: all that strict overcommit allows is promised, while memory is available"),
+            "the stack of a thread counts in Committed_AS as a whole",
+        )
+        .remedy(promises());
+    }
     Case::new(
         Severity::High,
         Confidence::Likely,
@@ -435,6 +444,11 @@ fn promises() -> Remedy {
 /// A request below this is refused by no rule for large ones: nearly all was used up or promised.
 const SMALL: Bytes = Bytes::gib(1);
 
+/// Less than this is available: memory itself is short.
+const NOTHING: f64 = 0.05;
+/// Room below `CommitLimit` that a refusal leaves: strict mode keeps back 3 % of the process for root.
+const LITTLE_ROOM: f64 = 0.04;
+
 /// Why a request of this size is refused, as far as the mode is known.
 fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) {
     let all = cx.mem(m::MemTotal).ok().map(|total| total + cx.mem_or_zero(m::SwapTotal));
@@ -446,6 +460,12 @@ fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) 
         Ok(1) => {
             (Confidence::Likely, "overcommit refuses nothing here, so a limit of the process did (ulimit -v)")
         }
+        _ if commit_is_used_up(cx) => {
+            (Confidence::Likely, "all that strict overcommit allows is promised, while memory is available")
+        }
+        _ if cx.available_share().is_some_and(|share| share < NOTHING) => {
+            (Confidence::Likely, "next to nothing is available, and swap is used up")
+        }
         _ if asked.is_some_and(|asked| asked < SMALL) => (
             Confidence::Possible,
             "memory and swap were used up, or all that strict overcommit allows was promised",
@@ -455,6 +475,14 @@ fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) 
             "the kernel did not promise that much (overcommit), or the process has a limit (ulimit -v)",
         ),
     }
+}
+
+/// Whether `Committed_AS` is just below `CommitLimit` while memory is available: in the other modes nothing
+/// keeps it there.
+fn commit_is_used_up(cx: &Context<'_>) -> bool {
+    let (Ok(limit), Ok(committed)) = (cx.mem(m::CommitLimit), cx.mem(m::Committed_AS)) else { return false };
+    let room = committed <= limit && (limit - committed).share_of(limit) < LITTLE_ROOM;
+    room && cx.available_share().is_none_or(|share| share >= NOTHING)
 }
 
 fn memory(cx: &Context<'_>, refusal: &Refusal, who: &str) -> Case {

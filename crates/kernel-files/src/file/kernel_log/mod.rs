@@ -93,7 +93,7 @@ const BOOT: &str = "Linux version ";
 const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 22] = [
+const SIGNS: [&str; 25] = [
     BOOT,
     " blocked for more than ",
     "soft lockup - CPU#",
@@ -106,6 +106,9 @@ const SIGNS: [&str; 22] = [
     "Memory failure: 0x",
     "Injecting memory failure",
     "EDAC MC",
+    "EDAC igen6 MC",
+    "mce: Uncorrected hardware memory error",
+    "rasdaemon",
     PANIC,
     "systemd-oomd",
     "earlyoom",
@@ -292,6 +295,10 @@ impl Reader {
                 return;
             }
             None => {}
+        }
+        if let Some(error) = HardwareError::of_rasdaemon(line) {
+            push(&mut self.hardware, error).1.push(numbered);
+            return;
         }
         let Some((at, message)) = split_prefix(line) else { return };
         if booted(message) {

@@ -82,6 +82,8 @@ struct Detail {
     text: &'static str,
     /// What was refused, if the line says it.
     what: Option<Refused>,
+    /// Bytes in the unit of its figures.
+    unit: u64,
 }
 
 macro_rules! signs {
@@ -91,7 +93,7 @@ macro_rules! signs {
 }
 
 const fn detail(by: &'static str, text: &'static str, what: Option<Refused>) -> Detail {
-    Detail { by, text, what }
+    Detail { by, text, what, unit: 1 }
 }
 
 /// Whose request it is, where the message does not tell.
@@ -179,6 +181,8 @@ const SIGNS: &[Sign] = signs! {
         Tasks "unable to create new native thread";
         Tasks "unable to create native thread";
         Tasks "pthread_create failed (EAGAIN)";
+        Tasks "Cannot create GC thread. Out of system resources";
+        Tasks "Cannot create worker GC thread. Out of system resources";
         Mappings "java.lang.OutOfMemoryError: Map failed";
         OwnLimit "java.lang.OutOfMemoryError: {name}";
     }
@@ -325,6 +329,12 @@ const DETAILS: &[Detail] = &[
     detail("Oracle", "Linux* Error: 22: Invalid argument", Some(Refused::Segment)),
     detail("Oracle", "Linux* Error: 1: Operation not permitted", Some(Refused::HugePagesForbidden)),
     detail("Oracle", "Linux* Error: 12: Cannot allocate memory", Some(Refused::Memory)),
+    Detail {
+        by: "Oracle",
+        text: "max locked memory*(kbytes, -l) {allowed}",
+        what: Some(Refused::Locked),
+        unit: 1024,
+    },
 ];
 
 /// The longest literal piece of every text, which is what lines are searched for.
@@ -471,6 +481,7 @@ pub(super) struct More {
     by: &'static str,
     what: Option<Refused>,
     asked: Option<Bytes>,
+    allowed: Option<u64>,
 }
 
 impl More {
@@ -480,6 +491,7 @@ impl More {
             return false;
         }
         refusal.asked = self.asked.or(refusal.asked);
+        refusal.allowed = self.allowed.or(refusal.allowed);
         refusal.what = self.what.unwrap_or(refusal.what);
         true
     }
@@ -491,23 +503,32 @@ pub(super) fn said(line: &str) -> Option<Said> {
         return None;
     }
     let more = DETAILS.iter().find_map(|detail| {
-        let asked = fit(detail.text, line)?.asked.map(Bytes);
-        Some(Said::More(More { by: detail.by, what: detail.what, asked }))
+        let values = fit(detail.text, line)?;
+        // `ulimit -a` counts in kB.
+        let allowed = values.allowed.map(|allowed| allowed.saturating_mul(detail.unit));
+        let asked = values.asked.map(Bytes);
+        Some(More { by: detail.by, what: detail.what, asked, allowed })
     });
-    let refusal = || {
-        SIGNS.iter().find_map(|sign| {
-            let values = fit(sign.text, line)?;
-            Some(Said::Refusal(Refusal {
-                by: sign.by,
-                what: sign.what,
-                asked: values.asked.map(Bytes),
-                allowed: values.allowed,
-                needed: values.needed,
-                name: values.name.map(str::to_owned),
-            }))
+    let refusal = SIGNS.iter().find_map(|sign| {
+        let values = fit(sign.text, line)?;
+        Some(Refusal {
+            by: sign.by,
+            what: sign.what,
+            asked: values.asked.map(Bytes),
+            allowed: values.allowed,
+            needed: values.needed,
+            name: values.name.map(str::to_owned),
         })
-    };
-    more.or_else(refusal)
+    });
+    match (refusal, more) {
+        // Both stand in one line, or the words of a detail are those of any program.
+        (Some(mut refusal), Some(more)) if refusal.by != UNNAMED => {
+            more.add_to(&mut refusal);
+            Some(Said::Refusal(refusal))
+        }
+        (_, Some(more)) => Some(Said::More(more)),
+        (refusal, None) => refusal.map(Said::Refusal),
+    }
 }
 
 /// The line without what the reader does not take from it: no time, host, address or user, and the name that
@@ -516,8 +537,13 @@ pub fn bare(line: &str, name: impl FnOnce(&str) -> String) -> Option<String> {
     if !MATCHER.is_match(line) {
         return None;
     }
-    let (text, values) = texts().find_map(|text| Some((text, fit(text, line)?)))?;
-    Some(filled(text, &values, name))
+    let more =
+        DETAILS.iter().find_map(|detail| Some(filled(detail.text, &fit(detail.text, line)?, str::to_owned)));
+    let sign = SIGNS.iter().filter(|sign| more.is_none() || sign.by != UNNAMED);
+    let refusal = sign.map(|sign| sign.text).find_map(|text| Some((text, fit(text, line)?)));
+    let refusal = refusal.map(|(text, values)| filled(text, &values, name));
+    let parts: Vec<String> = refusal.into_iter().chain(more).collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
 }
 
 #[cfg(test)]
@@ -547,7 +573,11 @@ mod tests {
             assert_eq!(refusal(again), read, "{again}");
         }
         for detail in DETAILS {
-            let line = filled(detail.text, &Values { asked: Some(5), ..Values::default() }, str::to_owned);
+            let line = filled(
+                detail.text,
+                &Values { asked: Some(5), allowed: Some(7), ..Values::default() },
+                str::to_owned,
+            );
             assert!(matches!(said(&line), Some(Said::More(_))), "{line}");
         }
     }
@@ -677,11 +707,13 @@ mod tests {
             DETAIL:  Failed system call was shmget(key=5432001, size=41263104, 03600).\n\
             ORA-27102: out of memory\n\
             Linux-x86_64 Error: 28: No space left on device\n\
-            Linux-x86_64 Error: 12: Cannot allocate memory was something else\n";
+            >ORA-27102: out of memory Linux-x86_64 Error: 12: Cannot allocate memory on startup.\n\
+            max locked memory (kbytes, -l) 64\n";
         let log = KernelLog::parse(text.as_bytes(), &mut Log::default());
         let read: Vec<_> = log.refusals.iter().map(|r| (r.by, r.what, r.asked)).collect();
         assert_eq!(read[0], ("PostgreSQL", Refused::Segment, Some(Bytes(41_263_104))));
-        assert_eq!(read[1].0, "Oracle");
+        assert_eq!(read[1], ("Oracle", Refused::Segment, None));
+        assert_eq!((read[2].1, log.refusals[2].allowed), (Refused::Locked, Some(65_536)));
         assert_eq!(KernelLog::parse(log.lines.join("\n").as_bytes(), &mut Log::default()), log);
     }
 }

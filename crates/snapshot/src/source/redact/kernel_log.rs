@@ -110,6 +110,9 @@ impl Names {
             };
             return Some(format!("{key}{kill}"));
         }
+        if let Some(error) = HardwareError::of_rasdaemon(line) {
+            return Some(format!("{key}{error}"));
+        }
         if let Some(line) = refusal::bare(line, |name| self.program(name)) {
             return Some(format!("{key}{line}"));
         }
