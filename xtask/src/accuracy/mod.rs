@@ -23,6 +23,47 @@ pub(crate) use page::page;
 
 use crate::docs::root;
 
+/// Inputs that were gathered together, judged, and then opened.
+struct Set {
+    /// In headings.
+    name: &'static str,
+    /// Their rows, and what was said of them before the work began and afterwards.
+    inputs: &'static str,
+    before: &'static str,
+    after: &'static str,
+    /// The commit that was measured.
+    commit: &'static str,
+    /// Whether all of them are test inputs, and not only a half.
+    whole: bool,
+}
+
+/// Newest first.
+const SETS: [Set; 2] = [
+    Set {
+        name: "Second set",
+        inputs: "inputs-2.jsonl",
+        before: "verdicts-2-before.jsonl",
+        after: "verdicts-2-after.jsonl",
+        commit: "8b8cfe3",
+        whole: true,
+    },
+    Set {
+        name: "First set",
+        inputs: "inputs.jsonl",
+        before: "verdicts-before.jsonl",
+        after: "verdicts-after.jsonl",
+        commit: "f9c1089",
+        whole: false,
+    },
+];
+
+impl Set {
+    /// Whether nobody looked at an input before it was judged.
+    fn tests(&self, input: &Input) -> bool {
+        self.whole || input.test()
+    }
+}
+
 /// At most this many findings of an input are judged.
 const JUDGED: usize = 3;
 /// Where the rows lie.
@@ -130,14 +171,16 @@ fn verdicts(file: &str) -> Result<BTreeMap<String, Said>, Box<dyn Error>> {
     Ok(rows::<Said>(file)?.into_iter().map(|said| (said.id.clone(), said)).collect())
 }
 
-/// `accuracy PROGRAM [DIRECTORY]`: writes what PROGRAM says of each input, one row each, to standard
-/// output. Inputs that the repository does not keep are looked for below DIRECTORY, under their ids.
+/// `accuracy PROGRAM [DIRECTORY [ROWS]]`: writes what PROGRAM says of each input of ROWS (`inputs.jsonl`), one
+/// row each, to standard output. Inputs that the repository does not keep are looked for below DIRECTORY,
+/// under their ids.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let [program, rest @ ..] = arguments else {
-        return Err("which program? cargo xtask accuracy PROGRAM [DIRECTORY]".into());
+        return Err("which program? cargo xtask accuracy PROGRAM [DIRECTORY [ROWS]]".into());
     };
     let kept = root().join(DIRECTORY).join("kept");
-    for input in inputs()? {
+    let inputs: Vec<Input> = rows(rest.get(1).map_or("inputs.jsonl", String::as_str))?;
+    for input in inputs {
         let directory =
             if input.kept { kept.as_path() } else { rest.first().map_or(Path::new("."), Path::new) };
         let path = directory.join(&input.id);

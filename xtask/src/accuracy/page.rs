@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use super::statistics::{Share, kappa};
-use super::{Input, JUDGED, Judgement, Peer, Said, Word, inputs, rows, verdicts};
+use super::{Input, Judgement, Peer, SETS, Said, Set, Word, rows, verdicts};
 
 /// How many of the worst are named.
 const WORST: usize = 10;
@@ -51,8 +51,8 @@ struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    fn of(inputs: &'a [Input], said: &'a BTreeMap<String, Said>) -> Measured<'a> {
-        let judged = inputs.iter().filter(|input| input.test()).filter_map(|input| {
+    fn of(set: &Set, inputs: &'a [Input], said: &'a BTreeMap<String, Said>) -> Measured<'a> {
+        let judged = inputs.iter().filter(|input| set.tests(input)).filter_map(|input| {
             let said = said.get(&input.id)?;
             Some(Judged { input, said })
         });
@@ -132,51 +132,83 @@ impl<'a> Measured<'a> {
 /// # Errors
 /// If a file of the fixtures cannot be read.
 pub(crate) fn page() -> Result<String, Box<dyn Error>> {
-    let inputs = inputs()?;
-    let (before, after) = (verdicts("verdicts-before.jsonl")?, verdicts("verdicts-after.jsonl")?);
+    let mut read = Vec::new();
+    for set in &SETS {
+        read.push((set, rows::<Input>(set.inputs)?, verdicts(set.before)?, verdicts(set.after)?));
+    }
+    let measured: Vec<(&Set, &[Input], Measured<'_>, Measured<'_>)> = read
+        .iter()
+        .map(|(set, inputs, before, after)| {
+            (*set, inputs.as_slice(), Measured::of(set, inputs, before), Measured::of(set, inputs, after))
+        })
+        .collect();
     let peers: Vec<Peer> = rows("peers.jsonl")?;
-    let (before, after) = (Measured::of(&inputs, &before), Measured::of(&inputs, &after));
-    let mut out = head(&inputs, &after);
-    results(&mut out, &before, &after)?;
-    kinds(&mut out, &before, &after)?;
-    causes(&mut out, &before, &after)?;
-    others(&mut out, &inputs, &peers, &after)?;
-    worst(&mut out, "after", &after)?;
-    worst(&mut out, "before", &before)?;
+    let mut out = head().to_owned();
+    for (set, inputs, before, after) in &measured {
+        out.push_str(&about(set, inputs, after));
+        results(&mut out, before, after)?;
+        kinds(&mut out, before, after)?;
+        causes(&mut out, before, after)?;
+        if !set.whole {
+            others(&mut out, inputs, &peers, after)?;
+        }
+        worst(&mut out, "after", after)?;
+        worst(&mut out, "before", before)?;
+    }
     Ok(out)
 }
 
-fn head(inputs: &[Input], after: &Measured<'_>) -> String {
+fn head() -> &'static str {
+    "# How often the doctor is right\n\n\
+     <!-- Written by `cargo xtask docs` from fixtures/foreign; do not edit. -->\n\n\
+     Inputs that nobody of this project made, from other projects' fixtures, mailing lists, issues and forums. Their truths\n\
+     were written down from their sources before anybody looked at what the doctor says of them; once a set is judged, it is\n\
+     open, rules are mended by it, and new inputs are gathered. [fixtures/foreign](../fixtures/foreign/README.md) has the\n\
+     rules, each input's source and its truth.\n\n\
+     Two judges, each by itself, saw the input and the output of two programs, without knowing which was which and without\n\
+     the truth. They wrote down which causes of the list an output names in its first sentence and its first three\n\
+     findings at *warning* or above, and one word for each finding: *useful*, *noise* (true and of no use), *wrong* or\n\
+     *harmful*. A cause counts as named if both judges read it from the output; a finding counts as the worse of two\n\
+     words. A refused input names nothing. Intervals are Wilson's, 95 %.\n\n\
+     The judges are language models, and so is whoever gathered the inputs: a person who knows the field may judge\n\
+     otherwise. *Before* is commit 4e17f60, where this work began; *after* is the commit that the set's heading names. What\n\
+     was mended since is not in a set's figures. The aims are for at least 100 inputs with an established cause, which no\n\
+     set has yet.\n\n"
+}
+
+/// The heading of a set, and what it is made of.
+fn about(set: &Set, inputs: &[Input], after: &Measured<'_>) -> String {
     let count = |of: &dyn Fn(&Input) -> bool| inputs.iter().filter(|input| of(input)).count();
     let kinds: BTreeSet<&str> = inputs.iter().map(|input| input.kind.as_str()).collect();
-    format!(
-        "# How often the doctor is right\n\n\
-         <!-- Written by `cargo xtask docs` from fixtures/foreign; do not edit. -->\n\n\
-         {} inputs that nobody of this project made, from other projects' fixtures, mailing lists, issues and forums, of\n\
-         {} kinds. Of {} the source or the kernel's own report establishes the cause; {} are whole kernel reports on memory.\n\
-         {} are the test half (SHA-256 with a first bit of 1), {} of them with an established cause: nobody looked at them, nor\n\
-         at what the doctor says of them, while rules changed. [fixtures/foreign](../fixtures/foreign/README.md) has the rules,\n\
-         each input's source and its truth. The truths of the later batches were written down while rules changed already, by\n\
-         somebody who had neither the doctor nor its output.\n\n\
-         Two judges, each by itself, saw the input and the output of both programs, without knowing which was which and without\n\
-         the truth. They wrote down which causes of the list an output names in its first sentence and its first {JUDGED}\n\
-         findings at *warning* or above, and one word for each finding: *useful*, *noise* (true and of no use), *wrong* or\n\
-         *harmful*. A cause counts as named if both judges read it from the output; a finding counts as the worse of two\n\
-         words. A refused input names nothing. Intervals are Wilson's, 95 %. Both judged {} of the test half, {} of them with an\n\
-         established cause, in the order of a digest of their names; the rest is not judged yet, and only its refusals count\n\
-         here.\n\n\
-         The judges are language models, and so is whoever gathered the inputs: a person who knows the field may judge\n\
-         otherwise. *Before* is commit 4e17f60, where this work began,\n\
-         *after* is f9c1089; what was mended since, with the test half open, is not in these figures and waits for new inputs.\n\n",
+    let mut text = format!(
+        "## {}, measured at {}\n\n{} inputs of {} kinds. Of {} the source or the kernel's own report establishes the cause; {} \
+         are whole kernel reports on memory.\n",
+        set.name,
+        set.commit,
         inputs.len(),
         kinds.len(),
         count(&|input| input.established().is_some()),
         count(&|input| input.report),
-        count(&|input| input.test()),
-        count(&|input| input.test() && input.established().is_some()),
-        after.all.len(),
-        after.established().count(),
-    )
+    );
+    if !set.whole {
+        text.push_str(&format!(
+            "{} are the test half (SHA-256 with a first bit of 1), {} of them with an established cause: nobody looked at \
+             them, nor at what the doctor says of them, while rules changed. The truths of the later batches were written \
+             down while rules changed already, by somebody who had neither the doctor nor its output.\n",
+            count(&|input| input.test()),
+            count(&|input| input.test() && input.established().is_some()),
+        ));
+    }
+    text.push_str(&match after.test.len() - after.all.len() {
+        0 => format!("Both judged all of them, {} with an established cause.\n\n", after.established().count()),
+        _ => format!(
+            "Both judged {} of these, {} of them with an established cause, in the order of a digest of their names; the \
+             rest is not judged, and only its refusals count here.\n\n",
+            after.all.len(),
+            after.established().count()
+        ),
+    });
+    text
 }
 
 /// `83 % (76 to 89 %, 95 of 114)`.
@@ -198,7 +230,7 @@ fn results(out: &mut String, before: &Measured<'_>, after: &Measured<'_>) -> Res
     let useful = after.words(|word| word == Word::Useful);
     let wrong = after.words(|word| word >= Word::Wrong);
     let harmful = after.words(|word| word == Word::Harmful);
-    writeln!(out, "## Results on the test half\n")?;
+    writeln!(out, "### Results\n")?;
     writeln!(out, "| | before | after | aim | |\n| --- | --- | --- | --- | --- |")?;
     writeln!(
         out,
@@ -255,7 +287,7 @@ fn results(out: &mut String, before: &Measured<'_>, after: &Measured<'_>) -> Res
 }
 
 fn kinds(out: &mut String, before: &Measured<'_>, after: &Measured<'_>) -> Result<(), Box<dyn Error>> {
-    writeln!(out, "## By kind of input\n")?;
+    writeln!(out, "### By kind of input\n")?;
     writeln!(
         out,
         "| kind | inputs | refused before | refused after | judged | established | named before | named after | findings | useful | wrong |"
@@ -292,7 +324,7 @@ fn kinds(out: &mut String, before: &Measured<'_>, after: &Measured<'_>) -> Resul
 }
 
 fn causes(out: &mut String, before: &Measured<'_>, after: &Measured<'_>) -> Result<(), Box<dyn Error>> {
-    writeln!(out, "## By cause\n")?;
+    writeln!(out, "### By cause\n")?;
     writeln!(out, "| cause | established | named before | named after |\n| --- | --: | --: | --: |")?;
     let causes: BTreeSet<&str> =
         after.established().filter_map(|judged| judged.input.established()).collect();
@@ -321,7 +353,7 @@ fn others(
 ) -> Result<(), Box<dyn Error>> {
     writeln!(
         out,
-        "## Other programs on the same inputs\n\n\
+        "### Other programs on the same inputs\n\n\
          On test inputs with an established cause. OOMAnalyser (b35dd5f) was run on the block from \"invoked oom-killer\" to the\n\
          kill; with lines that mail programs wrapped joined first, it would read 22 and name 17. xsos (3b10938) was run on the\n\
          meminfo in an input, and insights-core's parsers (43cbb25) on all; both print figures for a person to judge and name\n\
@@ -350,7 +382,7 @@ fn others(
 }
 
 fn worst(out: &mut String, when: &str, measured: &Measured<'_>) -> Result<(), Box<dyn Error>> {
-    writeln!(out, "## The worst ten {when}\n")?;
+    writeln!(out, "### The worst ten {when}\n")?;
     writeln!(out, "| input | truth | what the doctor said | judged |\n| --- | --- | --- | --- |")?;
     for judged in measured.worst() {
         let said = match (&judged.said.refused, judged.said.findings.first()) {
