@@ -100,6 +100,7 @@ pub(crate) fn add_swap(size: Bytes) -> Remedy {
         .run(format!("fallocate -l {gib}G /swapfile-lotsfree && chmod 600 /swapfile-lotsfree"))
         .run("mkswap /swapfile-lotsfree && swapon /swapfile-lotsfree")
         .keep(FSTAB, "/swapfile-lotsfree none swap defaults 0 0")
+        .sets("size of /swapfile-lotsfree", format!("{gib} GiB"))
         .undo_with("swapoff /swapfile-lotsfree && rm /swapfile-lotsfree")
         .risk(
             "Takes disk space. Swap absorbs memory that nobody touches; memory that is in use is only \

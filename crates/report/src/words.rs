@@ -155,6 +155,13 @@ pub(crate) fn parts(memory: &MemoryMap) -> impl Iterator<Item = (Use, Bytes, f64
 pub(crate) fn subject(report: &Report) -> Option<Use> {
     let memory = report.memory.as_ref().filter(|memory| memory.total > Bytes::ZERO)?;
     let share = |part| memory.get(part).share_of(memory.total);
+    let bounds = [
+        (Use::PageTables, 0.02),
+        (Use::HugeIdle, 0.05),
+        (Use::Slab, 0.2),
+        (Use::Kernel, 0.1),
+        (Use::Other, 0.1),
+    ];
     let of_evidence = |evidence: &Evidence| {
         let part = match (evidence.file.as_str(), evidence.field.as_str()) {
             ("/proc/meminfo", "PageTables" | "SecPageTables") => Use::PageTables,
@@ -164,17 +171,12 @@ pub(crate) fn subject(report: &Report) -> Option<Use> {
             ("/proc/meminfo", "Percpu" | "VmallocUsed" | "KernelStack") => Use::Kernel,
             _ => return None,
         };
-        (share(part) >= 0.01).then_some(part)
+        // What evidence mentions counts where it is half of what would be named without it.
+        let bound = bounds.iter().find(|(other, _)| *other == part).map_or(0.1, |(_, bound)| *bound);
+        (share(part) >= bound / 2.0).then_some(part)
     };
     let weighty = report.findings.iter().filter(|finding| finding.severity > Severity::Info);
     let found = weighty.flat_map(|finding| &finding.evidence).find_map(of_evidence);
-    let bounds = [
-        (Use::PageTables, 0.02),
-        (Use::HugeIdle, 0.05),
-        (Use::Slab, 0.2),
-        (Use::Kernel, 0.1),
-        (Use::Other, 0.1),
-    ];
     let excess = || bounds.iter().find(|(part, bound)| share(*part) >= *bound).map(|(part, _)| *part);
     let largest = || memory.parts.iter().max_by_key(|(_, bytes)| *bytes).map(|(part, _)| *part);
     found.or_else(excess).or_else(largest)

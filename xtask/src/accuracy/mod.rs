@@ -171,9 +171,9 @@ fn verdicts(file: &str) -> Result<BTreeMap<String, Said>, Box<dyn Error>> {
     Ok(rows::<Said>(file)?.into_iter().map(|said| (said.id.clone(), said)).collect())
 }
 
-/// `accuracy PROGRAM [DIRECTORY [ROWS]]`: writes what PROGRAM says of each input of ROWS (`inputs.jsonl`), one
-/// row each, to standard output. Inputs that the repository does not keep are looked for below DIRECTORY,
-/// under their ids.
+/// `accuracy PROGRAM [DIRECTORY [ROWS]]`: writes what PROGRAM says of each input of ROWS (`inputs.jsonl`),
+/// one row each, to standard output. Inputs that the repository does not keep are looked for below
+/// DIRECTORY, under their ids.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let [program, rest @ ..] = arguments else {
         return Err("which program? cargo xtask accuracy PROGRAM [DIRECTORY [ROWS]]".into());

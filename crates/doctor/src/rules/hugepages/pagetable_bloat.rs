@@ -196,6 +196,13 @@ fn add_remedies(
             ));
         }
     }
+    if let Some(file) = tmpfs_file(cx, segments) {
+        finding.remedy(huge_tmpfs(&file)).remedy(
+            Remedy::new("Let fewer processes map the file")
+                .risk("An application change; page tables shrink in proportion to the processes."),
+        );
+        return;
+    }
     match advice::huge_pool_allowed(cx) {
         Ok(()) => finding.remedy(pooled(cx)),
         Err(why) => finding.note(format!("A huge page pool is not proposed: {why}.")),
@@ -204,6 +211,30 @@ fn add_remedies(
         Remedy::new("Let fewer processes map the segment (a connection pool, shared server)")
             .risk("An application change; page tables shrink in proportion to the sessions."),
     );
+}
+
+/// The file in `/dev/shm` that most processes map, where no System V segment is shared: a pool does not take it
+/// in.
+fn tmpfs_file(cx: &Context<'_>, segments: &[huge::Segment]) -> Option<String> {
+    if segments.iter().any(|segment| segment.backing == Backing::Base && segment.mappers > 1) {
+        return None;
+    }
+    let mut mappers: BTreeMap<&str, u32> = BTreeMap::new();
+    for (_, mapping) in huge::mappings(cx).filter(|(_, mapping)| mapping.file.starts_with("/dev/shm/")) {
+        *mappers.entry(&mapping.file).or_default() += 1;
+    }
+    let (file, count) = mappers.into_iter().max_by_key(|(_, count)| *count)?;
+    (count > 1).then(|| file.to_owned())
+}
+
+/// Huge pages for the files of a tmpfs, from 4.8 on.
+fn huge_tmpfs(file: &str) -> Remedy {
+    Remedy::new(format!("Let {file} have transparent huge pages, which a pool cannot give it"))
+        .run("mount -o remount,huge=within_size /dev/shm")
+        .keep("/etc/fstab", "tmpfs /dev/shm tmpfs defaults,huge=within_size 0 0")
+        .undo_with("mount -o remount,huge=never /dev/shm")
+        .risk("It counts for what is written from then on: the file has to be made anew. Files take whole huge pages.")
+        .restart("the programs that map it")
 }
 
 /// How much of `tables` can be of shared memory: no process has more tables for it than it has pages of it,
@@ -291,7 +322,10 @@ fn pooled(cx: &Context<'_>) -> Remedy {
         // The segments were not read, or are too large for a pool: no figure without them.
         _ => Remedy::new(title).run("lotsfree size hugepages --from-host"),
     };
-    remedy
-        .risk("The pool is lost to everything else at once; too large a pool makes the host swap.")
-        .restart("the database, with memlock at least as large as its segment")
+    remedy.risk("The pool is lost to everything else at once; too large a pool makes the host swap.").restart(
+        match cx.workloads().iter().any(|workload| workload.is_database()) {
+            true => "the database, with memlock at least as large as its segment",
+            false => "the programs that map them, with memlock at least as large as a segment",
+        },
+    )
 }

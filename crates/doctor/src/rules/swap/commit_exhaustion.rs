@@ -189,13 +189,13 @@ impl<'a> Refusal<'a> {
         let room = view.room();
         match self {
             Refusal::Cramped => format!(
-                "strict overcommit leaves {room:#} below a limit of {:#}: allocations fail while \
+                "strict overcommit leaves {room:#} below a limit of {:#}: larger requests fail while \
                  {} are available",
                 view.limit, view.available
             ),
             Refusal::LowLimit => format!(
-                "strict overcommit with a limit of {}, {} of the {} of memory and swap: allocations fail \
-                 with ENOMEM while {} cannot be promised to anybody",
+                "strict overcommit with a limit of {}, {} of the {} of memory and swap: programs cannot be \
+                 promised the other {} ({room} are left)",
                 view.limit,
                 Percent(view.limit.share_of(view.usable)),
                 view.usable,
@@ -218,7 +218,7 @@ impl<'a> Refusal<'a> {
                 );
             }
         };
-        Cost::memory(lost, view.total, "is there and cannot be had")
+        Cost::memory(lost, view.total, "is there, for the page cache only: programs are not promised it")
     }
 }
 

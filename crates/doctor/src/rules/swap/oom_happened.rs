@@ -516,8 +516,11 @@ fn explain(kind: Kind, judged: &Judged<'_>, finding: &mut Finding) {
     match kind {
         Kind::Group => {
             for counter in report.group.iter().flat_map(|group| &group.counters) {
-                let value =
-                    format!("{:#} of {:#}, failed {} times", counter.usage, counter.limit, counter.failcnt);
+                let limit = match counter.limit {
+                    limit if limit >= NO_LIMIT => "no limit".to_owned(),
+                    limit => format!("{limit:#}"),
+                };
+                let value = format!("{:#} of {limit}, failed {} times", counter.usage, counter.failcnt);
                 finding.because(Evidence::new("kernel log", format!("{}: usage", counter.name), value));
             }
         }
