@@ -10,7 +10,9 @@ mod reader;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lotsfree_kernel_files::KernelVersion;
-use lotsfree_kernel_files::counters::{Counter, Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_kernel_files::counters::{
+    Counter, Meminfo, Values, Vmstat, meminfo as m, vmstat as v, zoneinfo as z,
+};
 use lotsfree_kernel_files::file::kernel_log::KernelLog;
 use lotsfree_kernel_files::file::node;
 use lotsfree_kernel_files::file::os_release::OsRelease;
@@ -101,8 +103,8 @@ fn container(reader: &mut Reader<'_>) -> Option<String> {
 }
 
 /// The page size of the host that the data are from. On the running machine it is this machine's. Else it is
-/// the size that most of the quantities shown both in KiB and in pages agree on; else it follows from the
-/// size of its huge pages, which is page²/8.
+/// the size that most of the quantities shown both in KiB and in pages agree on, or that of a node and its
+/// zones; else it follows from the size of its huge pages, which is page²/8.
 fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
     const SIZES: [u64; 3] = [4096, 16384, 65536];
     if source.is_live() {
@@ -133,7 +135,20 @@ fn page_size(source: &dyn Source, snapshot: &Snapshot) -> PageSize {
         let size = Bytes::kib(snapshot.meminfo.as_ref()?.get(m::Hugepagesize)?);
         SIZES.into_iter().find(|&page| PageSize::new(page).is_some_and(|p| p.pmd_huge() == size))
     };
-    by_votes.or_else(by_huge_page).and_then(PageSize::new).unwrap_or_default()
+    // What a node has in KiB and in the pages of its zones.
+    let by_zones = || {
+        let nodes = snapshot.nodes.as_deref().unwrap_or_default().iter();
+        nodes
+            .filter_map(|node| {
+                let total = node.meminfo.as_ref()?.get(m::MemTotal)?.checked_mul(1024)?;
+                let zones = snapshot.zones.iter().flatten().filter(|zone| zone.node == node.id);
+                let pages: u64 = zones.filter_map(|zone| zone.marks.get(z::managed)).sum();
+                let exact = total.checked_div(pages)?;
+                SIZES.into_iter().find(|size| exact.abs_diff(*size) < size / 8)
+            })
+            .max()
+    };
+    by_votes.or_else(by_zones).or_else(by_huge_page).and_then(PageSize::new).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -157,5 +172,13 @@ mod tests {
         assert_eq!(size_of(arm, "nr_free_pages 1000\nnr_mapped 100\n"), 65536);
         assert_eq!(size_of(arm, ""), 65536);
         assert_eq!(size_of("MemTotal: 1 kB\n", ""), 4096);
+        // `numactl -H` and `/proc/zoneinfo` of one node.
+        let mut source = MemorySource::default();
+        source.insert("sys/devices/system/node/node3/meminfo", "Node 3 MemTotal: 15704064 kB\n");
+        source.insert(
+            "proc/zoneinfo",
+            "Node 3, zone      DMA\n  pages free     2951\n        min      2821\n        managed  245388\n",
+        );
+        assert_eq!(collect(&source, &Options::default()).host.page_size.bytes().0, 65536);
     }
 }

@@ -213,8 +213,8 @@ fn add_remedies(
     );
 }
 
-/// The file in `/dev/shm` that most processes map, where no System V segment is shared: a pool does not take it
-/// in.
+/// The file in `/dev/shm` that most processes map, where no System V segment is shared: a pool does not
+/// take it in.
 fn tmpfs_file(cx: &Context<'_>, segments: &[huge::Segment]) -> Option<String> {
     if segments.iter().any(|segment| segment.backing == Backing::Base && segment.mappers > 1) {
         return None;
