@@ -24,12 +24,13 @@
 //! | files of a control group after a prompt or `grep .`; a `memory.stat` | `sys/fs/cgroup` |
 //! | rows of slabtop | `proc/slabinfo` |
 //! | the head of `top`, `vmstat -s`; lists of processes of `top` and `ps` | lines of `proc/meminfo`, `proc/PID`, see [`super::listing`] |
-//! | tables of `vmstat` and `sar` | samples, see [`super::tables`] |
+//! | tables of `vmstat` and `sar`, CPUs of `iostat` | samples, see [`super::tables`] |
+//! | rows of `df` on tmpfs | `Shmem` of `proc/meminfo`, where the text has none |
 //! | a date alone, before files that come again | the next sample |
 //! | `status`, `smaps`, `pmap -X` of one process | `proc/PID`, see [`super::process`] |
 //! | `docker stats`, `kubectl describe` | groups, see [`super::containers`] |
 //! | `pages_ballooned : 3276800` of Hyper-V, `current : 1024000` of VMware | `Balloon` of `proc/meminfo` |
-//! | OOM kills, allocation failures and the kernel's reports on them | `dev/kmsg` |
+//! | OOM kills, allocation failures and the kernel's reports on them; what programs say of refused requests | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
 //! `MemAvailable` if printed) unless there are such lines of meminfo; a combined `buff/cache` becomes
@@ -106,7 +107,7 @@ struct Splitter {
     /// The time of the last line that is a date, and what was read before it.
     time: Option<f64>,
     instants: Vec<(f64, MemorySource)>,
-    /// Bytes that `df` shows in use on file systems in memory, by mount point.
+    /// KiB that `df` shows in use on file systems in memory, by mount point.
     in_tmpfs: BTreeMap<String, u64>,
     /// Columns of iostat's table of devices, once its head has been read.
     devices: usize,
@@ -596,6 +597,9 @@ impl Splitter {
     /// The head of iostat's table of devices, or a row of it: a device that is always busy is worth a note.
     fn device_of_iostat(&mut self, line: &str) -> bool {
         const BUSY: f64 = 90.0;
+        if self.devices == 0 && !line.starts_with("Device") {
+            return false;
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
         if words.first().is_some_and(|word| word.starts_with("Device")) && words.last() == Some(&"%util") {
             self.devices = words.len();
@@ -618,6 +622,9 @@ impl Splitter {
     /// A row of `df` on a file system in memory: `tmpfs  502M  382M  120M  77% /dev/shm`.
     fn tmpfs_of_df(&mut self, line: &str) -> bool {
         const LONGEST: usize = 256;
+        if !line.contains("% /") {
+            return false;
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
         let (name, used, share, target) = match words[..] {
             [name, _, used, _, share, target] | [name, "tmpfs", _, used, _, share, target] => {
@@ -1326,6 +1333,30 @@ mod tests {
     * soft memlock 12582912
     * hard memlock 12582912
 ";
+
+    #[test]
+    fn df_and_iostat() {
+        let text = "Filesystem            Size  Used Avail Use% Mounted on\n\
+            /dev/sda2             9.2G  6.9G  1.9G  79% /\n\
+            devshm                502M  382M  120M  77% /dev/shm\n\
+            tmpfs  tmpfs          256M  2048K  254M   1% /tmp\n\n\
+            \u{20}            total       used       free     shared    buffers     cached\n\
+            Mem:       1026568    1005468      21100          0       2592     384196\n";
+        let paste = split(text.as_bytes(), "x").unwrap();
+        let meminfo = file(&paste, "proc/meminfo");
+        assert!(meminfo.contains("Shmem: 393216 kB\n"), "{meminfo}");
+        // The kernel's own line is better.
+        let told = split(format!("MemTotal: 5 kB\nShmem: 3 kB\n{text}").as_bytes(), "x").unwrap();
+        assert!(!file(&told, "proc/meminfo").contains("393216"));
+        let text = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n\
+            \u{20}          0.50    0.00    0.00   99.50    0.00    0.00\n\n\
+            Device:         rrqm/s   wrqm/s     r/s     w/s  await  %util\n\
+            sda               0.00     0.00    0.00    2.50   16.80   1.20\n\
+            sdb               0.00     0.00    0.00    2.50 2307.20 100.00\n";
+        let paste = split(text.as_bytes(), "x").unwrap();
+        assert_eq!(paste.samples.len(), 2);
+        assert_eq!(paste.notes, ["iostat: sdb was busy 100 % of the time"]);
+    }
 
     #[test]
     fn a_question_in_a_forum() {

@@ -107,6 +107,8 @@ const TELLING: [(Wait, &[&str]); 8] = [
 
 /// At most this many functions of a trace are kept.
 const MOST_TRACE: usize = 48;
+/// A line of a trace is at most this many seconds younger than its head; a serial console is slow.
+const AT_ONCE: u64 = 2;
 
 impl HungTask {
     /// What it waits for, as far as its trace tells.
@@ -120,40 +122,18 @@ impl HungTask {
         self.trace.iter().map(|function| &**function).filter(|function| tells(function))
     }
 
-    /// Takes a line that stands after the first; `None` if it belongs to something else. Whether it is to be
-    /// kept.
-    pub(super) fn take(&mut self, message: &str) -> Option<bool> {
-        if let Some(function) = frame(message) {
-            if self.trace.len() < MOST_TRACE {
-                self.trace.push(function.into());
-                return Some(true);
-            }
-            return Some(false);
+    /// Takes a line of its call trace, which the kernel prints at once; whether it is to be kept. `None` for
+    /// another line, which does not end the trace: it is not kept, so that nobody could see the end of it.
+    pub(super) fn take(&mut self, at: Option<u64>, message: &str) -> Option<bool> {
+        let function = frame(message)?;
+        if self.at.zip(at).is_some_and(|(head, at)| at.abs_diff(head) > AT_ONCE) {
+            return None;
         }
-        const BESIDE: [&str; 18] = [
-            "Call Trace",
-            "Call trace",
-            "<TASK>",
-            "</TASK>",
-            "Not tainted",
-            "Tainted: ",
-            "hung_task_timeout_secs",
-            "task:",
-            "CPU: ",
-            "Hardware name: ",
-            "Modules linked in",
-            "RIP: ",
-            "RSP: ",
-            "RAX: ",
-            "RDX: ",
-            "RBP: ",
-            "R10: ",
-            "Workqueue: ",
-        ];
-        let beside = BESIDE.iter().any(|text| message.contains(text))
-            || message.contains(" D ") && self.trace.is_empty()
-            || message.trim_start().starts_with("ffff");
-        beside.then_some(false)
+        let room = self.trace.len() < MOST_TRACE;
+        if room {
+            self.trace.push(function.into());
+        }
+        Some(room)
     }
 }
 

@@ -253,7 +253,7 @@ struct Reader {
     panics: Kept<bool>,
     refusals: Kept<Refusal>,
     hung: Kept<HungTask>,
-    /// Whether the trace of the last of these tasks goes on.
+    /// Whether lines of a trace are those of the last of these tasks, and not of a report after it.
     in_trace: bool,
     hardware: Kept<HardwareError>,
     boots: Kept<()>,
@@ -342,16 +342,16 @@ impl Reader {
             self.in_trace = true;
             return true;
         }
-        let open = self.hung.back_mut().filter(|_| self.in_trace);
-        let taken = open.and_then(|(task, lines)| {
-            let keeps = task.take(message)?;
-            if keeps {
-                lines.push(numbered.clone());
+        let Some((task, lines)) = self.hung.back_mut().filter(|_| self.in_trace) else { return false };
+        match task.take(at, message) {
+            Some(keeps) => {
+                if keeps {
+                    lines.push(numbered.clone());
+                }
+                true
             }
-            Some(())
-        });
-        self.in_trace = taken.is_some();
-        self.in_trace
+            None => false,
+        }
     }
 
     /// Reads a line that begins or continues a report; whether it is a report's head.
@@ -384,6 +384,7 @@ impl Reader {
     }
 
     fn begin(&mut self, report: report::Builder, numbered: &(usize, String)) {
+        self.in_trace = false;
         self.begun += 1;
         if self.reports.len() >= MOST_REPORTS
             && let Some((_, lines)) = self.reports.pop_front()
