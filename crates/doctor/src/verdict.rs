@@ -459,6 +459,7 @@ mod tests {
     use lotsfree_kernel_files::file::cpu_times::CpuTimes;
     use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
     use lotsfree_kernel_files::file::pressure::{Pressure, Stall};
+    use lotsfree_kernel_files::{File, Log};
     use lotsfree_snapshot::{Observation, Snapshot};
 
     use super::*;
@@ -512,6 +513,32 @@ mod tests {
         assert_eq!(info.answer, Answer::Fine);
         let busy = instant(host(0.0, 90.0, 0.0));
         assert_eq!(answer(&busy, &[finding(Severity::Warning)]).answer, Answer::Cpu);
+    }
+
+    #[test]
+    fn a_log_tells_of_refusals_disks_and_modules() {
+        let of = |log: &str, rules: &[(&'static str, Severity)]| {
+            let log = KernelLog::parse(log.as_bytes(), &mut Log::default());
+            let now = Snapshot { kernel_log: Some(log), ..Snapshot::default() };
+            let found = |(rule, severity): &(&'static str, Severity)| {
+                let mut finding = finding(*severity);
+                finding.rule = rule;
+                finding.confidence = Confidence::Possible;
+                finding
+            };
+            answer(&instant(now), &rules.iter().map(found).collect::<Vec<_>>())
+        };
+        let hung =
+            "[9.0] INFO: task mysqld:311 blocked for more than 120 seconds.\n[9.1]  bit_wait_io+0x1/0x2\n";
+        let disk = of(hung, &[("hung-tasks", Severity::Warning)]);
+        assert_eq!(
+            (disk.answer, &*disk.text),
+            (Answer::Disk, "Not memory but a disk: mysqld stood still for more than 120 s.")
+        );
+        assert_eq!(of("", &[("request-refused", Severity::High)]).answer, Answer::Memory);
+        // What a program asks for is no harm yet.
+        assert_eq!(of("", &[("request-refused", Severity::Warning)]).answer, Answer::NotNow);
+        assert_eq!(of("", &[("hardware-errors", Severity::Info)]).text, "The cup is empty.");
     }
 
     #[test]

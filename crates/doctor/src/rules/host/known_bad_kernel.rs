@@ -14,9 +14,10 @@ rule! {
     /// The kernel has a known memory bug that matters to what runs here.
     ///
     /// # Sees
-    /// The running kernel's release, compared as package managers do, with a table of bugs, the builds that
-    /// have them and the builds that have the fix; and whether the host has what the bug needs: several NUMA
-    /// nodes and transparent huge pages, `vm.swappiness = 0`, Redis on arm64.
+    /// The release of the running kernel, or that of a report in its log, compared as package managers do,
+    /// with a table of bugs, the builds that have them and the builds that have the fix; and whether the
+    /// host has what the bug needs: several NUMA nodes and transparent huge pages, `vm.swappiness = 0`,
+    /// Redis on arm64.
     ///
     /// # Hurts
     /// - SLES 15 SP5 to SP7 before February 2026 and RHEL 9.6 to 9.8 before the fixed builds: on several NUMA
@@ -168,10 +169,11 @@ fn allocate_without_reclaim(thp: &Thp) -> Option<Remedy> {
 
 /// A kernel that kills too early, and a kill.
 fn early_kill(cx: &Context<'_>) -> Option<Finding> {
-    let log = cx.now().kernel_log.as_ref()?;
-    let killed =
-        !log.ooms.is_empty() || log.reports.iter().any(|report| report.trigger == Trigger::OomKiller);
-    let releases = log.reports.iter().filter_map(|report| report.release.as_deref());
+    let log = cx.now().kernel_log.as_ref();
+    let reports = log.map(|log| log.reports.as_slice()).unwrap_or_default();
+    let killed = log.is_some_and(|log| !log.ooms.is_empty())
+        || reports.iter().any(|report| report.trigger == Trigger::OomKiller);
+    let releases = reports.iter().filter_map(|report| report.release.as_deref());
     let mut releases = releases.chain([&*cx.now().host.kernel.release]);
     let (release, stream) = releases.find_map(|release| Some((release, affected(EARLY_KILL, release)?)))?;
     let fixed = stream.fixed_release().unwrap_or_default();

@@ -14,7 +14,7 @@ rule! {
     /// `MemFree` of each node that has CPUs, without its huge page pools: one node below 10 % even with its
     /// page cache counted as free, another with more than twice as much. Critical once the short node is
     /// below its low watermark, another has twice its high watermark free, and the host swaps or tasks
-    /// reclaim.
+    /// reclaim. Of `MemFree` alone a tenth of what another node has.
     ///
     /// # Hurts
     /// The host as a whole has memory, so nobody looks. But kswapd works per node: it evicts and swaps out on

@@ -11,9 +11,10 @@ rule! {
     /// Kernel objects (slab) take a large or growing part of memory.
     ///
     /// # Sees
-    /// `Slab` above 30 % of memory without the huge page pools; or `SUnreclaim` growing by more than 1 % of
-    /// memory an hour over ten minutes or more; or more than 10 million unused directory entries
-    /// (`fs.dentry-state`). Names the largest caches of `/proc/slabinfo`.
+    /// `Slab` above 30 % or `SUnreclaim` above 10 % of memory without the huge page pools; or `SUnreclaim`
+    /// growing by more than 1 % of memory an hour over ten minutes or more; or more than 10 million unused
+    /// directory entries (`fs.dentry-state`). Names the largest caches of `/proc/slabinfo`; of that file
+    /// alone a cache of 1 GiB, or caches whose objects are nearly all unused.
     ///
     /// # Hurts
     /// `SUnreclaim` is lost until its owner frees it. `SReclaimable` counts as available, but reclaim has to
