@@ -524,7 +524,8 @@ impl Splitter {
     /// A line that is a date: what comes again after it is a new sample.
     fn date(&mut self, line: &str) -> bool {
         let Some(time) = (line.len() <= 48).then(|| date(line.trim())).flatten() else { return false };
-        let again = !self.meminfo.is_empty() || !self.vmstat.is_empty();
+        // The table of `free` becomes lines of meminfo only when it has ended.
+        let again = !self.meminfo.is_empty() || !self.vmstat.is_empty() || !self.free.memory.is_empty();
         if let Some(began) =
             self.time.filter(|began| again && *began < time && self.instants.len() < MOST_SAMPLES)
         {
@@ -1333,6 +1334,27 @@ mod tests {
     * soft memlock 12582912
     * hard memlock 12582912
 ";
+
+    #[test]
+    fn free_with_dates_between_is_a_series() {
+        let free = |date: &str, used: u64| {
+            format!(
+                "{date}\n              total        used        free      shared  buff/cache   available\n\
+                 Mem:           7976        {used}        {}          22        1361        6201\n",
+                6600 - used
+            )
+        };
+        for [first, second] in [
+            ["Mon Jan  1 00:00:00 2024", "Mon Jan  1 06:00:00 2024"],
+            ["Mon Jan  1 00:00:00 CET 2024", "Mon Jan  1 06:00:00 CET 2024"],
+            ["2024-01-01 00:00:00", "2024-01-01 06:00:00"],
+        ] {
+            let paste =
+                split(format!("{}{}", free(first, 1500), free(second, 4500)).as_bytes(), "x").unwrap();
+            let times: Vec<f64> = paste.samples.iter().map(|(at, _)| *at).collect();
+            assert_eq!(times, [0.0, 21_600.0], "{first}");
+        }
+    }
 
     #[test]
     fn df_and_iostat() {

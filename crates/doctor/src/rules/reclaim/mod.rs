@@ -4,6 +4,7 @@ use crate::rule::rules;
 
 rules! {
     memory_exhaustion::MemoryExhaustion,
+    available_falls::AvailableFalls,
     allocation_failure::AllocationFailure,
     hung_tasks::HungTasks,
     since_boot::SinceBoot,
