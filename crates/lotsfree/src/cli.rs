@@ -401,7 +401,8 @@ pub(crate) struct ValidateArgs {
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) names: Vec<String>,
 
-    /// A file of experiments [default: those that ship, lab/validation.toml of the repository]
+    /// A file of experiments [default: those that ship, lab/validation.toml of the repository]; with a single
+    /// kernel in it, for that one alone
     #[arg(long, value_name = "FILE")]
     pub(crate) experiments: Option<PathBuf>,
 

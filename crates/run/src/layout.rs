@@ -1,4 +1,8 @@
 //! Conversion between a [`Sample`] and the columns of a row.
+//!
+//! The files of a run directory are listed in `lib.rs`, the columns of its tables in `table.rs` (samples) and
+//! `interval.rs` (actors), the format's version is `store.rs:FORMAT`. A column that is a counter has the
+//! counter's unit (`docs/counters.md`); times are nanoseconds. The scenario's `interval` is that of samples.
 
 use std::fmt::Write as _;
 

@@ -71,7 +71,8 @@ macro_rules! settings {
 }
 
 settings! {
-    // 200 from 5.8 on (c843966c556d).
+    // 200 from 5.8 on (c843966c556d). What 0 means before and after 3.5: `get_scan_count` in the engine's
+    // `mm/vmscan.rs`.
     SWAPPINESS = sysctl(
         "vm.swappiness",
         &[(ANY, Range(0, 100)), (From(5, 8), Range(0, 200))],

@@ -216,6 +216,10 @@ impl Mm {
     }
 
     /// Starts to read the slot and its window. Returns the number of the request that reads the slot itself.
+    ///
+    /// On a device that does not turn, and only there, the window is of neighbours in the address space. The
+    /// kernel does so from 4.14 on (ec560175c0b6); the model has no switch of its own for it, so that
+    /// linux-4.4 does it too.
     pub(crate) fn swapin_readahead(
         &mut self,
         cx: &mut Cx,

@@ -3,6 +3,11 @@
 //! A shadow has 29 bits: whether the page had been active, the lruvec it was evicted from, and the low bits
 //! of that lruvec's clock. With MGLRU the clock is the sequence number of the oldest generation and the
 //! page's tier.
+//!
+//! File pages have shadows from the generation linux-4.4 on (3.15, a528910e12ec; `Refault` in
+//! `formulas/src/lists.rs` decides what a refault activates), anonymous pages from linux-6.1 on (5.9,
+//! aae466b0052e; `Generation::anon_refault`). A shadow lies in the page's own entry, so that the nodes of
+//! shadow entries, and the reclaim of them (`workingset_nodereclaim`), are not modelled.
 
 use lotsfree_formulas::lists::{Lists, Refault, refault_activates};
 
