@@ -66,6 +66,8 @@ const BUSY_IDLE: f64 = 0.08;
 const WAITING: f64 = 0.25;
 /// Available memory from which on it is not short.
 const ENOUGH: f64 = 0.10;
+/// Available memory that is enough on any host, as for memory-exhaustion.
+const ROOM: Bytes = Bytes::gib(8);
 /// Free memory and cache together that no working host is left with, and reads in KiB a second beside it.
 const TINY: Bytes = Bytes::mib(32);
 const READ_KIB: f64 = 4096.0;
@@ -80,6 +82,8 @@ const DIRTY: f64 = 0.10;
 const MUCH_DIRTY: Bytes = Bytes::mib(512);
 /// A group is full from this share of its limit on; its page cache is most of it from this share on.
 const FULL: f64 = 0.95;
+/// A group that is so near its limit may meet it, if it is not page cache that it holds.
+const MUCH_OF_LIMIT: f64 = 0.9;
 const MOSTLY: f64 = 0.5;
 /// Seconds after which a kill is over.
 const OVER_SECONDS: f64 = 60.0;
@@ -126,10 +130,14 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     }
     let top = hog(cx);
     let hog = top.clone().filter(|(_, share)| *share >= WHOLE);
-    if let Some((name, share)) = hog.as_ref().filter(|(name, _)| reclaims(name)) {
+    // Half of a CPU is much for a thread that sleeps while memory is free.
+    if let Some((name, share)) = top.as_ref().filter(|(name, _)| reclaims(name)) {
+        let full = cx.mem(m::SwapTotal).ok().zip(cx.mem(m::SwapFree).ok());
+        let full = full.is_some_and(|(total, free)| total > Bytes::ZERO && free.share_of(total) < 1.0 - FULL);
         let text = format!(
-            "Memory: {name} takes {} of a CPU, so the kernel reclaims or compacts all the time.",
-            Percent(*share)
+            "Memory: {name} takes {} of a CPU, so the kernel reclaims or compacts all the time{}.",
+            Percent(*share),
+            if full { ", and swap is full" } else { "" }
         );
         return Verdict::new(Answer::Memory, text).collect(SAMPLES);
     }
@@ -148,6 +156,10 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
             " {name} takes {} of a CPU: if something is slow, look there.",
             Percent(share)
         ));
+    }
+    if let Some(swapped) = swapped(cx).or_else(|| swap_is_full(cx)).filter(|_| verdict.answer == Answer::Fine)
+    {
+        verdict.text.push_str(&swapped);
     }
     if let Some(dirty) = dirty(cx) {
         verdict.text.push_str(&format!(
@@ -328,6 +340,34 @@ fn all_asked(cx: &Context<'_>) -> bool {
     !reports.is_empty() && reports.iter().all(asked)
 }
 
+/// What lies in swap, beside memory that is not short.
+fn swapped(cx: &Context<'_>) -> Option<String> {
+    let (total, free) = (cx.mem(m::SwapTotal).ok()?, cx.mem(m::SwapFree).ok()?);
+    let used = total - free;
+    let still = cx.rate(&[v::pswpin, v::pswpout]).ok().map(|rate| rate.total == 0)?;
+    let share = used.share_of(total);
+    (still && used >= LARGE).then(|| {
+        format!(
+            " {used} of swap ({}) are used, which does no harm: nothing moves in or out, so these are pages that nobody \
+             touches.",
+            Percent(share)
+        )
+    })
+}
+
+/// What lies in swap, where a single reading does not tell whether it moves.
+fn swap_is_full(cx: &Context<'_>) -> Option<String> {
+    let (total, free) = (cx.mem(m::SwapTotal).ok()?, cx.mem(m::SwapFree).ok()?);
+    let used = total - free;
+    (cx.seconds().is_err() && used >= LARGE && used.share_of(total) >= MOSTLY).then(|| {
+        format!(
+            " {used} of swap ({}) are used: beside so much memory these are old pages, which do no harm as long as none \
+             come back (si of vmstat 1).",
+            Percent(used.share_of(total))
+        )
+    })
+}
+
 /// Page cache that waits to be written, if it is so much that writers may be made to wait.
 fn dirty(cx: &Context<'_>) -> Option<Bytes> {
     let available = cx.now().meminfo.as_ref().and_then(levels::available)?.bytes;
@@ -348,10 +388,18 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             let text = format!("Memory is fine: tasks wait for it {} of the time{left}.", Percent(memory));
             Verdict::new(Answer::Fine, text)
         }
-        (Some((bytes, share)), _, samples) if share >= ENOUGH => {
+        (Some((bytes, share)), _, samples) if share >= ENOUGH || bytes >= ROOM => {
             let text = format!("Memory is not short: {bytes} ({}) is available.", Percent(share));
             let verdict = Verdict::new(Answer::Fine, text);
             if samples { verdict } else { verdict.collect(SAMPLES) }
+        }
+        (Some((bytes, share)), None, false) => {
+            let held = level_holder(cx);
+            let text = format!(
+                "Nothing is known to be lost to memory now, but only {bytes} ({}) is available{held}.",
+                Percent(share)
+            );
+            Verdict::new(Answer::NotNow, text).collect(SAMPLES)
         }
         (_, _, true) if cx.rate(&[v::pswpin, v::pswpout]).is_ok_and(|rate| rate.total == 0) => {
             let times = cx.cpu_shares().map_or_else(String::new, |times| {
@@ -371,6 +419,14 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             Verdict::new(Answer::Unknown, text).collect(SAMPLES)
         }),
     }
+}
+
+/// The largest process of a list, after a sentence on what is left.
+fn level_holder(cx: &Context<'_>) -> String {
+    let rss = |process: &&Process| process.memory_or_zero(p::VmRSS);
+    let largest = cx.processes().unwrap_or_default().iter().max_by_key(rss);
+    let largest = largest.filter(|process| rss(process) >= LARGE);
+    largest.map_or_else(String::new, |process| format!("; {} holds {}", process.stat.name, rss(&process)))
 }
 
 /// What files of a single process, or a list of some, say.
@@ -420,7 +476,18 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
     let groups = cx.cgroups().ok().filter(|_| cx.now().meminfo.is_none())?;
     let mut below = groups.groups.iter().filter(|group| group.path != "/" && group.current.is_some());
     let (Some(group), None) = (below.next(), below.next()) else { return None };
-    let stat = group.stat.as_ref()?;
+    let Some(stat) = group.stat.as_ref() else {
+        let (current, limit) = (group.current?, group.max?.bytes()?);
+        let share = current.share_of(limit);
+        let text = format!(
+            "Nothing is known to be lost to memory now, but {} holds {current} of its limit of {limit} ({}), page \
+             cache included.",
+            group.path,
+            Percent(share)
+        );
+        let files = format!("cd /sys/fs/cgroup{}; cat memory.stat memory.events memory.pressure", group.path);
+        return (share >= MUCH_OF_LIMIT).then(|| Verdict::new(Answer::NotNow, text).collect(&files));
+    };
     let get =
         |counters: &[Counter<MemoryStat>]| counters.iter().find_map(|counter| stat.get(*counter)).map(Bytes);
     let (current, path) = (group.current?, &group.path);

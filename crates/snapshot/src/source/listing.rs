@@ -149,6 +149,34 @@ fn kib(word: &str) -> Option<u64> {
     Some((value * factor) as u64)
 }
 
+/// The lines of meminfo in the head of busybox's `top`: `Mem: 60920K used, 1016K free, 312K shrd, 124K buff,
+/// 2340K cached`.
+fn head_of_busybox(rest: &str) -> Option<Vec<(&'static str, u64)>> {
+    let mut found = Vec::new();
+    let mut used = None;
+    for part in rest.split(',') {
+        let (value, label) = part.trim().split_once(' ')?;
+        let value = kib(value).filter(|_| value.ends_with('K'))?;
+        let field = match label.trim() {
+            "used" => {
+                used = Some(value);
+                continue;
+            }
+            "free" => "MemFree",
+            "shrd" => "Shmem",
+            "buff" => "Buffers",
+            "cached" => "Cached",
+            _ => return None,
+        };
+        found.push((field, value));
+    }
+    let free = found.iter().find(|(field, _)| *field == "MemFree")?.1;
+    found.insert(0, ("MemTotal", used?.saturating_add(free)));
+    // Before busybox 1.20 `shrd` was a figure that no kernel printed any more.
+    found.retain(|(field, value)| *field != "Shmem" || *value > 0);
+    Some(found)
+}
+
 /// The lines of meminfo in a line of `top`'s head: `KiB Mem : 16312344 total, 211000 free, …`,
 /// `Mem:  16312344k total, …`, `MiB Swap: …`.
 pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
@@ -158,6 +186,9 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
         [unit @ ("KiB" | "MiB" | "GiB"), what @ ("Mem" | "Swap")] => (unit, what),
         _ => return None,
     };
+    if what == "Mem" && rest.contains("K used, ") && rest.contains("K free, ") && !rest.contains("total") {
+        return head_of_busybox(rest);
+    }
     let unit = match unit {
         "MiB" => 1024.0,
         "GiB" => 1024.0 * 1024.0,
@@ -313,6 +344,10 @@ mod tests {
         assert_eq!(
             head_of_top("Mem:  16312344k total, 15500000k used,   812344k free,    60000k buffers"),
             Some(vec![("MemTotal", 16_312_344), ("MemFree", 812_344), ("Buffers", 60_000)])
+        );
+        assert_eq!(
+            head_of_top("Mem: 60920K used, 1016K free, 0K shrd, 124K buff, 2340K cached"),
+            Some(vec![("MemTotal", 61_936), ("MemFree", 1016), ("Buffers", 124), ("Cached", 2340)])
         );
         assert_eq!(head_of_top("Mem:          15955       15830         125"), None);
         assert_eq!(head_of_top("Cpu: 5 total"), None);

@@ -29,12 +29,14 @@
 //! | a date alone, before files that come again | the next sample |
 //! | `status`, `smaps`, `pmap -X` of one process | `proc/PID`, see [`super::process`] |
 //! | `docker stats`, `kubectl describe` | groups, see [`super::containers`] |
-//! | `pages_ballooned : 3276800` of Hyper-V, `current : 1024000` of VMware | `Balloon` of `proc/meminfo` |
+//! | `pages_ballooned : 3276800` of Hyper-V, `current : 1024000` of VMware, `vmware-toolbox-cmd stat balloon` | `Balloon` of `proc/meminfo` |
+//! | rows of `zramctl` | `proc/swaps` |
+//! | `node_memory_MemFree_bytes 9.1e+07`, `node_vmstat_oom_kill 3` of Prometheus' node exporter | `proc/meminfo`, `proc/vmstat` |
 //! | OOM kills, allocation failures and the kernel's reports on them; what programs say of refused requests | `dev/kmsg` |
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
-//! `MemAvailable` if printed) unless there are such lines of meminfo; a combined `buff/cache` becomes
-//! `Cached`. Its unit is that of the option on the prompt. Without a prompt it is KiB, or MiB if the total
+//! `MemAvailable` and `Shmem` if both are printed) unless there are such lines of meminfo; a combined
+//! `buff/cache` becomes `Cached`. Its unit is that of the option on the prompt. Without a prompt it is KiB, or MiB if the total
 //! would otherwise be less than 256 MiB. Values are as coarse as they were printed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,6 +96,8 @@ struct Splitter {
     repeated: bool,
     /// The control group that a line such as `system/backup:` names, for the files that follow it.
     heading: Option<String>,
+    /// Files of a control group that one command prints, of which lines are still to come.
+    several: Vec<String>,
     vmstat: BTreeSet<String>,
     tables: Tables,
     listing: Listing,
@@ -136,6 +140,7 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         meminfo: BTreeSet::new(),
         repeated: false,
         heading: None,
+        several: Vec::new(),
         vmstat: BTreeSet::new(),
         tables: Tables::default(),
         listing: Listing::default(),
@@ -233,6 +238,7 @@ fn unwrapped(lines: Vec<String>) -> Vec<String> {
     let mut recorded = false;
     for line in lines {
         let joins = recorded && !record(&line) && !line.trim().is_empty()
+            || out.last().is_some_and(|before| oomd_goes_on(before))
             || out.last().is_some_and(|before| column(before, &line) || total(before, &line));
         recorded = recorded && joins || record(&line);
         if joins && let Some(last) = out.last_mut().filter(|last| last.len() < MOST_LINE) {
@@ -255,6 +261,16 @@ fn unwrapped(lines: Vec<String>) -> Vec<String> {
         out.push(line);
     }
     out
+}
+
+/// Whether a line of systemd-oomd's was cut before its reason ended.
+fn oomd_goes_on(line: &str) -> bool {
+    const LONGEST: usize = 600;
+    let Some((_, rest)) = line.split_once("Killed").filter(|_| line.len() < LONGEST) else { return false };
+    let rest = rest.trim();
+    rest.is_empty() && line.trim_end().ends_with("]: Killed") && line.contains("systemd-oomd[")
+        || rest.starts_with('/') && rest.contains("due to memory pressure") && !rest.contains(" for > ")
+        || rest.starts_with('/') && line.contains("systemd-oomd[") && !rest.contains("due to")
 }
 
 /// The path that a saved file's name stands for: `meminfo`, `meminfo.txt`, `proc_meminfo`, `pressure-io`.
@@ -401,6 +417,9 @@ impl Splitter {
             }
             return true;
         }
+        if self.one_of_several(line) {
+            return true;
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let count = matches!(words[..], [name, value] if is_number(value)
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
@@ -421,6 +440,31 @@ impl Splitter {
             self.add(&path, line.trim());
         }
         fits
+    }
+
+    /// A line of `cat memory.max memory.current memory.events`: a value alone belongs to the next file that holds
+    /// one, a name and a value to the first that holds such lines.
+    fn one_of_several(&mut self, line: &str) -> bool {
+        let keyed = |name: &String| name.ends_with(".stat") || name.ends_with(".events");
+        let words: Vec<&str> = line.split_ascii_whitespace().take(3).collect();
+        let at = match words[..] {
+            [value] if is_number(value) || value == "max" => {
+                self.several.iter().position(|name| !keyed(name))
+            }
+            [name, value]
+                if is_number(value) && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') =>
+            {
+                self.several.iter().position(keyed)
+            }
+            _ => None,
+        };
+        let Some(at) = at else { return false };
+        let name = self.several[at].clone();
+        if words.len() == 1 {
+            self.several.remove(at);
+        }
+        self.add(&format!("sys/fs/cgroup/GROUP/{name}"), line.trim());
+        true
     }
 
     /// Handles a shell prompt, or a bare `# cat FILE`, which say where the following lines come from.
@@ -455,6 +499,11 @@ impl Splitter {
             [only] => self.enter(Some(only), false),
             _ => self.enter(None, false),
         }
+        let named = |word: &&&str| {
+            word.starts_with("memory.") && word.bytes().all(|b| b.is_ascii_lowercase() || b"._".contains(&b))
+        };
+        let several: Vec<String> = rest.iter().filter(named).map(|name| (*name).to_owned()).collect();
+        self.several = if several.len() > 1 { several } else { Vec::new() };
         if rest.contains(&"free") {
             let unit = rest.iter().find_map(|word| match *word {
                 "-b" => Some(1.0 / 1024.0),
@@ -477,8 +526,8 @@ impl Splitter {
     /// Adds a line to a file by its shape; `false` if it has none.
     fn shaped(&mut self, line: &str) -> bool {
         if self.nodes.take(line, &mut self.paste.source)
-            || self.processes.take(line, self.pid)
             || self.containers.take(line)
+            || self.processes.take(line, self.pid)
             || self.ballooned(line)
             || self.tables.take(line)
             || self.listing.take(line, &mut self.paste.source)
@@ -540,6 +589,12 @@ impl Splitter {
 
     /// The driver's own file on its balloon: `/sys/kernel/debug/hv-balloon`, `/sys/kernel/debug/vmmemctl`.
     fn ballooned(&mut self, line: &str) -> bool {
+        if self.before.contains("vmware-toolbox-cmd stat balloon")
+            && let Some(mib) = line.trim().strip_suffix(" MB").and_then(|mib| mib.parse::<u64>().ok())
+        {
+            self.balloon = Some(mib.saturating_mul(256));
+            return true;
+        }
         let Some((name, value)) = line.split_once(':').map(|(name, value)| (name.trim(), value.trim()))
         else {
             return false;
@@ -570,7 +625,12 @@ impl Splitter {
             self.tables.cpu(shares);
             return true;
         }
-        if self.device_of_iostat(line) || self.tmpfs_of_df(line) {
+        if self.device_of_iostat(line)
+            || self.tmpfs_of_df(line)
+            || self.zram_device(line)
+            || self.earlyoom(line)
+            || self.metric(line)
+        {
             return true;
         }
         let words: Vec<&str> = line.split_ascii_whitespace().take(8).collect();
@@ -641,6 +701,83 @@ impl Splitter {
         let Some((kib, _)) = quantity(used) else { return false };
         if self.in_tmpfs.len() < MOST_SAMPLES {
             self.in_tmpfs.insert(target.to_owned(), kib as u64);
+        }
+        true
+    }
+
+    /// A row of `zramctl`: `/dev/zram0 lzo-rle 3.8G 3.7G 2.9G 3G 4 [SWAP]`, with size, data, their compressed
+    /// size and what they take in all.
+    fn zram_device(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
+        let [name, _, size, data, _, total, ..] = words[..] else { return false };
+        let kib = |word| quantity(word).map(|(kib, _)| kib as u64);
+        let (Some(size), Some(data), Some(total)) = (kib(size), kib(data), kib(total)) else { return false };
+        if !name.starts_with("/dev/zram") || words.last() != Some(&"[SWAP]") {
+            return false;
+        }
+        if self.paste.source.get("proc/swaps").is_none() {
+            self.add("proc/swaps", "Filename\tType\tSize\tUsed\tPriority");
+            self.add("proc/swaps", &format!("{name}\tpartition\t{size}\t{data}\t100"));
+        }
+        self.note(&format!("zramctl: {data} kB in {name} take {total} kB of memory"));
+        true
+    }
+
+    /// What earlyoom writes each hour, and before it kills: `mem avail: 1234 of 7890 MiB (15.64%), swap free: 512
+    /// of 2047 MiB (25.01%)`.
+    fn earlyoom(&mut self, line: &str) -> bool {
+        let Some((_, rest)) = line.split_once("mem avail:") else { return false };
+        let Some((memory, swap)) = rest.split_once("swap free") else { return false };
+        let pair = |text: &str| {
+            let text = text.trim_start_matches(':').replace('/', " of ");
+            let (left, total) = text.split_once(" of ")?;
+            let total: String = total.trim_start().chars().take_while(char::is_ascii_digit).collect();
+            let kib = |text: &str| text.trim().parse::<u64>().ok()?.checked_mul(1024);
+            Some((kib(left)?, kib(&total)?))
+        };
+        let (Some((available, total)), Some((free, swap))) = (pair(memory), pair(swap)) else { return false };
+        for (name, kib) in
+            [("MemTotal", total), ("MemAvailable", available), ("SwapTotal", swap), ("SwapFree", free)]
+        {
+            let line = format!("{name}: {kib} kB");
+            if self.meminfo.insert(name.to_owned()) {
+                self.add("proc/meminfo", &line);
+            } else {
+                self.again("proc/meminfo", &format!("{name}:"), &line);
+            }
+        }
+        true
+    }
+
+    /// A metric of Prometheus' node exporter.
+    fn metric(&mut self, line: &str) -> bool {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(name), Some(value)) = (words.next(), words.next()) else { return false };
+        let Some(value) = value.parse::<f64>().ok().filter(|value| (0.0..1e18).contains(value)) else {
+            return false;
+        };
+        let name = name.split('{').next().unwrap_or(name);
+        if let Some(field) = name.strip_prefix("node_memory_") {
+            // `Active_anon_bytes` is `Active(anon)`, `HugePages_Total` has no unit.
+            let (field, unit) = match field.strip_suffix("_bytes") {
+                Some(field) => (field, " kB"),
+                None => (field, ""),
+            };
+            let field = match field.split_once('_') {
+                Some((list @ ("Active" | "Inactive"), kind)) => format!("{list}({kind})"),
+                _ => field.to_owned(),
+            };
+            let value = if unit.is_empty() { value } else { value / 1024.0 };
+            let words = [format!("{:.0}", value.floor()), unit.trim().to_owned()];
+            let rest = if unit.is_empty() { &[][..] } else { &[words[1].as_str()][..] };
+            let line = format!("{field}: {}{unit}", words[0]);
+            return self.meminfo_line(&line, &field, &words[0], rest);
+        }
+        let Some(counter) = name.strip_prefix("node_vmstat_").filter(|counter| is_vmstat(counter)) else {
+            return false;
+        };
+        if self.vmstat.insert(counter.to_owned()) {
+            self.add("proc/vmstat", &format!("{counter} {:.0}", value.floor()));
         }
         true
     }
@@ -1052,6 +1189,11 @@ impl Splitter {
             if let Some(value) = value.filter(|_| !self.meminfo.contains(name)) {
                 lines.push(format!("{name}: {} kB", kib(value)));
             }
+        }
+        // From procps 3.3.10 on `shared` is Shmem; before, it was a figure that no kernel printed any more.
+        let shared = column(&table.memory, "shared").filter(|_| column(&table.memory, "available").is_some());
+        if let Some(value) = shared.filter(|_| !self.meminfo.contains("Shmem")) {
+            lines.push(format!("Shmem: {} kB", kib(value)));
         }
         if lines.is_empty() {
             return;
@@ -1473,6 +1615,59 @@ mod tests {
         assert_eq!(total(&format!("{header}Mem: 15Gi 1Gi 2Gi 3Mi 4Gi 5Gi\n")), "MemTotal: 15728640 kB");
         assert_eq!(total(&format!("$ free -g\n{header}Mem: 15 1 2 3 4 5\n")), "MemTotal: 15728640 kB");
         assert_eq!(total(&format!("$ free -b\n{header}Mem: 2048 1 2 3 4 5\n")), "MemTotal: 2 kB");
+    }
+
+    #[test]
+    fn figures_that_other_programs_print() {
+        let meminfo = |text: &str| file(&split(text.as_bytes(), "").unwrap(), "proc/meminfo");
+        let earlyoom =
+            "earlyoom: mem avail:   21 of 23909 MiB ( 0.09%), swap free: 512 of 2047 MiB (25.01%)\n";
+        assert_eq!(
+            meminfo(earlyoom),
+            "MemTotal: 24482816 kB\nMemAvailable: 21504 kB\nSwapTotal: 2096128 kB\nSwapFree: 524288 kB\n"
+        );
+        // The last word on it counts.
+        let again =
+            format!("{earlyoom}mem avail: 9 of 23909 MiB (0.04%), swap free: 0 of 2047 MiB (0.00%)\n");
+        assert!(meminfo(&again).contains("MemAvailable: 9216 kB"));
+        assert_eq!(
+            meminfo(
+                "# TYPE node_memory_MemFree_bytes gauge\nnode_memory_MemTotal_bytes 8.3e+09\n\
+                 node_memory_Active_anon_bytes{instance=\"a\"} 2048\nnode_memory_HugePages_Total 7\n"
+            ),
+            "MemTotal: 8105468 kB\nActive(anon): 2 kB\nHugePages_Total: 7\n"
+        );
+        let vmstat = split(b"node_vmstat_oom_kill 3\nnode_memory_MemFree_bytes 4096\n", "").unwrap();
+        assert_eq!(file(&vmstat, "proc/vmstat"), "oom_kill 3\n");
+        let zram = split(
+            b"NAME       ALGORITHM DISKSIZE  DATA COMPR TOTAL STREAMS MOUNTPOINT\n\
+              /dev/zram0 lzo-rle         4G    3G    2G  2.1G       4 [SWAP]\n",
+            "",
+        )
+        .unwrap();
+        assert_eq!(file(&zram, "proc/meminfo"), "SwapTotal: 4194304 kB\nSwapFree: 1048576 kB\n");
+        assert_eq!(meminfo("# vmware-toolbox-cmd stat balloon\n6144 MB\n"), "Balloon: 6291456 kB\n");
+    }
+
+    #[test]
+    fn several_files_of_one_command() {
+        let text = "$ cat memory.max memory.current memory.events\n536870912\n536866816\nlow 0\noom 12\noom_kill 12\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(file(&paste, "sys/fs/cgroup/GROUP/memory.max"), "536870912\n");
+        assert_eq!(file(&paste, "sys/fs/cgroup/GROUP/memory.current"), "536866816\n");
+        assert_eq!(file(&paste, "sys/fs/cgroup/GROUP/memory.events"), "low 0\noom 12\noom_kill 12\n");
+    }
+
+    #[test]
+    fn kills_that_were_wrapped() {
+        let text = "Sep 21 09:15:58 nas systemd-oomd[581]: Killed\n  /user.slice/a.scope\n  due to memory pressure for /user.slice\n  \
+            being 86.80% > 50.00% for > 20s with reclaim activity\nNext\n";
+        let log = file(&split(text.as_bytes(), "").unwrap(), "dev/kmsg");
+        assert!(
+            log.contains("Killed /user.slice/a.scope due to memory pressure for /user.slice being 86.80%"),
+            "{log}"
+        );
+        assert!(!log.contains("Next"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ rule! {
     /// Next to nothing is available: programs and the kernel hold nearly all memory.
     ///
     /// # Sees
-    /// `MemAvailable` below 5 % of memory, or what it would be on kernels before 3.14 (free memory, files and
+    /// `MemAvailable` below 5 % of memory (10 % where swap is full), or what it would be on kernels before 3.14 (free memory, files and
     /// half of the reclaimable slab); how much swap is left; which use holds the memory. One reading of
     /// `/proc/meminfo` or of `free` is enough. Where enough is available, also whether that is low memory
     /// (`LowFree` of 32-bit kernels) and more than CMA (`CmaFree`).
@@ -41,6 +41,8 @@ rule! {
 const HOLDS: f64 = 0.4;
 /// Share of memory below which it is worth a look.
 const WARN: f64 = 0.05;
+/// The same beside full swap: earlyoom acts at 10 % of both.
+const WITH_FULL_SWAP: f64 = 0.10;
 /// Share below which the next large request fails.
 const HIGH: f64 = 0.03;
 /// Slab that fills this share of low memory is what is wrong there.
@@ -57,13 +59,14 @@ impl Rule for MemoryExhaustion {
         let available =
             levels::available(meminfo).ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
         let share = available.bytes.share_of(total);
-        if share >= WARN || available.bytes >= ROOM {
+        let swap = Swap::of(cx);
+        let least = if swap == Swap::Full { WITH_FULL_SWAP } else { WARN };
+        if share >= least || available.bytes >= ROOM {
             return Ok([low_memory(cx), contiguous(cx, available.bytes, total)]
                 .into_iter()
                 .flatten()
                 .collect());
         }
-        let swap = Swap::of(cx);
         let severity = Severity::ladder(
             &[
                 (share < HIGH && swap == Swap::Full, Severity::Critical),

@@ -65,6 +65,9 @@ fn nobody(cx: &Context<'_>) -> Outcome {
 }
 
 fn found(daemon: Daemon, kills: &[&DaemonKill]) -> Option<Finding> {
+    let told: Vec<&DaemonKill> = kills.iter().filter(|kill| kill.reason != Reason::Untold).copied().collect();
+    // systemd's line on the same kill has no reason.
+    let kills = if told.is_empty() { kills } else { &told };
     let last = kills.last()?;
     let others = match kills.len() - 1 {
         0 => String::new(),

@@ -1,5 +1,5 @@
 use lotsfree_kernel_files::counters::{memory_events as e, vmstat as v};
-use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Limit};
 use lotsfree_kernel_files::file::kernel_log::report::{GroupCounter, Trigger};
 use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
 use lotsfree_settings::PANIC_ON_OOM;
@@ -757,6 +757,22 @@ fn panicked(cx: &Context<'_>, panic: Panic, incidents: &[Incident<'_>]) -> Findi
     finding
 }
 
+/// How many were killed; of a single group also at which limit.
+fn untold_title(count: u64, state: &str, groups: &[&Cgroup]) -> String {
+    let killed = match count {
+        1 => "killed a process".to_owned(),
+        count => format!("killed {count} processes"),
+    };
+    let own = |group: &Cgroup| group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0;
+    match groups {
+        [group] if own(group) => {
+            let limit = group.max.and_then(Limit::bytes).map_or_else(String::new, |limit| format!(" of {limit}"));
+            format!("{} reached its limit{limit}, and the OOM killer has {killed} of it {state}", group.path)
+        }
+        _ => format!("the OOM killer has {killed} {state}"),
+    }
+}
+
 /// Counted, but the log does not say who.
 fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
     let groups = cx.cgroups().map(|groups| groups.groups.as_slice()).unwrap_or_default();
@@ -773,10 +789,7 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
     let mut finding = Finding::new(
         OomHappened::ID,
         severity,
-        match count {
-            1 => format!("the OOM killer has killed a process {state}"),
-            count => format!("the OOM killer has killed {count} processes {state}"),
-        },
+        untold_title(count, state, &innermost),
         Cost::risk("work of the killed processes is lost; which they were, the kernel log would tell"),
     );
     finding.sure(Confidence::Certain);

@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, Grouped};
 
 use crate::remedy::LIMITS_FILE;
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
+use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, levels};
 
 rule! {
     /// A program says that a request was refused, or what it asks for.
@@ -451,6 +451,8 @@ const LITTLE_ROOM: f64 = 0.04;
 
 /// Why a request of this size is refused, as far as the mode is known.
 fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) {
+    let left = cx.now().meminfo.as_ref().and_then(levels::available);
+    let left = left.map(|left| left.bytes + cx.mem_or_zero(m::SwapFree));
     let all = cx.mem(m::MemTotal).ok().map(|total| total + cx.mem_or_zero(m::SwapTotal));
     match cx.sysctl(OVERCOMMIT_MEMORY) {
         Ok(2) => (Confidence::Likely, "strict overcommit leaves too little below CommitLimit"),
@@ -459,6 +461,9 @@ fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) 
         }
         Ok(1) => {
             (Confidence::Likely, "overcommit refuses nothing here, so a limit of the process did (ulimit -v)")
+        }
+        _ if asked.zip(left).is_some_and(|(asked, left)| asked > left) => {
+            (Confidence::Likely, "it is more than what is available and free in swap")
         }
         _ if commit_is_used_up(cx) => {
             (Confidence::Likely, "all that strict overcommit allows is promised, while memory is available")
@@ -477,6 +482,28 @@ fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) 
     }
 }
 
+/// PostgreSQL says the same of memory and of huge pages: a pool of which nobody takes a page, and which has too
+/// few for the request, is what it means.
+fn pool_is_short(cx: &Context<'_>, refusal: &Refusal, who: &str) -> Option<Case> {
+    let asked = refusal.asked.filter(|_| who == "PostgreSQL")?;
+    let meminfo = cx.now().meminfo.as_ref()?;
+    let size = levels::huge_page_size(meminfo)?;
+    let (total, free) = (meminfo.get(m::HugePages_Total)?, meminfo.get(m::HugePages_Free)?);
+    let promised = meminfo.get(m::HugePages_Rsvd).unwrap_or(0);
+    let left = free.saturating_sub(promised);
+    if total == 0 || left != total || size.times(left) >= asked {
+        return None;
+    }
+    let needed = asked.0.div_ceil(size.0.max(1));
+    let mut case = huge_pages(refusal, who);
+    case.title = format!(
+        "{who} got no huge pages: {asked} need {} of {size}, and the pool has {} free",
+        Grouped(needed),
+        Grouped(left)
+    );
+    Some(case)
+}
+
 /// Whether `Committed_AS` is just below `CommitLimit` while memory is available: in the other modes nothing
 /// keeps it there.
 fn commit_is_used_up(cx: &Context<'_>) -> bool {
@@ -486,6 +513,9 @@ fn commit_is_used_up(cx: &Context<'_>) -> bool {
 }
 
 fn memory(cx: &Context<'_>, refusal: &Refusal, who: &str) -> Case {
+    if let Some(case) = pool_is_short(cx, refusal, who) {
+        return case;
+    }
     let (confidence, reason) = reason(cx, refusal.asked);
     let named = refusal.by != UNNAMED;
     let case = Case::new(

@@ -35,6 +35,8 @@ rule! {
 const WARN: f64 = 20.0;
 /// A task's time that is lost.
 const HIGH: f64 = 0.3;
+/// CPUs that idle for a disk while pages come back from it.
+const WAITS: f64 = 0.25;
 /// Free memory beside which a host does not swap for lack of it: of this size, and of this share.
 const FREE: Bytes = Bytes::gib(1);
 const FREE_SHARE: f64 = 0.2;
@@ -73,8 +75,11 @@ impl Rule for SwapThrash {
         let zram = cx.swaps().is_ok_and(all_zram);
         let (read, how) = cx.read_latency();
         let lost = back.per_second * read;
-        let severity =
-            Severity::ladder(&[(zram, Severity::Info), (lost >= HIGH, Severity::High)], Severity::Warning);
+        let waits = cx.cpu_shares().is_some_and(|times| times.iowait >= WAITS);
+        let severity = Severity::ladder(
+            &[(zram, Severity::Info), (lost >= HIGH || waits, Severity::High)],
+            Severity::Warning,
+        );
         let both = out.filter(|out| out.per_second >= WARN);
         let roomy = roomy(cx);
         let title = match both {
@@ -97,7 +102,12 @@ impl Rule for SwapThrash {
             Cost::faults(back.per_second, read, format!("reads at {how}")),
         );
         finding
-            .sure(if both.is_some() { cx.rate_confidence() } else { Confidence::Possible })
+            .sure(match both {
+                // Three seconds of both are enough where CPUs wait for them.
+                Some(_) if waits => cx.rate_confidence().max(Confidence::Likely),
+                Some(_) => cx.rate_confidence(),
+                None => Confidence::Possible,
+            })
             .because(cx.saw_rate(&[v::pswpin], &back))
             .because_if(out.map(|out| cx.saw_rate(&[v::pswpout], &out)))
             .because(Evidence::new(

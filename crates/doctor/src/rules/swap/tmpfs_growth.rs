@@ -69,6 +69,9 @@ impl Rule for TmpfsGrowth {
         let shmem = cx.mem(m::Shmem)?;
         let ordinary = cx.total_without_pools()?;
         let mounts = tmpfs(cx);
+        if cx.now().mounts.is_none() && cx.mem(m::Mapped).is_err() {
+            return Ok(shared(cx, shmem, ordinary).into_iter().collect());
+        }
         let Held { bytes: held, measured } = Held::of(cx, &mounts, shmem)?;
         let share = held.share_of(ordinary);
         if share <= NOTICEABLE {
@@ -123,6 +126,29 @@ impl Rule for TmpfsGrowth {
         add_remedies(&mut finding, largest.first().copied());
         Ok(vec![finding])
     }
+}
+
+/// `Shmem` alone: files in tmpfs, or memory that programs share.
+fn shared(cx: &Context<'_>, shmem: Bytes, ordinary: Bytes) -> Option<Finding> {
+    let share = shmem.share_of(ordinary);
+    if share < MUCH || cx.available_share().is_some_and(|share| share >= ROOM) {
+        return None;
+    }
+    let mut finding = Finding::new(
+        TmpfsGrowth::ID,
+        Severity::Warning,
+        format!("files in tmpfs and shared memory hold {shmem}, {} of memory", Percent(share)),
+        Cost::memory(shmem, ordinary, "counted as cache, and not given back until it is removed"),
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(cx.saw_mem(m::Shmem).against(
+            format!("at most {} of {ordinary:#}", Percent(MUCH)),
+            "free counts it as cache",
+        ))
+        .note("These data do not tell files in tmpfs from memory that programs share, such as a database's buffers.");
+    add_remedies(&mut finding, None);
+    Some(finding)
 }
 
 /// Proposes what to do about the files, and about `mount`, which holds most of them, where it is known.

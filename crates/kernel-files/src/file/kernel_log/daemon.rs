@@ -107,8 +107,13 @@ pub fn killed(line: &str) -> Option<DaemonKill> {
 /// `app.scope: systemd-oomd killed 2104 process(es) in this unit.`, which systemd itself writes (249 and
 /// later).
 fn unit(line: &str) -> Option<DaemonKill> {
-    let (before, _) = line.split_once(": systemd-oomd killed ")?;
-    let victim = before.rsplit(' ').next().filter(|unit| !unit.is_empty())?.to_owned();
+    let (before, after) = line.split_once("systemd-oomd killed ")?;
+    let victim = before.strip_suffix(": ").and_then(|before| before.rsplit(' ').next());
+    let victim = match victim.filter(|unit| !unit.is_empty()) {
+        Some(unit) => unit.to_owned(),
+        None if after.contains("process(es) in this unit") => "a unit".to_owned(),
+        None => return None,
+    };
     Some(DaemonKill { by: Daemon::SystemdOomd, victim, pid: None, resident: None, reason: Reason::Untold })
 }
 

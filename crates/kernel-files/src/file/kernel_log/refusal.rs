@@ -205,6 +205,9 @@ const SIGNS: &[Sign] = signs! {
         SharedMount "ORA-00845: MEMORY_TARGET not supported on this system";
         Segment "ORA-27123: unable to attach to shared memory segment";
         Segment "ORA-27125: unable to create shared memory segment";
+        Locked "Increase per process memlock (soft) limit to at least {needed}";
+        HugePages "ORA-27137: unable to allocate large pages";
+        HugePages "ORA-27137: unable to allocate Large Pages";
         HugePages "2048K * ORA-27102";
         HugePagesForbidden "2048K * ORA-27125";
         Memory "ORA-04030: out of process memory when trying to allocate {asked} bytes";
