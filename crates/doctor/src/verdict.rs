@@ -68,6 +68,10 @@ const WAITING: f64 = 0.25;
 const ENOUGH: f64 = 0.10;
 /// Available memory that is enough on any host, as for memory-exhaustion.
 const ROOM: Bytes = Bytes::gib(8);
+/// Available memory beside which swap that is in use holds what nobody touches.
+const MUCH: f64 = 0.20;
+/// A process with this share of memory is worth a word.
+const HOLDS: f64 = 0.4;
 /// Free memory and cache together that no working host is left with, and reads in KiB a second beside it.
 const TINY: Bytes = Bytes::mib(32);
 const READ_KIB: f64 = 4096.0;
@@ -156,6 +160,9 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
             " {name} takes {} of a CPU: if something is slow, look there.",
             Percent(share)
         ));
+    }
+    if let Some(text) = holder(cx).filter(|_| verdict.answer == Answer::Fine) {
+        verdict.text.push_str(&text);
     }
     if let Some(swapped) = swapped(cx).or_else(|| swap_is_full(cx)).filter(|_| verdict.answer == Answer::Fine)
     {
@@ -340,6 +347,15 @@ fn all_asked(cx: &Context<'_>) -> bool {
     !reports.is_empty() && reports.iter().all(asked)
 }
 
+/// A process that holds much of memory by itself.
+fn holder(cx: &Context<'_>) -> Option<String> {
+    let rss = |process: &&Process| process.memory_or_zero(p::VmRSS);
+    let largest = cx.processes().ok()?.iter().max_by_key(rss)?;
+    let (bytes, total) = (rss(&largest), cx.total().ok()?);
+    let share = bytes.share_of(total);
+    (share >= HOLDS).then(|| format!(" {} alone holds {bytes} ({}).", largest.stat.name, Percent(share)))
+}
+
 /// What lies in swap, beside memory that is not short.
 fn swapped(cx: &Context<'_>) -> Option<String> {
     let (total, free) = (cx.mem(m::SwapTotal).ok()?, cx.mem(m::SwapFree).ok()?);
@@ -359,7 +375,8 @@ fn swapped(cx: &Context<'_>) -> Option<String> {
 fn swap_is_full(cx: &Context<'_>) -> Option<String> {
     let (total, free) = (cx.mem(m::SwapTotal).ok()?, cx.mem(m::SwapFree).ok()?);
     let used = total - free;
-    (cx.seconds().is_err() && used >= LARGE && used.share_of(total) >= MOSTLY).then(|| {
+    let roomy = cx.available_share().is_some_and(|share| share >= MUCH);
+    (cx.seconds().is_err() && roomy && used >= LARGE && used.share_of(total) >= MOSTLY).then(|| {
         format!(
             " {used} of swap ({}) are used: beside so much memory these are old pages, which do no harm as long as none \
              come back (si of vmstat 1).",

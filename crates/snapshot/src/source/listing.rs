@@ -75,9 +75,10 @@ fn columns(words: &[&str]) -> Option<Columns> {
     Some(Columns {
         pid: at(&["PID"])?,
         resident: at(&["RES", "RSS"])?,
-        virtual_size: at(&["VIRT", "VSZ"]),
-        shared: at(&["SHR"]),
-        cpu: at(&["%CPU"]).filter(|_| at(&["TIME+"]).is_some()),
+        virtual_size: at(&["VIRT", "VSZ", "SIZE"]),
+        shared: at(&["SHR", "SHARE"]),
+        // Old ones have `TIME`, as ps has, and priorities.
+        cpu: at(&["%CPU"]).filter(|_| at(&["TIME+"]).or(at(&["PRI"])).is_some()),
         command: at(&["COMMAND", "CMD", "Command", "COMM"])?,
     })
 }
@@ -177,6 +178,27 @@ fn head_of_busybox(rest: &str) -> Option<Vec<(&'static str, u64)>> {
     Some(found)
 }
 
+/// The lines of meminfo in the head of top as procps 2 prints it: `Mem:  513512K av,  412340K used,  101172K free,
+/// 0K shrd,   62340K buff`, `Swap: 1052216K av, 8120K used, 1044096K free   201232K cached`.
+fn head_of_old_top(what: &str, rest: &str) -> Option<Vec<(&'static str, u64)>> {
+    let words: Vec<&str> = rest.split([' ', ',']).filter(|word| !word.is_empty()).take(16).collect();
+    let mut lines = Vec::new();
+    for pair in words.chunks_exact(2) {
+        let field = match (what, pair[1]) {
+            ("Mem", "av") => "MemTotal",
+            ("Mem", "free") => "MemFree",
+            ("Mem", "buff") => "Buffers",
+            ("Swap", "av") => "SwapTotal",
+            ("Swap", "free") => "SwapFree",
+            ("Swap", "cached") => "Cached",
+            (_, "used" | "shrd") => continue,
+            _ => return None,
+        };
+        lines.push((field, kib(pair[0])?));
+    }
+    (lines.len() > 1).then_some(lines)
+}
+
 /// The lines of meminfo in a line of `top`'s head: `KiB Mem : 16312344 total, 211000 free, …`,
 /// `Mem:  16312344k total, …`, `MiB Swap: …`.
 pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
@@ -186,6 +208,9 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
         [unit @ ("KiB" | "MiB" | "GiB"), what @ ("Mem" | "Swap")] => (unit, what),
         _ => return None,
     };
+    if rest.contains("K av, ") || rest.contains("k av, ") {
+        return head_of_old_top(what, rest);
+    }
     if what == "Mem" && rest.contains("K used, ") && rest.contains("K free, ") && !rest.contains("total") {
         return head_of_busybox(rest);
     }
@@ -219,6 +244,31 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
         lines.push((field, kib));
     }
     (!lines.is_empty()).then_some(lines)
+}
+
+/// The lines of meminfo in atop's `MEM | tot    15.6G | free  120.3M | cache 310.2M | …` and `SWP | …`.
+pub(crate) fn line_of_atop(line: &str) -> Option<Vec<(&'static str, u64)>> {
+    let mut cells = line.split('|').map(str::trim);
+    let what = cells.next().filter(|what| matches!(*what, "MEM" | "SWP"))?;
+    let mut lines = Vec::new();
+    for cell in cells.take(16) {
+        let Some((name, value)) = cell.split_once(' ') else { continue };
+        let field = match (what, name) {
+            ("MEM", "tot") => "MemTotal",
+            ("MEM", "free") => "MemFree",
+            ("MEM", "cache") => "Cached",
+            ("MEM", "buff") => "Buffers",
+            ("MEM", "slab") => "Slab",
+            ("MEM", "shmem") => "Shmem",
+            ("SWP", "tot") => "SwapTotal",
+            ("SWP", "free") => "SwapFree",
+            ("SWP", "vmcom") => "Committed_AS",
+            ("SWP", "vmlim") => "CommitLimit",
+            _ => continue,
+        };
+        lines.push((field, kib(value.trim())?));
+    }
+    (lines.len() > 1).then_some(lines)
 }
 
 /// A line of `vmstat -s` that is read: the file, the field, and its value.
@@ -260,8 +310,48 @@ pub(crate) fn of_one_cpu(line: &str) -> bool {
     !line.trim_start_matches('%').to_ascii_lowercase().starts_with("cpu(s)")
 }
 
+/// `CPU states: 92.1% user,  7.9% system,  0.0% nice,  0.0% idle` of procps 2.
+fn cpu_of_old_top(rest: &str) -> Option<[f64; 5]> {
+    let mut shares = [0.0; 5];
+    for part in rest.split(',') {
+        let (value, name) = part.trim().split_once('%')?;
+        let place = match name.trim() {
+            "user" | "nice" => 0,
+            "system" | "irq" | "softirq" => 1,
+            "idle" => 2,
+            "iowait" => 3,
+            _ => return None,
+        };
+        shares[place] += value.parse::<f64>().ok()? / 100.0;
+    }
+    (shares.iter().sum::<f64>() > 0.5).then_some(shares)
+}
+
+/// The shares below the head `CPU states:  cpu    user    nice  system    irq  softirq  iowait    idle` of procps
+/// 3.1: `total    3.1%    0.0%   12.2%   0.4%     0.0%   84.3%    0.0%`.
+pub(crate) fn cpu_of_table(head: &str, line: &str) -> Option<[f64; 5]> {
+    let columns = head.trim().strip_prefix("CPU states:")?.trim().strip_prefix("cpu")?;
+    let values = line.trim().strip_prefix("total")?;
+    let value = |word: &str| Some(word.strip_suffix('%')?.parse::<f64>().ok()? / 100.0);
+    let mut shares = [0.0; 5];
+    for (column, word) in columns.split_ascii_whitespace().zip(values.split_ascii_whitespace()).take(12) {
+        let place = match column {
+            "user" | "nice" => 0,
+            "system" | "irq" | "softirq" => 1,
+            "idle" => 2,
+            "iowait" => 3,
+            _ => return None,
+        };
+        shares[place] += value(word)?;
+    }
+    (shares.iter().sum::<f64>() > 0.5).then_some(shares)
+}
+
 /// The shares of user, system, idle, iowait and steal in `%Cpu(s):  12.0 us,  8.0 sy, …` of top.
 pub(crate) fn cpu_of_top(line: &str) -> Option<[f64; 5]> {
+    if let Some(rest) = line.strip_prefix("CPU states:") {
+        return cpu_of_old_top(rest);
+    }
     let (name, rest) = line.split_once(':')?;
     let name = name.trim_start_matches('%').trim_end();
     let one = name.strip_prefix("Cpu").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()));
@@ -350,7 +440,25 @@ mod tests {
             Some(vec![("MemTotal", 61_936), ("MemFree", 1016), ("Buffers", 124), ("Cached", 2340)])
         );
         assert_eq!(head_of_top("Mem:          15955       15830         125"), None);
+        assert_eq!(
+            line_of_atop("SWP | tot     4.0G | free    0.5M |   | vmcom  22.0G | vmlim  11.0G |"),
+            Some(vec![
+                ("SwapTotal", 4_194_304),
+                ("SwapFree", 512),
+                ("Committed_AS", 23_068_672),
+                ("CommitLimit", 11_534_336)
+            ])
+        );
+        assert_eq!(line_of_atop("SWP | tot"), None);
         assert_eq!(head_of_top("Cpu: 5 total"), None);
+        assert_eq!(
+            head_of_top("Mem:   513512K av,  412340K used,  101172K free,       0K shrd,   62340K buff"),
+            Some(vec![("MemTotal", 513_512), ("MemFree", 101_172), ("Buffers", 62_340)])
+        );
+        assert_eq!(
+            head_of_top("Swap:  522072k av,  520000k used,    2072k free                    8232k cached"),
+            Some(vec![("SwapTotal", 522_072), ("SwapFree", 2072), ("Cached", 8232)])
+        );
     }
 
     #[test]
@@ -367,6 +475,15 @@ mod tests {
         let one = "%Cpu1  :  0.3 us,  2.0 sy,  0.0 ni, 13.8 id, 83.9 wa,  0.0 hi,  0.0 si,  0.0 st";
         assert_eq!(cpu_of_top(one).map(|shares| (shares[3] * 1000.0).round()), Some(839.0));
         assert!(of_one_cpu(one) && !of_one_cpu("Cpu(s): 98.7%us"));
+        let states = cpu_of_top("CPU states: 92.1% user,  7.9% system,  0.0% nice,  0.0% idle");
+        assert_eq!(
+            states.map(|shares| shares.map(|share| (share * 1000.0).round())),
+            Some([921.0, 79.0, 0.0, 0.0, 0.0])
+        );
+        let head = "CPU states:  cpu    user    nice  system    irq  softirq  iowait    idle";
+        let total = "           total    3.1%    0.0%   12.2%   0.4%     0.0%   84.3%    0.0%";
+        assert_eq!(cpu_of_top(head), None);
+        assert_eq!(cpu_of_table(head, total).map(|shares| (shares[3] * 1000.0).round()), Some(843.0));
         assert_eq!(cpu_of_top("%Cpu(s):"), None);
         assert_eq!(cpu_of_top("Cpufreq: 5 us"), None);
     }

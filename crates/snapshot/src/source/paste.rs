@@ -30,6 +30,7 @@
 //! | `status`, `smaps`, `pmap -X` of one process | `proc/PID`, see [`super::process`] |
 //! | `docker stats`, `kubectl describe` | groups, see [`super::containers`] |
 //! | `pages_ballooned : 3276800` of Hyper-V, `current : 1024000` of VMware, `vmware-toolbox-cmd stat balloon` | `Balloon` of `proc/meminfo` |
+//! | `MEM` and `SWP` of atop | lines of `proc/meminfo` |
 //! | rows of `zramctl` | `proc/swaps` |
 //! | `node_memory_MemFree_bytes 9.1e+07`, `node_vmstat_oom_kill 3` of Prometheus' node exporter | `proc/meminfo`, `proc/vmstat` |
 //! | OOM kills, allocation failures and the kernel's reports on them; what programs say of refused requests | `dev/kmsg` |
@@ -37,7 +38,7 @@
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
 //! `MemAvailable` and `Shmem` if both are printed) unless there are such lines of meminfo; a combined
 //! `buff/cache` becomes `Cached`. Its unit is that of the option on the prompt. Without a prompt it is KiB, or MiB if the total
-//! would otherwise be less than 256 MiB. Values are as coarse as they were printed.
+//! would otherwise be less than 256 MiB and swap is not more than 64 GiB then. Values are as coarse as they were printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +49,9 @@ use lotsfree_kernel_files::file::kernel_log::{self, KernelLog};
 
 use super::MemorySource;
 use super::containers::Containers;
-use super::listing::{Listing, cpu_of_iostat, cpu_of_top, head_of_top, of_one_cpu, sum_of_vmstat};
+use super::listing::{
+    Listing, cpu_of_iostat, cpu_of_table, cpu_of_top, head_of_top, line_of_atop, of_one_cpu, sum_of_vmstat,
+};
 use super::numa::{self, Nodes};
 use super::oswatcher;
 use super::process::{ProcessFiles, SUMS};
@@ -621,7 +624,7 @@ impl Splitter {
             }
             return true;
         }
-        if let Some(shares) = cpu_of_iostat(&self.before, line) {
+        if let Some(shares) = cpu_of_iostat(&self.before, line).or_else(|| cpu_of_table(&self.before, line)) {
             self.tables.cpu(shares);
             return true;
         }
@@ -646,7 +649,7 @@ impl Splitter {
             }
             return true;
         }
-        let Some(lines) = head_of_top(line.trim()) else { return false };
+        let Some(lines) = head_of_top(line.trim()).or_else(|| line_of_atop(line)) else { return false };
         for (name, kib) in lines {
             if self.meminfo.insert(name.to_owned()) {
                 self.add("proc/meminfo", &format!("{name}: {kib} kB"));
@@ -1171,6 +1174,8 @@ impl Splitter {
         let unit = match self.free_unit {
             _ if suffixed => 1.0,
             Some(unit) => unit,
+            // As MiB the swap would be more than 64 GiB.
+            None if column(&table.swap, "total").is_some_and(|(swap, _)| swap > 65_536.0) => 1.0,
             None if total < 262_144.0 => 1024.0,
             None => 1.0,
         };

@@ -13,7 +13,7 @@
 //! | `kbmemused` with `%memused`, `kbswpused` with `kbswpfree` | `MemTotal`, `SwapTotal` |
 //! | `us` `sy` `id` `wa` `st`, `%user` … `%idle` of all CPUs; `r`, `b` | `proc/stat` |
 //!
-//! The first row of `vmstat` is the mean since boot: it gives levels only. Times are those of sar's rows;
+//! The first row of `vmstat` is the mean since boot: it gives levels only, and the time from which others count. Times are those of sar's rows;
 //! vmstat's rows are a second apart unless the command before them says otherwise.
 
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ const LEVELS: [(&str, &str); 17] = [
 ];
 
 /// What the rows of one time say.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Row {
     rates: BTreeMap<&'static str, f64>,
     levels: BTreeMap<&'static str, u64>,
@@ -252,6 +252,11 @@ impl Tables {
                 of(&["st", "%steal"]),
             ];
             let known = value("id").or(value("%idle")).is_some();
+            let shares = match (value("wa").or(value("%iowait")), value("b")) {
+                // Before 2.5.41 the kernel counts idle time in which tasks wait for a disk as idle.
+                (None, Some(blocked)) if blocked > 0.0 => [shares[0], shares[1], 0.0, shares[2], shares[4]],
+                _ => shares,
+            };
             row.cpu = known.then_some(shares).or(row.cpu);
         }
         row.running = value("r").or(value("runq-sz")).map(|tasks| tasks as u64).or(row.running);
@@ -275,7 +280,7 @@ impl Tables {
             [(first, _), (second, _), ..] => second - first,
             _ => 1,
         };
-        let start = rows.first().map_or(0, |(first, _)| first.saturating_sub(step));
+        let mut start = rows.first().map_or(0, |(first, _)| first.saturating_sub(step));
         let common = Arc::new(common);
         let mut counters: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut ticks = [0.0; 5];
@@ -291,9 +296,16 @@ impl Tables {
                 for (_, row) in &rows {
                     counters.extend(row.rates.keys().map(|counter| (*counter, 0.0)));
                 }
-                let mut first = source(row, &counters, ticks, levels);
+                let cpu = row.cpu.or_else(|| rows.iter().find_map(|(_, row)| row.cpu));
+                let mut first = source(&Row { cpu, ..row.clone() }, &counters, ticks, levels);
                 busy.iter().for_each(|busy| first.insert(format!("proc/{}/stat", busy.pid), busy.stat(0)));
-                samples.push((before as f64, first));
+                // The first row of vmstat is the mean since boot: it begins the time that others tell of.
+                let since_boot = row.rates.is_empty() && row.cpu.is_none() && rows.len() > 1;
+                samples.push((if since_boot { *at } else { before } as f64, first));
+                if since_boot {
+                    start = *at;
+                    continue;
+                }
             }
             let seconds = (at - before) as f64;
             for (counter, rate) in &row.rates {
@@ -433,12 +445,27 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
  0  5   8100    480     12   1880    0  120   300    10  900 1000 10 20 30 40  0
 ",
         );
-        assert_eq!(samples.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0.0, 2.0, 4.0, 6.0]);
-        assert_eq!(file(&samples[3], "proc/meminfo"), "Buffers: 12 kB\nCached: 1880 kB\nMemFree: 480 kB\n");
-        assert_eq!(file(&samples[3], "proc/vmstat"), "pgpgin 1600\npgpgout 60\npswpin 200\npswpout 100\n");
+        assert_eq!(samples.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0.0, 2.0, 4.0]);
+        // The first row begins the time of which the others tell.
+        assert_eq!(file(&samples[0], "proc/vmstat"), "pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\n");
+        assert_eq!(file(&samples[2], "proc/meminfo"), "Buffers: 12 kB\nCached: 1880 kB\nMemFree: 480 kB\n");
+        assert_eq!(file(&samples[2], "proc/vmstat"), "pgpgin 1600\npgpgout 60\npswpin 200\npswpout 100\n");
         assert_eq!(
-            file(&samples[3], "proc/stat"),
+            file(&samples[2], "proc/stat"),
             "cpu  4000 0 8000 12000 16000 0 0 0 0 0\nprocs_running 0\nprocs_blocked 5\n"
+        );
+    }
+
+    #[test]
+    fn idle_cpus_beside_blocked_tasks_wait() {
+        let samples = read(
+            " r  b  w   swpd   free   buff  cache   si   so    bi    bo   in    cs us sy id\n \
+             0  6  0   1212  10212  22340 402344    0    0   812  6120  412   612  3  5 92\n \
+             0  7  0   1212  10112  22340 402344    0    0   712  7120  432   602  2  6 92\n",
+        );
+        assert_eq!(
+            file(&samples[1], "proc/stat"),
+            "cpu  200 0 600 0 9200 0 0 0 0 0\nprocs_running 0\nprocs_blocked 7\n"
         );
     }
 
@@ -452,8 +479,8 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
    31.16  5363m   100m  17696      9 1800 3400 3595  10K  33K 1047  96   1   3
 ",
         );
-        assert_eq!(file(&pmstat[2], "proc/meminfo"), "Buffers: 17696 kB\nCached: 9 kB\nMemFree: 102400 kB\n");
-        assert_eq!(file(&pmstat[2], "proc/vmstat"), "pgpgin 3595\npgpgout 10000\npswpin 450\npswpout 850\n");
+        assert_eq!(file(&pmstat[1], "proc/meminfo"), "Buffers: 17696 kB\nCached: 9 kB\nMemFree: 102400 kB\n");
+        assert_eq!(file(&pmstat[1], "proc/vmstat"), "pgpgin 3595\npgpgout 10000\npswpin 450\npswpout 850\n");
         let pmrep = read(
             "\
            r   b    swpd     free    buff   cache    si    so     bi     bo    in     cs  us  sy  id  wa  st
@@ -465,7 +492,7 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
         let last = pmrep.last().expect("a sample");
         assert_eq!(
             (file(last, "proc/vmstat"), last.0),
-            ("pgpgin 9000\npgpgout 10800\npswpin 180000\npswpout 0\n".to_owned(), 3600.0)
+            ("pgpgin 9000\npgpgout 10800\npswpin 180000\npswpout 0\n".to_owned(), 1800.0)
         );
     }
 
