@@ -66,8 +66,6 @@ const BUSY_IDLE: f64 = 0.08;
 const WAITING: f64 = 0.25;
 /// Available memory from which on it is not short.
 const ENOUGH: f64 = 0.10;
-/// Available memory that is enough on any host, as for memory-exhaustion.
-const ROOM: Bytes = Bytes::gib(8);
 /// Available memory beside which swap that is in use holds what nobody touches.
 const MUCH: f64 = 0.20;
 /// A process with this share of memory is worth a word.
@@ -405,7 +403,7 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             let text = format!("Memory is fine: tasks wait for it {} of the time{left}.", Percent(memory));
             Verdict::new(Answer::Fine, text)
         }
-        (Some((bytes, share)), _, samples) if share >= ENOUGH || bytes >= ROOM => {
+        (Some((bytes, share)), _, samples) if share >= ENOUGH || bytes >= levels::ROOM => {
             let text = format!("Memory is not short: {bytes} ({}) is available.", Percent(share));
             let verdict = Verdict::new(Answer::Fine, text);
             if samples { verdict } else { verdict.collect(SAMPLES) }

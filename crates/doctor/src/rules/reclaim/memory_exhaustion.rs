@@ -1,7 +1,7 @@
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_units::{Bytes, Percent};
 
-use crate::levels::{self, Available};
+use crate::levels::{self, Available, LITTLE, LITTLE_WITH_FULL_SWAP, ROOM, SWAP_FULL};
 use crate::remedies;
 use crate::rule::rule;
 use crate::swapping::add_swap;
@@ -39,18 +39,10 @@ rule! {
 
 /// A process with this share of memory is who holds it.
 const HOLDS: f64 = 0.4;
-/// Share of memory below which it is worth a look.
-const WARN: f64 = 0.05;
-/// The same beside full swap: earlyoom acts at 10 % of both.
-const WITH_FULL_SWAP: f64 = 0.10;
 /// Share below which the next large request fails.
 const HIGH: f64 = 0.03;
 /// Slab that fills this share of low memory is what is wrong there.
 const LOW_SLAB: f64 = 0.4;
-/// Swap counts as full from here on; earlyoom's bound for its last signal is 5 %.
-const SWAP_FULL: f64 = 0.05;
-/// More than this is room for a good while on any host.
-const ROOM: Bytes = Bytes::gib(8);
 
 impl Rule for MemoryExhaustion {
     fn check(&self, cx: &Context<'_>) -> Outcome {
@@ -60,7 +52,7 @@ impl Rule for MemoryExhaustion {
             levels::available(meminfo).ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
         let share = available.bytes.share_of(total);
         let swap = Swap::of(cx);
-        let least = if swap == Swap::Full { WITH_FULL_SWAP } else { WARN };
+        let least = if swap == Swap::Full { LITTLE_WITH_FULL_SWAP } else { LITTLE };
         if share >= least || available.bytes >= ROOM {
             return Ok([low_memory(cx), contiguous(cx, available.bytes, total)]
                 .into_iter()
@@ -173,7 +165,7 @@ fn low_memory(cx: &Context<'_>) -> Option<Finding> {
 fn contiguous(cx: &Context<'_>, available: Bytes, total: Bytes) -> Option<Finding> {
     let (cma, free) = (cx.mem(m::CmaFree).ok()?, cx.mem(m::MemFree).ok()?);
     let usable = available - cma;
-    if usable.share_of(total) >= WARN || cma < free.scale(0.8) {
+    if usable.share_of(total) >= LITTLE || cma < free.scale(0.8) {
         return None;
     }
     let mut finding = Finding::new(
@@ -227,7 +219,7 @@ fn largest(cx: &Context<'_>) -> Option<(Use, Bytes)> {
 }
 
 fn evidence(cx: &Context<'_>, available: Available, finding: &mut Finding) {
-    let threshold = format!("at least {}", Percent(WARN));
+    let threshold = format!("at least {}", Percent(LITTLE));
     if available.told {
         finding.because(cx.saw_mem(m::MemAvailable).against(threshold, "half of earlyoom's first bound"));
     } else {

@@ -65,6 +65,17 @@ impl Rule for RequestRefused {
         if kinds.iter().any(|what| *what < Refused::OwnLimit) {
             kinds.retain(|what| *what != Refused::Killed);
         }
+        // The kernel's error on huge pages is no second refusal; nor is the signal that a kill ends with.
+        if kinds.contains(&Refused::HugePages) {
+            let other = |refusal: &Refusal| refusal.what == Refused::Memory && refusal.by != UNNAMED;
+            let pools: Vec<&str> =
+                log.refusals.iter().filter(|r| r.what == Refused::HugePages).map(|r| r.by).collect();
+            let apart = log.refusals.iter().filter(|r| other(r)).any(|r| !pools.contains(&r.by));
+            kinds.retain(|what| *what != Refused::Memory || apart);
+        }
+        if kinds.contains(&Refused::OomKilled) {
+            kinds.retain(|what| *what != Refused::Killed);
+        }
         Ok(kinds.into_iter().filter_map(|what| found(cx, what, &log.refusals)).collect())
     }
 }

@@ -50,6 +50,10 @@ struct Seen {
     free: Bytes,
     /// Pages on their way out; `None` without a second sample.
     out: Option<Rate>,
+    /// All of it is compressed memory.
+    zram: bool,
+    /// memory-exhaustion says that memory and swap are both used up.
+    told: bool,
 }
 
 impl Seen {
@@ -72,7 +76,9 @@ impl Seen {
                 _ => None,
             },
         };
-        Ok(Some(Seen { total, free, out }))
+        let zram = cx.swaps().is_ok_and(all_zram);
+        let told = out.is_none() && cx.now().meminfo.as_ref().is_some_and(levels::used_up);
+        Ok(Some(Seen { total, free, out, zram, told }))
     }
 
     fn share(&self) -> f64 {
@@ -83,7 +89,7 @@ impl Seen {
         let at_rest = self.out.is_some_and(|rate| rate.total == 0);
         Severity::ladder(
             &[
-                (at_rest, Severity::Info),
+                (at_rest || self.told, Severity::Info),
                 (self.out.is_none(), Severity::Warning),
                 (self.share() < CRITICAL, Severity::Critical),
                 (self.share() < HIGH, Severity::High),
@@ -98,7 +104,8 @@ impl Seen {
             Some(rate) => format!(", and {:.0} pages/s go out to it", rate.per_second),
             None => "; whether it still fills, a second sample would tell".to_owned(),
         };
-        format!("{:#} of {:#} swap are left, {}{state}", self.free, self.total, Percent(self.share()))
+        let swap = if self.zram { "compressed swap (zram)" } else { "swap" };
+        format!("{:#} of {:#} {swap} are left, {}{state}", self.free, self.total, Percent(self.share()))
     }
 }
 
@@ -111,6 +118,10 @@ impl Rule for SwapExhaustion {
         let mut finding = Finding::new(Self::ID, severity, seen.title(), cost);
         finding.sure(if seen.out.is_some() { cx.rate_confidence() } else { Confidence::Possible });
         add_evidence(&mut finding, cx, &seen);
+        if seen.told {
+            finding.note("What is left of memory beside it is memory-exhaustion's finding.");
+            return Ok(vec![finding]);
+        }
         if severity == Severity::Info {
             finding.note(
                 "Nothing was swapped out over the period: what lies in swap has not been asked for. That is \
