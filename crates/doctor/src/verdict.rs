@@ -635,6 +635,32 @@ mod tests {
     }
 
     #[test]
+    fn little_that_is_left_and_idle_swap_are_told() {
+        let of = |text: &str| {
+            let meminfo = Values::<Meminfo>::parse(text.as_bytes(), |_| {});
+            answer(&instant(Snapshot { meminfo: Some(meminfo), ..Snapshot::default() }), &[])
+        };
+        let little = of("MemTotal: 1000000 kB\nMemAvailable: 60000 kB\n");
+        assert_eq!(
+            (little.answer, &*little.text),
+            (
+                Answer::NotNow,
+                "Nothing is known to be lost to memory now, but only 58.6 MiB (6.0 %) is available."
+            )
+        );
+        // 6 % of a terabyte is enough.
+        assert_eq!(of("MemTotal: 1000000000 kB\nMemAvailable: 60000000 kB\n").answer, Answer::Fine);
+        let full = "MemTotal: 1000000 kB\nMemAvailable: 500000 kB\nSwapTotal: 200000 kB\nSwapFree: 0 kB\n";
+        assert!(
+            of(full).text.contains("195 MiB of swap (100 %) are used: beside so much memory"),
+            "{}",
+            of(full).text
+        );
+        let tight = "MemTotal: 1000000 kB\nMemAvailable: 150000 kB\nSwapTotal: 200000 kB\nSwapFree: 0 kB\n";
+        assert!(!of(tight).text.contains("swap"));
+    }
+
+    #[test]
     fn a_group_alone_has_an_answer() {
         let of = |current: u64, max: Limit, failcnt: u64, cache: u64| {
             let stat = format!("cache {}\nrss 5000000\n", Bytes::mib(cache).0);
