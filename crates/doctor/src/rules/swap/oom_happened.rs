@@ -766,7 +766,8 @@ fn untold_title(count: u64, state: &str, groups: &[&Cgroup]) -> String {
     let own = |group: &Cgroup| group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0;
     match groups {
         [group] if own(group) => {
-            let limit = group.max.and_then(Limit::bytes).map_or_else(String::new, |limit| format!(" of {limit}"));
+            let limit =
+                group.max.and_then(Limit::bytes).map_or_else(String::new, |limit| format!(" of {limit}"));
             format!("{} reached its limit{limit}, and the OOM killer has {killed} of it {state}", group.path)
         }
         _ => format!("the OOM killer has {killed} {state}"),
