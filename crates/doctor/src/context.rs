@@ -233,8 +233,8 @@ impl<'a> Context<'a> {
 
     /// Growth rate of the sum of those of `counters` that are present (see [`crate::DIRECT_SCAN`] and similar
     /// lists). Intervals in which the sum fell, because the host was rebooted, are left out. From a single
-    /// instant only `since-boot` judges such counters, by their totals. The report's words for a [`Skip`] are in
-    /// `report/src/words.rs`.
+    /// instant only `since-boot` judges such counters, by their totals. The report's words for a [`Skip`] are
+    /// in `report/src/words.rs`.
     ///
     /// # Errors
     /// [`Skip::Unknown`] if none is present, [`Skip::NeedsSamples`] for a single instant.

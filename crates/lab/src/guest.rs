@@ -4,8 +4,8 @@
 //! It is process 1 of an initramfs that holds nothing else but the kernel modules and the case. It sends its
 //! results over the [data channel](crate::vm::Guest), in the format of [`lotsfree_run::wire`].
 //!
-//! It writes the scenario's settings (`here::tune`); NUMA nodes are QEMU's (`vm/command.rs`). The values in force
-//! when the run begins are `sysctls` and `files` of [`Facts`], in the run's `run.json`.
+//! It writes the scenario's settings (`here::tune`); NUMA nodes are QEMU's (`vm/command.rs`). The values in
+//! force when the run begins are `sysctls` and `files` of [`Facts`], in the run's `run.json`.
 
 use std::fs::{self, File};
 use std::io::Read as _;

@@ -478,9 +478,10 @@ impl Mm {
 
     /// Splits a scan between anonymous and file pages by swappiness (`mm/vmscan.c:get_scan_count`; with MGLRU
     /// `mglru.rs:choose`). swappiness 0 means almost no anonymous pages through 3.4, where 1 is added to both
-    /// weights; from 3.5 on and in RHEL 6 it means none unless file pages are nearly gone. Which values a kernel
-    /// accepts is `SWAPPINESS` in `settings/src/table.rs`. The rest of the split is `generation.balance`
-    /// (`Balance` in `generation.rs`): pages scanned and rotated of late through 5.7, costs from 5.8 on.
+    /// weights; from 3.5 on and in RHEL 6 it means none unless file pages are nearly gone. Which values a
+    /// kernel accepts is `SWAPPINESS` in `settings/src/table.rs`. The rest of the split is
+    /// `generation.balance` (`Balance` in `generation.rs`): pages scanned and rotated of late through 5.7,
+    /// costs from 5.8 on.
     fn get_scan_count(&mut self, scan: &ScanControl, which: usize) -> Pass {
         use list::{ACTIVE_ANON, ACTIVE_FILE, INACTIVE_ANON, INACTIVE_FILE};
         enum Plan {
@@ -1003,9 +1004,9 @@ impl Mm {
         }
     }
 
-    /// Whether this reclaimer may write this dirty file page (`mm/vmscan.c:shrink_page_list`). Which kernel lets
-    /// whom is in `generation.rs`: `FileWrite` through 6.12, and `without_writepage`, by which the flusher
-    /// alone writes (XFS on 6.1, every file system on 6.12).
+    /// Whether this reclaimer may write this dirty file page (`mm/vmscan.c:shrink_page_list`). Which kernel
+    /// lets whom is in `generation.rs`: `FileWrite` through 6.12, and `without_writepage`, by which the
+    /// flusher alone writes (XFS on 6.1, every file system on 6.12).
     fn may_write_file(&self, scan: &ScanControl, lruvec: usize, frame: u32) -> bool {
         match self.generation.file_write {
             FileWrite::Anyone => true,

@@ -178,8 +178,8 @@ fn head_of_busybox(rest: &str) -> Option<Vec<(&'static str, u64)>> {
     Some(found)
 }
 
-/// The lines of meminfo in the head of top as procps 2 prints it: `Mem:  513512K av,  412340K used,  101172K free,
-/// 0K shrd,   62340K buff`, `Swap: 1052216K av, 8120K used, 1044096K free   201232K cached`.
+/// The lines of meminfo in the head of top as procps 2 prints it: `Mem:  513512K av,  412340K used,  101172K
+/// free, 0K shrd,   62340K buff`, `Swap: 1052216K av, 8120K used, 1044096K free   201232K cached`.
 fn head_of_old_top(what: &str, rest: &str) -> Option<Vec<(&'static str, u64)>> {
     let words: Vec<&str> = rest.split([' ', ',']).filter(|word| !word.is_empty()).take(16).collect();
     let mut lines = Vec::new();
@@ -327,8 +327,8 @@ fn cpu_of_old_top(rest: &str) -> Option<[f64; 5]> {
     (shares.iter().sum::<f64>() > 0.5).then_some(shares)
 }
 
-/// The shares below the head `CPU states:  cpu    user    nice  system    irq  softirq  iowait    idle` of procps
-/// 3.1: `total    3.1%    0.0%   12.2%   0.4%     0.0%   84.3%    0.0%`.
+/// The shares below the head `CPU states:  cpu    user    nice  system    irq  softirq  iowait    idle` of
+/// procps 3.1: `total    3.1%    0.0%   12.2%   0.4%     0.0%   84.3%    0.0%`.
 pub(crate) fn cpu_of_table(head: &str, line: &str) -> Option<[f64; 5]> {
     let columns = head.trim().strip_prefix("CPU states:")?.trim().strip_prefix("cpu")?;
     let values = line.trim().strip_prefix("total")?;

@@ -37,8 +37,9 @@
 //!
 //! The table of `free` gives `MemTotal`, `MemFree`, `Buffers`, `Cached`, `SwapTotal`, `SwapFree` (and
 //! `MemAvailable` and `Shmem` if both are printed) unless there are such lines of meminfo; a combined
-//! `buff/cache` becomes `Cached`. Its unit is that of the option on the prompt. Without a prompt it is KiB, or MiB if the total
-//! would otherwise be less than 256 MiB and swap is not more than 64 GiB then. Values are as coarse as they were printed.
+//! `buff/cache` becomes `Cached`. Its unit is that of the option on the prompt. Without a prompt it is KiB,
+//! or MiB if the total would otherwise be less than 256 MiB and swap is not more than 64 GiB then. Values are
+//! as coarse as they were printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -445,8 +446,8 @@ impl Splitter {
         fits
     }
 
-    /// A line of `cat memory.max memory.current memory.events`: a value alone belongs to the next file that holds
-    /// one, a name and a value to the first that holds such lines.
+    /// A line of `cat memory.max memory.current memory.events`: a value alone belongs to the next file that
+    /// holds one, a name and a value to the first that holds such lines.
     fn one_of_several(&mut self, line: &str) -> bool {
         let keyed = |name: &String| name.ends_with(".stat") || name.ends_with(".events");
         let words: Vec<&str> = line.split_ascii_whitespace().take(3).collect();
@@ -726,8 +727,8 @@ impl Splitter {
         true
     }
 
-    /// What earlyoom writes each hour, and before it kills: `mem avail: 1234 of 7890 MiB (15.64%), swap free: 512
-    /// of 2047 MiB (25.01%)`.
+    /// What earlyoom writes each hour, and before it kills: `mem avail: 1234 of 7890 MiB (15.64%), swap free:
+    /// 512 of 2047 MiB (25.01%)`.
     fn earlyoom(&mut self, line: &str) -> bool {
         let Some((_, rest)) = line.split_once("mem avail:") else { return false };
         let Some((memory, swap)) = rest.split_once("swap free") else { return false };

@@ -13,8 +13,9 @@
 //! | `kbmemused` with `%memused`, `kbswpused` with `kbswpfree` | `MemTotal`, `SwapTotal` |
 //! | `us` `sy` `id` `wa` `st`, `%user` … `%idle` of all CPUs; `r`, `b` | `proc/stat` |
 //!
-//! The first row of `vmstat` is the mean since boot: it gives levels only, and the time from which others count. Times are those of sar's rows;
-//! vmstat's rows are a second apart unless the command before them says otherwise.
+//! The first row of `vmstat` is the mean since boot: it gives levels only, and the time from which others
+//! count. Times are those of sar's rows; vmstat's rows are a second apart unless the command before them says
+//! otherwise.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

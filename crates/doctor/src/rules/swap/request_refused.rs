@@ -493,8 +493,8 @@ fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) 
     }
 }
 
-/// PostgreSQL says the same of memory and of huge pages: a pool of which nobody takes a page, and which has too
-/// few for the request, is what it means.
+/// PostgreSQL says the same of memory and of huge pages: a pool of which nobody takes a page, and which has
+/// too few for the request, is what it means.
 fn pool_is_short(cx: &Context<'_>, refusal: &Refusal, who: &str) -> Option<Case> {
     let asked = refusal.asked.filter(|_| who == "PostgreSQL")?;
     let meminfo = cx.now().meminfo.as_ref()?;
