@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use lotsfree_kernel_files::counters::*;
 use lotsfree_kernel_files::file::block::DiskStats;
+use lotsfree_kernel_files::file::arcstats::Arc;
 use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
 use lotsfree_kernel_files::file::cgroup::{self, Limit};
 use lotsfree_kernel_files::file::hugepages;
@@ -110,6 +111,7 @@ const PARSERS: &[Parser] = parsers! {
     [".service"] => unit;
     ["hugepages-2048kB"] => names;
     ["/statm"] => file::<Statm>;
+    ["zfs/arcstats"] => file::<Arc>;
 };
 
 fn file<T: File + Debug>(text: &[u8]) {

@@ -19,7 +19,8 @@ use lotsfree_settings::{NR_OVERCOMMIT_HUGEPAGES, Release};
 use lotsfree_snapshot::{Observation, Sample, Snapshot};
 use lotsfree_units::{Bytes, Grouped};
 
-use crate::{Confidence, Evidence, Outcome, Skip, Workload, levels};
+use crate::levels::{self, Available};
+use crate::{Confidence, Evidence, Outcome, Skip, Workload};
 
 /// An observation, and facts derived from it that all rules use.
 #[derive(Debug)]
@@ -170,8 +171,18 @@ impl<'a> Context<'a> {
     /// The share of memory that is available (`MemAvailable`, or an estimate on kernels before 3.14);
     /// `None` if it is unknown.
     pub fn available_share(&self) -> Option<f64> {
-        let available = levels::available(self.now().meminfo.as_ref()?)?;
-        Some(available.bytes.share_of(self.total().ok()?))
+        Some(self.available()?.bytes.share_of(self.total().ok()?))
+    }
+
+    /// What is available, and what ZFS's cache gives back besides, which `MemAvailable` does not count.
+    pub(crate) fn available(&self) -> Option<Available> {
+        let Available { bytes, told } = levels::available(self.now().meminfo.as_ref()?)?;
+        Some(Available { bytes: bytes + self.cache_of_zfs(), told })
+    }
+
+    /// What ZFS's cache gives back when memory is short.
+    pub(crate) fn cache_of_zfs(&self) -> Bytes {
+        self.now().arc.map(|arc| arc.reclaimable()).unwrap_or_default()
     }
 
     /// `MemTotal` less all huge page pools: the memory that is left for ordinary pages.

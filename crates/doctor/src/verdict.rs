@@ -385,7 +385,7 @@ fn swap_is_full(cx: &Context<'_>) -> Option<String> {
 
 /// Page cache that waits to be written, if it is so much that writers may be made to wait.
 fn dirty(cx: &Context<'_>) -> Option<Bytes> {
-    let available = cx.now().meminfo.as_ref().and_then(levels::available)?.bytes;
+    let available = cx.available()?.bytes;
     let dirty = cx.mem(m::Dirty).ok()? + cx.mem(m::Writeback).unwrap_or_default();
     // Of a small host all of it is written in a moment.
     (dirty >= MUCH_DIRTY && dirty.share_of(available) >= DIRTY).then_some(dirty)
@@ -393,7 +393,7 @@ fn dirty(cx: &Context<'_>) -> Option<Bytes> {
 
 /// Nothing is wrong, as far as the data tell.
 fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
-    let level = cx.now().meminfo.as_ref().and_then(levels::available).zip(cx.total().ok());
+    let level = cx.available().zip(cx.total().ok());
     let level = level.map(|(available, total)| (available.bytes, available.bytes.share_of(total)));
     match (level, stalls.memory, cx.seconds().is_ok()) {
         (_, Some(memory), _) if memory < NONE => {
@@ -404,7 +404,11 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             Verdict::new(Answer::Fine, text)
         }
         (Some((bytes, share)), _, samples) if share >= ENOUGH || bytes >= levels::ROOM => {
-            let text = format!("Memory is not short: {bytes} ({}) is available.", Percent(share));
+            let zfs = match cx.cache_of_zfs() {
+                Bytes::ZERO => String::new(),
+                cache => format!(", {cache} of it in ZFS's cache, which free counts as used"),
+            };
+            let text = format!("Memory is not short: {bytes} ({}) is available{zfs}.", Percent(share));
             let verdict = Verdict::new(Answer::Fine, text);
             if samples { verdict } else { verdict.collect(SAMPLES) }
         }

@@ -1,6 +1,7 @@
 //! [`Snapshot`]: one host at one instant.
 
 use lotsfree_kernel_files::counters::{Ksm, Meminfo, Values, Vmstat};
+use lotsfree_kernel_files::file::arcstats::Arc;
 use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
 use lotsfree_kernel_files::file::cgroup::Cgroups;
@@ -53,6 +54,8 @@ pub struct Snapshot {
     pub pressure: Pressure,
     /// `/proc/stat`: times of the CPUs.
     pub cpu: Option<CpuTimes>,
+    /// `/proc/spl/kstat/zfs/arcstats`: the cache of ZFS, where it is loaded.
+    pub arc: Option<Arc>,
     /// Running values below `/proc/sys`, by their sysctl names (`vm.swappiness`).
     pub sysctl: Sysctls,
     /// Settings in `/etc/sysctl.conf` and the `sysctl.d` directories, in the order in which they are applied.

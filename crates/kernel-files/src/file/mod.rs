@@ -1,5 +1,6 @@
 //! One module per file, each with its type, parser and printer.
 
+pub mod arcstats;
 pub mod block;
 pub mod buddyinfo;
 pub mod cgroup;

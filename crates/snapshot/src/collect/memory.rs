@@ -31,6 +31,7 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot) {
         cpu: reader.file("proc/pressure/cpu"),
     };
     snapshot.cpu = reader.optional_file("proc/stat");
+    snapshot.arc = reader.optional_file("proc/spl/kstat/zfs/arcstats");
     snapshot.shm = reader.file("proc/sysvipc/shm");
     snapshot.sysctl = sysctls(reader);
     snapshot.nodes = nodes(reader);

@@ -32,6 +32,7 @@
 //! | `pages_ballooned : 3276800` of Hyper-V, `current : 1024000` of VMware, `vmware-toolbox-cmd stat balloon` | `Balloon` of `proc/meminfo` |
 //! | `MEM` and `SWP` of atop | lines of `proc/meminfo` |
 //! | rows of `zramctl` | `proc/swaps` |
+//! | ZFS' `arcstats`, the sizes of `arc_summary` | `proc/spl/kstat/zfs/arcstats` |
 //! | `node_memory_MemFree_bytes 9.1e+07`, `node_vmstat_oom_kill 3` of Prometheus' node exporter | `proc/meminfo`, `proc/vmstat` |
 //! | OOM kills, allocation failures and the kernel's reports on them; what programs say of refused requests | `dev/kmsg` |
 //!
@@ -631,6 +632,7 @@ impl Splitter {
         }
         if self.device_of_iostat(line)
             || self.tmpfs_of_df(line)
+            || self.arc(line)
             || self.zram_device(line)
             || self.earlyoom(line)
             || self.metric(line)
@@ -706,6 +708,31 @@ impl Splitter {
         if self.in_tmpfs.len() < MOST_SAMPLES {
             self.in_tmpfs.insert(target.to_owned(), kib as u64);
         }
+        true
+    }
+
+    /// A line of ZFS' `arcstats`, or of `arc_summary`: `ARC size (current):  83.3 %   25.8 GiB`.
+    fn arc(&mut self, line: &str) -> bool {
+        const FILE: &str = "proc/spl/kstat/zfs/arcstats";
+        let words: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
+        if let [name @ ("size" | "c_min" | "c_max"), "4", value] = words[..]
+            && is_number(value)
+        {
+            self.add(FILE, &format!("{name} 4 {value}"));
+            return true;
+        }
+        let Some((label, rest)) = line.trim().split_once(':') else { return false };
+        let name = match label.trim() {
+            "ARC size (current)" | "Arc Size" => "size",
+            "Min size (hard limit)" | "Min Size (Hard Limit)" => "c_min",
+            "Max size (high water)" | "Max Size (High Water)" => "c_max",
+            _ => return false,
+        };
+        // The percentage or ratio stands first, and the amount last.
+        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let [.., number, unit @ ("KiB" | "MiB" | "GiB" | "TiB")] = words[..] else { return false };
+        let Some((kib, _)) = quantity(&format!("{number}{}", &unit[..2])) else { return false };
+        self.add(FILE, &format!("{name} 4 {}", (kib * 1024.0) as u64));
         true
     }
 
@@ -1653,6 +1680,21 @@ mod tests {
         .unwrap();
         assert_eq!(file(&zram, "proc/meminfo"), "SwapTotal: 4194304 kB\nSwapFree: 1048576 kB\n");
         assert_eq!(meminfo("# vmware-toolbox-cmd stat balloon\n6144 MB\n"), "Balloon: 6291456 kB\n");
+    }
+
+    #[test]
+    fn the_cache_of_zfs() {
+        let arc = |text: &str| file(&split(text.as_bytes(), "").unwrap(), "proc/spl/kstat/zfs/arcstats");
+        assert_eq!(
+            arc("name type data\nsize                4    3900000000\nhits 4 7\n"),
+            "size 4 3900000000\n"
+        );
+        assert_eq!(
+            arc(
+                "ARC size (current):                83.3 %   1.5 GiB\n        Min size (hard limit):     6.2 %  512.0 MiB\n"
+            ),
+            "size 4 1610612736\nc_min 4 536870912\n"
+        );
     }
 
     #[test]

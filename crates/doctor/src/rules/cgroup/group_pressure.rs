@@ -3,7 +3,6 @@ use lotsfree_kernel_files::file::cgroup::{Cgroup, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups as groups;
-use crate::levels;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
@@ -120,7 +119,7 @@ fn loss<'a>(cx: &Context<'_>, group: &'a Cgroup, sums: bool) -> Option<Loss<'a>>
     // Without a limit it was the host that took the pages, and a roomy host takes none.
     let limited = [group.max, group.high].into_iter().flatten().any(|limit| limit.bytes().is_some());
     let unbounded = !limited && (group.max.is_some() || group.high.is_some());
-    let roomy = cx.now().meminfo.as_ref().and_then(levels::available).zip(cx.total().ok());
+    let roomy = cx.available().zip(cx.total().ok());
     let roomy = roomy.is_some_and(|(available, total)| available.bytes.share_of(total) >= ROOMY);
     let thrashes = refaults >= REFAULTS
         && (freed == 0 || refaults as f64 / freed as f64 >= SHARE)

@@ -8,7 +8,6 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::finding::subject;
 use crate::huge::{self, Backing};
-use crate::levels;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, advice};
 
@@ -64,7 +63,7 @@ const SHOWN: usize = 3;
 
 /// Whether next to nothing is available: the tables are then what programs lack.
 fn short(cx: &Context<'_>) -> bool {
-    let available = cx.now().meminfo.as_ref().and_then(levels::available);
+    let available = cx.available();
     available.zip(cx.total().ok()).is_some_and(|(available, total)| available.bytes.share_of(total) < SHORT)
 }
 

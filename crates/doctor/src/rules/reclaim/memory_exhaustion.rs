@@ -46,10 +46,9 @@ const LOW_SLAB: f64 = 0.4;
 
 impl Rule for MemoryExhaustion {
     fn check(&self, cx: &Context<'_>) -> Outcome {
-        let meminfo = cx.now().meminfo.as_ref().ok_or_else(|| Skip::missing("/proc/meminfo"))?;
+        cx.now().meminfo.as_ref().ok_or_else(|| Skip::missing("/proc/meminfo"))?;
         let total = cx.total()?;
-        let available =
-            levels::available(meminfo).ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
+        let available = cx.available().ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
         let share = available.bytes.share_of(total);
         let swap = Swap::of(cx);
         let least = if swap == Swap::Full { LITTLE_WITH_FULL_SWAP } else { LITTLE };

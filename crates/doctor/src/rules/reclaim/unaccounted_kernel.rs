@@ -167,6 +167,7 @@ fn explained(cx: &Context<'_>) -> Vec<(&'static str, Bytes)> {
         ("nr_zspages, Zswap", compressed),
         ("GPUActive + GPUReclaim", cx.mem_or_zero(m::GPUActive) + cx.mem_or_zero(m::GPUReclaim)),
         ("HardwareCorrupted", cx.mem_or_zero(m::HardwareCorrupted)),
+        ("ZFS's cache", cx.now().arc.and_then(|arc| arc.size).unwrap_or_default()),
         ("per-CPU lists of /proc/zoneinfo", cx.pages(per_cpu_lists)),
     ]
     .into_iter()

@@ -462,7 +462,7 @@ const LITTLE_ROOM: f64 = 0.04;
 
 /// Why a request of this size is refused, as far as the mode is known.
 fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) {
-    let left = cx.now().meminfo.as_ref().and_then(levels::available);
+    let left = cx.available();
     let left = left.map(|left| left.bytes + cx.mem_or_zero(m::SwapFree));
     let all = cx.mem(m::MemTotal).ok().map(|total| total + cx.mem_or_zero(m::SwapTotal));
     match cx.sysctl(OVERCOMMIT_MEMORY) {

@@ -71,7 +71,7 @@ impl Seen {
             Ok(rate) => Some(rate),
             Err(Skip::NeedsSamples) => None,
             // Levels alone: full swap beside available memory holds what nobody touches.
-            Err(skip) => match cx.now().meminfo.as_ref().and_then(levels::available).zip(cx.total().ok()) {
+            Err(skip) => match cx.available().zip(cx.total().ok()) {
                 Some((available, total)) if available.bytes.share_of(total) >= ENOUGH => return Err(skip),
                 _ => None,
             },

@@ -36,6 +36,7 @@ pub(super) enum Contents {
     /// Counters and their numbers.
     Counters,
     Pressure,
+    Arc,
     CpuTimes,
     Zones,
     Shm,
@@ -73,6 +74,7 @@ pub(super) const FILES: &[(&str, Contents)] = &[
     ("proc/meminfo", Contents::Counters),
     ("proc/vmstat", Contents::Counters),
     ("proc/stat", Contents::CpuTimes),
+    ("proc/spl/kstat/zfs/arcstats", Contents::Arc),
     ("proc/zoneinfo", Contents::Zones),
     ("proc/buddyinfo", Contents::Zones),
     ("proc/pagetypeinfo", Contents::Zones),

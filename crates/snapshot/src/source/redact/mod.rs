@@ -50,6 +50,7 @@ use lotsfree_kernel_files::counters::{
     Family, Khugepaged, Ksm, Meminfo, MemoryEvents, MemoryStat, MthpStats, Numastat, SmapsRollup, Status,
     Vmstat, Zoneinfo, each_family,
 };
+use lotsfree_kernel_files::file::arcstats::Arc;
 use lotsfree_kernel_files::file::cpu_times::CpuTimes;
 use lotsfree_kernel_files::{File, Log};
 
@@ -171,6 +172,11 @@ impl Redactor {
                 self.names.status(&text, kernel_thread)
             }
             Contents::Unit => config::unit(&text),
+            Contents::Arc => {
+                let mut out = String::new();
+                Arc::parse(contents, &mut Log::default()).print(&mut out);
+                out
+            }
             Contents::CpuTimes => {
                 let mut out = String::new();
                 CpuTimes::parse(contents, &mut Log::default()).print(&mut out);
@@ -246,6 +252,7 @@ impl Redactor {
             | Contents::Stat
             | Contents::Status
             | Contents::Unit
+            | Contents::Arc
             | Contents::CpuTimes
             | Contents::KernelLog => String::new(),
         }
