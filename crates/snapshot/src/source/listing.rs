@@ -10,6 +10,8 @@ const MOST: usize = 4096;
 struct Columns {
     pid: usize,
     resident: usize,
+    /// Columns after the command, which may have blanks (`smem`): then `resident` counts from the end.
+    after_command: bool,
     virtual_size: Option<usize>,
     shared: Option<usize>,
     /// `%CPU` of `top`; that of `ps` is the mean of the process's life.
@@ -72,14 +74,17 @@ impl Listing {
 
 fn columns(words: &[&str]) -> Option<Columns> {
     let at = |names: &[&str]| words.iter().position(|word| names.contains(word));
+    let (resident, command) = (at(&["RES", "RSS"])?, at(&["COMMAND", "CMD", "Command", "COMM"])?);
+    let after_command = resident > command;
     Some(Columns {
         pid: at(&["PID"])?,
-        resident: at(&["RES", "RSS"])?,
+        resident: if after_command { words.len() - resident } else { resident },
+        after_command,
         virtual_size: at(&["VIRT", "VSZ", "SIZE"]),
         shared: at(&["SHR", "SHARE"]),
         // Old ones have `TIME`, as ps has, and priorities.
         cpu: at(&["%CPU"]).filter(|_| at(&["TIME+"]).or(at(&["PRI"])).is_some()),
-        command: at(&["COMMAND", "CMD", "Command", "COMM"])?,
+        command,
     })
 }
 
@@ -110,12 +115,19 @@ fn size_of(words: &[&str], index: usize) -> Option<u64> {
 /// Adds `stat` and `status` of a process.
 fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool {
     let size = |index: usize| size_of(words, index);
+    let resident = match columns.after_command {
+        true => words.len().checked_sub(columns.resident),
+        false => Some(columns.resident),
+    };
     let (Some(pid), Some(resident)) =
-        (words.get(columns.pid).and_then(|pid| pid.parse::<u32>().ok()), size(columns.resident))
+        (words.get(columns.pid).and_then(|pid| pid.parse::<u32>().ok()), resident.and_then(size))
     else {
         return false;
     };
-    let Some(command) = words.get(columns.command) else { return false };
+    // `ps f` draws a tree before the command.
+    let tree = |word: &&&str| matches!(**word, "\\_" | "|");
+    let command = words.get(columns.command..).and_then(|rest| rest.iter().find(|word| !tree(word)));
+    let Some(command) = command else { return false };
     // `[kswapd0]` of ps is a kernel thread.
     if command.starts_with('[') {
         return true;
@@ -498,6 +510,9 @@ mod tests {
             "USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND",
             "root        77  0.0  0.1  90000  5000 ?        Ss   10:00   0:01 /usr/sbin/sshd -D",
             "root        40  0.0  0.0      0     0 ?        S    10:00   0:09 [kswapd0]",
+            "www         80  0.0  0.1  90000  6000 ?        S    10:00   0:01  |   \\_ /usr/sbin/apache2 -k start",
+            "  PID User     Command                         Swap      USS      PSS      RSS",
+            " 1822 app      /usr/bin/node server.js            0     6.9G     6.9G     7.0G",
         ] {
             assert!(listing.take(line, &mut source), "{line}");
         }
@@ -511,6 +526,12 @@ mod tests {
         text.clear();
         source.read("proc/77/stat", 4096, &mut text).expect("its stat");
         assert!(text.starts_with(b"77 (sshd) S 1 0"));
+        text.clear();
+        source.read("proc/80/status", 4096, &mut text).expect("its status");
+        assert!(text.starts_with(b"Name:\tapache2\n"));
+        text.clear();
+        source.read("proc/1822/status", 4096, &mut text).expect("its status");
+        assert_eq!(String::from_utf8_lossy(&text), "Name:\tnode\nVmSize:\t7340032 kB\nVmRSS:\t7340032 kB\n");
         assert!(source.read("proc/40/stat", 4096, &mut Vec::new()).is_err());
     }
 }

@@ -13,6 +13,9 @@
 //! | `kbmemused` with `%memused`, `kbswpused` with `kbswpfree` | `MemTotal`, `SwapTotal` |
 //! | `us` `sy` `id` `wa` `st`, `%user` … `%idle` of all CPUs; `r`, `b` | `proc/stat` |
 //!
+//! | `%smem-10` … `%smem`, `%fmem` of `sar -q ALL`, and those of disks and CPUs | `proc/pressure` |
+//! | `usr sys idl wai` and `in out` of dstat | `proc/stat`, `pswpin`, `pswpout` |
+//!
 //! The first row of `vmstat` is the mean since boot: it gives levels only, and the time from which others
 //! count. Times are those of sar's rows; vmstat's rows are a second apart unless the command before them says
 //! otherwise.
@@ -86,7 +89,19 @@ struct Row {
     cpu: Option<[f64; 5]>,
     running: Option<u64>,
     blocked: Option<u64>,
+    /// Stalls for memory, disks and CPUs, in per cent.
+    stalls: [Option<Stalls>; 3],
 }
+
+/// Stalls as `sar -q ALL` prints them: means of 10, 60 and 300 s, and of the interval; of some tasks and of all.
+#[derive(Clone, Copy, Default)]
+struct Stalls {
+    some: [f64; 4],
+    full: Option<[f64; 4]>,
+}
+
+/// The files of pressure, and how sar names their columns.
+const PRESSURE: [(&str, &str); 3] = [("memory", "mem"), ("io", "io"), ("cpu", "cpu")];
 
 /// Reads the tables of a text.
 #[derive(Default)]
@@ -97,6 +112,8 @@ pub(crate) struct Tables {
     vmstat: Option<usize>,
     /// Whether the columns are of `sadf -d`.
     sadf: bool,
+    /// Which groups of dstat's columns are those of the CPUs and of paging.
+    dstat: Option<(usize, Option<usize>)>,
     /// Seconds between the rows of vmstat.
     interval: u64,
     /// Time of the last row of vmstat, and the last time of day of sar with the days before it.
@@ -124,8 +141,48 @@ impl Tables {
         if line.contains(';') {
             return self.sadf(line);
         }
+        if line.contains('|') {
+            return self.dstat(line);
+        }
         let words: Vec<&str> = line.split_ascii_whitespace().take(MOST_WORDS).collect();
         self.head(&words) || self.row(&words)
+    }
+
+    /// A head or a row of `dstat`: groups of columns between bars, of which those of the CPUs and of paging, in bytes a
+    /// second, are read.
+    fn dstat(&mut self, line: &str) -> bool {
+        let groups: Vec<Vec<&str>> =
+            line.split('|').take(16).map(|group| group.split_ascii_whitespace().take(16).collect()).collect();
+        let at = |columns: &[&str]| groups.iter().position(|group| group.starts_with(columns));
+        if let Some(cpu) = at(&["usr", "sys", "idl", "wai"]) {
+            self.dstat = Some((cpu, at(&["in", "out"])));
+            return true;
+        }
+        let Some((cpu, paging)) = self.dstat else { return false };
+        // 3989k, 18M, 120B.
+        let value = |word: &&str| {
+            let (digits, factor) = match word.char_indices().last()? {
+                (end, 'B') => (&word[..end], 1.0),
+                (end, 'k') => (&word[..end], 1024.0),
+                (end, 'M') => (&word[..end], 1024.0 * 1024.0),
+                (end, 'G') => (&word[..end], 1024.0 * 1024.0 * 1024.0),
+                _ => (*word, 1.0),
+            };
+            let number: f64 = digits.parse().ok().filter(|number: &f64| (0.0..1e15).contains(number))?;
+            Some(number * factor)
+        };
+        let values = |group: usize| -> Option<Vec<f64>> { groups.get(group)?.iter().map(value).collect() };
+        let Some(cpu) = values(cpu).filter(|cpu| cpu.len() >= 4 && self.rows.len() < MOST_ROWS) else {
+            return false;
+        };
+        self.at += 1;
+        let row = self.rows.entry(self.at).or_default();
+        let steal = if cpu.len() == 5 { cpu[4] } else { 0.0 };
+        row.cpu = Some([cpu[0], cpu[1], cpu[2], cpu[3], steal].map(|share| share / 100.0));
+        if let Some([back, out]) = paging.and_then(values).as_deref() {
+            row.rates.extend([("pswpin", back / 1024.0 / PAGE_KIB), ("pswpout", out / 1024.0 / PAGE_KIB)]);
+        }
+        true
     }
 
     /// A head or a row of `sadf -d`: host, interval and time, and then what sar prints.
@@ -260,6 +317,13 @@ impl Tables {
             };
             row.cpu = known.then_some(shares).or(row.cpu);
         }
+        for (stalls, (_, name)) in row.stalls.iter_mut().zip(PRESSURE) {
+            let of = |who: &str| -> Option<[f64; 4]> {
+                let over = |period: &str| value(&format!("%{who}{name}{period}"));
+                Some([over("-10")?, over("-60")?, over("-300")?, over("")?])
+            };
+            *stalls = of("s").map(|some| Stalls { some, full: of("f") }).or(*stalls);
+        }
         row.running = value("r").or(value("runq-sz")).map(|tasks| tasks as u64).or(row.running);
         row.blocked = value("b").or(value("blocked")).map(|tasks| tasks as u64).or(row.blocked);
     }
@@ -285,9 +349,13 @@ impl Tables {
         let common = Arc::new(common);
         let mut counters: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut ticks = [0.0; 5];
+        // Seconds that some and all tasks stood still, for each file of pressure.
+        let mut stalled = [[0.0; 2]; 3];
         let mut samples = Vec::new();
-        let flows =
-            !busy.is_empty() || rows.iter().any(|(_, row)| !row.rates.is_empty() || row.cpu.is_some());
+        let flows = !busy.is_empty()
+            || rows
+                .iter()
+                .any(|(_, row)| !row.rates.is_empty() || row.cpu.is_some() || row.stalls[0].is_some());
         for (index, (at, row)) in rows.iter().enumerate() {
             let before = match index {
                 0 => at.saturating_sub(step),
@@ -300,8 +368,10 @@ impl Tables {
                 let cpu = row.cpu.or_else(|| rows.iter().find_map(|(_, row)| row.cpu));
                 let mut first = source(&Row { cpu, ..row.clone() }, &counters, ticks, levels);
                 busy.iter().for_each(|busy| first.insert(format!("proc/{}/stat", busy.pid), busy.stat(0)));
+                pressure(row, &stalled, &mut first);
                 // The first row of vmstat is the mean since boot: it begins the time that others tell of.
-                let since_boot = row.rates.is_empty() && row.cpu.is_none() && rows.len() > 1;
+                let since_boot =
+                    row.rates.is_empty() && row.cpu.is_none() && row.stalls[0].is_none() && rows.len() > 1;
                 samples.push((if since_boot { *at } else { before } as f64, first));
                 if since_boot {
                     start = *at;
@@ -317,7 +387,13 @@ impl Tables {
                     *total += share * seconds * TICKS;
                 }
             }
+            for (total, stalls) in stalled.iter_mut().zip(&row.stalls) {
+                let Some(stalls) = stalls else { continue };
+                total[0] += stalls.some[3] / 100.0 * seconds;
+                total[1] += stalls.full.map_or(0.0, |full| full[3]) / 100.0 * seconds;
+            }
             let mut now = source(row, &counters, ticks, levels);
+            pressure(row, &stalled, &mut now);
             let since = at.saturating_sub(start) as f64;
             for busy in busy {
                 let ticks = (busy.share * since * TICKS_PER_SECOND) as u64;
@@ -359,6 +435,22 @@ fn source(row: &Row, counters: &BTreeMap<&'static str, f64>, ticks: [f64; 5], le
     source
 }
 
+/// Adds the files of pressure.
+fn pressure(row: &Row, stalled: &[[f64; 2]; 3], source: &mut MemorySource) {
+    for (((file, _), stalls), total) in PRESSURE.into_iter().zip(&row.stalls).zip(stalled) {
+        let Some(stalls) = stalls else { continue };
+        let line = |kind: &str, [ten, minute, five, _]: [f64; 4], seconds: f64| {
+            let us = (seconds * 1e6) as u64;
+            format!("{kind} avg10={ten:.2} avg60={minute:.2} avg300={five:.2} total={us}\n")
+        };
+        let mut text = line("some", stalls.some, total[0]);
+        if let Some(full) = stalls.full {
+            text.push_str(&line("full", full, total[1]));
+        }
+        source.insert(format!("proc/pressure/{file}"), text);
+    }
+}
+
 /// Whether a word heads a column of sar that is read.
 fn column_of_sar(word: &str) -> bool {
     let rates = RATES.iter().chain(&MORE_RATES).any(|(column, ..)| *column == word && column.contains('/'));
@@ -375,6 +467,7 @@ fn column_of_sar(word: &str) -> bool {
         "blocked",
     ];
     rates
+        || PRESSURE.iter().any(|(_, name)| word.strip_prefix("%s").is_some_and(|rest| rest.starts_with(name)))
         || word.starts_with("kb") && LEVELS.iter().any(|(column, _)| *column == word)
         || others.contains(&word)
 }
@@ -455,6 +548,42 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
             file(&samples[2], "proc/stat"),
             "cpu  4000 0 8000 12000 16000 0 0 0 0 0\nprocs_running 0\nprocs_blocked 5\n"
         );
+    }
+
+    #[test]
+    fn stalls_of_sar_are_files_of_pressure() {
+        let samples = read(
+            "\
+10:02:49     %smem-10  %smem-60 %smem-300     %smem  %fmem-10  %fmem-60 %fmem-300     %fmem
+10:02:50        30.00     20.00     10.00     50.00     15.00      8.00      4.00     25.00
+10:02:52        40.00     21.00     10.00     50.00     15.00      8.00      4.00     25.00
+
+10:02:49     %scpu-10  %scpu-60 %scpu-300     %scpu
+10:02:50         7.00     17.00     32.00      2.00
+10:02:52         6.00     16.00     32.00      2.00
+",
+        );
+        let last = samples.last().expect("a sample");
+        let whole = samples[0].0;
+        assert_eq!(
+            file(last, "proc/pressure/memory"),
+            "some avg10=40.00 avg60=21.00 avg300=10.00 total=2000000\nfull avg10=15.00 avg60=8.00 avg300=4.00 total=1000000\n",
+            "{whole}"
+        );
+        assert!(file(last, "proc/pressure/cpu").starts_with("some avg10=6.00 avg60=16.00"));
+    }
+
+    #[test]
+    fn rows_of_dstat() {
+        let samples = read(
+            "--total-cpu-usage-- -dsk/total- -net/total- ---paging-- ---system--\n\
+             usr sys idl wai stl| read  writ| recv  send|  in   out | int   csw \n \
+             51   4  35  10   0|3989k 3892k|   0     0 |  40k  8192B| 687  1391 \n \
+             66  24   0  10   0|   0    18M|   0     0 |   0     0 |9661    23k\n",
+        );
+        let last = samples.last().expect("a sample");
+        assert_eq!(file(last, "proc/vmstat"), "pswpin 10\npswpout 2\n");
+        assert_eq!(file(last, "proc/stat"), "cpu  11700 0 2800 3500 2000 0 0 0 0 0\n");
     }
 
     #[test]
