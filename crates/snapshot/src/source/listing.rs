@@ -127,7 +127,9 @@ fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool 
     // `ps f` draws a tree before the command.
     let tree = |word: &&&str| matches!(**word, "\\_" | "|");
     let command = words.get(columns.command..).and_then(|rest| rest.iter().find(|word| !tree(word)));
-    let Some(command) = command else { return false };
+    // The last row of `smem -t` has sums and no command.
+    let sums = |command: &&&str| columns.after_command && kib(command).is_some();
+    let Some(command) = command.filter(|command| !sums(command)) else { return false };
     // `[kswapd0]` of ps is a kernel thread.
     if command.starts_with('[') {
         return true;
