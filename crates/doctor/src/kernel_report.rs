@@ -49,6 +49,7 @@ pub(crate) enum Holder {
     SlabReclaimable,
     PageTables,
     KernelStacks,
+    Locked,
     HugePool,
     Uncounted,
 }
@@ -64,6 +65,7 @@ impl Holder {
             Holder::SlabReclaimable => "reclaimable slab",
             Holder::PageTables => "page tables",
             Holder::KernelStacks => "kernel stacks",
+            Holder::Locked => "locked (unevictable) memory",
             Holder::HugePool => "a pool of huge pages",
             Holder::Uncounted => "memory in no counter",
         }
@@ -124,6 +126,7 @@ impl<'a> Judged<'a> {
             Holder::Shared,
             Holder::HugePool,
             Holder::PageTables,
+            Holder::Locked,
             Holder::Uncounted,
             Holder::SlabReclaimable,
         ];
@@ -135,14 +138,14 @@ impl<'a> Judged<'a> {
         Some((first, self.held(first)))
     }
 
-    /// Pages under writeback, where they are most of those on the lists.
+    /// Dirty pages and pages under writeback, where they are most of those on the lists.
     pub(crate) fn under_writeback(&self) -> Option<Bytes> {
         let memory = &self.report.memory;
         let lists = ["active_anon", "inactive_anon", "active_file", "inactive_file", "active", "inactive"];
         let listed = lists.iter().filter_map(|name| memory.pages(name)).fold(0, u64::saturating_add);
-        let written =
-            memory.pages("writeback").filter(|written| written.saturating_mul(2) > listed && listed > 0)?;
-        Some(memory.bytes(written))
+        let dirty = memory.pages("dirty").unwrap_or(0);
+        let written = memory.pages("writeback")?.saturating_add(dirty);
+        (written.saturating_mul(2) > listed && listed > 0).then(|| memory.bytes(written))
     }
 
     /// Free and total swap, where printed.
@@ -356,6 +359,7 @@ fn holders(memory: &MemInfo, managed: Option<Bytes>) -> Vec<(Holder, Bytes)> {
         (Holder::SlabReclaimable, get("slab_reclaimable")),
         (Holder::PageTables, get("pagetables")),
         (Holder::KernelStacks, kib_sum("kernel_stack")),
+        (Holder::Locked, get("unevictable")),
         (Holder::HugePool, Some(huge)),
     ];
     // What is left over is only known if every large part was printed.

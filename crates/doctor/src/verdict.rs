@@ -66,6 +66,8 @@ const BUSY_IDLE: f64 = 0.08;
 const WAITING: f64 = 0.25;
 /// Available memory from which on it is not short.
 const ENOUGH: f64 = 0.10;
+/// The same beside a kswapd that waits for a disk.
+const ENOUGH_WITH_KSWAPD: f64 = 0.20;
 /// Available memory beside which swap that is in use holds what nobody touches.
 const MUCH: f64 = 0.20;
 /// A process with this share of memory is worth a word.
@@ -73,8 +75,6 @@ const HOLDS: f64 = 0.4;
 /// Free memory and cache together that no working host is left with, and reads in KiB a second beside it.
 const TINY: Bytes = Bytes::mib(32);
 const READ_KIB: f64 = 4096.0;
-/// Share of one CPU from which on a process is named.
-const WHOLE: f64 = 0.9;
 /// Idle time below which CPUs are nearly busy, if a process takes this share of one.
 const LITTLE_IDLE: f64 = 0.20;
 const HALF: f64 = 0.5;
@@ -131,7 +131,6 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         return Verdict::new(Answer::Memory, format!("Memory: tasks wait for it {share} of the time{why}."));
     }
     let top = hog(cx);
-    let hog = top.clone().filter(|(_, share)| *share >= WHOLE);
     // Half of a CPU is much for a thread that sleeps while memory is free.
     if let Some((name, share)) = top.as_ref().filter(|(name, _)| reclaims(name)) {
         let full = cx.mem(m::SwapTotal).ok().zip(cx.mem(m::SwapFree).ok());
@@ -153,7 +152,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         return if open { verdict.collect(SAMPLES) } else { verdict };
     }
     let mut verdict = calm(cx, &stalls);
-    if let Some((name, share)) = hog {
+    if let Some((name, share)) = top {
         verdict.text.push_str(&format!(
             " {name} takes {} of a CPU: if something is slow, look there.",
             Percent(share)
@@ -240,12 +239,38 @@ fn starved(cx: &Context<'_>, findings: &[Finding]) -> Option<String> {
     if let Some(finding) = exhausted {
         return Some(sentence(finding).to_owned());
     }
+    // Little is left, and tasks wait for the disk: programs' code and data are what comes back from it.
+    let available = cx.available().zip(cx.total().ok());
+    let little = available.filter(|(available, total)| {
+        let share = available.bytes.share_of(*total);
+        let swapped =
+            cx.mem(m::SwapTotal).is_ok_and(|swap| swap == Bytes::ZERO || cx.mem_or_zero(m::SwapFree) < swap);
+        available.bytes < levels::ROOM
+            && (share < ENOUGH || share < ENOUGH_WITH_KSWAPD && kswapd_waits(cx))
+            && swapped
+    });
+    if let Some((available, total)) = little {
+        return Some(format!(
+            "only {} of {total} ({}) {} available: programs' own pages come back from the disk",
+            available.bytes,
+            Percent(available.bytes.share_of(total)),
+            if available.told { "is" } else { "can be" }
+        ));
+    }
     let left = cx.mem(m::MemFree).ok()? + cx.mem(m::Buffers).ok()? + cx.mem(m::Cached).ok()?;
     let read = cx.rate(&[v::pgpgin]).ok().filter(|rate| rate.per_second >= READ_KIB)?;
     (cx.total().is_err() && left < TINY).then(|| {
         let read = Bytes::kib(read.per_second as u64);
         format!("only {left:#} are free or cache, and {read}/s are read: programs' own code comes back from the disk")
     })
+}
+
+/// Whether a list of processes shows kswapd in uninterruptible sleep: it writes, or waits to.
+fn kswapd_waits(cx: &Context<'_>) -> bool {
+    cx.processes()
+        .unwrap_or_default()
+        .iter()
+        .any(|process| process.stat.name.starts_with("kswapd") && process.stat.state == 'D')
 }
 
 /// CPU or disk, where memory is not what time is lost to.
@@ -662,6 +687,26 @@ mod tests {
         );
         let tight = "MemTotal: 1000000 kB\nMemAvailable: 150000 kB\nSwapTotal: 200000 kB\nSwapFree: 0 kB\n";
         assert!(!of(tight).text.contains("swap"));
+    }
+
+    #[test]
+    fn a_disk_that_is_read_for_want_of_memory_is_memorys_matter() {
+        let at = |iowait: u64, available: u64| {
+            let meminfo = format!(
+                "MemTotal: 1000000 kB\nMemAvailable: {available} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
+            );
+            Snapshot {
+                meminfo: Some(Values::<Meminfo>::parse(meminfo.as_bytes(), |_| {})),
+                cpu: Some(CpuTimes { iowait, user: iowait / 9, ..CpuTimes::default() }),
+                ..Snapshot::default()
+            }
+        };
+        let of =
+            |available| answer(&Observation::pair("test", at(0, available), at(900, available), 10.0), &[]);
+        assert_eq!(of(300_000).answer, Answer::Disk);
+        let short = of(60_000);
+        assert_eq!(short.answer, Answer::Memory);
+        assert!(short.text.contains("programs' own pages come back from the disk"), "{}", short.text);
     }
 
     #[test]

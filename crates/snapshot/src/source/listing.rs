@@ -14,6 +14,7 @@ struct Columns {
     after_command: bool,
     virtual_size: Option<usize>,
     shared: Option<usize>,
+    state: Option<usize>,
     /// `%CPU` of `top`; that of `ps` is the mean of the process's life.
     cpu: Option<usize>,
     command: usize,
@@ -82,6 +83,7 @@ fn columns(words: &[&str]) -> Option<Columns> {
         after_command,
         virtual_size: at(&["VIRT", "VSZ", "SIZE"]),
         shared: at(&["SHR", "SHARE"]),
+        state: at(&["S", "STAT"]),
         // Old ones have `TIME`, as ps has, and priorities.
         cpu: at(&["%CPU"]).filter(|_| at(&["TIME+"]).or(at(&["PRI"])).is_some()),
         command,
@@ -145,7 +147,10 @@ fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool 
     }
     source.insert(format!("proc/{pid}/status"), status);
     let zeros = " 0".repeat(40);
-    source.insert(format!("proc/{pid}/stat"), format!("{pid} ({name}) S 1{zeros}\n"));
+    let state =
+        columns.state.and_then(|at| words.get(at)?.chars().next()).filter(|state| "RSDTZI".contains(*state));
+    let state = state.unwrap_or('S');
+    source.insert(format!("proc/{pid}/stat"), format!("{pid} ({name}) {state} 1{zeros}\n"));
     true
 }
 

@@ -162,6 +162,7 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     };
     let lines: Vec<String> = (text.split(|&b| b == b'\n'))
         .map(|line| String::from_utf8_lossy(&line[..line.len().min(MOST_LINE)]))
+        .flat_map(|line| unjoined(&line))
         // Mail programs and web pages write no-break spaces.
         .map(|line| line.strip_prefix("> ").unwrap_or(&line).trim_end().replace('\u{a0}', " "))
         .collect();
@@ -180,6 +181,28 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     }
     splitter.shown(&log);
     splitter.finish()
+}
+
+/// The lines of a line in which syslog wrote line feeds as `\x0a` or `#012`, or a forum joined the head of
+/// `top`.
+fn unjoined(line: &str) -> Vec<String> {
+    let mark = ["\\x0a", "#012"].into_iter().find(|mark| line.contains(mark));
+    if let Some(mark) = mark.filter(|_| line.contains(':')) {
+        return line.split(mark).map(str::to_owned).collect();
+    }
+    let top = ["Tasks:", "Cpu(s):", "Mem:", "Swap:", " PID "];
+    if !line.starts_with("top - ") || !top.iter().all(|head| line.contains(head)) {
+        return vec![line.to_owned()];
+    }
+    let mut out = Vec::new();
+    let mut rest = line;
+    for head in top {
+        let Some(at) = rest.find(head).filter(|at| *at > 0) else { continue };
+        out.push(rest[..at].to_owned());
+        rest = &rest[at..];
+    }
+    out.push(rest.to_owned());
+    out
 }
 
 /// What stands after the change, where a text is a unified diff of two readings.
@@ -268,6 +291,11 @@ fn unwrapped(lines: Vec<String>) -> Vec<String> {
     out
 }
 
+/// A cache that every kernel of 2.4 has.
+fn is_old_cache(name: &str) -> bool {
+    name.starts_with("size-") || matches!(name, "kmem_cache" | "inode_cache" | "dentry_cache" | "buffer_head")
+}
+
 /// Whether a line of systemd-oomd's was cut before its reason ended.
 fn oomd_goes_on(line: &str) -> bool {
     const LONGEST: usize = 600;
@@ -341,6 +369,15 @@ impl Splitter {
             return;
         }
         if self.prompt(line) || self.date(line) {
+            return;
+        }
+        // A path alone is a heading, or the rest of a command that was wrapped.
+        if line.trim().starts_with('/')
+            && !line.trim().contains(char::is_whitespace)
+            && let Some(path) = file_path(line.trim().trim_end_matches(':'))
+            && !line.trim().trim_end_matches(':').contains(':')
+        {
+            self.enter(Some(path), false);
             return;
         }
         if let Some((path, rest)) = line.trim_start().split_once(':')
@@ -1000,10 +1037,28 @@ impl Splitter {
                 true
             }
             ["slabinfo", "-", "version:", _] | ["#", "name", "<active_objs>", ..] => {
-                self.add_if(true, "proc/slabinfo", line)
+                self.add_if(true, "proc/slabinfo", &line.replace("version: 1.1", "version: 2.1"))
             }
             words if words.len() > 8 && words.contains(&"tunables") && words.contains(&"slabdata") => {
                 self.add_if(true, "proc/slabinfo", line)
+            }
+            // Version 1.1 of slabinfo (2.4): name, objects in use and allocated, their size, slabs in use and
+            // allocated, pages per slab.
+            [name, active, objects, size, in_use, slabs, pages, rest @ ..]
+                if (rest.is_empty() || rest[0] == ":")
+                    && (is_old_cache(name) || self.paste.source.get("proc/slabinfo").is_some())
+                    && [active, objects, size, in_use, slabs, pages]
+                        .into_iter()
+                        .all(|word| is_number(word)) =>
+            {
+                let per_slab = match (objects.parse::<u64>(), slabs.parse::<u64>()) {
+                    (Ok(objects), Ok(slabs)) => objects.checked_div(slabs).unwrap_or(0),
+                    _ => 0,
+                };
+                let line = format!(
+                    "{name} {active} {objects} {size} {per_slab} {pages} : tunables 0 0 0 : slabdata {in_use} {slabs} 0"
+                );
+                self.add_if(true, "proc/slabinfo", &line)
             }
             [_, "soft" | "hard" | "-", item, _] if LIMITS.contains(item) => {
                 self.add_if(true, "etc/security/limits.conf", line.trim())
@@ -1137,6 +1192,28 @@ impl Splitter {
         }
     }
 
+    /// The limit and the usage of a group of which the text has `memory.stat` of version 1 alone.
+    fn limit_of_stat(&mut self) {
+        const GROUP: &str = "sys/fs/cgroup/memory/GROUP";
+        let at = |file: &str| format!("{GROUP}/memory.{file}");
+        if ["limit_in_bytes", "usage_in_bytes"].iter().any(|file| self.paste.source.get(&at(file)).is_some())
+        {
+            return;
+        }
+        let text = self.paste.source.get(&at("stat")).unwrap_or_default();
+        let text = String::from_utf8_lossy(text).into_owned();
+        let get =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        let (Some(limit), Some(rss), Some(cache)) =
+            (get("hierarchical_memory_limit "), get("total_rss "), get("total_cache "))
+        else {
+            return;
+        };
+        self.add(&at("limit_in_bytes"), &limit.to_string());
+        self.add(&at("usage_in_bytes"), &rss.saturating_add(cache).to_string());
+        self.note("the group's limit and usage are from its memory.stat: hierarchical_memory_limit, total_rss and total_cache");
+    }
+
     fn finish(mut self) -> Option<Paste> {
         self.convert_free();
         std::mem::take(&mut self.processes).finish(&mut self.paste.source);
@@ -1145,6 +1222,7 @@ impl Splitter {
         }
         self.swap_of_areas();
         self.shared_of_df();
+        self.limit_of_stat();
         if let Some(pages) = self.balloon.filter(|pages| *pages > 0) {
             self.add("proc/meminfo", &format!("Balloon: {} kB", pages.saturating_mul(4)));
             self.note("Balloon is what the driver of the hypervisor's balloon says, in pages of 4 KiB");
@@ -1695,6 +1773,48 @@ mod tests {
             ),
             "size 4 1610612736\nc_min 4 536870912\n"
         );
+    }
+
+    #[test]
+    fn a_path_alone_names_what_follows() {
+        let text = "/proc/pressure/cpu\nsome avg10=14.06 avg60=34.88 avg300=36.08 total=38\n\n/proc/pressure/memory\n\
+            some avg10=1.00 avg60=0.00 avg300=0.00 total=11\n$ cat\n/sys/fs/cgroup/a.slice/cpu.pressure\n\
+            some avg10=87.32 avg60=86.44 avg300=56.96 total=27\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(file(&paste, "proc/pressure/cpu"), "some avg10=14.06 avg60=34.88 avg300=36.08 total=38\n");
+        assert_eq!(file(&paste, "proc/pressure/memory"), "some avg10=1.00 avg60=0.00 avg300=0.00 total=11\n");
+        assert!(file(&paste, "sys/fs/cgroup/a.slice/cpu.pressure").contains("avg10=87.32"));
+    }
+
+    #[test]
+    fn lines_that_were_joined() {
+        let meminfo = |text: &str| file(&split(text.as_bytes(), "").unwrap(), "proc/meminfo");
+        let top = "top - 14:45:47 up  3:15,  2 users,  load average: 2.97 Tasks: 138 total Cpu(s): 71.3%us, 27.4%sy,  0.3%id \
+            Mem:   2052492k total,  1572572k used,   479920k free,    42608k buffers Swap:  6010872k total,  0k used,  6010872k \
+            free,  1042040k cached   PID USER      PR  NI  VIRT  RES  SHR S %CPU %MEM    TIME+  COMMAND";
+        assert!(meminfo(top).contains("MemFree: 479920 kB"), "{}", meminfo(top));
+        let joined = "MemTotal: 100 kB#012MemFree: 50 kB\n";
+        assert_eq!(meminfo(joined), "MemTotal: 100 kB\nMemFree: 50 kB\n");
+    }
+
+    #[test]
+    fn slabs_of_2_4_are_those_of_version_2() {
+        let text =
+            "slabinfo - version: 1.1\ninode_cache       189974 243512    480 30439 30439    1 :  124   62\n";
+        let slabs = file(&split(text.as_bytes(), "").unwrap(), "proc/slabinfo");
+        assert!(
+            slabs.contains("inode_cache 189974 243512 480 8 1 : tunables 0 0 0 : slabdata 30439 30439 0"),
+            "{slabs}"
+        );
+    }
+
+    #[test]
+    fn a_stat_of_version_1_has_its_limit() {
+        let text =
+            "cache 0\nrss 0\nhierarchical_memory_limit 157286400\ntotal_cache 4096\ntotal_rss 157282304\n";
+        let paste = split(text.as_bytes(), "").unwrap();
+        assert_eq!(file(&paste, "sys/fs/cgroup/memory/GROUP/memory.limit_in_bytes"), "157286400\n");
+        assert_eq!(file(&paste, "sys/fs/cgroup/memory/GROUP/memory.usage_in_bytes"), "157286400\n");
     }
 
     #[test]

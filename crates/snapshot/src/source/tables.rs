@@ -93,7 +93,8 @@ struct Row {
     stalls: [Option<Stalls>; 3],
 }
 
-/// Stalls as `sar -q ALL` prints them: means of 10, 60 and 300 s, and of the interval; of some tasks and of all.
+/// Stalls as `sar -q ALL` prints them: means of 10, 60 and 300 s, and of the interval; of some tasks and of
+/// all.
 #[derive(Clone, Copy, Default)]
 struct Stalls {
     some: [f64; 4],
@@ -148,8 +149,8 @@ impl Tables {
         self.head(&words) || self.row(&words)
     }
 
-    /// A head or a row of `dstat`: groups of columns between bars, of which those of the CPUs and of paging, in bytes a
-    /// second, are read.
+    /// A head or a row of `dstat`: groups of columns between bars, of which those of the CPUs and of paging,
+    /// in bytes a second, are read.
     fn dstat(&mut self, line: &str) -> bool {
         let groups: Vec<Vec<&str>> =
             line.split('|').take(16).map(|group| group.split_ascii_whitespace().take(16).collect()).collect();

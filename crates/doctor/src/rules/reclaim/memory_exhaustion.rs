@@ -41,6 +41,8 @@ rule! {
 const HOLDS: f64 = 0.4;
 /// Share below which the next large request fails.
 const HIGH: f64 = 0.03;
+/// Share of low memory below which it is little beside sixteen times as much high memory.
+const LITTLE_LOW: f64 = 0.10;
 /// Slab that fills this share of low memory is what is wrong there.
 const LOW_SLAB: f64 = 0.4;
 
@@ -133,7 +135,9 @@ impl Rule for MemoryExhaustion {
 fn low_memory(cx: &Context<'_>) -> Option<Finding> {
     let (low, of_low, high) =
         (cx.mem(m::LowFree).ok()?, cx.mem(m::LowTotal).ok()?, cx.mem(m::HighFree).ok()?);
-    if of_low == Bytes::ZERO || low.share_of(of_low) >= HIGH || high < low.scale(4.0) {
+    // High memory is of no use to the kernel's own objects, however much of it is free.
+    let lopsided = high >= low.scale(16.0) && low.share_of(of_low) < LITTLE_LOW;
+    if of_low == Bytes::ZERO || low.share_of(of_low) >= HIGH && !lopsided || high < low.scale(4.0) {
         return None;
     }
     // Page cache may lie in low memory too, and is given back; slab lies nowhere else.

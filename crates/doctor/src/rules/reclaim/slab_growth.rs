@@ -43,6 +43,11 @@ const FIXED: f64 = 0.10;
 const PER_HOUR: f64 = 0.01;
 /// One cache of this size is worth a look on any host.
 const LARGE: Bytes = Bytes::gib(1);
+/// Share of memory that a single cache hardly ever has.
+const LARGE_SHARE: f64 = 0.20;
+/// A list of so many caches shows them all, or the largest; one that has this share of them leads.
+const LIST: usize = 5;
+const MOST: f64 = 0.80;
 /// Caches of which fewer objects are in use keep their slabs for nothing; less memory than this is no matter.
 const USED: f64 = 0.10;
 const HELD: Bytes = Bytes::mib(64);
@@ -147,7 +152,14 @@ fn alone(cx: &Context<'_>) -> Outcome {
         |cache: &&SlabCache| cache.objects > 0 && (cache.active_objects as f64) < USED * cache.objects as f64;
     let held: Bytes = slabs.iter().filter(unused).map(size).sum();
     let all: Bytes = slabs.iter().map(size).sum();
-    let largest = slabs.iter().max_by_key(|cache| size(cache)).filter(|cache| size(cache) >= LARGE);
+    // Where memory's size is known, by share; where the list is long, a single cache is most of it.
+    let large = |cache: &&SlabCache| {
+        let size = size(cache);
+        let of_memory = cx.total().is_ok_and(|total| size.share_of(total) >= LARGE_SHARE);
+        let most = slabs.len() >= LIST && size.share_of(all) >= MOST && size >= HELD;
+        size >= LARGE || of_memory || most
+    };
+    let largest = slabs.iter().max_by_key(|cache| size(cache)).filter(large);
     let title = match largest {
         Some(largest) => format!("{} alone takes {} of kernel memory", largest.name, size(largest)),
         None if held >= HELD && held.share_of(all) > 0.5 => format!(

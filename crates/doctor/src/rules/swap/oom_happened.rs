@@ -342,7 +342,7 @@ impl<'a> Incident<'a> {
 fn lead(judged: &Judged<'_>) -> String {
     let of = judged.managed.map_or_else(String::new, |managed| format!(" of {managed:#}"));
     if let Some(written) = judged.under_writeback() {
-        return format!("{written:#} were under writeback, so reclaim had to wait for the device");
+        return format!("{written:#} were dirty or under writeback, so reclaim had to wait for the device");
     }
     if let Some((holder, bytes)) = judged.culprit() {
         return format!("{} took {bytes:#}{of}", holder.name());
@@ -500,6 +500,9 @@ fn of_holder(holder: Holder) -> Option<Remedy> {
                 .keep("kernel command line", "page_owner=on")
                 .risk("Reading is safe. page_owner takes some 1 % of memory.")
         }
+        Holder::Locked => Remedy::new("Find who locks memory, and let it lock less")
+            .run("grep VmLck /proc/*/status | sort -k2 -n -r | head")
+            .risk(reads),
         Holder::Processes | Holder::FileCache | Holder::KernelStacks => return None,
     })
 }
@@ -571,6 +574,9 @@ fn why_held(holder: Holder) -> &'static str {
         Holder::HugePool => {
             "A pool of huge pages is lost to everything else, used or not: it is too large for this host, or for what was \
              left beside it."
+        }
+        Holder::Locked => {
+            "Locked memory (mlock, mlockall) can be neither swapped out nor dropped: swap that is free does not help."
         }
         Holder::PageTables => {
             "Page tables grow with the mappings of each process: many processes that map the same memory."
