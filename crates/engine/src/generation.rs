@@ -1,6 +1,9 @@
 //! [`Generation`]: the differences between kernels, as a record of switches. Rules test a switch, never a
 //! version; only the contents of `/proc` follow the release.
 //!
+//! What no generation has (boosted watermarks, compaction, control groups and more) has no switch here:
+//! SPECIFICATION.md, "What the model does not have yet", lists it.
+//!
 //! The closed forms have their own record, [`Rules`], which a generation contains. A release in parentheses
 //! is the first that behaves in this way, with the commit where it is known. "Read in" names the oldest tree
 //! that was looked at, where it is not known which release brought the change.

@@ -418,7 +418,7 @@ pub(crate) struct ValidateArgs {
     #[arg(long, short, value_name = "DIR", default_value = "lab/validation", alias = "output")]
     pub(crate) out: PathBuf,
 
-    /// Page to make from all results in that directory
+    /// Page to make from the results in that directory, of the experiments in the file above
     #[arg(long, value_name = "FILE", default_value = "docs/validation.md")]
     pub(crate) page: PathBuf,
 

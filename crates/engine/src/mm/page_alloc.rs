@@ -101,7 +101,8 @@ impl Mm {
         self.get_page(cx, ac, Mark::Min, false)
     }
 
-    /// `__alloc_pages_slowpath`
+    /// `__alloc_pages_slowpath`, without compaction between reclaim and the next try: every allocation is of
+    /// a single page.
     fn alloc_slow(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
         loop {
             self.wake_kswapds(ac);

@@ -64,7 +64,9 @@ pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
     Ok(signals.code().unwrap_or(0))
 }
 
-/// The experiments with these names; all of them if no name is given.
+/// The experiments with these names; all of them if no name is given. For one kernel alone `--experiments`
+/// names a copy of lab/validation.toml that has only that one in `generations`; then `--page` should name
+/// another file, because the page shows what is in that copy.
 fn chosen<'e>(experiments: &'e Experiments, names: &[String]) -> anyhow::Result<Vec<&'e Experiment>> {
     if names.is_empty() {
         return Ok(experiments.all.iter().collect());

@@ -13,8 +13,8 @@ rule! {
     /// # Sees
     /// Over two samples: `allocstall` (entries into direct reclaim) and `pgscan_direct` both grow, and either
     /// tasks stand still for memory for 10 ms a second or more, or direct scans exceed 1 % of memory a
-    /// minute. Shows how much of what was scanned could be freed. Tables of `sar -B` alone count from 10,000
-    /// pages a second on.
+    /// minute. From one instant `since-boot` alone judges such counters, by their totals. Shows how much of
+    /// what was scanned could be freed. Tables of `sar -B` alone count from 10,000 pages a second on.
     ///
     /// # Hurts
     /// The thread that wanted one page walks the LRU lists, unmaps, writes and waits until 32 pages are free.
