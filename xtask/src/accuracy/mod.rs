@@ -38,7 +38,15 @@ struct Set {
 }
 
 /// Newest first.
-const SETS: [Set; 2] = [
+const SETS: [Set; 3] = [
+    Set {
+        name: "Third set",
+        inputs: "inputs-3.jsonl",
+        before: "verdicts-3-before.jsonl",
+        after: "verdicts-3-after.jsonl",
+        commit: "569c63d",
+        whole: true,
+    },
     Set {
         name: "Second set",
         inputs: "inputs-2.jsonl",
@@ -77,7 +85,12 @@ struct Input {
     source: String,
     sha256: String,
     cause: Option<String>,
+    /// Other causes that are true as well.
+    #[serde(default)]
+    also: Vec<String>,
     basis: String,
+    /// Whether an expert could name the cause from the input alone, where somebody judged that.
+    visible: Option<bool>,
     truth: String,
     helped: Option<String>,
     #[serde(default)]

@@ -69,6 +69,27 @@ impl<'a> Measured<'a> {
         Share::of(self.established().map(Judged::named))
     }
 
+    /// Recall on inputs from which an expert could name the cause; nothing where nobody judged that.
+    fn recall_of_visible(&self) -> Option<Share> {
+        let share = Share::of(
+            self.established().filter(|judged| judged.input.visible == Some(true)).map(Judged::named),
+        );
+        (share.all > 0).then_some(share)
+    }
+
+    /// Recall where another true cause counts as well.
+    fn recall_of_any(&self) -> Option<Share> {
+        let any = |judged: &Judged<'_>| {
+            let other = |judgement: &Judgement| {
+                judged.named_by(judgement)
+                    || judged.input.also.iter().any(|cause| judgement.names.contains(cause))
+            };
+            judged.said.judged.iter().all(other)
+        };
+        let told = self.established().any(|judged| !judged.input.also.is_empty());
+        told.then(|| Share::of(self.established().map(any)))
+    }
+
     /// Recall by one judge alone.
     fn recall_by(&self, judge: usize) -> Share {
         let by = |judged: &Judged<'_>| {
@@ -172,8 +193,8 @@ fn head() -> &'static str {
      words. A refused input names nothing. Intervals are Wilson's, 95 %.\n\n\
      The judges are language models, and so is whoever gathered the inputs: a person who knows the field may judge\n\
      otherwise. *Before* is commit 4e17f60, where this work began; *after* is the commit that the set's heading names. What\n\
-     was mended since is not in a set's figures. The aims are for at least 100 inputs with an established cause, which no\n\
-     set has yet.\n\n"
+     was mended since is not in a set's figures. The aims are for at least 100 judged inputs with an established cause, which\n\
+     no set has yet.\n\n"
 }
 
 /// The heading of a set, and what it is made of.
@@ -202,10 +223,11 @@ fn about(set: &Set, inputs: &[Input], after: &Measured<'_>) -> String {
     text.push_str(&match after.test.len() - after.all.len() {
         0 => format!("Both judged all of them, {} with an established cause.\n\n", after.established().count()),
         _ => format!(
-            "Both judged {} of these, {} of them with an established cause, in the order of a digest of their names; the \
-             rest is not judged, and only its refusals count here.\n\n",
+            "Both judged {} of these, {} of them with an established cause, in {}; the rest is not judged by two, and only \
+             its refusals count here.\n\n",
             after.all.len(),
-            after.established().count()
+            after.established().count(),
+            if set.whole { "a random order" } else { "the order of a digest of their names" }
         ),
     });
     text
@@ -239,6 +261,15 @@ fn results(out: &mut String, before: &Measured<'_>, after: &Measured<'_>) -> Res
         shown(recall),
         met(recall.value() >= RECALL.0 && recall.interval().0 >= RECALL.1)
     )?;
+    let of_both = [
+        ("of those from which an expert could tell", before.recall_of_visible(), after.recall_of_visible()),
+        ("or another cause that is true as well", before.recall_of_any(), after.recall_of_any()),
+    ];
+    for (what, before, after) in of_both {
+        if let (Some(before), Some(after)) = (before, after) {
+            writeln!(out, "| {what} | {} | {} | | |", shown(before), shown(after))?;
+        }
+    }
     writeln!(
         out,
         "| findings that are useful | {} | {} | 85 % | {} |",
@@ -399,11 +430,13 @@ fn worst(out: &mut String, when: &str, measured: &Measured<'_>) -> Result<(), Bo
             result = format!("{result}{}cause not named", if result.is_empty() { "" } else { "; " });
         }
         let cell = |text: &str| text.replace('|', "\\|");
+        let name = match judged.input.source.starts_with("http") {
+            true => format!("[{}]({})", judged.input.id, judged.input.source),
+            false => format!("{} ({})", judged.input.id, cell(&judged.input.source)),
+        };
         writeln!(
             out,
-            "| [{}]({}) | {}: {} | {} | {result} |",
-            judged.input.id,
-            judged.input.source,
+            "| {name} | {}: {} | {} | {result} |",
             judged.input.cause.as_deref().unwrap_or("not told"),
             cell(&judged.input.truth),
             cell(&said)
