@@ -65,6 +65,11 @@ impl Rule for RequestRefused {
         if kinds.iter().any(|what| *what < Refused::OwnLimit) {
             kinds.retain(|what| *what != Refused::Killed);
         }
+        // The kernel says why it had no pages: an error number that a program prints beside it says less.
+        if !log.allocation_failures.is_empty() {
+            let told = |what: Refused| log.refusals.iter().any(|r| r.what == what && r.by != UNNAMED);
+            kinds.retain(|what| !matches!(what, Refused::Memory | Refused::Fork) || told(*what));
+        }
         // The kernel's error on huge pages is no second refusal; nor is the signal that a kill ends with.
         if kinds.contains(&Refused::HugePages) {
             let other = |refusal: &Refusal| refusal.what == Refused::Memory && refusal.by != UNNAMED;
