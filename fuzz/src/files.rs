@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 
 use lotsfree_kernel_files::counters::*;
-use lotsfree_kernel_files::file::block::DiskStats;
 use lotsfree_kernel_files::file::arcstats::Arc;
+use lotsfree_kernel_files::file::block::DiskStats;
 use lotsfree_kernel_files::file::buddyinfo::BuddyZone;
 use lotsfree_kernel_files::file::cgroup::{self, Limit};
 use lotsfree_kernel_files::file::hugepages;

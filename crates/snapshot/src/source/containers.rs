@@ -126,8 +126,7 @@ impl Containers {
     fn described(&mut self, line: &str, words: &[&str]) -> bool {
         match words {
             ["Capacity:"] => self.part = Part::Capacity,
-            ["Limits:"] => self.part = Part::Limits,
-            ["limits:"] => self.part = Part::Limits,
+            ["Limits:" | "limits:"] => self.part = Part::Limits,
             ["Allocatable:" | "Requests:" | "Environment:" | "Mounts:" | "requests:"] => {
                 self.part = Part::None
             }

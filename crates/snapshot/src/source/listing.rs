@@ -329,19 +329,23 @@ pub(crate) fn of_one_cpu(line: &str) -> bool {
     !line.trim_start_matches('%').to_ascii_lowercase().starts_with("cpu(s)")
 }
 
+/// Which share a word of procps 2 and 3.1 names.
+fn old_place(name: &str) -> Option<usize> {
+    Some(match name {
+        "user" | "nice" => 0,
+        "system" | "irq" | "softirq" => 1,
+        "idle" => 2,
+        "iowait" => 3,
+        _ => return None,
+    })
+}
+
 /// `CPU states: 92.1% user,  7.9% system,  0.0% nice,  0.0% idle` of procps 2.
 fn cpu_of_old_top(rest: &str) -> Option<[f64; 5]> {
     let mut shares = [0.0; 5];
     for part in rest.split(',') {
         let (value, name) = part.trim().split_once('%')?;
-        let place = match name.trim() {
-            "user" | "nice" => 0,
-            "system" | "irq" | "softirq" => 1,
-            "idle" => 2,
-            "iowait" => 3,
-            _ => return None,
-        };
-        shares[place] += value.parse::<f64>().ok()? / 100.0;
+        shares[old_place(name.trim())?] += value.parse::<f64>().ok()? / 100.0;
     }
     (shares.iter().sum::<f64>() > 0.5).then_some(shares)
 }
@@ -351,17 +355,9 @@ fn cpu_of_old_top(rest: &str) -> Option<[f64; 5]> {
 pub(crate) fn cpu_of_table(head: &str, line: &str) -> Option<[f64; 5]> {
     let columns = head.trim().strip_prefix("CPU states:")?.trim().strip_prefix("cpu")?;
     let values = line.trim().strip_prefix("total")?;
-    let value = |word: &str| Some(word.strip_suffix('%')?.parse::<f64>().ok()? / 100.0);
     let mut shares = [0.0; 5];
     for (column, word) in columns.split_ascii_whitespace().zip(values.split_ascii_whitespace()).take(12) {
-        let place = match column {
-            "user" | "nice" => 0,
-            "system" | "irq" | "softirq" => 1,
-            "idle" => 2,
-            "iowait" => 3,
-            _ => return None,
-        };
-        shares[place] += value(word)?;
+        shares[old_place(column)?] += word.strip_suffix('%')?.parse::<f64>().ok()? / 100.0;
     }
     (shares.iter().sum::<f64>() > 0.5).then_some(shares)
 }

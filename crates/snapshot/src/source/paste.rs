@@ -162,11 +162,10 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     };
     let lines: Vec<String> = (text.split(|&b| b == b'\n'))
         .map(|line| String::from_utf8_lossy(&line[..line.len().min(MOST_LINE)]))
-        .flat_map(|line| unjoined(&line))
         // Mail programs and web pages write no-break spaces.
         .map(|line| line.strip_prefix("> ").unwrap_or(&line).trim_end().replace('\u{a0}', " "))
         .collect();
-    let lines = unwrapped(patched(lines));
+    let lines = unwrapped(patched(unjoined(lines)));
     // Lines of a kernel's report look like other files' (`Node 0 DMA32 free:…`, `pgfault 123`).
     let (log, logged) = kernel_log::read(&lines.join("\n"));
     let mut logged = logged.into_iter().map(|(number, _)| number).peekable();
@@ -183,25 +182,34 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
     splitter.finish()
 }
 
-/// The lines of a line in which syslog wrote line feeds as `\x0a` or `#012`, or a forum joined the head of
-/// `top`.
-fn unjoined(line: &str) -> Vec<String> {
-    let mark = ["\\x0a", "#012"].into_iter().find(|mark| line.contains(mark));
-    if let Some(mark) = mark.filter(|_| line.contains(':')) {
-        return line.split(mark).map(str::to_owned).collect();
+/// The marks that syslog writes for a line feed inside a message.
+const FEEDS: [&str; 2] = ["\\x0a", "#012"];
+/// The heads of top's lines, which forums join to one.
+const TOP: [&str; 5] = ["Tasks:", "Cpu(s):", "Mem:", "Swap:", " PID "];
+
+/// Takes apart lines in which syslog wrote line feeds as marks, or a forum joined the head of `top`.
+fn unjoined(lines: Vec<String>) -> Vec<String> {
+    let feed = |line: &str| FEEDS.into_iter().find(|mark| line.contains(mark) && line.contains(':'));
+    let top = |line: &str| line.starts_with("top - ") && TOP.iter().all(|head| line.contains(head));
+    if !lines.iter().any(|line| feed(line).is_some() || top(line)) {
+        return lines;
     }
-    let top = ["Tasks:", "Cpu(s):", "Mem:", "Swap:", " PID "];
-    if !line.starts_with("top - ") || !top.iter().all(|head| line.contains(head)) {
-        return vec![line.to_owned()];
+    let mut out = Vec::with_capacity(lines.len());
+    for line in lines {
+        if let Some(mark) = feed(&line) {
+            out.extend(line.split(mark).map(|line| line.trim_end().to_owned()));
+        } else if top(&line) {
+            let mut rest = line.as_str();
+            for head in TOP {
+                let Some(at) = rest.find(head).filter(|at| *at > 0) else { continue };
+                out.push(rest[..at].trim_end().to_owned());
+                rest = &rest[at..];
+            }
+            out.push(rest.to_owned());
+        } else {
+            out.push(line);
+        }
     }
-    let mut out = Vec::new();
-    let mut rest = line;
-    for head in top {
-        let Some(at) = rest.find(head).filter(|at| *at > 0) else { continue };
-        out.push(rest[..at].to_owned());
-        rest = &rest[at..];
-    }
-    out.push(rest.to_owned());
     out
 }
 
@@ -372,10 +380,10 @@ impl Splitter {
             return;
         }
         // A path alone is a heading, or the rest of a command that was wrapped.
-        if line.trim().starts_with('/')
-            && !line.trim().contains(char::is_whitespace)
-            && let Some(path) = file_path(line.trim().trim_end_matches(':'))
-            && !line.trim().trim_end_matches(':').contains(':')
+        let bare = line.trim().trim_end_matches(':');
+        if !bare.contains(|c: char| c.is_whitespace() || c == ':')
+            && bare.starts_with('/')
+            && let Some(path) = file_path(bare)
         {
             self.enter(Some(path), false);
             return;
@@ -604,11 +612,32 @@ impl Splitter {
             return false;
         };
         let pages = (total / slabs.max(1) as f64 / 4.0).round().max(1.0);
+        self.slab(name, [active, objects, (size * 1024.0) as u64, per_slab, pages as u64, slabs]);
+        true
+    }
+
+    /// Adds a line of slabinfo: objects in use and allocated, their size, objects and pages per slab, slabs.
+    fn slab(&mut self, name: &str, [active, objects, size, per_slab, pages, slabs]: [u64; 6]) {
         let line = format!(
-            "{name} {active} {objects} {} {per_slab} {pages} : tunables 0 0 0 : slabdata {slabs} {slabs} 0",
-            (size * 1024.0) as u64
+            "{name} {active} {objects} {size} {per_slab} {pages} : tunables 0 0 0 : slabdata {slabs} {slabs} 0"
         );
         self.add("proc/slabinfo", &line);
+    }
+
+    /// A row of slabinfo 1.1 (2.4): name, objects in use and allocated, their size, slabs in use and
+    /// allocated, pages per slab; then, on hosts with several CPUs, a colon and more.
+    fn old_slab(&mut self, words: &[&str]) -> bool {
+        let [name, numbers @ ..] = words else { return false };
+        let known = is_old_cache(name) || self.paste.source.get("proc/slabinfo").is_some();
+        let ends = numbers.get(6).is_none_or(|word| *word == ":");
+        let numbers: Option<Vec<u64>> =
+            numbers.get(..6).and_then(|numbers| numbers.iter().map(|word| word.parse().ok()).collect());
+        let Some([active, objects, size, _, slabs, pages]) = numbers.as_deref().filter(|_| known && ends)
+        else {
+            return false;
+        };
+        let per_slab = objects.checked_div(*slabs).unwrap_or(0);
+        self.slab(name, [*active, *objects, *size, per_slab, *pages, *slabs]);
         true
     }
 
@@ -807,12 +836,7 @@ impl Splitter {
         for (name, kib) in
             [("MemTotal", total), ("MemAvailable", available), ("SwapTotal", swap), ("SwapFree", free)]
         {
-            let line = format!("{name}: {kib} kB");
-            if self.meminfo.insert(name.to_owned()) {
-                self.add("proc/meminfo", &line);
-            } else {
-                self.again("proc/meminfo", &format!("{name}:"), &line);
-            }
+            self.meminfo_line(&format!("{name}: {kib} kB"), name, &kib.to_string(), &["kB"]);
         }
         true
     }
@@ -827,19 +851,17 @@ impl Splitter {
         let name = name.split('{').next().unwrap_or(name);
         if let Some(field) = name.strip_prefix("node_memory_") {
             // `Active_anon_bytes` is `Active(anon)`, `HugePages_Total` has no unit.
-            let (field, unit) = match field.strip_suffix("_bytes") {
-                Some(field) => (field, " kB"),
-                None => (field, ""),
+            let (field, unit): (&str, &[&str]) = match field.strip_suffix("_bytes") {
+                Some(field) => (field, &["kB"]),
+                None => (field, &[]),
             };
             let field = match field.split_once('_') {
                 Some((list @ ("Active" | "Inactive"), kind)) => format!("{list}({kind})"),
                 _ => field.to_owned(),
             };
             let value = if unit.is_empty() { value } else { value / 1024.0 };
-            let words = [format!("{:.0}", value.floor()), unit.trim().to_owned()];
-            let rest = if unit.is_empty() { &[][..] } else { &[words[1].as_str()][..] };
-            let line = format!("{field}: {}{unit}", words[0]);
-            return self.meminfo_line(&line, &field, &words[0], rest);
+            let value = format!("{:.0}", value.floor());
+            return self.meminfo_line(&format!("{field}: {value} {}", unit.concat()), &field, &value, unit);
         }
         let Some(counter) = name.strip_prefix("node_vmstat_").filter(|counter| is_vmstat(counter)) else {
             return false;
@@ -1042,24 +1064,7 @@ impl Splitter {
             words if words.len() > 8 && words.contains(&"tunables") && words.contains(&"slabdata") => {
                 self.add_if(true, "proc/slabinfo", line)
             }
-            // Version 1.1 of slabinfo (2.4): name, objects in use and allocated, their size, slabs in use and
-            // allocated, pages per slab.
-            [name, active, objects, size, in_use, slabs, pages, rest @ ..]
-                if (rest.is_empty() || rest[0] == ":")
-                    && (is_old_cache(name) || self.paste.source.get("proc/slabinfo").is_some())
-                    && [active, objects, size, in_use, slabs, pages]
-                        .into_iter()
-                        .all(|word| is_number(word)) =>
-            {
-                let per_slab = match (objects.parse::<u64>(), slabs.parse::<u64>()) {
-                    (Ok(objects), Ok(slabs)) => objects.checked_div(slabs).unwrap_or(0),
-                    _ => 0,
-                };
-                let line = format!(
-                    "{name} {active} {objects} {size} {per_slab} {pages} : tunables 0 0 0 : slabdata {in_use} {slabs} 0"
-                );
-                self.add_if(true, "proc/slabinfo", &line)
-            }
+            words if self.old_slab(words) => true,
             [_, "soft" | "hard" | "-", item, _] if LIMITS.contains(item) => {
                 self.add_if(true, "etc/security/limits.conf", line.trim())
             }

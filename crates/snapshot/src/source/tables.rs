@@ -24,6 +24,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use lotsfree_kernel_files::File as _;
+use lotsfree_kernel_files::file::pressure::{Psi, Stall};
+
 use super::listing::Busy;
 use super::paste::date;
 use super::samples::thin;
@@ -91,6 +94,13 @@ struct Row {
     blocked: Option<u64>,
     /// Stalls for memory, disks and CPUs, in per cent.
     stalls: [Option<Stalls>; 3],
+}
+
+impl Row {
+    /// Whether it tells what happened since the row before, and not levels alone.
+    fn flows(&self) -> bool {
+        !self.rates.is_empty() || self.cpu.is_some() || self.stalls[0].is_some()
+    }
 }
 
 /// Stalls as `sar -q ALL` prints them: means of 10, 60 and 300 s, and of the interval; of some tasks and of
@@ -353,10 +363,7 @@ impl Tables {
         // Seconds that some and all tasks stood still, for each file of pressure.
         let mut stalled = [[0.0; 2]; 3];
         let mut samples = Vec::new();
-        let flows = !busy.is_empty()
-            || rows
-                .iter()
-                .any(|(_, row)| !row.rates.is_empty() || row.cpu.is_some() || row.stalls[0].is_some());
+        let flows = !busy.is_empty() || rows.iter().any(|(_, row)| row.flows());
         for (index, (at, row)) in rows.iter().enumerate() {
             let before = match index {
                 0 => at.saturating_sub(step),
@@ -371,8 +378,7 @@ impl Tables {
                 busy.iter().for_each(|busy| first.insert(format!("proc/{}/stat", busy.pid), busy.stat(0)));
                 pressure(row, &stalled, &mut first);
                 // The first row of vmstat is the mean since boot: it begins the time that others tell of.
-                let since_boot =
-                    row.rates.is_empty() && row.cpu.is_none() && row.stalls[0].is_none() && rows.len() > 1;
+                let since_boot = !row.flows() && rows.len() > 1;
                 samples.push((if since_boot { *at } else { before } as f64, first));
                 if since_boot {
                     start = *at;
@@ -440,14 +446,13 @@ fn source(row: &Row, counters: &BTreeMap<&'static str, f64>, ticks: [f64; 5], le
 fn pressure(row: &Row, stalled: &[[f64; 2]; 3], source: &mut MemorySource) {
     for (((file, _), stalls), total) in PRESSURE.into_iter().zip(&row.stalls).zip(stalled) {
         let Some(stalls) = stalls else { continue };
-        let line = |kind: &str, [ten, minute, five, _]: [f64; 4], seconds: f64| {
-            let us = (seconds * 1e6) as u64;
-            format!("{kind} avg10={ten:.2} avg60={minute:.2} avg300={five:.2} total={us}\n")
+        let stall = |[avg10, avg60, avg300, _]: [f64; 4], seconds: f64| {
+            Some(Stall { avg10, avg60, avg300, total_us: (seconds * 1e6) as u64 })
         };
-        let mut text = line("some", stalls.some, total[0]);
-        if let Some(full) = stalls.full {
-            text.push_str(&line("full", full, total[1]));
-        }
+        let some = stall(stalls.some, total[0]);
+        let full = stalls.full.and_then(|full| stall(full, total[1]));
+        let mut text = String::new();
+        Psi { some, full }.print(&mut text);
         source.insert(format!("proc/pressure/{file}"), text);
     }
 }
