@@ -180,6 +180,19 @@ impl<'a> Context<'a> {
         Some(Available { bytes: bytes + self.cache_of_zfs(), told })
     }
 
+    /// Whether there is swap, and next to nothing of it is free.
+    pub(crate) fn swap_is_full(&self) -> bool {
+        let swap = self.mem(m::SwapTotal).ok().zip(self.mem(m::SwapFree).ok());
+        swap.is_some_and(|(total, free)| total > Bytes::ZERO && free.share_of(total) < levels::SWAP_FULL)
+    }
+
+    /// Whether so little is available that memory-exhaustion says so; `None` if it is unknown.
+    pub(crate) fn is_exhausted(&self) -> Option<bool> {
+        let available = self.available()?.bytes;
+        let least = if self.swap_is_full() { levels::LITTLE_WITH_FULL_SWAP } else { levels::LITTLE };
+        Some(available.share_of(self.total().ok()?) < least && available < levels::ROOM)
+    }
+
     /// What ZFS's cache gives back when memory is short.
     pub(crate) fn cache_of_zfs(&self) -> Bytes {
         self.now().arc.map(|arc| arc.reclaimable()).unwrap_or_default()

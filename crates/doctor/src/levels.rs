@@ -13,16 +13,6 @@ pub(crate) const SWAP_FULL: f64 = 0.05;
 /// More than this is room for a good while on any host.
 pub(crate) const ROOM: Bytes = Bytes::gib(8);
 
-/// Whether memory and swap are both used up, so that memory-exhaustion says it of both.
-pub(crate) fn used_up(meminfo: &Values<Meminfo>) -> bool {
-    let kib = |field| meminfo.get(field).map(Bytes::kib);
-    let (Some(total), Some(left)) = (kib(m::MemTotal), available(meminfo)) else { return false };
-    let swap = kib(m::SwapTotal).zip(kib(m::SwapFree)).filter(|(total, _)| *total > Bytes::ZERO);
-    swap.is_some_and(|(total, free)| free.share_of(total) < SWAP_FULL)
-        && left.bytes.share_of(total) < LITTLE_WITH_FULL_SWAP
-        && left.bytes < ROOM
-}
-
 /// What programs can still have without swapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Available {

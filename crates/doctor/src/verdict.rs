@@ -68,7 +68,7 @@ const WAITING: f64 = 0.25;
 const ENOUGH: f64 = 0.10;
 /// The same beside a kswapd that waits for a disk.
 const ENOUGH_WITH_KSWAPD: f64 = 0.20;
-/// Available memory beside which swap that is in use holds what nobody touches.
+/// Share of memory that is available from which on pages in swap are taken for old ones.
 const MUCH: f64 = 0.20;
 /// A process with this share of memory is worth a word.
 const HOLDS: f64 = 0.4;
@@ -133,12 +133,10 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     let top = hog(cx);
     // Half of a CPU is much for a thread that sleeps while memory is free.
     if let Some((name, share)) = top.as_ref().filter(|(name, _)| reclaims(name)) {
-        let full = cx.mem(m::SwapTotal).ok().zip(cx.mem(m::SwapFree).ok());
-        let full = full.is_some_and(|(total, free)| total > Bytes::ZERO && free.share_of(total) < 1.0 - FULL);
         let text = format!(
             "Memory: {name} takes {} of a CPU, so the kernel reclaims or compacts all the time{}.",
             Percent(*share),
-            if full { ", and swap is full" } else { "" }
+            if cx.swap_is_full() { ", and swap is full" } else { "" }
         );
         return Verdict::new(Answer::Memory, text).collect(SAMPLES);
     }
@@ -161,8 +159,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     if let Some(text) = holder(cx).filter(|_| verdict.answer == Answer::Fine) {
         verdict.text.push_str(&text);
     }
-    if let Some(swapped) = swapped(cx).or_else(|| swap_is_full(cx)).filter(|_| verdict.answer == Answer::Fine)
-    {
+    if let Some(swapped) = in_swap(cx).filter(|_| verdict.answer == Answer::Fine) {
         verdict.text.push_str(&swapped);
     }
     if let Some(dirty) = dirty(cx) {
@@ -370,42 +367,39 @@ fn all_asked(cx: &Context<'_>) -> bool {
     !reports.is_empty() && reports.iter().all(asked)
 }
 
+/// The largest process of those that are listed, and what it holds.
+fn largest<'a>(cx: &Context<'a>) -> Option<(&'a Process, Bytes)> {
+    let rss = |process: &Process| process.memory_or_zero(p::VmRSS);
+    let largest = cx.processes().ok()?.iter().max_by_key(|process| rss(process))?;
+    Some((largest, rss(largest)))
+}
+
 /// A process that holds much of memory by itself.
 fn holder(cx: &Context<'_>) -> Option<String> {
-    let rss = |process: &&Process| process.memory_or_zero(p::VmRSS);
-    let largest = cx.processes().ok()?.iter().max_by_key(rss)?;
-    let (bytes, total) = (rss(&largest), cx.total().ok()?);
-    let share = bytes.share_of(total);
-    (share >= HOLDS).then(|| format!(" {} alone holds {bytes} ({}).", largest.stat.name, Percent(share)))
+    let (process, bytes) = largest(cx)?;
+    let share = bytes.share_of(cx.total().ok()?);
+    (share >= HOLDS).then(|| format!(" {} alone holds {bytes} ({}).", process.stat.name, Percent(share)))
 }
 
-/// What lies in swap, beside memory that is not short.
-fn swapped(cx: &Context<'_>) -> Option<String> {
+/// What lies in swap, beside memory that is not short: it does no harm while nothing moves, which a single
+/// reading does not tell.
+fn in_swap(cx: &Context<'_>) -> Option<String> {
     let (total, free) = (cx.mem(m::SwapTotal).ok()?, cx.mem(m::SwapFree).ok()?);
     let used = total - free;
-    let still = cx.rate(&[v::pswpin, v::pswpout]).ok().map(|rate| rate.total == 0)?;
     let share = used.share_of(total);
-    (still && used >= LARGE).then(|| {
-        format!(
-            " {used} of swap ({}) are used, which does no harm: nothing moves in or out, so these are pages that nobody \
-             touches.",
-            Percent(share)
-        )
-    })
-}
-
-/// What lies in swap, where a single reading does not tell whether it moves.
-fn swap_is_full(cx: &Context<'_>) -> Option<String> {
-    let (total, free) = (cx.mem(m::SwapTotal).ok()?, cx.mem(m::SwapFree).ok()?);
-    let used = total - free;
-    let roomy = cx.available_share().is_some_and(|share| share >= MUCH);
-    (cx.seconds().is_err() && roomy && used >= LARGE && used.share_of(total) >= MOSTLY).then(|| {
-        format!(
-            " {used} of swap ({}) are used: beside so much memory these are old pages, which do no harm as long as none \
-             come back (si of vmstat 1).",
-            Percent(used.share_of(total))
-        )
-    })
+    if used < LARGE {
+        return None;
+    }
+    let moved = cx.rate(&[v::pswpin, v::pswpout]).ok().map(|rate| rate.total);
+    let roomy = || cx.available_share().is_some_and(|share| share >= MUCH);
+    let harmless = match moved {
+        Some(0) => ", which does no harm: nothing moves in or out, so these are pages that nobody touches.",
+        None if cx.seconds().is_err() && share >= MOSTLY && roomy() => {
+            ": beside so much memory these are old pages, which do no harm as long as none come back (si of vmstat 1)."
+        }
+        _ => return None,
+    };
+    Some(format!(" {used} of swap ({}) are used{harmless}", Percent(share)))
 }
 
 /// Page cache that waits to be written, if it is so much that writers may be made to wait.
@@ -467,22 +461,15 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
 
 /// The largest process of a list, after a sentence on what is left.
 fn level_holder(cx: &Context<'_>) -> String {
-    let rss = |process: &&Process| process.memory_or_zero(p::VmRSS);
-    let largest = cx.processes().unwrap_or_default().iter().max_by_key(rss);
-    let largest = largest.filter(|process| rss(process) >= LARGE);
-    largest.map_or_else(String::new, |process| format!("; {} holds {}", process.stat.name, rss(&process)))
+    let largest = largest(cx).filter(|(_, bytes)| *bytes >= LARGE);
+    largest.map_or_else(String::new, |(process, bytes)| format!("; {} holds {bytes}", process.stat.name))
 }
 
 /// What files of a single process, or a list of some, say.
 fn process(cx: &Context<'_>) -> Option<String> {
     let [process] = cx.processes().ok()? else {
-        let rss = |process: &&Process| process.memory_or_zero(p::VmRSS);
-        let largest = cx.processes().ok()?.iter().max_by_key(rss).filter(|process| rss(process) >= LARGE)?;
-        return Some(format!(
-            " Of the processes listed {} holds most, {}.",
-            largest.stat.name,
-            rss(&largest)
-        ));
+        let (process, bytes) = largest(cx).filter(|(_, bytes)| *bytes >= LARGE)?;
+        return Some(format!(" Of the processes listed {} holds most, {bytes}.", process.stat.name));
     };
     let rollup = process.detail.as_ref().and_then(|detail| detail.rollup.as_ref());
     let sum = |counter| rollup.and_then(|rollup| rollup.get(counter)).map(Bytes::kib);

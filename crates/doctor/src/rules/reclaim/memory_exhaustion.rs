@@ -1,7 +1,7 @@
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_units::{Bytes, Percent};
 
-use crate::levels::{self, Available, LITTLE, LITTLE_WITH_FULL_SWAP, ROOM, SWAP_FULL};
+use crate::levels::{self, Available, LITTLE};
 use crate::remedies;
 use crate::rule::rule;
 use crate::swapping::add_swap;
@@ -53,8 +53,7 @@ impl Rule for MemoryExhaustion {
         let available = cx.available().ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
         let share = available.bytes.share_of(total);
         let swap = Swap::of(cx);
-        let least = if swap == Swap::Full { LITTLE_WITH_FULL_SWAP } else { LITTLE };
-        if share >= least || available.bytes >= ROOM {
+        if cx.is_exhausted() != Some(true) {
             return Ok([low_memory(cx), contiguous(cx, available.bytes, total)]
                 .into_iter()
                 .flatten()
@@ -200,7 +199,7 @@ impl Swap {
     fn of(cx: &Context<'_>) -> Swap {
         match (cx.mem(m::SwapTotal), cx.mem(m::SwapFree)) {
             (Ok(Bytes::ZERO), _) => Swap::None,
-            (Ok(total), Ok(free)) if free.share_of(total) < SWAP_FULL => Swap::Full,
+            _ if cx.swap_is_full() => Swap::Full,
             (Ok(_), Ok(_)) => Swap::Left,
             _ => Swap::Unknown,
         }

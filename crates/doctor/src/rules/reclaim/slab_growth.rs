@@ -45,7 +45,7 @@ const PER_HOUR: f64 = 0.01;
 const LARGE: Bytes = Bytes::gib(1);
 /// Share of memory that a single cache hardly ever has.
 const LARGE_SHARE: f64 = 0.20;
-/// A list of so many caches shows them all, or the largest; one that has this share of them leads.
+/// A list of five caches or more shows the largest ones; a cache with 80 % of what they hold is worth a look.
 const LIST: usize = 5;
 const MOST: f64 = 0.80;
 /// Caches of which fewer objects are in use keep their slabs for nothing; less memory than this is no matter.

@@ -763,15 +763,19 @@ fn panicked(cx: &Context<'_>, panic: Panic, incidents: &[Incident<'_>]) -> Findi
     finding
 }
 
+/// Whether a group met its own limit: `oom` counts that alone, `oom_kill` every killer.
+fn met_its_limit(group: &Cgroup) -> bool {
+    group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0
+}
+
 /// How many were killed; of a single group also at which limit.
 fn untold_title(count: u64, state: &str, groups: &[&Cgroup]) -> String {
     let killed = match count {
         1 => "killed a process".to_owned(),
         count => format!("killed {count} processes"),
     };
-    let own = |group: &Cgroup| group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0;
     match groups {
-        [group] if own(group) => {
+        [group] if met_its_limit(group) => {
             let limit =
                 group.max.and_then(Limit::bytes).map_or_else(String::new, |limit| format!(" of {limit}"));
             format!("{} reached its limit{limit}, and the OOM killer has {killed} of it {state}", group.path)
@@ -816,9 +820,7 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
          reaches back.",
     );
     if let Some(group) = innermost.first() {
-        // `oom` counts only the group's own limit, `oom_kill` every killer.
-        let limited = group.events.as_ref().and_then(|events| events.get(e::oom)).unwrap_or(0) > 0;
-        if limited {
+        if met_its_limit(group) {
             remedies(cx, Kind::Group, Some(&group.path), &mut finding);
             return finding;
         }

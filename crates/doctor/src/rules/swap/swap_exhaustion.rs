@@ -1,7 +1,6 @@
 use lotsfree_kernel_files::counters::{meminfo as m, status as s};
 use lotsfree_units::{Bytes, Percent};
 
-use crate::levels;
 use crate::rule::rule;
 use crate::swapping::{SWAPPED_OUT, add_swap, all_zram, largest, saw};
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
@@ -77,7 +76,7 @@ impl Seen {
             },
         };
         let zram = cx.swaps().is_ok_and(all_zram);
-        let told = out.is_none() && cx.now().meminfo.as_ref().is_some_and(levels::used_up);
+        let told = out.is_none() && cx.swap_is_full() && cx.is_exhausted() == Some(true);
         Ok(Some(Seen { total, free, out, zram, told }))
     }
 
@@ -129,7 +128,7 @@ impl Rule for SwapExhaustion {
             );
             return Ok(vec![finding]);
         }
-        if cx.swaps().is_ok_and(all_zram) {
+        if seen.zram {
             finding.note(
                 "Swap here is compressed memory (zram): enlarging it takes memory that is short already. \
                  Swap on a disk of lower priority takes what zram cannot.",
