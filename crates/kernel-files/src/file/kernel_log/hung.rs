@@ -105,6 +105,29 @@ const TELLING: [(Wait, &[&str]); 8] = [
     ),
 ];
 
+/// How the names of the kernel's threads begin that wait for nothing but disks.
+const WRITERS: [&str; 12] = [
+    "jbd2/",
+    "kjournald",
+    "flush-",
+    "xfsaild",
+    "xfs-sync",
+    "btrfs-transacti",
+    "btrfs-cleaner",
+    "dmcrypt_write",
+    "txg_sync",
+    "jfsCommit",
+    "pdflush",
+    "loop",
+];
+
+/// Whether a thread of that name writes to disks, and does nothing else.
+fn writes(name: &str) -> bool {
+    let raid = name.starts_with("md") && (name.contains("_raid") || name.contains("_resync"));
+    let flusher = name.starts_with("kworker/") && name.contains("flush");
+    raid || flusher || WRITERS.iter().any(|writer| name.starts_with(writer))
+}
+
 /// At most this many functions of a trace are kept.
 const MOST_TRACE: usize = 48;
 /// A line of a trace is at most this many seconds younger than its head; a serial console is slow.
@@ -114,7 +137,8 @@ impl HungTask {
     /// What it waits for, as far as its trace tells.
     pub fn wait(&self) -> Option<Wait> {
         let fits = |begin: &[&str]| self.trace.iter().any(|function| begins(function, begin));
-        TELLING.iter().find_map(|(wait, begin)| fits(begin).then_some(*wait))
+        let told = TELLING.iter().find_map(|(wait, begin)| fits(begin).then_some(*wait));
+        told.or_else(|| (!self.stuck && writes(&self.name)).then_some(Wait::Disk))
     }
 
     /// The functions of its trace that tell what it waits for, innermost first.

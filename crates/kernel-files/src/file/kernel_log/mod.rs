@@ -93,7 +93,7 @@ const BOOT: &str = "Linux version ";
 const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 25] = [
+const SIGNS: [&str; 26] = [
     BOOT,
     " blocked for more than ",
     "soft lockup - CPU#",
@@ -113,6 +113,7 @@ const SIGNS: [&str; 25] = [
     "systemd-oomd",
     "earlyoom",
     "oom-kill:",
+    "oom_reaper: reaped process ",
     "ill process ",
     "illed process ",
     " as a result of limit of ",
@@ -171,7 +172,10 @@ pub fn read(text: &str) -> (KernelLog, Vec<Owned>) {
             journal_time = us.trim_ascii().parse::<u64>().ok();
         } else if line.is_empty() {
             journal_time = None;
-        } else if reader.expects_more() || signs(line) {
+        } else if reader.expects_more()
+            || signs(line)
+            || lines.peek().is_some_and(|(_, next)| broken(line, next))
+        {
             let mut kept = match (line.strip_prefix("MESSAGE="), journal_time) {
                 (Some(message), Some(us)) => {
                     format!("[{:5}.{:06}] {message}", us / 1_000_000, us % 1_000_000)
@@ -207,26 +211,42 @@ const RESTS: [&str; 10] = [
     "anon-rss:",
     "file-rss:",
 ];
-/// Texts that are wrapped in their middle: the end of one line, and how the next one begins.
-const BROKEN: [(&str, &str); 5] = [
-    (" invoked", "oom-killer:"),
-    (": vmalloc", "error: size "),
-    (": page allocation", "failure"),
-    (": page allocation", "stalls for "),
-    (" as a result of", "limit of "),
+/// Texts that mail programs wrap in their middle.
+const BROKEN: [&str; 6] = [
+    " invoked oom-killer:",
+    ": vmalloc error: size",
+    ": page allocation failure",
+    ": page allocation stalls for",
+    " as a result of limit of",
+    " blocked for more than",
 ];
 
 /// Whether `next` is the rest of `line`.
 fn wrapped(line: &str, next: &str) -> bool {
     let (line, next) = (line.trim_end(), next.trim_start());
-    BROKEN.iter().any(|(end, start)| line.ends_with(end) && next.starts_with(start))
+    broken(line, next)
         || WRAPPED.iter().any(|text| line.contains(text)) && RESTS.iter().any(|rest| next.starts_with(rest))
+}
+
+/// Whether a text that matters is wrapped between the lines.
+fn broken(line: &str, next: &str) -> bool {
+    let (line, next) = (line.trim_end(), next.trim_start());
+    BROKEN.iter().any(|text| halves(text).any(|(end, start)| line.ends_with(end) && next.starts_with(start)))
+}
+
+/// A text split at each of its blanks that follows a word.
+fn halves(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let after_word = |at: usize| text[..at].contains(|c: char| c.is_ascii_alphabetic());
+    text.match_indices(' ')
+        .filter(move |(at, _)| after_word(*at))
+        .map(|(at, _)| (&text[..at], &text[at + 1..]))
 }
 
 /// Whether a line is the rest or the beginning of another one.
 fn part(line: &str) -> bool {
     let line = line.trim();
-    RESTS.iter().any(|rest| line.starts_with(rest)) || BROKEN.iter().any(|(end, _)| line.ends_with(end))
+    RESTS.iter().any(|rest| line.starts_with(rest))
+        || BROKEN.iter().any(|text| halves(text).any(|(end, _)| line.ends_with(end)))
 }
 
 /// Events with the lines of each; the lines are numbered in reading order.
@@ -323,6 +343,8 @@ impl Reader {
             push(&mut self.kills, kill).1.push(numbered);
         } else if let Some((memcg, rest)) = killing(message) {
             self.take_killing(at, memcg, rest, numbered);
+        } else if let Some((pid, name)) = reaped(message) {
+            self.take_reaped(at, pid, name, numbered);
         } else if let Some((_, group)) = limits_of(message) {
             self.limit = Some((group.to_owned(), numbered));
         } else if let Some(drop) = drop_caches(message) {
@@ -444,6 +466,16 @@ impl Reader {
         }
     }
 
+    /// Reads that a killed process's memory was taken back: a kill, where the lines before it are missing.
+    fn take_reaped(&mut self, at: Option<u64>, pid: u32, name: &str, line: (usize, String)) {
+        let near = self.kills.len().saturating_sub(NEAR);
+        if self.kills.range(near..).any(|(kill, _)| kill.kill.pid == pid) {
+            return;
+        }
+        let kill = OomKill { at, pid, name: name.to_owned(), ..OomKill::default() };
+        push(&mut self.kills, Kill { kill, killed: true, ..Kill::default() }).1.push(line);
+    }
+
     /// The log, and the numbers of its lines.
     fn finish(self) -> (KernelLog, Vec<Owned>) {
         let mut lines = Vec::new();
@@ -562,8 +594,30 @@ pub fn split_prefix(line: &str) -> Option<(Option<u64>, &str)> {
         // dmesg --time-format iso.
         let dated = rest.split_once(' ').filter(|(time, _)| time.contains('T') && time.contains(':'));
         rest = dated.map_or(rest, |(_, after)| after);
+    } else {
+        rest = undated(rest);
     }
     Some((at, rest))
+}
+
+/// The text after `Sep 13 15:31:25 host `: some syslog daemons do not name the kernel.
+fn undated(text: &str) -> &str {
+    let mut rest = text;
+    let mut word = || {
+        let (word, after) = rest.trim_start().split_once(' ')?;
+        rest = after;
+        Some(word)
+    };
+    let (Some(month), Some(day), Some(time), Some(_)) = (word(), word(), word(), word()) else { return text };
+    let number = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+    };
+    let dated = month.len() == 3
+        && month.bytes().all(|b| b.is_ascii_alphabetic())
+        && number(day, 2)
+        && time.split(':').count() == 3
+        && time.split(':').all(|part| number(part, 2));
+    if dated { rest } else { text }
 }
 
 /// The text after `c0 1234 `, which some kernels for phones print before each message.
@@ -637,6 +691,13 @@ pub fn killing(message: &str) -> Option<(bool, &str)> {
         return Some((memcg, rest));
     }
     message.starts_with("Killed process ").then_some((false, message))
+}
+
+/// `oom_reaper: reaped process 123 (java), now anon-rss:0kB, …` (4.6 and later, `mm/oom_kill.c:oom_reap_task_mm`).
+pub fn reaped(message: &str) -> Option<(u32, &str)> {
+    let (pid, rest) = message.strip_prefix("oom_reaper: reaped process ")?.split_once(" (")?;
+    let (name, _) = rest.rsplit_once("), now ").or_else(|| rest.rsplit_once(')'))?;
+    Some((pid.parse().ok()?, name))
 }
 
 /// Reads `Kill process 1 (x) …`, `Killed process 1 (x) …` or `Killed process 1, UID 0, (x) …` (RHEL 6):

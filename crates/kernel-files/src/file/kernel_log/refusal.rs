@@ -176,6 +176,7 @@ const SIGNS: &[Sign] = signs! {
         Memory "os::commit_memory(*, {asked}, *) failed; error='*' (errno=12)";
         Memory "Native memory allocation (mmap) failed to map {asked} bytes";
         Memory "Native memory allocation (malloc) failed to allocate {asked} bytes";
+        Memory "There is insufficient memory for the Java Runtime Environment to continue";
         Memory "Could not reserve enough space for {asked} object heap";
         Memory "Could not reserve enough space for object heap";
         Tasks "unable to create new native thread";

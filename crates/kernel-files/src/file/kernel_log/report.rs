@@ -650,7 +650,7 @@ pub(super) struct Builder {
 /// programs.
 fn unmixed(process: &str) -> &str {
     let after = |text, end| str::rsplit_once(text, end).map_or(text, |(_, process)| process);
-    after(after(process, "] "), "kernel: ")
+    after(after(after(process, "] "), "]"), "kernel: ").trim_start()
 }
 
 /// Reads the first line of a report.
@@ -1220,6 +1220,11 @@ impl Builder {
         if words.first().is_some_and(|word| word.contains('*')) && self.open == Open::Buddy {
             return self.blocks(words);
         }
+        // The figure of a word whose name ended the line before.
+        let message = match words {
+            [first, _, ..] if amount(first).is_some() => message[first.len()..].trim_start(),
+            _ => message,
+        };
         let Some(Fields { fields: found, all_unreclaimable, kib }) = fields(message) else { return false };
         let memory = &mut self.report.memory;
         let add = |to: &mut Vec<(Box<str>, u64)>| {
@@ -1237,7 +1242,9 @@ impl Builder {
                 add(&mut node.fields);
                 node.all_unreclaimable = all_unreclaimable.or(node.all_unreclaimable);
             }
-            (_, false) if TOTALS.iter().any(|name| field(&found, name).is_some()) => {
+            (open, false)
+                if open == Open::Totals || TOTALS.iter().any(|name| field(&found, name).is_some()) =>
+            {
                 add(&mut memory.totals);
                 self.open = Open::Totals;
             }
