@@ -20,7 +20,10 @@ struct Columns {
     command: usize,
 }
 
-/// A process that took more than half of a CPU.
+/// A process that took this share of a CPU, or more, is kept as busy.
+const BUSY: f64 = 0.3;
+
+/// A process that took much of a CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Busy {
     pub(crate) pid: u32,
@@ -96,7 +99,7 @@ fn busy(words: &[&str], columns: Columns) -> Option<Busy> {
     let name = plain(words.get(columns.command)?);
     let ours = ["kswapd", "kcompactd", "khugepaged", "ksmd"].iter().any(|thread| name.starts_with(thread));
     let kernel = ours && size_of(words, columns.virtual_size?) == Some(0);
-    (share > 0.5 && !name.is_empty()).then_some(Busy { pid, name, share, kernel })
+    (share >= BUSY && !name.is_empty()).then_some(Busy { pid, name, share, kernel })
 }
 
 /// A command's name as the kernel has it.
@@ -132,8 +135,9 @@ fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool 
     // The last row of `smem -t` has sums and no command.
     let sums = |command: &&&str| columns.after_command && kib(command).is_some();
     let Some(command) = command.filter(|command| !sums(command)) else { return false };
-    // `[kswapd0]` of ps is a kernel thread.
-    if command.starts_with('[') {
+    let state = columns.state.and_then(|at| words.get(at)?.chars().next());
+    // `[kswapd0]` of ps is a kernel thread; one that waits is worth keeping.
+    if command.starts_with('[') && state != Some('D') {
         return true;
     }
     let name = plain(command);
@@ -147,9 +151,7 @@ fn process(words: &[&str], columns: Columns, source: &mut MemorySource) -> bool 
     }
     source.insert(format!("proc/{pid}/status"), status);
     let zeros = " 0".repeat(40);
-    let state =
-        columns.state.and_then(|at| words.get(at)?.chars().next()).filter(|state| "RSDTZI".contains(*state));
-    let state = state.unwrap_or('S');
+    let state = state.filter(|state| "RSDTZI".contains(*state)).unwrap_or('S');
     source.insert(format!("proc/{pid}/stat"), format!("{pid} ({name}) {state} 1{zeros}\n"));
     true
 }

@@ -43,6 +43,7 @@ mod sos;
 mod tables;
 pub mod text;
 mod tree;
+mod wrapped;
 
 pub use deadline::Deadline;
 pub use detect::{Input, Kind, OpenError, live, open, open_bytes};

@@ -60,6 +60,7 @@ use super::process::{ProcessFiles, SUMS};
 use super::samples::{MOST_SAMPLES, safe};
 use super::sos::{SHM_HEADER, is_ipcs_header, shared_memory_row, sysctl};
 use super::tables::Tables;
+use super::wrapped;
 
 /// The files found in a text.
 #[derive(Debug, Default)]
@@ -74,6 +75,8 @@ pub(crate) struct Paste {
 
 /// At most this many bytes of a line are looked at.
 const MOST_LINE: usize = 4096;
+/// At most this many devices of a table are taken.
+const MOST_DISKS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Block {
@@ -118,8 +121,10 @@ struct Splitter {
     instants: Vec<(f64, MemorySource)>,
     /// KiB that `df` shows in use on file systems in memory, by mount point.
     in_tmpfs: BTreeMap<String, u64>,
-    /// Columns of iostat's table of devices, once its head has been read.
-    devices: usize,
+    /// Columns of iostat's or sar's table of devices, once its head has been read, and which has the name.
+    devices: (usize, usize),
+    /// The devices of such a table, and the share of the time that each was busy.
+    disks: BTreeMap<String, f64>,
     /// The line before, which may be the head of `free` in another language.
     before: String,
 }
@@ -157,7 +162,8 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         time: None,
         instants: Vec::new(),
         in_tmpfs: BTreeMap::new(),
-        devices: 0,
+        devices: (0, 0),
+        disks: BTreeMap::new(),
         before: String::new(),
     };
     let lines: Vec<String> = (text.split(|&b| b == b'\n'))
@@ -165,13 +171,14 @@ pub(crate) fn split(text: &[u8], name: &str) -> Option<Paste> {
         // Mail programs and web pages write no-break spaces.
         .map(|line| line.strip_prefix("> ").unwrap_or(&line).trim_end().replace('\u{a0}', " "))
         .collect();
-    let lines = unwrapped(patched(unjoined(lines)));
+    let lines = wrapped::joined(unwrapped(patched(unjoined(lines))));
     // Lines of a kernel's report look like other files' (`Node 0 DMA32 free:…`, `pgfault 123`).
     let (log, logged) = kernel_log::read(&lines.join("\n"));
-    let mut logged = logged.into_iter().map(|(number, _)| number).peekable();
+    // With what a mail program wrapped joined again.
+    let mut logged = logged.into_iter().map(|(number, _)| number).zip(&log.lines).peekable();
     for (number, line) in lines.iter().enumerate() {
-        match logged.next_if_eq(&number) {
-            Some(_) => splitter.add("dev/kmsg", line),
+        match logged.next_if(|(of_log, _)| *of_log == number) {
+            Some((_, line)) => splitter.add("dev/kmsg", line),
             None => {
                 splitter.line(line);
                 line.clone_into(&mut splitter.before);
@@ -727,26 +734,35 @@ impl Splitter {
         true
     }
 
-    /// The head of iostat's table of devices, or a row of it: a device that is always busy is worth a note.
+    /// The head of a table of devices of iostat or `sar -d`, or a row of it: a device that is always busy is
+    /// worth a note.
     fn device_of_iostat(&mut self, line: &str) -> bool {
         const BUSY: f64 = 90.0;
-        if self.devices == 0 && !line.starts_with("Device") {
+        let head = line.trim_end().ends_with("%util");
+        if self.devices.0 == 0 && !head {
             return false;
         }
         let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
-        if words.first().is_some_and(|word| word.starts_with("Device")) && words.last() == Some(&"%util") {
-            self.devices = words.len();
-            return true;
+        if head {
+            let named = words.iter().take(3).position(|word| word.starts_with("Device") || *word == "DEV");
+            self.devices = named.map_or((0, 0), |at| (words.len(), at));
+            return named.is_some();
         }
-        let [name, values @ ..] = words.as_slice() else { return false };
+        let Some([name, values @ ..]) = words.get(self.devices.1..) else { return false };
         let values: Option<Vec<f64>> =
             values.iter().map(|word| word.replace(',', ".").parse().ok()).collect();
         let Some(busy) =
-            values.filter(|_| words.len() == self.devices).and_then(|values| values.last().copied())
+            values.filter(|_| words.len() == self.devices.0).and_then(|values| values.last().copied())
         else {
             return false;
         };
-        if busy >= BUSY && name.len() <= 32 && quantity(name).is_none() {
+        let device = name.len() <= 32
+            && quantity(name).is_none()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if device && self.disks.len() < MOST_DISKS {
+            self.disks.insert((*name).to_owned(), busy.clamp(0.0, 100.0) / 100.0);
+        }
+        if device && busy >= BUSY {
             self.note(&format!("iostat: {name} was busy {busy:.0} % of the time"));
         }
         true
@@ -939,12 +955,13 @@ impl Splitter {
             }
             ["Filename", "Type", "Size", "Used", "Priority"] => {
                 self.block = Block::Swaps;
-                self.add("proc/swaps", line);
+                // A later reading takes the place of the earlier one.
+                self.paste.source.insert("proc/swaps", format!("{line}\n"));
             }
             // `swapon --show`
             ["NAME", "TYPE", "SIZE", "USED", "PRIO"] => {
                 self.block = Block::Swapon;
-                self.add("proc/swaps", "Filename\tType\tSize\tUsed\tPriority");
+                self.paste.source.insert("proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n");
             }
             ["key", "shmid", "perms", "size", ..] => {
                 self.block = Block::SysvShm;
@@ -1264,8 +1281,12 @@ impl Splitter {
             let count = self.cpus.len() as f64;
             tables.cpu(std::array::from_fn(|at| self.cpus.iter().map(|cpu| cpu[at]).sum::<f64>() / count));
         }
+        for name in self.disks.keys() {
+            // The directory says that it is a whole device.
+            self.paste.source.insert(format!("sys/block/{name}/removable"), "0\n");
+        }
         let busy = std::mem::take(&mut self.listing).busy();
-        self.paste.samples = tables.samples(self.paste.source.clone(), levels, &busy);
+        self.paste.samples = tables.samples(self.paste.source.clone(), levels, &busy, &self.disks);
         if self.paste.samples.is_empty() && !self.instants.is_empty() {
             let last = (self.time.unwrap_or_default(), self.paste.source.clone());
             self.instants.push(last);

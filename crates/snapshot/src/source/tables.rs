@@ -15,6 +15,8 @@
 //!
 //! | `%smem-10` … `%smem`, `%fmem` of `sar -q ALL`, and those of disks and CPUs | `proc/pressure` |
 //! | `usr sys idl wai` and `in out` of dstat | `proc/stat`, `pswpin`, `pswpout` |
+//! | `%util` of iostat and `sar -d` | the time in flight in `proc/diskstats` |
+//! | the largest `IO>` of iotop | `proc/pressure/io`: at least one task waits for a disk that share of the time |
 //!
 //! The first row of `vmstat` is the mean since boot: it gives levels only, and the time from which others
 //! count. Times are those of sar's rows; vmstat's rows are a second apart unless the command before them says
@@ -99,7 +101,7 @@ struct Row {
 impl Row {
     /// Whether it tells what happened since the row before, and not levels alone.
     fn flows(&self) -> bool {
-        !self.rates.is_empty() || self.cpu.is_some() || self.stalls[0].is_some()
+        !self.rates.is_empty() || self.cpu.is_some() || self.stalls.iter().any(Option::is_some)
     }
 }
 
@@ -125,6 +127,8 @@ pub(crate) struct Tables {
     sadf: bool,
     /// Which groups of dstat's columns are those of the CPUs and of paging.
     dstat: Option<(usize, Option<usize>)>,
+    /// Whether the rows are of `iotop`.
+    iotop: bool,
     /// Seconds between the rows of vmstat.
     interval: u64,
     /// Time of the last row of vmstat, and the last time of day of sar with the days before it.
@@ -152,11 +156,41 @@ impl Tables {
         if line.contains(';') {
             return self.sadf(line);
         }
+        if self.iotop(line) {
+            return true;
+        }
         if line.contains('|') {
             return self.dstat(line);
         }
         let words: Vec<&str> = line.split_ascii_whitespace().take(MOST_WORDS).collect();
         self.head(&words) || self.row(&words)
+    }
+
+    /// Totals, columns and rows of `iotop`: `882 be/4 root 499.57 K/s 1604.78 K/s 0.00 % 98.60 % [jbd2/sda1-8]`.
+    fn iotop(&mut self, line: &str) -> bool {
+        if line.trim_start().starts_with("Total DISK READ") {
+            self.at += 1;
+            self.iotop = true;
+            return true;
+        }
+        let words: Vec<&str> = line.split_ascii_whitespace().take(MOST_WORDS).collect();
+        if words.contains(&"DISK") && words.contains(&"READ") {
+            return self.iotop;
+        }
+        let [tid, priority, _, rest @ ..] = &words[..] else { return false };
+        if !self.iotop || !tid.bytes().all(|b| b.is_ascii_digit()) || !priority.contains('/') {
+            return false;
+        }
+        let percent = |at: usize| match rest[at].strip_suffix('%')? {
+            "" => number(rest[at.checked_sub(1)?]),
+            figure => number(figure),
+        };
+        if let Some(share) = (0..rest.len()).filter_map(percent).next_back().filter(|share| *share <= 100.0) {
+            let row = self.rows.entry(self.at).or_default();
+            let before = row.stalls[1].map_or(0.0, |stalls| stalls.some[0]);
+            row.stalls[1] = Some(Stalls { some: [share.max(before); 4], full: None });
+        }
+        true
     }
 
     /// A head or a row of `dstat`: groups of columns between bars, of which those of the CPUs and of paging,
@@ -346,10 +380,11 @@ impl Tables {
         common: MemorySource,
         levels: bool,
         busy: &[Busy],
+        disks: &BTreeMap<String, f64>,
     ) -> Vec<(f64, MemorySource)> {
         let mut rows: Vec<(u64, Row)> = self.rows.into_iter().collect();
-        // A list of processes without the head of top.
-        if rows.is_empty() && !busy.is_empty() {
+        // A list of processes without the head of top, or of devices without that of iostat.
+        if rows.is_empty() && !(busy.is_empty() && disks.is_empty()) {
             rows.push((1, Row::default()));
         }
         let step = match rows.as_slice() {
@@ -363,7 +398,7 @@ impl Tables {
         // Seconds that some and all tasks stood still, for each file of pressure.
         let mut stalled = [[0.0; 2]; 3];
         let mut samples = Vec::new();
-        let flows = !busy.is_empty() || rows.iter().any(|(_, row)| row.flows());
+        let flows = !busy.is_empty() || !disks.is_empty() || rows.iter().any(|(_, row)| row.flows());
         for (index, (at, row)) in rows.iter().enumerate() {
             let before = match index {
                 0 => at.saturating_sub(step),
@@ -376,6 +411,9 @@ impl Tables {
                 let cpu = row.cpu.or_else(|| rows.iter().find_map(|(_, row)| row.cpu));
                 let mut first = source(&Row { cpu, ..row.clone() }, &counters, ticks, levels);
                 busy.iter().for_each(|busy| first.insert(format!("proc/{}/stat", busy.pid), busy.stat(0)));
+                if !disks.is_empty() {
+                    first.insert("proc/diskstats", diskstats(disks, 0.0));
+                }
                 pressure(row, &stalled, &mut first);
                 // The first row of vmstat is the mean since boot: it begins the time that others tell of.
                 let since_boot = !row.flows() && rows.len() > 1;
@@ -406,6 +444,9 @@ impl Tables {
                 let ticks = (busy.share * since * TICKS_PER_SECOND) as u64;
                 now.insert(format!("proc/{}/stat", busy.pid), busy.stat(ticks));
             }
+            if !disks.is_empty() {
+                now.insert("proc/diskstats", diskstats(disks, since));
+            }
             samples.push((*at as f64, now));
         }
         debug_assert!(samples.len() <= MOST_ROWS + 1);
@@ -415,6 +456,14 @@ impl Tables {
         debug_assert!(samples.len() <= MOST_SAMPLES);
         samples
     }
+}
+
+/// `proc/diskstats` after so many seconds, of which the devices were busy these shares.
+fn diskstats(disks: &BTreeMap<String, f64>, seconds: f64) -> String {
+    let line = |(name, share): (&String, &f64)| {
+        format!("8 0 {name} 0 0 0 0 0 0 0 0 0 {} 0\n", (share * seconds * 1000.0) as u64)
+    };
+    disks.iter().map(line).collect()
 }
 
 /// The files of one sample.
@@ -524,7 +573,7 @@ mod tests {
             tables.command(&line.split_ascii_whitespace().collect::<Vec<_>>());
             tables.take(line);
         }
-        tables.samples(MemorySource::default(), true, &[])
+        tables.samples(MemorySource::default(), true, &[], &BTreeMap::new())
     }
 
     fn file(sample: &(f64, MemorySource), path: &str) -> String {
@@ -590,6 +639,27 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
         let last = samples.last().expect("a sample");
         assert_eq!(file(last, "proc/vmstat"), "pswpin 10\npswpout 2\n");
         assert_eq!(file(last, "proc/stat"), "cpu  11700 0 2800 3500 2000 0 0 0 0 0\n");
+    }
+
+    #[test]
+    fn iotop_tells_how_long_a_task_waits() {
+        let samples = read(
+            "Total DISK READ :     499.57 K/s | Total DISK WRITE :    1639.00 K/s\n\
+             Actual DISK READ:     492.73 K/s | Actual DISK WRITE:       0.00 B/s\n  \
+             TID  PRIO  USER     DISK READ  DISK WRITE  SWAPIN      IO    COMMAND\n  \
+             882 be/4 root      499.57 K/s 1604.78 K/s  0.00 % 98.60 % [btrfs-transacti]\n\
+             21829 be/4 root        0.00 B/s    0.00 B/s  0.00 %  0.23 % [kworker/u32:1]\n",
+        );
+        assert_eq!(samples.len(), 2);
+        assert!(file(&samples[1], "proc/pressure/io").starts_with("some avg10=98.60"), "{samples:?}");
+    }
+
+    #[test]
+    fn disks_that_iostat_saw_busy_become_times_in_flight() {
+        let disks = BTreeMap::from([("sda".to_owned(), 0.98)]);
+        let samples = Tables::default().samples(MemorySource::default(), true, &[], &disks);
+        let lines: Vec<String> = samples.iter().map(|sample| file(sample, "proc/diskstats")).collect();
+        assert_eq!(lines, ["8 0 sda 0 0 0 0 0 0 0 0 0 0 0\n", "8 0 sda 0 0 0 0 0 0 0 0 0 980 0\n"]);
     }
 
     #[test]
