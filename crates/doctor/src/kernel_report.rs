@@ -35,6 +35,9 @@ pub(crate) enum Cause {
     EnoughFree { free: Bytes },
     /// Most of the zones was clean page cache, which reclaim passed over.
     CacheKept { cache: Bytes },
+    /// Pages on the inactive list that nothing wrote, beside free swap (reports that do not tell cache from
+    /// processes).
+    ListsKept { pages: Bytes },
     /// The zone's min watermark is more than the zone has.
     Miscounted { zone: Box<str>, min: Bytes },
 }
@@ -47,6 +50,8 @@ pub(crate) enum Holder {
     Shared,
     SlabUnreclaimable,
     SlabReclaimable,
+    /// Slab of either kind (before 2.6.19).
+    Slab,
     PageTables,
     KernelStacks,
     Locked,
@@ -63,6 +68,7 @@ impl Holder {
             Holder::Shared => "tmpfs and shared memory",
             Holder::SlabUnreclaimable => "unreclaimable slab",
             Holder::SlabReclaimable => "reclaimable slab",
+            Holder::Slab => "slab (dentries and inodes, or a leak in the kernel: /proc/slabinfo tells)",
             Holder::PageTables => "page tables",
             Holder::KernelStacks => "kernel stacks",
             Holder::Locked => "locked (unevictable) memory",
@@ -96,6 +102,8 @@ const ENOUGH_SHARE_EMPTY: f64 = 0.03;
 const EMPTY: f64 = 0.02;
 /// Clean page cache of this share of the zones that could serve the request should have been reclaimed.
 const KEPT: f64 = 0.4;
+/// Swap of which this share is free has room.
+const HALF: f64 = 0.5;
 /// Slab that fills this share of lowmem is what is wrong there.
 const LOW_SLAB: f64 = 0.4;
 /// A shortage that no counter explains is worth a word from this share of memory on.
@@ -123,6 +131,7 @@ impl<'a> Judged<'a> {
         let processes = self.share(Holder::Processes);
         let suspects = [
             Holder::SlabUnreclaimable,
+            Holder::Slab,
             Holder::Shared,
             Holder::HugePool,
             Holder::PageTables,
@@ -180,14 +189,15 @@ impl<'a> Judged<'a> {
         (rest.share_of(all) >= LOW_UNCOUNTED).then_some(rest)
     }
 
-    /// Unreclaimable slab, if it fills much of the zones that the kernel's own objects come from.
-    pub(crate) fn slab_in_low_zones(&self) -> Option<Bytes> {
+    /// Slab that may be unreclaimable, if it fills much of the zones that the kernel's own objects come from.
+    pub(crate) fn slab_in_low_zones(&self) -> Option<(Holder, Bytes)> {
         let low =
             self.report.memory.zones.iter().filter(|zone| ZoneKind::of(&zone.name) <= Some(ZoneKind::Normal));
         let low: Bytes =
             low.filter_map(|zone| zone.kib("managed").or(zone.kib("present"))).map(Bytes::kib).sum();
-        let slab = self.held(Holder::SlabUnreclaimable);
-        (slab.share_of(low) >= LOW_SLAB).then_some(slab)
+        let kinds = [Holder::SlabUnreclaimable, Holder::Slab];
+        let slab = kinds.map(|kind| (kind, self.held(kind))).into_iter().max_by_key(|(_, bytes)| *bytes)?;
+        (slab.1.share_of(low) >= LOW_SLAB).then_some(slab)
     }
 
     /// The highest zone that could serve the request, where the report shows no other kind: it was cut, and
@@ -355,19 +365,24 @@ fn holders(memory: &MemInfo, managed: Option<Bytes>) -> Vec<(Holder, Bytes)> {
         (Holder::Processes, anon.map(|anon| anon - shared.unwrap_or_default())),
         (Holder::FileCache, file),
         (Holder::Shared, shared),
-        (Holder::SlabUnreclaimable, slab_unreclaimable.or(slab_old)),
+        (Holder::SlabUnreclaimable, slab_unreclaimable),
+        (Holder::Slab, slab_old),
         (Holder::SlabReclaimable, get("slab_reclaimable")),
         (Holder::PageTables, get("pagetables")),
         (Holder::KernelStacks, kib_sum("kernel_stack")),
         (Holder::Locked, get("unevictable")),
         (Holder::HugePool, Some(huge)),
     ];
+    // Before 2.6.28 there are two lists.
+    let lists = match (get("active"), get("inactive")) {
+        (Some(active), Some(inactive)) => Some(active + inactive),
+        _ => anon.zip(file).map(|(anon, file)| anon + file),
+    };
     // What is left over is only known if every large part was printed.
-    if let (Some(managed), Some(anon), Some(file), Some(slab), Some(free)) =
-        (managed, anon, file, slab_unreclaimable.or(slab_old), get("free"))
+    if let (Some(managed), Some(lists), Some(slab), Some(free)) =
+        (managed, lists, slab_unreclaimable.or(slab_old), get("free"))
     {
-        let counted = anon
-            + file
+        let counted = lists
             + slab
             + free
             + huge
@@ -377,7 +392,9 @@ fn holders(memory: &MemInfo, managed: Option<Bytes>) -> Vec<(Holder, Bytes)> {
             + kib_sum("kernel_stack").unwrap_or_default()
             + get("isolated_file").unwrap_or_default();
         let left = managed - counted;
-        holders.push((Holder::Uncounted, (left.share_of(managed) >= UNCOUNTED).then_some(left)));
+        // Where the lists do not tell processes from cache, processes may hold all of these.
+        let much = left.share_of(managed) >= UNCOUNTED && (anon.is_some() || left > lists);
+        holders.push((Holder::Uncounted, much.then_some(left)));
     }
     let mut holders: Vec<(Holder, Bytes)> = holders
         .into_iter()
@@ -400,6 +417,9 @@ struct Standing<'a> {
     usable: Bytes,
     /// Whether the request could have been served with single pages.
     enough: bool,
+    /// The same, for one that may not wait and dips into the reserve (`__zone_watermark_ok` with `ALLOC_HIGH` and
+    /// `ALLOC_HARDER`).
+    hurried: bool,
 }
 
 fn cause(report: &Report) -> Cause {
@@ -461,8 +481,24 @@ fn cause(report: &Report) -> Cause {
         zone.kind <= highest && allows(request.and_then(|r| r.mems_allowed.as_deref()), zone.zone.node)
     };
     let enough: Bytes = zones.iter().filter(allowed).filter(|zone| zone.enough).map(|zone| zone.usable).sum();
+    // A request that may not wait goes down to 3/8 of min: single pages were there for it.
+    let hurried: Bytes = match request {
+        Some(request) if request.order > 0 && !request.can_reclaim() => {
+            zones.iter().filter(allowed).filter(|zone| zone.hurried).map(|zone| zone.usable).sum()
+        }
+        _ => Bytes::ZERO,
+    };
+    let enough = enough.max(hurried);
     if enough > Bytes::ZERO && request.is_some_and(|request| request.order > 0) {
         return Cause::Fragmented { free: enough };
+    }
+    // Single pages could have been reclaimed without end.
+    if dying
+        && request.is_some_and(|request| request.order > 0 && request.can_reclaim())
+        && cached(&report.memory)
+    {
+        let free = zones.iter().filter(allowed).map(|zone| zone.usable).sum();
+        return Cause::Fragmented { free };
     }
     // The figures are printed after the decision: a little above the marks is still out of memory.
     // A cut report may not say how much memory there is; what it lists is less than that.
@@ -477,6 +513,12 @@ fn cause(report: &Report) -> Cause {
         && let Some(cache) = kept(&report.memory, zones.iter().filter(allowed).map(|z| z.zone))
     {
         return Cause::CacheKept { cache };
+    }
+    if dying
+        && waits
+        && let Some(pages) = idle(&report.memory, zones.iter().filter(allowed).map(|z| z.zone))
+    {
+        return Cause::ListsKept { pages };
     }
     let free_of = |zone: &Standing<'_>| Bytes::kib(zone.zone.kib("free").unwrap_or(0));
     let cma: Bytes =
@@ -529,6 +571,14 @@ fn exhausted(memory: &MemInfo, managed: Bytes) -> bool {
         && memory.free_swap.is_none_or(|free| free == Bytes::ZERO)
 }
 
+/// Whether clean page cache has much of memory.
+fn cached(memory: &MemInfo) -> bool {
+    let pages = |name: &str| memory.pages(name).unwrap_or(0);
+    let busy = ["dirty", "writeback", "unstable"].into_iter().map(pages).fold(0, u64::saturating_add);
+    let clean = pages("active_file").saturating_add(pages("inactive_file")).saturating_sub(busy);
+    managed(memory).is_some_and(|managed| memory.bytes(clean).share_of(managed) >= KEPT)
+}
+
 /// Clean page cache that fills much of the zones, if it does: reclaim gives such pages back first.
 fn kept<'a>(memory: &MemInfo, zones: impl Iterator<Item = &'a ZoneState>) -> Option<Bytes> {
     let (mut cache, mut all) = (Bytes::ZERO, Bytes::ZERO);
@@ -543,6 +593,23 @@ fn kept<'a>(memory: &MemInfo, zones: impl Iterator<Item = &'a ZoneState>) -> Opt
     let busy = ["dirty", "writeback", "unstable"].iter().filter_map(|name| memory.pages(name));
     let busy = memory.bytes(busy.fold(0, u64::saturating_add));
     (all > Bytes::ZERO && (cache - busy).share_of(all) >= KEPT).then_some(cache)
+}
+
+/// Pages of the inactive lists that fill much of the zones and that nothing writes, where most of swap is
+/// free: whether cache or memory of processes, reclaim can take them (before 2.6.28).
+fn idle<'a>(memory: &MemInfo, zones: impl Iterator<Item = &'a ZoneState>) -> Option<Bytes> {
+    let (free, total) = (memory.free_swap?, memory.total_swap?);
+    if free.share_of(total) < HALF || total < Bytes::mib(64) {
+        return None;
+    }
+    let (mut inactive, mut all) = (Bytes::ZERO, Bytes::ZERO);
+    for zone in zones {
+        inactive = inactive + Bytes::kib(zone.kib("inactive")?);
+        all = all + Bytes::kib(zone.kib("present")?);
+    }
+    let busy = ["dirty", "writeback", "unstable"].iter().filter_map(|name| memory.pages(name));
+    let idle = inactive - memory.bytes(busy.fold(0, u64::saturating_add));
+    (all > Bytes::ZERO && idle.share_of(all) >= KEPT).then_some(idle)
 }
 
 /// Whether a group's counter was at its limit.
@@ -569,15 +636,30 @@ fn standing<'a>(
     let kind = ZoneKind::of(&zone.name)?;
     let free = zone.kib("free")?;
     let lost = if movable { 0 } else { zone.kib("free_cma").unwrap_or(0) };
-    let usable = free.saturating_sub(lost).saturating_sub(zone.kib("reserved_highatomic").unwrap_or(0));
+    let reserved = zone.kib("reserved_highatomic").unwrap_or_else(|| high_atomic(zone, page).0 / 1024);
+    let usable = free.saturating_sub(lost).saturating_sub(reserved);
     // The last attempt before a kill asks for the high mark (`__alloc_pages_may_oom`), any other for min.
     let mark = if dying { zone.kib("high").or(zone.kib("min")) } else { zone.kib("min") }.unwrap_or(0);
     // Boards may have no zone of the kind that was asked for; a lower one then serves the request.
     let index = kinds.iter().rposition(|other| *other <= highest).unwrap_or_default();
     let reserve =
         if kind < highest { page.times(zone.reserve.get(index).copied().unwrap_or(0)) } else { Bytes::ZERO };
-    let mark = Bytes::kib(mark) + reserve;
-    Some(Standing { zone, kind, usable: Bytes::kib(usable), enough: Bytes::kib(usable) > mark })
+    let usable = Bytes::kib(usable);
+    let hurried = Bytes::kib(mark / 8 * 3) + reserve;
+    Some(Standing {
+        zone,
+        kind,
+        usable,
+        enough: usable > Bytes::kib(mark) + reserve,
+        hurried: usable > hurried,
+    })
+}
+
+/// Free blocks of the sizes that only the high-atomic reserve still has (4.4 to 5.18, which print the kinds
+/// of blocks but not the size of that reserve).
+fn high_atomic(zone: &ZoneState, page: Bytes) -> Bytes {
+    let blocks = zone.buddy.iter().enumerate().filter(|(_, (_, types))| &**types == "H");
+    blocks.map(|(order, (count, _))| page.times(count.saturating_mul(1 << order.min(20)))).sum()
 }
 
 /// Whether a list of nodes (`0-1,3`) has `node`; true where either is unknown.

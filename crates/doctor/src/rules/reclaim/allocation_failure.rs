@@ -87,7 +87,10 @@ fn by_kind(log: &KernelLog) -> BTreeMap<Kind, Failures<'_>> {
             Cause::Fragmented { .. } => Kind::Order,
             Cause::Reserve => Kind::Reserve,
             Cause::LowZone { .. } | Cause::Cma { .. } | Cause::Policy => Kind::Zone,
-            Cause::EnoughFree { .. } | Cause::CacheKept { .. } | Cause::Miscounted { .. } => Kind::EnoughFree,
+            Cause::EnoughFree { .. }
+            | Cause::CacheKept { .. }
+            | Cause::ListsKept { .. }
+            | Cause::Miscounted { .. } => Kind::EnoughFree,
             Cause::Addresses(_) => Kind::Addresses,
             Cause::Host | Cause::Group | Cause::Asked | Cause::Untold => Kind::Host,
         };

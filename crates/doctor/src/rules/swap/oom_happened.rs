@@ -202,7 +202,10 @@ fn kind(cause: &Cause) -> Kind {
         Cause::Policy => Kind::Policy,
         Cause::Fragmented { .. } => Kind::Order,
         Cause::LowZone { .. } | Cause::Cma { .. } => Kind::Zone,
-        Cause::EnoughFree { .. } | Cause::CacheKept { .. } | Cause::Miscounted { .. } => Kind::EnoughFree,
+        Cause::EnoughFree { .. }
+        | Cause::CacheKept { .. }
+        | Cause::ListsKept { .. }
+        | Cause::Miscounted { .. } => Kind::EnoughFree,
         Cause::Addresses(_) | Cause::Reserve | Cause::Host => Kind::Host,
     }
 }
@@ -256,7 +259,7 @@ impl<'a> Incident<'a> {
             ),
             Cause::LowZone { zone, elsewhere, free } => {
                 let slab = judged.slab_in_low_zones();
-                let slab = slab.map(|slab| format!("; unreclaimable slab held {slab:#} of it"));
+                let slab = slab.map(|(kind, bytes)| format!("; {} held {bytes:#} of it", kind.name()));
                 let uncounted = judged.uncounted_in_low_zones();
                 let uncounted = || uncounted.map(|rest| format!("; {rest:#} of it is in no counter"));
                 let slab = slab.or_else(uncounted).unwrap_or_default();
@@ -279,6 +282,13 @@ impl<'a> Incident<'a> {
             }
             Cause::CacheKept { cache } => {
                 format!("{deed}, although {cache:#} were clean page cache, which reclaim passed over")
+            }
+            Cause::ListsKept { pages } => {
+                let swap = judged.swap_text().map_or_else(String::new, |swap| format!(" and {swap}"));
+                format!(
+                    "{deed}, although {pages:#} lay on the inactive list with nothing to write{swap}: they are pinned, \
+                     or reclaim of that kernel has a defect"
+                )
             }
             Cause::Miscounted { zone, min } => format!(
                 "{deed}, because the min watermark of zone {zone} was {min:#}, more than it has: the kernel lost count"
@@ -476,7 +486,7 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
 fn of_holder(holder: Holder) -> Option<Remedy> {
     let reads = "None: it only reads.";
     Some(match holder {
-        Holder::SlabUnreclaimable | Holder::SlabReclaimable => {
+        Holder::SlabUnreclaimable | Holder::SlabReclaimable | Holder::Slab => {
             Remedy::new("Find the cache that grows, and who fills it")
                 .run("slabtop --once --sort=c | head -15")
                 .risk(reads)
