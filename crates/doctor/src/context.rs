@@ -326,6 +326,50 @@ impl<'a> Context<'a> {
         })
     }
 
+    /// The part of the time in which the CPUs were least idle, and that in which most of them waited for
+    /// disks: the mean shares of the worst third of the samples. `None` for few samples.
+    pub fn worst_cpu_shares(&self) -> Option<(CpuShares, CpuShares)> {
+        let samples: Vec<CpuTimes> = self.samples().iter().filter_map(|sample| sample.cpu).collect();
+        let between = |pair: &[CpuTimes]| {
+            let [first, last] = pair else { return None };
+            let total = last.total().checked_sub(first.total()).filter(|total| *total > 0)? as f64;
+            let share = |of: fn(&CpuTimes) -> u64| of(last).saturating_sub(of(first)) as f64 / total;
+            Some(CpuShares {
+                idle: share(|times| times.idle),
+                iowait: share(|times| times.iowait),
+                steal: share(|times| times.steal),
+            })
+        };
+        let mut periods: Vec<CpuShares> = samples.windows(2).filter_map(between).collect();
+        let third = periods.len() / 3;
+        if third < 2 {
+            return None;
+        }
+        let mut worst = |by: fn(&CpuShares) -> f64| {
+            periods.sort_by(|a, b| by(a).total_cmp(&by(b)));
+            let mean =
+                |of: fn(&CpuShares) -> f64| periods[..third].iter().map(of).sum::<f64>() / third as f64;
+            CpuShares {
+                idle: mean(|share| share.idle),
+                iowait: mean(|share| share.iowait),
+                steal: mean(|share| share.steal),
+            }
+        };
+        Some((worst(|share| share.idle + share.iowait), worst(|share| -share.iowait)))
+    }
+
+    /// The disk that was busy for most of the period, and for which share of it.
+    pub fn busiest_disk(&self) -> Option<(&'a str, f64)> {
+        let seconds = self.seconds().ok()?;
+        let (first, last) = (self.before().ok()?.block.as_deref()?, self.now().block.as_deref()?);
+        let share = |disk: &'a BlockDevice| {
+            let before = first.iter().find(|before| before.name == disk.name)?.stats?;
+            let busy = disk.stats?.busy_ms.checked_sub(before.busy_ms)?;
+            Some((&*disk.name, busy as f64 / 1000.0 / seconds))
+        };
+        last.iter().filter_map(share).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
     // ── settings
     // ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::latency::TICKS_PER_SECOND;
-use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, hung, levels};
+use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, Workload, hung, levels};
 
 /// What is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -64,6 +64,12 @@ const NONE: f64 = 0.02;
 /// Idle time below which the CPUs are busy; waiting for disks above which they are slow.
 const BUSY_IDLE: f64 = 0.08;
 const WAITING: f64 = 0.25;
+/// The same in the worst third of the time.
+const WAITING_MUCH: f64 = 0.50;
+/// A disk that has requests in flight this share of the time is worth a word.
+const BUSY_DISK: f64 = 0.90;
+/// So many processes in uninterruptible sleep are no chance.
+const BLOCKED: usize = 3;
 /// Available memory from which on it is not short.
 const ENOUGH: f64 = 0.10;
 /// The same beside a kswapd that waits for a disk.
@@ -77,6 +83,8 @@ const TINY: Bytes = Bytes::mib(32);
 const READ_KIB: f64 = 4096.0;
 /// Idle time below which CPUs are nearly busy, if a process takes this share of one.
 const LITTLE_IDLE: f64 = 0.20;
+/// A process with this share of a CPU is worth a word where the CPUs are busy.
+const MUCH_OF_CPU: f64 = 0.3;
 const HALF: f64 = 0.5;
 /// Dirty pages from this share of available memory on have the kernel write all the time: its default for
 /// vm.dirty_background_ratio. Less than this much is written in seconds.
@@ -117,7 +125,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     // What the kernel recorded is harm done, however it is ranked.
     let recorded = findings.iter().find(|finding| {
         RECORDED.iter().any(|(rule, least)| finding.rule == *rule && finding.severity >= *least)
-            && (cx.now().meminfo.is_none() || finding.rule == "request-refused")
+            && (cx.now().meminfo.is_none() || pasted_log(cx) || finding.rule == "request-refused")
             && !all_asked(cx)
     });
     let harmful = harmful.or(recorded);
@@ -132,7 +140,7 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     }
     let top = hog(cx);
     // Half of a CPU is much for a thread that sleeps while memory is free.
-    if let Some((name, share)) = top.as_ref().filter(|(name, _)| reclaims(name)) {
+    if let Some((name, share)) = top.as_ref().filter(|(name, share)| reclaims(name) && *share >= HALF) {
         let text = format!(
             "Memory: {name} takes {} of a CPU, so the kernel reclaims or compacts all the time{}.",
             Percent(*share),
@@ -140,8 +148,15 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         );
         return Verdict::new(Answer::Memory, text).collect(SAMPLES);
     }
-    if let Some(other) = elsewhere(cx, &stalls).or_else(|| crowded(cx, top.as_ref())) {
-        return other.unless(starved(cx, findings));
+    if let Some(other) = elsewhere(cx, &stalls) {
+        let mut other = other.unless(starved(cx, findings));
+        if let Some((name, share)) = top.filter(|_| other.answer == Answer::Cpu) {
+            other.text.push_str(&format!(" {name} takes {} of one.", Percent(share)));
+        }
+        return other;
+    }
+    if let Some(other) = crowded(cx, top.as_ref()) {
+        return other;
     }
     if let Some(finding) = worst.filter(|finding| finding.severity >= Severity::Warning) {
         let text = format!("Nothing is known to be lost to memory now, but {}.", sentence(finding));
@@ -150,10 +165,25 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         return if open { verdict.collect(SAMPLES) } else { verdict };
     }
     let mut verdict = calm(cx, &stalls);
-    if let Some((name, share)) = top {
+    if matches!(verdict.answer, Answer::Fine | Answer::Unknown)
+        && let Some(other) = blocked(cx)
+    {
+        return other;
+    }
+    let idle = cx.cpu_shares().filter(|times| times.idle + times.iowait <= HALF && times.iowait < WAITING);
+    if let Some((name, share)) = top.filter(|(_, share)| *share >= HALF || idle.is_some()) {
+        let idle = idle.map_or_else(String::new, |times| {
+            format!(", and the CPUs are idle {} of the time", Percent(times.idle))
+        });
         verdict.text.push_str(&format!(
-            " {name} takes {} of a CPU: if something is slow, look there.",
+            " {name} takes {} of a CPU{idle}: if something is slow, look there.",
             Percent(share)
+        ));
+    }
+    if let Some((name, share)) = cx.busiest_disk().filter(|(_, share)| *share >= BUSY_DISK) {
+        verdict.text.push_str(&format!(
+            " {name} is busy {} of the time: if something is slow, look at that disk.",
+            Percent(share.min(1.0))
         ));
     }
     if let Some(text) = holder(cx).filter(|_| verdict.answer == Answer::Fine) {
@@ -203,6 +233,13 @@ fn kills_are_over(cx: &Context<'_>) -> bool {
         at.zip(cx.now().uptime).is_some_and(|(at, uptime)| uptime - at as f64 > OVER_SECONDS)
     };
     !ooms.is_empty() && ooms.iter().all(|kill| over(kill.at))
+}
+
+/// Whether a kernel's report stands beside figures of a time that nobody knows: it is what they were brought
+/// for.
+fn pasted_log(cx: &Context<'_>) -> bool {
+    let reported = cx.now().kernel_log.as_ref().is_some_and(|log| !log.reports.is_empty());
+    reported && cx.now().uptime.is_none()
 }
 
 /// The text with a capital letter at its beginning.
@@ -309,7 +346,35 @@ fn elsewhere(cx: &Context<'_>, stalls: &Stalls) -> Option<Verdict> {
             format!("Not memory but CPU: the CPUs are idle {} of the time{steal}.", Percent(times.idle));
         return Some(Verdict::new(Answer::Cpu, text));
     }
+    let (busy, waiting) = cx.worst_cpu_shares()?;
+    if waiting.iowait >= WAITING_MUCH {
+        let text = format!(
+            "Not memory but a disk: for a third of the time CPUs idle {} while tasks wait for it.",
+            Percent(waiting.iowait)
+        );
+        return Some(Verdict::new(Answer::Disk, text));
+    }
+    if busy.idle + busy.iowait <= BUSY_IDLE {
+        let text =
+            format!("Not memory but CPU: for a third of the time the CPUs are idle {}.", Percent(busy.idle));
+        return Some(Verdict::new(Answer::Cpu, text));
+    }
     None
+}
+
+/// Processes that wait in uninterruptible sleep, where several do and nothing says that memory is short.
+fn blocked(cx: &Context<'_>) -> Option<Verdict> {
+    let processes = cx.processes().ok()?;
+    let blocked: Vec<&str> = (processes.iter().filter(|process| process.stat.state == 'D'))
+        .map(|process| &*process.stat.name)
+        .filter(|name| !reclaims(name))
+        .collect();
+    let (first, more) = blocked.split_first().filter(|_| blocked.len() >= BLOCKED)?;
+    let text = format!(
+        "Not memory but a disk, most likely: {first} and {} more of the processes listed are in uninterruptible sleep.",
+        more.len()
+    );
+    Some(Verdict::new(Answer::Disk, text).collect("iostat -x 1 10"))
 }
 
 /// Whether the counters since boot rule out a shortage.
@@ -337,7 +402,7 @@ fn hog(cx: &Context<'_>) -> Option<(String, f64)> {
     let ticks = |process: &Process| process.stat.user_ticks.saturating_add(process.stat.system_ticks);
     let share = |(before, now): (&Process, &Process)| {
         let used = ticks(now).saturating_sub(ticks(before)) as f64 / TICKS_PER_SECOND / seconds;
-        (used >= HALF).then(|| (now.stat.name.to_string(), used))
+        (used >= MUCH_OF_CPU).then(|| (now.stat.name.to_string(), used))
     };
     let pairs = cx.process_pairs().ok()?;
     pairs
@@ -378,7 +443,9 @@ fn largest<'a>(cx: &Context<'a>) -> Option<(&'a Process, Bytes)> {
 fn holder(cx: &Context<'_>) -> Option<String> {
     let (process, bytes) = largest(cx)?;
     let share = bytes.share_of(cx.total().ok()?);
-    (share >= HOLDS).then(|| format!(" {} alone holds {bytes} ({}).", process.stat.name, Percent(share)))
+    (share >= HOLDS).then(|| {
+        format!(" {} alone holds {bytes} ({}){}.", process.stat.name, Percent(share), doubt(process))
+    })
 }
 
 /// What lies in swap, beside memory that is not short: it does no harm while nothing moves, which a single
@@ -431,20 +498,20 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             let verdict = Verdict::new(Answer::Fine, text);
             if samples { verdict } else { verdict.collect(SAMPLES) }
         }
-        (Some((bytes, share)), None, false) => {
-            let held = level_holder(cx);
-            let text = format!(
-                "Nothing is known to be lost to memory now, but only {bytes} ({}) is available{held}.",
-                Percent(share)
-            );
-            Verdict::new(Answer::NotNow, text).collect(SAMPLES)
-        }
         (_, _, true) if cx.rate(&[v::pswpin, v::pswpout]).is_ok_and(|rate| rate.total == 0) => {
             let times = cx.cpu_shares().map_or_else(String::new, |times| {
                 format!(", and CPUs wait for disks {} of the time", Percent(times.iowait))
             });
             let text = format!("Memory shows no shortage: nothing is swapped in or out{times}.");
             Verdict::new(Answer::Fine, text).collect(SAMPLES)
+        }
+        (Some((bytes, share)), None, _) => {
+            let held = level_holder(cx);
+            let text = format!(
+                "Nothing is known to be lost to memory now, but only {bytes} ({}) is available{held}.",
+                Percent(share)
+            );
+            Verdict::new(Answer::NotNow, text).collect(SAMPLES)
         }
         (_, _, false) if never_short(cx) => Verdict::new(
             Answer::Fine,
@@ -459,10 +526,29 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
     }
 }
 
+/// Whether a process should be so large: databases and the like are meant to be.
+fn doubt(process: &Process) -> &'static str {
+    match Workload::of_name(&process.stat.name) {
+        _ if &*process.stat.name == "java" => {
+            "; what is more than its heap (-Xmx) is threads, buffers outside of it, or a leak"
+        }
+        Some(_) => "",
+        None => ": if it should hold less, it leaks",
+    }
+}
+
 /// The largest process of a list, after a sentence on what is left.
 fn level_holder(cx: &Context<'_>) -> String {
-    let largest = largest(cx).filter(|(_, bytes)| *bytes >= LARGE);
-    largest.map_or_else(String::new, |(process, bytes)| format!("; {} holds {bytes}", process.stat.name))
+    let Some((process, bytes)) = largest(cx).filter(|(_, bytes)| *bytes >= LARGE) else {
+        return String::new();
+    };
+    let name = &process.stat.name;
+    match cx.total().map(|total| bytes.share_of(total)) {
+        Ok(share) if share >= HOLDS => {
+            format!("; {name} alone holds {bytes} ({}){}", Percent(share), doubt(process))
+        }
+        _ => format!("; {name} holds {bytes}"),
+    }
 }
 
 /// What files of a single process, or a list of some, say.
@@ -553,12 +639,14 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
 #[cfg(test)]
 mod tests {
     use lotsfree_kernel_files::counters::{Meminfo, Values};
+    use lotsfree_kernel_files::file::block::{BlockDevice, DiskStats};
     use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups};
     use lotsfree_kernel_files::file::cpu_times::CpuTimes;
     use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
     use lotsfree_kernel_files::file::pressure::{Pressure, Stall};
+    use lotsfree_kernel_files::file::process::Stat;
     use lotsfree_kernel_files::{File, Log};
-    use lotsfree_snapshot::{Observation, Snapshot};
+    use lotsfree_snapshot::{Observation, Sample, Snapshot};
 
     use super::*;
     use crate::Cost;
@@ -782,6 +870,63 @@ mod tests {
         };
         assert_eq!(of(6000).answer, Answer::Memory);
         assert_eq!(of(6_000_000).answer, Answer::Disk);
+    }
+
+    #[test]
+    fn a_burst_shows_that_the_mean_hides() {
+        let at = |second: u64, user: u64, iowait: u64| {
+            let idle = (second * 100).saturating_sub(user + iowait);
+            let cpu = Some(CpuTimes { user, idle, iowait, ..CpuTimes::default() });
+            Sample { at: second as f64, cpu, ..Sample::default() }
+        };
+        let of = |burst: fn(u64) -> (u64, u64)| {
+            let mut observation = Observation::pair("test", Snapshot::default(), Snapshot::default(), 9.0);
+            let sample = |second| {
+                let (user, iowait) = burst(second);
+                at(second, user, iowait)
+            };
+            observation.samples = (0..10).map(sample).collect();
+            answer(&observation, &[])
+        };
+        let busy = of(|second| (second.min(3) * 98, 0));
+        assert_eq!(
+            (busy.answer, &*busy.text),
+            (Answer::Cpu, "Not memory but CPU: for a third of the time the CPUs are idle 2.0 %.")
+        );
+        assert_eq!(of(|second| (0, second.min(3) * 60)).answer, Answer::Disk);
+        assert_eq!(of(|second| (second.min(1) * 98, 0)).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn tasks_in_uninterruptible_sleep_wait_for_a_disk() {
+        let process = |pid: u32, state| Process {
+            stat: Stat { pid, name: "cron".into(), state, ..Stat::default() },
+            ..Process::default()
+        };
+        let of = |states: &str| {
+            let processes = states.chars().zip(1..).map(|(state, pid)| process(pid, state)).collect();
+            answer(&instant(Snapshot { processes: Some(processes), ..Snapshot::default() }), &[])
+        };
+        let blocked = of("DSDD");
+        assert_eq!(blocked.answer, Answer::Disk);
+        assert!(blocked.text.contains("cron and 2 more of the processes listed"), "{}", blocked.text);
+        assert_eq!(of("DSDS").answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn a_disk_that_is_always_busy_is_named() {
+        let at = |busy_ms| {
+            let stats = Some(DiskStats { busy_ms, ..DiskStats::default() });
+            let disk = BlockDevice { name: "sda".into(), stats, ..BlockDevice::default() };
+            Snapshot { block: Some(vec![disk]), ..Snapshot::default() }
+        };
+        let of = |busy_ms| answer(&Observation::pair("test", at(0), at(busy_ms), 10.0), &[]).text;
+        assert!(
+            of(9800).ends_with("sda is busy 98 % of the time: if something is slow, look at that disk."),
+            "{}",
+            of(9800)
+        );
+        assert!(!of(5000).contains("sda"));
     }
 
     #[test]

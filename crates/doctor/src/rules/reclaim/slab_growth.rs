@@ -48,6 +48,8 @@ const LARGE_SHARE: f64 = 0.20;
 /// A list of five caches or more shows the largest ones; a cache with 80 % of what they hold is worth a look.
 const LIST: usize = 5;
 const MOST: f64 = 0.80;
+/// A general cache with this share of them is.
+const HALF: f64 = 0.5;
 /// Caches of which fewer objects are in use keep their slabs for nothing; less memory than this is no matter.
 const USED: f64 = 0.10;
 const HELD: Bytes = Bytes::mib(64);
@@ -89,7 +91,15 @@ impl Rule for SlabGrowth {
                 "kernel objects that cannot be reclaimed take {fixed}, {} of memory",
                 Percent(fixed.share_of(ordinary))
             ),
-            None => title(slope.as_ref(), unused, share, slab, ordinary),
+            None => {
+                let title = title(slope.as_ref(), unused, share, slab, ordinary);
+                match cx.mem(m::SReclaimable) {
+                    Ok(reclaimable) if share > SHARE => {
+                        format!("{title}; {reclaimable} of them can be reclaimed")
+                    }
+                    _ => title,
+                }
+            }
         };
         let mut finding = Finding::new(
             Self::ID,
@@ -143,6 +153,17 @@ impl Rule for SlabGrowth {
     }
 }
 
+/// Whether a cache is one of `kmalloc`, whose objects are whatever the kernel asks for.
+fn is_general(name: &str) -> bool {
+    let number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    ["size-", "kmalloc-"].iter().any(|prefix| name.strip_prefix(prefix).is_some_and(number))
+}
+
+/// Whether a cache is one of directory entries or inodes, which have a shrinker.
+fn is_reclaimable(name: &str) -> bool {
+    name.starts_with("dentry") || name.ends_with("inode_cache") || name.ends_with("_inode")
+}
+
 /// Judges `/proc/slabinfo` or the table of slabtop without `/proc/meminfo`: by size alone.
 fn alone(cx: &Context<'_>) -> Outcome {
     let slabs = cx.now().slabs.as_deref().filter(|slabs| !slabs.is_empty());
@@ -157,11 +178,21 @@ fn alone(cx: &Context<'_>) -> Outcome {
         let size = size(cache);
         let of_memory = cx.total().is_ok_and(|total| size.share_of(total) >= LARGE_SHARE);
         let most = slabs.len() >= LIST && size.share_of(all) >= MOST && size >= HELD;
-        size >= LARGE || of_memory || most
+        let anonymous = is_general(&cache.name) && size.share_of(all) >= HALF && size >= HELD;
+        size >= LARGE || of_memory || most || anonymous
     };
     let largest = slabs.iter().max_by_key(|cache| size(cache)).filter(large);
     let title = match largest {
-        Some(largest) => format!("{} alone takes {} of kernel memory", largest.name, size(largest)),
+        Some(largest) => {
+            let whose = match &*largest.name {
+                name if is_general(name) => {
+                    ": some part of the kernel or a driver allocates such objects and does not free them"
+                }
+                name if is_reclaimable(name) => ", which reclaim can take",
+                _ => "",
+            };
+            format!("{} alone takes {} of kernel memory{whose}", largest.name, size(largest))
+        }
         None if held >= HELD && held.share_of(all) > 0.5 => format!(
             "slab caches hold {held} of kernel memory for objects of which less than {} exist",
             Percent(USED)
@@ -201,10 +232,7 @@ fn add_remedies(
     unused: Option<u64>,
     slab: Bytes,
 ) {
-    let names = largest
-        .iter()
-        .take(5)
-        .any(|(_, c)| &*c.name == "dentry" || c.name.ends_with("inode_cache") || c.name.ends_with("_inode"));
+    let names = largest.iter().take(5).any(|(_, cache)| is_reclaimable(&cache.name));
     let pressure = cx.sysctl(VFS_CACHE_PRESSURE).ok();
     if (names || unused.is_some()) && pressure.is_some_and(|pressure| pressure < PRESSURE) {
         finding.remedy(

@@ -14,7 +14,7 @@ rule! {
     ///
     /// # Sees
     /// `/proc/swaps` with the devices below: a slow area that is used before a fast one or in turn with it;
-    /// two areas of equal priority on one disk; zram together with zswap; swap traffic on a rotating disk or
+    /// zram that is full, so that a disk takes the youngest pages; two areas of equal priority on one disk; zram together with zswap; swap traffic on a rotating disk or
     /// on the disk that also holds the data, while another one is there.
     ///
     /// # Hurts
@@ -40,6 +40,9 @@ rule! {
 /// 100 random reads a second, and a tenth of that is noise.
 const TRAFFIC: f64 = 10.0;
 
+/// zram counts as full from here on.
+const FULL: f64 = 0.95;
+
 /// How fast a page comes back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Speed {
@@ -64,10 +67,10 @@ impl Rule for SwapPlacement {
         if areas.is_empty() {
             return Err(Skip::because("there is no swap"));
         }
+        let mut findings: Vec<Finding> = overflown(areas).into_iter().collect();
         if cx.now().block.is_none() {
-            return Err(Skip::missing("/sys/block"));
+            return if findings.is_empty() { Err(Skip::missing("/sys/block")) } else { Ok(findings) };
         }
-        let mut findings = Vec::new();
         findings.extend(slow_first(cx, areas));
         findings.extend(same_disk(cx, areas));
         findings.extend(compressed_twice(cx, areas));
@@ -94,6 +97,38 @@ fn saw(area: &SwapArea) -> Evidence {
 
 fn saw_device(device: &BlockDevice) -> Evidence {
     saw_rotational(device, &device.name)
+}
+
+/// Compressed memory that is full, so that what goes out now goes to a disk.
+fn overflown(areas: &[SwapArea]) -> Option<Finding> {
+    let (zram, disks): (Vec<&SwapArea>, Vec<&SwapArea>) = areas.iter().partition(|area| is_zram(area));
+    let sum = |of: fn(&SwapArea) -> Bytes| -> Bytes { zram.iter().map(|area| of(area)).sum() };
+    let (used, size) = (sum(|area| area.used), sum(|area| area.size));
+    let disk = disks.iter().filter(|area| area.used > Bytes::ZERO).max_by_key(|area| area.used)?;
+    if used.share_of(size) < FULL {
+        return None;
+    }
+    let mut finding = Finding::new(
+        SwapPlacement::ID,
+        Severity::Warning,
+        format!(
+            "compressed swap (zram) is full, {used} of {size}: what is swapped out now goes to {}",
+            disk.path
+        ),
+        Cost::risk(format!(
+            "{:#} lie there already; the youngest pages are on the slower device, the oldest in compressed memory",
+            disk.used
+        )),
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because_all(zram.iter().map(|area| saw(area)))
+        .because(saw(disk))
+        .note(
+            "zram does not write old pages out by itself. Find what fills memory first; zswap in place of zram keeps \
+             the youngest pages compressed and writes the oldest to the disk.",
+        );
+    Some(finding)
 }
 
 /// A slower area whose priority is not below that of a faster one.
