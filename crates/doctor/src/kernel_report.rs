@@ -492,14 +492,6 @@ fn cause(report: &Report) -> Cause {
     if enough > Bytes::ZERO && request.is_some_and(|request| request.order > 0) {
         return Cause::Fragmented { free: enough };
     }
-    // Single pages could have been reclaimed without end.
-    if dying
-        && request.is_some_and(|request| request.order > 0 && request.can_reclaim())
-        && cached(&report.memory)
-    {
-        let free = zones.iter().filter(allowed).map(|zone| zone.usable).sum();
-        return Cause::Fragmented { free };
-    }
     // The figures are printed after the decision: a little above the marks is still out of memory.
     // A cut report may not say how much memory there is; what it lists is less than that.
     let all = managed(&report.memory).unwrap_or_else(|| listed(&holders(&report.memory, None)));
@@ -550,6 +542,14 @@ fn cause(report: &Report) -> Cause {
         let zone =
             zones.iter().filter(|zone| zone.kind <= highest).map(|zone| zone.kind).max().unwrap_or(highest);
         return Cause::LowZone { zone, elsewhere: elsewhere.kind, free };
+    }
+    // Single pages could have been reclaimed without end.
+    if dying
+        && request.is_some_and(|request| request.order > 0 && request.can_reclaim())
+        && cached(&report.memory)
+    {
+        let free = zones.iter().filter(allowed).map(|zone| zone.usable).sum();
+        return Cause::Fragmented { free };
     }
     if report.trigger == Trigger::AllocationFailure && request.is_some_and(|request| !request.can_reclaim()) {
         return Cause::Reserve;

@@ -8,6 +8,7 @@ use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
 use lotsfree_kernel_files::file::pressure::Psi;
 use lotsfree_kernel_files::file::process::Process;
+use lotsfree_kernel_files::file::slabinfo::SlabCache;
 use lotsfree_units::{Bytes, Grouped, Percent};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -74,6 +75,8 @@ const BLOCKED: usize = 3;
 const ENOUGH: f64 = 0.10;
 /// The same beside a kswapd that waits for a disk.
 const ENOUGH_WITH_KSWAPD: f64 = 0.20;
+/// Available memory that is some on any host whose size is not known.
+const SOME: Bytes = Bytes::gib(4);
 /// Share of memory that is available from which on pages in swap are taken for old ones.
 const MUCH: f64 = 0.20;
 /// A process with this share of memory is worth a word.
@@ -94,6 +97,8 @@ const MUCH_DIRTY: Bytes = Bytes::mib(512);
 const FULL: f64 = 0.95;
 /// A group that is so near its limit may meet it, if it is not page cache that it holds.
 const MUCH_OF_LIMIT: f64 = 0.9;
+/// Below this share of its limit it has room.
+const ROOMY: f64 = 0.8;
 const MOSTLY: f64 = 0.5;
 /// Seconds after which a kill is over.
 const OVER_SECONDS: f64 = 60.0;
@@ -498,6 +503,10 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             let verdict = Verdict::new(Answer::Fine, text);
             if samples { verdict } else { verdict.collect(SAMPLES) }
         }
+        (None, None, _) if cx.mem(m::MemAvailable).is_ok_and(|available| available >= SOME) => {
+            let text = format!("Memory is not short: {} is available.", cx.mem_or_zero(m::MemAvailable));
+            Verdict::new(Answer::Fine, text)
+        }
         (_, _, true) if cx.rate(&[v::pswpin, v::pswpout]).is_ok_and(|rate| rate.total == 0) => {
             let times = cx.cpu_shares().map_or_else(String::new, |times| {
                 format!(", and CPUs wait for disks {} of the time", Percent(times.iowait))
@@ -519,7 +528,7 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
                 .to_owned(),
         ),
         _ => group(cx).unwrap_or_else(|| {
-            let known = process(cx).or_else(|| huge_pages(cx)).unwrap_or_default();
+            let known = process(cx).or_else(|| huge_pages(cx)).or_else(|| slab(cx)).unwrap_or_default();
             let text = format!("These data do not tell whether memory is short.{known}");
             Verdict::new(Answer::Unknown, text).collect(SAMPLES)
         }),
@@ -549,6 +558,19 @@ fn level_holder(cx: &Context<'_>) -> String {
         }
         _ => format!("; {name} holds {bytes}"),
     }
+}
+
+/// What the caches of slab hold together, where nothing else is known and no rule finds it much.
+fn slab(cx: &Context<'_>) -> Option<String> {
+    let slabs = cx.now().slabs.as_deref().filter(|slabs| !slabs.is_empty() && cx.now().meminfo.is_none())?;
+    let size = |cache: &SlabCache| cx.pages(cache.pages_per_slab.saturating_mul(cache.slabs));
+    let largest = slabs.iter().max_by_key(|cache| size(cache))?;
+    let all: Bytes = slabs.iter().map(size).sum();
+    Some(format!(
+        " Kernel objects are fine: the slab caches listed hold {all}, most of it {} with {}.",
+        largest.name,
+        size(largest)
+    ))
 }
 
 /// What files of a single process, or a list of some, say.
@@ -618,6 +640,9 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
             format!(
                 "{path} is not short of memory: it holds {current}, and has never met its limit of {limit}."
             )
+        }
+        Limit::At(limit) if met.is_none() && current.share_of(limit) < ROOMY => {
+            format!("{path} is not short of memory: it holds {current} of its limit of {limit}.")
         }
         Limit::At(limit) if current.share_of(limit) >= FULL => {
             let shared = get(&[s::total_shmem, s::shmem]).unwrap_or_default();

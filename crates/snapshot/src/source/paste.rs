@@ -349,6 +349,18 @@ pub(crate) fn by_name(name: &str) -> Option<&'static str> {
     })
 }
 
+/// Where a file of a control group stands that a heading names without its directory. `memory.stat` is of
+/// either version; its lines tell.
+fn of_group_alone(name: &str) -> Option<String> {
+    let file = name.strip_prefix("memory.")?;
+    let root = match file {
+        "current" | "max" | "high" | "low" | "min" | "events" | "pressure" | "peak" => "sys/fs/cgroup/GROUP",
+        file if V1_FILES.contains(&file) => "sys/fs/cgroup/memory/GROUP",
+        _ => return None,
+    };
+    Some(format!("{root}/{name}"))
+}
+
 /// The path in `word`, if it is a file whose lines may be added.
 fn file_path(word: &str) -> Option<&str> {
     let path = word.trim_matches(|c| matches!(c, '\'' | '"' | '`' | ';')).strip_prefix('/')?;
@@ -380,7 +392,8 @@ impl Splitter {
             return;
         }
         if let Some(path) = line.strip_prefix("==> ").and_then(|rest| rest.strip_suffix(" <==")) {
-            self.enter(file_path(path), true);
+            let of_group = of_group_alone(path);
+            self.enter(file_path(path).or(of_group.as_deref()), of_group.is_none());
             return;
         }
         if self.prompt(line) || self.date(line) {

@@ -188,7 +188,7 @@ fn alone(cx: &Context<'_>) -> Outcome {
                 name if is_general(name) => {
                     ": some part of the kernel or a driver allocates such objects and does not free them"
                 }
-                name if is_reclaimable(name) => ", which reclaim can take",
+                name if is_reclaimable(name) => ", which reclaim can take unless something pins it",
                 _ => "",
             };
             format!("{} alone takes {} of kernel memory{whose}", largest.name, size(largest))

@@ -262,6 +262,8 @@ struct Kill {
     or_child: bool,
     /// Number of the report before it, if there is one.
     report: Option<u64>,
+    /// Whether nothing is known but that its memory was taken back.
+    reaped: bool,
 }
 
 #[derive(Debug, Default)]
@@ -468,12 +470,12 @@ impl Reader {
 
     /// Reads that a killed process's memory was taken back: a kill, where the lines before it are missing.
     fn take_reaped(&mut self, at: Option<u64>, pid: u32, name: &str, line: (usize, String)) {
-        let near = self.kills.len().saturating_sub(NEAR);
-        if self.kills.range(near..).any(|(kill, _)| kill.kill.pid == pid) {
+        // Beside kills that the log tells of it may be one of these, by the name of another thread.
+        if self.kills.iter().any(|(kill, _)| !kill.reaped || kill.kill.pid == pid) {
             return;
         }
         let kill = OomKill { at, pid, name: name.to_owned(), ..OomKill::default() };
-        push(&mut self.kills, Kill { kill, killed: true, ..Kill::default() }).1.push(line);
+        push(&mut self.kills, Kill { kill, killed: true, reaped: true, ..Kill::default() }).1.push(line);
     }
 
     /// The log, and the numbers of its lines.
