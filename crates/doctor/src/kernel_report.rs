@@ -102,6 +102,10 @@ const ENOUGH_SHARE_EMPTY: f64 = 0.03;
 const EMPTY: f64 = 0.02;
 /// Clean page cache of this share of the zones that could serve the request should have been reclaimed.
 const KEPT: f64 = 0.4;
+/// A zone whose marks are not known has enough if it has this much.
+const UNKNOWN_MARK: Bytes = Bytes::gib(1);
+/// A zone with less than this share of those that could serve a request decides nothing.
+const TINY_ZONE: f64 = 0.05;
 /// Swap of which this share is free has room.
 const HALF: f64 = 0.5;
 /// Slab that fills this share of lowmem is what is wrong there.
@@ -547,6 +551,7 @@ fn cause(report: &Report) -> Cause {
     if dying
         && request.is_some_and(|request| request.order > 0 && request.can_reclaim())
         && cached(&report.memory)
+        && above_min(zones.iter().filter(allowed).map(|zone| zone.zone))
     {
         let free = zones.iter().filter(allowed).map(|zone| zone.usable).sum();
         return Cause::Fragmented { free };
@@ -571,6 +576,15 @@ fn exhausted(memory: &MemInfo, managed: Bytes) -> bool {
         && memory.free_swap.is_none_or(|free| free == Bytes::ZERO)
 }
 
+/// Whether one of the zones that matter has more free than its min mark.
+fn above_min<'a>(zones: impl Iterator<Item = &'a ZoneState>) -> bool {
+    let zones: Vec<&ZoneState> = zones.collect();
+    let size = |zone: &ZoneState| Bytes::kib(zone.kib("managed").or(zone.kib("present")).unwrap_or(0));
+    let all: Bytes = zones.iter().map(|zone| size(zone)).sum();
+    let matters = |zone: &&&ZoneState| size(zone).share_of(all) >= TINY_ZONE;
+    zones.iter().filter(matters).any(|zone| zone.kib("free") > zone.kib("min"))
+}
+
 /// Whether clean page cache has much of memory.
 fn cached(memory: &MemInfo) -> bool {
     let pages = |name: &str| memory.pages(name).unwrap_or(0);
@@ -581,9 +595,10 @@ fn cached(memory: &MemInfo) -> bool {
 
 /// Clean page cache that fills much of the zones, if it does: reclaim gives such pages back first.
 fn kept<'a>(memory: &MemInfo, zones: impl Iterator<Item = &'a ZoneState>) -> Option<Bytes> {
-    let (mut cache, mut all) = (Bytes::ZERO, Bytes::ZERO);
+    let (mut cache, mut all, mut active) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
     for zone in zones {
         let kib = |name: &str| zone.kib(name).map(Bytes::kib);
+        active = active + kib("active_file").unwrap_or_default();
         // Pages that were looked at lately, are dirty or are under writeback take time.
         let waits =
             kib("writepending").or_else(|| Some(kib("dirty")? + kib("writeback")?)).unwrap_or_default();
@@ -592,7 +607,15 @@ fn kept<'a>(memory: &MemInfo, zones: impl Iterator<Item = &'a ZoneState>) -> Opt
     }
     let busy = ["dirty", "writeback", "unstable"].iter().filter_map(|name| memory.pages(name));
     let busy = memory.bytes(busy.fold(0, u64::saturating_add));
-    (all > Bytes::ZERO && (cache - busy).share_of(all) >= KEPT).then_some(cache)
+    if all == Bytes::ZERO {
+        return None;
+    }
+    // Cache that nobody moves to the inactive list is never looked at.
+    let stuck = active.share_of(all) >= KEPT && cache.share_of(all) < EMPTY;
+    if stuck {
+        return Some(active);
+    }
+    ((cache - busy).share_of(all) >= KEPT).then_some(cache)
 }
 
 /// Pages of the inactive lists that fill much of the zones and that nothing writes, where most of swap is
@@ -634,12 +657,15 @@ fn standing<'a>(
     dying: bool,
 ) -> Option<Standing<'a>> {
     let kind = ZoneKind::of(&zone.name)?;
-    let free = zone.kib("free")?;
+    // Of a cut report the list of free blocks may be all that is left.
+    let blocks = || Some(page.times(zone.free_pages_from(0)?).0 / 1024);
+    let free = zone.kib("free").or_else(blocks)?;
     let lost = if movable { 0 } else { zone.kib("free_cma").unwrap_or(0) };
     let reserved = zone.kib("reserved_highatomic").unwrap_or_else(|| high_atomic(zone, page).0 / 1024);
     let usable = free.saturating_sub(lost).saturating_sub(reserved);
     // The last attempt before a kill asks for the high mark (`__alloc_pages_may_oom`), any other for min.
-    let mark = if dying { zone.kib("high").or(zone.kib("min")) } else { zone.kib("min") }.unwrap_or(0);
+    let mark = if dying { zone.kib("high").or(zone.kib("min")) } else { zone.kib("min") };
+    let mark = mark.unwrap_or(UNKNOWN_MARK.0 / 1024);
     // Boards may have no zone of the kind that was asked for; a lower one then serves the request.
     let index = kinds.iter().rposition(|other| *other <= highest).unwrap_or_default();
     let reserve =

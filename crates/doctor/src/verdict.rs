@@ -102,6 +102,10 @@ const ROOMY: f64 = 0.8;
 const MOSTLY: f64 = 0.5;
 /// Seconds after which a kill is over.
 const OVER_SECONDS: f64 = 60.0;
+/// `MemTotal` of a 32-bit kernel that ends at 896 MiB.
+const LOWMEM: std::ops::RangeInclusive<Bytes> = Bytes::mib(860)..=Bytes::mib(896);
+/// `MemTotal` of boards with 4 GiB whose firmware does not move what lies behind the hole for devices.
+const BELOW_HOLE: std::ops::RangeInclusive<Bytes> = Bytes::mib(3100)..=Bytes::mib(3500);
 /// A process of this size is worth a word.
 const LARGE: Bytes = Bytes::mib(64);
 /// What tells whether programs wait for memory.
@@ -158,6 +162,9 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         if let Some((name, share)) = top.filter(|_| other.answer == Answer::Cpu) {
             other.text.push_str(&format!(" {name} takes {} of one.", Percent(share)));
         }
+        if let Some(dirty) = dirty(cx).filter(|_| other.answer == Answer::Disk) {
+            other.text.push_str(&format!(" {dirty} of page cache waits to be written there."));
+        }
         return other;
     }
     if let Some(other) = crowded(cx, top.as_ref()) {
@@ -176,6 +183,12 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
         return other;
     }
     let idle = cx.cpu_shares().filter(|times| times.idle + times.iowait <= HALF && times.iowait < WAITING);
+    if let (None, Some(times)) = (&top, idle) {
+        verdict.text.push_str(&format!(
+            " The CPUs are idle only {} of the time: if something is slow, look at what takes them.",
+            Percent(times.idle)
+        ));
+    }
     if let Some((name, share)) = top.filter(|(_, share)| *share >= HALF || idle.is_some()) {
         let idle = idle.map_or_else(String::new, |times| {
             format!(", and the CPUs are idle {} of the time", Percent(times.idle))
@@ -193,6 +206,9 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     }
     if let Some(text) = holder(cx).filter(|_| verdict.answer == Answer::Fine) {
         verdict.text.push_str(&text);
+    }
+    if let Some(hidden) = hidden(cx).filter(|_| verdict.answer == Answer::Fine) {
+        verdict.text.push_str(hidden);
     }
     if let Some(swapped) = in_swap(cx).filter(|_| verdict.answer == Answer::Fine) {
         verdict.text.push_str(&swapped);
@@ -243,7 +259,8 @@ fn kills_are_over(cx: &Context<'_>) -> bool {
 /// Whether a kernel's report stands beside figures of a time that nobody knows: it is what they were brought
 /// for.
 fn pasted_log(cx: &Context<'_>) -> bool {
-    let reported = cx.now().kernel_log.as_ref().is_some_and(|log| !log.reports.is_empty());
+    let reported =
+        cx.now().kernel_log.as_ref().is_some_and(|log| !(log.reports.is_empty() && log.ooms.is_empty()));
     reported && cx.now().uptime.is_none()
 }
 
@@ -451,6 +468,22 @@ fn holder(cx: &Context<'_>) -> Option<String> {
     (share >= HOLDS).then(|| {
         format!(" {} alone holds {bytes} ({}){}.", process.stat.name, Percent(share), doubt(process))
     })
+}
+
+/// Memory that may be fitted and that the kernel does not see: a 32-bit kernel without high memory ends at 896
+/// MiB (`arch/x86/mm/init_32.c:lowmem_pfn_init`), and below 4 GiB there is a hole for devices.
+fn hidden(cx: &Context<'_>) -> Option<&'static str> {
+    let total = cx.total().ok()?;
+    let no_high =
+        || cx.mem(m::HighTotal).ok() == Some(Bytes::ZERO) && cx.mem(m::LowTotal).ok() == Some(total);
+    if LOWMEM.contains(&total) && no_high() {
+        return Some(
+            " This kernel sees no more than 896 MiB: if more is fitted, it takes one with high memory (or of 64 bits) to use it.",
+        );
+    }
+    (cx.now().uptime.is_none() && BELOW_HOLE.contains(&total)).then_some(
+        " If 4 GiB or more are fitted, the firmware keeps the rest: no remapping of memory, or a graphics chip.",
+    )
 }
 
 /// What lies in swap, beside memory that is not short: it does no harm while nothing moves, which a single
@@ -936,6 +969,20 @@ mod tests {
         assert_eq!(blocked.answer, Answer::Disk);
         assert!(blocked.text.contains("cron and 2 more of the processes listed"), "{}", blocked.text);
         assert_eq!(of("DSDS").answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn memory_that_the_kernel_does_not_see_is_told_of() {
+        let of = |text: &str| {
+            let meminfo = Some(Values::parse(text.as_bytes(), |_| {}));
+            answer(&instant(Snapshot { meminfo, ..Snapshot::default() }), &[]).text
+        };
+        let low = "MemTotal: 907000 kB\nMemFree: 700000 kB\nBuffers: 0 kB\nCached: 0 kB\nHighTotal: 0 kB\nLowTotal: 907000 kB\n";
+        assert!(of(low).contains("sees no more than 896 MiB"), "{}", of(low));
+        assert!(
+            of("MemTotal: 3400000 kB\nMemAvailable: 2000000 kB\n").contains("If 4 GiB or more are fitted")
+        );
+        assert!(!of("MemTotal: 3900000 kB\nMemAvailable: 2000000 kB\n").contains("fitted"));
     }
 
     #[test]

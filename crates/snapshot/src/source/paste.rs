@@ -253,9 +253,17 @@ fn unwrapped(lines: Vec<String>) -> Vec<String> {
             stamp.contains('.') && stamp.bytes().all(|b| b.is_ascii_digit() || b == b'.')
         })
     };
+    // Lines of a report that lost their time.
+    let whole = |text: &str| {
+        text.starts_with("lowmem_reserve[]:")
+            || text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(" pages ")
+            || text.ends_with(" total pagecache pages")
+    };
     let continues = |line: &str| {
         let text = line.trim_start();
-        text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "(,|".contains(c))
+        let inside =
+            text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "(,|".contains(c));
+        inside && !whole(text)
     };
     // `6,1234,5678901,-;text` of /dev/kmsg: whatever stands between two records was wrapped.
     let record = |line: &str| {
@@ -318,7 +326,9 @@ fn oomd_goes_on(line: &str) -> bool {
     let rest = rest.trim();
     rest.is_empty() && line.trim_end().ends_with("]: Killed") && line.contains("systemd-oomd[")
         || rest.starts_with('/') && rest.contains("due to memory pressure") && !rest.contains(" for > ")
-        || rest.starts_with('/') && line.contains("systemd-oomd[") && !rest.contains("due to")
+        || rest.starts_with('/')
+            && (line.contains("systemd-oomd[") || line.trim_start().starts_with("Killed /"))
+            && !rest.contains("due to")
 }
 
 /// The path that a saved file's name stands for: `meminfo`, `meminfo.txt`, `proc_meminfo`, `pressure-io`.

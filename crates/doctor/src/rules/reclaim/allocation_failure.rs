@@ -164,6 +164,13 @@ fn title(kind: Kind, failures: &Failures<'_>) -> String {
             Some(zone) => format!("{process} could not get {wanted} from the {zone} zone"),
             None => format!("{process} could not get {wanted}: memory was fragmented, most likely"),
         },
+        (Kind::Reserve, _)
+            if failures.order > 0 && judged.is_some_and(|judged| judged.report.memory.is_empty()) =>
+        {
+            format!(
+                "{process} could not wait for memory and got no {wanted}: memory was fragmented, or the reserve empty"
+            )
+        }
         (Kind::Reserve, _) => {
             let zone = judged.and_then(Judged::lowest_zone).map_or_else(String::new, |(name, free, min)| {
                 format!("; zone {name} had {free:#} free, its min is {min:#}")

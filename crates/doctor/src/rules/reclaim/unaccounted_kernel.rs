@@ -47,6 +47,11 @@ const NEEDED: [Counter<Meminfo>; 5] = [m::MemFree, m::AnonPages, m::Cached, m::S
 impl Rule for UnaccountedKernel {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let ordinary = cx.total_without_pools()?;
+        if cx.mem(m::AnonPages).is_err()
+            && let Some(finding) = on_lists(cx)
+        {
+            return Ok(vec![finding]);
+        }
         for field in NEEDED {
             cx.mem(field)?;
         }
@@ -103,6 +108,34 @@ impl Rule for UnaccountedKernel {
 
         Ok(vec![finding])
     }
+}
+
+/// Pages on the lists of reclaim that belong to neither a file nor a process (before 2.6.18, where `Mapped`
+/// counts the pages of processes too).
+fn on_lists(cx: &Context<'_>) -> Option<Finding> {
+    let get = |field| cx.mem(field).ok();
+    let lists = get(m::Active)? + get(m::Inactive)?;
+    let named = get(m::Buffers)? + get(m::Cached)? + cx.mem_or_zero(m::SwapCached) + get(m::Mapped)?;
+    let left = lists - named;
+    let share = left.share_of(cx.total().ok()?);
+    if share < HIGH {
+        return None;
+    }
+    let mut finding = Finding::new(
+        UnaccountedKernel::ID,
+        Severity::Warning,
+        format!(
+            "{left} of memory, {}, lie on the lists of reclaim and belong to no file and no process: the kernel \
+             leaks pages",
+            Percent(share)
+        ),
+        Cost::memory(left, cx.total().ok()?, "pages that nobody uses and nobody gives back"),
+    );
+    finding.sure(Confidence::Likely).because(
+        Evidence::new("/proc/meminfo", "Active + Inactive", format!("{lists:#}"))
+            .against(format!("{named:#}"), "Buffers + Cached + SwapCached + Mapped"),
+    );
+    Some(finding)
 }
 
 fn add_remedies(finding: &mut Finding, cx: &Context<'_>, sum: &str, other: Bytes, map: &MemoryMap) {

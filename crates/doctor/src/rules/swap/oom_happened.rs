@@ -52,11 +52,17 @@ const SHARED: f64 = 0.25;
 const UNWRITTEN: f64 = 0.8;
 /// Unreclaimable slab from this share of a group on is named.
 const KERNEL: f64 = 0.3;
+/// A victim of this size held something.
+const LARGE: Bytes = Bytes::mib(256);
 /// Processes that have less than this share of memory did not fill it.
 const SMALL: f64 = 0.2;
 /// Page tables from this share of a victim on are worth a word.
 const TABLES: f64 = 0.2;
 
+/// A group that uses less than this share of its limit is not at it.
+const FAR: f64 = 0.75;
+/// Of a smaller one a single charge may be much.
+const SMALL_GROUP: Bytes = Bytes::mib(16);
 /// A limit from which on there is none: the kernel prints the largest counter in KiB.
 const NO_LIMIT: Bytes = Bytes::gib(1 << 30);
 
@@ -301,7 +307,13 @@ impl<'a> Incident<'a> {
             }
             Cause::Addresses(_) | Cause::Reserve | Cause::Host => {
                 let swap = judged.swap_text().map_or_else(String::new, |swap| format!(", and {swap}"));
-                format!("the host ran out of memory, and {deed}: {}{swap}", lead(judged))
+                let victim = || self.kills.iter().max_by_key(|kill| kill.anon_rss);
+                let held = lead(judged).or_else(|| {
+                    let (name, held) = victim().and_then(|kill| Some((&kill.name, kill.anon_rss?)))?;
+                    (held >= LARGE).then(|| format!("{name} held {held:#}"))
+                });
+                let held = held.unwrap_or_else(|| "its report does not say who held it".to_owned());
+                format!("the host ran out of memory, and {deed}: {held}{swap}")
             }
         }
     }
@@ -318,8 +330,18 @@ impl<'a> Incident<'a> {
             .or_else(|| find(|counter| counter.usage + Bytes::mib(1) >= counter.limit))
             .or_else(|| find(|counter| counter.failcnt > 0))
             .or_else(|| usage.and_then(|usage| usage.counter("memory")));
+        let far = |counter: &&GroupCounter| {
+            counter.limit >= SMALL_GROUP && counter.usage.share_of(counter.limit) < FAR
+        };
         if limit.is_some_and(|counter| counter.limit >= NO_LIMIT) {
             return format!("{deed} for its group {group}, which has no limit of its own");
+        }
+        if let Some(counter) = limit.filter(far) {
+            return format!(
+                "{deed} for the limit of {group}, although that used {:#} of {:#}: a defect of this kernel, or the \
+                 report came late",
+                counter.usage, counter.limit
+            );
         }
         let limit = limit.map_or_else(String::new, |counter| match &*counter.name {
             "memory" => format!(" of {:#}", counter.limit),
@@ -349,17 +371,19 @@ impl<'a> Incident<'a> {
 }
 
 /// What took the memory of the host: `java held 11.2 GiB of 15.5 GiB`.
-fn lead(judged: &Judged<'_>) -> String {
+fn lead(judged: &Judged<'_>) -> Option<String> {
     let of = judged.managed.map_or_else(String::new, |managed| format!(" of {managed:#}"));
     if let Some(written) = judged.under_writeback() {
-        return format!("{written:#} were dirty or under writeback, so reclaim had to wait for the device");
+        return Some(format!(
+            "{written:#} were dirty or under writeback, so reclaim had to wait for the device"
+        ));
     }
     if let Some((holder, bytes)) = judged.culprit() {
-        return format!("{} took {bytes:#}{of}", holder.name());
+        return Some(format!("{} took {bytes:#}{of}", holder.name()));
     }
     let processes = judged.held(Holder::Processes);
     let small = |bytes: Bytes| judged.managed.is_some_and(|managed| bytes.share_of(managed) < SMALL);
-    match judged.programs().first() {
+    Some(match judged.programs().first() {
         // Naming the largest of the small would accuse it.
         Some((.., bytes)) if small(*bytes) && small(processes) => {
             format!("processes held only {:#}{of}", processes.max(*bytes))
@@ -367,8 +391,8 @@ fn lead(judged: &Judged<'_>) -> String {
         Some((name, 1, bytes)) => format!("{name} held {bytes:#}{of}"),
         Some((name, count, bytes)) => format!("{count} processes {name} held {bytes:#}{of}"),
         None if processes > Bytes::ZERO => format!("processes held {processes:#}{of}"),
-        None => "its report does not say who held it".to_owned(),
-    }
+        None => return None,
+    })
 }
 
 /// Seconds since a kill, where both times are known.

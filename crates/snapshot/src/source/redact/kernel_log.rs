@@ -18,7 +18,7 @@ use lotsfree_kernel_files::file::kernel_log::daemon::{self, Daemon};
 use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
 use lotsfree_kernel_files::file::kernel_log::{
-    allocation_failure, booted, drop_caches, header, killing, limits_of, process, read, split_prefix,
+    allocation_failure, booted, drop_caches, header, killing, limits_of, process, read, reaped, split_prefix,
 };
 use lotsfree_kernel_files::file::kernel_log::{hung, refusal};
 
@@ -152,6 +152,9 @@ impl Names {
         if let Some((task, limit)) = limits_of(message) {
             let (task, limit) = (self.group_path(task), self.group_path(limit));
             return Some(format!("Task in {task} killed as a result of limit of {limit}"));
+        }
+        if let Some((pid, name)) = reaped(message) {
+            return Some(format!("oom_reaper: reaped process {pid} ({}), now", self.program(name)));
         }
         if let Some((name, pid, value)) = drop_caches(message) {
             return Some(format!("{} ({pid}): drop_caches: {value}", self.program(&name)));
