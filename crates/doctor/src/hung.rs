@@ -47,3 +47,13 @@ pub(crate) fn elsewhere(cx: &Context<'_>) -> Option<String> {
         _ => None,
     }
 }
+
+/// A task that held a CPU for long, and neither reclaimed nor compacted: a sentence for the verdict.
+pub(crate) fn stuck(cx: &Context<'_>) -> Option<String> {
+    let log = cx.now().kernel_log.as_ref()?;
+    let task = log.hung.iter().rfind(|task| task.stuck)?;
+    let reclaims = ["kswapd", "kcompactd", "khugepaged"].iter().any(|name| task.name.starts_with(name));
+    (!reclaims && task.wait().is_none()).then(|| {
+        format!("Not memory but CPU: {} held one for {} s without a pause.", task.name, task.seconds)
+    })
+}

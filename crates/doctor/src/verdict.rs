@@ -6,6 +6,7 @@ use lotsfree_kernel_files::counters::{
 };
 use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
+use lotsfree_kernel_files::file::kernel_log::storage::StorageError;
 use lotsfree_kernel_files::file::pressure::Psi;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_kernel_files::file::slabinfo::SlabCache;
@@ -334,8 +335,13 @@ fn elsewhere(cx: &Context<'_>, stalls: &Stalls) -> Option<Verdict> {
     if stalls.memory.is_some_and(|memory| memory >= NONE.max(MEMORY / 2.0)) {
         return None;
     }
-    if let Some(text) = hung::elsewhere(cx) {
+    // On a host that runs such lines may be weeks old.
+    let pasted = cx.now().uptime.is_none();
+    if let Some(text) = failing(cx).filter(|_| pasted).or_else(|| hung::elsewhere(cx)) {
         return Some(Verdict::new(Answer::Disk, text));
+    }
+    if let Some(text) = hung::stuck(cx).filter(|_| pasted) {
+        return Some(Verdict::new(Answer::Cpu, text));
     }
     let times = cx.cpu_shares();
     let swapping = cx.rate(&[v::pswpin]).is_ok_and(|rate| rate.per_second > 10.0);
@@ -382,6 +388,19 @@ fn elsewhere(cx: &Context<'_>, stalls: &Stalls) -> Option<Verdict> {
         return Some(Verdict::new(Answer::Cpu, text));
     }
     None
+}
+
+/// Disks that fail and servers that do not answer, as the kernel's log has them.
+fn failing(cx: &Context<'_>) -> Option<String> {
+    let errors = &cx.now().kernel_log.as_ref()?.storage;
+    let last = errors.last()?;
+    Some(match last {
+        StorageError::Device(name) => {
+            let lines = errors.iter().filter(|error| *error == last).count();
+            format!("Not memory but a disk: the kernel reports errors of {name} ({}).", Grouped(lines as u64))
+        }
+        StorageError::Server(name) => format!("Not memory but an NFS server: {name} does not answer."),
+    })
 }
 
 /// Processes that wait in uninterruptible sleep, where several do and nothing says that memory is short.
@@ -774,6 +793,15 @@ mod tests {
         };
         let hung =
             "[9.0] INFO: task mysqld:311 blocked for more than 120 seconds.\n[9.1]  bit_wait_io+0x1/0x2\n";
+        assert_eq!(
+            of("[9.0] I/O error, dev sda, sector 8\n[9.1] I/O error, dev sda, sector 9\n", &[]).text,
+            "Not memory but a disk: the kernel reports errors of sda (2)."
+        );
+        let stuck = of("[9.0] watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [java:12]\n", &[]);
+        assert_eq!(
+            (stuck.answer, &*stuck.text),
+            (Answer::Cpu, "Not memory but CPU: java held one for 22 s without a pause.")
+        );
         let disk = of(hung, &[("hung-tasks", Severity::Warning)]);
         assert_eq!(
             (disk.answer, &*disk.text),

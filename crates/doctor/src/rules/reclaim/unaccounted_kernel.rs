@@ -134,6 +134,10 @@ fn on_lists(cx: &Context<'_>) -> Option<Finding> {
     finding.sure(Confidence::Likely).because(
         Evidence::new("/proc/meminfo", "Active + Inactive", format!("{lists:#}"))
             .against(format!("{named:#}"), "Buffers + Cached + SwapCached + Mapped"),
+    )
+    .note(
+        "Such pages come back at a restart only. See whether a file system, a driver or a patch is new here, and try \
+         the kernel before it or after it.",
     );
     Some(finding)
 }

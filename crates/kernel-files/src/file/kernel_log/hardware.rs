@@ -68,9 +68,16 @@ impl HardwareError {
 }
 
 impl HardwareError {
-    /// Reads a line of rasdaemon's: `rasdaemon[918]:  Memory Error 'mem-tx: …`, `rasdaemon: mc_event: … 1
+    /// Reads a line of mcelog's (`mcelog: Corrected memory errors on page …`) or rasdaemon's: `rasdaemon[918]:  Memory Error 'mem-tx: …`, `rasdaemon: mc_event: … 1
     /// Corrected error: memory read error on …`.
     pub fn of_rasdaemon(line: &str) -> Option<HardwareError> {
+        if let Some((_, rest)) = line.split_once("mcelog: ") {
+            let uncorrected = rest.starts_with("Uncorrected memory error");
+            return match rest.starts_with("Corrected memory error") {
+                true => Some(HardwareError::Corrected(1)),
+                false => uncorrected.then_some(HardwareError::Uncorrected(1)),
+            };
+        }
         let (_, rest) = line.split_once("rasdaemon")?;
         let event = rest.contains("mc_event:") && rest.contains("orrected error");
         if !event && !rest.contains(" Memory Error '") {

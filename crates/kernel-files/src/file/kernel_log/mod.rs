@@ -5,6 +5,7 @@ pub mod hardware;
 pub mod hung;
 pub mod refusal;
 pub mod report;
+pub mod storage;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -18,6 +19,7 @@ use self::hardware::HardwareError;
 use self::hung::HungTask;
 use self::refusal::{Refusal, Said};
 use self::report::Report;
+use self::storage::StorageError;
 use super::scan::{bounded, cut, decimal, leading_digits};
 use crate::{File, Log};
 
@@ -45,6 +47,8 @@ pub struct KernelLog {
     pub hung: Vec<HungTask>,
     /// What it says of memory hardware; the latest 256 lines are kept.
     pub hardware: Vec<HardwareError>,
+    /// What it says of disks that fail and servers that do not answer; the latest 256 lines are kept.
+    pub storage: Vec<StorageError>,
     /// Whether it begins with a boot. If not, what happened before its first line is unknown.
     pub from_boot: bool,
     /// The lines from which the events were read, as printed, for saving. Lines of a journal's export have
@@ -93,7 +97,7 @@ const BOOT: &str = "Linux version ";
 const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 26] = [
+const SIGNS: [&str; 29] = [
     BOOT,
     " blocked for more than ",
     "soft lockup - CPU#",
@@ -107,6 +111,9 @@ const SIGNS: [&str; 26] = [
     "Injecting memory failure",
     "EDAC MC",
     "EDAC igen6 MC",
+    "orrected memory error",
+    "viction manager: attempting to reclaim",
+    "lmkd: Kill",
     "mce: Uncorrected hardware memory error",
     "rasdaemon",
     PANIC,
@@ -143,7 +150,7 @@ impl File for KernelLog {
 
 /// All texts of which a line of interest contains one.
 static MATCHER: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let texts = SIGNS.into_iter().chain(report::SIGNS).chain(refusal::pieces());
+    let texts = SIGNS.into_iter().chain(report::SIGNS).chain(storage::SIGNS).chain(refusal::pieces());
     matcher(texts)
 });
 
@@ -278,6 +285,7 @@ struct Reader {
     /// Whether lines of a trace are those of the last of these tasks, and not of a report after it.
     in_trace: bool,
     hardware: Kept<HardwareError>,
+    storage: Kept<StorageError>,
     boots: Kept<()>,
     /// Reports with their numbers; the last one is open.
     reports: Kept<(u64, report::Builder)>,
@@ -332,6 +340,10 @@ impl Reader {
         }
         if let Some(error) = HardwareError::of(message) {
             push(&mut self.hardware, error).1.push(numbered);
+            return;
+        }
+        if let Some(error) = StorageError::of(message) {
+            push(&mut self.storage, error).1.push(numbered);
             return;
         }
         let report = self.reports.back().map(|((number, _), _)| *number);
@@ -504,6 +516,7 @@ impl Reader {
         let refusals = split(self.refusals, &mut lines).collect();
         let hung = split(self.hung, &mut lines).collect();
         let hardware = split(self.hardware, &mut lines).collect();
+        let storage = split(self.storage, &mut lines).collect();
         let from_boot = split(self.boots, &mut lines).count() > 0;
         lines.sort_unstable();
         lines.dedup_by_key(|(number, _)| *number);
@@ -521,6 +534,7 @@ impl Reader {
                 refusals,
                 hung,
                 hardware,
+                storage,
                 from_boot,
                 lines,
             },

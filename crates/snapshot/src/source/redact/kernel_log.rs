@@ -17,6 +17,7 @@
 use lotsfree_kernel_files::file::kernel_log::daemon::{self, Daemon};
 use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
 use lotsfree_kernel_files::file::kernel_log::report::{Report, ZoneKind};
+use lotsfree_kernel_files::file::kernel_log::storage::StorageError;
 use lotsfree_kernel_files::file::kernel_log::{
     allocation_failure, booted, drop_caches, header, killing, limits_of, process, read, reaped, split_prefix,
 };
@@ -170,6 +171,13 @@ impl Names {
         }
         if let Some(error) = HardwareError::of(message) {
             return Some(error.to_string());
+        }
+        match StorageError::of(message) {
+            Some(StorageError::Server(_)) => {
+                return Some(StorageError::Server("SERVER".to_owned()).to_string());
+            }
+            Some(error) => return Some(error.to_string()),
+            None => {}
         }
         let (name, order) = allocation_failure(message)?;
         Some(format!("{}: page allocation failure: order:{order}", self.program(&name)))
