@@ -864,7 +864,8 @@ impl Mm {
         let all_dirty = met.taken > 0 && met.unqueued_dirty == met.taken;
         l.flag_dirty |= all_dirty;
         let congested = l.flag_congested;
-        if all_dirty {
+        // From 4.11 on (726d061fbd36); before that direct reclaim wakes them by what it scanned.
+        if all_dirty && !self.generation.direct_wakes_flushers {
             self.wakeup_flusher(met.taken);
         }
         if self.generation.reclaim_throttle {
