@@ -1,4 +1,5 @@
 use lotsfree_kernel_files::counters::{vmstat as v, zoneinfo as z};
+use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_settings::ZONE_RECLAIM_MODE;
 
 use crate::rule::rule;
@@ -46,8 +47,9 @@ impl Rule for ZoneReclaim {
         let scans = cx.rate(DIRECT_SCAN).ok();
         let stalls = cx.rate(ALLOCSTALL).ok();
         let scanning = scans.is_some_and(|r| r.total > 0);
-        let proven =
+        let reclaims =
             attempts.is_some_and(|r| r.total > 0) || (scanning && stalls.is_some_and(|r| r.total == 0));
+        let proven = reclaims && room_elsewhere(cx);
 
         let (severity, cost) = match (proven, scans) {
             (true, Some(scan)) => {
@@ -95,6 +97,15 @@ impl Rule for ZoneReclaim {
 
         Ok(vec![finding])
     }
+}
+
+/// Whether a zone has more free than its high watermark; true where zones were not read.
+fn room_elsewhere(cx: &Context<'_>) -> bool {
+    let roomy =
+        |zone: &Zone| zone.marks.get(z::free).zip(zone.marks.get(z::high)).map(|(free, high)| free > high);
+    let mut known =
+        cx.zones().unwrap_or_default().iter().filter(|zone| &*zone.name == "Normal").filter_map(roomy);
+    known.clone().next().is_none() || known.any(|roomy| roomy)
 }
 
 fn add_remedies(finding: &mut Finding, cx: &Context<'_>) {
