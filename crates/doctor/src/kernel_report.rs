@@ -421,8 +421,8 @@ struct Standing<'a> {
     usable: Bytes,
     /// Whether the request could have been served with single pages.
     enough: bool,
-    /// The same, for one that may not wait and dips into the reserve (`__zone_watermark_ok` with `ALLOC_HIGH` and
-    /// `ALLOC_HARDER`).
+    /// The same, for one that may not wait and dips into the reserve (`__zone_watermark_ok` with `ALLOC_HIGH`
+    /// and `ALLOC_HARDER`).
     hurried: bool,
 }
 

@@ -489,8 +489,8 @@ fn holder(cx: &Context<'_>) -> Option<String> {
     })
 }
 
-/// Memory that may be fitted and that the kernel does not see: a 32-bit kernel without high memory ends at 896
-/// MiB (`arch/x86/mm/init_32.c:lowmem_pfn_init`), and below 4 GiB there is a hole for devices.
+/// Memory that may be fitted and that the kernel does not see: a 32-bit kernel without high memory ends at
+/// 896 MiB (`arch/x86/mm/init_32.c:lowmem_pfn_init`), and below 4 GiB there is a hole for devices.
 fn hidden(cx: &Context<'_>) -> Option<&'static str> {
     let total = cx.total().ok()?;
     let no_high =

@@ -166,7 +166,8 @@ impl Tables {
         self.head(&words) || self.row(&words)
     }
 
-    /// Totals, columns and rows of `iotop`: `882 be/4 root 499.57 K/s 1604.78 K/s 0.00 % 98.60 % [jbd2/sda1-8]`.
+    /// Totals, columns and rows of `iotop`: `882 be/4 root 499.57 K/s 1604.78 K/s 0.00 % 98.60 %
+    /// [jbd2/sda1-8]`.
     fn iotop(&mut self, line: &str) -> bool {
         if line.trim_start().starts_with("Total DISK READ") {
             self.at += 1;

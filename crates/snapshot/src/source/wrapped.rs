@@ -1,4 +1,5 @@
-//! Rows of tables that a mail program or a terminal wrapped, joined again: those of `free`, `vmstat` and `top`.
+//! Rows of tables that a mail program or a terminal wrapped, joined again: those of `free`, `vmstat` and
+//! `top`.
 
 /// Columns of `vmstat`, where its second heading is missing.
 const VMSTAT: &str = "r b swpd free buff cache si so bi bo in cs us sy id wa";

@@ -134,8 +134,8 @@ fn nohang(line: &str) -> Option<DaemonKill> {
 /// `The node was low on resource: memory. Threshold quantity: 100Mi, available: 92Mi. Container web was
 /// using …` (`pkg/kubelet/eviction/eviction_manager.go`).
 fn kubelet(line: &str) -> Option<DaemonKill> {
-    // `"Eviction manager: attempting to reclaim" resourceName="memory"`, `eviction manager: attempting to reclaim
-    // memory`.
+    // `"Eviction manager: attempting to reclaim" resourceName="memory"`, `eviction manager: attempting to
+    // reclaim memory`.
     if let Some((_, rest)) = line.split_once("viction manager: attempting to reclaim") {
         let victim = "a pod".to_owned();
         let kill = DaemonKill { by: Daemon::Kubelet, victim, pid: None, resident: None, reason: Reason::Low };
@@ -163,8 +163,8 @@ fn talos(line: &str) -> Option<DaemonKill> {
     })
 }
 
-/// `lowmemorykiller: Killing 'com.example' (1234), …`, `lowmemorykiller: Kill 'com.example' (1234), …` and the
-/// same of lmkd.
+/// `lowmemorykiller: Killing 'com.example' (1234), …`, `lowmemorykiller: Kill 'com.example' (1234), …` and
+/// the same of lmkd.
 fn low_memory_killer(line: &str) -> Option<DaemonKill> {
     let (_, rest) = line.split_once("lowmemorykiller: Kill").or_else(|| line.split_once("lmkd: Kill"))?;
     let (victim, rest) = rest.strip_prefix("ing '").or_else(|| rest.strip_prefix(" '"))?.split_once("' (")?;

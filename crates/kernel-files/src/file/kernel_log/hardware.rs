@@ -68,8 +68,9 @@ impl HardwareError {
 }
 
 impl HardwareError {
-    /// Reads a line of mcelog's (`mcelog: Corrected memory errors on page …`) or rasdaemon's: `rasdaemon[918]:  Memory Error 'mem-tx: …`, `rasdaemon: mc_event: … 1
-    /// Corrected error: memory read error on …`.
+    /// Reads a line of mcelog's (`mcelog: Corrected memory errors on page …`) or rasdaemon's:
+    /// `rasdaemon[918]:  Memory Error 'mem-tx: …`, `rasdaemon: mc_event: … 1 Corrected error: memory read
+    /// error on …`.
     pub fn of_rasdaemon(line: &str) -> Option<HardwareError> {
         if let Some((_, rest)) = line.split_once("mcelog: ") {
             let uncorrected = rest.starts_with("Uncorrected memory error");

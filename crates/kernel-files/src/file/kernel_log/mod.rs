@@ -709,7 +709,8 @@ pub fn killing(message: &str) -> Option<(bool, &str)> {
     message.starts_with("Killed process ").then_some((false, message))
 }
 
-/// `oom_reaper: reaped process 123 (java), now anon-rss:0kB, …` (4.6 and later, `mm/oom_kill.c:oom_reap_task_mm`).
+/// `oom_reaper: reaped process 123 (java), now anon-rss:0kB, …` (4.6 and later,
+/// `mm/oom_kill.c:oom_reap_task_mm`).
 pub fn reaped(message: &str) -> Option<(u32, &str)> {
     let (pid, rest) = message.strip_prefix("oom_reaper: reaped process ")?.split_once(" (")?;
     let (name, _) = rest.rsplit_once("), now ").or_else(|| rest.rsplit_once(')'))?;

@@ -8,8 +8,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StorageError {
-    /// A request that failed, or a link or controller that had to be reset: the device's name (`sda`, `nvme0`,
-    /// `ata1`).
+    /// A request that failed, or a link or controller that had to be reset: the device's name (`sda`,
+    /// `nvme0`, `ata1`).
     Device(String),
     /// An NFS server that does not answer.
     Server(String),
