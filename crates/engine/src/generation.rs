@@ -68,7 +68,8 @@ pub enum AnonOnly {
     FileIsTiny,
 }
 
-/// Who may write dirty file pages from the LRU (`mm/vmscan.c:shrink_page_list`).
+/// Who may write dirty file pages from the LRU (`mm/vmscan.c:shrink_page_list`). With the multi-generational
+/// LRU nobody does: `mm/mglru.rs:sort_page` sets such pages aside, and the flusher writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileWrite {
     /// Every reclaimer (3.0).

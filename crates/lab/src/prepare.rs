@@ -1,4 +1,5 @@
-//! Files with contents and shared segments, which exist when a run begins.
+//! Files with contents and shared segments, which exist when a run begins. The scenario's settings are
+//! written by `here.rs:tune`; the nodes of a virtual machine stand on QEMU's command line (`vm/command.rs`).
 
 use std::fs::{File, OpenOptions};
 use std::io;

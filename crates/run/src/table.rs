@@ -23,6 +23,8 @@ use crate::{Sample, Window};
 /// | `swap.partition./dev/vdb.used` | `/proc/swaps`: `size`, `used` in bytes, `priority` |
 /// | `cgroup.workingset_refault_file` | `memory.stat` of the actors' control group |
 ///
+/// A column that is a counter has the counter's unit (`docs/counters.md`), times are nanoseconds.
+///
 /// A counter that a sample does not have is absent from its row, not zero. Columns are in the order in which
 /// they were first seen.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -127,10 +127,10 @@ impl Default for Disk {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwapOn {
-    /// A device of its own.
+    /// A device of its own, which never turns.
     #[default]
     Own,
-    /// The disk: swap and files share its queue.
+    /// The disk: swap and files share its queue, and it turns if the disk does.
     Disk,
 }
 

@@ -1,7 +1,8 @@
 //! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`).
 //!
 //! Watermarks are never boosted here (`Zone::boost` is always 0, and `tuning.rs` refuses a
-//! `vm.watermark_boost_factor` above 0). Therefore there is no boosted reclaim and no boost to take back.
+//! `vm.watermark_boost_factor` above 0; a run records the kernel's default, which acts on nothing). Therefore
+//! there is no boosted reclaim and no boost to take back.
 
 use lotsfree_kernel_files::counters::vmstat;
 

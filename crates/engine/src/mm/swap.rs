@@ -28,6 +28,8 @@ pub(crate) struct Swap {
     pub(crate) shadow: Vec<u32>,
     /// Slots of the pages in the swap cache.
     cache: FxHashMap<u32, u32>,
+    /// Whether seeks cost time: `machine.disk.rotational`, if swap is on the disk (`model.rs:config`); swap
+    /// on a device of its own never turns.
     rotational: bool,
     /// State of readahead: hits since the last window, size of that window, and slot of the last fault.
     hits: u32,

@@ -225,8 +225,9 @@ impl Bench<'_> {
         Ok(Some(runs))
     }
 
-    /// An earlier complete run of the same case. A change of the scenario makes it stale; one of the agent or
-    /// of the calibration is not seen here, and `--fresh` repeats the run.
+    /// An earlier complete run of the same case. A change of the scenario makes it stale; one of the agent,
+    /// of the calibration or of the kernel's package (6.1.0-N) is not seen here, and `--fresh` repeats the
+    /// run.
     fn known(&self, job: &Job) -> Option<Run> {
         let run = Run::open(&job.place).ok().filter(|_| !self.arguments.fresh)?;
         (run.state() == State::Complete && run.scenario() == job.case.to_toml()).then_some(run)
