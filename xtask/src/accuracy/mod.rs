@@ -33,19 +33,35 @@ struct Set {
     after: &'static str,
     /// The commit that was measured.
     commit: &'static str,
-    /// Whether all of them are test inputs, and not only a half.
-    whole: bool,
+    /// Inputs whose digest begins with a byte below this were open while rules were mended.
+    opened: u8,
+    /// What else is to be said of that.
+    remark: &'static str,
+    /// The order in which inputs were judged, where not all of them were.
+    order: &'static str,
 }
 
 /// Newest first.
-const SETS: [Set; 3] = [
+const SETS: [Set; 4] = [
+    Set {
+        name: "Fourth set",
+        inputs: "inputs-4.jsonl",
+        before: "verdicts-4-before.jsonl",
+        after: "verdicts-4-after.jsonl",
+        commit: "33f588b",
+        opened: 0x55,
+        remark: " The other third was opened before the last changes.",
+        order: "a random order",
+    },
     Set {
         name: "Third set",
         inputs: "inputs-3.jsonl",
         before: "verdicts-3-before.jsonl",
         after: "verdicts-3-after.jsonl",
         commit: "569c63d",
-        whole: true,
+        opened: 0,
+        remark: "",
+        order: "a random order",
     },
     Set {
         name: "Second set",
@@ -53,7 +69,9 @@ const SETS: [Set; 3] = [
         before: "verdicts-2-before.jsonl",
         after: "verdicts-2-after.jsonl",
         commit: "8b8cfe3",
-        whole: true,
+        opened: 0,
+        remark: "",
+        order: "a random order",
     },
     Set {
         name: "First set",
@@ -61,14 +79,17 @@ const SETS: [Set; 3] = [
         before: "verdicts-before.jsonl",
         after: "verdicts-after.jsonl",
         commit: "f9c1089",
-        whole: false,
+        opened: 0x80,
+        remark: " The truths of the later batches were written down while rules changed already, by somebody who had \
+                 neither the doctor nor its output.",
+        order: "the order of a digest of their names",
     },
 ];
 
 impl Set {
     /// Whether nobody looked at an input before it was judged.
     fn tests(&self, input: &Input) -> bool {
-        self.whole || input.test()
+        input.first_byte() >= self.opened
     }
 }
 
@@ -100,9 +121,9 @@ struct Input {
 }
 
 impl Input {
-    /// Whether the input belongs to the half that was opened at the end.
-    fn test(&self) -> bool {
-        self.sha256.starts_with(|digit: char| digit.to_digit(16).is_some_and(|digit| digit >= 8))
+    /// The first byte of its digest, by which it belongs to the part that was opened at the end.
+    fn first_byte(&self) -> u8 {
+        self.sha256.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(0)
     }
 
     /// The cause, if the source or the kernel's own report establishes it.

@@ -170,8 +170,8 @@ pub(crate) fn page() -> Result<String, Box<dyn Error>> {
         results(&mut out, before, after)?;
         kinds(&mut out, before, after)?;
         causes(&mut out, before, after)?;
-        if !set.whole {
-            others(&mut out, inputs, &peers, after)?;
+        if inputs.iter().any(|input| peers.iter().any(|peer| peer.id == input.id)) {
+            others(&mut out, set, inputs, &peers, after)?;
         }
         worst(&mut out, "after", after)?;
         worst(&mut out, "before", before)?;
@@ -211,13 +211,14 @@ fn about(set: &Set, inputs: &[Input], after: &Measured<'_>) -> String {
         count(&|input| input.established().is_some()),
         count(&|input| input.report),
     );
-    if !set.whole {
+    if set.opened > 0 {
         text.push_str(&format!(
-            "{} are the test half (SHA-256 with a first bit of 1), {} of them with an established cause: nobody looked at \
-             them, nor at what the doctor says of them, while rules changed. The truths of the later batches were written \
-             down while rules changed already, by somebody who had neither the doctor nor its output.\n",
-            count(&|input| input.test()),
-            count(&|input| input.test() && input.established().is_some()),
+            "{} are test inputs (SHA-256 with a first byte of {:#x} or more), {} of them with an established cause: nobody \
+             looked at them, nor at what the doctor says of them, while rules changed.{}\n",
+            count(&|input| set.tests(input)),
+            set.opened,
+            count(&|input| set.tests(input) && input.established().is_some()),
+            set.remark,
         ));
     }
     text.push_str(&match after.test.len() - after.all.len() {
@@ -227,7 +228,7 @@ fn about(set: &Set, inputs: &[Input], after: &Measured<'_>) -> String {
              its refusals count here.\n\n",
             after.all.len(),
             after.established().count(),
-            if set.whole { "a random order" } else { "the order of a digest of their names" }
+            set.order,
         ),
     });
     text
@@ -378,6 +379,7 @@ fn causes(out: &mut String, before: &Measured<'_>, after: &Measured<'_>) -> Resu
 
 fn others(
     out: &mut String,
+    set: &Set,
     inputs: &[Input],
     peers: &[Peer],
     after: &Measured<'_>,
@@ -391,8 +393,8 @@ fn others(
          nothing. hotsos (57b256c) and memstate of oled-tools (f81cdcc) expect a whole host: their own checks ran, or their\n\
          rules were applied, on what an input has; they would see more on a whole sosreport.\n"
     )?;
-    let cause =
-        |id: &str| inputs.iter().find(|input| input.id == id && input.test()).and_then(Input::established);
+    let tested = |id: &str| inputs.iter().find(|input| input.id == id && set.tests(input));
+    let cause = |id: &str| tested(id).and_then(Input::established);
     writeln!(out, "| program | inputs | it can read | it names the cause |\n| --- | --: | --: | --- |")?;
     let names: BTreeSet<&str> = peers.iter().map(|peer| peer.peer.as_str()).collect();
     for name in names {
