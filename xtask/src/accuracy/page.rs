@@ -194,7 +194,7 @@ fn head() -> &'static str {
      The judges are language models, and so is whoever gathered the inputs: a person who knows the field may judge\n\
      otherwise. *Before* is commit 4e17f60, where this work began; *after* is the commit that the set's heading names. What\n\
      was mended since is not in a set's figures. The aims are for at least 100 judged inputs with an established cause, which\n\
-     only the third set has.\n\n"
+     the third and the fourth set have.\n\n"
 }
 
 /// The heading of a set, and what it is made of.
