@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use lotsfree_kernel_files::counters::{vmstat as v, zoneinfo as z};
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_settings::ZONE_RECLAIM_MODE;
@@ -99,13 +101,18 @@ impl Rule for ZoneReclaim {
     }
 }
 
-/// Whether a zone has more free than its high watermark; true where zones were not read.
+/// Whether the largest zone of a node has more free than its high watermark; true where zones were not read.
 fn room_elsewhere(cx: &Context<'_>) -> bool {
-    let roomy =
-        |zone: &Zone| zone.marks.get(z::free).zip(zone.marks.get(z::high)).map(|(free, high)| free > high);
-    let mut known =
-        cx.zones().unwrap_or_default().iter().filter(|zone| &*zone.name == "Normal").filter_map(roomy);
-    known.clone().next().is_none() || known.any(|roomy| roomy)
+    let mut largest: BTreeMap<u32, &Zone> = BTreeMap::new();
+    for zone in cx.zones().unwrap_or_default() {
+        let size = |zone: &Zone| zone.marks.get(z::managed);
+        let known = largest.entry(zone.node).or_insert(zone);
+        if size(zone) > size(known) {
+            *known = zone;
+        }
+    }
+    let roomy = |zone: &&Zone| zone.marks.get(z::free) > zone.marks.get(z::high);
+    largest.is_empty() || largest.values().any(roomy)
 }
 
 fn add_remedies(finding: &mut Finding, cx: &Context<'_>) {
