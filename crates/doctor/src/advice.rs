@@ -142,9 +142,8 @@ pub fn watermark_scale_factor(cx: &Context<'_>) -> Advice<u64> {
     /// Milliseconds from kswapd's wake-up until it has freed a batch, at the slow end of 0.1 to 0.5 s.
     const WAKE_MS: u64 = 500;
     const USUAL: std::ops::RangeInclusive<u64> = 50..=200;
-    let steals = [crate::KSWAPD_STEAL, crate::DIRECT_STEAL].concat();
     let nodes = cx.nodes().map_or(1, <[_]>::len).max(1) as u64;
-    let needed = cx.rate(&steals).ok().zip(cx.total().ok()).and_then(|(rate, total)| {
+    let needed = cx.freed().ok().zip(cx.total().ok()).and_then(|(rate, total)| {
         let burst = cx.pages(rate.peak.ceil() as u64);
         let node = Bytes(total.0 / nodes);
         let factor = lotsfree_formulas::watermarks::scale_factor_for_burst(burst, WAKE_MS, node)?;

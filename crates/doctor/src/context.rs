@@ -1,6 +1,7 @@
 //! [`Context`]: typed questions about an observation. A missing answer is a [`Skip`], so that rules can use
 //! `?`.
 
+use lotsfree_kernel_files::counters::groups::{DIRECT_STEAL, KSWAPD_STEAL, STEAL};
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Vmstat, meminfo as m};
 use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::cgroup::Cgroups;
@@ -268,6 +269,18 @@ impl<'a> Context<'a> {
             .filter_map(|sample| Some((sample.at, sample.vmstat.as_ref()?.sum(counters)?)))
             .collect::<Vec<_>>();
         Rate::of(&points).ok_or(Skip::NeedsSamples)
+    }
+
+    /// The rate of pages that reclaim freed, by kswapd and by tasks. Before 3.4 `kswapd_steal` is a part of
+    /// `pgsteal_<zone>`, which counts both.
+    ///
+    /// # Errors
+    /// As [`Context::rate`].
+    pub fn freed(&self) -> Result<Rate, Skip> {
+        if self.vm_sum(DIRECT_STEAL).is_err() && self.vm_sum(STEAL).is_ok() {
+            return self.rate(STEAL);
+        }
+        self.rate(&[KSWAPD_STEAL, DIRECT_STEAL].concat())
     }
 
     /// The rate of counters as evidence.

@@ -496,6 +496,12 @@ fn cause(report: &Report) -> Cause {
     if enough > Bytes::ZERO && request.is_some_and(|request| request.order > 0) {
         return Cause::Fragmented { free: enough };
     }
+    // Where the marks are missing, the lists of free blocks tell.
+    if let Some(request) = request.filter(|request| request.order > 0)
+        && let Some(free) = in_smaller(zones.iter().filter(allowed), request.order.unsigned_abs(), page)
+    {
+        return Cause::Fragmented { free };
+    }
     // The figures are printed after the decision: a little above the marks is still out of memory.
     // A cut report may not say how much memory there is; what it lists is less than that.
     let all = managed(&report.memory).unwrap_or_else(|| listed(&holders(&report.memory, None)));
@@ -516,7 +522,10 @@ fn cause(report: &Report) -> Cause {
     {
         return Cause::ListsKept { pages };
     }
-    let free_of = |zone: &Standing<'_>| Bytes::kib(zone.zone.kib("free").unwrap_or(0));
+    let free_of = |zone: &Standing<'_>| {
+        let blocks = || zone.zone.free_pages_from(0).map(|pages| report.memory.bytes(pages));
+        zone.zone.kib("free").map(Bytes::kib).or_else(blocks).unwrap_or_default()
+    };
     let cma: Bytes =
         zones.iter().filter(allowed).map(|zone| Bytes::kib(zone.zone.kib("free_cma").unwrap_or(0))).sum();
     let free: Bytes = zones.iter().filter(allowed).map(free_of).sum();
@@ -530,7 +539,9 @@ fn cause(report: &Report) -> Cause {
     let listed: Bytes = zones.iter().map(free_of).sum();
     let all = report.memory.pages("free").map(|pages| report.memory.bytes(pages)).unwrap_or_default();
     let unlisted = all - listed;
+    let wide = zones.iter().any(|zone| zone.kind == ZoneKind::Dma32);
     if highest < ZoneKind::Movable
+        && !(wide && highest >= ZoneKind::Normal)
         && unlisted > Bytes::mib(64)
         && unlisted > listed
         && zones.iter().all(|zone| zone.kind <= highest)
@@ -583,6 +594,30 @@ fn above_min<'a>(zones: impl Iterator<Item = &'a ZoneState>) -> bool {
     let all: Bytes = zones.iter().map(|zone| size(zone)).sum();
     let matters = |zone: &&&ZoneState| size(zone).share_of(all) >= TINY_ZONE;
     zones.iter().filter(matters).any(|zone| zone.kib("free") > zone.kib("min"))
+}
+
+/// What is free in zones whose marks are not known, if nothing of it is in blocks of the order, and it is
+/// much.
+fn in_smaller<'a, 'b: 'a>(
+    zones: impl Iterator<Item = &'a Standing<'b>>,
+    order: u32,
+    page: Bytes,
+) -> Option<Bytes> {
+    let mut free = Bytes::ZERO;
+    for Standing { zone, kind, .. } in zones {
+        if zone.kib("min").is_some() {
+            return None;
+        }
+        // The kernel keeps the DMA zone for those who need it.
+        if *kind == ZoneKind::Dma {
+            continue;
+        }
+        if zone.buddy.iter().skip(order as usize).any(|(count, types)| *count > 0 && &**types != "H") {
+            return None;
+        }
+        free = free + page.times(zone.free_pages_from(0)?);
+    }
+    (free >= Bytes::mib(32)).then_some(free)
 }
 
 /// Whether clean page cache has much of memory.
@@ -719,7 +754,9 @@ pub(crate) fn dirty_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
 
 /// How much of a group at its limit was unreclaimable slab.
 pub(crate) fn slab_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
-    let slab = Bytes(group.stat("slab_unreclaimable")?);
+    // Version 1 counts all kernel memory of a group together.
+    let kernel = || group.counter("kmem").map(|counter| counter.usage);
+    let slab = group.stat("slab_unreclaimable").map(Bytes).or_else(kernel)?;
     let usage = group.counter("memory").map(|counter| counter.usage)?;
     Some((slab, slab.share_of(usage)))
 }

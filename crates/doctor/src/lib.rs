@@ -47,5 +47,5 @@ pub use lotsfree_kernel_files::counters::groups::*;
 pub use memory_map::{MemoryMap, Use};
 pub use remedy::{Persistent, Remedy, Setting};
 pub use rule::{Describe, Group, Meta, Outcome, Rule, Skip};
-pub use verdict::{Answer, Verdict};
+pub use verdict::{Answer, UNTOLD, Verdict};
 pub use workload::Workload;

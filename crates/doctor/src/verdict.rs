@@ -47,6 +47,9 @@ pub struct Verdict {
     pub collect: Option<String>,
 }
 
+/// What the verdict begins with where it has no answer; all of it where nothing else can be told.
+pub const UNTOLD: &str = "These data do not tell whether memory is short.";
+
 /// Rules that report what the kernel, a daemon or a program recorded of a shortage, and the severity from
 /// which on a finding of theirs is one.
 const RECORDED: [(&str, Severity); 5] = [
@@ -56,6 +59,8 @@ const RECORDED: [(&str, Severity); 5] = [
     ("killed-by-daemon", Severity::Warning),
     ("request-refused", Severity::High),
 ];
+/// Rules that report a shortage to which a process may have led that holds much of memory.
+const HELD: [&str; 3] = ["swap-thrash", "memory-exhaustion", "file-thrash"];
 /// Stalls for memory from which on it is memory: nohang's warning.
 const MEMORY: f64 = 0.10;
 /// Waits for a CPU, and for a disk, from which on these are short.
@@ -81,10 +86,14 @@ const SOME: Bytes = Bytes::gib(4);
 /// Share of memory that is available from which on pages in swap are taken for old ones.
 const MUCH: f64 = 0.20;
 /// A process with this share of memory is worth a word.
-const HOLDS: f64 = 0.4;
+const HOLDS: f64 = 0.35;
 /// Free memory and cache together that no working host is left with, and reads in KiB a second beside it.
 const TINY: Bytes = Bytes::mib(32);
 const READ_KIB: f64 = 4096.0;
+/// The same for hosts that leave a little more, whose cache is read over this often.
+const SMALL: Bytes = Bytes::mib(256);
+const SMALL_CACHE: Bytes = Bytes::mib(64);
+const OFTEN: f64 = 0.5;
 /// Idle time below which CPUs are nearly busy, if a process takes this share of one.
 const LITTLE_IDLE: f64 = 0.20;
 /// A process with this share of a CPU is worth a word where the CPUs are busy.
@@ -107,6 +116,8 @@ const OVER_SECONDS: f64 = 60.0;
 const LOWMEM: std::ops::RangeInclusive<Bytes> = Bytes::mib(860)..=Bytes::mib(896);
 /// `MemTotal` of boards with 4 GiB whose firmware does not move what lies behind the hole for devices.
 const BELOW_HOLE: std::ops::RangeInclusive<Bytes> = Bytes::mib(3100)..=Bytes::mib(3500);
+/// A process that grew by this share of what it had.
+const GROWN: f64 = 0.3;
 /// A process of this size is worth a word.
 const LARGE: Bytes = Bytes::mib(64);
 /// What tells whether programs wait for memory.
@@ -141,7 +152,12 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     let harmful = harmful.or(recorded);
     let stalled = stalls.memory.is_some_and(|memory| memory >= MEMORY);
     if let Some(finding) = harmful {
-        return Verdict::new(Answer::Memory, format!("Memory: {}.", sentence(finding)));
+        let named = |text: &String| {
+            let name = text.trim_start().split(" alone ").next().unwrap_or_default();
+            !finding.title.contains(name)
+        };
+        let holder = holder(cx).filter(|_| HELD.contains(&finding.rule)).filter(named).unwrap_or_default();
+        return Verdict::new(Answer::Memory, format!("Memory: {}.{holder}", sentence(finding)));
     }
     if stalled {
         let share = Percent(stalls.memory.unwrap_or_default());
@@ -190,7 +206,9 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
             Percent(times.idle)
         ));
     }
-    if let Some((name, share)) = top.filter(|(_, share)| *share >= HALF || idle.is_some()) {
+    if let Some((name, share)) =
+        top.filter(|(_, share)| *share >= HALF || idle.is_some() || cx.cpu_shares().is_none())
+    {
         let idle = idle.map_or_else(String::new, |times| {
             format!(", and the CPUs are idle {} of the time", Percent(times.idle))
         });
@@ -205,7 +223,9 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
             Percent(share.min(1.0))
         ));
     }
-    if let Some(text) = holder(cx).filter(|_| verdict.answer == Answer::Fine) {
+    if let Some(text) = grown(cx) {
+        verdict.text.push_str(&text);
+    } else if let Some(text) = holder(cx).filter(|_| verdict.answer == Answer::Fine) {
         verdict.text.push_str(&text);
     }
     if let Some(hidden) = hidden(cx).filter(|_| verdict.answer == Answer::Fine) {
@@ -314,8 +334,17 @@ fn starved(cx: &Context<'_>, findings: &[Finding]) -> Option<String> {
             if available.told { "is" } else { "can be" }
         ));
     }
-    let left = cx.mem(m::MemFree).ok()? + cx.mem(m::Buffers).ok()? + cx.mem(m::Cached).ok()?;
+    let cache = cx.mem(m::Buffers).ok()? + cx.mem(m::Cached).ok()?;
+    let left = cx.mem(m::MemFree).ok()? + cache;
     let read = cx.rate(&[v::pgpgin]).ok().filter(|rate| rate.per_second >= READ_KIB)?;
+    // What is read does not stay: the cache is small, and read over several times without growing.
+    let over = Bytes::kib(read.total) >= cache.scale(OFTEN);
+    if cx.total().is_err() && left >= TINY && left < SMALL && cache < SMALL_CACHE && over {
+        let rate = Bytes::kib(read.per_second as u64);
+        return Some(format!(
+            "{rate}/s are read, and page cache stays at {cache:#}: programs' own code comes back from the disk"
+        ));
+    }
     (cx.total().is_err() && left < TINY).then(|| {
         let read = Bytes::kib(read.per_second as u64);
         format!("only {left:#} are free or cache, and {read}/s are read: programs' own code comes back from the disk")
@@ -480,6 +509,21 @@ fn largest<'a>(cx: &Context<'a>) -> Option<(&'a Process, Bytes)> {
     Some((largest, rss(largest)))
 }
 
+/// A process that grew much between two readings.
+fn grown(cx: &Context<'_>) -> Option<String> {
+    let rss = |process: &Process| process.memory_or_zero(p::VmRSS);
+    let pairs = cx.process_pairs().ok()?;
+    let growth = pairs.into_iter().filter(|(before, _)| rss(before) > Bytes::ZERO);
+    let (before, now) = growth.max_by_key(|(before, now)| rss(now) - rss(before))?;
+    let (before, after) = (rss(before), rss(now));
+    (after - before >= LARGE && (after - before).share_of(before) >= GROWN).then(|| {
+        format!(
+            " {} grew from {before} to {after} between two readings: it leaks, or has more to do.",
+            now.stat.name
+        )
+    })
+}
+
 /// A process that holds much of memory by itself.
 fn holder(cx: &Context<'_>) -> Option<String> {
     let (process, bytes) = largest(cx)?;
@@ -581,7 +625,7 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
         ),
         _ => group(cx).unwrap_or_else(|| {
             let known = process(cx).or_else(|| huge_pages(cx)).or_else(|| slab(cx)).unwrap_or_default();
-            let text = format!("These data do not tell whether memory is short.{known}");
+            let text = format!("{UNTOLD}{known}");
             Verdict::new(Answer::Unknown, text).collect(SAMPLES)
         }),
     }
@@ -589,6 +633,10 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
 
 /// Whether a process should be so large: databases and the like are meant to be.
 fn doubt(process: &Process) -> &'static str {
+    let anonymous = process.memory(p::RssAnon);
+    if anonymous.is_some_and(|bytes| bytes.share_of(process.memory_or_zero(p::VmRSS)) < HALF) {
+        return ", most of it mapped files or shared memory";
+    }
     match Workload::of_name(&process.stat.name) {
         _ if &*process.stat.name == "java" => {
             "; what is more than its heap (-Xmx) is threads, buffers outside of it, or a leak"

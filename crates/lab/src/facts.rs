@@ -13,8 +13,10 @@ use lotsfree_workload::quantity::Time;
 /// Files of `/proc/sys/vm` that are left out, because they are commands or belong to the observer.
 const COMMANDS: [&str; 4] = ["drop_caches", "compact_memory", "stat_refresh", "block_dump"];
 /// Other files that decide how the kernel manages memory.
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "proc/sys/kernel/numa_balancing",
+    "proc/sys/kernel/shmmax",
+    "proc/sys/kernel/shmall",
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/kernel/mm/transparent_hugepage/defrag",
     "sys/kernel/mm/transparent_hugepage/shmem_enabled",

@@ -1,6 +1,6 @@
 //! [`Report`]: all that is said about a host.
 
-use lotsfree_doctor::{Answer, Diagnosis, Finding, MemoryMap, Severity, SkippedRule, Use, Verdict, Workload};
+use lotsfree_doctor::{Diagnosis, Finding, MemoryMap, Severity, SkippedRule, UNTOLD, Use, Verdict, Workload};
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::{Problem, ProblemKind};
 use lotsfree_snapshot::Observation;
@@ -182,7 +182,7 @@ impl Report {
 
     /// Whether any rule, or the verdict, could say anything of the host, good or bad.
     pub fn judged(&self) -> bool {
-        !(self.findings.is_empty() && self.fine.is_empty()) || self.verdict.answer != Answer::Unknown
+        !(self.findings.is_empty() && self.fine.is_empty()) || self.verdict.text != UNTOLD
     }
 
     /// How many rules were asked.

@@ -1,6 +1,8 @@
 //! What `top` and `ps` print: the head of `top` as lines of `proc/meminfo`, their lists of processes as
 //! files of `proc/PID`.
 
+use std::collections::BTreeMap;
+
 use super::MemorySource;
 
 /// At most this many processes are taken.
@@ -49,19 +51,27 @@ pub(crate) struct Listing {
     columns: Option<Columns>,
     taken: usize,
     busy: Vec<Busy>,
+    /// What a process held when it was listed first: its resident memory in KiB.
+    first: BTreeMap<(u32, String), u64>,
 }
 
 impl Listing {
     /// Takes a line if it is the head of a list or a process in it.
     pub(crate) fn take(&mut self, line: &str, source: &mut MemorySource) -> bool {
+        // Android's top writes `S[%CPU]` and `ARGS`.
+        let line = line.replace("S[%CPU]", "S %CPU");
         let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
         if let Some(columns) = columns(&words) {
             self.columns = Some(columns);
             return true;
         }
-        let Some(columns) = self.columns else { return false };
+        let Some(columns) = self.columns.or_else(|| headless(&words)) else { return false };
+        self.columns = Some(columns);
         let taken = self.taken < MOST && process(&words, columns, source);
         self.taken += usize::from(taken);
+        if let Some((pid, name, resident)) = held(&words, columns).filter(|_| taken) {
+            self.first.entry((pid, name)).or_insert(resident);
+        }
         if let Some(busy) =
             busy(&words, columns).filter(|busy| taken && self.busy.iter().all(|b| b.pid != busy.pid))
         {
@@ -70,15 +80,25 @@ impl Listing {
         taken
     }
 
-    /// The processes that took most of the CPUs, of `top`.
-    pub(crate) fn busy(self) -> Vec<Busy> {
-        self.busy
+    /// The processes that took most of the CPUs, of `top`; and, of those that grew by a third,
+    /// `proc/PID/status` as it was when they were listed first.
+    pub(crate) fn finish(self, source: &MemorySource) -> (Vec<Busy>, Vec<(String, String)>) {
+        let before = |((pid, name), resident): ((u32, String), u64)| {
+            let path = format!("proc/{pid}/status");
+            let now = String::from_utf8_lossy(source.get(&path)?).into_owned();
+            let field = |key: &str| now.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+            let last = field("VmRSS:")?.strip_suffix(" kB")?.parse::<u64>().ok()?;
+            let status = format!("Name:\t{name}\nVmSize:\t{resident} kB\nVmRSS:\t{resident} kB\n");
+            (field("Name:")? == name && last > resident + resident / 3).then_some((path, status))
+        };
+        let grown = self.first.into_iter().filter_map(before).collect();
+        (self.busy, grown)
     }
 }
 
 fn columns(words: &[&str]) -> Option<Columns> {
     let at = |names: &[&str]| words.iter().position(|word| names.contains(word));
-    let (resident, command) = (at(&["RES", "RSS"])?, at(&["COMMAND", "CMD", "Command", "COMM"])?);
+    let (resident, command) = (at(&["RES", "RSS"])?, at(&["COMMAND", "CMD", "Command", "COMM", "ARGS"])?);
     let after_command = resident > command;
     Some(Columns {
         pid: at(&["PID"])?,
@@ -91,6 +111,25 @@ fn columns(words: &[&str]) -> Option<Columns> {
         cpu: at(&["%CPU"]).filter(|_| at(&["TIME+"]).or(at(&["PRI"])).is_some()),
         command,
     })
+}
+
+/// The columns of a row of top whose head is missing: `30790 root 25 0 1752 544 452 R 100 0.0 594:32.83 sh`.
+fn headless(words: &[&str]) -> Option<Columns> {
+    let [pid, _, priority, nice, size, resident, shared, state, cpu, share, time, _, ..] = words else {
+        return None;
+    };
+    let number = |word: &&str| word.replace(',', ".").parse::<f64>().is_ok();
+    let fits = pid.bytes().all(|b| b.is_ascii_digit())
+        && (number(priority) || *priority == "RT")
+        && number(nice)
+        && [size, resident, shared].into_iter().all(|size| kib(size).is_some())
+        && matches!(*state, "R" | "S" | "D" | "T" | "Z" | "I")
+        && number(cpu)
+        && number(share)
+        && time.contains(':');
+    fits.then(|| {
+        columns(&"PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND".split(' ').collect::<Vec<_>>())
+    })?
 }
 
 fn busy(words: &[&str], columns: Columns) -> Option<Busy> {
@@ -111,6 +150,12 @@ fn plain(command: &str) -> String {
         .filter(|c| !c.is_control() && !matches!(c, '(' | ')' | '[' | ']'))
         .take(15)
         .collect()
+}
+
+/// A process of a row, and its resident memory in KiB.
+fn held(words: &[&str], columns: Columns) -> Option<(u32, String, u64)> {
+    let resident = size_of(words, columns.resident).filter(|_| !columns.after_command)?;
+    Some((words.get(columns.pid)?.parse().ok()?, plain(words.get(columns.command)?), resident))
 }
 
 fn size_of(words: &[&str], index: usize) -> Option<u64> {
@@ -241,6 +286,8 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
         _ => 1.0,
     };
     let mut lines = Vec::new();
+    // Android's top of some versions prints one figure in KiB and the others in bytes.
+    let bytes = rest.contains("K total,") && rest.contains("K used,");
     // `… 2097148 used.   180000 avail Mem`
     for part in rest.replace(". ", ", ").split(", ") {
         let mut words = part.split_ascii_whitespace();
@@ -248,6 +295,7 @@ pub(crate) fn head_of_top(line: &str) -> Option<Vec<(&'static str, u64)>> {
         let value = value.trim_end_matches('+');
         // Other locales write 15928,0.
         let kib = match value.replace(',', ".").parse::<f64>() {
+            Ok(value) if bytes => (value / 1024.0) as u64,
             Ok(value) => (value * unit) as u64,
             Err(_) => kib(value)?,
         };

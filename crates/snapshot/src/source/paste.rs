@@ -371,6 +371,35 @@ fn of_group_alone(name: &str) -> Option<String> {
     Some(format!("{root}/{name}"))
 }
 
+/// Lines of PSI, where somebody joined them or left out means and the total.
+fn stalls(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut means = [None::<f64>; 3];
+    let mut kind = "";
+    let mut finish = |kind: &str, means: [Option<f64>; 3]| {
+        let Some(known) = means.iter().copied().flatten().next().filter(|_| !kind.is_empty()) else { return };
+        let [avg10, avg60, avg300] = means.map(|mean| mean.unwrap_or(known));
+        lines.push(format!("{kind} avg10={avg10:.2} avg60={avg60:.2} avg300={avg300:.2} total=0"));
+    };
+    for word in text.split_ascii_whitespace() {
+        match word.split_once('=') {
+            None if matches!(word, "some" | "full") => {
+                finish(kind, means);
+                (kind, means) = (word, [None; 3]);
+            }
+            Some((name, value)) => {
+                let at = ["avg10", "avg60", "avg300"].iter().position(|known| *known == name);
+                if let (Some(at), Ok(value)) = (at, value.parse::<f64>()) {
+                    means[at] = Some(value).filter(|value| (0.0..=100.0).contains(value));
+                }
+            }
+            None => {}
+        }
+    }
+    finish(kind, means);
+    lines
+}
+
 /// The path in `word`, if it is a file whose lines may be added.
 fn file_path(word: &str) -> Option<&str> {
     let path = word.trim_matches(|c| matches!(c, '\'' | '"' | '`' | ';')).strip_prefix('/')?;
@@ -409,6 +438,12 @@ impl Splitter {
         if self.prompt(line) || self.date(line) {
             return;
         }
+        // `----- Output from /proc/pressure/io -----`
+        let named = line.split_ascii_whitespace().find(|word| word.starts_with("/proc/pressure/"));
+        if let Some(path) = named.and_then(file_path).filter(|_| line.starts_with("---")) {
+            self.enter(Some(path), false);
+            return;
+        }
         // A path alone is a heading, or the rest of a command that was wrapped.
         let bare = line.trim().trim_end_matches(':');
         if !bare.contains(|c: char| c.is_whitespace() || c == ':')
@@ -422,7 +457,10 @@ impl Splitter {
             && let Some(path) = file_path(path)
         {
             let path = path.to_owned();
-            self.add(&path, rest);
+            match path.starts_with("proc/pressure/") {
+                true => stalls(rest).into_iter().for_each(|line| self.add(&path, &line)),
+                false => self.add(&path, rest),
+            }
             return;
         }
         if self.group_file(line) {
@@ -781,7 +819,7 @@ impl Splitter {
         };
         let device = name.len() <= 32
             && quantity(name).is_none()
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-/_".contains(&b));
         if device && self.disks.len() < MOST_DISKS {
             self.disks.insert((*name).to_owned(), busy.clamp(0.0, 100.0) / 100.0);
         }
@@ -1167,7 +1205,9 @@ impl Splitter {
         let again = String::from_utf8_lossy(self.paste.source.get(&path).unwrap_or_default())
             .lines()
             .any(|line| line.starts_with(kind));
-        self.add_if(!again, &path, line.trim());
+        let whole = line.contains(" total=");
+        let made = if whole { None } else { stalls(line).into_iter().next() };
+        self.add_if(!again, &path, made.as_deref().unwrap_or(line.trim()));
     }
 
     /// Whether `name` is a line of vmstat. After 32 lines of it any name of that shape is accepted.
@@ -1306,10 +1346,10 @@ impl Splitter {
         }
         for name in self.disks.keys() {
             // The directory says that it is a whole device.
-            self.paste.source.insert(format!("sys/block/{name}/removable"), "0\n");
+            self.paste.source.insert(format!("sys/block/{}/removable", name.replace('/', "!")), "0\n");
         }
-        let busy = std::mem::take(&mut self.listing).busy();
-        self.paste.samples = tables.samples(self.paste.source.clone(), levels, &busy, &self.disks);
+        let (busy, earlier) = std::mem::take(&mut self.listing).finish(&self.paste.source);
+        self.paste.samples = tables.samples(self.paste.source.clone(), levels, &busy, &self.disks, &earlier);
         if self.paste.samples.is_empty() && !self.instants.is_empty() {
             let last = (self.time.unwrap_or_default(), self.paste.source.clone());
             self.instants.push(last);
@@ -1599,6 +1639,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn read(text: &str) -> Paste {
+        split(text.as_bytes(), "paste").expect("it has lines of files")
+    }
+
     fn file(paste: &Paste, path: &str) -> String {
         let text = paste.source.get(path).unwrap_or_else(|| panic!("no {path} in {:?}", paste.source));
         String::from_utf8(text.to_vec()).unwrap()
@@ -1636,6 +1680,38 @@ mod tests {
     * soft memlock 12582912
     * hard memlock 12582912
 ";
+
+    #[test]
+    fn stalls_that_were_joined_or_shortened_are_lines_again() {
+        let of = |text| stalls(text).join("; ");
+        assert_eq!(
+            of(" some avg10=0.00        full avg10=1.50 avg60=2.00 avg300=3.00"),
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=0; full avg10=1.50 avg60=2.00 avg300=3.00 total=0"
+        );
+        assert_eq!(of("avg10=3.00"), "");
+        let told =
+            read("----- Output from /proc/pressure/io -----\nsome avg10=85.37 avg60=63.13 avg300=23.13\n");
+        assert_eq!(file(&told, "proc/pressure/io"), "some avg10=85.37 avg60=63.13 avg300=23.13 total=0\n");
+    }
+
+    #[test]
+    fn a_process_that_grew_between_two_listings_has_both_readings() {
+        let told = read(
+            "  PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND\n 7 a 20 0 900m 200m 9m S 1 5 1:00.00 X\n\
+             7 a 20 0 1900m 900m 9m S 1 20 2:00.00 X\n",
+        );
+        let rss = |at: usize| {
+            let text = told.samples[at]
+                .1
+                .get("proc/7/status")
+                .map(|text| String::from_utf8_lossy(text).into_owned());
+            text.and_then(|text| text.lines().find(|line| line.starts_with("VmRSS")).map(str::to_owned))
+        };
+        assert_eq!(
+            (rss(0).as_deref(), rss(1).as_deref()),
+            (Some("VmRSS:\t204800 kB"), Some("VmRSS:\t921600 kB"))
+        );
+    }
 
     #[test]
     fn free_with_dates_between_is_a_series() {

@@ -269,7 +269,9 @@ impl Tables {
         }
         let (time, rest) = time_of(words);
         let known = rest.iter().filter(|word| column_of_sar(word)).count();
-        if time.is_some() && known >= 2 && rest.iter().all(|word| word.parse::<f64>().is_err()) {
+        let sars = time.is_some() && known >= 2
+            || known >= 3 && words.iter().all(|word| word.contains(['k', '%', '/']));
+        if sars && rest.iter().all(|word| word.parse::<f64>().is_err()) {
             self.columns = rest.iter().map(|word| (*word).to_owned()).collect();
             (self.vmstat, self.sadf) = (None, false);
             return true;
@@ -382,10 +384,11 @@ impl Tables {
         levels: bool,
         busy: &[Busy],
         disks: &BTreeMap<String, f64>,
+        earlier: &[(String, String)],
     ) -> Vec<(f64, MemorySource)> {
         let mut rows: Vec<(u64, Row)> = self.rows.into_iter().collect();
         // A list of processes without the head of top, or of devices without that of iostat.
-        if rows.is_empty() && !(busy.is_empty() && disks.is_empty()) {
+        if rows.is_empty() && !(busy.is_empty() && disks.is_empty() && earlier.is_empty()) {
             rows.push((1, Row::default()));
         }
         let step = match rows.as_slice() {
@@ -399,7 +402,10 @@ impl Tables {
         // Seconds that some and all tasks stood still, for each file of pressure.
         let mut stalled = [[0.0; 2]; 3];
         let mut samples = Vec::new();
-        let flows = !busy.is_empty() || !disks.is_empty() || rows.iter().any(|(_, row)| row.flows());
+        let flows = !busy.is_empty()
+            || !disks.is_empty()
+            || !earlier.is_empty()
+            || rows.iter().any(|(_, row)| row.flows());
         for (index, (at, row)) in rows.iter().enumerate() {
             let before = match index {
                 0 => at.saturating_sub(step),
@@ -414,6 +420,9 @@ impl Tables {
                 busy.iter().for_each(|busy| first.insert(format!("proc/{}/stat", busy.pid), busy.stat(0)));
                 if !disks.is_empty() {
                     first.insert("proc/diskstats", diskstats(disks, 0.0));
+                }
+                for (path, text) in earlier {
+                    first.insert(path.clone(), text.clone());
                 }
                 pressure(row, &stalled, &mut first);
                 // The first row of vmstat is the mean since boot: it begins the time that others tell of.
@@ -574,7 +583,7 @@ mod tests {
             tables.command(&line.split_ascii_whitespace().collect::<Vec<_>>());
             tables.take(line);
         }
-        tables.samples(MemorySource::default(), true, &[], &BTreeMap::new())
+        tables.samples(MemorySource::default(), true, &[], &BTreeMap::new(), &[])
     }
 
     fn file(sample: &(f64, MemorySource), path: &str) -> String {
@@ -658,7 +667,7 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
     #[test]
     fn disks_that_iostat_saw_busy_become_times_in_flight() {
         let disks = BTreeMap::from([("sda".to_owned(), 0.98)]);
-        let samples = Tables::default().samples(MemorySource::default(), true, &[], &disks);
+        let samples = Tables::default().samples(MemorySource::default(), true, &[], &disks, &[]);
         let lines: Vec<String> = samples.iter().map(|sample| file(sample, "proc/diskstats")).collect();
         assert_eq!(lines, ["8 0 sda 0 0 0 0 0 0 0 0 0 0 0\n", "8 0 sda 0 0 0 0 0 0 0 0 0 980 0\n"]);
     }

@@ -39,6 +39,7 @@ fn opens(line: &str) -> bool {
     has("procs ") && has("--memory")
         || has("total") && has("used") && has("free")
         || has("PID") && has("USER")
+        || line.starts_with("Device")
 }
 
 /// The table that a line stands in.
@@ -49,6 +50,8 @@ enum Table {
     Vmstat(usize),
     Free(usize),
     Top,
+    /// Devices of iostat, with so many columns.
+    Devices(usize),
 }
 
 impl Table {
@@ -59,6 +62,7 @@ impl Table {
             ["procs", ..] if line.contains("--memory") => Table::Vmstat(0),
             ["total", "used", "free", ..] => Table::Free(0),
             ["PID", "USER", ..] => Table::Top,
+            [first, ..] if first.starts_with("Device") => Table::Devices(0),
             _ => self,
         }
     }
@@ -69,6 +73,7 @@ impl Table {
         match self {
             Table::Vmstat(0) if words().next() == Some("r") => Table::Vmstat(words().count()),
             Table::Free(0) if words().next() == Some("total") => Table::Free(words().count()),
+            Table::Devices(0) if words().last() == Some("%util") => Table::Devices(words().count()),
             table => table,
         }
     }
@@ -99,6 +104,15 @@ impl Table {
                     && numbers(next) == Some(more)
                     && have <= columns
                     && have - 1 + more <= columns
+            }
+            Table::Devices(0) => {
+                first.starts_with("Device") && !line.contains("%util") && next.contains("%util")
+            }
+            Table::Devices(columns) => {
+                let figures = |line: &str, from: usize| {
+                    line.split_ascii_whitespace().skip(from).all(|word| word.parse::<f64>().is_ok())
+                };
+                have > 1 && figures(line, 1) && figures(next, 0) && have < columns && have + more <= columns
             }
             Table::Top => {
                 first.bytes().all(|b| b.is_ascii_digit())
@@ -170,6 +184,15 @@ mod tests {
             "{head}\n360 root 20 0 0 0 0 R 99.9 0.0 283:13.38\nkworker/u8:2+fl\n1 root 20 0 43784 5592 3936 S 0.0 0.1 0:08.64 systemd\n"
         ));
         assert_eq!(rows[1], "360 root 20 0 0 0 0 R 99.9 0.0 283:13.38 kworker/u8:2+fl");
+        assert_eq!(rows.len(), 3);
+    }
+
+    #[test]
+    fn devices_of_iostat() {
+        let rows = of(
+            "Device: r/s w/s rkB/s\nawait svctm %util\nrd/c0d0 0.00 84389.83 0.00\n3.00 1.20 99.54\nsda 1 2 3 4 5 6\n",
+        );
+        assert_eq!(rows[1], "rd/c0d0 0.00 84389.83 0.00 3.00 1.20 99.54");
         assert_eq!(rows.len(), 3);
     }
 

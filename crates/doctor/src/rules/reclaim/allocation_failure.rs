@@ -107,7 +107,9 @@ fn found(cx: &Context<'_>, kind: Kind, failures: &Failures<'_>) -> Finding {
     let severity = match kind {
         Kind::Host | Kind::Stall => Severity::High,
         // In a log alone it is what somebody asks about.
-        Kind::Reserve if failures.count < 3 && cx.now().meminfo.is_some() => Severity::Info,
+        Kind::Reserve if failures.count < 3 && cx.now().meminfo.is_some() && cx.now().uptime.is_some() => {
+            Severity::Info
+        }
         _ => Severity::Warning,
     };
     let cost = Cost::risk(match failures.count {

@@ -3,8 +3,8 @@ use lotsfree_units::Percent;
 
 use crate::rule::rule;
 use crate::{
-    ALLOCSTALL, Context, Cost, DIRECT_STEAL, Evidence, Finding, KSWAPD_STEAL, Outcome, REFAULT_FILE, Rate,
-    Remedy, Rule, Severity, page_cache, remedies, writers,
+    ALLOCSTALL, Context, Cost, Evidence, Finding, Outcome, REFAULT_FILE, Rate, Remedy, Rule, Severity,
+    page_cache, remedies, writers,
 };
 
 rule! {
@@ -137,7 +137,7 @@ fn evicted_files(cx: &Context<'_>) -> Result<Rate, crate::Skip> {
     if let Ok(rate) = cx.rate(&[v::pgsteal_file]) {
         return Ok(rate);
     }
-    let all = cx.rate(&[KSWAPD_STEAL, DIRECT_STEAL].concat())?;
+    let all = cx.freed()?;
     let swapped = cx.rate(&[v::pswpout]).map_or((0, 0.0, 0.0), |r| (r.total, r.per_second, r.peak));
     Ok(Rate {
         total: all.total.saturating_sub(swapped.0),

@@ -1,10 +1,10 @@
-use lotsfree_kernel_files::counters::{Counter, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
 use lotsfree_units::{Grouped, Percent};
 
 use crate::rule::rule;
 use crate::{
-    ALLOCSTALL, Context, Cost, DIRECT_SCAN, DIRECT_STEAL, Evidence, Finding, KSWAPD_SCAN, KSWAPD_STEAL,
-    Outcome, Remedy, Rule, Severity, remedies,
+    ALLOCSTALL, Context, Cost, DIRECT_SCAN, Evidence, Finding, KSWAPD_SCAN, Outcome, Remedy, Rule, Severity,
+    remedies,
 };
 
 rule! {
@@ -55,9 +55,6 @@ const VAIN: f64 = 1e5;
 const CHURN: f64 = 0.3;
 /// Available part of memory above which the host as a whole is not short.
 const AVAILABLE: f64 = 0.2;
-/// `pgsteal_<zone>`: both kinds of reclaim in one counter, before the two were told apart.
-const STEAL_BY_ZONE: &[Counter<Vmstat>] =
-    &[v::pgsteal_dma, v::pgsteal_dma32, v::pgsteal_normal, v::pgsteal_high, v::pgsteal_movable];
 
 impl Rule for DirectReclaim {
     fn check(&self, cx: &Context<'_>) -> Outcome {
@@ -85,8 +82,7 @@ impl Rule for DirectReclaim {
         }
 
         let all_scans = cx.rate(&[DIRECT_SCAN, KSWAPD_SCAN].concat())?;
-        let split = cx.rate(&[DIRECT_STEAL, KSWAPD_STEAL].concat());
-        let efficiency = (split.or_else(|_| cx.rate(STEAL_BY_ZONE)).ok())
+        let efficiency = (cx.freed().ok())
             .filter(|_| all_scans.total > 0)
             .map(|freed| (freed.total as f64 / all_scans.total as f64).min(1.0));
         let churn = efficiency.is_some_and(|efficiency| efficiency < CHURN);

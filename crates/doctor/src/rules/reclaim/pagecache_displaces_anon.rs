@@ -3,8 +3,8 @@ use lotsfree_units::{Bytes, Percent};
 
 use crate::rule::rule;
 use crate::{
-    Confidence, Context, Cost, DIRECT_STEAL, Evidence, Finding, KSWAPD_STEAL, Outcome, REFAULT_ANON, Rate,
-    Rule, Severity, Skip, page_cache, remedies, writers,
+    Confidence, Context, Cost, Evidence, Finding, Outcome, REFAULT_ANON, Rate, Rule, Severity, Skip,
+    page_cache, remedies, writers,
 };
 
 rule! {
@@ -75,7 +75,7 @@ impl Rule for PagecacheDisplacesAnon {
             return Ok(Vec::new());
         }
         // Reclaim for a cgroup's own limit counts in pswpout, but not in pgsteal_kswapd and pgsteal_direct.
-        let host = cx.rate(&[KSWAPD_STEAL, DIRECT_STEAL].concat()).ok();
+        let host = cx.freed().ok();
         if host.is_some_and(|rate| rate.total == 0) {
             return Ok(Vec::new());
         }

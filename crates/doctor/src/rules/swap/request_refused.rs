@@ -135,6 +135,7 @@ fn message(refusal: &Refusal) -> String {
         Refused::Fork => "a fork is refused (ENOMEM)",
         Refused::SocketBuffers => "buffers of sockets are refused",
         Refused::OwnLimit => "its own limit is reached",
+        Refused::CompressedSwap => "memory for compressed pages is refused",
         Refused::Gpu => "memory of the graphics card is refused",
         Refused::AsksOvercommit => "asks for vm.overcommit_memory = 1",
         Refused::AsksNoThp => "asks for transparent huge pages to be off",
@@ -183,6 +184,21 @@ fn case(cx: &Context<'_>, refusal: &Refusal) -> Case {
         Refused::Fork => fork(cx, refusal, who),
         Refused::SocketBuffers => socket_buffers(),
         Refused::OwnLimit => own_limit(refusal, who),
+        Refused::CompressedSwap => Case::new(
+            Severity::High,
+            Confidence::Certain,
+            "compressed swap (zram) found no memory for its pages: what was to be swapped out could not go".to_owned(),
+            "writes to swap fail, and reclaim turns to the cache or to the OOM killer",
+        )
+        .remedy(
+            Remedy::new("See how full it is, and give swap a disk of lower priority too")
+                .run("zramctl; swapon --show")
+                .risk("None: it only reads."),
+        )
+        .note(
+            "zram takes its memory when it is needed, which is when there is none. On 32-bit kernels its forerunners \
+             need addresses of vmalloc as well.",
+        ),
         Refused::Gpu => Case::new(
             Severity::Warning,
             Confidence::Certain,
@@ -493,7 +509,8 @@ fn reason(cx: &Context<'_>, asked: Option<Bytes>) -> (Confidence, &'static str) 
         ),
         _ => (
             Confidence::Likely,
-            "the kernel did not promise that much (overcommit), or the process has a limit (ulimit -v)",
+            "memory was short of that, or the kernel did not promise it (overcommit), or the process has a limit \
+             (ulimit -v)",
         ),
     }
 }

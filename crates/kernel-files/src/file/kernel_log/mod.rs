@@ -438,7 +438,8 @@ impl Reader {
     fn take_killing(&mut self, at: Option<u64>, memcg: bool, text: &str, line: (usize, String)) {
         let Some((killed, pid, name, rest)) = process(text) else { return };
         let near = self.kills.len().saturating_sub(NEAR);
-        let known = self.kills.range_mut(near..).rev().find(|(kill, _)| !kill.killed && kill.kill.pid == pid);
+        let same = |kill: &Kill| kill.kill.pid == pid || kill.kill.pid == 0 && kill.kill.name == name;
+        let known = self.kills.range_mut(near..).rev().find(|(kill, _)| !kill.killed && same(kill));
         let (kill, lines) = match known {
             Some(known) => known,
             // The chosen process's child was killed instead.
@@ -455,6 +456,9 @@ impl Reader {
             },
         };
         lines.push(line);
+        if kill.kill.pid == 0 {
+            kill.kill.pid = pid;
+        }
         kill.kill.at = kill.kill.at.or(at);
         if memcg && kill.kill.constraint.is_empty() {
             kill.kill.constraint = MEMCG.to_owned();
@@ -669,8 +673,15 @@ fn bracket(line: &str) -> (Option<u64>, &str) {
     };
     let at = cut(inside.trim().as_bytes(), b'.').and_then(|(seconds, _)| decimal(seconds));
     let rest = rest.trim_start();
-    match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    let second = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    // A console server puts its own time before the kernel's.
+    let seconds =
+        |inside: &str| cut(inside.trim().as_bytes(), b'.').and_then(|(seconds, _)| decimal(seconds));
+    match second {
         Some((caller, after)) if caller.trim_start().starts_with(['T', 'C']) => (at, after.trim_start()),
+        Some((inside, after)) if at.is_none() && seconds(inside).is_some() => {
+            (seconds(inside), after.trim_start())
+        }
         _ => (at, rest),
     }
 }
@@ -679,9 +690,13 @@ fn bracket(line: &str) -> (Option<u64>, &str) {
 pub fn header(message: &str) -> Option<OomKill> {
     let rest = message.strip_prefix("oom-kill:constraint=")?;
     let (constraint, rest) = rest.split_once(',')?;
-    // Names of groups and processes may contain commas, so the fields are searched from the end.
-    let (rest, _) = rest.rsplit_once(",uid=")?;
-    let (rest, pid) = rest.rsplit_once(",pid=")?;
+    // Names of groups and processes may contain commas, so the fields are searched from the end. Who pasted
+    // the line may have left out the last ones.
+    let (rest, pid) = match rest.rsplit_once(",uid=") {
+        Some((rest, _)) => rest.rsplit_once(",pid=")?,
+        // A number at the end of a cut line may be half of one.
+        None => (rest.split_once(",pid=").map_or(rest, |(rest, _)| rest).trim_end_matches(','), "0"),
+    };
     let (rest, name) = rest.rsplit_once(",task=")?;
     let (rest, task_memcg) = match rest.rsplit_once(",task_memcg=") {
         Some((rest, group)) => (rest, Some(group)),
@@ -852,6 +867,15 @@ mod tests {
     }
 
     #[test]
+    fn a_shortened_reason_belongs_to_the_kill_after_it() {
+        let kill = one(
+            "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=vm,mems_allowed=0,global_oom,task=qemu\n\
+            Out of memory: Killed process 886679 (qemu) total-vm:19254864kB, anon-rss:16477484kB\n",
+        );
+        assert_eq!((kill.pid, &*kill.name, &*kill.constraint), (886_679, "qemu", "CONSTRAINT_CPUSET"));
+    }
+
+    #[test]
     fn old_kernels() {
         // 2.6.32 of RHEL 6.
         let kill = one("Out of memory: Kill process 1234 (ora (x)) score 900 or sacrifice child\n\
@@ -940,6 +964,8 @@ mod tests {
             "<6>",
             "6,1234,5678901,-;",
             "4,1,2,-,caller=T12;",
+            "[2023-06-22 21:55:31.352444][12345.678901] ",
+            "Nov 20 01:46:00 host ",
             "Nov 20 01:46:00 host kernel: [12345.678901] ",
             "Nov 20 01:46:00 host kernel: ",
             "2026-11-20T01:46:00.123456+00:00 host kernel: [    1.5] ",

@@ -54,6 +54,8 @@ pub enum Refused {
     SocketBuffers,
     /// What the program itself allows: a heap, a pool, a quota.
     OwnLimit,
+    /// Memory for pages that zram (compcache, ramzswap) was to keep compressed.
+    CompressedSwap,
     /// Memory of a graphics card.
     Gpu,
     /// Nothing yet: the program asks for `vm.overcommit_memory = 1`.
@@ -109,6 +111,9 @@ pub const KERNEL: &str = "the kernel";
 /// `drivers/vfio/vfio_iommu_type1.c`.
 const SIGNS: &[Sign] = signs! {
     "the kernel" {
+        CompressedSwap "zram: Error allocating memory for compressed page";
+        CompressedSwap "compcache: Error allocating memory for compressed page";
+        CompressedSwap "ramzswap: Error allocating memory for compressed page";
         Memory "__vm_enough_memory: pid: *, comm: {name}, bytes: {asked} not enough memory for the allocation";
         Memory "__vm_enough_memory: pid: *, comm: {name}, not enough memory for the allocation";
         Memory "__vm_enough_memory: pid: *, comm: {name}, no enough memory for the allocation";
