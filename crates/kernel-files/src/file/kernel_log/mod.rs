@@ -935,6 +935,8 @@ mod tests {
             reads_back(&format!("[3.0] a: page allocation failure: order:0,\nnothing\n{rest}"));
             reads_back(&format!("[3.0] a: page allocation failure: order:0,\n{rest}{rest}"));
         }
+        // A line whose leading blank is not kept.
+        reads_back(" free:35300 free_pcp:0 free_cma:0\nFree swap  = 8191868kB\n");
         reads_back("[4.0] a invoked\nnothing\noom-killer: gfp_mask=0xd0, order=0\n");
     }
 

@@ -606,7 +606,7 @@ pub(super) const SIGNS: [&str; 28] = [
     "Mem-info:",
     "active_anon:",
     "Active:",
-    " free:",
+    "free:",
     "lowmem_reserve",
     "*4kB",
     "*16kB",
