@@ -37,9 +37,11 @@ pub(crate) enum Backing {
 pub(crate) struct Segment {
     /// Name of the segment: `shmid 98305`, `shared mapping of postgres`.
     pub(crate) label: String,
-    /// For System V the size requested. For others the most that one process has touched, which is a lower
-    /// bound.
+    /// For System V the size requested. For others the length of the mapping, or, where no process's `maps`
+    /// was read, the most that one process has touched: a lower bound.
     pub(crate) size: Bytes,
+    /// Whether the size is no such bound.
+    pub(crate) exact: bool,
     /// Identifier of a System V segment.
     pub(crate) shmid: Option<u64>,
     /// Owner.
@@ -63,6 +65,7 @@ impl Segment {
     pub(crate) fn evidence(&self) -> Evidence {
         let (file, field) = match self.shmid {
             Some(_) => ("/proc/sysvipc/shm", "size"),
+            None if self.exact => ("/proc/PID/maps", "length"),
             None => ("/proc/PID/numa_maps", "resident"),
         };
         Evidence::new(file, field, format!("{} ({} B)", self.size, Grouped(self.size.0))).of(format!(
@@ -151,6 +154,29 @@ pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl 
     remedy
 }
 
+/// What the owner of the largest segment has to be told so that it takes the pool, and how to see that it
+/// did.
+pub(crate) fn adopted(cx: &Context<'_>, remedy: Remedy) -> Remedy {
+    let owner = default_size(cx).ok().and_then(|size| candidates(cx, size).ok()?.first()?.database);
+    let remedy = match owner {
+        // `huge_pages = try`, the default, runs in base pages where the pool is a page too small, and says
+        // nothing of it; no memlock is needed (`src/backend/port/sysv_shmem.c:CreateAnonymousSegment`).
+        Some(Workload::Postgres) => remedy
+            .keep("postgresql.conf", "huge_pages = on")
+            .restart("PostgreSQL, which then starts only if the pool holds its whole segment, instead of leaving it idle")
+            .verify("sudo -u postgres psql -Atc 'SHOW shared_memory_size_in_huge_pages'  # 15 and later: what it needs"),
+        Some(Workload::Oracle) => remedy
+            .keep("the instance's parameters", "use_large_pages=only")
+            .restart("the instance, with memlock at least as large as its SGA; it then starts only in huge pages"),
+        Some(_) => remedy.restart("the database, with memlock at least as large as its segment"),
+        None if cx.workloads().iter().any(|workload| workload.is_database()) => {
+            remedy.restart("the database, with memlock at least as large as its segment")
+        }
+        None => remedy.restart("the programs that map them, with memlock at least as large as a segment"),
+    };
+    remedy.verify("grep -E 'HugePages_(Total|Free|Rsvd)' /proc/meminfo").verify("lotsfree doctor")
+}
+
 /// The value of `hugepages=` on the kernel command line for pages of `size`. Each `hugepages=` counts pages
 /// of the `hugepagesz=` before it, or of the default size if there is none. The number of one size must never
 /// replace that of another: 17,409 pages of 1 GiB instead of 2 MiB leave a host that does not boot.
@@ -223,6 +249,7 @@ pub(crate) fn segments(cx: &Context<'_>) -> Result<Vec<Segment>, Skip> {
     let sysv = attached.iter().map(|segment| Segment {
         label: format!("shmid {}", segment.shmid),
         size: segment.size,
+        exact: true,
         shmid: Some(segment.shmid),
         uid: Some(segment.uid),
         database: users.get(&segment.uid).copied(),
@@ -313,26 +340,41 @@ fn backing(
     }
 }
 
-/// Shared anonymous mappings that database servers inherit over `fork` at the same address.
+/// Shared anonymous mappings that database servers inherit over `fork` at the same address: their lengths
+/// from `maps`, what was touched from `numa_maps`, of which either may be missing.
 fn forked(cx: &Context<'_>) -> Vec<Segment> {
     let mut found: BTreeMap<(u64, Workload), Segment> = BTreeMap::new();
+    let processes = cx.processes().unwrap_or_default();
+    let new = |process: &Process, database: Workload, huge: bool| Segment {
+        label: format!("shared mapping of {}", process.stat.name),
+        size: Bytes::ZERO,
+        exact: false,
+        shmid: None,
+        uid: process.uid,
+        database: Some(database),
+        mappers: processes.iter().filter(|other| other.stat.name == process.stat.name).count() as u64,
+        backing: if huge { Backing::Huge } else { Backing::Base },
+    };
     for (process, mapping) in mappings(cx) {
         let Some(database) = Workload::database_of(process) else { continue };
-        if !["/dev/zero", "/anon_hugepage", "/memfd:"].iter().any(|name| mapping.file.starts_with(name)) {
-            continue;
+        if ["/dev/zero", "/anon_hugepage", "/memfd:"].iter().any(|name| mapping.file.starts_with(name)) {
+            let key = (mapping.start, database);
+            let segment = found.entry(key).or_insert_with(|| new(process, database, mapping.huge));
+            segment.size = segment.size.max(mapping.resident);
         }
-        let same = |p: &&Process| p.stat.name == process.stat.name;
-        let mappers = cx.processes().unwrap_or_default().iter().filter(same).count() as u64;
-        let entry = found.entry((mapping.start, database)).or_insert_with(|| Segment {
-            label: format!("shared mapping of {}", process.stat.name),
-            size: Bytes::ZERO,
-            shmid: None,
-            uid: process.uid,
-            database: Some(database),
-            mappers,
-            backing: if mapping.huge { Backing::Huge } else { Backing::Base },
-        });
-        entry.size = entry.size.max(mapping.resident);
+    }
+    for process in processes {
+        let Some(database) = Workload::database_of(process) else { continue };
+        for mapping in process.detail.iter().flat_map(|detail| &detail.shared) {
+            let huge = mapping.file.starts_with("/anon_hugepage");
+            if huge || mapping.file.starts_with("/dev/zero") {
+                let key = (mapping.start, database);
+                let segment = found.entry(key).or_insert_with(|| new(process, database, huge));
+                if mapping.length >= segment.size {
+                    (segment.size, segment.exact) = (mapping.length, true);
+                }
+            }
+        }
     }
     found.into_values().collect()
 }

@@ -35,6 +35,9 @@ pub struct Remedy {
     /// What must be restarted before it takes effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<String>,
+    /// Commands that tell whether it took effect, to be pasted after the restart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verify: Vec<String>,
     /// The settings that it changes; two findings never ask for different values of one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<Setting>,
@@ -68,6 +71,7 @@ impl Remedy {
             undo: Vec::new(),
             risk: String::new(),
             restart: None,
+            verify: Vec::new(),
             sets: Vec::new(),
         }
     }
@@ -122,6 +126,12 @@ impl Remedy {
     /// Sets what must be restarted.
     pub fn restart(mut self, what: impl Into<String>) -> Self {
         self.restart = Some(what.into());
+        self
+    }
+
+    /// Adds a command that tells whether it took effect.
+    pub fn verify(mut self, command: impl Into<String>) -> Self {
+        self.verify.push(command.into());
         self
     }
 

@@ -293,6 +293,7 @@ fn card_remedy(number: usize, remedy: &Remedy) -> Markup {
                     dd { "in " code { (persistent.file) } (commands(&persistent.lines)) }
                 }
                 @if let Some(restart) = &remedy.restart { dt { "restart" } dd { (restart) } }
+                @if !remedy.verify.is_empty() { dt { "check" } dd { (commands(&remedy.verify)) } }
                 @if !remedy.undo.is_empty() { dt { "undo" } dd { (commands(&remedy.undo)) } }
                 @if !remedy.risk.is_empty() { dt { "risk" } dd { (words::glued(&remedy.risk)) } }
             }

@@ -229,6 +229,10 @@ fn remedy(out: &mut String, number: usize, remedy: &Remedy) {
     if let Some(restart) = &remedy.restart {
         labelled(out, "restart: ", &escaped(restart));
     }
+    if !remedy.verify.is_empty() {
+        labelled(out, "check:", "");
+        fenced(out, &inner, "sh", &remedy.verify);
+    }
     if !remedy.undo.is_empty() {
         labelled(out, "undo:", "");
         fenced(out, &inner, "sh", &remedy.undo);

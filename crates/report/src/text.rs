@@ -232,6 +232,9 @@ impl Page {
         if let Some(restart) = &remedy.restart {
             self.labelled("restart", inner, restart);
         }
+        for (i, command) in remedy.verify.iter().enumerate() {
+            self.command(if i == 0 { "check" } else { "" }, inner, command);
+        }
         for (i, command) in remedy.undo.iter().enumerate() {
             self.command(if i == 0 { "undo" } else { "" }, inner, command);
         }

@@ -65,6 +65,7 @@ fn hostile() -> Report {
         undo: vec![nasty()],
         risk: nasty(),
         restart: Some(nasty()),
+        verify: vec![nasty()],
         sets: Vec::new(),
     };
     let mut finding = Finding::new("some-rule", Severity::High, nasty(), Cost::risk(nasty()));

@@ -116,12 +116,12 @@ fn cost(cx: &Context<'_>, full: Bytes) -> Cost {
 fn create_pool(cx: &Context<'_>, size: Bytes, pages: u64) -> Remedy {
     let pool = HugePool { size, ..HugePool::default() };
     let bytes = size.times(pages);
-    huge::resize(cx, &pool, pages, "Create a huge page pool for the segments")
+    let remedy = huge::resize(cx, &pool, pages, "Create a huge page pool for the segments")
         .run("grep HugePages_Total /proc/meminfo")
         .risk(format!(
             "{bytes} are lost to everything else at once. A host that has run for long gives fewer pages \
              than asked without an error (read the total back; boot with hugepages={pages}), and may swap \
              meanwhile."
-        ))
-        .restart("the database, with a memlock limit at least as large as its segment")
+        ));
+    huge::adopted(cx, remedy)
 }

@@ -321,10 +321,6 @@ fn pooled(cx: &Context<'_>) -> Remedy {
         // The segments were not read, or are too large for a pool: no figure without them.
         _ => Remedy::new(title).run("lotsfree size hugepages --from-host"),
     };
-    remedy.risk("The pool is lost to everything else at once; too large a pool makes the host swap.").restart(
-        match cx.workloads().iter().any(|workload| workload.is_database()) {
-            true => "the database, with memlock at least as large as its segment",
-            false => "the programs that map them, with memlock at least as large as a segment",
-        },
-    )
+    let risk = "The pool is lost to everything else at once; too large a pool makes the host swap.";
+    huge::adopted(cx, remedy.risk(risk))
 }

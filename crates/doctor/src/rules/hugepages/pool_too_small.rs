@@ -114,19 +114,17 @@ fn add_remedies(
 ) {
     if advice.value > pool.total {
         let bytes = pool.size.times(advice.value);
-        finding.note(format!("{} proposed: {}.", huge::count(advice.value), advice.because)).remedy(
-            huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need")
-                .run("grep HugePages_Total /proc/meminfo")
-                .risk(format!(
-                    "The pool then takes {bytes}, lost to everything else at once; read the total back, a \
-                     fragmented host gives fewer pages without an error."
-                ))
-                .restart("the database"),
-        );
+        let remedy = huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need").run("grep HugePages_Total /proc/meminfo").risk(format!(
+            "The pool then takes {bytes}, lost to everything else at once; read the total back, a fragmented host \
+             gives fewer pages without an error."
+        ));
+        finding
+            .note(format!("{} proposed: {}.", huge::count(advice.value), advice.because))
+            .remedy(huge::adopted(cx, remedy));
     } else {
         finding.note(format!("No larger pool is proposed: {}.", advice.because));
     }
-    if largest.shmid.is_none() {
+    if !largest.exact {
         finding.note(
             "The size is what one process has touched so far, a lower bound; PostgreSQL 15 and later prints \
              the right figure: postgres -C shared_memory_size_in_huge_pages.",

@@ -8,6 +8,7 @@
 pub mod cgroup;
 pub mod io;
 pub mod limits;
+pub mod maps;
 pub mod numa_maps;
 pub mod smaps_rollup;
 pub mod stat;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use crate::counters::{Counter, SmapsRollup, Status, Values};
 
 pub use limits::ProcessLimits;
+pub use maps::SharedMapping;
 pub use numa_maps::NumaMaps;
 pub use smaps_rollup::parse_rollup;
 pub use stat::Stat;
@@ -58,6 +60,8 @@ pub struct Detail {
     pub numa: Option<NumaMaps>,
     /// Number of mappings (lines of `maps`).
     pub maps: Option<u64>,
+    /// The longest shared mappings of `maps` that may be written; empty where it was not read.
+    pub shared: Vec<SharedMapping>,
     /// `io`: bytes read from and written to storage.
     pub io: Option<(u64, u64)>,
 }
