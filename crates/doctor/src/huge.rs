@@ -9,6 +9,7 @@ use lotsfree_kernel_files::file::process::Process;
 use lotsfree_kernel_files::file::process::numa_maps::NumaMapping;
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_settings::NR_HUGEPAGES;
+use lotsfree_snapshot::Observation;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::workload::CLUSTER_MANAGERS;
@@ -259,6 +260,13 @@ pub(crate) fn segments(cx: &Context<'_>) -> Result<Vec<Segment>, Skip> {
     let mut found: Vec<Segment> = sysv.chain(forked(cx)).collect();
     found.sort_by_key(|segment| std::cmp::Reverse(segment.size));
     Ok(found)
+}
+
+/// The sizes of all shared memory of an observation that a pool could hold: attached System V segments, and
+/// the mappings that database servers share by fork.
+pub fn shared_sizes(observation: &Observation) -> Option<Vec<Bytes>> {
+    let found = segments(&Context::new(observation)).ok()?;
+    Some(found.into_iter().map(|segment| segment.size).collect())
 }
 
 /// Whether the attached segments together have exactly the number of pages that some pool has promised.

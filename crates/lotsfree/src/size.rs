@@ -1,10 +1,11 @@
 //! `lotsfree size`: passes the known figures of a host to the questions of `lotsfree-size`, and prints the
 //! answer.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use clap::Args;
 use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo as m, zoneinfo as z};
-use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_settings::{
     ADMIN_RESERVE_KBYTES, MIN_FREE_KBYTES, OVERCOMMIT_KBYTES, OVERCOMMIT_RATIO, USER_RESERVE_KBYTES,
@@ -12,7 +13,7 @@ use lotsfree_settings::{
 };
 use lotsfree_size::{CacheFigures, HostFigures, Question, ReserveZone};
 use lotsfree_snapshot::source::TreeSource;
-use lotsfree_snapshot::{Options, Snapshot, collect, observe};
+use lotsfree_snapshot::{Observation, Options, Snapshot, collect, observe};
 use lotsfree_units::{Bytes, visible, visible_json};
 
 use crate::cli::{Asked, SizeArgs, SizeCommon, SizeTopic};
@@ -30,8 +31,8 @@ pub(crate) fn run(arguments: SizeArgs) -> anyhow::Result<u8> {
 
 fn answer<Input: Question + Args>(asked: Asked<Input>) -> anyhow::Result<u8> {
     let Asked { mut input, common } = asked;
-    if let Some(snapshot) = snapshot(&common)? {
-        input.take_from(&figures(&snapshot))?;
+    if let Some(observation) = observed(&common)? {
+        input.take_from(&figures(&observation))?;
     }
     let answer = input.answer()?;
     let text = match common.json {
@@ -42,24 +43,26 @@ fn answer<Input: Question + Args>(asked: Asked<Input>) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The host from which figures are taken, if any.
-fn snapshot(common: &SizeCommon) -> anyhow::Result<Option<Snapshot>> {
-    let options = Options { processes: false, ..Options::default() };
+/// The host from which figures are taken, if any. Of processes the lengths of shared mappings count, for
+/// which no page table has to be walked.
+fn observed(common: &SizeCommon) -> anyhow::Result<Option<Observation>> {
+    let options = Options { walk_budget: Duration::ZERO, ..Options::default() };
     Ok(match &common.from {
-        Some(path) => Some(observe(lotsfree_snapshot::source::open(path)?, &options).now),
-        None if common.from_host => Some(collect(&TreeSource::live().context("cannot open /")?, &options)),
+        Some(path) => Some(observe(lotsfree_snapshot::source::open(path)?, &options)),
+        None if common.from_host => {
+            let now = collect(&TreeSource::live().context("cannot open /")?, &options);
+            Some(Observation::instant("this host", now))
+        }
         None => None,
     })
 }
 
-fn figures(snapshot: &Snapshot) -> HostFigures {
+fn figures(observation: &Observation) -> HostFigures {
+    let snapshot = &observation.now;
     let mem = |field: Counter<Meminfo>| snapshot.meminfo.as_ref()?.get(field).map(Bytes::kib);
     let kbytes = |setting: &str| snapshot.sysctl.number(setting).map(Bytes::kib);
     let managed = |zone: &&Zone| zone.marks.get(z::managed).is_some_and(|pages| pages > 0);
     let zones = snapshot.zones.as_ref().map(|zones| zones.iter().filter(managed).count() as u64);
-    let attached = |shm: &Vec<ShmSegment>| {
-        shm.iter().filter(|segment| segment.nattch > 0).map(|segment| segment.size).collect()
-    };
     let release = &snapshot.host.kernel.release;
     HostFigures {
         kernel: (!release.is_empty()).then(|| release.clone()),
@@ -72,7 +75,7 @@ fn figures(snapshot: &Snapshot) -> HostFigures {
         nodes: snapshot.nodes.as_ref().map(|nodes| nodes.len() as u32).filter(|&n| n > 0),
         zones: zones.filter(|&n| n > 0),
         thp_never: snapshot.thp.as_ref().is_some_and(|thp| &*thp.enabled.selected == "never"),
-        segments: snapshot.shm.as_ref().map(attached),
+        segments: lotsfree_doctor::shared_sizes(observation),
         overcommit_ratio: snapshot.sysctl.number(OVERCOMMIT_RATIO),
         overcommit_kbytes: kbytes(OVERCOMMIT_KBYTES),
         admin_reserve: kbytes(ADMIN_RESERVE_KBYTES),
