@@ -194,6 +194,24 @@ impl<'a> Context<'a> {
         Some(available.share_of(self.total().ok()?) < least && available < levels::ROOM)
     }
 
+    /// The share of the time that CPUs wait for disks, where next to nothing is available and programs' own
+    /// pages are what comes back from them.
+    pub(crate) fn reads_programs_back(&self) -> Option<f64> {
+        let available = self.available()?.bytes;
+        let share = available.share_of(self.total().ok()?);
+        let kswapd_waits = || {
+            let processes = self.processes().unwrap_or_default();
+            processes
+                .iter()
+                .any(|process| process.stat.name.starts_with("kswapd") && process.stat.state == 'D')
+        };
+        let little = share < levels::ENOUGH || share < levels::ENOUGH_WITH_KSWAPD && kswapd_waits();
+        let swap = self.mem(m::SwapTotal);
+        let swapped = swap.is_ok_and(|swap| swap == Bytes::ZERO || self.mem_or_zero(m::SwapFree) < swap);
+        let waits = self.cpu_shares()?.iowait;
+        (available < levels::ROOM && little && swapped && waits >= levels::WAITING).then_some(waits)
+    }
+
     /// What ZFS's cache gives back when memory is short.
     pub(crate) fn cache_of_zfs(&self) -> Bytes {
         self.now().arc.map(|arc| arc.reclaimable()).unwrap_or_default()

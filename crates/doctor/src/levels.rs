@@ -10,6 +10,12 @@ pub(crate) const LITTLE: f64 = 0.05;
 pub(crate) const LITTLE_WITH_FULL_SWAP: f64 = 0.10;
 /// Swap counts as full from here on; earlyoom's bound for its last signal is 5 %.
 pub(crate) const SWAP_FULL: f64 = 0.05;
+/// Available memory from which on it is not short.
+pub(crate) const ENOUGH: f64 = 0.10;
+/// The same beside a kswapd that waits for a disk.
+pub(crate) const ENOUGH_WITH_KSWAPD: f64 = 0.20;
+/// CPUs that wait for disks this share of the time: the disks are slow, or asked for too much.
+pub(crate) const WAITING: f64 = 0.25;
 /// More than this is room for a good while on any host.
 pub(crate) const ROOM: Bytes = Bytes::gib(8);
 

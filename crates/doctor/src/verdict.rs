@@ -68,19 +68,14 @@ const CPU: f64 = 0.40;
 const DISK: f64 = 0.20;
 /// Stalls for memory below which nobody loses time to it.
 const NONE: f64 = 0.02;
-/// Idle time below which the CPUs are busy; waiting for disks above which they are slow.
+/// Idle time below which the CPUs are busy.
 const BUSY_IDLE: f64 = 0.08;
-const WAITING: f64 = 0.25;
 /// The same in the worst third of the time.
 const WAITING_MUCH: f64 = 0.50;
 /// A disk that has requests in flight this share of the time is worth a word.
 const BUSY_DISK: f64 = 0.90;
 /// So many processes in uninterruptible sleep are no chance.
 const BLOCKED: usize = 3;
-/// Available memory from which on it is not short.
-const ENOUGH: f64 = 0.10;
-/// The same beside a kswapd that waits for a disk.
-const ENOUGH_WITH_KSWAPD: f64 = 0.20;
 /// Available memory that is some on any host whose size is not known.
 const SOME: Bytes = Bytes::gib(4);
 /// Share of memory that is available from which on pages in swap are taken for old ones.
@@ -199,7 +194,8 @@ pub(crate) fn judge(cx: &Context<'_>, findings: &[Finding]) -> Verdict {
     {
         return other;
     }
-    let idle = cx.cpu_shares().filter(|times| times.idle + times.iowait <= HALF && times.iowait < WAITING);
+    let idle =
+        cx.cpu_shares().filter(|times| times.idle + times.iowait <= HALF && times.iowait < levels::WAITING);
     if let (None, Some(times)) = (&top, idle) {
         verdict.text.push_str(&format!(
             " The CPUs are idle only {} of the time: if something is slow, look at what takes them.",
@@ -316,24 +312,6 @@ fn starved(cx: &Context<'_>, findings: &[Finding]) -> Option<String> {
     if let Some(finding) = exhausted {
         return Some(sentence(finding).to_owned());
     }
-    // Little is left, and tasks wait for the disk: programs' code and data are what comes back from it.
-    let available = cx.available().zip(cx.total().ok());
-    let little = available.filter(|(available, total)| {
-        let share = available.bytes.share_of(*total);
-        let swapped =
-            cx.mem(m::SwapTotal).is_ok_and(|swap| swap == Bytes::ZERO || cx.mem_or_zero(m::SwapFree) < swap);
-        available.bytes < levels::ROOM
-            && (share < ENOUGH || share < ENOUGH_WITH_KSWAPD && kswapd_waits(cx))
-            && swapped
-    });
-    if let Some((available, total)) = little {
-        return Some(format!(
-            "only {} of {total} ({}) {} available: programs' own pages come back from the disk",
-            available.bytes,
-            Percent(available.bytes.share_of(total)),
-            if available.told { "is" } else { "can be" }
-        ));
-    }
     let cache = cx.mem(m::Buffers).ok()? + cx.mem(m::Cached).ok()?;
     let left = cx.mem(m::MemFree).ok()? + cache;
     let read = cx.rate(&[v::pgpgin]).ok().filter(|rate| rate.per_second >= READ_KIB)?;
@@ -349,14 +327,6 @@ fn starved(cx: &Context<'_>, findings: &[Finding]) -> Option<String> {
         let read = Bytes::kib(read.per_second as u64);
         format!("only {left:#} are free or cache, and {read}/s are read: programs' own code comes back from the disk")
     })
-}
-
-/// Whether a list of processes shows kswapd in uninterruptible sleep: it writes, or waits to.
-fn kswapd_waits(cx: &Context<'_>) -> bool {
-    cx.processes()
-        .unwrap_or_default()
-        .iter()
-        .any(|process| process.stat.name.starts_with("kswapd") && process.stat.state == 'D')
 }
 
 /// CPU or disk, where memory is not what time is lost to.
@@ -387,7 +357,7 @@ fn elsewhere(cx: &Context<'_>, stalls: &Stalls) -> Option<Verdict> {
         return Some(Verdict::new(Answer::Disk, text));
     }
     let times = times?;
-    if times.iowait >= WAITING {
+    if times.iowait >= levels::WAITING {
         let text = format!(
             "Not memory but a disk: CPUs idle {} of the time while tasks wait for it.",
             Percent(times.iowait)
@@ -590,7 +560,7 @@ fn calm(cx: &Context<'_>, stalls: &Stalls) -> Verdict {
             let text = format!("Memory is fine: tasks wait for it {} of the time{left}.", Percent(memory));
             Verdict::new(Answer::Fine, text)
         }
-        (Some((bytes, share)), _, samples) if share >= ENOUGH || bytes >= levels::ROOM => {
+        (Some((bytes, share)), _, samples) if share >= levels::ENOUGH || bytes >= levels::ROOM => {
             let zfs = match cx.cache_of_zfs() {
                 Bytes::ZERO => String::new(),
                 cache => format!(", {cache} of it in ZFS's cache, which free counts as used"),
@@ -896,26 +866,6 @@ mod tests {
         );
         let tight = "MemTotal: 1000000 kB\nMemAvailable: 150000 kB\nSwapTotal: 200000 kB\nSwapFree: 0 kB\n";
         assert!(!of(tight).text.contains("swap"));
-    }
-
-    #[test]
-    fn a_disk_that_is_read_for_want_of_memory_is_memorys_matter() {
-        let at = |iowait: u64, available: u64| {
-            let meminfo = format!(
-                "MemTotal: 1000000 kB\nMemAvailable: {available} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
-            );
-            Snapshot {
-                meminfo: Some(Values::<Meminfo>::parse(meminfo.as_bytes(), |_| {})),
-                cpu: Some(CpuTimes { iowait, user: iowait / 9, ..CpuTimes::default() }),
-                ..Snapshot::default()
-            }
-        };
-        let of =
-            |available| answer(&Observation::pair("test", at(0, available), at(900, available), 10.0), &[]);
-        assert_eq!(of(300_000).answer, Answer::Disk);
-        let short = of(60_000);
-        assert_eq!(short.answer, Answer::Memory);
-        assert!(short.text.contains("programs' own pages come back from the disk"), "{}", short.text);
     }
 
     #[test]

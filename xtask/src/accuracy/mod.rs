@@ -197,10 +197,6 @@ fn rows<T: for<'a> Deserialize<'a>>(file: &str) -> Result<Vec<T>, Box<dyn Error>
     text.lines().enumerate().map(row).collect()
 }
 
-fn inputs() -> Result<Vec<Input>, Box<dyn Error>> {
-    rows("inputs.jsonl")
-}
-
 fn verdicts(file: &str) -> Result<BTreeMap<String, Said>, Box<dyn Error>> {
     Ok(rows::<Said>(file)?.into_iter().map(|said| (said.id.clone(), said)).collect())
 }

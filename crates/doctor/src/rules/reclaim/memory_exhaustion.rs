@@ -53,7 +53,8 @@ impl Rule for MemoryExhaustion {
         let available = cx.available().ok_or_else(|| Skip::missing("/proc/meminfo MemAvailable"))?;
         let share = available.bytes.share_of(total);
         let swap = Swap::of(cx);
-        if cx.is_exhausted() != Some(true) {
+        let waits = cx.reads_programs_back();
+        if cx.is_exhausted() != Some(true) && waits.is_none() {
             return Ok([low_memory(cx), contiguous(cx, available.bytes, total)]
                 .into_iter()
                 .flatten()
@@ -62,7 +63,7 @@ impl Rule for MemoryExhaustion {
         let severity = Severity::ladder(
             &[
                 (share < HIGH && swap == Swap::Full, Severity::Critical),
-                (share < HIGH || swap == Swap::Full, Severity::High),
+                (share < HIGH || swap == Swap::Full || waits.is_some(), Severity::High),
             ],
             Severity::Warning,
         );
@@ -86,11 +87,17 @@ impl Rule for MemoryExhaustion {
                 }
             })
         });
+        let waits = waits.map_or_else(String::new, |waits| {
+            format!(
+                ", while CPUs wait for disks {} of the time: programs' own pages come back from there",
+                Percent(waits)
+            )
+        });
         let mut finding = Finding::new(
             Self::ID,
             severity,
             format!(
-                "only {} of {total} ({}) {} available{}{held}",
+                "only {} of {total} ({}) {} available{}{waits}{held}",
                 available.bytes,
                 Percent(share),
                 if available.told { "is" } else { "can be" },
