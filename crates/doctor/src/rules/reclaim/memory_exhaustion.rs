@@ -16,7 +16,9 @@ rule! {
     /// `MemAvailable` below 5 % of memory (10 % where swap is full), or what it would be on kernels before
     /// 3.14 (free memory, files and half of the reclaimable slab); how much swap is left; which use holds the
     /// memory. One reading of `/proc/meminfo` or of `free` is enough. Where enough is available, also whether
-    /// that is low memory (`LowFree` of 32-bit kernels) and more than CMA (`CmaFree`).
+    /// that is low memory (`LowFree` of 32-bit kernels) and more than CMA (`CmaFree`). Below 10 % (20 % where
+    /// kswapd is seen to wait) CPUs that wait for disks a quarter of the time tell that programs are read
+    /// back.
     ///
     /// # Hurts
     /// Whatever asks for memory next waits for reclaim, which finds only pages that somebody needs: programs'
