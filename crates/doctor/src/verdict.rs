@@ -111,6 +111,8 @@ const OVER_SECONDS: f64 = 60.0;
 const LOWMEM: std::ops::RangeInclusive<Bytes> = Bytes::mib(860)..=Bytes::mib(896);
 /// `MemTotal` of boards with 4 GiB whose firmware does not move what lies behind the hole for devices.
 const BELOW_HOLE: std::ops::RangeInclusive<Bytes> = Bytes::mib(3100)..=Bytes::mib(3500);
+/// What grows over fewer seconds than this may be at work.
+const LONG: f64 = 600.0;
 /// A process that grew by this share of what it had.
 const GROWN: f64 = 0.3;
 /// A process of this size is worth a word.
@@ -402,8 +404,12 @@ fn failing(cx: &Context<'_>) -> Option<String> {
     })
 }
 
-/// Processes that wait in uninterruptible sleep, where several do and nothing says that memory is short.
+/// Processes that wait in uninterruptible sleep, where several do, nothing says that memory is short, and the
+/// kernel does not tell how long tasks wait for disks.
 fn blocked(cx: &Context<'_>) -> Option<Verdict> {
+    if cx.now().pressure.io.is_some() {
+        return None;
+    }
     let processes = cx.processes().ok()?;
     let blocked: Vec<&str> = (processes.iter().filter(|process| process.stat.state == 'D'))
         .map(|process| &*process.stat.name)
@@ -479,8 +485,11 @@ fn largest<'a>(cx: &Context<'a>) -> Option<(&'a Process, Bytes)> {
     Some((largest, rss(largest)))
 }
 
-/// A process that grew much between two readings.
+/// A process that grew much between two readings, of which the first is not that of a moment ago.
 fn grown(cx: &Context<'_>) -> Option<String> {
+    if cx.now().uptime.is_some() && cx.seconds().ok()? < LONG {
+        return None;
+    }
     let rss = |process: &Process| process.memory_or_zero(p::VmRSS);
     let pairs = cx.process_pairs().ok()?;
     let growth = pairs.into_iter().filter(|(before, _)| rss(before) > Bytes::ZERO);
@@ -995,6 +1004,29 @@ mod tests {
         assert_eq!(blocked.answer, Answer::Disk);
         assert!(blocked.text.contains("cron and 2 more of the processes listed"), "{}", blocked.text);
         assert_eq!(of("DSDS").answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn growth_counts_over_more_than_a_moment() {
+        let at = |kib: u64, uptime: Option<f64>| {
+            let process = Process {
+                stat: Stat { pid: 7, name: "web".into(), ..Stat::default() },
+                status: Values::parse(format!("VmRSS: {kib} kB\n").as_bytes(), |_| {}),
+                ..Process::default()
+            };
+            Snapshot { processes: Some(vec![process]), uptime, ..Snapshot::default() }
+        };
+        let of = |uptime: Option<f64>, seconds: f64| {
+            let pair = Observation::pair("test", at(200_000, uptime), at(900_000, uptime), seconds);
+            answer(&pair, &[]).text
+        };
+        assert!(
+            of(None, 1.0).contains("web grew from 195 MiB to 879 MiB between two readings"),
+            "{}",
+            of(None, 1.0)
+        );
+        assert!(of(Some(90_000.0), 900.0).contains("web grew"));
+        assert!(!of(Some(90_000.0), 10.0).contains("grew"));
     }
 
     #[test]
