@@ -752,11 +752,12 @@ pub(crate) fn dirty_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
     (written == Bytes::ZERO && files.share_of(usage) >= 0.5).then(|| (dirty, dirty.share_of(files)))
 }
 
-/// How much of a group at its limit was unreclaimable slab.
-pub(crate) fn slab_of(group: &GroupUsage) -> Option<(Bytes, f64)> {
-    // Version 1 counts all kernel memory of a group together.
-    let kernel = || group.counter("kmem").map(|counter| counter.usage);
-    let slab = group.stat("slab_unreclaimable").map(Bytes).or_else(kernel)?;
+/// How much of a group at its limit was the kernel's, and what it is called: unreclaimable slab, or, in
+/// version 1, which counts all kernel memory of a group together, that.
+pub(crate) fn kernel_of(group: &GroupUsage) -> Option<(&'static str, Bytes, f64)> {
+    let slab = || Some(("unreclaimable slab", Bytes(group.stat("slab_unreclaimable")?)));
+    let kernel = || Some(("kernel memory (slab, page tables, stacks)", group.counter("kmem")?.usage));
+    let (name, held) = slab().or_else(kernel)?;
     let usage = group.counter("memory").map(|counter| counter.usage)?;
-    Some((slab, slab.share_of(usage)))
+    Some((name, held, held.share_of(usage)))
 }

@@ -6,7 +6,7 @@ use lotsfree_settings::PANIC_ON_OOM;
 use lotsfree_units::{Bytes, Percent};
 
 use crate::control_groups::{self, Owner};
-use crate::kernel_report::{Cause, Holder, Judged, dirty_of, shared_of, slab_of};
+use crate::kernel_report::{Cause, Holder, Judged, dirty_of, kernel_of, shared_of};
 use crate::remedy::{SYSCTL_FILE, word};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
@@ -50,7 +50,7 @@ const SHOWN: usize = 5;
 const SHARED: f64 = 0.25;
 /// Dirty pages from this share of a group's page cache on, none of them under writeback, are named.
 const UNWRITTEN: f64 = 0.8;
-/// Unreclaimable slab from this share of a group on is named.
+/// Memory of the kernel from this share of a group on is named.
 const KERNEL: f64 = 0.3;
 /// A victim of this size held something.
 const LARGE: Bytes = Bytes::mib(256);
@@ -359,11 +359,8 @@ impl<'a> Incident<'a> {
             ))
         });
         let held = held.or_else(|| {
-            let (slab, share) = usage.and_then(slab_of).filter(|(_, share)| *share >= KERNEL)?;
-            Some(format!(
-                "; {slab:#} ({}) of it was unreclaimable slab, which no kill gives back",
-                Percent(share)
-            ))
+            let (name, bytes, share) = usage.and_then(kernel_of).filter(|(.., share)| *share >= KERNEL)?;
+            Some(format!("; {bytes:#} ({}) of it was {name}, which no kill gives back", Percent(share)))
         });
         let held = held.unwrap_or_default();
         format!("{group} reached its limit{limit}, and {deed}{held}")
