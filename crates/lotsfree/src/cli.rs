@@ -763,7 +763,9 @@ mod tests {
                 let diagnosis = diagnose(&observation);
                 let remedies = diagnosis.findings.iter().flat_map(|finding| &finding.remedies);
                 seen.extend(
-                    remedies.flat_map(|remedy| remedy.runtime.clone()).filter(|c| c.starts_with("lotsfree ")),
+                    remedies
+                        .flat_map(|remedy| remedy.runtime.iter().chain(&remedy.verify).cloned())
+                        .filter(|c| c.starts_with("lotsfree ")),
                 );
                 seen.extend(diagnosis.verdict.collect);
             }

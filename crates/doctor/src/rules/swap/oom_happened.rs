@@ -690,7 +690,7 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: Option<&str>, finding: &mut Fin
             finding
                 .remedy(
                     Remedy::new("Keep more memory free, so that blocks stay whole")
-                        .run("lotsfree size min-free --from-host")
+                        .run("lotsfree size watermarks --from-host")
                         .keep(SYSCTL_FILE, "vm.min_free_kbytes = (the figure that lotsfree size prints)")
                         .risk("That memory is lost to everything else."),
                 )
