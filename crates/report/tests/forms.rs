@@ -189,7 +189,8 @@ fn commands(report: &Report) -> Vec<String> {
     let remedies = report.findings.iter().flat_map(|finding| &finding.remedies);
     let of = |remedy: &Remedy| {
         let kept = remedy.persistent.iter().flat_map(|persistent| &persistent.lines);
-        remedy.runtime.iter().chain(kept).chain(&remedy.undo).map(|line| shown(line)).collect::<Vec<_>>()
+        let tested = remedy.undo.iter().chain(&remedy.verify);
+        remedy.runtime.iter().chain(kept).chain(tested).map(|line| shown(line)).collect::<Vec<_>>()
     };
     remedies.flat_map(of).collect()
 }
