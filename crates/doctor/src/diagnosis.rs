@@ -6,8 +6,21 @@ use lotsfree_snapshot::Observation;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
+use crate::rules::reclaim::PsiMemory;
 use crate::verdict::judge;
-use crate::{Context, Finding, MemoryMap, Rule, Skip, Verdict, Workload, rules};
+use crate::{Confidence, Context, Finding, MemoryMap, Rule, Severity, Skip, Verdict, Workload, rules};
+
+/// Rules that say for what tasks wait when they wait for memory.
+const CAUSES: &[&str] = &[
+    "direct-reclaim",
+    "file-thrash",
+    "group-pressure",
+    "high-throttle",
+    "readahead-in-vain",
+    "swap-thrash",
+    "thp-compaction-stall",
+    "zone-reclaim",
+];
 
 /// Result of all rules for one host.
 #[derive(Debug, Serialize)]
@@ -88,13 +101,24 @@ fn memory_map(cx: &Context<'_>) -> Option<MemoryMap> {
     MemoryMap::of(cx.now().meminfo.as_ref()?, huge)
 }
 
-/// Worst first: by severity, then by the share of memory or time that is lost, then by confidence.
+/// Worst first: by severity, then by the share of memory or time that is lost, then by confidence. Pressure,
+/// which says how much is lost and not why, comes after the findings that say for what a task waits.
 fn rank(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         (b.severity.cmp(&a.severity))
             .then(b.cost.share.total_cmp(&a.cost.share))
             .then(b.confidence.cmp(&a.confidence))
     });
+    let is_cause = |finding: &Finding| {
+        finding.severity >= Severity::High
+            && finding.confidence >= Confidence::Likely
+            && CAUSES.contains(&finding.rule)
+    };
+    let pressure = findings.iter().position(|finding| finding.rule == PsiMemory::ID);
+    let last_cause = findings.iter().rposition(is_cause);
+    if let Some((pressure, cause)) = pressure.zip(last_cause).filter(|(pressure, cause)| pressure < cause) {
+        findings[pressure..=cause].rotate_left(1);
+    }
 }
 
 /// Withdraws remedies that another finding forbids, and those that would set a setting to another value than
@@ -141,8 +165,24 @@ fn reconcile(findings: &mut [Finding]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Remedy, Severity};
+    use crate::{Cost, Remedy};
     use lotsfree_settings::{PANIC, PANIC_ON_OOM, PANIC_ON_OOPS};
+
+    #[test]
+    fn pressure_follows_the_findings_that_say_for_what_tasks_wait() {
+        let order = |cause: Severity| {
+            let finding = |rule, severity| Finding::new(rule, severity, "", Cost::risk(""));
+            let mut findings = vec![
+                finding("v1-host", Severity::Info),
+                finding("group-pressure", cause),
+                finding(PsiMemory::ID, Severity::Critical),
+            ];
+            rank(&mut findings);
+            findings.iter().map(|finding| finding.rule).collect::<Vec<_>>()
+        };
+        assert_eq!(order(Severity::High), ["group-pressure", "psi-memory", "v1-host"]);
+        assert_eq!(order(Severity::Warning), ["psi-memory", "group-pressure", "v1-host"]);
+    }
 
     #[test]
     fn a_star_forbids_all_that_begins_so() {

@@ -1,5 +1,5 @@
 use lotsfree_kernel_files::counters::{Counter, MemoryStat, memory_events as e, memory_stat as s};
-use lotsfree_kernel_files::file::cgroup::{Cgroup, Cgroups, Limit};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups as groups;
@@ -177,10 +177,10 @@ fn met(group: &Cgroup) -> Option<(Bytes, Bytes)> {
     (group.stat.is_none() && highest.share_of(limit) >= MET).then_some((highest, limit))
 }
 
-/// The limit at which a group stands, and the name of its file.
+/// The limit at which a group stands, and the version 2 name of its file without `memory.`.
 fn limit(group: &Cgroup) -> Option<(&'static str, Bytes)> {
     let current = group.current?;
-    [("memory.high", group.high), ("memory.max", group.max)].into_iter().find_map(|(name, limit)| {
+    [("high", group.high), ("max", group.max)].into_iter().find_map(|(name, limit)| {
         let limit = limit.and_then(Limit::bytes).filter(|limit| *limit > Bytes::ZERO)?;
         (current.share_of(limit) >= AT).then_some((name, limit))
     })
@@ -208,7 +208,9 @@ fn held(group: &Cgroup) -> Option<(f64, f64)> {
 fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
     let path = loss.group.path.as_str();
     let at = limit(loss.group);
-    let stands = at.map_or_else(String::new, |(name, limit)| format!(", at its {name} of {limit}"));
+    let stands = at.map_or_else(String::new, |(name, limit)| {
+        format!(", at its {} of {limit}", groups::field(cgroups.version, name))
+    });
     let idle = idle_cache(loss);
     let title = match (loss.stalled, loss.refaults, loss.in_vain) {
         (Some(stalled), ..) if idle.is_some() => format!(
@@ -259,7 +261,7 @@ fn finding(cgroups: &Cgroups, loss: &Loss<'_>) -> Finding {
             stalled / 100.0,
             "some task of the group waits for reclaim or for pages that come back",
         ),
-        None if loss.reread.is_some() => Cost::risk("each is a read from the disk, for which a task waits"),
+        None if loss.reread.is_some() => Cost::risk("they come from the disk again, and tasks wait for them"),
         None => Cost::risk("when that was, these counters do not say; whether it goes on, two samples tell"),
     };
     let mut finding = Finding::new(GroupPressure::ID, severity, title, cost);
@@ -321,7 +323,13 @@ fn evidence(finding: &mut Finding, cgroups: &Cgroups, loss: &Loss<'_>) {
         finding.because_if(count.map(|count| Evidence::new(file("events"), name, Grouped(count)).of(path)));
     }
     finding.because_if(
-        loss.group.current.map(|bytes| Evidence::new(file("current"), "memory.current", bytes).of(path)),
+        loss.group
+            .current
+            .map(|bytes| Evidence::new(file("current"), groups::field(version, "current"), bytes).of(path)),
+    );
+    finding.because_if(
+        (loss.group.failcnt.filter(|count| *count > 0))
+            .map(|count| Evidence::new(file("failcnt"), "memory.failcnt", Grouped(count)).of(path)),
     );
     let stat = loss.group.stat.as_ref();
     for (name, counter) in [
@@ -332,6 +340,7 @@ fn evidence(finding: &mut Finding, cgroups: &Cgroups, loss: &Loss<'_>) {
         ("workingset_refault", s::workingset_refault),
         ("workingset_refault_file", s::workingset_refault_file),
         ("workingset_refault_anon", s::workingset_refault_anon),
+        ("pgmajfault", s::pgmajfault),
     ] {
         let Some(value) = stat.and_then(|stat| stat.get(counter)) else { continue };
         let value = if matches!(name, "anon" | "file") {
@@ -353,13 +362,18 @@ fn remedy(finding: &mut Finding, cgroups: &Cgroups, group: &Cgroup, at: Option<(
         return;
     };
     let wanted = groups::rounded(current.max(limit).scale(1.25));
-    let (property, field) = if name == "memory.high" { ("MemoryHigh", "high") } else { ("MemoryMax", "max") };
+    // systemd's name of the limit of version 1 is another one (systemd.resource-control(5)).
+    let property = match (name, cgroups.version) {
+        ("high", _) => "MemoryHigh",
+        (_, CgroupVersion::V1) => "MemoryLimit",
+        (_, CgroupVersion::V2) => "MemoryMax",
+    };
     finding.remedy(
         groups::set(
-            format!("Raise {name} to {wanted}"),
+            format!("Raise {} to {wanted}", groups::field(cgroups.version, name)),
             cgroups.version,
             &group.path,
-            (property, field),
+            (property, name),
             Some(wanted),
             Some(limit),
         )

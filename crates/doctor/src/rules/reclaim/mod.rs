@@ -13,6 +13,7 @@ rules! {
     pagecache_displaces_anon::PagecacheDisplacesAnon,
     direct_reclaim::DirectReclaim,
     kswapd_behind::KswapdBehind,
+    readahead_in_vain::ReadaheadInVain,
     file_thrash::FileThrash,
     cache_garbage::CacheGarbage,
     drop_caches_cron::DropCachesCron,

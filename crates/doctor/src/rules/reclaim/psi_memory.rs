@@ -127,13 +127,16 @@ impl Rule for PsiMemory {
 }
 
 fn add_remedies(finding: &mut Finding, cx: &Context<'_>, share: f64) {
-    finding.remedy(
-        Remedy::new("Bound the group that creates the pressure, so that it reclaims from itself")
-            .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
-            .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
-            .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
-            .risk("The group is slowed down at its bound; memory cgroups of version 2 only."),
-    );
+    // Version 1 has no memory.high.
+    if cx.cgroups().is_ok_and(|cgroups| cgroups.version == CgroupVersion::V2) || cx.cgroups().is_err() {
+        finding.remedy(
+            Remedy::new("Bound the group that creates the pressure, so that it reclaims from itself")
+                .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")
+                .keep(remedies::DROP_IN, "MemoryHigh=SIZE")
+                .undo_with("systemctl set-property --runtime UNIT MemoryHigh=infinity")
+                .risk("The group is slowed down at its bound; memory cgroups of version 2 only."),
+        );
+    }
     if share >= OOMD && cx.now().tuners.systemd_oomd {
         finding.note(
             "systemd-oomd is enabled and kills by default in cgroups that stay above 60 % for 30 s, if \
