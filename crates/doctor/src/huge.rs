@@ -12,6 +12,7 @@ use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_snapshot::Observation;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::finding::subject;
 use crate::workload::CLUSTER_MANAGERS;
 use crate::{Context, Cost, Evidence, Remedy, Skip, Workload, latency};
 
@@ -169,6 +170,17 @@ pub(crate) fn adopted(cx: &Context<'_>, remedy: Remedy) -> Remedy {
         Some(Workload::Oracle) => remedy
             .keep("the instance's parameters", "use_large_pages=only")
             .restart("the instance, with memlock at least as large as its SGA; it then starts only in huge pages"),
+        Some(Workload::Java) => remedy
+            .keep("the command line of Java", "-XX:+UseLargePages")
+            .restart("Java; where its heap does not fit, it goes on in base pages after a warning")
+            .verify("grep anon_hugepage /proc/$(pgrep -n -x java)/maps"),
+        Some(Workload::Mysql) => remedy
+            .keep("my.cnf, [mysqld]", "large-pages")
+            .restart(
+                "the server; MySQL, and MariaDB before 10.5, also need memlock as large as the buffer pool and their group \
+                 in vm.hugetlb_shm_group",
+            )
+            .verify("grep anon_hugepage /proc/$(pgrep -n -x 'mariadbd|mysqld')/maps"),
         Some(_) => remedy.restart("the database, with memlock at least as large as its segment"),
         None if cx.workloads().iter().any(|workload| workload.is_database()) => {
             remedy.restart("the database, with memlock at least as large as its segment")
@@ -373,8 +385,9 @@ fn forked(cx: &Context<'_>) -> Vec<Segment> {
     }
     for process in processes {
         let Some(database) = Workload::database_of(process) else { continue };
-        for mapping in process.detail.iter().flat_map(|detail| &detail.shared) {
-            let huge = mapping.file.starts_with("/anon_hugepage");
+        let mappings = process.detail.iter().flat_map(|detail| &detail.mappings);
+        for mapping in mappings.filter(|mapping| mapping.shared) {
+            let huge = mapping.is_huge();
             if huge || mapping.file.starts_with("/dev/zero") {
                 let key = (mapping.start, database);
                 let segment = found.entry(key).or_insert_with(|| new(process, database, huge));
@@ -387,8 +400,36 @@ fn forked(cx: &Context<'_>) -> Vec<Segment> {
     found.into_values().collect()
 }
 
-/// Segments in base pages that belong into a huge page pool: those of at least 4 GiB, and all segments of a
-/// database that has one of at least 100 MiB.
+/// Private memory of processes that have other memory in huge pages: they ask for them, and the longest
+/// mapping, which the pool's spare pages cannot hold, got base pages. MariaDB and the Java virtual machine fall
+/// back so, one mapping at a time and mostly without a word.
+fn fallen_back(cx: &Context<'_>, huge: Bytes) -> Vec<Segment> {
+    let spare = cx
+        .huge_pools()
+        .unwrap_or_default()
+        .into_iter()
+        .find(|pool| pool.size == huge)
+        .map_or(0, |p| p.idle());
+    let fallen = |process: &Process| {
+        let mappings = &process.detail.as_ref()?.mappings;
+        mappings.iter().find(|mapping| mapping.is_huge() && !mapping.shared)?;
+        let largest = mappings.iter().find(|mapping| mapping.file.is_empty())?;
+        (largest.length.units_of(huge) > spare && largest.length >= SCRIPT_MIN).then(|| Segment {
+            label: format!("the largest mapping of {}", subject(process)),
+            size: largest.length,
+            exact: true,
+            shmid: None,
+            uid: process.uid,
+            database: Workload::of_name(&process.stat.name),
+            mappers: 1,
+            backing: Backing::Base,
+        })
+    };
+    cx.processes().unwrap_or_default().iter().filter_map(fallen).collect()
+}
+
+/// Memory in base pages that belongs into a huge page pool: segments of at least 4 GiB, all segments of a
+/// database that has one of at least 100 MiB, and what the pool was asked to hold and could not.
 pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, Skip> {
     let all = segments(cx)?;
     let users: BTreeSet<u32> = (all.iter())
@@ -399,7 +440,9 @@ pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, 
         let of_database = s.database.is_some() && s.uid.is_some_and(|uid| users.contains(&uid));
         s.backing == Backing::Base && s.size >= huge && (s.size >= LARGE || of_database)
     };
-    Ok(all.into_iter().filter(wanted).collect())
+    let mut found: Vec<Segment> = all.into_iter().filter(wanted).chain(fallen_back(cx, huge)).collect();
+    found.sort_by_key(|segment| std::cmp::Reverse(segment.size));
+    Ok(found)
 }
 
 /// `once`, `2 times`, with grouped thousands.

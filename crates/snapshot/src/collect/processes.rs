@@ -123,7 +123,7 @@ fn look_closely(
             && let Some((text, _)) = reader.optional_bytes(at(&mut path, pid, "maps"))
         {
             detail.maps = Some(text.iter().filter(|&&b| b == b'\n').count() as u64);
-            detail.shared = process::maps::shared(text);
+            detail.mappings = process::maps::mappings(text);
         }
         let resident = process.memory_or_zero(s::VmRSS);
         let cost = WALK_PER_GIB.mul_f64(resident.share_of(Bytes::gib(1)).min(1e6) * 2.0);

@@ -15,7 +15,10 @@ rule! {
     /// # Sees
     /// A database's shared segment in base pages (from the `kernelpagesize_kB` of `/proc/PID/numa_maps`, or
     /// because it is larger than all that the pool has promised), while the spare pages (free less
-    /// reserved, plus what `vm.nr_overcommit_hugepages` allows) are fewer than it needs.
+    /// reserved, plus what `vm.nr_overcommit_hugepages` allows) are fewer than it needs. Also a process that
+    /// has some of its private memory in huge pages, so that it asks for them, and whose longest mapping of
+    /// `/proc/PID/maps` is in base pages and larger than what is spare: the heap of Java with
+    /// `-XX:+UseLargePages`, the buffer pool of MariaDB with `large-pages`.
     ///
     /// # Hurts
     /// A System V segment gets all its huge pages when it is made, or none: one page too few and the spare

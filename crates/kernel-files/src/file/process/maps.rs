@@ -1,47 +1,83 @@
-//! `/proc/PID/maps`: the lengths of shared mappings, which `numa_maps` does not print.
+//! `/proc/PID/maps`: the lengths of mappings, which `numa_maps` does not print.
 
-use lotsfree_units::Bytes;
+use lotsfree_units::{Bytes, MIB};
 use serde::Serialize;
 
 use crate::file::scan::{cut, hexadecimal, lines};
 
-/// A mapping that is shared and may be written: what a program needs of a pool, however little it has
-/// touched.
+/// A mapping that may be written and is shared, anonymous or in huge pages of a pool: what a program needs of
+/// a pool, however little it has touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct SharedMapping {
+pub struct Mapping {
     /// Start address.
     pub start: u64,
     /// Its length.
     pub length: Bytes,
-    /// What is mapped: `/dev/zero (deleted)` in base pages, `/anon_hugepage (deleted)` in huge ones, a file.
+    /// Whether it is shared with other processes.
+    pub shared: bool,
+    /// What is mapped: `/dev/zero (deleted)` in base pages, `/anon_hugepage (deleted)` in huge ones, a file;
+    /// empty for private anonymous memory.
     pub file: Box<str>,
 }
 
-/// At most this many are kept, the longest.
+impl Mapping {
+    /// Whether it is anonymous memory in huge pages of a pool (`fs/hugetlbfs/inode.c:hugetlb_file_setup`).
+    pub fn is_huge(&self) -> bool {
+        self.file.starts_with("/anon_hugepage")
+    }
+}
+
+/// At most this many of each kind are kept, the longest.
 const MOST: usize = 32;
 /// A bound on a name that is kept, in bytes.
 const MOST_NAME: usize = 255;
+/// Private mappings below this length are the business of `malloc`.
+const PRIVATE: Bytes = Bytes(MIB);
 
-/// Reads the shared, writable mappings of `maps` (`fs/proc/task_mmu.c:show_map_vma`), longest first; lines of
-/// another form are passed over.
-pub fn shared(text: &[u8]) -> Vec<SharedMapping> {
-    let mut found: Vec<SharedMapping> = lines(text).filter_map(|(_, line)| mapping(line)).collect();
+/// Reads the mappings of `maps` (`fs/proc/task_mmu.c:show_map_vma`) that may be written and are shared, or
+/// private without a file, longest first; lines of another form are passed over. Private mappings that follow
+/// each other without a gap count as the first: Java maps parts of a file into its heap.
+pub fn mappings(text: &[u8]) -> Vec<Mapping> {
+    let mut found: Vec<Mapping> = Vec::new();
+    for mapping in lines(text).filter_map(|(_, line)| mapping(line)) {
+        let continued = |last: &&mut Mapping| {
+            let private = !(last.shared || mapping.shared || last.is_huge() || mapping.is_huge());
+            private && last.file.is_empty() && last.start.checked_add(last.length.0) == Some(mapping.start)
+        };
+        match found.last_mut().filter(continued) {
+            Some(last) => last.length = last.length + mapping.length,
+            None => found.push(mapping),
+        }
+    }
+    found.retain(|mapping| {
+        mapping.shared || mapping.is_huge() || (mapping.file.is_empty() && mapping.length >= PRIVATE)
+    });
     found.sort_by_key(|mapping| (std::cmp::Reverse(mapping.length), mapping.start));
-    found.truncate(MOST);
+    let mut left = [MOST; 2];
+    found.retain(|mapping| {
+        let left = &mut left[usize::from(mapping.shared)];
+        let keep = *left > 0;
+        *left -= usize::from(keep);
+        keep
+    });
     found
 }
 
 /// `7f75b962f000-7f763e5a7000 rw-s 00000000 00:01 1070  /dev/zero (deleted)`.
-fn mapping(line: &[u8]) -> Option<SharedMapping> {
+fn mapping(line: &[u8]) -> Option<Mapping> {
     let (range, rest) = cut(line.trim_ascii(), b' ')?;
     let (start, end) = cut(range, b'-')?;
     let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
-    let shared = matches!(rest, [_, b'w', _, b's', b' ', ..]);
+    let shared = match rest {
+        [_, b'w', _, b's', b' ', ..] => true,
+        [_, b'w', _, b'p', b' ', ..] => false,
+        _ => return None,
+    };
+    let length = Bytes(end.checked_sub(start).filter(|length| *length > 0)?);
     // Permissions, offset, device and inode stand before the name.
-    let file =
-        rest.splitn(2, |&b| b == b'/').nth(1).map_or(&b""[..], |name| &name[..name.len().min(MOST_NAME)]);
-    let file = if file.is_empty() { String::new() } else { format!("/{}", String::from_utf8_lossy(file)) };
-    (shared && end > start).then(|| SharedMapping { start, length: Bytes(end - start), file: file.into() })
+    let name = rest.splitn(5, |&b| b == b' ').nth(4).unwrap_or_default().trim_ascii();
+    let file = String::from_utf8_lossy(&name[..name.len().min(MOST_NAME)]);
+    Some(Mapping { start, length, shared, file: file.into() })
 }
 
 #[cfg(test)]
@@ -49,19 +85,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_shared_mappings_that_may_be_written_count() {
+    fn mappings_that_may_be_written_and_have_no_file_of_their_own_count() {
         let text = b"55d000000000-55d000100000 r-xp 00000000 fe:01 12 /usr/lib/postgresql/15/bin/postgres\n\
             7f75b962f000-7f763e5a7000 rw-s 00000000 00:01 1070 /dev/zero (deleted)\n\
             7f7640a1f000-7f7640a2d000 rw-s 00000000 00:1b 121242 /dev/shm/PostgreSQL.3128629608\n\
             7f7650000000-7f7650001000 r--s 00000000 fe:01 13 /etc/localtime\n\
+            80000000-ffe00000 rw-p 00000000 00:00 0 \n\
+            ffe00000-ffe75000 rw-p 00c77000 fe:00 315149     /usr/lib/jvm/lib/server/classes.jsa\n\
+            ffe75000-100000000 rw-p 00000000 00:00 0 \n\
+            7f7660000000-7f7660200000 rw-p 00000000 00:11 3122   /anon_hugepage (deleted)\n\
+            55d000200000-55d000900000 rw-p 00000000 00:00 0      [heap]\n\
+            7f7670000000-7f7670010000 rw-p 00000000 00:00 0 \n\
             nonsense\n7f76-7f75 rw-s 0 0 0\n";
-        let shared = shared(text);
-        let found: Vec<_> = shared.iter().map(|m| (m.start, m.length.0, &*m.file)).collect();
+        let mappings = mappings(text);
+        let found: Vec<_> = mappings.iter().map(|m| (m.start, m.length.0, m.shared, &*m.file)).collect();
         assert_eq!(
             found,
             [
-                (0x7f75_b962_f000, 0x84f7_8000, "/dev/zero (deleted)"),
-                (0x7f76_40a1_f000, 0xe000, "/dev/shm/PostgreSQL.3128629608")
+                (0x7f75_b962_f000, 0x84f7_8000, true, "/dev/zero (deleted)"),
+                (0x8000_0000, 0x8000_0000, false, ""),
+                (0x7f76_6000_0000, 0x20_0000, false, "/anon_hugepage (deleted)"),
+                (0x7f76_40a1_f000, 0xe000, true, "/dev/shm/PostgreSQL.3128629608"),
             ]
         );
     }

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::counters::{Counter, SmapsRollup, Status, Values};
 
 pub use limits::ProcessLimits;
-pub use maps::SharedMapping;
+pub use maps::Mapping;
 pub use numa_maps::NumaMaps;
 pub use smaps_rollup::parse_rollup;
 pub use stat::Stat;
@@ -60,8 +60,9 @@ pub struct Detail {
     pub numa: Option<NumaMaps>,
     /// Number of mappings (lines of `maps`).
     pub maps: Option<u64>,
-    /// The longest shared mappings of `maps` that may be written; empty where it was not read.
-    pub shared: Vec<SharedMapping>,
+    /// The longest mappings of `maps` that may be written and are shared or have no file of their own; empty
+    /// where it was not read.
+    pub mappings: Vec<Mapping>,
     /// `io`: bytes read from and written to storage.
     pub io: Option<(u64, u64)>,
 }
