@@ -1,7 +1,7 @@
 //! Memory cgroups for rules: names of their files, who administers them, the memory that they hold.
 
 use lotsfree_kernel_files::counters::memory_stat as s;
-use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Limit};
 use lotsfree_units::{Bytes, MIB};
 
 use crate::finding::subject;
@@ -173,6 +173,28 @@ pub(crate) fn set(
                 .sets(file, raw(value))
         }
     }
+}
+
+/// A remedy that raises the limit of a group from `limit` to `wanted`. Version 1 refuses a limit above the
+/// one on memory and swap (EINVAL), so that one goes up first and down last.
+pub(crate) fn raise(
+    title: impl Into<String>,
+    version: CgroupVersion,
+    group: &Cgroup,
+    limit: Bytes,
+    wanted: Bytes,
+) -> Remedy {
+    let path = group.path.as_str();
+    let mut raise = set(title, version, path, ("MemoryMax", "max"), Some(wanted), Some(limit));
+    if let (CgroupVersion::V1, Some(Limit::At(both))) = (version, group.swap_max)
+        && both < wanted
+    {
+        let memsw = format!("/sys/fs/cgroup/memory{path}/memory.memsw.limit_in_bytes");
+        let above = wanted + (both - limit);
+        raise.runtime.insert(0, format!("echo {} > {}", above.0, word(&memsw)));
+        raise = raise.undo_with(format!("echo {} > {}", both.0, word(&memsw))).sets(memsw, above.0);
+    }
+    raise
 }
 
 fn section(unit: &str) -> &'static str {

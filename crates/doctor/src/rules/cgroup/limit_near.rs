@@ -3,7 +3,6 @@ use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit}
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups::{self as groups, Held};
-use crate::remedy::word;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Rule, Severity, Skip};
 
@@ -231,7 +230,7 @@ fn add_evidence(
 
 fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version: CgroupVersion, near: &Near<'_>) {
     let Near { group, limit, held } = near;
-    let (path, kept) = (group.path.as_str(), held.kept());
+    let kept = held.kept();
     let swap = cx.mem_or_zero(m::SwapFree);
     // On version 1 the cap is on memory and swap together.
     let may_swap = swap > Bytes::ZERO
@@ -253,25 +252,10 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version: CgroupVersion,
         ));
         return;
     }
-    let mut raise = groups::set(
-        format!("Raise the limit to {wanted}, of which {} would be in use", Percent(kept.share_of(wanted))),
-        version,
-        path,
-        ("MemoryMax", "max"),
-        Some(wanted),
-        Some(*limit),
-    )
-    .risk("The group may then take that much from the others; check that all limits together fit into the host.");
-    // Version 1 refuses a limit above the one on memory and swap (EINVAL), so that one goes up first and down
-    // last.
-    if let (CgroupVersion::V1, Some(Limit::At(both))) = (version, group.swap_max)
-        && both < wanted
-    {
-        let memsw = format!("/sys/fs/cgroup/memory{path}/memory.memsw.limit_in_bytes");
-        let above = wanted + (both - *limit);
-        raise.runtime.insert(0, format!("echo {} > {}", above.0, word(&memsw)));
-        raise = raise.undo_with(format!("echo {} > {}", both.0, word(&memsw))).sets(memsw, above.0);
-    }
+    let title = format!("Raise the limit to {wanted}, of which {} would be in use", Percent(kept.share_of(wanted)));
+    let raise = groups::raise(title, version, group, *limit, wanted).risk(
+        "The group may then take that much from the others; check that all limits together fit into the host.",
+    );
     finding.remedy(raise);
     if version == CgroupVersion::V2 && group.high.is_none_or(|high| high == Limit::Max) {
         finding.note(

@@ -5,9 +5,9 @@ use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
 use lotsfree_settings::PANIC_ON_OOM;
 use lotsfree_units::{Bytes, Percent};
 
-use crate::control_groups::{self, Owner};
+use crate::control_groups;
 use crate::kernel_report::{Cause, Holder, Judged, dirty_of, kernel_of, shared_of};
-use crate::remedy::{SYSCTL_FILE, word};
+use crate::remedy::SYSCTL_FILE;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload};
 
@@ -58,6 +58,11 @@ const LARGE: Bytes = Bytes::mib(256);
 const SMALL: f64 = 0.2;
 /// Page tables from this share of a victim on are worth a word.
 const TABLES: f64 = 0.2;
+
+/// By how much a limit is raised after a kill, and at least: `--oom-bump-up-ratio` and
+/// `--oom-min-bump-up-bytes` of Kubernetes' Vertical Pod Autoscaler.
+const BUMP_RATIO: f64 = 1.2;
+const BUMP: Bytes = Bytes::mib(100);
 
 /// A group that uses less than this share of its limit is not at it.
 const FAR: f64 = 0.75;
@@ -221,6 +226,13 @@ impl<'a> Incident<'a> {
         let reported = self.judged.as_ref().and_then(|judged| judged.report.group.as_ref());
         let reported = reported.map(|group| group.limit_of.as_str()).filter(|group| !group.is_empty());
         reported.or_else(|| self.kills.iter().rev().find_map(|kill| kill.cgroup.as_deref()))
+    }
+
+    /// The limit of the group, from the last report.
+    fn limit(&self) -> Option<Bytes> {
+        let group = self.judged.as_ref()?.report.group.as_ref()?;
+        let memory = group.counters.iter().find(|counter| &*counter.name == "memory")?;
+        Some(memory.limit).filter(|limit| *limit < NO_LIMIT)
     }
 
     /// The victims: `java`, `java and 2 others`; nothing where the log does not have them.
@@ -498,7 +510,7 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
         incident.judged.as_ref().filter(|_| incident.kind == Kind::Host).and_then(|judged| judged.culprit());
     match culprit.and_then(|(holder, _)| of_holder(holder)) {
         Some(remedy) => _ = finding.remedy(remedy),
-        None => remedies(cx, incident.kind, incident.group(), &mut finding),
+        None => remedies(cx, incident.kind, incident.group(), incident.limit(), &mut finding),
     }
     finding
 }
@@ -641,7 +653,14 @@ fn saw(cx: &Context<'_>, kill: &OomKill) -> Evidence {
     Evidence::new("/dev/kmsg", "oom-kill", value.join(", ")).of(format!("pid {} {}", kill.pid, kill.name))
 }
 
-fn remedies(cx: &Context<'_>, kind: Kind, group: Option<&str>, finding: &mut Finding) {
+/// `logged` is the limit of the group that the kernel's report has.
+fn remedies(
+    cx: &Context<'_>,
+    kind: Kind,
+    group: Option<&str>,
+    logged: Option<Bytes>,
+    finding: &mut Finding,
+) {
     match kind {
         Kind::Group => {
             finding.note(
@@ -654,25 +673,8 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: Option<&str>, finding: &mut Fin
                 );
                 return;
             };
-            let unit = group.rsplit('/').next().unwrap_or(group);
-            let limit =
-                cx.cgroups().ok().and_then(|groups| groups.at(group)).and_then(|group| group.max?.bytes());
-            let remedy = Remedy::new(format!("Raise the limit of {unit}, or shrink what runs in it"))
-                .risk("The memory is taken from the others. A leak meets any limit, only later.");
-            let old = limit.map_or("OLD".to_owned(), |old| old.0.to_string());
-            let remedy = match control_groups::owner(group) {
-                Owner::Systemd(unit) => remedy
-                    .run(format!("systemctl set-property --runtime {} MemoryMax=SIZE", word(unit)))
-                    .keep("the unit's drop-in, [Service]", "MemoryMax=SIZE")
-                    .undo_with(format!("systemctl set-property --runtime {} MemoryMax={old}", word(unit))),
-                // systemd knows nothing of it.
-                _ => {
-                    let version = cx.cgroups().map_or(CgroupVersion::V2, |groups| groups.version);
-                    let file = word(&control_groups::file(version, group, "max"));
-                    remedy.run(format!("echo SIZE > {file}")).undo_with(format!("echo {old} > {file}"))
-                }
-            };
-            finding.note_if(control_groups::lasting(group)).remedy(remedy);
+            raise(cx, group, logged, finding);
+            finding.note_if(control_groups::lasting(group));
         }
         Kind::Policy => {
             finding
@@ -728,6 +730,29 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: Option<&str>, finding: &mut Fin
                 );
         }
     }
+}
+
+/// Raises the limit of a group by one step, from the one that it has now or, where its files were not read, had
+/// when the kernel reported.
+fn raise(cx: &Context<'_>, path: &str, logged: Option<Bytes>, finding: &mut Finding) {
+    const RISK: &str = "The memory is taken from the others. A leak meets any limit, only later.";
+    let unit = path.rsplit('/').next().unwrap_or(path);
+    let version = cx.cgroups().map_or(CgroupVersion::V2, |groups| groups.version);
+    let read = cx.cgroups().ok().and_then(|groups| groups.at(path)).cloned();
+    let group = read.unwrap_or_else(|| Cgroup { path: path.to_owned(), ..Cgroup::default() });
+    let Some(limit) = group.max.and_then(Limit::bytes).or(logged) else {
+        finding.remedy(Remedy::new(format!("Raise the limit of {unit}, or shrink what runs in it")).risk(RISK));
+        return;
+    };
+    let wanted = control_groups::rounded((limit + BUMP).max(limit.scale(BUMP_RATIO)));
+    let title = format!("Raise the limit of {unit} to {wanted}, or shrink what runs in it");
+    finding
+        .note(format!(
+            "A kill tells that the limit was too low, not by how much. {wanted} is one step: by {BUMP} or a fifth, as the \
+             Vertical Pod Autoscaler of Kubernetes goes after a kill. Where the program has a bound of its own (the heap \
+             of Java, maxmemory of Redis, -m of memcached), that bound and a tenth is the better figure."
+        ))
+        .remedy(control_groups::raise(title, version, &group, limit, wanted).risk(RISK));
 }
 
 /// Kills that the events of the outermost groups count, where the host's own counter is unknown.
@@ -852,11 +877,11 @@ fn untold(cx: &Context<'_>, count: u64, now: bool) -> Finding {
     );
     if let Some(group) = innermost.first() {
         if met_its_limit(group) {
-            remedies(cx, Kind::Group, Some(&group.path), &mut finding);
+            remedies(cx, Kind::Group, Some(&group.path), None, &mut finding);
             return finding;
         }
         finding.note("Processes of the groups named were killed, though none of them was at its own limit.");
     }
-    remedies(cx, Kind::Untold, None, &mut finding);
+    remedies(cx, Kind::Untold, None, None, &mut finding);
     finding
 }
