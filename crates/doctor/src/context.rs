@@ -17,10 +17,11 @@ use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::thp::Thp;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_settings::{NR_OVERCOMMIT_HUGEPAGES, Release};
-use lotsfree_snapshot::{Observation, Sample, Snapshot};
+use lotsfree_snapshot::{Observation, SIMULATED, STANDARD_INPUT, Sample, Snapshot, THIS_HOST};
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::levels::{self, Available};
+use crate::remedy::word;
 use crate::{Confidence, Evidence, Outcome, Skip, Workload};
 
 /// An observation, and facts derived from it that all rules use.
@@ -94,6 +95,16 @@ impl<'a> Context<'a> {
     /// The latest snapshot.
     pub fn now(&self) -> &'a Snapshot {
         &self.observation.now
+    }
+
+    /// The command that sizes `what` (`hugepages`, `watermarks`, …) by the figures that were judged here:
+    /// those of this host only where this host was judged.
+    pub(crate) fn size_command(&self, what: &str) -> String {
+        match self.observation.label.as_str() {
+            THIS_HOST => format!("lotsfree size {what} --from-host"),
+            STANDARD_INPUT => format!("lotsfree size {what} --from -"),
+            saved => format!("lotsfree size {what} --from {}", word(saved.trim_end_matches(SIMULATED))),
+        }
     }
 
     /// The first full snapshot of the period.

@@ -771,6 +771,8 @@ mod tests {
             }
         }
         assert!(seen.iter().any(|command| command.contains("size")), "{seen:?}");
+        // They were proposed for saved data: the figures of this host are those of another.
+        assert!(!seen.iter().any(|command| command.contains("--from-host")), "{seen:?}");
         for command in seen {
             assert!(Cli::try_parse_from(command.split_whitespace()).is_ok(), "{command}");
         }

@@ -10,7 +10,7 @@ use lotsfree_report::{Report, TextOptions};
 use lotsfree_run::{Run, RunOn};
 use lotsfree_snapshot::source::run::{Instants, input};
 use lotsfree_snapshot::source::{Input, TreeSource};
-use lotsfree_snapshot::{Observation, Options, collect};
+use lotsfree_snapshot::{Observation, Options, SIMULATED, THIS_HOST, collect};
 
 use crate::cli::{DoctorArgs, FailOn, Format};
 use crate::{output, runs};
@@ -97,7 +97,7 @@ fn open(path: &Path) -> anyhow::Result<Input> {
         let mut input =
             input.with_context(|| format!("{}: it ended before its first sample", path.display()))?;
         if run.facts().machine == RunOn::Model {
-            input.label += ", simulated";
+            input.label += SIMULATED;
         }
         return Ok(input);
     }
@@ -122,11 +122,11 @@ fn live(options: &Options, interval: f64) -> anyhow::Result<Observation> {
     let started = Instant::now();
     let first = collect(&source, options);
     if interval == 0.0 {
-        return Ok(Observation::instant("this host", first));
+        return Ok(Observation::instant(THIS_HOST, first));
     }
     output::progress(interval, &format!("one sample taken, the other follows after {interval} s"));
     thread::sleep(Duration::from_secs_f64(interval).saturating_sub(started.elapsed()));
     let between = started.elapsed();
     let second = collect(&source, options);
-    Ok(Observation::pair("this host", first, second, between.as_secs_f64()))
+    Ok(Observation::pair(THIS_HOST, first, second, between.as_secs_f64()))
 }

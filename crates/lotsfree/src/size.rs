@@ -13,7 +13,7 @@ use lotsfree_settings::{
 };
 use lotsfree_size::{CacheFigures, HostFigures, Question, ReserveZone};
 use lotsfree_snapshot::source::TreeSource;
-use lotsfree_snapshot::{Observation, Options, Snapshot, collect, observe};
+use lotsfree_snapshot::{Observation, Options, Snapshot, THIS_HOST, collect, observe};
 use lotsfree_units::{Bytes, visible, visible_json};
 
 use crate::cli::{Asked, SizeArgs, SizeCommon, SizeTopic};
@@ -51,7 +51,7 @@ fn observed(common: &SizeCommon) -> anyhow::Result<Option<Observation>> {
         Some(path) => Some(observe(lotsfree_snapshot::source::open(path)?, &options)),
         None if common.from_host => {
             let now = collect(&TreeSource::live().context("cannot open /")?, &options);
-            Some(Observation::instant("this host", now))
+            Some(Observation::instant(THIS_HOST, now))
         }
         None => None,
     })

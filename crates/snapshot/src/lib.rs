@@ -14,6 +14,6 @@ mod snapshot;
 pub mod source;
 
 pub use collect::{Options, collect};
-pub use observe::{Observation, Sample, observe};
+pub use observe::{Observation, SIMULATED, STANDARD_INPUT, Sample, THIS_HOST, observe};
 pub use snapshot::{Host, Snapshot};
 pub use source::{Input, OpenError, ReadError, Source};

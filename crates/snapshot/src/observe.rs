@@ -22,6 +22,14 @@ pub struct Observation {
     pub samples: Vec<Sample>,
 }
 
+/// The label of an observation of the running host.
+pub const THIS_HOST: &str = "this host";
+/// The label of one that was read from standard input.
+pub const STANDARD_INPUT: &str = "standard input";
+
+/// What the label of a run of the model ends with.
+pub const SIMULATED: &str = ", simulated";
+
 /// The counters of one instant in a series.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {

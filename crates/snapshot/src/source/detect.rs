@@ -13,6 +13,7 @@ use super::samples::{seconds_of, thin};
 use super::sos;
 use super::tree::looks_like_root;
 use super::{MemorySource, ReadError, Source, TreeSource, oswatcher, paste, text};
+use crate::observe::{STANDARD_INPUT, THIS_HOST};
 
 /// Kind of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +133,8 @@ const MOST_NAMES: usize = 65_536;
 /// Names the path, the fault, and the accepted inputs.
 pub fn open(path: &Path) -> Result<Input, OpenError> {
     if path.as_os_str() == "-" {
-        let mut input = open_stream(Box::new(io::stdin().lock()), Path::new("standard input"))?;
-        "standard input".clone_into(&mut input.label);
+        let mut input = open_stream(Box::new(io::stdin().lock()), Path::new(STANDARD_INPUT))?;
+        STANDARD_INPUT.clone_into(&mut input.label);
         return Ok(input);
     }
     let failed = |error| OpenError::Io { path: path.to_owned(), error };
@@ -159,7 +160,7 @@ pub fn open_bytes(bytes: &[u8], name: &str) -> Result<Input, OpenError> {
 /// If `/` cannot be opened.
 pub fn live() -> Result<Input, OpenError> {
     let source = TreeSource::live().map_err(|error| OpenError::Io { path: "/".into(), error })?;
-    Ok(Input::one("this host", Kind::Live, Box::new(source)))
+    Ok(Input::one(THIS_HOST, Kind::Live, Box::new(source)))
 }
 
 /// Opens a regular file. If a pipe has taken its place, it does not wait for the pipe's other end.

@@ -178,7 +178,7 @@ impl Rule for Fragmentation {
         }
         failures.add_evidence(&mut finding, cx);
         finding.note(arithmetic(worst));
-        add_remedies(&mut finding);
+        add_remedies(cx, &mut finding);
         Ok(vec![finding])
     }
 }
@@ -209,7 +209,7 @@ fn arithmetic(Broken { zone, index, .. }: &Broken<'_>) -> String {
     )
 }
 
-fn add_remedies(finding: &mut Finding) {
+fn add_remedies(cx: &Context<'_>, finding: &mut Finding) {
     finding
         .remedy(
             Remedy::new("Compact memory once, at a quiet hour, before something large starts")
@@ -218,7 +218,7 @@ fn add_remedies(finding: &mut Finding) {
         )
         .remedy(
             Remedy::new("Reserve a huge page pool at boot, when memory is whole")
-                .run("lotsfree size hugepages --from-host")
+                .run(cx.size_command("hugepages"))
                 .keep("kernel command line", "hugepagesz=2M hugepages=(the figure that lotsfree size prints)")
                 .risk("The pool is lost to everything else; only for programs that use huge pages of the pool.")
                 .restart("the host")

@@ -508,7 +508,7 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
     // What processes do not hold is not given back by bounding one.
     let culprit =
         incident.judged.as_ref().filter(|_| incident.kind == Kind::Host).and_then(|judged| judged.culprit());
-    match culprit.and_then(|(holder, _)| of_holder(holder)) {
+    match culprit.and_then(|(holder, _)| of_holder(cx, holder)) {
         Some(remedy) => _ = finding.remedy(remedy),
         None => remedies(cx, incident.kind, incident.group(), incident.limit(), &mut finding),
     }
@@ -516,7 +516,7 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
 }
 
 /// What to do about memory that no process holds.
-fn of_holder(holder: Holder) -> Option<Remedy> {
+fn of_holder(cx: &Context<'_>, holder: Holder) -> Option<Remedy> {
     let reads = "None: it only reads.";
     Some(match holder {
         Holder::SlabUnreclaimable | Holder::SlabReclaimable | Holder::Slab => {
@@ -531,10 +531,10 @@ fn of_holder(holder: Holder) -> Option<Remedy> {
                 .risk("Reading is safe; a file or segment that is still in use is lost to its program.")
         }
         Holder::HugePool => Remedy::new("Make the pool no larger than what its program needs")
-            .run("lotsfree size hugepages --from-host")
+            .run(cx.size_command("hugepages"))
             .risk(reads),
         Holder::PageTables => Remedy::new("Map shared memory with huge pages")
-            .run("lotsfree size hugepages --from-host")
+            .run(cx.size_command("hugepages"))
             .risk(reads),
         Holder::Uncounted => {
             Remedy::new("Find who took it: a balloon, a graphics or network driver, or a leak of the kernel")
@@ -692,7 +692,7 @@ fn remedies(
             finding
                 .remedy(
                     Remedy::new("Keep more memory free, so that blocks stay whole")
-                        .run("lotsfree size watermarks --from-host")
+                        .run(cx.size_command("watermarks"))
                         .keep(SYSCTL_FILE, "vm.min_free_kbytes = (the figure that lotsfree size prints)")
                         .risk("That memory is lost to everything else."),
                 )
