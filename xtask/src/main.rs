@@ -15,6 +15,7 @@ mod lab_kernel;
 mod layers;
 mod literals;
 mod pictures;
+mod real;
 mod seam;
 mod tidy;
 
@@ -34,7 +35,8 @@ usage: cargo xtask COMMAND
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)
   fuzz settle [SECONDS] [TARGET…]   until enough executions took no new edge, or for so many seconds each
   fuzz unreached [TARGET…]   list the lines of the readers that no input of the corpora reaches
-  pictures RUN|NAME…         draw runs, directories of runs or scenarios into docs/pictures (needs Chromium)";
+  pictures RUN|NAME…         draw runs, directories of runs or scenarios into docs/pictures (needs Chromium)
+  real [quick] [NAME…]       follow remedies to their end with applications of the distribution (root), into docs/real.md";
 
 fn main() -> ExitCode {
     if let Some(code) = fuzz::become_rustc() {
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "lab-kernel" => lab_kernel::command(&rest),
         "fuzz" => fuzz::command(&rest),
         "pictures" => pictures::command(&rest),
+        "real" => real::command(&rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -89,6 +89,32 @@ impl Held {
     }
 }
 
+/// Of a limit that is raised, this much should be in use.
+pub(crate) const COMFORTABLE: f64 = 0.80;
+
+/// The limit of which what a group cannot give back, and what it has in swap, is [`COMFORTABLE`].
+pub(crate) fn comfortable(kept: Bytes, group: &Cgroup) -> Bytes {
+    rounded((kept + group.swap_current.unwrap_or_default()).scale(1.0 / COMFORTABLE))
+}
+
+/// The groups with more in memory and swap together than they may have in memory, most in swap first: without
+/// swap a process of each is killed.
+pub(crate) fn overfull<'a>(cx: &Context<'a>) -> Vec<(&'a Cgroup, Bytes)> {
+    let groups = cx.cgroups().map(|cgroups| cgroups.groups.as_slice()).unwrap_or_default();
+    let mut found: Vec<(&Cgroup, Bytes)> = groups
+        .iter()
+        .filter_map(|group| {
+            let (limit, swapped) = (group.max?.bytes()?, group.swap_current?);
+            let inactive =
+                Held::of(cx.cgroups().ok()?.version, group).map_or(Bytes::ZERO, |held| held.inactive_file);
+            let fits = group.current? - inactive + swapped <= limit;
+            (swapped > Bytes::ZERO && !fits).then_some((group, limit))
+        })
+        .collect();
+    found.sort_by_key(|(group, _)| std::cmp::Reverse(group.swap_current));
+    found
+}
+
 /// Owner of a group, who sets its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner<'a> {

@@ -166,7 +166,7 @@ pub(crate) fn adopted(cx: &Context<'_>, remedy: Remedy) -> Remedy {
         Some(Workload::Postgres) => remedy
             .keep("postgresql.conf", "huge_pages = on")
             .restart("PostgreSQL, which then starts only if the pool holds its whole segment, instead of leaving it idle")
-            .verify("sudo -u postgres psql -Atc 'SHOW shared_memory_size_in_huge_pages'  # 15 and later: what it needs"),
+            .verify("su postgres -c \"psql -Atc 'SHOW shared_memory_size_in_huge_pages'\"  # 15 and later: what it needs"),
         Some(Workload::Oracle) => remedy
             .keep("the instance's parameters", "use_large_pages=only")
             .restart("the instance, with memlock at least as large as its SGA; it then starts only in huge pages"),

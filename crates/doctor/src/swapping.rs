@@ -7,7 +7,7 @@ use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_units::{Bytes, GIB, PageSize};
 
 use crate::finding::subject;
-use crate::{Context, Evidence, Remedy};
+use crate::{Context, Evidence, Remedy, control_groups};
 
 /// Pages swapped out, to a device or to zswap.
 pub(crate) const SWAPPED_OUT: &[Counter<Vmstat>] = &[v::pswpout, v::zswpout];
@@ -29,6 +29,18 @@ pub(crate) fn largest(processes: &[Process], field: Counter<Status>, n: usize) -
 pub(crate) fn saw(process: &Process, field: Counter<Status>) -> Evidence {
     Evidence::new("/proc/PID/status", field.name(), format!("{:#}", process.memory_or_zero(field)))
         .of(subject(process))
+}
+
+/// Why swap must not be turned off, where that would kill: what a group at its limit has in swap comes back
+/// into the group, which has no room for it.
+pub(crate) fn off_kills(cx: &Context<'_>) -> Option<String> {
+    let (group, limit) = *control_groups::overfull(cx).first()?;
+    let swapped = group.swap_current.unwrap_or_default();
+    Some(format!(
+        "swapoff is not proposed: {} has {swapped} in swap, for which its limit of {limit} has no room; a process of it \
+         would be killed.",
+        group.path
+    ))
 }
 
 /// Whether a swap area lies in compressed memory.

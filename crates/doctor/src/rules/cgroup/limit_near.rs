@@ -2,7 +2,7 @@ use lotsfree_kernel_files::counters::{meminfo as m, memory_events as e};
 use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
-use crate::control_groups::{self as groups, Held};
+use crate::control_groups::{self as groups, COMFORTABLE, Held};
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Rule, Severity, Skip};
 
@@ -39,8 +39,6 @@ rule! {
 
 /// What the alerts of container platforms use.
 const NEAR: f64 = 0.90;
-/// Of a limit that is raised, this much should be in use.
-const COMFORTABLE: f64 = 0.80;
 /// Groups with a finding of their own.
 const MOST: usize = 8;
 /// A parent that holds little more than a reported child says nothing new.
@@ -243,7 +241,7 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version: CgroupVersion,
         true => format!("{swap} of swap are free: the group swaps before a process of it is killed."),
         false => "The group has no swap to go to: what is above the limit is killed.".to_owned(),
     });
-    let wanted = groups::rounded(kept.scale(1.0 / COMFORTABLE));
+    let wanted = groups::comfortable(kept, group);
     if cx.total().is_ok_and(|total| wanted > total) {
         finding.note(format!(
             "A limit at which it would use {} would be {wanted}, more than the host has: a smaller \
@@ -252,7 +250,13 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version: CgroupVersion,
         ));
         return;
     }
-    let title = format!("Raise the limit to {wanted}, of which {} would be in use", Percent(kept.share_of(wanted)));
+    let swapped = group.swap_current.unwrap_or_default();
+    let back = match swapped {
+        Bytes::ZERO => String::new(),
+        swapped => format!(" with the {swapped} that it has in swap"),
+    };
+    let share = Percent((kept + swapped).share_of(wanted));
+    let title = format!("Raise the limit to {wanted}, of which {share} would be in use{back}");
     let raise = groups::raise(title, version, group, *limit, wanted).risk(
         "The group may then take that much from the others; check that all limits together fit into the host.",
     );

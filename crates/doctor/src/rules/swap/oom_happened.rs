@@ -533,9 +533,9 @@ fn of_holder(cx: &Context<'_>, holder: Holder) -> Option<Remedy> {
         Holder::HugePool => Remedy::new("Make the pool no larger than what its program needs")
             .run(cx.size_command("hugepages"))
             .risk(reads),
-        Holder::PageTables => Remedy::new("Map shared memory with huge pages")
-            .run(cx.size_command("hugepages"))
-            .risk(reads),
+        Holder::PageTables => {
+            Remedy::new("Map shared memory with huge pages").run(cx.size_command("hugepages")).risk(reads)
+        }
         Holder::Uncounted => {
             Remedy::new("Find who took it: a balloon, a graphics or network driver, or a leak of the kernel")
                 .run("grep -i balloon /proc/meminfo /proc/vmstat; lsmod | grep -E 'balloon|vmw'")
@@ -654,13 +654,7 @@ fn saw(cx: &Context<'_>, kill: &OomKill) -> Evidence {
 }
 
 /// `logged` is the limit of the group that the kernel's report has.
-fn remedies(
-    cx: &Context<'_>,
-    kind: Kind,
-    group: Option<&str>,
-    logged: Option<Bytes>,
-    finding: &mut Finding,
-) {
+fn remedies(cx: &Context<'_>, kind: Kind, group: Option<&str>, logged: Option<Bytes>, finding: &mut Finding) {
     match kind {
         Kind::Group => {
             finding.note(
@@ -741,7 +735,8 @@ fn raise(cx: &Context<'_>, path: &str, logged: Option<Bytes>, finding: &mut Find
     let read = cx.cgroups().ok().and_then(|groups| groups.at(path)).cloned();
     let group = read.unwrap_or_else(|| Cgroup { path: path.to_owned(), ..Cgroup::default() });
     let Some(limit) = group.max.and_then(Limit::bytes).or(logged) else {
-        finding.remedy(Remedy::new(format!("Raise the limit of {unit}, or shrink what runs in it")).risk(RISK));
+        finding
+            .remedy(Remedy::new(format!("Raise the limit of {unit}, or shrink what runs in it")).risk(RISK));
         return;
     };
     let wanted = control_groups::rounded((limit + BUMP).max(limit.scale(BUMP_RATIO)));

@@ -4,9 +4,9 @@ use lotsfree_kernel_files::file::process::Process;
 use lotsfree_settings::SWAPPINESS;
 use lotsfree_units::{Bytes, Percent};
 
-use crate::control_groups;
+use crate::control_groups::{self, Held};
 use crate::rule::rule;
-use crate::swapping::{SWAPPED_IN, all_zram, in_zswap, largest, saw};
+use crate::swapping::{SWAPPED_IN, all_zram, in_zswap, largest, off_kills, saw};
 use crate::{
     Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
 };
@@ -25,7 +25,8 @@ rule! {
     /// lies in swap is slower than none.
     ///
     /// # Remedies
-    /// Bring the pages back while there is room, then keep them: `MemoryLow` and `MemorySwapMax=0` on the
+    /// A higher limit where the group is full: then neither `swapoff` nor `mlock` is safe. Else bring the pages
+    /// back while there is room, then keep them: `MemoryLow` and `MemorySwapMax=0` on the
     /// unit, `mlock`, a huge page pool for the shared segments, a lower `vm.swappiness`.
     ///
     /// # False alarms
@@ -138,8 +139,10 @@ fn of_databases(cx: &Context<'_>, databases: &Databases) -> Result<Finding, Skip
     );
     finding.sure(Confidence::Certain);
     add_evidence(&mut finding, cx, databases);
-    bring_back(cx, &mut finding)?;
-    keep_in_memory(&mut finding, cx, &who);
+    if !raise(cx, &mut finding, databases) {
+        bring_back(cx, &mut finding)?;
+        keep_in_memory(&mut finding, cx, &who);
+    }
     finding.note(
         "Pages that lie in swap stay there until they are touched: raising a limit or lowering \
          vm.swappiness does not bring them back.",
@@ -162,6 +165,45 @@ fn add_evidence(finding: &mut Finding, cx: &Context<'_>, databases: &Databases) 
     }
     finding.because_all(evidence).because(cx.saw_mem(m::SwapFree)).because(cx.saw_mem(m::SwapTotal));
     finding.because_if(cx.rate(SWAPPED_IN).ok().map(|rate| cx.saw_rate(SWAPPED_IN, &rate)));
+}
+
+/// Proposes a higher limit where the databases are in swap because their group is full. Whatever else keeps
+/// memory out of swap then kills: locking it, no swap for the group, or none for the host.
+fn raise(cx: &Context<'_>, finding: &mut Finding, databases: &Databases) -> bool {
+    let inside = |group: &str| {
+        let of = |p: &Process| p.detail.as_ref().and_then(|detail| detail.cgroup.clone());
+        let below = |path: &str| {
+            path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        databases.processes.iter().filter_map(of).any(|path| below(&path))
+    };
+    let Ok(cgroups) = cx.cgroups() else { return false };
+    let full = control_groups::overfull(cx);
+    let Some((group, limit)) = full.into_iter().find(|(group, _)| inside(&group.path)) else { return false };
+    let kept = Held::of(cgroups.version, group).map_or(limit, |held| held.kept());
+    let wanted = control_groups::comfortable(kept, group);
+    finding.title += &format!(", because {} is at its limit of {limit}", group.path);
+    for (name, value) in [("max", Some(limit)), ("current", group.current)] {
+        let file = control_groups::file(cgroups.version, &group.path, name);
+        let field = control_groups::field(cgroups.version, name);
+        finding.because_if(value.map(|value| Evidence::new(file, field, value).of(&group.path)));
+    }
+    finding.note(
+        "The host has memory; the group has not. Locking the memory, or taking the group's or the host's swap away, \
+         gets a process of it killed as long as its limit stays.",
+    );
+    if cx.total().is_ok_and(|total| wanted > total) {
+        finding.note(format!(
+            "It would need a limit of {wanted}, more than the host has: let the program hold less."
+        ));
+        return true;
+    }
+    let title = format!("Raise the limit of {} to {wanted}, so that all of it fits", group.path);
+    finding.remedy(control_groups::raise(title, cgroups.version, group, limit, wanted).risk(
+        "The group may then take that much from the others; check that all limits together fit into the host.",
+    ));
+    finding.note_if(control_groups::lasting(&group.path));
+    true
 }
 
 /// Proposes what keeps the databases `who` out of swap from now on.
@@ -208,6 +250,10 @@ fn keep_in_memory(finding: &mut Finding, cx: &Context<'_>, who: &str) {
 
 /// `swapoff` and `swapon`, where all that is in swap fits into memory.
 fn bring_back(cx: &Context<'_>, finding: &mut Finding) -> Result<(), Skip> {
+    if let Some(why) = off_kills(cx) {
+        finding.note(why);
+        return Ok(());
+    }
     let used = cx.mem(m::SwapTotal)? - cx.mem(m::SwapFree)?;
     let Ok(available) = cx.mem(m::MemAvailable) else {
         finding.note("How much memory is available is not known: swapoff is not proposed.");

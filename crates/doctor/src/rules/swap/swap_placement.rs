@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, Grouped};
 use crate::remedy::word;
 use crate::rule::rule;
 use crate::swapping::{
-    FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, saw_rotational, turns,
+    FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, off_kills, saw_rotational, turns,
 };
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
 
@@ -169,19 +169,21 @@ fn slow_first(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
         .because(saw(slow.0))
         .because(saw(fast.0))
         .because_all([slow.0, fast.0].into_iter().filter_map(|area| device_of(cx, area)).map(saw_device))
-        .remedy(
-            Remedy::new(format!("Give {} the higher priority", fast.0.path))
-                .run(format!("swapoff {0} && swapon --priority {above} {0}", word(&fast.0.path)))
-                .keep(keep.0, keep.1)
-                .undo_with(format!("swapoff {0} && swapon {0}", word(&fast.0.path)))
-                .risk(format!(
-                    "swapoff first reads {:#} back into memory: only while that much is available.",
-                    fast.0.used
-                )),
-        )
         .note(
             "The kernel fills the area of highest priority first and takes areas of equal priority in turn.",
         );
+    unless_it_kills(
+        cx,
+        &mut finding,
+        Remedy::new(format!("Give {} the higher priority", fast.0.path))
+            .run(format!("swapoff {0} && swapon --priority {above} {0}", word(&fast.0.path)))
+            .keep(keep.0, keep.1)
+            .undo_with(format!("swapoff {0} && swapon {0}", word(&fast.0.path)))
+            .risk(format!(
+                "swapoff first reads {:#} back into memory: only while that much is available.",
+                fast.0.used
+            )),
+    );
     Some(finding)
 }
 
@@ -210,34 +212,44 @@ fn same_disk(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
         .because(saw(first))
         .because(saw(second))
         .because(saw_device(device))
-        .remedy(
-            Remedy::new(format!(
-                "Give {} a lower priority, so that it is used only when the other is full",
-                second.path
-            ))
-            .run(match lower(first.priority) {
-                Some(pri) => format!("swapoff {0} && swapon --priority {pri} {0}", word(&second.path)),
-                None => format!("swapoff {0} && swapon {0}", word(&second.path)),
-            })
-            .keep(
-                FSTAB,
-                match lower(first.priority) {
-                    Some(pri) => format!("{} none swap pri={pri} 0 0", second.path),
-                    None => format!("{} none swap defaults 0 0", second.path),
-                },
-            )
-            .undo_with(format!(
-                "swapoff {0} && swapon --priority {1} {0}",
-                word(&second.path),
-                first.priority.max(0)
-            ))
-            .risk(format!(
-                "swapoff first reads {:#} back into memory: only while that much is available.",
-                second.used
-            )),
-        )
         .note("Equal priorities are for separate disks of one kind: there they stripe.");
+    unless_it_kills(
+        cx,
+        &mut finding,
+        Remedy::new(format!(
+            "Give {} a lower priority, so that it is used only when the other is full",
+            second.path
+        ))
+        .run(match lower(first.priority) {
+            Some(pri) => format!("swapoff {0} && swapon --priority {pri} {0}", word(&second.path)),
+            None => format!("swapoff {0} && swapon {0}", word(&second.path)),
+        })
+        .keep(
+            FSTAB,
+            match lower(first.priority) {
+                Some(pri) => format!("{} none swap pri={pri} 0 0", second.path),
+                None => format!("{} none swap defaults 0 0", second.path),
+            },
+        )
+        .undo_with(format!(
+            "swapoff {0} && swapon --priority {1} {0}",
+            word(&second.path),
+            first.priority.max(0)
+        ))
+        .risk(format!(
+            "swapoff first reads {:#} back into memory: only while that much is available.",
+            second.used
+        )),
+    );
     Some(finding)
+}
+
+/// Adds a remedy that turns swap off for a moment, where nothing is killed for it.
+fn unless_it_kills(cx: &Context<'_>, finding: &mut Finding, remedy: Remedy) {
+    match off_kills(cx) {
+        Some(why) => finding.note(why),
+        None => finding.remedy(remedy),
+    };
 }
 
 /// `swapon` takes 0 to 32767; negative ones are the kernel's own, for areas turned on without a priority:

@@ -1,0 +1,184 @@
+//! [`Host`]: what the trials need of this machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lotsfree_changes::Changes;
+use lotsfree_units::Bytes;
+use tempfile::TempDir;
+
+use super::application::output;
+use super::{Result, Trial};
+
+/// A user of the system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// This machine and the program under trial.
+pub(super) struct Host {
+    /// The directory of `lotsfree`.
+    programs: PathBuf,
+}
+
+impl Host {
+    /// # Errors
+    /// If the program was not built beside this chore.
+    pub(super) fn new() -> Result<Self> {
+        let here = std::env::current_exe()?;
+        let programs = here.parent().ok_or("no directory of programs")?.to_path_buf();
+        if !programs.join("lotsfree").is_file() {
+            return Err(format!("{}: no lotsfree here", programs.display()).into());
+        }
+        Ok(Host { programs })
+    }
+
+    /// Why a trial cannot be made here, if so.
+    pub(super) fn lacks(&self, trial: &Trial) -> Option<String> {
+        if !rustix::process::geteuid().is_root() {
+            return Some("it changes settings of the host, which only root may".to_owned());
+        }
+        if let Some(missing) = trial.programs.iter().find(|program| newest(program).is_none()) {
+            return Some(format!("no {missing}: apt-get install {}", trial.packages));
+        }
+        // A setting that cannot be written with the value that it has cannot be changed either.
+        trial.settings.iter().map(|setting| setting_file(setting)).find_map(|file| {
+            let now = fs::read_to_string(&file).map(|text| chosen(&text).to_owned());
+            let written = now.and_then(|now| fs::write(&file, now));
+            written.err().map(|error| format!("{}: {error}", file.display()))
+        })
+    }
+
+    /// A directory for an application's files, on a disk: `/tmp` may be in memory. Servers run as users of their
+    /// own, so all may pass.
+    pub(super) fn directory(&self) -> Result<TempDir> {
+        let directory = tempfile::Builder::new().prefix("lotsfree-real-").tempdir_in("/var/tmp")?;
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+        Ok(directory)
+    }
+
+    /// A shell that runs a command as an administrator would paste it, with `lotsfree` on its path.
+    pub(super) fn shell(&self, command: &str, environment: &[(&'static str, String)]) -> Command {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir("/");
+        shell.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", self.programs.display()));
+        shell.envs(environment.iter().map(|(name, value)| (*name, value.as_str())));
+        shell
+    }
+
+    /// A user by name.
+    pub(super) fn user(&self, name: &str) -> Result<User> {
+        let id =
+            |option: &str| -> Result<u32> { Ok(output(Command::new("id").args([option, name]))?.parse()?) };
+        Ok(User { uid: id("-u")?, gid: id("-g")? })
+    }
+}
+
+/// A control group with a limit on memory.
+pub(super) struct Group {
+    path: PathBuf,
+    v1: bool,
+}
+
+impl Group {
+    /// A group below the hierarchy that can limit memory.
+    pub(super) fn new(changes: &mut Changes, limit: Bytes) -> Result<Self> {
+        let (first, second) = (Path::new("/sys/fs/cgroup/memory"), Path::new("/sys/fs/cgroup"));
+        let v1 = first.join("memory.limit_in_bytes").exists();
+        let parent = if v1 { first } else { second };
+        if !v1 {
+            changes.controller(&parent.join("cgroup.subtree_control"), "memory")?;
+        }
+        let group = Group { path: changes.group(parent, "real")?, v1 };
+        let file = group.limit_file();
+        fs::write(&file, limit.0.to_string()).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(group)
+    }
+
+    /// A shell that enters the group and becomes a program.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let mut shell = Command::new("sh");
+        let procs = self.path.join("cgroup.procs");
+        shell.args(["-c", &format!("echo $$ > {} && exec {program}", procs.display())]);
+        shell
+    }
+
+    /// Its limit.
+    pub(super) fn limit(&self) -> Result<Bytes> {
+        Ok(Bytes(fs::read_to_string(self.limit_file())?.trim().parse()?))
+    }
+
+    /// How much of it lies in swap, in bytes.
+    pub(super) fn swapped(&self) -> Result<u64> {
+        if !self.v1 {
+            return Ok(fs::read_to_string(self.path.join("memory.swap.current"))?.trim().parse()?);
+        }
+        let stat = fs::read_to_string(self.path.join("memory.stat"))?;
+        let line = stat.lines().find_map(|line| line.strip_prefix("total_swap "));
+        Ok(line.ok_or("memory.stat has no total_swap: the kernel does not account for swap")?.parse()?)
+    }
+
+    fn limit_file(&self) -> PathBuf {
+        self.path.join(if self.v1 { "memory.limit_in_bytes" } else { "memory.max" })
+    }
+}
+
+/// The file that a path with at most one `*` as a whole component stands for: that of the highest version.
+pub(super) fn newest(pattern: &str) -> Option<PathBuf> {
+    let Some((before, after)) = pattern.split_once("/*/") else {
+        return Some(PathBuf::from(pattern)).filter(|path| path.exists());
+    };
+    let mut found: Vec<(u64, PathBuf)> = fs::read_dir(before)
+        .ok()?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let version = path.file_name()?.to_str()?.parse().ok()?;
+            Some((version, path.join(after))).filter(|(_, path)| path.exists())
+        })
+        .collect();
+    found.sort();
+    found.pop().map(|(_, path)| path)
+}
+
+/// The file of a setting: a path, or a sysctl's name.
+pub(super) fn setting_file(setting: &str) -> PathBuf {
+    match setting.starts_with('/') {
+        true => PathBuf::from(setting),
+        false => Path::new("/proc/sys").join(setting.replace('.', "/")),
+    }
+}
+
+/// The value of a setting: the word in brackets where all words are listed.
+pub(super) fn chosen(text: &str) -> &str {
+    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(text.trim(), |(word, _)| word)
+}
+
+/// The values of settings, to be compared with later ones.
+pub(super) struct Values(Vec<(PathBuf, String)>);
+
+impl Values {
+    pub(super) fn read(settings: &[&str]) -> Result<Self> {
+        let value = |setting: &&str| -> Result<(PathBuf, String)> {
+            let file = setting_file(setting);
+            let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            Ok((file, chosen(&text).to_owned()))
+        };
+        Ok(Values(settings.iter().map(value).collect::<Result<_>>()?))
+    }
+
+    /// Settings that are other than they were, with both values.
+    pub(super) fn differing(&self) -> Vec<String> {
+        let differs = |(file, was): &(PathBuf, String)| {
+            let now = fs::read_to_string(file).unwrap_or_default();
+            let now = chosen(&now);
+            (now != was).then(|| format!("{} is {now}, was {was}", file.display()))
+        };
+        self.0.iter().filter_map(differs).collect()
+    }
+}
