@@ -6,10 +6,11 @@ use lotsfree_snapshot::Observation;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
-use crate::rules::reclaim::PsiMemory;
 use crate::verdict::judge;
 use crate::{Confidence, Context, Finding, MemoryMap, Rule, Severity, Skip, Verdict, Workload, rules};
 
+/// The rule that says that tasks wait for memory.
+const SYMPTOM: &str = "psi-memory";
 /// Rules that say for what tasks wait when they wait for memory.
 const CAUSES: &[&str] = &[
     "direct-reclaim",
@@ -114,7 +115,7 @@ fn rank(findings: &mut [Finding]) {
             && finding.confidence >= Confidence::Likely
             && CAUSES.contains(&finding.rule)
     };
-    let pressure = findings.iter().position(|finding| finding.rule == PsiMemory::ID);
+    let pressure = findings.iter().position(|finding| finding.rule == SYMPTOM);
     let last_cause = findings.iter().rposition(is_cause);
     if let Some((pressure, cause)) = pressure.zip(last_cause).filter(|(pressure, cause)| pressure < cause) {
         findings[pressure..=cause].rotate_left(1);
@@ -175,13 +176,16 @@ mod tests {
             let mut findings = vec![
                 finding("v1-host", Severity::Info),
                 finding("group-pressure", cause),
-                finding(PsiMemory::ID, Severity::Critical),
+                finding(SYMPTOM, Severity::Critical),
             ];
             rank(&mut findings);
             findings.iter().map(|finding| finding.rule).collect::<Vec<_>>()
         };
         assert_eq!(order(Severity::High), ["group-pressure", "psi-memory", "v1-host"]);
         assert_eq!(order(Severity::Warning), ["psi-memory", "group-pressure", "v1-host"]);
+        for named in CAUSES.iter().chain([&SYMPTOM]) {
+            assert!(rules::all().any(|rule| rule.meta().id == *named), "{named} is no rule");
+        }
     }
 
     #[test]

@@ -146,6 +146,13 @@ pub(crate) fn resize(cx: &Context<'_>, pool: &HugePool, pages: u64, title: impl 
         return remedy.sysfs(&path, &pages.to_string(), Some(&persistent.to_string()));
     }
     let mut remedy = remedy.sysctl(cx, NR_HUGEPAGES, pages);
+    if pages > pool.total {
+        // The kernel ends at the first page that it cannot make whole, without an error
+        // (`mm/hugetlb.c:set_max_huge_pages`); each further try compacts memory and goes on from there.
+        remedy = remedy.run(format!(
+            "grep HugePages_Total /proc/meminfo  # {pages}; with fewer, repeat the first command before the restart"
+        ));
+    }
     if cx.now().sysctl.text(NR_HUGEPAGES).is_none() {
         remedy = remedy.undo_with(format!("sysctl -w vm.nr_hugepages={persistent}"));
     }
@@ -401,8 +408,8 @@ fn forked(cx: &Context<'_>) -> Vec<Segment> {
 }
 
 /// Private memory of processes that have other memory in huge pages: they ask for them, and the longest
-/// mapping, which the pool's spare pages cannot hold, got base pages. MariaDB and the Java virtual machine fall
-/// back so, one mapping at a time and mostly without a word.
+/// mapping, which the pool's spare pages cannot hold, got base pages. MariaDB and the Java virtual machine
+/// fall back so, one mapping at a time and mostly without a word.
 fn fallen_back(cx: &Context<'_>, huge: Bytes) -> Vec<Segment> {
     let spare = cx
         .huge_pools()

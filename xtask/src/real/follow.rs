@@ -6,6 +6,9 @@ use super::Result;
 use super::application::{Answer, Application, Lines, output};
 use super::host::{Host, Values};
 
+/// How often a pool of huge pages that came out too small is asked for again.
+const RETRIES: usize = 5;
+
 /// A remedy that was followed, and what it did.
 pub(super) struct Followed {
     pub version: String,
@@ -40,6 +43,15 @@ pub(super) struct Remedy {
     pub restart: Option<String>,
     #[serde(default)]
     pub verify: Vec<String>,
+    #[serde(default)]
+    sets: Vec<Setting>,
+}
+
+/// A setting that a remedy changes.
+#[derive(Clone, Debug, Deserialize)]
+struct Setting {
+    name: String,
+    value: String,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +92,15 @@ pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Appli
             })
             .collect()
     };
-    let followed = run(&remedy.runtime).and_then(|typed| {
+    eprintln!("  undo: {}", remedy.undo.join("; "));
+    let followed = run(&remedy.runtime).and_then(|mut typed| {
+        // The kernel may make fewer huge pages than it was asked for; the remedy says what then.
+        let short = |set: &&Setting| set.name == "vm.nr_hugepages" && Values::now(&set.name) != set.value;
+        for _ in 0..RETRIES {
+            if remedy.sets.iter().any(|set| short(&set)) {
+                typed.extend(run(&remedy.runtime)?);
+            }
+        }
         if remedy.restart.is_some() || application.has_happened() {
             application.stop()?;
             application.start(&remedy.persistent)?;

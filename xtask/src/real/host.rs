@@ -7,7 +7,6 @@ use std::process::Command;
 
 use lotsfree_changes::Changes;
 use lotsfree_units::Bytes;
-use tempfile::TempDir;
 
 use super::application::output;
 use super::{Result, Trial};
@@ -53,11 +52,11 @@ impl Host {
         })
     }
 
-    /// A directory for an application's files, on a disk: `/tmp` may be in memory. Servers run as users of their
-    /// own, so all may pass.
-    pub(super) fn directory(&self) -> Result<TempDir> {
-        let directory = tempfile::Builder::new().prefix("lotsfree-real-").tempdir_in("/var/tmp")?;
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+    /// A directory for an application's files, on a disk: `/tmp` may be in memory. Servers run as users of
+    /// their own, so all may pass.
+    pub(super) fn directory(&self, changes: &mut Changes) -> Result<PathBuf> {
+        let directory = changes.directory(Path::new("/var/tmp"), "real")?;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755))?;
         Ok(directory)
     }
 
@@ -170,6 +169,12 @@ impl Values {
             Ok((file, chosen(&text).to_owned()))
         };
         Ok(Values(settings.iter().map(value).collect::<Result<_>>()?))
+    }
+
+    /// The value of a setting, empty where it cannot be read.
+    pub(super) fn now(setting: &str) -> String {
+        let text = fs::read_to_string(setting_file(setting)).unwrap_or_default();
+        chosen(&text).to_owned()
     }
 
     /// Settings that are other than they were, with both values.

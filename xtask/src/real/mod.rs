@@ -1,11 +1,11 @@
-//! `cargo xtask real [quick] [APPLICATION…]`: what the doctor proposes, followed to its end with real applications.
+//! `cargo xtask real [quick] [APPLICATION…]`: what the doctor proposes, followed to its end.
 //!
 //! Each [`Trial`] provokes a problem with an application of the distribution, lets `lotsfree doctor` name it,
-//! types the first remedy as it is printed, restarts the application with the lines that make it last, asks the
-//! application itself what became of it, and undoes everything. A remedy fails if one of its commands does, if
-//! the application is not better off, if the doctor still finds the same, or if its undo leaves a setting other
-//! than it was. The whole run writes [`PAGE`]; `quick` leaves out
-//! what takes minutes, and the page.
+//! types the first remedy as it is printed, restarts the application with the lines that make it last, asks
+//! the application itself what became of it, and undoes everything. A remedy fails if one of its commands
+//! does, if the application is not better off, if the doctor still finds the same, or if its undo leaves a
+//! setting other than it was. The whole run writes [`PAGE`]; `quick` leaves out what takes minutes, and the
+//! page.
 
 mod application;
 mod follow;
@@ -124,8 +124,8 @@ fn attempt(trial: &Trial, host: &Host) -> Result<Outcome> {
     }
     eprintln!("{}", trial.name);
     let mut changes = StateDirectory::of_user()?.host(&mut |outcome| eprintln!("{outcome}"))?;
-    let place = host.directory()?;
-    let followed = (trial.prepare)(host, place.path(), &mut changes)
+    let place = host.directory(&mut changes)?;
+    let followed = (trial.prepare)(host, &place, &mut changes)
         .and_then(|mut application| follow(host, trial.settings, application.as_mut()));
     changes.undo(&mut |outcome| eprintln!("{outcome}"))?;
     Ok(match followed {

@@ -92,11 +92,13 @@ impl Postgres {
     fn control(&self, action: &str) -> Result<String> {
         let (programs, data) = (self.programs.display(), self.data());
         let log = self.place.join("log");
-        self.as_postgres(&format!(
-            "{programs}/pg_ctl -w -t 120 -D {} -l {} {action}",
-            data.display(),
-            log.display()
-        ))
+        let command =
+            format!("{programs}/pg_ctl -w -t 120 -D {} -l {} {action}", data.display(), log.display());
+        self.as_postgres(&command).map_err(|error| {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            let last: Vec<&str> = said.lines().rev().take(3).collect();
+            format!("{error}; the log ends, last line first: {}", last.join(" / ")).into()
+        })
     }
 
     fn ask(&self, query: &str) -> Result<String> {

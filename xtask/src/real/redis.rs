@@ -34,8 +34,7 @@ struct Redis {
 
 impl Redis {
     fn new(place: &Path, changes: &mut Changes) -> Result<Self> {
-        let directory = changes.directory(place, "real")?;
-        changes.swap(&directory.join("swap"), SWAP.0)?;
+        changes.swap(&place.join("swap"), SWAP.0)?;
         Ok(Redis { place: place.to_path_buf(), group: Group::new(changes, LIMIT)?, server: None })
     }
 

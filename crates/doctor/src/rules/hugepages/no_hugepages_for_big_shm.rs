@@ -116,12 +116,10 @@ fn cost(cx: &Context<'_>, full: Bytes) -> Cost {
 fn create_pool(cx: &Context<'_>, size: Bytes, pages: u64) -> Remedy {
     let pool = HugePool { size, ..HugePool::default() };
     let bytes = size.times(pages);
-    let remedy = huge::resize(cx, &pool, pages, "Create a huge page pool for the segments")
-        .run("grep HugePages_Total /proc/meminfo")
-        .risk(format!(
-            "{bytes} are lost to everything else at once. A host that has run for long gives fewer pages \
+    let remedy = huge::resize(cx, &pool, pages, "Create a huge page pool for the segments").risk(format!(
+        "{bytes} are lost to everything else at once. A host that has run for long gives fewer pages \
              than asked without an error (read the total back; boot with hugepages={pages}), and may swap \
              meanwhile."
-        ));
+    ));
     huge::adopted(cx, remedy)
 }

@@ -117,7 +117,7 @@ fn add_remedies(
 ) {
     if advice.value > pool.total {
         let bytes = pool.size.times(advice.value);
-        let remedy = huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need").run("grep HugePages_Total /proc/meminfo").risk(format!(
+        let remedy = huge::resize(cx, pool, advice.value, "Make the pool as large as all segments need").risk(format!(
             "The pool then takes {bytes}, lost to everything else at once; read the total back, a fragmented host \
              gives fewer pages without an error."
         ));

@@ -14,27 +14,29 @@ rule! {
     /// Readahead around the faults of a mapped file evicts what it brought before anybody has used it.
     ///
     /// # Sees
-    /// Over two samples, in each memory cgroup and on the whole host: the file pages that were read again after
-    /// they had been evicted (version 1 before 6.1: the pages charged to a group that hits its limit), the major
-    /// faults, and all faults. A fault maps at most 16 pages around it. Where several times as many come back as
-    /// all faults together can have mapped, nobody uses the rest. `read_ahead_kb` of the disk is the size of one
-    /// such read.
+    /// Over two samples, in each memory cgroup and on the whole host: the file pages that were read again
+    /// after they had been evicted (version 1 before 6.1: the pages charged to a group that hits its
+    /// limit), the major faults, and all faults. A fault maps at most 16 pages around it. Where several
+    /// times as many come back as all faults together can have mapped, nobody uses the rest.
+    /// `read_ahead_kb` of the disk is the size of one such read.
     ///
     /// # Hurts
-    /// A random lookup that needs 4 KiB waits for up to `read_ahead_kb` and evicts as much of the pages that
-    /// the next lookup needs. An LMDB of 1.2 GB in a group of 256 MiB, on a disk with 8 MiB of read-ahead, did
-    /// 124 lookups a second; with `MADV_RANDOM` it did 14,600 (6.18).
+    /// A random lookup that needs 4 KiB waits for up to `read_ahead_kb` and evicts as much of the pages
+    /// that the next lookup needs. An LMDB of 1.2 GB in a group of 256 MiB, on a disk with 8 MiB of
+    /// read-ahead, did 124 lookups a second; with `MADV_RANDOM` it did 14,600 (6.18).
     ///
     /// # Remedies
     /// Let the program say that its access is random (`MADV_RANDOM`; LMDB: `MDB_NORDAHEAD`), or reduce the
     /// disk's `read_ahead_kb`. More memory helps only if all of the file fits.
     ///
     /// # False alarms
-    /// Files that are read with `read(2)` cause no faults; a program that thrashes so beside one with major faults looks
-    /// alike. So the pages read for each major fault have to fit the disk's read-ahead, where that is known.
+    /// Files that are read with `read(2)` cause no faults; a program that thrashes so beside one with major
+    /// faults looks alike. So the pages read for each major fault have to fit the disk's read-ahead, where
+    /// that is known.
     ///
     /// # References
-    /// `mm/filemap.c:do_sync_mmap_readahead`, `filemap_map_pages` (6.12); `fault_around_bytes` of `mm/memory.c`;
+    /// `mm/filemap.c:do_sync_mmap_readahead`, `filemap_map_pages` (6.12); `fault_around_bytes` of
+    /// `mm/memory.c`;
     /// MongoDB's production notes (read-ahead from 8 to 32 sectors of 512 bytes).
     pub ReadaheadInVain = "readahead-in-vain" in Reclaim
 }

@@ -726,8 +726,8 @@ fn remedies(cx: &Context<'_>, kind: Kind, group: Option<&str>, logged: Option<By
     }
 }
 
-/// Raises the limit of a group by one step, from the one that it has now or, where its files were not read, had
-/// when the kernel reported.
+/// Raises the limit of a group by one step, from the one that it has now or, where its files were not read,
+/// had when the kernel reported.
 fn raise(cx: &Context<'_>, path: &str, logged: Option<Bytes>, finding: &mut Finding) {
     const RISK: &str = "The memory is taken from the others. A leak meets any limit, only later.";
     let unit = path.rsplit('/').next().unwrap_or(path);

@@ -25,9 +25,9 @@ rule! {
     /// lies in swap is slower than none.
     ///
     /// # Remedies
-    /// A higher limit where the group is full: then neither `swapoff` nor `mlock` is safe. Else bring the pages
-    /// back while there is room, then keep them: `MemoryLow` and `MemorySwapMax=0` on the
-    /// unit, `mlock`, a huge page pool for the shared segments, a lower `vm.swappiness`.
+    /// A higher limit where the group is full: then neither `swapoff` nor `mlock` is safe. Else bring the
+    /// pages back while there is room, then keep them: `MemoryLow` and `MemorySwapMax=0` on the unit,
+    /// `mlock`, a huge page pool for the shared segments, a lower `vm.swappiness`.
     ///
     /// # False alarms
     /// A few megabytes of start-up code and data in swap are normal. Where all swap is zram, or zswap holds

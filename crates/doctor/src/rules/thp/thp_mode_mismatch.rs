@@ -29,11 +29,10 @@ rule! {
     /// `prctl(PR_SET_THP_DISABLE)`.
     ///
     /// # False alarms
-    /// Batch and HPC hosts with few large heaps gain from `always`. A program that opted out of huge pages by
-    /// itself (Redis since 6.2) is not harmed by `always`, nor is Redis from 5.8 on, where a save copies no more
-    /// for it. MongoDB's version cannot be seen from outside:
-    /// where it decides, the rule says so. A kernel turns huge pages off by itself on hosts with less than
-    /// 512 MiB.
+    /// Batch and HPC hosts with few large heaps gain from `always`. A program that opted out of huge pages
+    /// by itself (Redis since 6.2) is not harmed by `always`, nor is Redis on 5.8 or later, where a save
+    /// copies no more for it. MongoDB's version cannot be seen from outside: where it decides, the rule
+    /// says so. A kernel turns huge pages off by itself on hosts with less than 512 MiB.
     ///
     /// # References
     /// `Documentation/admin-guide/mm/transhuge.rst`; tuned profiles oracle, postgresql and mssql; check 2000
@@ -95,7 +94,8 @@ impl Rule for ThpModeMismatch {
                 )
                 .note(format!("{} opted out of huge pages by itself and is not concerned.", workload.name()));
         }
-        if mode.word == "always" && concerned.iter().any(|(workload, exempt)| !exempt && unharmed(*workload)) {
+        if mode.word == "always" && concerned.iter().any(|(workload, exempt)| !exempt && unharmed(*workload))
+        {
             finding.note(
                 "Redis asks for madvise or never because a write during a save copied 2 MiB. From 5.8 on it copies 4 KiB: \
                  with 300 MB of keys and 2,000 of them set during a save, always and madvise copied 18 MB alike, and the \
