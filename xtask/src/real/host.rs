@@ -60,6 +60,14 @@ impl Host {
         Ok(directory)
     }
 
+    /// A directory in it that belongs to a server's user.
+    pub(super) fn directory_of(&self, user: &str, place: &Path) -> Result<PathBuf> {
+        let directory = place.join("server");
+        fs::create_dir(&directory)?;
+        output(Command::new("chown").arg(user).arg(&directory))?;
+        Ok(directory)
+    }
+
     /// A shell that runs a command as an administrator would paste it, with `lotsfree` on its path.
     pub(super) fn shell(&self, command: &str, environment: &[(&'static str, String)]) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();

@@ -33,8 +33,8 @@ struct Mariadb {
 
 impl Mariadb {
     fn new(host: &Host, place: &Path) -> Result<Self> {
-        let mariadb = Mariadb { place: place.to_path_buf(), user: host.user("mysql")?, server: None };
-        output(Command::new("chown").arg("mysql").arg(place))?;
+        let place = host.directory_of("mysql", place)?;
+        let mariadb = Mariadb { place, user: host.user("mysql")?, server: None };
         mariadb.configure(&[])?;
         let mut install = Command::new("mariadb-install-db");
         install.arg(format!("--defaults-file={}", mariadb.file("my.cnf").display()));

@@ -1,7 +1,7 @@
 //! PostgreSQL: page tables of many sessions, and a pool of huge pages that is too small.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::application::{Answer, Application, Lines, Server, huge_mappings, kilobytes, lines_for, output};
@@ -18,9 +18,12 @@ pub(super) const SESSIONS: Trial = Trial {
     packages: "postgresql",
     quick: false,
     settings: &["vm.nr_hugepages"],
-    prepare: |_, place, changes| {
+    prepare: |host, place, changes| {
         changes.set(&setting_file("vm.nr_hugepages"), "0")?;
-        Ok(Box::new(Postgres::new(place, Load { buffers: 2048, sessions: 200, rule: "pagetable-bloat" })?))
+        Ok(Box::new(Postgres::new(
+            host.directory_of("postgres", place)?,
+            Load { buffers: 2048, sessions: 200, rule: "pagetable-bloat" },
+        )?))
     },
 };
 
@@ -31,9 +34,12 @@ pub(super) const SHORT_POOL: Trial = Trial {
     packages: "postgresql",
     quick: true,
     settings: &["vm.nr_hugepages"],
-    prepare: |_, place, changes| {
+    prepare: |host, place, changes| {
         changes.set(&setting_file("vm.nr_hugepages"), "128")?;
-        Ok(Box::new(Postgres::new(place, Load { buffers: 256, sessions: 20, rule: "pool-too-small" })?))
+        Ok(Box::new(Postgres::new(
+            host.directory_of("postgres", place)?,
+            Load { buffers: 256, sessions: 20, rule: "pool-too-small" },
+        )?))
     },
 };
 
@@ -54,12 +60,10 @@ struct Postgres {
 }
 
 impl Postgres {
-    fn new(place: &Path, load: Load) -> Result<Self> {
+    fn new(place: PathBuf, load: Load) -> Result<Self> {
         let server = newest(PROGRAMS[0]).ok_or("no postgres")?;
         let programs = server.parent().ok_or("no directory of postgres")?.to_path_buf();
-        let postgres =
-            Postgres { programs, place: place.to_path_buf(), load, sessions: Vec::new(), runs: false };
-        output(Command::new("chown").arg("postgres").arg(place))?;
+        let postgres = Postgres { programs, place, load, sessions: Vec::new(), runs: false };
         postgres.as_postgres(&format!(
             "{}/initdb -N -D {}",
             postgres.programs.display(),
@@ -68,7 +72,7 @@ impl Postgres {
         let settings = format!(
             "port = {PORT}\nunix_socket_directories = '{}'\nlisten_addresses = ''\nshared_buffers = {}MB\n\
              max_connections = {}\nmax_parallel_workers_per_gather = 0\nfsync = off\n",
-            place.display(),
+            postgres.place.display(),
             postgres.load.buffers,
             postgres.load.sessions + 20
         );
