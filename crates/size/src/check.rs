@@ -1,7 +1,7 @@
 //! [`SizeError`], and the checks that keep nonsense out of the arithmetic.
 
 use lotsfree_formulas::Rules;
-use lotsfree_units::{Bytes, Grouped, PageSize};
+use lotsfree_units::{Bytes, Grouped, PageSize, ParseBytesError};
 
 /// Largest amount of memory accepted: 64 PiB, the largest user address space of a 64-bit kernel.
 pub const MAX_MEMORY: Bytes = Bytes(1 << 56);
@@ -71,6 +71,22 @@ pub enum SizeError {
         /// What was computed.
         what: &'static str,
     },
+}
+
+/// Reads an amount of memory from the command line, where a number needs its unit: who writes `8` means GiB,
+/// and would get bytes.
+pub(crate) fn amount(text: &str) -> Result<Bytes, String> {
+    let number = text.trim();
+    let bare = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if !bare || number.trim_matches(['0', '.']).is_empty() {
+        return text.parse().map_err(|error: ParseBytesError| error.to_string());
+    }
+    let bytes = match number.contains('.') {
+        true => String::new(),
+        false => format!(", or {number}B if bytes are meant"),
+    };
+    Err(format!("{number} has no unit; write one, as in 8GiB or 8388608kB{bytes}"))
 }
 
 /// An amount of memory that must exist: more than nothing, at most [`MAX_MEMORY`].

@@ -9,7 +9,7 @@ use lotsfree_formulas::hugepages::{
 };
 use lotsfree_formulas::memlock::{memlock_kib, oracle_memlock_kib};
 use lotsfree_formulas::pagetables::{Levels, Mapping, leaf, shared_hugetlb_tables, tables};
-use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize, ParseBytesError};
+use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
 
 use crate::check::{self, MAX_PROCESSES, SizeError};
 use crate::question::{HostFigures, Question, take};
@@ -21,7 +21,7 @@ pub struct HugepagesInput {
     /// Configured size of a shared segment, such as sga_max_size; repeatable
     ///
     /// A header page and the extra page of Oracle's script are added to each, unless --ipcs is given.
-    #[arg(long = "segment", value_name = "SIZE")]
+    #[arg(long = "segment", value_name = "SIZE", value_parser = check::amount)]
     pub segments: Vec<Bytes>,
     /// The segments are the bytes column of ipcs -m
     ///
@@ -32,7 +32,7 @@ pub struct HugepagesInput {
     #[arg(long, value_name = "PAGES", conflicts_with = "postgres_vmpeak")]
     pub postgres_pages: Option<u64>,
     /// VmPeak of the postmaster (14 or earlier)
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub postgres_vmpeak: Option<Bytes>,
     /// A Java virtual machine: heap, then metaspace and code cache if they are to be in huge pages too;
     /// repeatable
@@ -42,21 +42,21 @@ pub struct HugepagesInput {
     #[arg(long, value_name = "N")]
     pub sessions: Option<u64>,
     /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
     /// What everything outside the pool needs
     ///
     /// Anonymous memory, page tables, slab: compared with what remains, with 5 % of memory to spare.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub others: Option<Bytes>,
     /// NUMA nodes to spread the pool over
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
     /// Size of a huge page
-    #[arg(long = "huge-page-size", value_name = "SIZE")]
+    #[arg(long = "huge-page-size", value_name = "SIZE", value_parser = check::amount)]
     pub huge_page: Option<Bytes>,
     /// What the programs lock besides the pool
-    #[arg(long, value_name = "SIZE", default_value = "0")]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = check::amount)]
     pub locked: Bytes,
     /// User that the programs run as
     #[arg(long)]
@@ -71,7 +71,7 @@ pub struct HugepagesInput {
     #[arg(long)]
     pub amm: bool,
     /// Base page size
-    #[arg(long = "page-size", value_name = "SIZE")]
+    #[arg(long = "page-size", value_name = "SIZE", value_parser = check::amount)]
     pub page: Option<Bytes>,
     /// Kernel release whose rules apply [default: the host's, else the newest]
     #[arg(long, value_name = "RELEASE")]
@@ -120,7 +120,7 @@ impl FromStr for Jvm {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Jvm, String> {
-        let sizes = text.split(',').map(|size| size.parse().map_err(|e: ParseBytesError| e.to_string()));
+        let sizes = text.split(',').map(check::amount);
         match sizes.collect::<Result<Vec<Bytes>, _>>()?.as_slice() {
             [heap, rest @ ..] if rest.len() <= 2 => Ok(Jvm {
                 heap: *heap,

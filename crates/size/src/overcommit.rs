@@ -20,43 +20,43 @@ const RATIO_MAX: u64 = 100_000;
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct OvercommitInput {
     /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
     /// All huge page pools
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub hugetlb: Option<Bytes>,
     /// Swap
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub swap: Option<Bytes>,
     /// Committed_AS
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub committed: Option<Bytes>,
     /// vm.overcommit_ratio in percent
     #[arg(long, value_name = "PERCENT", conflicts_with = "kbytes")]
     pub ratio: Option<u64>,
     /// vm.overcommit_kbytes, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub kbytes: Option<Bytes>,
     /// CommitLimit that is wanted
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub wanted: Option<Bytes>,
     /// vm.admin_reserve_kbytes, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub admin_reserve: Option<Bytes>,
     /// vm.user_reserve_kbytes, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub user_reserve: Option<Bytes>,
     /// The asker has CAP_SYS_ADMIN
     #[arg(long)]
     pub admin: bool,
     /// Address space of the asking process (VmSize)
-    #[arg(long, value_name = "SIZE", default_value = "0")]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = check::amount)]
     pub vm_size: Bytes,
     /// What mode 0 looks at on kernels before 5.2; only a host can give it.
     #[arg(skip)]
     pub cache: Option<CacheFigures>,
     /// Base page size
-    #[arg(long = "page-size", value_name = "SIZE")]
+    #[arg(long = "page-size", value_name = "SIZE", value_parser = check::amount)]
     pub page: Option<Bytes>,
     /// Kernel release whose rules apply [default: the host's, else the newest]
     #[arg(long, value_name = "RELEASE")]

@@ -14,7 +14,7 @@ use crate::{Answer, Value};
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PagetablesInput {
     /// What each process touches of the mapping
-    #[arg(value_name = "SIZE")]
+    #[arg(value_name = "SIZE", value_parser = check::amount)]
     pub mapping: Bytes,
     /// Processes that touch it
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1)]
@@ -23,10 +23,10 @@ pub struct PagetablesInput {
     #[arg(long)]
     pub five_levels: bool,
     /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
     /// Base page size
-    #[arg(long = "page-size", value_name = "SIZE")]
+    #[arg(long = "page-size", value_name = "SIZE", value_parser = check::amount)]
     pub page: Option<Bytes>,
     /// Kernel release whose rules apply [default: the host's, else the newest]
     #[arg(long, value_name = "RELEASE")]

@@ -12,19 +12,19 @@ use crate::{Answer, Value};
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwapInput {
     /// Memory of the host
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
     /// All huge page pools
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub hugetlb: Option<Bytes>,
     /// Anonymous memory that can stay out
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub cold: Option<Bytes>,
     /// Bytes per second that the swap device reads
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub bandwidth: Option<Bytes>,
     /// Swap that exists
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub current: Option<Bytes>,
 }
 

@@ -26,7 +26,7 @@ pub struct WatermarksInput {
     /// Memory of the host
     ///
     /// Taken as evenly spread over the nodes.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
     /// NUMA nodes
     #[arg(long, value_name = "N")]
@@ -44,16 +44,16 @@ pub struct WatermarksInput {
     #[arg(long, value_name = "N")]
     pub scale_factor: Option<u64>,
     /// vm.min_free_kbytes that is set, as an amount of memory
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub min_free: Option<Bytes>,
     /// Bytes per second that the host allocates in a burst
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub burst: Option<Bytes>,
     /// Milliseconds until kswapd frees pages [default: 500]
     #[arg(long = "wake", value_name = "MS")]
     pub wake_ms: Option<u64>,
     /// Base page size
-    #[arg(long = "page-size", value_name = "SIZE")]
+    #[arg(long = "page-size", value_name = "SIZE", value_parser = check::amount)]
     pub page: Option<Bytes>,
     /// Kernel release whose rules apply [default: the host's, else the newest]
     #[arg(long, value_name = "RELEASE")]
