@@ -17,6 +17,7 @@
 mod answer;
 mod check;
 mod hugepages;
+mod ipcs;
 mod overcommit;
 mod pagetables;
 mod question;
@@ -26,6 +27,7 @@ mod watermarks;
 pub use answer::{Answer, ConfigFile, Outcome, Step, Value};
 pub use check::{MAX_MEMORY, MAX_NODES, MAX_PROCESSES, SizeError};
 pub use hugepages::{HugepagesInput, Jvm, hugepages};
+pub use ipcs::{IpcsError, Listed, ipcs};
 pub use overcommit::{CacheFigures, OvercommitInput, overcommit};
 pub use pagetables::{PagetablesInput, pagetables};
 pub use question::{HostFigures, Question};
