@@ -44,6 +44,8 @@ pub(crate) struct Segment {
     pub(crate) size: Bytes,
     /// Whether the size is no such bound.
     pub(crate) exact: bool,
+    /// Its resident bytes, where that is known.
+    pub(crate) resident: Option<Bytes>,
     /// Identifier of a System V segment.
     pub(crate) shmid: Option<u64>,
     /// Owner.
@@ -270,6 +272,7 @@ pub(crate) fn segments(cx: &Context<'_>) -> Result<Vec<Segment>, Skip> {
         label: format!("shmid {}", segment.shmid),
         size: segment.size,
         exact: true,
+        resident: segment.rss,
         shmid: Some(segment.shmid),
         uid: Some(segment.uid),
         database: users.get(&segment.uid).copied(),
@@ -281,11 +284,37 @@ pub(crate) fn segments(cx: &Context<'_>) -> Result<Vec<Segment>, Skip> {
     Ok(found)
 }
 
-/// The sizes of all shared memory of an observation that a pool could hold: attached System V segments, and
-/// the mappings that database servers share by fork.
-pub fn shared_sizes(observation: &Observation) -> Option<Vec<Bytes>> {
+/// Shared memory that a pool could hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Its size.
+    pub size: Bytes,
+    /// Its resident bytes, where that is known.
+    pub resident: Option<Bytes>,
+    /// Processes that map it.
+    pub mappers: u64,
+    /// Whether it is a System V segment; else a database's processes share it by fork.
+    pub sysv: bool,
+    /// Whether it lies in base pages, where that is known.
+    pub in_base_pages: Option<bool>,
+}
+
+/// All shared memory of an observation that a pool could hold: attached System V segments, and the mappings
+/// that database servers share by fork. `None` if neither could be read.
+pub fn shared_memory(observation: &Observation) -> Option<Vec<Shared>> {
     let found = segments(&Context::new(observation)).ok()?;
-    Some(found.into_iter().map(|segment| segment.size).collect())
+    let shared = found.into_iter().map(|segment| Shared {
+        size: segment.size,
+        resident: segment.resident,
+        mappers: segment.mappers,
+        sysv: segment.shmid.is_some(),
+        in_base_pages: match segment.backing {
+            Backing::Huge => Some(false),
+            Backing::Base => Some(true),
+            Backing::Unknown => None,
+        },
+    });
+    Some(shared.collect())
 }
 
 /// Whether the attached segments together have exactly the number of pages that some pool has promised.
@@ -376,6 +405,7 @@ fn forked(cx: &Context<'_>) -> Vec<Segment> {
         label: format!("shared mapping of {}", process.stat.name),
         size: Bytes::ZERO,
         exact: false,
+        resident: None,
         shmid: None,
         uid: process.uid,
         database: Some(database),
@@ -425,6 +455,7 @@ fn fallen_back(cx: &Context<'_>, huge: Bytes) -> Vec<Segment> {
             label: format!("the largest mapping of {}", subject(process)),
             size: largest.length,
             exact: true,
+            resident: None,
             shmid: None,
             uid: process.uid,
             database: Workload::of_name(&process.stat.name),

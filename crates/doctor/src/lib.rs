@@ -43,7 +43,7 @@ pub use context::{Context, CpuShares, Rate, Trend};
 pub use diagnosis::{Diagnosis, SkippedRule, diagnose, diagnose_with};
 pub use document::document;
 pub use finding::{Confidence, Cost, Evidence, Finding, Severity, Threshold};
-pub use huge::shared_sizes;
+pub use huge::{Shared, shared_memory};
 pub use lotsfree_kernel_files::counters::groups::*;
 pub use memory_map::{MemoryMap, Use};
 pub use remedy::{Persistent, Remedy, Setting};

@@ -240,7 +240,9 @@ pub(crate) enum SizeTopic {
     #[command(
         alias = "huge-pages",
         after_help = "Examples:\n  lotsfree size hugepages --segment 8GiB --segment 1.5GiB --sessions 400 --ram 64GiB\n  \
-                      lotsfree size hugepages --from-host        the segments that exist, exactly\n  \
+                      lotsfree size hugepages --from-host              the segments that exist, and whether they fit\n  \
+                      ipcs -m | lotsfree size hugepages --ipcs -       the same from another host's list\n  \
+                      lotsfree size hugepages --ipcs-bytes 8592031744  one size of that list, typed by hand\n  \
                       lotsfree size hugepages --postgres-pages 4321\n  \
                       lotsfree size hugepages --jvm 16GiB,256MiB,240MiB"
     )]
@@ -279,9 +281,13 @@ pub(crate) struct SizeCommon {
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Option<PathBuf>,
 
-    /// As JSON
+    /// As JSON, which always has all of it
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Every step, file, warning and correction, instead of what fits one screen
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 
     #[command(flatten)]
     pub(crate) page: PageArgs,

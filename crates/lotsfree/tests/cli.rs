@@ -107,7 +107,7 @@ fn size_reproduces_the_articles_pool() {
 
 #[test]
 fn size_reproduces_and_corrects_the_articles_page_tables() {
-    let text = flat(&run(&["size", "pagetables", "16GiB", "--processes", "100"]));
+    let text = flat(&run(&["size", "pagetables", "16GiB", "--processes", "100", "-v"]));
     says(&text, &["32 MiB", "64 KiB", "3.12 GiB", "not 64", "system page table", "tmpfs pages are swapped"]);
 }
 

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::{Command, Output};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lotsfree"));
@@ -12,6 +15,17 @@ fn command(arguments: &[&str]) -> Command {
 
 fn size(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
+}
+
+fn fed(arguments: &[&str], input: &str) -> Output {
+    let mut child = command(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -25,6 +39,18 @@ fn refused(output: &Output) -> String {
     assert!(output.stdout.is_empty(), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
 }
+
+fn fixture(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
+}
+
+const SEGMENTS: &str = "
+------ Gemeinsamer Speicher: Segmente --------
+Schlüssel  shmid      Besitzer   Rechte     Bytes      nattch     Status
+0x00000000 98305      oracle     640        8592031744 45
+0x1c3f5a88 131074     oracle     640        1612709888 45
+0x00000000 5          root       600        4096       1
+";
 
 #[test]
 fn a_size_without_a_unit_is_refused_for_every_option() {
@@ -46,4 +72,104 @@ fn a_size_without_a_unit_is_refused_for_every_option() {
     assert!(said.contains("or 8589934592B if bytes are meant"), "{said}");
     out(&size(&["hugepages", "--segment", "8589934592B"]));
     out(&size(&["hugepages", "--segment", "8GiB", "--locked", "0"]));
+}
+
+#[test]
+fn segments_are_read_from_what_ipcs_prints() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ipcs.txt");
+    fs::write(&file, SEGMENTS).unwrap();
+    for text in [
+        out(&fed(&["hugepages", "--ipcs", "-"], SEGMENTS)),
+        out(&size(&["hugepages", "--ipcs", file.to_str().unwrap()])),
+        out(&size(&["hugepages", "--ipcs-bytes", "8592031744", "--ipcs-bytes", "1612709888"])),
+    ] {
+        assert!(text.contains("Reserve 4,868 huge pages of 2 MiB"), "{text}");
+    }
+}
+
+#[test]
+fn what_ipcs_did_not_print_is_refused_with_its_line() {
+    let limits = "------ Shared Memory Limits --------\nmax number of segments = 4096\n";
+    let said = refused(&fed(&["hugepages", "--ipcs", "-"], limits));
+    assert!(said.contains("--ipcs standard input: line 2: ") && said.contains("ipcs -lm"), "{said}");
+    let said = refused(&size(&["hugepages", "--ipcs", "/nonexistent"]));
+    assert!(said.contains("cannot read /nonexistent"), "{said}");
+    let said = refused(&size(&["hugepages", "--ipcs-bytes", "8GiB"]));
+    assert!(said.contains("expected whole bytes, as ipcs -m prints them"), "{said}");
+}
+
+#[test]
+fn amm_is_refused_also_with_figures_of_a_host() {
+    for more in [&["--segment", "8GiB"][..], &["--from-host"]] {
+        let said = refused(&size(&[&["hugepages", "--amm"], more].concat()));
+        assert!(said.contains("cannot use huge pages") && said.contains("memory_target=0"), "{said}");
+        assert!(said.contains("Then: lotsfree size hugepages --segment "), "{said}");
+    }
+}
+
+#[test]
+fn the_verdict_comes_first_and_counts_the_hosts_own_memory() {
+    let source = fixture("rules/page-size-mixup/fires-1g.txt");
+    let text = out(&size(&["hugepages", "--from", &source]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[1].starts_with("It fits: pool 8.00 GiB of 23.5 GiB; the host's own anonymous memory 1.24"),
+        "{text}"
+    );
+    assert!(text.contains("pools of other huge page sizes 9 GiB"), "{text}");
+    // The segment of 8 GiB lies in base pages today: its share of Shmem is not counted a second time.
+    assert!(!text.contains("shared memory"), "{text}");
+    let source = fixture("rules/no-hugepages-for-big-shm/fires-system-b.txt");
+    let text = out(&size(&["hugepages", "--from", &source]));
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("It fits as far as is known: pool 34.0 GiB of 126 GiB;"), "{text}");
+    assert!(
+        flat.contains("Not known, and not counted: shared memory outside the pool, kernel stacks"),
+        "{text}"
+    );
+}
+
+#[test]
+fn one_screen_by_default_and_all_of_it_with_verbose_and_in_json() {
+    let source = fixture("hosts/6.12-2nodes-cgroup.txt");
+    for question in [
+        &["hugepages", "--segment", "64MiB", "--from", &source][..],
+        &["hugepages", "--postgres-pages", "64", "--from", &source],
+        &["pagetables", "16GiB", "--processes", "100", "--from", &source],
+        &["swap", "--from", &source],
+        &["overcommit", "--from", &source, "--wanted", "600MiB"],
+        &["watermarks", "--from", &source],
+        &["watermarks", "--ram", "1TiB", "--nodes", "4", "--burst", "2GiB"],
+    ] {
+        let brief = out(&size(question));
+        assert!(brief.lines().count() <= 25, "{} lines:\n{brief}", brief.lines().count());
+        assert!(brief.lines().last().unwrap().contains("more."), "{brief}");
+        let whole = out(&size(&[question, &["-v"]].concat()));
+        assert!(!whole.contains("With -v"), "{whole}");
+        assert!(whole.lines().count() > brief.lines().count());
+        let json: serde_json::Value =
+            serde_json::from_str(&out(&size(&[question, &["--json"]].concat()))).unwrap();
+        let flat = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+        for warning in json["warnings"].as_array().unwrap() {
+            let warning = warning.as_str().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(flat.contains(&warning), "{warning}");
+        }
+        for width in ["80", "100"] {
+            let text = out(&size(&[question, &["--width", width]].concat()));
+            let prose = text.lines().filter(|line| !line.starts_with("    ") && !line.contains("/etc/"));
+            let widest = prose.map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= width.parse().unwrap(), "{widest}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn lines_to_reserve_a_pool_that_does_not_fit_are_not_offered() {
+    let question = ["hugepages", "--segment", "8GiB", "--ram", "12GiB", "--others", "5GiB"];
+    let text = out(&size(&question));
+    assert!(text.lines().nth(1).unwrap().starts_with("It does not fit: pool 8.00 GiB of 12 GiB;"), "{text}");
+    assert!(text.contains("Make the pool 1.60 GiB smaller, or add memory"), "{text}");
+    assert!(!text.contains("vm.nr_hugepages ="), "{text}");
+    assert!(out(&size(&[&question[..], &["-v"]].concat())).contains("vm.nr_hugepages = 4098"));
 }

@@ -12,6 +12,8 @@ use textwrap::Options;
 pub struct Answer {
     /// The question in a few words.
     pub title: String,
+    /// Whether what comes out fits the host, where that is a question.
+    pub fit: Option<Fit>,
     /// The arithmetic, in the order in which it is done.
     pub steps: Vec<Step>,
     /// What it comes to.
@@ -20,15 +22,29 @@ pub struct Answer {
     pub configuration: Vec<ConfigFile>,
     /// Shell commands that set it on the running host, as root.
     pub commands: Vec<String>,
-    /// What may go wrong, and where sources contradict each other.
+    /// What may go wrong, and where sources contradict each other; those that matter most come first.
     pub warnings: Vec<String>,
+    /// How many of the warnings matter for these figures and not only in general.
+    #[serde(skip)]
+    pub(crate) alerts: usize,
     /// Widespread statements about this topic that are wrong, each with the reason.
     pub corrections: Vec<String>,
+}
+
+/// Whether something fits a host, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Fit {
+    /// `null` if what is known does not decide it.
+    pub fits: Option<bool>,
+    /// The verdict with its figures, in a sentence or two.
+    pub text: String,
 }
 
 /// One line of arithmetic: `text: formula = value`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
+    /// Whether the result cannot be understood without it.
+    pub essential: bool,
     /// What is computed.
     pub text: String,
     /// How, with the numbers put in; empty for a figure that is given.
@@ -49,6 +65,8 @@ pub struct Outcome {
 /// A file, or the kernel command line, and the lines that belong in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigFile {
+    /// Whether the result needs these lines; others are alternatives, or for some hosts only.
+    pub essential: bool,
     /// Path, or `kernel command line`. A word in angle brackets is to be replaced.
     pub path: String,
     /// Lines to put there.
@@ -100,21 +118,38 @@ impl Answer {
     pub(crate) fn new(title: impl Into<String>) -> Self {
         Answer {
             title: title.into(),
+            fit: None,
             steps: Vec::new(),
             result: Outcome { text: String::new(), value: Value::Count(0) },
             configuration: Vec::new(),
             commands: Vec::new(),
             warnings: Vec::new(),
+            alerts: 0,
             corrections: Vec::new(),
         }
     }
 
+    /// A step that the one screen has, too.
     pub(crate) fn step(&mut self, text: impl Into<String>, formula: impl Into<String>, value: Value) {
-        self.steps.push(Step { text: text.into(), formula: formula.into(), value });
+        self.steps.push(Step { essential: true, text: text.into(), formula: formula.into(), value });
+    }
+
+    /// A step for those who ask for every one of them.
+    pub(crate) fn detail(&mut self, text: impl Into<String>, formula: impl Into<String>, value: Value) {
+        self.steps.push(Step { essential: false, text: text.into(), formula: formula.into(), value });
+    }
+
+    pub(crate) fn judge(&mut self, fits: Option<bool>, text: impl Into<String>) {
+        self.fit = Some(Fit { fits, text: text.into() });
     }
 
     pub(crate) fn file(&mut self, path: impl Into<String>, lines: Vec<String>) {
-        self.configuration.push(ConfigFile { path: path.into(), lines });
+        self.configuration.push(ConfigFile { essential: true, path: path.into(), lines });
+    }
+
+    /// Lines that are an alternative to others, or for some hosts only.
+    pub(crate) fn other_file(&mut self, path: impl Into<String>, lines: Vec<String>) {
+        self.configuration.push(ConfigFile { essential: false, path: path.into(), lines });
     }
 
     /// Lines of a file in `/etc/sysctl.d`, and that a later file may undo them (sysctl.d(5)).
@@ -132,8 +167,15 @@ impl Answer {
         self.commands.push(command.into());
     }
 
+    /// A warning that holds in general.
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
+    }
+
+    /// A warning that these figures give cause for; it comes before those that hold in general.
+    pub(crate) fn alert(&mut self, text: impl Into<String>) {
+        self.warnings.insert(self.alerts, text.into());
+        self.alerts += 1;
     }
 
     pub(crate) fn correct(&mut self, text: impl Into<String>) {
@@ -146,53 +188,133 @@ impl Answer {
 
     /// The answer as plain text of at most `width` columns, where words and file lines allow; at least 40.
     ///
+    /// Without `verbose`, what fits one screen: the verdict, the steps without which it cannot be understood,
+    /// the lines to configure, the commands and the one or two warnings that matter most.
+    ///
     /// Values stand below each other. A step whose formula does not fit beside its text has it on the next
     /// line. Configuration lines and commands are never broken: they are to be copied.
-    pub fn to_text(&self, width: usize) -> String {
+    pub fn to_text(&self, width: usize, verbose: bool) -> String {
         let width = width.max(40);
         let mut out = String::new();
         wrap(&mut out, &self.title, "", "", width);
-        out.push('\n');
-
-        let values: Vec<String> = self.steps.iter().map(|step| step.value.to_string()).collect();
-        let value_width = values.iter().map(|value| columns(value)).max().unwrap_or(0);
-        // two columns of margin, " = " before the value
-        let left = width.saturating_sub(value_width + 5).max(10);
-        for (step, value) in self.steps.iter().zip(&values) {
-            let gap = left.saturating_sub(columns(&step.text) + columns(&step.formula));
-            let (head, sign) =
-                if step.formula.is_empty() { ("", "  ") } else { (step.formula.as_str(), " =") };
-            if columns(&step.text) + columns(head) + 2 <= left {
-                let _ = writeln!(out, "  {}{:gap$}{head}{sign} {value:>value_width$}", step.text, "");
-            } else {
-                wrap(&mut out, &step.text, "  ", "  ", width);
-                let _ = writeln!(out, "  {head:>left$}{sign} {value:>value_width$}");
-            }
+        if let Some(fit) = &self.fit {
+            wrap(&mut out, &fit.text, "", "", width);
         }
-        out.push('\n');
         wrap(&mut out, &self.result.text, "=> ", "   ", width);
+        out.push('\n');
+        let steps: Vec<&Step> = self.steps.iter().filter(|step| verbose || step.essential).collect();
+        arithmetic(&mut out, &steps, width);
 
-        for file in &self.configuration {
-            let _ = writeln!(out, "\n{}:", file.path);
-            for line in &file.lines {
-                let _ = writeln!(out, "    {line}");
+        // Nobody should copy the lines of a pool that does not fit.
+        let usable = verbose || self.fit.as_ref().is_none_or(|fit| fit.fits != Some(false));
+        if usable {
+            self.settings(&mut out, verbose, width);
+        }
+        let shown = if verbose { self.warnings.len() } else { self.alerts.clamp(1, MOST_WARNINGS) };
+        // Below commands the screen has no line to spare.
+        if verbose || !usable || self.commands.is_empty() {
+            out.push('\n');
+        }
+        list(&mut out, "Beware:", self.warnings.get(..shown).unwrap_or(&self.warnings), width);
+        if !verbose {
+            self.point_to_the_rest(&mut out, steps.len(), usable, shown, width);
+        } else if !self.corrections.is_empty() {
+            out.push('\n');
+            list(&mut out, "Often stated, but wrong:", &self.corrections, width);
+        }
+        out
+    }
+
+    /// The lines to configure, and the commands.
+    fn settings(&self, out: &mut String, verbose: bool, width: usize) {
+        if verbose {
+            for file in &self.configuration {
+                let _ = writeln!(out, "\n{}:", file.path);
+                for line in &file.lines {
+                    let _ = writeln!(out, "    {line}");
+                }
+            }
+        } else if self.configuration.iter().any(|file| file.essential) {
+            out.push_str("\nTo configure:\n");
+            for file in self.configuration.iter().filter(|file| file.essential) {
+                match file.lines.as_slice() {
+                    [line] if columns(&file.path) + columns(line) + 6 <= width => {
+                        let _ = writeln!(out, "  {}:  {line}", file.path);
+                    }
+                    lines => {
+                        let _ = writeln!(out, "  {}:", file.path);
+                        for line in lines {
+                            let _ = writeln!(out, "    {line}");
+                        }
+                    }
+                }
             }
         }
         if !self.commands.is_empty() {
-            out.push_str("\nOn the running host, as root:\n");
+            let configured = self.configuration.iter().any(|file| file.essential);
+            out.push_str(if verbose || !configured { "\n" } else { "" });
+            out.push_str("On the running host, as root:\n");
             for command in &self.commands {
                 let _ = writeln!(out, "    {command}");
             }
         }
-        for (title, texts) in [("Beware:", &self.warnings), ("Often stated, but wrong:", &self.corrections)] {
-            if !texts.is_empty() {
-                let _ = writeln!(out, "\n{title}");
-                for text in texts {
-                    wrap(&mut out, text, "  - ", "    ", width);
-                }
-            }
+    }
+
+    /// The last line of the one screen: how much `--verbose` would add.
+    fn point_to_the_rest(&self, out: &mut String, steps: usize, usable: bool, warnings: usize, width: usize) {
+        let files = self.configuration.iter().filter(|file| !usable || !file.essential).count();
+        let rest = [
+            (self.steps.len() - steps, "step"),
+            (files, if usable { "other file" } else { "file" }),
+            (self.warnings.len().saturating_sub(warnings), "warning"),
+            (self.corrections.len(), "correction"),
+        ];
+        let rest = rest.iter().filter(|(n, _)| *n > 0);
+        let parts: Vec<String> =
+            rest.map(|(n, what)| format!("{n} {what}{}", if *n == 1 { "" } else { "s" })).collect();
+        if let Some((last, others)) = parts.split_last() {
+            let all = match others {
+                [] => last.clone(),
+                others => format!("{} and {last}", others.join(", ")),
+            };
+            let why = if usable || files == 0 {
+                ""
+            } else {
+                " It does not fit, so the lines to set it are there only."
+            };
+            wrap(out, &format!("With -v: {all} more.{why}"), "", "", width);
         }
-        out
+    }
+}
+
+/// Most warnings that the one screen has.
+const MOST_WARNINGS: usize = 2;
+
+/// Steps with their values below each other.
+fn arithmetic(out: &mut String, steps: &[&Step], width: usize) {
+    let values: Vec<String> = steps.iter().map(|step| step.value.to_string()).collect();
+    let value_width = values.iter().map(|value| columns(value)).max().unwrap_or(0);
+    // two columns of margin, " = " before the value
+    let left = width.saturating_sub(value_width + 5).max(10);
+    for (step, value) in steps.iter().zip(&values) {
+        let gap = left.saturating_sub(columns(&step.text) + columns(&step.formula));
+        let (head, sign) = if step.formula.is_empty() { ("", "  ") } else { (step.formula.as_str(), " =") };
+        if columns(&step.text) + columns(head) + 2 <= left {
+            let _ = writeln!(out, "  {}{:gap$}{head}{sign} {value:>value_width$}", step.text, "");
+        } else {
+            wrap(out, &step.text, "  ", "  ", width);
+            let _ = writeln!(out, "  {head:>left$}{sign} {value:>value_width$}");
+        }
+    }
+}
+
+/// Texts as a list below a title, if there are any.
+fn list(out: &mut String, title: &str, texts: &[String], width: usize) {
+    if !texts.is_empty() {
+        let _ = writeln!(out, "{title}");
+        for text in texts {
+            wrap(out, text, "  - ", "    ", width);
+        }
     }
 }
 
@@ -229,14 +351,13 @@ mod tests {
     fn text_is_aligned_and_wrapped() {
         let expected = "\
 A question
+=> It is this.
 
   given                              16 GiB
   entries      16 GiB / 4 KiB =   4,194,304
   a text that is far too long to stand
   beside its formula
                         1 + 1 =      1 page
-
-=> It is this.
 
 /etc/x:
     a = 1
@@ -248,7 +369,7 @@ Beware:
   - one two three four five six seven eight
     nine ten eleven
 ";
-        let text = answer().to_text(44);
+        let text = answer().to_text(44, true);
         let squeeze = |text: &str| {
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
@@ -261,6 +382,36 @@ Beware:
             .map(columns)
             .collect();
         assert_eq!(ends, [44, 44, 44], "{text}");
+    }
+
+    #[test]
+    fn one_screen_has_what_is_essential_and_says_what_is_left_out() {
+        let mut answer = answer();
+        answer.detail("a detail", "", Value::Count(7));
+        answer.other_file("/etc/y", vec!["b = 2".into()]);
+        answer.warn("a general warning");
+        answer.alert("this matters");
+        answer.alert("this too");
+        answer.correct("wrong");
+        answer.judge(Some(true), "It fits: one.");
+        let text = answer.to_text(100, false);
+        assert!(text.starts_with("A question\nIt fits: one.\n=> It is this.\n"), "{text}");
+        assert!(text.contains("\n  /etc/x:  a = 1\n"), "{text}");
+        assert!(text.contains("  - this matters\n  - this too\nWith -v: 1 step, 1 other file, 2 warnings and 1 correction more."), "{text}");
+        for left_out in ["a detail", "/etc/y", "general", "wrong"] {
+            assert!(!text.contains(left_out), "{left_out}: {text}");
+            assert!(answer.to_text(100, true).contains(left_out), "{left_out}");
+        }
+    }
+
+    #[test]
+    fn lines_for_what_does_not_fit_are_for_those_who_ask() {
+        let mut answer = answer();
+        answer.judge(Some(false), "It does not fit: none.");
+        let text = answer.to_text(100, false);
+        assert!(!text.contains("a = 1") && !text.contains("sysctl -w"), "{text}");
+        assert!(text.contains("With -v: 1 file more. It does not fit, so"), "{text}");
+        assert!(answer.to_text(100, true).contains("sysctl -w a=1"));
     }
 
     #[test]

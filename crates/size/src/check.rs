@@ -29,6 +29,17 @@ pub enum SizeError {
          give --segment, --postgres-pages, --postgres-vmpeak or --jvm"
     )]
     NothingAttached,
+    /// The instance uses Automatic Memory Management, which has no segment that a pool could hold.
+    #[error(
+        "--amm: Automatic Memory Management (memory_target) keeps the SGA in files under /dev/shm, which cannot \
+         use huge pages: a pool would lie idle beside it. Set memory_target=0 and memory_max_target=0, and \
+         sga_target and pga_aggregate_target instead; add use_large_pages=only, and restart the instance. Then: \
+         {command}"
+    )]
+    Amm {
+        /// The command that sizes the pool once AMM is off.
+        command: String,
+    },
     /// An input is out of range.
     #[error("{field} is {value}; accepted is {accepted}")]
     OutOfRange {
@@ -58,7 +69,10 @@ pub enum SizeError {
         pages: u64,
     },
     /// The pool does not fit.
-    #[error("the pool of {pool} leaves no memory on a host with {ram}; accepted is a pool smaller than ram")]
+    #[error(
+        "it does not fit: the pool of {pool} leaves no memory on a host with {ram}; accepted is a pool smaller than \
+         ram"
+    )]
     PoolExceedsRam {
         /// The pool computed.
         pool: Bytes,

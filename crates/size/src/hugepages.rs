@@ -1,5 +1,6 @@
 //! `size hugepages`: how many huge pages a set of programs needs, and everything around them.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
@@ -12,6 +13,8 @@ use lotsfree_formulas::pagetables::{Levels, Mapping, leaf, shared_hugetlb_tables
 use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
 
 use crate::check::{self, MAX_PROCESSES, SizeError};
+use crate::fit::{self, HostMemory, Planned};
+use crate::ipcs::Listed;
 use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
 
@@ -20,14 +23,27 @@ use crate::{Answer, Value};
 pub struct HugepagesInput {
     /// Configured size of a shared segment, such as sga_max_size; repeatable
     ///
-    /// A header page and the extra page of Oracle's script are added to each, unless --ipcs is given.
+    /// A header page and the extra page of Oracle's script are added to each.
     #[arg(long = "segment", value_name = "SIZE", value_parser = check::amount)]
     pub segments: Vec<Bytes>,
-    /// The segments are the bytes column of ipcs -m
+    /// What ipcs -m prints, in any language: a file, or - for standard input
     ///
-    /// Only the script's extra page is added, and segments below one huge page are skipped.
-    #[arg(long)]
-    pub ipcs: bool,
+    /// Only the script's extra page is added to each segment, and those below one huge page are skipped. The
+    /// bytes column alone will do, too.
+    #[arg(long, value_name = "FILE")]
+    pub ipcs: Option<PathBuf>,
+    /// One size from the bytes column of ipcs -m, typed by hand, in bytes; repeatable
+    #[arg(long = "ipcs-bytes", value_name = "BYTES", value_parser = by_hand)]
+    pub listed: Vec<Listed>,
+    /// What database servers that fork have mapped on the host.
+    #[arg(skip)]
+    pub mapped: Vec<Bytes>,
+    /// Whether segments and mappings are those of the host.
+    #[arg(skip)]
+    pub of_host: bool,
+    /// What the host needs memory for.
+    #[arg(skip)]
+    pub host: Option<HostMemory>,
     /// What postgres -C shared_memory_size_in_huge_pages prints (15 or later, server stopped)
     #[arg(long, value_name = "PAGES", conflicts_with = "postgres_vmpeak")]
     pub postgres_pages: Option<u64>,
@@ -67,7 +83,7 @@ pub struct HugepagesInput {
     /// Numeric id of the group that may use SHM_HUGETLB
     #[arg(long, value_name = "GID")]
     pub shm_group: Option<u32>,
-    /// The instance uses Automatic Memory Management
+    /// The instance uses Automatic Memory Management: refused, with what to set instead
     #[arg(long)]
     pub amm: bool,
     /// Base page size
@@ -80,21 +96,27 @@ pub struct HugepagesInput {
 
 impl Question for HugepagesInput {
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        self.refuse_amm()?;
         take(&mut self.ram, host.ram);
         take(&mut self.nodes, host.nodes);
         take(&mut self.huge_page, host.huge_page);
         take(&mut self.page, host.page);
         take(&mut self.kernel, host.kernel.clone());
-        let described = !self.segments.is_empty()
-            || self.postgres_pages.is_some()
-            || self.postgres_vmpeak.is_some()
-            || !self.jvms.is_empty();
-        let Some(segments) = host.segments.as_ref().filter(|_| !described) else { return Ok(()) };
+        take(&mut self.host, Some(host.memory.clone()));
+        if self.is_described() {
+            return Ok(());
+        }
         let page = check::page("page", self.page)?;
         let huge = check::huge_page("huge_page", self.huge_page, page)?;
-        self.ipcs = true;
-        self.segments = segments.iter().copied().filter(|&size| size >= huge).collect();
-        if self.segments.is_empty() {
+        let Some(shared) = &host.memory.shared else { return Ok(()) };
+        for segment in shared.iter().filter(|segment| segment.size >= huge) {
+            match segment.sysv {
+                true => self.listed.push(Listed { shmid: None, size: segment.size, nattch: None }),
+                false => self.mapped.push(segment.size),
+            }
+        }
+        self.of_host = true;
+        if self.listed.is_empty() && self.mapped.is_empty() {
             return Err(SizeError::NothingAttached);
         }
         Ok(())
@@ -102,6 +124,51 @@ impl Question for HugepagesInput {
 
     fn answer(&self) -> Result<Answer, SizeError> {
         hugepages(self)
+    }
+}
+
+impl HugepagesInput {
+    /// Whether it was said what the pool is for.
+    fn is_described(&self) -> bool {
+        !self.segments.is_empty()
+            || !self.listed.is_empty()
+            || self.postgres_pages.is_some()
+            || self.postgres_vmpeak.is_some()
+            || !self.jvms.is_empty()
+    }
+
+    /// Whether there are System V segments.
+    fn has_segments(&self) -> bool {
+        !self.segments.is_empty() || !self.listed.is_empty()
+    }
+
+    /// All that is shared, in bytes.
+    fn shared(&self) -> Bytes {
+        let listed = self.listed.iter().map(|listed| listed.size);
+        self.segments.iter().copied().chain(listed).chain(self.mapped.iter().copied()).sum()
+    }
+
+    /// Automatic Memory Management has no segments: a pool for it would lie idle.
+    fn refuse_amm(&self) -> Result<(), SizeError> {
+        if !self.amm {
+            return Ok(());
+        }
+        let mut command = "lotsfree size hugepages".to_owned();
+        match self.segments.as_slice() {
+            [] => command += " --segment SGA_MAX_SIZE",
+            segments => {
+                segments.iter().for_each(|size| command += &format!(" --segment {}kB", size.as_kib()))
+            }
+        }
+        Err(SizeError::Amm { command })
+    }
+}
+
+/// A size of the bytes column, which has no unit there.
+fn by_hand(text: &str) -> Result<Listed, String> {
+    match text.trim().trim_end_matches(['B', 'b']).parse() {
+        Ok(bytes) => Ok(Listed { shmid: None, size: Bytes(bytes), nattch: None }),
+        Err(_) => Err("expected whole bytes, as ipcs -m prints them, such as 8592031744".to_owned()),
     }
 }
 
@@ -139,6 +206,7 @@ impl FromStr for Jvm {
 /// [`SizeError`] for nothing to size, an empty or impossible size, a page size that does not exist, more
 /// nodes than pages, or a pool that does not fit `ram`.
 pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
+    input.refuse_amm()?;
     let page = check::page("page", input.page)?;
     let huge = check::huge_page("huge_page", input.huge_page, page)?;
     let nodes = check::nodes(input.nodes)?;
@@ -151,57 +219,44 @@ pub fn hugepages(input: &HugepagesInput) -> Result<Answer, SizeError> {
         }
     }
     let mut answer = Answer::new(format!("Huge pages of {huge}"));
-
-    let mut pages = segments(&mut answer, input, huge)?;
-    if let Some(asked) = input.postgres_pages {
-        pages = sum(pages, postgres_pages(&mut answer, asked, huge)?)?;
-    }
-    if let Some(peak) = input.postgres_vmpeak {
-        pages = sum(pages, postgres_peak(&mut answer, peak, huge)?)?;
-    }
-    for (index, vm) in input.jvms.iter().enumerate() {
-        pages = sum(pages, jvm(&mut answer, index, vm, huge)?)?;
-    }
+    let needs = Needs::of(&mut answer, input, huge)?;
+    let pages = needs.total()?;
     if pages == 0 {
         return Err(SizeError::Missing {
-            field: "segments",
-            accepted: "at least one segment of one huge page or more, a PostgreSQL figure, or a JVM",
+            field: "what the pool is for",
+            accepted: "--segment, --ipcs, --postgres-pages, --postgres-vmpeak or --jvm; segments below one huge page \
+                       do not count, and this source shows no others",
         });
     }
+    let pages = sum(pages, of_others(&mut answer, input, huge))?;
     if u64::from(nodes) > pages {
         return Err(SizeError::MoreNodesThanPages { nodes, pages });
     }
-    let pool = check::times("the pool", huge, pages)?;
-    answer.step("pool", format!("{} x {huge}", Grouped(pages)), Value::Bytes(pool));
-    match (ram, input.others) {
-        (Some(ram), others) => against_memory(&mut answer, pool, ram, others)?,
-        (None, Some(_)) => {
-            return Err(SizeError::Missing { field: "ram", accepted: "the memory of the host, with others" });
-        }
-        (None, None) => {}
-    }
+    let pool = Pool { page, huge, pages, nodes };
+    let size = check::times("the pool", huge, pages)?;
+    answer.detail("pool", format!("{} x {huge}", Grouped(pages)), Value::Bytes(size));
+    against_memory(&mut answer, input, &needs, size, ram, &pool)?;
     if let Some(sessions) = input.sessions {
         page_tables(&mut answer, input, sessions, page, huge)?;
     }
-    let saving = hvo_saving(huge, page);
-    if pool >= Bytes::gib(64) {
+    if size >= Bytes::gib(64) {
+        let saving = hvo_saving(huge, page);
         let saved = check::times("the vmemmap saving", saving, pages)?;
-        answer.step(
+        answer.detail(
             "given back by vm.hugetlb_optimize_vmemmap=1",
             format!("{} x {saving}", Grouped(pages)),
             Value::Bytes(saved),
         );
     }
+    let verb = match answer.fit.as_ref().and_then(|fit| fit.fits) {
+        Some(false) => "The pool would need",
+        _ => "Reserve",
+    };
     answer.conclude(
-        format!("Reserve {} huge pages of {huge}: {pool}.", Grouped(pages)),
+        format!("{verb} {} huge pages of {huge}: {size}.", Grouped(pages)),
         Value::HugePages(pages),
     );
-    let needed = memlock_kib(pool, locked);
-    let limit = match (ram, input.segments.is_empty()) {
-        (Some(ram), false) => needed.max(oracle_memlock_kib(ram)),
-        _ => needed,
-    };
-    let pool = Pool { page, huge, pages, nodes };
+    let limit = memlock(&mut answer, needs.segments, huge, locked, ram);
     settings(&mut answer, input, &pool, limit);
     warnings(&mut answer, input, &pool, rules.memlock.rlimit_allows_hugetlb, limit);
     Ok(answer)
@@ -216,79 +271,170 @@ struct Pool {
     nodes: u32,
 }
 
+/// Huge pages by what they are for.
+struct Needs {
+    /// System V segments.
+    segments: u64,
+    /// Mappings that processes share by fork: PostgreSQL.
+    mapped: u64,
+    /// Private memory of JVMs.
+    jvms: u64,
+}
+
+impl Needs {
+    fn of(answer: &mut Answer, input: &HugepagesInput, huge: Bytes) -> Result<Needs, SizeError> {
+        let segments = sum(configured(answer, input, huge)?, listed(answer, input, huge)?)?;
+        if input.has_segments() && input.shared() < SCRIPT_MIN {
+            answer.alert(format!(
+                "The segments add up to {}. Oracle's script refuses sums below {SCRIPT_MIN}: is every instance \
+                 running, and none of them with AMM?",
+                input.shared()
+            ));
+        }
+        let mut mapped = 0;
+        for &mapping in &input.mapped {
+            let own = check::memory("mapped", mapping)?.units_of(huge);
+            answer.step(
+                "shared mapping of a database that forks, rounded up",
+                format!("{} kB / {} kB", Grouped(mapping.as_kib()), Grouped(huge.as_kib())),
+                Value::HugePages(own),
+            );
+            mapped = sum(mapped, own)?;
+        }
+        if let Some(asked) = input.postgres_pages {
+            mapped = sum(mapped, postgres_pages(answer, asked, huge)?)?;
+        }
+        if let Some(peak) = input.postgres_vmpeak {
+            mapped = sum(mapped, postgres_peak(answer, peak, huge)?)?;
+        }
+        let mut jvms = 0;
+        for (index, vm) in input.jvms.iter().enumerate() {
+            jvms = sum(jvms, jvm(answer, index, vm, huge)?)?;
+        }
+        Ok(Needs { segments, mapped, jvms })
+    }
+
+    fn total(&self) -> Result<u64, SizeError> {
+        sum(sum(self.segments, self.mapped)?, self.jvms)
+    }
+}
+
+/// Pages of the host's pool that something else than its segments uses, and that have to stay in it:
+/// `vm.nr_hugepages` is the size of the whole pool.
+fn of_others(answer: &mut Answer, input: &HugepagesInput, huge: Bytes) -> u64 {
+    let Some(host) = &input.host else { return 0 };
+    let pools = host.pools.iter().flatten();
+    let promised: u64 = pools.filter(|pool| pool.size == huge).map(|pool| pool.promised).sum();
+    let shared = host.shared.as_deref().unwrap_or_default();
+    let told = input.of_host && shared.iter().all(|segment| segment.in_base_pages.is_some());
+    if promised == 0 {
+        return 0;
+    }
+    if !told {
+        answer.alert(format!(
+            "{} huge pages are in use or promised today. vm.nr_hugepages is the size of the whole pool: add those \
+             that belong to other programs than are sized here.",
+            Grouped(promised)
+        ));
+        return 0;
+    }
+    let own = shared.iter().filter(|segment| segment.in_base_pages == Some(false));
+    let others = promised.saturating_sub(own.map(|segment| segment.size.units_of(huge)).sum());
+    if others > 0 {
+        answer.step(
+            "in use by others than shared segments, which keep theirs",
+            format!("{} - {}", Grouped(promised), Grouped(promised - others)),
+            Value::HugePages(others),
+        );
+    }
+    others
+}
+
 /// Sum of two page counts.
 fn sum(a: u64, b: u64) -> Result<u64, SizeError> {
     a.checked_add(b).ok_or(SizeError::Overflow { what: "the sum of huge pages" })
 }
 
-/// Pages for the shared segments, with each line of the three-number explanation.
-fn segments(answer: &mut Answer, input: &HugepagesInput, huge: Bytes) -> Result<u64, SizeError> {
+/// Pages for segments of configured sizes, with each line of the three-number explanation.
+fn configured(answer: &mut Answer, input: &HugepagesInput, huge: Bytes) -> Result<u64, SizeError> {
     if input.segments.is_empty() {
         return Ok(0);
     }
-    let mut held = 0;
-    let mut promised = 0;
-    let mut recommended = 0;
-    let mut total = Bytes::ZERO;
-    let mut promises = Vec::new();
-    let mut scripts = Vec::new();
+    let (mut held, mut promised, mut recommended) = (0, 0, 0);
+    let (mut promises, mut scripts) = (Vec::new(), Vec::new());
     for &segment in &input.segments {
         check::memory("segments", segment)?;
-        total = Bytes(
-            total.0.checked_add(segment.0).ok_or(SizeError::Overflow { what: "the sum of the segments" })?,
-        );
-        if input.ipcs {
-            let script = script_pages(segment, huge);
-            let (formula, text) = match script {
-                0 => (format!("{segment} < {huge}"), "segment below one huge page, skipped".to_owned()),
-                _ => (
-                    format!("floor({} / {}) + 1", Grouped(segment.0), Grouped(huge.0)),
-                    format!("segment of {segment}"),
-                ),
-            };
-            answer.step(text, formula, Value::HugePages(script));
-            recommended = sum(recommended, script)?;
-            continue;
-        }
         let own = segment.units_of(huge);
-        answer.step(format!("SGA of {segment}"), format!("{segment} / {huge}"), Value::HugePages(own));
+        answer.detail(format!("SGA of {segment}"), format!("{segment} / {huge}"), Value::HugePages(own));
         held = sum(held, own)?;
         promised = sum(promised, segment_pages(segment, huge))?;
         recommended = sum(recommended, sga_pages(segment, huge))?;
         promises.push(format!("({} + 1)", Grouped(own)));
         scripts.push(format!("({} + 1)", Grouped(segment_pages(segment, huge))));
     }
-    if input.ipcs {
-        answer.step("the script's sum", "", Value::HugePages(recommended));
-    } else {
-        let formula = |parts: &[String]| match parts.len() {
-            0..=4 => parts.join(" + "),
-            n => format!("{} + ... ({n} segments)", parts[0]),
-        };
-        answer.step("the SGAs alone", "", Value::HugePages(held));
-        answer.step(
-            "the kernel will promise: each segment has a header page",
-            formula(&promises),
-            Value::HugePages(promised),
-        );
-        answer.step(
-            "Oracle's script (MOS 401749.1): floor(bytes / page) + 1 each",
-            formula(&scripts),
-            Value::HugePages(recommended),
-        );
-        answer.step(
-            "HugePages_Free - HugePages_Rsvd once all instances run",
-            format!("{} - {}", Grouped(recommended), Grouped(promised)),
-            Value::HugePages(recommended - promised),
-        );
+    let formula = |parts: &[String]| match parts.len() {
+        0..=4 => parts.join(" + "),
+        n => format!("{} + ... ({n} segments)", parts[0]),
+    };
+    answer.step("the SGAs alone", "", Value::HugePages(held));
+    answer.step(
+        "the kernel will promise: SGA and header page",
+        formula(&promises),
+        Value::HugePages(promised),
+    );
+    answer.step(
+        "Oracle's script (MOS 401749.1): floor + 1 each",
+        formula(&scripts),
+        Value::HugePages(recommended),
+    );
+    answer.detail(
+        "HugePages_Free - HugePages_Rsvd once all instances run",
+        format!("{} - {}", Grouped(recommended), Grouped(promised)),
+        Value::HugePages(recommended - promised),
+    );
+    Ok(recommended)
+}
+
+/// Pages for segments as `ipcs -m` lists them.
+fn listed(answer: &mut Answer, input: &HugepagesInput, huge: Bytes) -> Result<u64, SizeError> {
+    if input.listed.is_empty() {
+        return Ok(0);
     }
-    if total < SCRIPT_MIN {
-        answer.warn(format!(
-            "The segments add up to {total}. Oracle's script refuses sums below {SCRIPT_MIN}: is every instance \
-             running, and none of them with AMM?"
+    let (mut pages, mut counted) = (0, 0_u64);
+    for segment in &input.listed {
+        let size = check::memory("segments", segment.size)?;
+        let own = script_pages(size, huge);
+        let (formula, text) = match own {
+            0 => (format!("{size} < {huge}"), "segment below one huge page, skipped".to_owned()),
+            _ => (
+                format!("floor({} / {}) + 1", Grouped(size.0), Grouped(huge.0)),
+                format!("segment of {size}"),
+            ),
+        };
+        answer.detail(text, formula, Value::HugePages(own));
+        pages = sum(pages, own)?;
+        counted += u64::from(own > 0);
+    }
+    answer.step(
+        "Oracle's script (MOS 401749.1): floor(bytes / page) + 1 each",
+        format!("{} of {} segments", Grouped(counted), Grouped(input.listed.len() as u64)),
+        Value::HugePages(pages),
+    );
+    let orphans: Vec<String> = (input.listed.iter())
+        .filter(|segment| segment.nattch == Some(0) && segment.size >= huge)
+        .filter_map(|segment| Some(format!("{} ({})", segment.shmid?, segment.size)))
+        .collect();
+    if let Some(first) = orphans.first() {
+        let more = match orphans.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        answer.alert(format!(
+            "Nobody is attached to shmid {first}{more}, which the script counts too: if a crashed instance left it \
+             behind, remove it (ipcrm -m) and size again."
         ));
     }
-    Ok(recommended)
+    Ok(pages)
 }
 
 /// What the server says of itself.
@@ -338,44 +484,94 @@ fn jvm(answer: &mut Answer, index: usize, vm: &Jvm, huge: Bytes) -> Result<u64, 
     Ok(pages)
 }
 
-/// What remains of the host.
+/// Whether the pool fits, and what remains of the host.
 fn against_memory(
     answer: &mut Answer,
-    pool: Bytes,
-    ram: Bytes,
-    others: Option<Bytes>,
+    input: &HugepagesInput,
+    needs: &Needs,
+    size: Bytes,
+    ram: Option<Bytes>,
+    pool: &Pool,
 ) -> Result<(), SizeError> {
-    if pool >= ram {
-        return Err(SizeError::PoolExceedsRam { pool, ram });
+    let Some(ram) = ram else {
+        if input.others.is_some() {
+            return Err(SizeError::Missing { field: "ram", accepted: "the memory of the host, with others" });
+        }
+        answer.judge(
+            None,
+            format!(
+                "Whether the pool of {size} fits is not known: the host's memory was not given (--from-host, --from \
+                 FILE, or --ram SIZE with --others SIZE)."
+            ),
+        );
+        return Ok(());
+    };
+    if size >= ram {
+        return Err(SizeError::PoolExceedsRam { pool: size, ram });
     }
-    let share = pool.share_of(ram) * 100.0;
-    answer.step("share of RAM", format!("{pool} / {ram}"), Value::Percent(share));
-    answer.step("remains for everything else", format!("{ram} - {pool}"), Value::Bytes(ram - pool));
+    let share = size.share_of(ram) * 100.0;
+    answer.detail("share of RAM", format!("{size} / {ram}"), Value::Percent(share));
+    answer.detail("remains for everything else", format!("{ram} - {size}"), Value::Bytes(ram - size));
     if share > POOL_MAX_PERCENT as f64 {
-        answer.warn(format!(
+        answer.alert(format!(
             "The pool takes more than {POOL_MAX_PERCENT} % of RAM (Oracle's limit). PGA, sessions, page tables, file \
              cache and kernel must live in {}; when they do not fit, the host swaps although the pool has spare pages.",
-            ram - pool
+            ram - size
         ));
     }
-    if let Some(others) = others {
-        let others = check::memory("others", others)?;
-        let spare = Bytes(ram.0 / 20);
-        answer.step(
-            "needed outside the pool, and 5 % of RAM",
-            format!("{others} + {spare}"),
-            Value::Bytes(others + spare),
-        );
-        if ram - pool < others + spare {
-            answer.warn(format!(
-                "The pool is too large for this host: {} remain, {} are needed, so the rest swaps. Shrink the SGA or \
-                 add memory; unused pool pages do not help the rest.",
-                ram - pool,
-                others + spare
-            ));
+    match (input.others, &input.host) {
+        (Some(others), _) => fit::against_others(answer, size, ram, check::memory("others", others)?),
+        (None, Some(host)) => {
+            let planned = Planned {
+                huge: pool.huge,
+                page: pool.page,
+                pool: size,
+                shared: pool.huge.times(needs.segments.saturating_add(needs.mapped)),
+                private: pool.huge.times(needs.jvms),
+                of_host: input.of_host,
+            };
+            fit::against_host(answer, &planned, ram, host);
         }
+        (None, None) => answer.judge(
+            None,
+            format!(
+                "Whether it fits is not known: the pool of {size} leaves {} of {ram}, and what everything else needs \
+                 was not given (--others SIZE, --from-host or --from FILE).",
+                ram - size
+            ),
+        ),
     }
     Ok(())
+}
+
+/// The memlock limit in kB that System V segments and what is locked besides need, if anything does.
+fn memlock(answer: &mut Answer, pages: u64, huge: Bytes, locked: Bytes, ram: Option<Bytes>) -> Option<u64> {
+    if pages == 0 && locked == Bytes::ZERO {
+        answer.step(
+            "memlock: none, as mapped huge pages (PostgreSQL, JVMs) are under no limit",
+            "",
+            Value::Kib(0),
+        );
+        return None;
+    }
+    let needed = memlock_kib(huge.times(pages), locked);
+    let mut formula = format!("{} x {} kB", Grouped(pages), Grouped(huge.as_kib()));
+    if locked > Bytes::ZERO {
+        formula += &format!(" + {} kB", Grouped(memlock_kib(Bytes::ZERO, locked)));
+    }
+    let text = match locked {
+        Bytes::ZERO => "memlock for the segments in whole huge pages",
+        _ => "memlock for the segments in whole huge pages, and --locked rounded up",
+    };
+    answer.step(text, formula, Value::Kib(needed));
+    let Some(ram) = ram.filter(|_| pages > 0) else { return Some(needed) };
+    let limit = needed.max(oracle_memlock_kib(ram));
+    answer.step(
+        "memlock to set (Oracle: 90 % of RAM)",
+        format!("max({}, {} x 9 / 10)", Grouped(needed), Grouped(ram.as_kib())),
+        Value::Kib(limit),
+    );
+    Some(limit)
 }
 
 /// Page tables of the sessions with base pages and with huge pages.
@@ -387,7 +583,7 @@ fn page_tables(
     huge: Bytes,
 ) -> Result<(), SizeError> {
     check::number("sessions", sessions, 1, MAX_PROCESSES)?;
-    let shared: Bytes = input.segments.iter().copied().sum();
+    let shared = input.shared();
     if shared == Bytes::ZERO {
         return Err(SizeError::Missing {
             field: "segments",
@@ -399,7 +595,7 @@ fn page_tables(
         tables(shared, Mapping::Base, page, Levels::Four).bytes(page),
         sessions,
     )?;
-    answer.step(
+    answer.detail(
         format!("page tables with {} pages, at full touch", page.bytes()),
         format!("{} sessions x {}", Grouped(sessions), Bytes(small.0 / sessions)),
         Value::Bytes(small),
@@ -418,7 +614,7 @@ fn page_tables(
         let one = tables(shared, mapping, page, Levels::Four).bytes(page);
         check::times("page tables with huge pages", one, sessions)?
     };
-    answer.step(
+    answer.detail(
         format!("page tables with {huge} pages"),
         if shares_pmd {
             "PMD tables of whole 1 GiB ranges shared".replace("1 GiB", &leaf(Mapping::Pud, page).to_string())
@@ -427,9 +623,13 @@ fn page_tables(
         },
         Value::Bytes(large),
     );
-    answer.step("saved", format!("{small} - {large}"), Value::Bytes(small - large));
+    answer.step(
+        format!("page tables saved, once {} sessions have touched all", Grouped(sessions)),
+        format!("{small} - {large}"),
+        Value::Bytes(small - large),
+    );
     if shared > WORTH_IT_SGA && sessions > WORTH_IT_SESSIONS {
-        answer.step(
+        answer.detail(
             format!("more than {WORTH_IT_SGA} and more than {WORTH_IT_SESSIONS} sessions"),
             "definitely worth it",
             Value::Percent(if small == Bytes::ZERO { 0.0 } else { (small - large).share_of(small) * 100.0 }),
@@ -459,8 +659,16 @@ fn spelled(huge: Bytes) -> String {
     }
 }
 
+/// What boot parameters are filed under.
+const COMMAND_LINE: &str = "kernel command line";
+
+/// The file that gives a service its limit.
+fn drop_in(unit: &str) -> String {
+    format!("/etc/systemd/system/{unit}.service.d/90-lotsfree.conf")
+}
+
 /// Configuration files and commands.
-fn settings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, memlock_kib: u64) {
+fn settings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, memlock_kib: Option<u64>) {
     let Pool { page, huge, pages, nodes } = *pool;
     let default_size = huge == page.pmd_huge();
     let sysfs = |node: usize| {
@@ -484,17 +692,24 @@ fn settings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, memlock_ki
     } else {
         pages.to_string()
     };
-    answer.file("kernel command line", vec![format!("hugepagesz={} hugepages={counts}", spelled(huge))]);
-    let user = input.user.as_deref().unwrap_or("<user>");
-    answer.file(
-        "/etc/security/limits.d/90-lotsfree-hugepages.conf",
-        vec![format!("{user} soft memlock {memlock_kib}"), format!("{user} hard memlock {memlock_kib}")],
-    );
-    let unit = input.unit.as_deref().unwrap_or("<unit>");
-    answer.file(
-        format!("/etc/systemd/system/{unit}.service.d/90-lotsfree.conf"),
-        vec!["[Service]".into(), "LimitMEMLOCK=infinity".into()],
-    );
+    let boot = vec![format!("hugepagesz={} hugepages={counts}", spelled(huge))];
+    match default_size {
+        true => answer.other_file(COMMAND_LINE, boot),
+        // There is no sysctl for other sizes.
+        false => answer.file(COMMAND_LINE, boot),
+    }
+    if let Some(kib) = memlock_kib {
+        let user = input.user.as_deref().unwrap_or("<user>");
+        answer.file(
+            "/etc/security/limits.d/90-lotsfree-hugepages.conf",
+            vec![format!("{user} - memlock {kib}")],
+        );
+        let lines = vec!["[Service]".into(), "LimitMEMLOCK=infinity".into()];
+        match &input.unit {
+            Some(unit) => answer.file(drop_in(unit), lines),
+            None => answer.other_file(drop_in("<unit>"), lines),
+        }
+    }
 
     answer.command("echo 1 > /proc/sys/vm/compact_memory");
     if nodes > 1 {
@@ -513,74 +728,101 @@ fn settings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, memlock_ki
 }
 
 /// What goes wrong with pools, in the order in which it is met.
-fn warnings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, rlimit_allows: bool, memlock_kib: u64) {
-    let Pool { page, huge, pages, nodes } = *pool;
+fn warnings(
+    answer: &mut Answer,
+    input: &HugepagesInput,
+    pool: &Pool,
+    rlimit_allows: bool,
+    memlock_kib: Option<u64>,
+) {
+    let Pool { page, huge, nodes, .. } = *pool;
     answer.warn(
         "Growing the pool on a running host stops at the first page that cannot be assembled, without an error: read \
          the value back. The boot parameter does not have this problem. Growing may also make the host swap.",
     );
     if huge >= Bytes::gib(1) {
-        answer.warn(
+        answer.alert(
             "Pages of 1 GiB and more are rarely found on a host that has been running: reserve them at boot.",
         );
     }
     if huge != page.pmd_huge() {
-        answer.warn(format!(
+        answer.alert(format!(
             "{huge} is not the kernel's default huge page size: vm.nr_hugepages and HugePages_* of /proc/meminfo speak of \
              the default size. Set the program's huge page size explicitly."
         ));
     }
-    if nodes > 1 && !answer.configuration.is_empty() {
+    if nodes > 1 {
         answer.warn(
             "vm.nr_hugepages in sysctl.d spreads the pages over the nodes as memory allows. The node counts on the \
              kernel command line need 5.16 or newer; before that, write the per-node files from a start-up unit.",
         );
     }
-    if input.amm {
-        answer.warn(
-            "AMM (memory_target > 0) keeps the SGA in files under /dev/shm and cannot use huge pages: the pool would \
-             stay unused. Set memory_target=0, memory_max_target=0, sga_target and pga_aggregate_target, and \
-             use_large_pages=only, so that a start without huge pages fails instead of falling back.",
-        );
-    }
-    if !input.segments.is_empty() || input.postgres_pages.is_some() || input.postgres_vmpeak.is_some() {
-        answer.warn(
-            "It is all or nothing: a segment that does not fit the free pages is created in small pages, and the pool \
-             lies idle beside it. Use use_large_pages=only (Oracle) or huge_pages=on (PostgreSQL).",
+    if input.has_segments()
+        || input.postgres_pages.is_some()
+        || input.postgres_vmpeak.is_some()
+        || !input.mapped.is_empty()
+    {
+        answer.alert(
+            "It is all or nothing: a segment that finds too few free pages gets small ones, and the pool lies idle. Set \
+             use_large_pages=only (Oracle) or huge_pages=on (PostgreSQL).",
         );
         answer.warn(
             "Transparent huge pages are no substitute: they do not apply to System V segments by default, and for \
              private memory they save no page tables.",
         );
     }
-    if let Some(largest) = input.segments.iter().max() {
-        let largest = if input.ipcs { largest.units_of(huge) } else { segment_pages(*largest, huge) };
-        answer.warn(format!(
-            "kernel.shmmax must be at least {} (the largest segment in whole huge pages), and kernel.shmall at least {} \
-             base pages for all segments of the host.",
-            huge.times(largest).0,
-            page.pages(huge.times(pages))
-        ));
-        answer.warn(format!(
-            "The limit that counts is that of the running process (/proc/PID/limits). limits.d reaches only logins \
-             through PAM: instances started by srvctl, ohasd or systemd need the unit's LimitMEMLOCK, or ulimit -l \
-             {memlock_kib} in the start script."
-        ));
-        answer.warn(if rlimit_allows {
-            "SHM_HUGETLB needs CAP_IPC_LOCK, membership in vm.hugetlb_shm_group, or a memlock limit above the segment. \
-             From 6.1 on the limit no longer opens it: set vm.hugetlb_shm_group before an upgrade."
-        } else {
-            "SHM_HUGETLB needs CAP_IPC_LOCK or membership in vm.hugetlb_shm_group: from 6.1 on a memlock limit alone \
-             gives EPERM."
-        });
-        if input.shm_group.is_none() {
-            answer.warn("Give the group of the database (id -g) to get the vm.hugetlb_shm_group line.");
-        }
+    if let Some(kib) = memlock_kib.filter(|_| input.has_segments()) {
+        segment_warnings(answer, input, pool, rlimit_allows, kib);
+    }
+    if !input.jvms.is_empty() {
+        answer.warn(
+            "A JVM with -XX:+UseSHM takes System V segments instead of mappings, and then needs a memlock limit or the \
+             group of vm.hugetlb_shm_group as other programs with segments do.",
+        );
     }
     answer.warn(
         "The pool is lost to everything else at once: MemAvailable falls by all of it, CommitLimit by \
          overcommit_ratio per cent of it.",
     );
+}
+
+/// What System V segments in huge pages ask of limits and permissions.
+fn segment_warnings(
+    answer: &mut Answer,
+    input: &HugepagesInput,
+    pool: &Pool,
+    rlimit_allows: bool,
+    memlock_kib: u64,
+) {
+    let Pool { page, huge, pages, .. } = *pool;
+    let mut permission = if rlimit_allows {
+        "SHM_HUGETLB needs CAP_IPC_LOCK, membership in vm.hugetlb_shm_group, or a memlock limit above the segment. \
+         From 6.1 on the limit no longer opens it: set vm.hugetlb_shm_group before an upgrade."
+            .to_owned()
+    } else {
+        "From 6.1 on SHM_HUGETLB needs CAP_IPC_LOCK or the group of vm.hugetlb_shm_group: a memlock limit alone gives \
+         EPERM."
+            .to_owned()
+    };
+    if input.shm_group.is_none() {
+        permission += " --shm-group GID gives the line.";
+        answer.alert(permission);
+    } else {
+        answer.warn(permission);
+    }
+    let configured = input.segments.iter().map(|&size| segment_pages(size, huge));
+    let listed = input.listed.iter().map(|listed| listed.size.units_of(huge));
+    answer.warn(format!(
+        "kernel.shmmax must be at least {} (the largest segment in whole huge pages), and kernel.shmall at least {} \
+         base pages for all segments of the host.",
+        huge.times(configured.chain(listed).max().unwrap_or(0)).0,
+        page.pages(huge.times(pages))
+    ));
+    answer.warn(format!(
+        "The limit that counts is that of the running process (/proc/PID/limits). limits.d reaches only logins \
+         through PAM: instances started by srvctl, ohasd or systemd need the unit's LimitMEMLOCK, or ulimit -l \
+         {memlock_kib} in the start script."
+    ));
 }
 
 #[cfg(test)]
@@ -614,27 +856,75 @@ mod tests {
         assert_eq!(script.formula, "(4,097 + 1) + (769 + 1)");
         assert_eq!(lines(&answer, "sysctl.d"), ["vm.nr_hugepages = 4868"]);
         assert_eq!(lines(&answer, "command line"), ["hugepagesz=2M hugepages=4868"]);
-        assert_eq!(
-            lines(&answer, "limits.d"),
-            ["<user> soft memlock 9969664", "<user> hard memlock 9969664"]
-        );
+        assert_eq!(lines(&answer, "limits.d"), ["<user> - memlock 9969664"]);
+    }
+
+    fn listing(sizes: &[Bytes]) -> Vec<Listed> {
+        sizes.iter().map(|&size| Listed { shmid: Some(7), size, nattch: Some(1) }).collect()
     }
 
     #[test]
     fn sizes_of_ipcs_get_only_the_scripts_page() {
-        let input = HugepagesInput {
-            segments: vec![Bytes::mib(8194), Bytes::mib(1538), Bytes::kib(4)],
-            ipcs: true,
-            ..HugepagesInput::default()
-        };
-        let answer = hugepages(&input).unwrap();
+        let of = |sizes: &[Bytes]| HugepagesInput { listed: listing(sizes), ..HugepagesInput::default() };
+        let answer = hugepages(&of(&[Bytes::mib(8194), Bytes::mib(1538), Bytes::kib(4)])).unwrap();
         assert_eq!(answer.result.value, Value::HugePages(4868));
         assert_eq!(value(&answer, "skipped"), Value::HugePages(0));
-        let small = HugepagesInput { segments: vec![Bytes::kib(4)], ipcs: true, ..HugepagesInput::default() };
-        assert!(matches!(hugepages(&small), Err(SizeError::Missing { field: "segments", .. })));
-        let little =
-            HugepagesInput { segments: vec![Bytes::mib(99)], ipcs: true, ..HugepagesInput::default() };
-        assert!(hugepages(&little).unwrap().warnings[0].contains("refuses sums below 100 MiB"));
+        assert!(matches!(
+            hugepages(&of(&[Bytes::kib(4)])),
+            Err(SizeError::Missing { field: "what the pool is for", .. })
+        ));
+        assert!(
+            hugepages(&of(&[Bytes::mib(99)])).unwrap().warnings[0].contains("refuses sums below 100 MiB")
+        );
+    }
+
+    #[test]
+    fn a_listed_segment_without_processes_is_counted_and_named() {
+        let mut input = HugepagesInput { listed: listing(&[Bytes::gib(8)]), ..HugepagesInput::default() };
+        assert!(!hugepages(&input).unwrap().warnings[0].contains("shmid"));
+        input.listed[0].nattch = Some(0);
+        let answer = hugepages(&input).unwrap();
+        assert_eq!(answer.result.value, Value::HugePages(4097));
+        assert!(answer.warnings[0].starts_with("Nobody is attached to shmid 7 (8 GiB)"), "{answer:?}");
+    }
+
+    #[test]
+    fn amm_is_refused_with_what_to_set_instead() {
+        let amm = |input: HugepagesInput| HugepagesInput { amm: true, ..input };
+        let said = hugepages(&amm(two_instances())).unwrap_err().to_string();
+        for expected in [
+            "cannot use huge pages",
+            "memory_target=0",
+            "sga_target and pga_aggregate_target",
+            "Then: lotsfree size hugepages --segment 8388608kB --segment 1572864kB",
+        ] {
+            assert!(said.contains(expected), "{expected}: {said}");
+        }
+        let mut unknown = amm(HugepagesInput::default());
+        let said = unknown.take_from(&HostFigures::default()).unwrap_err().to_string();
+        assert!(said.ends_with("lotsfree size hugepages --segment SGA_MAX_SIZE"), "{said}");
+    }
+
+    #[test]
+    fn memlock_is_for_segments_and_its_steps_say_why() {
+        let formula = |answer: &Answer, text: &str| {
+            answer.steps.iter().find(|step| step.text.starts_with(text)).map(|step| step.formula.clone())
+        };
+        let base = two_instances();
+        let answer = hugepages(&HugepagesInput { locked: Bytes(1025), ..base.clone() }).unwrap();
+        assert_eq!(value(&answer, "memlock for the segments"), Value::Kib(9_969_666));
+        assert_eq!(formula(&answer, "memlock for").unwrap(), "4,868 x 2,048 kB + 2 kB");
+        let answer = hugepages(&HugepagesInput { ram: Some(Bytes::gib(64)), ..base.clone() }).unwrap();
+        assert_eq!(formula(&answer, "memlock for").unwrap(), "4,868 x 2,048 kB");
+        assert_eq!(value(&answer, "memlock to set"), Value::Kib(60_397_977));
+        assert_eq!(formula(&answer, "memlock to set").unwrap(), "max(9,969,664, 67,108,864 x 9 / 10)");
+        // A pool for PostgreSQL beside them changes nothing, and alone needs no limit.
+        let both = hugepages(&HugepagesInput { postgres_pages: Some(1064), ..base }).unwrap();
+        assert_eq!(value(&both, "memlock for the segments"), Value::Kib(9_969_664));
+        let postgres = HugepagesInput { postgres_pages: Some(1064), ..HugepagesInput::default() };
+        let answer = hugepages(&postgres).unwrap();
+        assert_eq!(value(&answer, "memlock: none"), Value::Kib(0));
+        assert!(!answer.configuration.iter().any(|file| file.path.contains("limits.d")));
     }
 
     #[test]
@@ -650,7 +940,7 @@ mod tests {
         assert_eq!(value(&answer, "remains"), Value::Bytes(Bytes::mib(15_955 - 9736)));
         assert!(!answer.warnings.iter().any(|text| text.contains("70 %")));
         // 90 % of RAM exceeds the pool: 15955 MiB = 16337920 kB
-        assert_eq!(lines(&answer, "limits.d")[0], "oracle soft memlock 14704128");
+        assert_eq!(lines(&answer, "limits.d")[0], "oracle - memlock 14704128");
         assert_eq!(lines(&answer, "ohasd.service.d"), ["[Service]", "LimitMEMLOCK=infinity"]);
         assert_eq!(lines(&answer, "sysctl.d")[1], "vm.hugetlb_shm_group = 1001");
         let tight = HugepagesInput { ram: Some(Bytes::gib(12)), ..two_instances() };
@@ -667,10 +957,15 @@ mod tests {
         let with =
             |others| HugepagesInput { ram: Some(Bytes::gib(16)), others: Some(others), ..two_instances() };
         // 16384 - 9736 - 819 MiB remain
-        let warned =
-            |others| hugepages(&with(others)).unwrap().warnings[0].contains("too large for this host");
-        assert!(!warned(Bytes::mib(5828)));
-        assert!(warned(Bytes::mib(5830)));
+        let fit = |others| hugepages(&with(others)).unwrap().fit.unwrap();
+        assert_eq!(fit(Bytes::mib(5828)).fits, Some(true));
+        let tight = fit(Bytes::mib(5830));
+        assert_eq!(tight.fits, Some(false));
+        assert_eq!(
+            tight.text,
+            "It does not fit: pool 9.51 GiB of 16 GiB; the 5.69 GiB of --others leave 818 MiB for the page cache, less \
+             than 5 % of memory (819 MiB). Make the pool 1.20 MiB smaller, or add memory."
+        );
         let input = HugepagesInput { ram: None, ..with(Bytes::gib(1)) };
         assert!(matches!(hugepages(&input), Err(SizeError::Missing { field: "ram", .. })));
     }
@@ -749,16 +1044,14 @@ mod tests {
     }
 
     #[test]
-    fn permission_and_amm_warnings() {
+    fn who_may_use_the_pool_depends_on_the_kernel() {
         let has = |input: &HugepagesInput, text: &str| {
             hugepages(input).unwrap().warnings.iter().any(|warning| warning.contains(text))
         };
         let input = two_instances();
         assert!(has(&input, "gives EPERM"));
-        assert!(!has(&input, "AMM (memory_target"));
-        let old = HugepagesInput { kernel: Some("5.15.0-91-generic".into()), amm: true, ..input };
+        let old = HugepagesInput { kernel: Some("5.15.0-91-generic".into()), ..input };
         assert!(has(&old, "no longer opens it"));
-        assert!(has(&old, "AMM (memory_target"));
     }
 
     #[test]
@@ -791,6 +1084,8 @@ mod tests {
             message(HugepagesInput { kernel: Some("six".into()), ..base.clone() }).contains("linux-6.12")
         );
         assert!(message(HugepagesInput { user: Some("a b".into()), ..base }).starts_with("user is \"a b\""));
-        assert!(message(HugepagesInput::default()).starts_with("segments is missing"));
+        assert!(
+            message(HugepagesInput::default()).starts_with("what the pool is for is missing; give --segment")
+        );
     }
 }

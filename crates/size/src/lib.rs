@@ -16,6 +16,7 @@
 
 mod answer;
 mod check;
+mod fit;
 mod hugepages;
 mod ipcs;
 mod overcommit;
@@ -24,8 +25,9 @@ mod question;
 mod swap;
 mod watermarks;
 
-pub use answer::{Answer, ConfigFile, Outcome, Step, Value};
+pub use answer::{Answer, ConfigFile, Fit, Outcome, Step, Value};
 pub use check::{MAX_MEMORY, MAX_NODES, MAX_PROCESSES, SizeError};
+pub use fit::{HostMemory, HostPool, HostShared};
 pub use hugepages::{HugepagesInput, Jvm, hugepages};
 pub use ipcs::{IpcsError, Listed, ipcs};
 pub use overcommit::{CacheFigures, OvercommitInput, overcommit};

@@ -146,7 +146,7 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     answer.step("CommitLimit", formula, Value::Bytes(limit));
     if hugetlb > Bytes::ZERO {
         let without = page.of(commit_limit(&rules, setting, state.ram, 0, state.swap, page));
-        answer.step(
+        answer.detail(
             "taken off by the hugetlb pools",
             format!("{without} - {limit}"),
             Value::Bytes(without - limit),
@@ -161,6 +161,8 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
         Some(pages) => Value::Bytes(page.of(pages)),
     };
     modes(&mut answer, rules.heuristic, &host, input, request);
+    let promised = input.committed.map(|_| committed);
+    judge(&mut answer, promised, input.wanted.unwrap_or(limit), input.wanted.is_some());
     if let Some(wanted) = input.wanted {
         wanted_limit(&mut answer, rules.kbytes, &host, check::memory("wanted", wanted)?)?;
     } else {
@@ -168,6 +170,38 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     }
     warnings(&mut answer, committed > limit);
     Ok(answer)
+}
+
+/// Whether what is promised already is within the limit of mode 2, as it is or as it is wanted.
+fn judge(answer: &mut Answer, promised: Option<Bytes>, limit: Bytes, wanted: bool) {
+    let which = if wanted { "wanted limit" } else { "limit" };
+    let Some(promised) = promised else {
+        return answer.judge(
+            None,
+            format!(
+                "Whether the {which} of {limit} suffices is not known: Committed_AS was not given (--committed, \
+                 --from-host or --from FILE)."
+            ),
+        );
+    };
+    let (fits, text) = match promised <= limit {
+        true => (
+            true,
+            format!(
+                "It fits: {promised} of the {which} of {limit} are promised already (Committed_AS), {} can still be.",
+                limit - promised
+            ),
+        ),
+        false => (
+            false,
+            format!(
+                "It does not fit: {promised} are promised already (Committed_AS), {} more than the {which} of {limit}. \
+                 Mode 2 would refuse every further request, a fork and a login too.",
+                promised - limit
+            ),
+        ),
+    };
+    answer.judge(Some(fits), text);
 }
 
 /// The host as the kernel's formulas take it, in pages.
@@ -209,7 +243,7 @@ fn commit_state(input: &OvercommitInput, host: &Amounts, page: PageSize) -> Resu
 /// `exceeded`: more is promised already than the limit.
 fn warnings(answer: &mut Answer, exceeded: bool) {
     if exceeded {
-        answer.warn(
+        answer.alert(
             "Committed_AS exceeds the limit. In modes 0 and 1 that means nothing: the limit is enforced in mode 2 \
              only. Switching to mode 2 now would refuse every further request.",
         );
@@ -282,22 +316,26 @@ fn modes(
         Heuristic::Estimate => Some("free + cache - shmem + free swap + slab - reserves".into()),
         Heuristic::CacheFirst => Some("cache + free swap + slab, then free - reserves".into()),
     };
+    // Who wants a limit gets the setting for it; the requests are what others ask for.
+    let wanted = input.wanted.is_some();
+    let step = |answer: &mut Answer, text: &str, formula: String, value| match wanted {
+        true => answer.detail(text, formula, value),
+        false => answer.step(text, formula, value),
+    };
     if heuristic == Heuristic::Obvious || input.cache.is_some() {
-        answer.step("mode 0: largest single request", formula.unwrap_or_default(), request(Mode::Heuristic));
+        step(answer, "mode 0: largest single request", formula.unwrap_or_default(), request(Mode::Heuristic));
     } else {
-        answer.warn(
+        answer.alert(
             "Mode 0 of this kernel estimates from free memory, cache and free swap, which only a host can give \
              (--from-host or --from SOURCE).",
         );
     }
-    answer.step("mode 1: largest single request", "", request(Mode::Always));
-    answer.step(
+    step(answer, "mode 1: largest single request", String::new(), request(Mode::Always));
+    let reserve = if input.admin { "" } else { "admin reserve - " };
+    step(
+        answer,
         "mode 2: largest single request",
-        if input.admin {
-            "limit - Committed_AS - part of VmSize - 1 page"
-        } else {
-            "limit - Committed_AS - admin reserve - part of VmSize - 1 page"
-        },
+        format!("limit - Committed_AS - {reserve}part of VmSize - 1 page"),
         request(Mode::Never),
     );
 }
@@ -320,7 +358,7 @@ fn wanted_limit(
     let path = "/etc/sysctl.d/90-lotsfree-overcommit.conf";
     let ratio = ratio_for_limit(wanted, ram, hugetlb, swap);
     if let Some(ratio) = ratio {
-        answer.step(
+        answer.detail(
             "vm.overcommit_ratio for the wanted limit, rounded up",
             format!("({wanted} - {swap}) / {net}"),
             Value::Percent(ratio as f64),
@@ -352,7 +390,7 @@ fn wanted_limit(
     answer.sysctl_file(path, vec!["vm.overcommit_memory = 2".into(), format!("{} = {}", line.0, line.1)]);
     if committed == Bytes::ZERO || committed >= wanted {
         answer.command("grep -E 'CommitLimit|Committed_AS' /proc/meminfo");
-        answer.warn(format!(
+        answer.alert(format!(
             "Compare Committed_AS with {wanted} before the commands: if it is above that already, mode 2 makes every \
              fork and every login fail at once. Stop programs first, or set it in the file only and boot."
         ));
@@ -360,13 +398,13 @@ fn wanted_limit(
     answer.command(format!("sysctl -w {}={}", line.0, line.1));
     answer.command("sysctl -w vm.overcommit_memory=2");
     if wanted > net + swap {
-        answer.warn(format!(
+        answer.alert(format!(
             "{wanted} exceed RAM outside huge pages and swap together ({}): mode 2 would promise memory that does \
              not exist, and the OOM killer stays possible.",
             net + swap
         ));
     } else if wanted - swap > net.scale(0.95) {
-        answer.warn(
+        answer.alert(
             "More than 95 % of RAM outside huge pages: the kernel's own memory (page tables, slab) needs room too. \
              PostgreSQL's advice is 80 to 95 %.",
         );

@@ -74,7 +74,7 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     );
     let all = check::times("the tables of all processes", one.bytes(page), processes)?;
     answer.step("tables of all processes", format!("{n} x {}", one.bytes(page)), Value::Bytes(all));
-    answer.step(
+    answer.detail(
         format!("of it in PageTables of /proc/meminfo ({})", rules.name),
         counted_levels(rules.page_tables.counts_pmd, rules.page_tables.counts_pud),
         Value::Bytes(one.times(processes).counted(&rules.page_tables, page)),
@@ -83,7 +83,7 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
         answer.step("share of RAM", format!("{all} / {ram}"), Value::Percent(all.share_of(ram) * 100.0));
     }
     let thp = tables(touched, Mapping::Thp, page, levels);
-    answer.step(
+    answer.detail(
         "with transparent huge pages of private memory",
         "one deposited PTE table per huge page",
         Value::Bytes(check::times("the tables with THP", thp.bytes(page), processes)?),
@@ -97,8 +97,11 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     let unshared = check::times("the tables with hugetlb", hugetlb.bytes(page), processes)?;
     answer.step("tables of all processes", format!("{n} x {}", hugetlb.bytes(page)), Value::Bytes(unshared));
     let shared = shared_hugetlb_tables(touched, processes, page, levels).bytes(page);
-    answer.step("with PMD tables shared", "whole tables' ranges map once for all", Value::Bytes(shared));
+    answer.detail("with PMD tables shared", "whole tables' ranges map once for all", Value::Bytes(shared));
     answer.step("saved by hugetlb", format!("{all} - {unshared}"), Value::Bytes(all - unshared));
+    if let Some(ram) = ram {
+        judge(&mut answer, touched, all, ram);
+    }
     warnings(&mut answer, all, ram);
     corrections(&mut answer);
     answer.conclude(
@@ -108,18 +111,34 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     Ok(answer)
 }
 
+/// Whether the mapping and its tables fit memory, if nothing else needed any.
+fn judge(answer: &mut Answer, touched: Bytes, all: Bytes, ram: Bytes) {
+    let sum = format!("the mapping of {touched} and {all} of tables with small pages");
+    let needed = touched + all;
+    match needed <= ram {
+        true => answer.judge(
+            Some(true),
+            format!("It fits: {sum} leave {} of {ram} for all the rest of the host.", ram - needed),
+        ),
+        false => answer.judge(
+            Some(false),
+            format!("It does not fit: {sum} are {} more than the {ram} of the host.", needed - ram),
+        ),
+    }
+}
+
 /// Entries of leaf tables that map pages of `size`.
 fn entries(answer: &mut Answer, touched: Bytes, size: Bytes, processes: u64) -> Result<(), SizeError> {
     let n = Grouped(processes);
     let entries = touched.units_of(size);
-    answer.step(format!("pages of {size}"), format!("{touched} / {size}"), Value::Count(entries));
-    answer.step(
+    answer.detail(format!("pages of {size}"), format!("{touched} / {size}"), Value::Count(entries));
+    answer.detail(
         "entries per process",
         format!("8 B x {}", Grouped(entries)),
         Value::Bytes(entry_bytes(touched, size)),
     );
     let all = check::times("the entries of all processes", entry_bytes(touched, size), processes)?;
-    answer.step(
+    answer.detail(
         "entries of all processes",
         format!("{n} x {}", entry_bytes(touched, size)),
         Value::Bytes(all),
@@ -132,7 +151,7 @@ fn warnings(answer: &mut Answer, all: Bytes, ram: Option<Bytes>) {
     if let Some(ram) = ram
         && all > ram
     {
-        answer.warn(format!(
+        answer.alert(format!(
             "The tables at full touch ({all}) exceed the memory of the host ({ram}): it would run out before every \
              process has touched everything."
         ));
@@ -226,7 +245,7 @@ mod tests {
         assert_eq!(values(&answer, "PMD tables shared"), [Value::Bytes(Bytes::kib(4 * (16 + 200)))]);
         assert_eq!(answer.result.value, Value::Bytes(Bytes::kib(4 * 8210 * 100)));
         assert_eq!(answer.corrections.len(), 6);
-        let text = answer.to_text(100);
+        let text = answer.to_text(100, true);
         assert!(text.contains("8,192 PTE + 16 PMD + 1 PUD + 1 PGD"), "{text}");
     }
 

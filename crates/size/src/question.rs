@@ -2,7 +2,7 @@
 
 use lotsfree_units::Bytes;
 
-use crate::{Answer, CacheFigures, SizeError};
+use crate::{Answer, CacheFigures, HostMemory, SizeError};
 
 /// A sizing question: its fields are the arguments of its command.
 pub trait Question {
@@ -44,8 +44,9 @@ pub struct HostFigures {
     pub zones: Option<u64>,
     /// Transparent huge pages are set to `never`.
     pub thp_never: bool,
-    /// System V shared segments that somebody is attached to; orphans should go, not be given huge pages.
-    pub segments: Option<Vec<Bytes>>,
+    /// What memory is used for today; its shared segments are those that somebody has mapped, as orphans
+    /// should go, not be given huge pages.
+    pub memory: HostMemory,
     /// `vm.overcommit_ratio`, in percent.
     pub overcommit_ratio: Option<u64>,
     /// `vm.overcommit_kbytes`; 0 where the ratio counts.

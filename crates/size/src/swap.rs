@@ -59,14 +59,14 @@ pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
     let by_oracle = oracle(net);
     match by_oracle {
         Some(bytes) => answer.step("Oracle", oracle_formula(net), Value::Bytes(bytes)),
-        None => answer.warn("Oracle has no row for less than 1 GiB of RAM beside the pools."),
+        None => answer.alert("Oracle has no row for less than 1 GiB of RAM beside the pools."),
     }
     let by_rhel = rhel(ram);
     answer.step("Red Hat, no hibernation", rhel_formula(ram), Value::Bytes(by_rhel));
     answer.step("SAP", "at least", Value::Bytes(SAP_MIN));
     let (least, most) = solaris(ram);
-    answer.step("Solaris 9 and 10, least", format!("0.5 x {ram}"), Value::Bytes(least));
-    answer.step("Solaris 9 and 10, most", format!("1.5 x {ram}"), Value::Bytes(most));
+    answer.detail("Solaris 9 and 10, least", format!("0.5 x {ram}"), Value::Bytes(least));
+    answer.detail("Solaris 9 and 10, most", format!("1.5 x {ram}"), Value::Bytes(most));
 
     let wanted = match (input.cold, input.bandwidth) {
         (Some(cold), bandwidth) => for_this_host(&mut answer, cold, bandwidth)?,
@@ -82,7 +82,7 @@ pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
                 format!("{wanted} satisfy Oracle, Red Hat and SAP at once; a host without SAP needs less."),
                 Value::Bytes(wanted),
             );
-            answer.warn(
+            answer.alert(
                 "Vendors' rows follow from RAM, not from need. Give the cold anonymous memory and the device's \
                  bandwidth for a figure that fits this host.",
             );
@@ -98,6 +98,11 @@ fn set_up(answer: &mut Answer, wanted: Bytes, current: Option<Bytes>) {
     let missing = wanted - current.unwrap_or(Bytes::ZERO);
     if let Some(current) = current {
         answer.step("to add", format!("{wanted} - {current}"), Value::Bytes(missing));
+        let verdict = match missing {
+            Bytes::ZERO => format!("The swap that exists ({current}) suffices."),
+            missing => format!("The swap that exists ({current}) does not suffice: {missing} are missing."),
+        };
+        answer.result.text = format!("{verdict} {}", answer.result.text);
     }
     if missing > Bytes::ZERO {
         let mib = missing.units_of(Bytes(MIB));
@@ -146,7 +151,7 @@ fn for_this_host(answer: &mut Answer, cold: Bytes, bandwidth: Option<Bytes>) -> 
     let wanted = for_cold_memory(cold, bandwidth);
     answer.step("this host", format!("min({cold}, {drain})"), Value::Bytes(wanted));
     if wanted < cold {
-        answer.warn(format!(
+        answer.alert(format!(
             "The device needs more than ten minutes to read {cold} back: more swap than {drain} only prolongs \
              the time after which an overloaded host gives up."
         ));

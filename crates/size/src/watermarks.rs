@@ -177,7 +177,7 @@ fn parties(answer: &mut Answer, input: &WatermarksInput, host: &Parties<'_>) -> 
     let Parties { rules, page, zones, ram, nodes } = *host;
     let by_kernel = min_free_kib(rules, ram.as_kib());
     let raw = min_free_raw_kib(ram.as_kib());
-    answer.step(
+    answer.detail(
         "kernel",
         if raw == by_kernel {
             format!("sqrt(16 x {} kB)", Grouped(ram.as_kib()))
@@ -189,7 +189,7 @@ fn parties(answer: &mut Answer, input: &WatermarksInput, host: &Parties<'_>) -> 
     let by_thp = khugepaged_min_free_kib(page, zones, page.pages(ram));
     let block = page.pmd_huge();
     let uncapped = (block.as_kib()).saturating_mul(11).saturating_mul(zones);
-    answer.step(
+    answer.detail(
         "THP (khugepaged raises to)",
         if by_thp < uncapped {
             format!("5 % of RAM, less than 11 x {block} x {zones} zones")
@@ -209,7 +209,7 @@ fn parties(answer: &mut Answer, input: &WatermarksInput, host: &Parties<'_>) -> 
         Some(kib) => answer.step("SAP, at least", "step for this much RAM", Value::Kib(kib)),
         None => answer.step("SAP, at least", "no step to 259 GiB: the kernel's", Value::Kib(by_kernel)),
     }
-    answer.step("SAP, at most", "", Value::Kib(SAP_MIN_FREE_MAX_KIB));
+    answer.detail("SAP, at most", "", Value::Kib(SAP_MIN_FREE_MAX_KIB));
     let by_oracle = oracle_min_free_kib(ram, nodes);
     answer.step("Oracle", format!("max(0.5 % of {ram}, {nodes} x 1 GiB)"), Value::Kib(by_oracle));
     contradiction(answer, by_oracle, by_sap, chosen);
@@ -241,7 +241,7 @@ fn compared(answer: &mut Answer, current: u64, chosen: u64) {
         Value::Percent(ratio * 100.0),
     );
     if !(MIN_FREE_TOLERANCE_LOW..=MIN_FREE_TOLERANCE_HIGH).contains(&ratio) {
-        answer.warn(format!(
+        answer.alert(format!(
             "vm.min_free_kbytes = {current} is outside {MIN_FREE_TOLERANCE_LOW} to {MIN_FREE_TOLERANCE_HIGH} of \
              what the kernel would choose ({chosen})."
         ));
@@ -272,7 +272,7 @@ fn default_zones(ram: Bytes, nodes: u64) -> u64 {
 fn contradiction(answer: &mut Answer, by_oracle: u64, by_sap: Option<u64>, chosen: u64) {
     let floor = by_sap.unwrap_or(chosen);
     if by_oracle > SAP_MIN_FREE_MAX_KIB {
-        answer.warn(format!(
+        answer.alert(format!(
             "Oracle and SAP exclude each other here: Oracle asks for {} kB, {:.0} times SAP's floor of {} kB, and SAP \
              calls more than {} kB an error. Follow the vendor of the program that runs on the host.",
             Grouped(by_oracle),
@@ -281,7 +281,7 @@ fn contradiction(answer: &mut Answer, by_oracle: u64, by_sap: Option<u64>, chose
             Grouped(SAP_MIN_FREE_MAX_KIB)
         ));
     } else if by_oracle > chosen {
-        answer.warn(format!(
+        answer.alert(format!(
             "Oracle asks for {:.1} times the kernel's default; both lie within SAP's bounds.",
             by_oracle as f64 / chosen.max(1) as f64
         ));
@@ -309,7 +309,7 @@ fn absorb(
         return Ok(());
     }
     if !has_factor {
-        answer.warn(format!(
+        answer.alert(format!(
             "This kernel has no watermark_scale_factor. Only min_free_kbytes widens the gap: a gap of {taken} per node \
              needs a min mark four times as large."
         ));
@@ -323,7 +323,7 @@ fn absorb(
         Value::Count(factor),
     );
     if factor > WATERMARK_SCALE_FACTOR_MAX {
-        answer.warn(format!(
+        answer.alert(format!(
             "{} is beyond {WATERMARK_SCALE_FACTOR_MAX} (10 % of memory), the largest value that every kernel takes: no \
              watermark absorbs this burst. Bound the job that allocates (memory.high) instead.",
             Grouped(factor)
@@ -332,7 +332,7 @@ fn absorb(
         return Ok(());
     }
     if factor > 100 {
-        answer.warn("Above 100, two gaps keep more than 2 % of memory free on every node.");
+        answer.alert("Above 100, two gaps keep more than 2 % of memory free on every node.");
     }
     let kept = node.scale(factor as f64 / 10_000.0);
     answer.step("gap per node then", format!("{node} x {factor} / 10,000"), Value::Bytes(kept));

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use lotsfree_size::{
-    Answer, CacheFigures, HugepagesInput, Jvm, OvercommitInput, PagetablesInput, SizeError, SwapInput, Value,
-    WatermarksInput, hugepages, overcommit, pagetables, swap, watermarks,
+    Answer, CacheFigures, HostMemory, HostPool, HostShared, HugepagesInput, Jvm, Listed, OvercommitInput,
+    PagetablesInput, SizeError, SwapInput, Value, WatermarksInput, hugepages, overcommit, pagetables, swap,
+    watermarks,
 };
 use lotsfree_units::Bytes;
 use proptest::prelude::*;
@@ -61,8 +62,9 @@ fn sound(outcome: Result<Answer, SizeError>) -> Result<Option<Answer>, TestCaseE
         }
         Ok(answer) => {
             for width in [0, 60, 200] {
-                let text = answer.to_text(width);
-                prop_assert!(text.contains("=> "));
+                for verbose in [false, true] {
+                    prop_assert!(answer.to_text(width, verbose).contains("=> "));
+                }
             }
             prop_assert!(!answer.title.is_empty() && !answer.result.text.is_empty());
             for step in &answer.steps {
@@ -81,13 +83,44 @@ fn jvm() -> impl Strategy<Value = Jvm> {
     (bytes(), bytes(), bytes()).prop_map(|(heap, metaspace, code_cache)| Jvm { heap, metaspace, code_cache })
 }
 
+fn host() -> impl Strategy<Value = HostMemory> {
+    let pool =
+        (bytes(), number(), number()).prop_map(|(size, total, promised)| HostPool { size, total, promised });
+    let shared = (bytes(), some(bytes()), number(), any::<bool>(), any::<Option<bool>>());
+    let shared = shared.prop_map(|(size, resident, mappers, sysv, in_base_pages)| HostShared {
+        size,
+        resident,
+        mappers,
+        sysv,
+        in_base_pages,
+    });
+    let lists = (
+        prop::option::of(prop::collection::vec(pool, 0..3)),
+        prop::option::of(prop::collection::vec(shared, 0..3)),
+    );
+    let amounts = (some(bytes()), some(bytes()), some(bytes()), some(bytes()), some(bytes()), some(bytes()));
+    (amounts, lists).prop_map(
+        |((anon, shmem, slab, page_tables, kernel_stacks, swapped), (pools, shared))| HostMemory {
+            anon,
+            shmem,
+            slab,
+            page_tables,
+            kernel_stacks,
+            swapped,
+            pools,
+            shared,
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn hugepages_answers(
         segments in prop::collection::vec(bytes(), 0..6),
-        (ipcs, amm) in any::<(bool, bool)>(),
+        listed in prop::collection::vec(bytes(), 0..3),
+        (host, of_host) in (prop::option::of(host()), any::<bool>()),
         (postgres_pages, postgres_vmpeak) in (prop::option::of(number()), some(bytes())),
         jvms in prop::collection::vec(jvm(), 0..2),
         sessions in prop::option::of(number()),
@@ -96,15 +129,16 @@ proptest! {
         (page, huge_page, locked, kernel) in (page(), huge_page(), bytes(), kernel()),
         shm_group in any::<Option<u32>>(),
     ) {
+        let listed = listed.into_iter().map(|size| Listed { shmid: None, size, nattch: None }).collect();
         let input = HugepagesInput {
-            segments, ipcs, postgres_pages, postgres_vmpeak, jvms, sessions, ram, others, nodes, page, huge_page, locked, kernel, amm, shm_group,
+            segments, listed, host, of_host, postgres_pages, postgres_vmpeak, jvms, sessions, ram, others, nodes, page, huge_page, locked, kernel, shm_group,
             ..HugepagesInput::default()
         };
         if let Some(answer) = sound(hugepages(&input))? {
             let Value::HugePages(pages) = answer.result.value else { panic!("{:?}", answer.result) };
             let huge_page = huge_page.unwrap_or(Bytes(page.map_or(4096, |page| page.0).pow(2) / 8));
             // The pool holds everything asked for, and fits.
-            let held: u64 = input.segments.iter().filter(|_| !input.ipcs).map(|size| size.units_of(huge_page)).sum();
+            let held: u64 = input.segments.iter().map(|size| size.units_of(huge_page)).sum();
             prop_assert!(pages > held || held == 0);
             prop_assert!(ram.is_none_or(|ram| huge_page.times(pages) < ram));
         }
