@@ -91,12 +91,6 @@ pub const fn postgres_pages(vm_peak: Bytes, huge: Bytes) -> u64 {
     vm_peak.units_of(huge)
 }
 
-/// Pages for a JVM with `-XX:+UseLargePages`: heap, metaspace and code cache are reserved apart, each rounded
-/// up.
-pub const fn jvm_pages(heap: Bytes, metaspace: Bytes, code_cache: Bytes, huge: Bytes) -> u64 {
-    heap.units_of(huge).saturating_add(metaspace.units_of(huge)).saturating_add(code_cache.units_of(huge))
-}
-
 /// `pages` spread over `nodes` as evenly as whole pages allow, the first nodes taking the remainder. Empty
 /// without nodes.
 ///
@@ -159,7 +153,6 @@ mod tests {
     fn other_programs() {
         // the example of PostgreSQL's manual: 6490428 kB is 3169.2 pages, so at least 3170
         assert_eq!(postgres_pages(Bytes::kib(6_490_428), HUGE), 3170);
-        assert_eq!(jvm_pages(Bytes::gib(5), Bytes::mib(255), Bytes::mib(240), HUGE), 2560 + 128 + 120);
         assert_eq!(split(4868, 3), [1623, 1623, 1622]);
         assert_eq!(split(5, 0), [0u64; 0]);
     }

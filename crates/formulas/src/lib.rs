@@ -11,6 +11,7 @@ pub mod available;
 pub mod dirty;
 pub mod faults;
 pub mod hugepages;
+pub mod jvm;
 pub mod lists;
 pub mod memlock;
 pub mod overcommit;

@@ -7,7 +7,7 @@ use lotsfree_formulas::pagetables::{Levels, Mapping, shared_hugetlb_tables, tabl
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
 use lotsfree_formulas::watermarks::{self, WatermarkSettings, Zone, ZoneKind, watermarks};
 use lotsfree_formulas::{
-    Rules, dirty, faults, hugepages, lists, memlock, overcommit, pcp, protection, swap, vendors,
+    Rules, dirty, faults, hugepages, jvm, lists, memlock, overcommit, pcp, protection, swap, vendors,
 };
 use lotsfree_units::{Bytes, PageSize};
 use proptest::prelude::*;
@@ -96,7 +96,10 @@ proptest! {
             if nodes == 0 { 0 } else { u128::from(a) });
         hugepages::script_pages(ba, bb);
         prop_assert!(hugepages::sga_pages(ba, bb) >= hugepages::segment_pages(ba, bb));
-        hugepages::jvm_pages(ba, bb, bc, bd);
+        for (_, collector) in jvm::Collector::ALL {
+            let areas = jvm::Areas { heap: ba, metaspace: bb, code_cache: bc, collector };
+            prop_assert!(jvm::pages(&areas, bd).total() >= ba.units_of(bd));
+        }
         hugepages::hvo_saving(ba, page);
         let pool = hugepages::Pool { total: a, free: b, rsvd: c, surp: d };
         prop_assert!(pool.promised() >= pool.used());

@@ -244,7 +244,7 @@ pub(crate) enum SizeTopic {
                       ipcs -m | lotsfree size hugepages --ipcs -       the same from another host's list\n  \
                       lotsfree size hugepages --ipcs-bytes 8592031744  one size of that list, typed by hand\n  \
                       lotsfree size hugepages --postgres-pages 4321\n  \
-                      lotsfree size hugepages --jvm 16GiB,256MiB,240MiB"
+                      lotsfree size hugepages --jvm 16GiB --collector parallel"
     )]
     Hugepages(Asked<HugepagesInput>),
     /// Page tables of processes that map the same memory, with 4 KiB and with huge pages

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lotsfree_formulas::hugepages::{
-    POOL_MAX_PERCENT, SCRIPT_MIN, WORTH_IT_SESSIONS, WORTH_IT_SGA, hvo_saving, jvm_pages,
-    postgres_pages as peak_pages, script_pages, segment_pages, sga_pages, split,
+    POOL_MAX_PERCENT, SCRIPT_MIN, WORTH_IT_SESSIONS, WORTH_IT_SGA, hvo_saving, postgres_pages as peak_pages,
+    script_pages, segment_pages, sga_pages, split,
 };
+use lotsfree_formulas::jvm::{self, Areas, Collector};
 use lotsfree_formulas::memlock::{memlock_kib, oracle_memlock_kib};
 use lotsfree_formulas::pagetables::{Levels, Mapping, leaf, shared_hugetlb_tables, tables};
 use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
@@ -50,10 +52,15 @@ pub struct HugepagesInput {
     /// VmPeak of the postmaster (14 or earlier)
     #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub postgres_vmpeak: Option<Bytes>,
-    /// A Java virtual machine: heap, then metaspace and code cache if they are to be in huge pages too;
-    /// repeatable
+    /// A Java virtual machine with -XX:+UseLargePages, by its -Xmx; repeatable
+    ///
+    /// Its code cache (240MiB unless CODECACHE says otherwise, 0 for none) and the collector's tables are
+    /// added; METASPACE only for -XX:+UseLargePagesInMetaspace.
     #[arg(long = "jvm", value_name = "HEAP[,METASPACE[,CODECACHE]]")]
     pub jvms: Vec<Jvm>,
+    /// Garbage collector of the Java virtual machines
+    #[arg(long, value_name = "NAME", default_value = "g1", value_parser = collector())]
+    pub collector: Collector,
     /// Processes that attach the segments; compares page tables
     #[arg(long, value_name = "N")]
     pub sessions: Option<u64>,
@@ -177,10 +184,18 @@ fn by_hand(text: &str) -> Result<Listed, String> {
 pub struct Jvm {
     /// `-Xmx`.
     pub heap: Bytes,
-    /// `-XX:MaxMetaspaceSize`; 0 if it stays in small pages.
+    /// `-XX:MaxMetaspaceSize`; 0 if it stays in base pages, which is the default.
     pub metaspace: Bytes,
-    /// `-XX:ReservedCodeCacheSize`; 0 if it stays in small pages.
+    /// `-XX:ReservedCodeCacheSize`; 0 if it stays in base pages.
     pub code_cache: Bytes,
+}
+
+/// Reads the name of a collector.
+fn collector() -> impl TypedValueParser<Value = Collector> {
+    PossibleValuesParser::new(Collector::ALL.map(|(name, _)| name)).map(|given| {
+        let found = Collector::ALL.into_iter().find(|(name, _)| *name == given);
+        found.map(|(_, collector)| collector).unwrap_or_default()
+    })
 }
 
 impl FromStr for Jvm {
@@ -192,9 +207,9 @@ impl FromStr for Jvm {
             [heap, rest @ ..] if rest.len() <= 2 => Ok(Jvm {
                 heap: *heap,
                 metaspace: rest.first().copied().unwrap_or_default(),
-                code_cache: rest.get(1).copied().unwrap_or_default(),
+                code_cache: rest.get(1).copied().unwrap_or(jvm::CODE_CACHE),
             }),
-            _ => Err("expected HEAP[,METASPACE[,CODECACHE]], such as 16GiB,256MiB,240MiB".to_owned()),
+            _ => Err("expected HEAP[,METASPACE[,CODECACHE]], such as 16GiB or 16GiB,0,240MiB".to_owned()),
         }
     }
 }
@@ -309,7 +324,7 @@ impl Needs {
         }
         let mut jvms = 0;
         for (index, vm) in input.jvms.iter().enumerate() {
-            jvms = sum(jvms, jvm(answer, index, vm, huge)?)?;
+            jvms = sum(jvms, jvm(answer, index, vm, input.collector, huge)?)?;
         }
         Ok(Needs { segments, mapped, jvms })
     }
@@ -466,22 +481,33 @@ fn postgres_peak(answer: &mut Answer, peak: Bytes, huge: Bytes) -> Result<u64, S
 }
 
 /// Pages for one JVM.
-fn jvm(answer: &mut Answer, index: usize, vm: &Jvm, huge: Bytes) -> Result<u64, SizeError> {
-    check::memory("jvms.heap", vm.heap)?;
-    check::memory_or_none("jvms.metaspace", vm.metaspace)?;
-    check::memory_or_none("jvms.code_cache", vm.code_cache)?;
-    let pages = jvm_pages(vm.heap, vm.metaspace, vm.code_cache, huge);
+fn jvm(
+    answer: &mut Answer,
+    index: usize,
+    vm: &Jvm,
+    collector: Collector,
+    huge: Bytes,
+) -> Result<u64, SizeError> {
+    let areas = Areas {
+        heap: check::memory("jvms.heap", vm.heap)?,
+        metaspace: check::memory_or_none("jvms.metaspace", vm.metaspace)?,
+        code_cache: check::memory_or_none("jvms.code_cache", vm.code_cache)?,
+        collector,
+    };
+    let pages = jvm::pages(&areas, huge);
+    let mut parts =
+        vec![("heap", pages.heap), ("code cache", pages.code_cache), ("collector", pages.collector)];
+    if vm.metaspace > Bytes::ZERO {
+        parts.insert(1, ("metaspace", pages.metaspace));
+    }
+    let (names, figures): (Vec<&str>, Vec<String>) =
+        parts.into_iter().map(|(name, pages)| (name, Grouped(pages).to_string())).unzip();
     answer.step(
-        format!("JVM {}: heap, metaspace, code cache, each rounded up", index + 1),
-        format!(
-            "{} + {} + {}",
-            Grouped(vm.heap.units_of(huge)),
-            Grouped(vm.metaspace.units_of(huge)),
-            Grouped(vm.code_cache.units_of(huge))
-        ),
-        Value::HugePages(pages),
+        format!("JVM {}: {}", index + 1, fit::listed(&names)),
+        figures.join(" + "),
+        Value::HugePages(pages.total()),
     );
-    Ok(pages)
+    Ok(pages.total())
 }
 
 /// Whether the pool fits, and what remains of the host.
@@ -775,6 +801,14 @@ fn warnings(
         segment_warnings(answer, input, pool, rlimit_allows, kib);
     }
     if !input.jvms.is_empty() {
+        answer.alert(
+            "Give Java -XX:+UseLargePages. Where its heap does not fit the pool it goes on in base pages after a \
+             warning, and the pool lies idle: grep anon_hugepage /proc/PID/maps tells.",
+        );
+        answer.warn(
+            "The collector's tables are those of JDK 17, at the default NewRatio; later releases take less with G1 and \
+             Parallel.",
+        );
         answer.warn(
             "A JVM with -XX:+UseSHM takes System V segments instead of mappings, and then needs a memlock limit or the \
              group of vm.hugetlb_shm_group as other programs with segments do.",
@@ -1014,9 +1048,26 @@ mod tests {
             jvms: vec![jvm],
             ..HugepagesInput::default()
         };
-        assert_eq!(hugepages(&input).unwrap().result.value, Value::HugePages(3170 + 2808));
+        // 5 GiB, 255 and 240 MiB; three tables of 10 MiB and two bitmaps of 80 MiB
+        let jvm = 2560 + 128 + 120 + 3 * 5 + 2 * 40;
+        assert_eq!(hugepages(&input).unwrap().result.value, Value::HugePages(3170 + jvm));
         let input = HugepagesInput { postgres_pages: Some(4250), ..HugepagesInput::default() };
         assert_eq!(hugepages(&input).unwrap().result.value, Value::HugePages(4250));
+    }
+
+    #[test]
+    fn a_heap_alone_brings_the_default_code_cache_and_the_collector() {
+        let of = |collector| {
+            let jvms = vec!["2GiB".parse().unwrap()];
+            hugepages(&HugepagesInput { jvms, collector, ..HugepagesInput::default() }).unwrap()
+        };
+        let answer = of(Collector::default());
+        let step = answer.steps.iter().find(|step| step.text.starts_with("JVM 1")).unwrap();
+        assert_eq!(step.text, "JVM 1: heap, code cache and collector");
+        assert_eq!((&*step.formula, step.value), ("1,024 + 120 + 38", Value::HugePages(1182)));
+        assert_eq!(of(Collector::Z).result.value, Value::HugePages(1144));
+        let without: Jvm = "2GiB,0,0".parse().unwrap();
+        assert_eq!((without.metaspace, without.code_cache), (Bytes::ZERO, Bytes::ZERO));
     }
 
     #[test]

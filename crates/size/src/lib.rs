@@ -36,4 +36,5 @@ pub use question::{HostFigures, Question};
 pub use swap::{SwapInput, swap};
 pub use watermarks::{WatermarksInput, watermarks};
 
+pub use lotsfree_formulas::jvm::Collector;
 pub use lotsfree_formulas::reserve::ReserveZone;

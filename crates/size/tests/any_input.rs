@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use lotsfree_size::{
-    Answer, CacheFigures, HostMemory, HostPool, HostShared, HugepagesInput, Jvm, Listed, OvercommitInput,
-    PagetablesInput, SizeError, SwapInput, Value, WatermarksInput, hugepages, overcommit, pagetables, swap,
-    watermarks,
+    Answer, CacheFigures, Collector, HostMemory, HostPool, HostShared, HugepagesInput, Jvm, Listed,
+    OvercommitInput, PagetablesInput, SizeError, SwapInput, Value, WatermarksInput, hugepages, overcommit,
+    pagetables, swap, watermarks,
 };
 use lotsfree_units::Bytes;
 use proptest::prelude::*;
@@ -83,6 +83,10 @@ fn jvm() -> impl Strategy<Value = Jvm> {
     (bytes(), bytes(), bytes()).prop_map(|(heap, metaspace, code_cache)| Jvm { heap, metaspace, code_cache })
 }
 
+fn collector() -> impl Strategy<Value = Collector> {
+    (0..Collector::ALL.len()).prop_map(|index| Collector::ALL[index].1)
+}
+
 fn host() -> impl Strategy<Value = HostMemory> {
     let pool =
         (bytes(), number(), number()).prop_map(|(size, total, promised)| HostPool { size, total, promised });
@@ -122,7 +126,7 @@ proptest! {
         listed in prop::collection::vec(bytes(), 0..3),
         (host, of_host) in (prop::option::of(host()), any::<bool>()),
         (postgres_pages, postgres_vmpeak) in (prop::option::of(number()), some(bytes())),
-        jvms in prop::collection::vec(jvm(), 0..2),
+        (jvms, collector) in (prop::collection::vec(jvm(), 0..2), collector()),
         sessions in prop::option::of(number()),
         (ram, others) in (some(bytes()), some(bytes())),
         nodes in nodes(),
@@ -131,7 +135,7 @@ proptest! {
     ) {
         let listed = listed.into_iter().map(|size| Listed { shmid: None, size, nattch: None }).collect();
         let input = HugepagesInput {
-            segments, listed, host, of_host, postgres_pages, postgres_vmpeak, jvms, sessions, ram, others, nodes, page, huge_page, locked, kernel, shm_group,
+            segments, listed, host, of_host, postgres_pages, postgres_vmpeak, jvms, collector, sessions, ram, others, nodes, page, huge_page, locked, kernel, shm_group,
             ..HugepagesInput::default()
         };
         if let Some(answer) = sound(hugepages(&input))? {
