@@ -135,11 +135,23 @@ impl FromStr for Generation {
         let found = GENERATIONS.iter().find(|(name, ..)| *name == text);
         found.map(|(_, generation, _)| *generation).ok_or_else(|| {
             let names: Vec<&str> = GENERATIONS.iter().map(|(name, ..)| *name).collect();
-            UnknownGeneration(match version(text).and_then(newest_until) {
-                Some(near) if version(near) == version(text) => {
-                    not_known(text, &format!("; did you mean {near:?}?"), &names)
+            UnknownGeneration(match version(text).and_then(nearest) {
+                Some(Near::Itself(name)) => not_known(text, &format!("; did you mean {name:?}?"), &names),
+                Some(Near::Before(name)) => {
+                    let hint = format!("; {name:?} is the newest before it, and may well answer otherwise.");
+                    not_known(text, &hint, &names)
                 }
-                Some(near) => not_known(text, &format!("; {near:?} is the newest before it."), &names),
+                Some(Near::After(name)) => {
+                    let hint = format!("; {name:?} is the first after it, and may well answer otherwise.");
+                    not_known(text, &hint, &names)
+                }
+                Some(Near::Neither(before, after)) => {
+                    let hint = format!(
+                        ", and no generation stands for it: 5.8 and 5.9 changed how file and anonymous pages are \
+                         balanced, and {before:?} and {after:?} can give opposite answers."
+                    );
+                    not_known(text, &hint, &names)
+                }
                 None => unknown_name(text, &names),
             })
         })
@@ -154,10 +166,34 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The newest generation with two lists that is no newer than a kernel.
-fn newest_until(kernel: (u32, u32)) -> Option<&'static str> {
-    let mut plain = GENERATIONS.iter().map(|(name, ..)| *name).filter(|name| !name.contains('+'));
-    plain.rfind(|name| version(name).is_some_and(|version| version <= kernel))
+/// The first release that the generation before it no longer stands for, and the first that the one after it
+/// does: between them the balance of file and anonymous pages changed (5.8, `314b57fb0460` and others; 5.9,
+/// `b518154e59aa`), and no generation has been compared with such a kernel.
+const CHANGED: std::ops::Range<(u32, u32)> = (5, 5)..(5, 19);
+
+/// The generation with two lists that is nearest to a kernel, and on which side.
+enum Near {
+    Itself(&'static str),
+    Before(&'static str),
+    After(&'static str),
+    /// On both sides, but standing for it on neither.
+    Neither(&'static str, &'static str),
+}
+
+/// The generation to take for a kernel; `None` for one that is older than all of them.
+fn nearest(kernel: (u32, u32)) -> Option<Near> {
+    let plain = || {
+        let names = GENERATIONS.iter().map(|(name, ..)| *name).filter(|name| !name.contains('+'));
+        names.filter_map(|name| Some((name, version(name)?)))
+    };
+    let (before, of_before) = plain().rfind(|(_, version)| *version <= kernel)?;
+    let after = plain().find(|(_, version)| *version > kernel).map(|(name, _)| name);
+    Some(match after {
+        _ if of_before == kernel => Near::Itself(before),
+        Some(after) if CHANGED.contains(&kernel) => Near::Neither(before, after),
+        Some(after) if of_before < CHANGED.start && kernel >= CHANGED.end => Near::After(after),
+        _ => Near::Before(before),
+    })
 }
 
 impl Serialize for Generation {
@@ -200,15 +236,33 @@ mod tests {
         assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
         for (text, near) in [
             ("linux-6.2", "linux-6.1"),
-            ("linux-5.15", "linux-5.4"),
-            ("5.15.0-91-generic", "linux-5.4"),
+            ("linux-4.19", "linux-4.4"),
             ("linux-6.18", "linux-6.12"),
             ("3.2", "linux-3.0"),
         ] {
-            let expected = format!("{text:?} is not known; {near:?} is the newest before it. {accepted}");
-            assert_eq!(said(text), expected);
+            let why = "is the newest before it, and may well answer otherwise.";
+            assert_eq!(said(text), format!("{text:?} is not known; {near:?} {why} {accepted}"));
         }
         assert!(said("2.4").starts_with("\"2.4\" is not known; accepted: "));
         assert!(said("linux-6.l").contains("did you mean \"linux-6.1\"?"));
+    }
+
+    #[test]
+    fn no_generation_stands_for_the_kernels_while_the_balance_changed() {
+        let said = |text: &str| text.parse::<Generation>().unwrap_err().to_string();
+        for text in ["linux-5.5", "5.8", "5.15.0-91-generic", "linux-5.18"] {
+            let said = said(text);
+            let head =
+                format!("{text:?} is not known, and no generation stands for it: 5.8 and 5.9 changed ");
+            assert!(said.starts_with(&head), "{said}");
+            assert!(
+                said.contains("\"linux-5.4\" and \"linux-6.1\" can give opposite answers. Accepted: "),
+                "{said}"
+            );
+        }
+        for text in ["5.19", "6.0.0"] {
+            let said = said(text);
+            assert!(said.contains("; \"linux-6.1\" is the first after it, and may well"), "{said}");
+        }
     }
 }
