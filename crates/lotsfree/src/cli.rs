@@ -342,7 +342,7 @@ pub(crate) enum SnapshotFormat {
 #[command(
     after_help = "Examples:\n  lotsfree sim --list                                      the scenarios that ship\n  \
                   lotsfree sim quickstart                                  all its variants, side by side\n  \
-                  lotsfree sim quickstart --set vm.swappiness=0            another setting in all of them\n  \
+                  lotsfree sim quickstart --set generation=linux-6.12      another kernel for all of them\n  \
                   lotsfree sim quickstart --set actor.app.heap='500 MiB'   another workload\n  \
                   lotsfree sim mine.toml --variant base --variant small    two of its variants\n  \
                   lotsfree sim quickstart --calibration host.toml          with costs of lotsfree lab calibrate\n  \
@@ -357,6 +357,8 @@ pub(crate) struct SimArgs {
     pub(crate) scenario: Option<String>,
 
     /// Override a key in every variant; keys are those of the file, dotted; repeatable
+    ///
+    /// Refused where a variant sets the key itself, or is named after it.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,
 
@@ -577,6 +579,8 @@ pub(crate) struct LabRunArgs {
     pub(crate) accel: Option<Accel>,
 
     /// Override a key in every variant; keys are those of the file, dotted; repeatable
+    ///
+    /// Refused where a variant sets the key itself, or is named after it.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,
 

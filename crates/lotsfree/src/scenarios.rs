@@ -39,16 +39,37 @@ fn unknown(named: &str) -> String {
 /// The cases of a scenario with overrides: those of `variants`, or all if that is empty.
 ///
 /// # Errors
-/// If the overrides do not fit the scenario, or it has no such variant.
+/// If the overrides do not fit the scenario or belie the name of a variant, or it has no such variant.
 pub(crate) fn cases(
     scenario: &Scenario,
     set: &[(String, String)],
     variants: &[String],
 ) -> anyhow::Result<Vec<Case>> {
-    let sets: Vec<(&str, &str)> = set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    let wanted = Some(variants).filter(|names| !names.is_empty());
-    Ok(match sets.is_empty() {
+    let cases = overridden(scenario, set, variants)?;
+    scenario.check_names(&pairs(set), wanted(variants))?;
+    Ok(cases)
+}
+
+/// The same for an experiment, which says what its overrides make of a variant that keeps its name.
+///
+/// # Errors
+/// If the overrides do not fit the scenario, or it has no such variant.
+pub(crate) fn overridden(
+    scenario: &Scenario,
+    set: &[(String, String)],
+    variants: &[String],
+) -> anyhow::Result<Vec<Case>> {
+    let wanted = wanted(variants);
+    Ok(match set.is_empty() {
         true => scenario.cases(wanted)?,
-        false => scenario.with_for(&sets, wanted)?.cases(wanted)?,
+        false => scenario.with_for(&pairs(set), wanted)?.cases(wanted)?,
     })
+}
+
+fn pairs(set: &[(String, String)]) -> Vec<(&str, &str)> {
+    set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+fn wanted(variants: &[String]) -> Option<&[String]> {
+    Some(variants).filter(|names| !names.is_empty())
 }

@@ -273,6 +273,15 @@ fn wrong_words_are_refused_with_what_would_be_accepted() {
         (&["sim", "tiny.toml", "--set", "vm.swapiness=0"], "did you mean \"vm.swappiness\""),
         (&["sim", "tiny.toml", "--set", "actor.ap.heap=1 MiB"], "did you mean \"app\"?"),
         (&["sim", "tiny.toml", "--set", "swappiness"], "expected KEY=VALUE"),
+        (
+            &["sim", "quickstart", "--set", "vm.swappiness=60"],
+            "\"swappiness-0\" sets vm.swappiness to 0, and would run with 60 under that name; leave it out (--variant \
+             as-it-is --variant direct)",
+        ),
+        (
+            &["lab", "quickstart", "--set", "vm.swappiness=60", "--on", "vm"],
+            "\"swappiness-0\" sets vm.swappiness to 0",
+        ),
         (&["sim", "tiny.toml", "--set", "machine.cpus=-1"], "--set machine.cpus=-1: machine.cpus: "),
         (&["sim", "tiny.toml", "--variant", "direct-reads"], "did you mean \"direct reads\"?"),
         (&["sim", "tiny.toml", "--threads", "0"], "--threads"),

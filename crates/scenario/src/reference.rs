@@ -175,7 +175,8 @@ The same scenario with other values: a run of its own beside the scenario as it 
 | `calibration.COST` | a cost |
 
 A table in braces replaces what was there as a whole; dotted keys change one value of it. `lotsfree sim --set KEY=VALUE` takes the
-same keys, and `title`, `seed`, `duration`, `interval`, `base`, `measure.KEY` and `sweep.KEY`; it wins over variants.
+same keys, and `title`, `seed`, `duration`, `interval`, `base`, `measure.KEY` and `sweep.KEY`. It counts in every variant, and is
+refused where it would belie a name: of a variant that sets the same key, or that is named after it.
 
 ## `[sweep]`
 

@@ -20,6 +20,8 @@ use crate::machine::{MachineSpec, machine};
 use crate::read::{fields, read, unknown_key, unknown_name};
 use crate::tuning;
 
+mod names;
+
 /// Most runs of a scenario.
 const CASES: usize = 10_000;
 /// Most values that all cases together may have: a bound for the work that a file can ask for.

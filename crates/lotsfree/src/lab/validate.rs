@@ -121,7 +121,7 @@ impl Bench<'_> {
         let mut set: Vec<(String, String)> =
             self.experiment.set.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         set.push(("generation".to_owned(), self.generation.name().to_owned()));
-        scenarios::cases(&scenario, &set, &self.experiment.variants)
+        scenarios::overridden(&scenario, &set, &self.experiment.variants)
     }
 
     /// Executes the runs that are missing, simulates, and compares; `None` if it was interrupted.
