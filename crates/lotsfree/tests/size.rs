@@ -125,9 +125,38 @@ fn the_verdict_comes_first_and_counts_the_hosts_own_memory() {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("It fits as far as is known: pool 34.0 GiB of 126 GiB;"), "{text}");
     assert!(
-        flat.contains("Not known, and not counted: shared memory outside the pool, kernel stacks"),
+        flat.contains("Not known, and not counted: shared memory in base pages, kernel stacks"),
         "{text}"
     );
+}
+
+#[test]
+fn every_answer_begins_with_its_verdict() {
+    let source = fixture("hosts/6.12-2nodes-cgroup.txt");
+    for (question, verdict) in [
+        (&["hugepages", "--segment", "64MiB", "--from", &source][..], "It fits: pool 68 MiB of"),
+        (
+            &["pagetables", "64MiB", "-n", "2", "--from", &source],
+            "It fits: a mapping of 64 MiB and its tables,",
+        ),
+        (&["pagetables", "16GiB", "-n", "100"], "Whether it fits is not known:"),
+        (&["pagetables", "16GiB", "--ram", "8GiB"], "It does not fit:"),
+        (&["swap", "--from", &source], "It does not suffice: the host has 256 MiB of swap,"),
+        (&["swap", "--ram", "8GiB", "--current", "20GiB"], "It suffices: the host has 20 GiB of swap."),
+        (&["swap", "--ram", "8GiB"], "Whether the host has enough is not known:"),
+        (&["overcommit", "--from", &source], "It fits:"),
+        (&["overcommit", "--ram", "8GiB"], "Whether the limit of 4 GiB suffices is not known:"),
+        (&["watermarks", "--from", &source], "It fits: vm.min_free_kbytes is"),
+        (&["watermarks", "--ram", "8GiB"], "Whether the host's reserve fits is not known:"),
+        (&["watermarks", "--ram", "8GiB", "--burst", "2GiB"], "It does not fit: the burst takes"),
+    ] {
+        let text = out(&size(question));
+        assert!(text.lines().nth(1).unwrap().starts_with(verdict), "{verdict}: {text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&out(&size(&[question, &["--json"]].concat()))).unwrap();
+        let known = !verdict.starts_with("Whether");
+        assert_eq!(json["fit"]["fits"].is_boolean(), known, "{json}");
+    }
 }
 
 #[test]

@@ -27,6 +27,9 @@ pub struct Answer {
     /// How many of the warnings matter for these figures and not only in general.
     #[serde(skip)]
     pub(crate) alerts: usize,
+    /// Whether the lines to configure are only for those who ask for all of it.
+    #[serde(skip)]
+    pub(crate) withheld: bool,
     /// Widespread statements about this topic that are wrong, each with the reason.
     pub corrections: Vec<String>,
 }
@@ -125,6 +128,7 @@ impl Answer {
             commands: Vec::new(),
             warnings: Vec::new(),
             alerts: 0,
+            withheld: false,
             corrections: Vec::new(),
         }
     }
@@ -139,7 +143,14 @@ impl Answer {
         self.steps.push(Step { essential: false, text: text.into(), formula: formula.into(), value });
     }
 
+    /// Judges what is asked for. If it does not fit, nobody should copy the lines that bring it about.
     pub(crate) fn judge(&mut self, fits: Option<bool>, text: impl Into<String>) {
+        self.observe(fits, text);
+        self.withheld = fits == Some(false);
+    }
+
+    /// Judges what the host has, which the lines are there to change.
+    pub(crate) fn observe(&mut self, fits: Option<bool>, text: impl Into<String>) {
         self.fit = Some(Fit { fits, text: text.into() });
     }
 
@@ -205,8 +216,7 @@ impl Answer {
         let steps: Vec<&Step> = self.steps.iter().filter(|step| verbose || step.essential).collect();
         arithmetic(&mut out, &steps, width);
 
-        // Nobody should copy the lines of a pool that does not fit.
-        let usable = verbose || self.fit.as_ref().is_none_or(|fit| fit.fits != Some(false));
+        let usable = verbose || !self.withheld;
         if usable {
             self.settings(&mut out, verbose, width);
         }

@@ -63,8 +63,32 @@ pub struct HostShared {
     pub in_base_pages: Option<bool>,
 }
 
-/// What is to be served from the pool, as far as the host's figures may hold it already.
+/// Something that needs memory beside what the host needs itself.
 pub(crate) struct Planned {
+    /// What it is, with its size.
+    name: String,
+    size: Bytes,
+    /// What of the host's memory is it already.
+    goes: Goes,
+    /// The page size of a pool, whose present pages are not counted beside it.
+    pool_of: Option<Bytes>,
+    words: Words,
+}
+
+/// How a verdict speaks of what is planned.
+struct Words {
+    /// What the part of today's memory does: `33 GiB … go into the pool`.
+    goes: &'static str,
+    /// The same of a sum, with what it may be.
+    may_be: &'static str,
+    /// Name of the pools that are counted.
+    pools: &'static str,
+    /// What to do if it does not fit by that much.
+    instead: fn(Bytes) -> String,
+}
+
+/// What is to be served from a pool, as far as the host's figures may hold it already.
+pub(crate) struct PoolPlan {
     /// Size of a huge page.
     pub huge: Bytes,
     pub page: PageSize,
@@ -76,6 +100,41 @@ pub(crate) struct Planned {
     pub private: Bytes,
     /// The segments are those of the host itself.
     pub of_host: bool,
+}
+
+impl Planned {
+    /// A pool of huge pages.
+    pub(crate) fn pool(plan: &PoolPlan, host: &HostMemory) -> Planned {
+        Planned {
+            name: format!("pool {}", plan.pool),
+            size: plan.pool,
+            goes: Goes::of(plan, host),
+            pool_of: Some(plan.huge),
+            words: Words {
+                goes: "go into the pool",
+                may_be: "what the programs take today, which goes into the pool",
+                pools: "pools of other huge page sizes",
+                instead: |by| format!("Make the pool {by} smaller, or add memory."),
+            },
+        }
+    }
+
+    /// A mapping that processes share, and their tables for it.
+    pub(crate) fn mapping(name: String, mapping: Bytes, tables: Bytes) -> Planned {
+        let none_to = |most| Range { least: Bytes::ZERO, most };
+        Planned {
+            name,
+            size: mapping + tables,
+            goes: Goes { private: Range::default(), shared: none_to(mapping), page_tables: none_to(tables) },
+            pool_of: None,
+            words: Words {
+                goes: "may be this mapping's",
+                may_be: "this mapping and its tables, as far as they exist today",
+                pools: "pools of huge pages",
+                instead: |by| format!("Save {by} with huge pages or fewer processes, or add memory."),
+            },
+        }
+    }
 }
 
 /// A figure between two bounds.
@@ -104,20 +163,20 @@ struct Part {
 
 /// Judges the pool against memory and what the host needs of it, with a step for each part.
 pub(crate) fn against_host(answer: &mut Answer, planned: &Planned, ram: Bytes, host: &HostMemory) {
-    let goes = Goes::of(planned, host);
+    let Planned { goes, words, .. } = planned;
     let mut parts = Vec::new();
     let mut unknown = Vec::new();
     let other_pools = host.pools.as_ref().map(|pools| {
-        let others = pools.iter().filter(|pool| pool.size != planned.huge);
+        let others = pools.iter().filter(|pool| Some(pool.size) != planned.pool_of);
         others.map(|pool| pool.size.times(pool.total)).sum()
     });
     for (name, today, goes) in [
         ("anonymous memory", host.anon, goes.private),
-        ("shared memory outside the pool", host.shmem, goes.shared),
+        (SHARED, host.shmem, goes.shared),
         ("slab", host.slab, Range::default()),
         ("page tables", host.page_tables, goes.page_tables),
         ("kernel stacks", host.kernel_stacks, Range::default()),
-        ("pools of other huge page sizes", other_pools, Range::default()),
+        (words.pools, other_pools, Range::default()),
     ] {
         let Some(today) = today else {
             unknown.push(name);
@@ -126,7 +185,7 @@ pub(crate) fn against_host(answer: &mut Answer, planned: &Planned, ram: Bytes, h
         let need = goes.off(today);
         if goes.most.min(today) > Bytes::ZERO {
             answer.detail(
-                format!("{name} today, of which up to {} go into the pool", goes.most.min(today)),
+                format!("{name} today, of which up to {} {}", goes.most.min(today), words.goes),
                 "",
                 Value::Bytes(today),
             );
@@ -140,12 +199,14 @@ pub(crate) fn against_host(answer: &mut Answer, planned: &Planned, ram: Bytes, h
             "{swapped} are in swap today and not counted here: if they come back, that much less remains."
         ));
     }
-    let figures = Figures { pool: planned.pool, ram, parts, unknown, of_host: true };
-    conclude(answer, &figures);
+    conclude(answer, planned, &Figures { ram, parts, unknown, of_host: true });
 }
 
+/// `Shmem`, of which huge pages are no part.
+const SHARED: &str = "shared memory in base pages";
+
 /// Judges the pool against memory and a figure for everything else.
-pub(crate) fn against_others(answer: &mut Answer, pool: Bytes, ram: Bytes, others: Bytes) {
+pub(crate) fn against_others(answer: &mut Answer, planned: &Planned, ram: Bytes, others: Bytes) {
     let spare = Bytes(ram.0 / SPARE);
     answer.detail(
         "needed outside the pool, and 5 % of RAM",
@@ -153,7 +214,7 @@ pub(crate) fn against_others(answer: &mut Answer, pool: Bytes, ram: Bytes, other
         Value::Bytes(others + spare),
     );
     let parts = vec![Part { name: "everything else", need: Range::exactly(others) }];
-    conclude(answer, &Figures { pool, ram, parts, unknown: Vec::new(), of_host: false });
+    conclude(answer, planned, &Figures { ram, parts, unknown: Vec::new(), of_host: false });
 }
 
 /// What of the host's memory goes when the programs move into the pool.
@@ -165,7 +226,7 @@ struct Goes {
 }
 
 impl Goes {
-    fn of(planned: &Planned, host: &HostMemory) -> Goes {
+    fn of(planned: &PoolPlan, host: &HostMemory) -> Goes {
         let none_to = |most| Range { least: Bytes::ZERO, most };
         // A heap in base pages has a table of 512 entries for each huge page that it fills.
         let heaps = planned.page.bytes().times(planned.private.units_of(planned.huge));
@@ -206,7 +267,6 @@ impl Goes {
 
 /// What a verdict is made of.
 struct Figures {
-    pool: Bytes,
     ram: Bytes,
     parts: Vec<Part>,
     /// Names of the parts whose figures are not known.
@@ -215,13 +275,14 @@ struct Figures {
     of_host: bool,
 }
 
-fn conclude(answer: &mut Answer, figures: &Figures) {
-    let Figures { pool, ram, ref parts, ref unknown, .. } = *figures;
+fn conclude(answer: &mut Answer, planned: &Planned, figures: &Figures) {
+    let Figures { ram, ref parts, ref unknown, .. } = *figures;
+    let Planned { ref name, size, ref words, .. } = *planned;
     let spare = Bytes(ram.0 / SPARE);
     let most: Bytes = parts.iter().map(|part| part.need.most).sum();
     let least: Bytes = parts.iter().map(|part| part.need.least).sum();
-    let tight = pool + most + spare > ram;
-    let (fits, head) = if pool + least + spare > ram {
+    let tight = size + most + spare > ram;
+    let (fits, head) = if size + least + spare > ram {
         (Some(false), "It does not fit")
     } else if tight {
         (None, "It may not fit")
@@ -232,34 +293,29 @@ fn conclude(answer: &mut Answer, figures: &Figures) {
     };
     if parts.is_empty() {
         let text = format!(
-            "Whether it fits is not known: pool {pool} of {ram} leaves {} for everything else, and the host's figures lack \
-             {} (--others SIZE gives them in one).",
-            ram - pool,
+            "Whether it fits is not known: {name} of {ram} leaves {} for everything else, and the host's figures lack {}.",
+            ram - size,
             listed(unknown)
         );
         return answer.judge(fits.filter(|fits| !fits), text);
     }
     // That it does not fit rests on the least that is needed, every other verdict on the most.
     let counted = if fits == Some(false) { least } else { most };
-    let left = ram - pool - counted;
-    let rest = if pool + counted > ram {
-        format!("need {} more than remains", pool + counted - ram)
-    } else if pool + counted + spare > ram {
+    let left = ram - size - counted;
+    let rest = if size + counted > ram {
+        format!("need {} more than remains", size + counted - ram)
+    } else if size + counted + spare > ram {
         format!("leave {left} for the page cache, less than 5 % of memory ({spare})")
     } else if least < most {
-        format!("leave {left} to {} for the page cache", ram - pool - least)
+        format!("leave {left} to {} for the page cache", ram - size - least)
     } else {
         format!("leave {left} for the page cache")
     };
-    let mut text =
-        format!("{head}: pool {pool} of {ram}; {} {rest}.", enumerated(figures, fits == Some(false)));
+    let mut text = format!("{head}: {name} of {ram}; {} {rest}.", enumerated(figures, fits == Some(false)));
     if fits == Some(false) {
-        text += &format!(" Make the pool {} smaller, or add memory.", pool + least + spare - ram);
+        text += &format!(" {}", (words.instead)(size + least + spare - ram));
     } else if least < most {
-        text += &format!(
-            " Up to {} of that may be what the programs take today, which goes into the pool.",
-            most - least
-        );
+        text += &format!(" Up to {} of that may be {}.", most - least, words.may_be);
     }
     if !unknown.is_empty() {
         text += &format!(" Not known, and not counted: {}.", listed(unknown));
@@ -393,11 +449,11 @@ mod tests {
         );
         assert!(!same.text.contains("shared memory"), "{}", same.text);
         let beside = fit(&of_segments(with(40)));
-        assert!(beside.text.contains("shared memory outside the pool 7 GiB"), "{}", beside.text);
+        assert!(beside.text.contains("shared memory in base pages 7 GiB"), "{}", beside.text);
         // A segment that lies in huge pages is not in Shmem: all of that is somebody else's.
         let huge = HostShared { in_base_pages: Some(false), ..segment(Bytes::gib(33)) };
         let elsewhere = fit(&of_segments(HostMemory { shared: Some(vec![huge]), ..with(33) }));
-        assert!(elsewhere.text.contains("shared memory outside the pool 33 GiB"), "{}", elsewhere.text);
+        assert!(elsewhere.text.contains("shared memory in base pages 33 GiB"), "{}", elsewhere.text);
         assert!(elsewhere.text.ends_with("leave 35.0 GiB for the page cache."), "{}", elsewhere.text);
     }
 
@@ -425,7 +481,7 @@ mod tests {
         let none = fit(&of(HostMemory::default()));
         assert_eq!(none.fits, None);
         assert!(
-            none.text.contains("lack anonymous memory, shared memory outside the pool, slab,"),
+            none.text.contains("lack anonymous memory, shared memory in base pages, slab,"),
             "{}",
             none.text
         );
@@ -469,6 +525,41 @@ mod tests {
         let described = hugepages(&of(HostMemory { pools: Some(pools(100)), ..host() })).unwrap();
         assert_eq!(described.result.value, Value::HugePages(16_896));
         assert!(described.warnings[0].starts_with("100 huge pages are in use or promised today."));
+    }
+
+    #[test]
+    fn a_mapping_that_exists_today_is_not_counted_twice() {
+        let input = |gib| crate::PagetablesInput {
+            mapping: Bytes::gib(gib),
+            processes: 100,
+            ram: Some(Bytes::gib(125)),
+            host: Some(HostMemory { shmem: Some(Bytes::gib(40)), ..host() }),
+            ..crate::PagetablesInput::default()
+        };
+        let fit = |gib| crate::pagetables(&input(gib)).unwrap().fit.unwrap();
+        // 20 + 3 + 1 and 40 GiB, of which all may be the mapping
+        let fits = fit(16);
+        assert_eq!(fits.fits, Some(true));
+        assert!(
+            fits.text.starts_with(
+                "It fits: a mapping of 16 GiB and its tables, 19.1 GiB of 125 GiB; the host's own"
+            ),
+            "{}",
+            fits.text
+        );
+        assert!(
+            fits.text.contains("Up to 17 GiB of that may be this mapping and its tables"),
+            "{}",
+            fits.text
+        );
+        assert_eq!(fit(48).fits, None);
+        let full = fit(90);
+        assert_eq!(full.fits, Some(false));
+        assert!(full.text.contains("with huge pages or fewer processes, or add memory."), "{}", full.text);
+        let unknown = crate::PagetablesInput { host: None, ..input(16) };
+        let unknown = crate::pagetables(&unknown).unwrap().fit.unwrap();
+        assert_eq!(unknown.fits, None);
+        assert!(unknown.text.contains("leave 106 GiB of 125 GiB"), "{}", unknown.text);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use lotsfree_formulas::pagetables::{Levels, Mapping, leaf, shared_hugetlb_tables
 use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
 
 use crate::check::{self, MAX_PROCESSES, SizeError};
-use crate::fit::{self, HostMemory, Planned};
+use crate::fit::{self, HostMemory, Planned, PoolPlan};
 use crate::ipcs::Listed;
 use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
@@ -545,19 +545,21 @@ fn against_memory(
             ram - size
         ));
     }
+    let nothing = HostMemory::default();
+    let planned = Planned::pool(
+        &PoolPlan {
+            huge: pool.huge,
+            page: pool.page,
+            pool: size,
+            shared: pool.huge.times(needs.segments.saturating_add(needs.mapped)),
+            private: pool.huge.times(needs.jvms),
+            of_host: input.of_host,
+        },
+        input.host.as_ref().unwrap_or(&nothing),
+    );
     match (input.others, &input.host) {
-        (Some(others), _) => fit::against_others(answer, size, ram, check::memory("others", others)?),
-        (None, Some(host)) => {
-            let planned = Planned {
-                huge: pool.huge,
-                page: pool.page,
-                pool: size,
-                shared: pool.huge.times(needs.segments.saturating_add(needs.mapped)),
-                private: pool.huge.times(needs.jvms),
-                of_host: input.of_host,
-            };
-            fit::against_host(answer, &planned, ram, host);
-        }
+        (Some(others), _) => fit::against_others(answer, &planned, ram, check::memory("others", others)?),
+        (None, Some(host)) => fit::against_host(answer, &planned, ram, host),
         (None, None) => answer.judge(
             None,
             format!(

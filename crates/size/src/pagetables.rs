@@ -7,6 +7,7 @@ use lotsfree_formulas::pagetables::{
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::check::{self, MAX_PROCESSES, SizeError};
+use crate::fit::{self, HostMemory, Planned};
 use crate::question::{HostFigures, Question, take};
 use crate::{Answer, Value};
 
@@ -25,6 +26,9 @@ pub struct PagetablesInput {
     /// Memory of the host
     #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
+    /// What the host needs memory for.
+    #[arg(skip)]
+    pub host: Option<HostMemory>,
     /// Base page size
     #[arg(long = "page-size", value_name = "SIZE", value_parser = check::amount)]
     pub page: Option<Bytes>,
@@ -36,6 +40,7 @@ pub struct PagetablesInput {
 impl Question for PagetablesInput {
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
         take(&mut self.ram, host.ram);
+        take(&mut self.host, Some(host.memory.clone()));
         take(&mut self.page, host.page);
         take(&mut self.kernel, host.kernel.clone());
         Ok(())
@@ -99,9 +104,7 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     let shared = shared_hugetlb_tables(touched, processes, page, levels).bytes(page);
     answer.detail("with PMD tables shared", "whole tables' ranges map once for all", Value::Bytes(shared));
     answer.step("saved by hugetlb", format!("{all} - {unshared}"), Value::Bytes(all - unshared));
-    if let Some(ram) = ram {
-        judge(&mut answer, touched, all, ram);
-    }
+    judge(&mut answer, touched, all, ram, input.host.as_ref());
     warnings(&mut answer, all, ram);
     corrections(&mut answer);
     answer.conclude(
@@ -111,18 +114,31 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     Ok(answer)
 }
 
-/// Whether the mapping and its tables fit memory, if nothing else needed any.
-fn judge(answer: &mut Answer, touched: Bytes, all: Bytes, ram: Bytes) {
-    let sum = format!("the mapping of {touched} and {all} of tables with small pages");
+/// Whether the mapping and its tables in base pages fit beside what the host itself needs.
+fn judge(answer: &mut Answer, touched: Bytes, all: Bytes, ram: Option<Bytes>, host: Option<&HostMemory>) {
     let needed = touched + all;
-    match needed <= ram {
-        true => answer.judge(
-            Some(true),
-            format!("It fits: {sum} leave {} of {ram} for all the rest of the host.", ram - needed),
-        ),
-        false => answer.judge(
+    let what = format!("a mapping of {touched} and its tables, {needed}");
+    match (ram, host) {
+        (Some(ram), Some(host)) => {
+            fit::against_host(answer, &Planned::mapping(what, touched, all), ram, host);
+        }
+        (Some(ram), None) if needed > ram => answer.judge(
             Some(false),
-            format!("It does not fit: {sum} are {} more than the {ram} of the host.", needed - ram),
+            format!("It does not fit: {what}, are {} more than the {ram} of the host.", needed - ram),
+        ),
+        (Some(ram), None) => answer.judge(
+            None,
+            format!(
+                "Whether it fits is not known: {what}, leave {} of {ram}, and what the host itself needs was not given \
+                 (--from-host or --from FILE).",
+                ram - needed
+            ),
+        ),
+        (None, _) => answer.judge(
+            None,
+            format!(
+                "Whether it fits is not known: {what}, and the host's memory was not given (--from-host, --from FILE or --ram SIZE)."
+            ),
         ),
     }
 }

@@ -98,11 +98,20 @@ fn set_up(answer: &mut Answer, wanted: Bytes, current: Option<Bytes>) {
     let missing = wanted - current.unwrap_or(Bytes::ZERO);
     if let Some(current) = current {
         answer.step("to add", format!("{wanted} - {current}"), Value::Bytes(missing));
-        let verdict = match missing {
-            Bytes::ZERO => format!("The swap that exists ({current}) suffices."),
-            missing => format!("The swap that exists ({current}) does not suffice: {missing} are missing."),
-        };
-        answer.result.text = format!("{verdict} {}", answer.result.text);
+    }
+    match current {
+        Some(current) if missing == Bytes::ZERO => {
+            answer.observe(Some(true), format!("It suffices: the host has {current} of swap."));
+        }
+        Some(current) => answer.observe(
+            Some(false),
+            format!("It does not suffice: the host has {current} of swap, {missing} less than what is asked for."),
+        ),
+        None => answer.observe(
+            None,
+            "Whether the host has enough is not known: its swap was not given (--current SIZE, --from-host or --from \
+             FILE).",
+        ),
     }
     if missing > Bytes::ZERO {
         let mib = missing.units_of(Bytes(MIB));

@@ -113,8 +113,12 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
     let current = current(input, ram, chosen)?;
     let node_pages = page.pages(ram) / nodes;
     let min_pages = current / page.bytes().as_kib() / nodes;
-    if input.min_free.is_some() {
-        compared(&mut answer, current, chosen);
+    match input.min_free {
+        Some(_) => compared(&mut answer, current, chosen),
+        None => answer.observe(
+            None,
+            "Whether the host's reserve fits is not known: it was not given (--min-free SIZE, --from-host or --from FILE).",
+        ),
     }
     answer.step(
         "min mark per node",
@@ -240,7 +244,17 @@ fn compared(answer: &mut Answer, current: u64, chosen: u64) {
         format!("{} / {} kB", Grouped(current), Grouped(chosen)),
         Value::Percent(ratio * 100.0),
     );
-    if !(MIN_FREE_TOLERANCE_LOW..=MIN_FREE_TOLERANCE_HIGH).contains(&ratio) {
+    let fits = (MIN_FREE_TOLERANCE_LOW..=MIN_FREE_TOLERANCE_HIGH).contains(&ratio);
+    answer.observe(
+        Some(fits),
+        format!(
+            "{}: vm.min_free_kbytes is {}, and the kernel would choose {}.",
+            if fits { "It fits" } else { "It does not fit" },
+            Grouped(current),
+            Grouped(chosen)
+        ),
+    );
+    if !fits {
         answer.alert(format!(
             "vm.min_free_kbytes = {current} is outside {MIN_FREE_TOLERANCE_LOW} to {MIN_FREE_TOLERANCE_HIGH} of \
              what the kernel would choose ({chosen})."
@@ -301,6 +315,18 @@ fn absorb(
         .ok_or(SizeError::Missing { field: "ram", accepted: "memory on every node" })?;
     let taken = Bytes((u128::from(burst.0) * u128::from(wake_ms) / 1000).min(u128::from(u64::MAX)) as u64);
     answer.step("taken before kswapd frees pages", format!("{burst}/s x {wake_ms} ms"), Value::Bytes(taken));
+    answer.observe(
+        Some(taken <= gap),
+        match taken <= gap {
+            true => format!(
+                "It fits: the gap of {gap} holds the {taken} that the burst takes before kswapd frees pages."
+            ),
+            false => format!(
+                "It does not fit: the burst takes {taken} before kswapd frees pages, {} more than the gap.",
+                taken - gap
+            ),
+        },
+    );
     if taken <= gap {
         answer.conclude(
             format!("The gap of {gap} lasts for the burst of {taken}: nothing to change."),

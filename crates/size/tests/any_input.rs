@@ -150,10 +150,11 @@ proptest! {
 
     #[test]
     fn pagetables_answers(
+        host in prop::option::of(host()),
         (mapping, processes, page, five_levels) in (bytes(), number(), page(), any::<bool>()),
         (ram, kernel) in (some(bytes()), kernel()),
     ) {
-        let input = PagetablesInput { mapping, processes, page, five_levels, ram, kernel };
+        let input = PagetablesInput { mapping, processes, page, five_levels, ram, host, kernel };
         sound(pagetables(&input))?;
     }
 
