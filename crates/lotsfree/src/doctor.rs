@@ -90,7 +90,7 @@ fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
 }
 
 /// Opens saved data or a run.
-fn open(path: &Path) -> anyhow::Result<Input> {
+pub(crate) fn open(path: &Path) -> anyhow::Result<Input> {
     if lotsfree_run::is_run(path) {
         let run = Run::open(path)?;
         let input = input(&run, Instants::default());

@@ -22,6 +22,7 @@ use lotsfree_snapshot::{Observation, Options, Snapshot, THIS_HOST, collect, obse
 use lotsfree_units::{Bytes, visible, visible_json};
 
 use crate::cli::{Asked, SizeArgs, SizeCommon, SizeTopic};
+use crate::doctor;
 
 /// Answers a sizing question.
 pub(crate) fn run(arguments: SizeArgs) -> anyhow::Result<u8> {
@@ -87,7 +88,7 @@ fn answer<Input: Question + Args>(asked: Asked<Input>) -> anyhow::Result<u8> {
 fn observed(common: &SizeCommon) -> anyhow::Result<Option<Observation>> {
     let options = Options { walk_budget: Duration::ZERO, ..Options::default() };
     Ok(match &common.from {
-        Some(path) => Some(observe(lotsfree_snapshot::source::open(path)?, &options)),
+        Some(path) => Some(observe(doctor::open(path)?, &options)),
         None if common.from_host => {
             let now = collect(&TreeSource::live().context("cannot open /")?, &options);
             Some(Observation::instant(THIS_HOST, now))

@@ -160,6 +160,47 @@ fn every_answer_begins_with_its_verdict() {
 }
 
 #[test]
+fn a_database_that_forks_is_sized_without_system_v_segments() {
+    // A real PostgreSQL of 2 GB that needed 1,064 pages and fell back to base pages.
+    let source = fixture("rules/pool-too-small/fires-postgres-fell-back.txt");
+    let text = out(&size(&["hugepages", "--from", &source]));
+    assert!(text.contains("Reserve 1,064 huge pages of 2 MiB"), "{text}");
+    assert!(text.contains("2,178,528 kB / 2,048 kB") && text.contains("memlock: none"), "{text}");
+    let source = fixture("rules/no-hugepages-for-big-shm/fires-postgres.txt");
+    let text = out(&size(&["hugepages", "--from", &source]));
+    assert!(text.contains("Reserve 8,243 huge pages of 2 MiB"), "{text}");
+}
+
+#[test]
+fn what_is_asked_about_a_saved_source_is_never_asked_of_this_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let saved = directory.path().join("meminfo.txt");
+    fs::write(&saved, "MemTotal: 16000000 kB\nMemFree: 100000 kB\nPageTables: 2000000 kB\n").unwrap();
+    let saved = saved.to_str().unwrap();
+    for (question, missing) in [
+        (&["hugepages", "--segment", "1GiB"][..], "Not known, and not counted: anonymous memory,"),
+        (&["pagetables", "1GiB"], "Not known, and not counted: anonymous memory,"),
+        (&["swap"], "the source does not tell its swap (give --current SIZE)"),
+        (&["overcommit"], "the source does not tell Committed_AS (give --committed SIZE)"),
+        (&["overcommit", "--kernel", "4.4.0"], "which the source does not tell"),
+        (&["watermarks"], "the source does not tell vm.min_free_kbytes (give --min-free SIZE)"),
+    ] {
+        let text = out(&size(&[question, &["--from", saved, "-v"]].concat()));
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(missing) && !flat.contains("--from-host"), "{text}");
+    }
+    let empty = directory.path().join("uptime.txt");
+    fs::write(&empty, "MemFree: 100000 kB\nPageTables: 2000000 kB\n").unwrap();
+    let said = refused(&size(&["swap", "--from", empty.to_str().unwrap()]));
+    assert!(said.contains("--ram SIZE is missing; give it: the source does not tell MemTotal"), "{said}");
+
+    let doctor = Command::new(env!("CARGO_BIN_EXE_lotsfree")).arg("doctor").arg(saved).output().unwrap();
+    let report = String::from_utf8(doctor.stdout).unwrap();
+    let flat = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(&format!("lotsfree size hugepages --from {saved}")), "{report}");
+}
+
+#[test]
 fn one_screen_by_default_and_all_of_it_with_verbose_and_in_json() {
     let source = fixture("hosts/6.12-2nodes-cgroup.txt");
     for question in [

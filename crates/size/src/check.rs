@@ -25,8 +25,8 @@ pub enum SizeError {
     },
     /// The host has no segments that a pool could be sized for.
     #[error(
-        "no System V shared segment of a huge page or more is attached on this host; start the instances, or \
-         give --segment, --postgres-pages, --postgres-vmpeak or --jvm"
+        "there is no shared memory of a huge page or more: no System V segment is attached, and no database that \
+         forks runs; start the instances, or give --segment, --postgres-pages, --postgres-vmpeak or --jvm"
     )]
     NothingAttached,
     /// The instance uses Automatic Memory Management, which has no segment that a pool could hold.
@@ -116,9 +116,12 @@ pub(crate) fn memory(field: &'static str, bytes: Bytes) -> Result<Bytes, SizeErr
 }
 
 /// The memory of the host, which most questions cannot do without.
-pub(crate) fn ram(given: Option<Bytes>) -> Result<Bytes, SizeError> {
-    let missing =
-        SizeError::Missing { field: "--ram SIZE", accepted: "it, or --from-host to take it from this host" };
+pub(crate) fn ram(given: Option<Bytes>, sourced: bool) -> Result<Bytes, SizeError> {
+    let accepted = match sourced {
+        true => "it: the source does not tell MemTotal",
+        false => "it, or --from-host to take it from this host",
+    };
+    let missing = SizeError::Missing { field: "--ram SIZE", accepted };
     memory("ram", given.ok_or(missing)?)
 }
 

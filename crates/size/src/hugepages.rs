@@ -17,7 +17,7 @@ use lotsfree_units::{Bytes, GIB, Grouped, MIB, PageSize};
 use crate::check::{self, MAX_PROCESSES, SizeError};
 use crate::fit::{self, HostMemory, Planned, PoolPlan};
 use crate::ipcs::Listed;
-use crate::question::{HostFigures, Question, take};
+use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
 
 /// What is to be served from the pool, and on which host. Sums over everything given.
@@ -64,6 +64,9 @@ pub struct HugepagesInput {
     /// Processes that attach the segments; compares page tables
     #[arg(long, value_name = "N")]
     pub sessions: Option<u64>,
+    /// Whether figures of a host or a saved source were taken.
+    #[arg(skip)]
+    pub sourced: bool,
     /// Memory of the host
     #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
@@ -104,6 +107,7 @@ pub struct HugepagesInput {
 impl Question for HugepagesInput {
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
         self.refuse_amm()?;
+        self.sourced = true;
         take(&mut self.ram, host.ram);
         take(&mut self.nodes, host.nodes);
         take(&mut self.huge_page, host.huge_page);
@@ -526,8 +530,8 @@ fn against_memory(
         answer.judge(
             None,
             format!(
-                "Whether the pool of {size} fits is not known: the host's memory was not given (--from-host, --from \
-                 FILE, or --ram SIZE with --others SIZE)."
+                "Whether the pool of {size} fits is not known: {}.",
+                not_told("the host's memory", "--ram SIZE with --others SIZE", input.sourced)
             ),
         );
         return Ok(());

@@ -10,7 +10,7 @@ use lotsfree_settings::{OVERCOMMIT_KBYTES, OVERCOMMIT_RATIO};
 use lotsfree_units::{Bytes, Grouped, PageSize};
 
 use crate::check::{self, SizeError};
-use crate::question::{HostFigures, Question, take};
+use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
 
 /// Largest `vm.overcommit_ratio` accepted here, in percent; the kernel itself takes any.
@@ -19,6 +19,9 @@ const RATIO_MAX: u64 = 100_000;
 /// The host, its settings, and who asks.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct OvercommitInput {
+    /// Whether figures of a host or a saved source were taken.
+    #[arg(skip)]
+    pub sourced: bool,
     /// Memory of the host
     #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
@@ -65,6 +68,7 @@ pub struct OvercommitInput {
 
 impl Question for OvercommitInput {
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        self.sourced = true;
         take(&mut self.ram, host.ram);
         take(&mut self.hugetlb, host.hugetlb);
         take(&mut self.swap, host.swap);
@@ -162,7 +166,7 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
     };
     modes(&mut answer, rules.heuristic, &host, input, request);
     let promised = input.committed.map(|_| committed);
-    judge(&mut answer, promised, input.wanted.unwrap_or(limit), input.wanted.is_some());
+    judge(&mut answer, promised, input.wanted.unwrap_or(limit), input);
     if let Some(wanted) = input.wanted {
         wanted_limit(&mut answer, rules.kbytes, &host, check::memory("wanted", wanted)?)?;
     } else {
@@ -173,14 +177,14 @@ pub fn overcommit(input: &OvercommitInput) -> Result<Answer, SizeError> {
 }
 
 /// Whether what is promised already is within the limit of mode 2, as it is or as it is wanted.
-fn judge(answer: &mut Answer, promised: Option<Bytes>, limit: Bytes, wanted: bool) {
-    let which = if wanted { "wanted limit" } else { "limit" };
+fn judge(answer: &mut Answer, promised: Option<Bytes>, limit: Bytes, input: &OvercommitInput) {
+    let which = if input.wanted.is_some() { "wanted limit" } else { "limit" };
     let Some(promised) = promised else {
         return answer.judge(
             None,
             format!(
-                "Whether the {which} of {limit} suffices is not known: Committed_AS was not given (--committed, \
-                 --from-host or --from FILE)."
+                "Whether the {which} of {limit} suffices is not known: {}.",
+                not_told("Committed_AS", "--committed SIZE", input.sourced)
             ),
         );
     };
@@ -271,7 +275,7 @@ struct Amounts {
 
 impl Amounts {
     fn of(input: &OvercommitInput) -> Result<Amounts, SizeError> {
-        let ram = check::ram(input.ram)?;
+        let ram = check::ram(input.ram, input.sourced)?;
         let amount = |field, given: Option<Bytes>| check::memory_or_none(field, given.unwrap_or_default());
         let hugetlb = amount("hugetlb", input.hugetlb)?;
         if hugetlb > ram {
@@ -325,10 +329,16 @@ fn modes(
     if heuristic == Heuristic::Obvious || input.cache.is_some() {
         step(answer, "mode 0: largest single request", formula.unwrap_or_default(), request(Mode::Heuristic));
     } else {
-        answer.alert(
-            "Mode 0 of this kernel estimates from free memory, cache and free swap, which only a host can give \
-             (--from-host or --from SOURCE).",
-        );
+        answer.alert(match input.sourced {
+            true => {
+                "Mode 0 of this kernel estimates from free memory, cache, free swap and the zones' reserves, which the \
+                 source does not tell."
+            }
+            false => {
+                "Mode 0 of this kernel estimates from free memory, cache and free swap, which only a host can give \
+                 (--from-host or --from FILE)."
+            }
+        });
     }
     step(answer, "mode 1: largest single request", String::new(), request(Mode::Always));
     let reserve = if input.admin { "" } else { "admin reserve - " };

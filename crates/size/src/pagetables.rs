@@ -8,7 +8,7 @@ use lotsfree_units::{Bytes, Grouped};
 
 use crate::check::{self, MAX_PROCESSES, SizeError};
 use crate::fit::{self, HostMemory, Planned};
-use crate::question::{HostFigures, Question, take};
+use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
 
 /// What is mapped, by how many.
@@ -23,6 +23,9 @@ pub struct PagetablesInput {
     /// Five-level page tables
     #[arg(long)]
     pub five_levels: bool,
+    /// Whether figures of a host or a saved source were taken.
+    #[arg(skip)]
+    pub sourced: bool,
     /// Memory of the host
     #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
@@ -39,6 +42,7 @@ pub struct PagetablesInput {
 
 impl Question for PagetablesInput {
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        self.sourced = true;
         take(&mut self.ram, host.ram);
         take(&mut self.host, Some(host.memory.clone()));
         take(&mut self.page, host.page);
@@ -104,7 +108,7 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
     let shared = shared_hugetlb_tables(touched, processes, page, levels).bytes(page);
     answer.detail("with PMD tables shared", "whole tables' ranges map once for all", Value::Bytes(shared));
     answer.step("saved by hugetlb", format!("{all} - {unshared}"), Value::Bytes(all - unshared));
-    judge(&mut answer, touched, all, ram, input.host.as_ref());
+    judge(&mut answer, touched, all, ram, input);
     warnings(&mut answer, all, ram);
     corrections(&mut answer);
     answer.conclude(
@@ -115,10 +119,10 @@ pub fn pagetables(input: &PagetablesInput) -> Result<Answer, SizeError> {
 }
 
 /// Whether the mapping and its tables in base pages fit beside what the host itself needs.
-fn judge(answer: &mut Answer, touched: Bytes, all: Bytes, ram: Option<Bytes>, host: Option<&HostMemory>) {
+fn judge(answer: &mut Answer, touched: Bytes, all: Bytes, ram: Option<Bytes>, input: &PagetablesInput) {
     let needed = touched + all;
     let what = format!("a mapping of {touched} and its tables, {needed}");
-    match (ram, host) {
+    match (ram, &input.host) {
         (Some(ram), Some(host)) => {
             fit::against_host(answer, &Planned::mapping(what, touched, all), ram, host);
         }
@@ -137,7 +141,8 @@ fn judge(answer: &mut Answer, touched: Bytes, all: Bytes, ram: Option<Bytes>, ho
         (None, _) => answer.judge(
             None,
             format!(
-                "Whether it fits is not known: {what}, and the host's memory was not given (--from-host, --from FILE or --ram SIZE)."
+                "Whether it fits is not known: {what}, and {}.",
+                not_told("the host's memory", "--ram SIZE", input.sourced)
             ),
         ),
     }

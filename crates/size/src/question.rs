@@ -63,6 +63,15 @@ pub struct HostFigures {
     pub cache: Option<CacheFigures>,
 }
 
+/// Why a figure is not known, and how to give it: `sourced` where a host or a saved source has been read, and
+/// does not tell it either.
+pub(crate) fn not_told(what: &str, option: &str, sourced: bool) -> String {
+    match sourced {
+        true => format!("the source does not tell {what} (give {option})"),
+        false => format!("{what} was not given ({option}, --from-host or --from FILE)"),
+    }
+}
+
 /// Takes the host's figure where none was given.
 pub(crate) fn take<T>(given: &mut Option<T>, of_host: Option<T>) {
     if given.is_none() {

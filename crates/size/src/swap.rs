@@ -5,12 +5,15 @@ use lotsfree_formulas::swap::{DRAIN_SECONDS, SAP_MIN, drain_limit, for_cold_memo
 use lotsfree_units::{Bytes, MIB};
 
 use crate::check::{self, SizeError};
-use crate::question::{HostFigures, Question, take};
+use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
 
 /// The host, and what it could swap.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwapInput {
+    /// Whether figures of a host or a saved source were taken.
+    #[arg(skip)]
+    pub sourced: bool,
     /// Memory of the host
     #[arg(long, value_name = "SIZE", value_parser = check::amount)]
     pub ram: Option<Bytes>,
@@ -30,6 +33,7 @@ pub struct SwapInput {
 
 impl Question for SwapInput {
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        self.sourced = true;
         take(&mut self.ram, host.ram);
         take(&mut self.hugetlb, host.hugetlb);
         take(&mut self.current, host.swap);
@@ -47,7 +51,7 @@ impl Question for SwapInput {
 ///
 /// [`SizeError`] for an empty or impossible amount, pools that leave no RAM, or `cold` without `bandwidth`.
 pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
-    let ram = check::ram(input.ram)?;
+    let ram = check::ram(input.ram, input.sourced)?;
     let hugetlb = check::memory_or_none("hugetlb", input.hugetlb.unwrap_or_default())?;
     if hugetlb >= ram {
         return Err(SizeError::PoolExceedsRam { pool: hugetlb, ram });
@@ -89,12 +93,12 @@ pub fn swap(input: &SwapInput) -> Result<Answer, SizeError> {
             wanted
         }
     };
-    set_up(&mut answer, wanted, current);
+    set_up(&mut answer, wanted, current, input.sourced);
     Ok(answer)
 }
 
 /// What is missing, how to add it, and what is commonly got wrong.
-fn set_up(answer: &mut Answer, wanted: Bytes, current: Option<Bytes>) {
+fn set_up(answer: &mut Answer, wanted: Bytes, current: Option<Bytes>, sourced: bool) {
     let missing = wanted - current.unwrap_or(Bytes::ZERO);
     if let Some(current) = current {
         answer.step("to add", format!("{wanted} - {current}"), Value::Bytes(missing));
@@ -105,12 +109,16 @@ fn set_up(answer: &mut Answer, wanted: Bytes, current: Option<Bytes>) {
         }
         Some(current) => answer.observe(
             Some(false),
-            format!("It does not suffice: the host has {current} of swap, {missing} less than what is asked for."),
+            format!(
+                "It does not suffice: the host has {current} of swap, {missing} less than what is asked for."
+            ),
         ),
         None => answer.observe(
             None,
-            "Whether the host has enough is not known: its swap was not given (--current SIZE, --from-host or --from \
-             FILE).",
+            format!(
+                "Whether the host has enough is not known: {}.",
+                not_told("its swap", "--current SIZE", sourced)
+            ),
         ),
     }
     if missing > Bytes::ZERO {

@@ -12,7 +12,7 @@ use lotsfree_formulas::watermarks::{
 use lotsfree_units::{Bytes, Grouped, PageSize};
 
 use crate::check::{self, MAX_NODES, SizeError};
-use crate::question::{HostFigures, Question, take};
+use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
 
 /// How long kswapd may need until it frees pages, in milliseconds: the cautious end of 0.1 to 0.5 s.
@@ -23,6 +23,9 @@ const SCALE_FACTOR_INPUT_MAX: u64 = 3000;
 /// The host, its settings, and its burst.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatermarksInput {
+    /// Whether figures of a host or a saved source were taken.
+    #[arg(skip)]
+    pub sourced: bool,
     /// Memory of the host
     ///
     /// Taken as evenly spread over the nodes.
@@ -62,6 +65,7 @@ pub struct WatermarksInput {
 
 impl Question for WatermarksInput {
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError> {
+        self.sourced = true;
         take(&mut self.ram, host.ram);
         take(&mut self.nodes, host.nodes);
         take(&mut self.zones, host.zones);
@@ -85,7 +89,7 @@ impl Question for WatermarksInput {
 /// [`SizeError`] for an empty or impossible amount, more nodes than memory has pages, or a setting out of
 /// range.
 pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
-    let ram = check::ram(input.ram)?;
+    let ram = check::ram(input.ram, input.sourced)?;
     let nodes = u64::from(check::nodes(input.nodes)?);
     let page = check::page("page", input.page)?;
     let kernel = check::rules(input.kernel.as_deref())?;
@@ -117,7 +121,10 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
         Some(_) => compared(&mut answer, current, chosen),
         None => answer.observe(
             None,
-            "Whether the host's reserve fits is not known: it was not given (--min-free SIZE, --from-host or --from FILE).",
+            format!(
+                "Whether the host's reserve fits is not known: {}.",
+                not_told("vm.min_free_kbytes", "--min-free SIZE", input.sourced)
+            ),
         ),
     }
     answer.step(

@@ -154,7 +154,7 @@ proptest! {
         (mapping, processes, page, five_levels) in (bytes(), number(), page(), any::<bool>()),
         (ram, kernel) in (some(bytes()), kernel()),
     ) {
-        let input = PagetablesInput { mapping, processes, page, five_levels, ram, host, kernel };
+        let input = PagetablesInput { mapping, processes, page, five_levels, ram, host, kernel, sourced: false };
         sound(pagetables(&input))?;
     }
 
@@ -163,7 +163,7 @@ proptest! {
         (ram, hugetlb) in (some(bytes()), some(bytes())),
         (cold, bandwidth, current) in (some(bytes()), some(bytes()), some(bytes())),
     ) {
-        let input = SwapInput { ram, hugetlb, cold, bandwidth, current };
+        let input = SwapInput { ram, hugetlb, cold, bandwidth, current, sourced: false };
         sound(swap(&input))?;
     }
 
@@ -177,6 +177,7 @@ proptest! {
     ) {
         let cache = cache.map(|(free, file, shmem)| CacheFigures { free, file, shmem, ..CacheFigures::default() });
         let input = OvercommitInput {
+            sourced: false,
             ram, hugetlb, swap, committed, ratio, kbytes, wanted, admin_reserve, user_reserve, admin, vm_size, cache,
             page, kernel,
         };
@@ -197,7 +198,7 @@ proptest! {
         wake_ms in prop::option::of(prop_oneof![1..=1000u64, number()]),
         (min_free, burst, page, kernel) in (some(bytes()), some(bytes()), page(), kernel()),
     ) {
-        let input = WatermarksInput { ram, nodes, zones, no_thp, scale_factor, min_free, burst, wake_ms, page, kernel };
+        let input = WatermarksInput { ram, nodes, zones, no_thp, scale_factor, min_free, burst, wake_ms, page, kernel, sourced: false };
         sound(watermarks(&input))?;
     }
 }
