@@ -1,9 +1,9 @@
-//! Huge pages that a Java virtual machine (HotSpot) takes with `-XX:+UseLargePages`: its heap, its code cache,
-//! and the tables of its garbage collector.
+//! Huge pages that a Java virtual machine (HotSpot) takes with `-XX:+UseLargePages`: its heap, its code
+//! cache, and the tables of its garbage collector.
 //!
-//! As JDK 17 has them, whose pages were counted with a heap of 2 GiB and pages of 2 MiB. Later ones take less:
-//! JDK 25 has one bitmap instead of two, and no card counts, with G1, and a mark bitmap of half the size with
-//! Parallel. An area that is too small for the page size stays in base pages, without a word of it.
+//! The figures are those of JDK 17, whose pages were counted with a heap of 2 GiB and pages of 2 MiB. Later
+//! ones take less: JDK 25 has one bitmap instead of two, and no card counts, with G1, and a mark bitmap of
+//! half the size with Parallel. An area that is too small for the page size stays in base pages, silently.
 
 use lotsfree_units::{Bytes, MIB};
 

@@ -246,7 +246,7 @@ pub(crate) enum SizeTopic {
                       lotsfree size hugepages --postgres-pages 4321\n  \
                       lotsfree size hugepages --jvm 16GiB --collector parallel"
     )]
-    Hugepages(Asked<HugepagesInput>),
+    Hugepages(Box<Asked<HugepagesInput>>),
     /// Page tables of processes that map the same memory, with 4 KiB and with huge pages
     #[command(alias = "page-tables", after_help = "Example: lotsfree size pagetables 16GiB --processes 100")]
     Pagetables(Asked<PagetablesInput>),

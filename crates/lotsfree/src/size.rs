@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: SizeArgs) -> anyhow::Result<u8> {
             if let Some(path) = asked.input.ipcs.take() {
                 asked.input.listed.extend(listed(&path)?);
             }
-            answer(asked)
+            answer(*asked)
         }
         SizeTopic::Pagetables(asked) => answer(asked),
         SizeTopic::Swap(asked) => answer(asked),

@@ -1,9 +1,9 @@
-//! Whether a pool of huge pages fits beside what the host itself needs.
+//! Whether a pool of huge pages, or a mapping, fits beside what the host itself needs.
 //!
-//! The programs that the pool is for may run today without it. Their memory is then part of the host's own
-//! figures: a shared segment in base pages is in `Shmem`, a JVM's heap in `AnonPages`, and the tables that map
-//! them are in `PageTables`. All of it goes when they move into the pool, so counting it beside the pool would
-//! count it twice. How much it is, is known within bounds only, so every part has two figures, and the
+//! The programs that a pool is for may run today without it. Their memory is then part of the host's own
+//! figures: a shared segment in base pages is in `Shmem`, a JVM's heap in `AnonPages`, and the tables that
+//! map them are in `PageTables`. All of it goes when they move into the pool, so counting it beside the pool
+//! would count it twice. How much it is, is known within bounds only, so every part has two figures, and the
 //! verdict says so where they decide differently.
 
 use lotsfree_formulas::pagetables::{Levels, Mapping, tables};

@@ -155,9 +155,9 @@ mod tests {
 
     const ENGLISH: &str = "
 ------ Shared Memory Segments --------
-key        shmid      owner      perms      bytes      nattch     status      
-0x00000000 98305      oracle     640        8592031744 45                      
-0x1c3f5a88 131074     oracle     640        1612709888 45         dest         
+key        shmid      owner      perms      bytes      nattch     status
+0x00000000 98305      oracle     640        8592031744 45
+0x1c3f5a88 131074     oracle     640        1612709888 45         dest
 ";
 
     fn sizes(text: &str) -> Vec<u64> {

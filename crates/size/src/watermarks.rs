@@ -9,6 +9,7 @@ use lotsfree_formulas::watermarks::{
     WATERMARK_SCALE_FACTOR_DEFAULT, WATERMARK_SCALE_FACTOR_MAX, WatermarkRules, khugepaged_min_free_kib,
     min_free_kib, min_free_raw_kib, scale_factor_for_burst, scale_gap,
 };
+use lotsfree_settings::MIN_FREE_KBYTES;
 use lotsfree_units::{Bytes, Grouped, PageSize};
 
 use crate::check::{self, MAX_NODES, SizeError};
@@ -117,16 +118,7 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
     let current = current(input, ram, chosen)?;
     let node_pages = page.pages(ram) / nodes;
     let min_pages = current / page.bytes().as_kib() / nodes;
-    match input.min_free {
-        Some(_) => compared(&mut answer, current, chosen),
-        None => answer.observe(
-            None,
-            format!(
-                "Whether the host's reserve fits is not known: {}.",
-                not_told("vm.min_free_kbytes", "--min-free SIZE", input.sourced)
-            ),
-        ),
-    }
+    reserve(&mut answer, input, current, chosen);
     answer.step(
         "min mark per node",
         format!("{} kB / {nodes}", Grouped(current)),
@@ -164,6 +156,15 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
     }
     warnings(&mut answer);
     Ok(answer)
+}
+
+/// Judges the reserve that is set, if one was given.
+fn reserve(answer: &mut Answer, input: &WatermarksInput, current: u64, chosen: u64) {
+    if input.min_free.is_some() {
+        return compared(answer, current, chosen);
+    }
+    let why = not_told(MIN_FREE_KBYTES, "--min-free SIZE", input.sourced);
+    answer.observe(None, format!("Whether the host's reserve fits is not known: {why}."));
 }
 
 /// Populated zones, as given or as a host of this size has them.

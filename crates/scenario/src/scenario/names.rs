@@ -13,10 +13,10 @@ use super::{Scenario, Shared, name_of, named, path};
 const PROPOSED: usize = 3;
 
 impl Scenario {
-    /// Refuses overrides that belie the name of one of these variants, or of any if none are named: of one that
-    /// sets the key itself to something else, and of one that is named after the key or after its value where
-    /// that is what variants differ by. `base=NAME` among the overrides gives the scenario as it stands a name
-    /// of its own.
+    /// Refuses overrides that belie the name of one of these variants, or of any if none are named: of one
+    /// that sets the key itself to something else, and of one that is named after the key or after its value
+    /// where that is what variants differ by. `base=NAME` among the overrides gives the scenario as it stands
+    /// a name of its own.
     ///
     /// # Errors
     /// For each such override, with a variant that it belies and what to do instead.
@@ -143,8 +143,8 @@ fn text(node: &Node) -> Option<String> {
     }
 }
 
-/// Whether the words of a key or a value stand in a name: `swappiness` or 60 in `swappiness 60`, `linux-3.10` in
-/// `3.10`.
+/// Whether the words of a key or a value stand in a name: `swappiness` or 60 in `swappiness 60`, `linux-3.10`
+/// in `3.10`.
 fn holds(name: &str, part: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let parts = text.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == '+'));
@@ -165,6 +165,8 @@ fn shell_word(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lotsfree_settings::{SWAPPINESS, WATERMARK_BOOST_FACTOR};
+
     use crate::shipped::Shipped;
 
     fn said(scenario: &str, set: &[(&str, &str)], variants: &[&str]) -> Option<String> {
@@ -177,11 +179,12 @@ mod tests {
     #[test]
     fn an_override_of_what_a_variant_sets_is_refused() {
         assert_eq!(
-            said("quickstart", &[("vm.swappiness", "60")], &[]).unwrap(),
+            said("quickstart", &[(SWAPPINESS, "60")], &[]).unwrap(),
             "--set vm.swappiness=60: vm.swappiness: \"swappiness-0\" sets vm.swappiness to 0, and would run with 60 under \
              that name; leave it out (--variant as-it-is --variant direct), or change the value in a copy of the file"
         );
-        let spelled = said("quickstart", &[("tuning.\"vm.swappiness\"", "60")], &["swappiness-0"]).unwrap();
+        let spelled =
+            said("quickstart", &[(&format!("tuning.{SWAPPINESS:?}"), "60")], &["swappiness-0"]).unwrap();
         assert!(spelled.ends_with("under that name; change the value in a copy of the file"), "{spelled}");
         let many = said("memory-hogs", &[("generation", "linux-6.12")], &[]).unwrap();
         assert!(many.contains("other variants; leave it out (--variant"), "{many}");
@@ -193,12 +196,12 @@ mod tests {
     #[test]
     fn an_override_that_belies_no_name_is_none() {
         for (scenario, set, variants) in [
-            ("quickstart", ("vm.swappiness", "60"), &["as-it-is", "direct"][..]),
-            ("quickstart", ("vm.swappiness", "0"), &["swappiness-0"]),
+            ("quickstart", (SWAPPINESS, "60"), &["as-it-is", "direct"][..]),
+            ("quickstart", (SWAPPINESS, "0"), &["swappiness-0"]),
             ("quickstart", ("generation", "linux-6.12"), &[]),
             ("quickstart", ("actor.app.heap", "500 MiB"), &[]),
             ("quickstart", ("actor.check.rate", "40 MiB/s"), &[]),
-            ("memory-hogs-small", ("vm.watermark_boost_factor", "0"), &[]),
+            ("memory-hogs-small", (WATERMARK_BOOST_FACTOR, "0"), &[]),
         ] {
             assert_eq!(said(scenario, &[set], variants), None);
         }
@@ -207,15 +210,15 @@ mod tests {
     #[test]
     fn the_scenario_as_it_stands_may_be_named_after_a_value_too() {
         let base = &["swappiness 60"];
-        let refused = said("memory-hogs-small", &[("vm.swappiness", "10")], base).unwrap();
+        let refused = said("memory-hogs-small", &[(SWAPPINESS, "10")], base).unwrap();
         assert!(
             refused.contains("\"swappiness 60\" is named after swappiness, and would run with 10 under"),
             "{refused}"
         );
         assert!(refused.contains("another name (--set base=NAME)"), "{refused}");
-        let named = [("vm.swappiness", "10"), ("base", "swappiness 10")];
+        let named = [(SWAPPINESS, "10"), ("base", "swappiness 10")];
         assert_eq!(said("memory-hogs-small", &named, &["swappiness 10"]), None);
-        assert_eq!(said("memory-hogs-small", &[("vm.swappiness", "60")], base), None);
+        assert_eq!(said("memory-hogs-small", &[(SWAPPINESS, "60")], base), None);
         let generation = said("overnight", &[("generation", "linux-6.12")], &["3.10"]).unwrap();
         assert!(
             generation.contains("\"3.10\" is named after generation, which is linux-3.10 there"),
