@@ -1,13 +1,16 @@
 //! [`follow`]: from the problem over the remedy, as it is printed, to the application's answer, and back.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::Result;
 use super::application::{Answer, Application, Lines, output};
 use super::host::{Host, Values};
 
-/// How often a pool of huge pages that came out too small is asked for again.
-const RETRIES: usize = 5;
+/// How often a pool of huge pages that came out too small is asked for again: a try after a failure may do
+/// nothing at all.
+const RETRIES: usize = 30;
 
 /// A remedy that was followed, and what it did.
 pub(super) struct Followed {
@@ -98,6 +101,7 @@ pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Appli
         let short = |set: &&Setting| set.name == "vm.nr_hugepages" && Values::now(&set.name) != set.value;
         for _ in 0..RETRIES {
             if remedy.sets.iter().any(|set| short(&set)) {
+                std::thread::sleep(Duration::from_secs(1));
                 typed.extend(run(&remedy.runtime)?);
             }
         }

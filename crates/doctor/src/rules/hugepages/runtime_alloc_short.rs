@@ -127,7 +127,8 @@ fn shortage(cx: &Context<'_>, request: &Request, pool: &HugePool, missing: u64) 
                 .run(format!("cat {}/nr_hugepages", huge::directory(request.size)))
                 .risk(
                     "Compaction and reclaim take seconds to minutes of a CPU, and may swap out processes; \
-                     repeat after a minute as long as the number still rises.",
+                     repeat, also where the number does not rise at once: the kernel puts compaction off after \
+                     a failure, and the fifth try may find what the first did not.",
                 )
                 .sets(setting(cx, request), pages),
         )
