@@ -5,7 +5,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
-use lotsfree_run::{Figures, Histogram, Intervals, Run, RunOn, Samples, Spent, State, Summary, Window};
+use lotsfree_run::{
+    Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Window,
+};
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
 
@@ -32,6 +34,8 @@ pub struct View<'r> {
     pub measured: Vec<(Arc<str>, Arc<str>)>,
     /// Actors that read or write past the page cache.
     pub direct: Vec<String>,
+    /// How far counters moved before the part that counts, and after it; `None` if all of the run counts.
+    pub outside: Option<(Moved, Moved)>,
 }
 
 /// What the measured threads did in a part of a run.
@@ -114,7 +118,12 @@ impl<'r> View<'r> {
             named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
         let keys = case.as_ref().map(Case::keys).unwrap_or_default();
         let point = case.and_then(|case| case.sweep);
-        View { run, label, summary, keys, point, work, undisturbed, pace, measured, direct }
+        let outside = run.facts().measure.window.map(|_| {
+            let Window { from, to } = summary.measured.window;
+            let of = |from, to| Moved::of(run, Window { from, to });
+            (of(0, from), of(to, u64::MAX))
+        });
+        View { run, label, summary, keys, point, work, undisturbed, pace, measured, direct, outside }
     }
 
     /// Figures of the part that counts.
@@ -347,6 +356,16 @@ impl<'r> Comparison<'r> {
             None => first,
         };
         (!std::ptr::eq(base, of)).then_some(base)
+    }
+
+    /// Beside the run that others are compared with: the next one that is shown at the same value of the
+    /// sweep.
+    pub fn beside(&self, of: &View<'r>) -> Option<&View<'r>> {
+        self.views.iter().find(|view| {
+            view.label != of.label
+                && view.point.as_ref().map(|point| point.number)
+                    == of.point.as_ref().map(|point| point.number)
+        })
     }
 
     /// The title that all runs have, or what stands for several.

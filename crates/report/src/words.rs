@@ -14,7 +14,8 @@ const NEGLIGIBLE: f64 = 0.0005;
 
 /// Puts no-break spaces between numbers and their units, and before the dot between facts.
 pub(crate) fn glued(text: &str) -> String {
-    const UNITS: [&str; 12] = ["B", "kB", "KiB", "MiB", "GiB", "TiB", "%", "s", "ms", "min", "h", "d"];
+    const UNITS: [&str; 14] =
+        ["B", "kB", "KiB", "MiB", "GiB", "TiB", "%", "s", "ms", "µs", "ns", "min", "h", "d"];
     let mut out = String::with_capacity(text.len());
     let mut after_number = false;
     for (i, word) in text.split(' ').enumerate() {

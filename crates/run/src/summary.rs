@@ -315,6 +315,12 @@ fn actors(run: &Run, window: Window) -> (Vec<ActorFigures>, Option<Window>) {
 }
 
 impl Moved {
+    /// The changes between the first and the last sample of a part of a run.
+    pub fn of(run: &Run, window: Window) -> Self {
+        let samples = run.samples();
+        Moved::between(samples, samples.rows(window))
+    }
+
     /// The changes between the first and the last of some samples.
     fn between(samples: &Samples, rows: Range<usize>) -> Self {
         let ends = rows.clone().next().zip(rows.clone().next_back());

@@ -103,7 +103,7 @@ impl Span {
     }
 
     /// Whether the ranges of repeats have something in common. One run alone has no range.
-    fn overlaps(&self, other: &Span) -> bool {
+    pub(crate) fn overlaps(&self, other: &Span) -> bool {
         (self.repeats > 1 || other.repeats > 1) && self.min <= other.max && other.min <= self.max
     }
 

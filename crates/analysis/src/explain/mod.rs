@@ -4,17 +4,23 @@
 //! same run; what reclaim scanned, freed and swapped; and the same of the run that is compared with. The
 //! thresholds are the constants below. A run that is slower without a cause that passes these is said to be
 //! unexplained.
+//!
+//! A sentence about requests looks at their percentiles as well (`tail`), against the undisturbed part or, where
+//! the scenario names none, against the other run. What it says of reclaim is of the measured part, and it says
+//! so where the rest of the run was different ([`Outside`]).
 
-use lotsfree_run::{Latency, Moved, Run};
+mod tail;
+
+use lotsfree_run::{Moved, Run};
+use lotsfree_units::words::duration;
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
 use crate::view::{Comparison, View, Work, busy};
+use tail::{Percentiles, Tail};
 
 /// Throughputs closer than this are the same; above 1 minus this it is undisturbed.
 const RATE_NOISE: f64 = 0.03;
-/// 99th percentiles closer than this are the same: three buckets of the histogram.
-const LATENCY_NOISE: f64 = 0.10;
 /// Counts closer than this, or than [`FEW`], are the same.
 const COUNT_NOISE: f64 = 0.10;
 /// Fewer pages or faults than this are no cause of anything: 1 MiB in pages of 4 KiB.
@@ -69,9 +75,9 @@ pub enum Mechanism {
     System,
     /// Nothing was reclaimed, while the run that is compared with reclaimed.
     NothingReclaimed,
-    /// Only pages of the file cache were reclaimed, at no cost.
+    /// Only pages of the file cache were reclaimed, at no cost in throughput.
     CacheOnly,
-    /// Anonymous memory was swapped out, at no cost in the part that is measured.
+    /// Anonymous memory was swapped out, at no cost in throughput in the part that is measured.
     SwapUnnoticed,
     /// Nothing happened.
     Undisturbed,
@@ -84,19 +90,60 @@ pub enum Mechanism {
 pub fn explain(run: &Run, baseline: &Run) -> Sentence {
     if std::ptr::eq(run, baseline) {
         let comparison = Comparison::of(std::slice::from_ref(run));
-        return comparison.views.first().map_or_else(unmeasured, |view| judge(&Account::of(view), None));
+        let view = comparison.views.first();
+        return view.map_or_else(unmeasured, |view| judge(&Account::of(view), &Others::default()));
     }
     let (run, baseline) =
         (Comparison::of(std::slice::from_ref(run)), Comparison::of(std::slice::from_ref(baseline)));
     match (run.views.first(), baseline.views.first()) {
-        (Some(view), Some(base)) => judge(&Account::of(view), Some(&Account::of(base))),
+        (Some(view), Some(base)) => {
+            judge(&Account::of(view), &Others { base: Some(Account::of(base)), beside: None })
+        }
         _ => unmeasured(),
     }
 }
 
 /// The sentence of a run in a comparison.
 pub fn of_view<'r>(view: &View<'r>, comparison: &Comparison<'r>) -> Sentence {
-    judge(&Account::of(view), comparison.baseline(view).map(Account::of).as_ref())
+    let base = comparison.baseline(view).map(Account::of);
+    let beside = match base {
+        Some(_) => None,
+        None => comparison.beside(view).map(Account::of),
+    };
+    judge(&Account::of(view), &Others { base, beside })
+}
+
+/// What a run is compared with.
+#[derive(Debug, Default)]
+struct Others {
+    /// The first run; `None` for that run itself.
+    base: Option<Account>,
+    /// Of the first run, the one after it: latencies are compared with it where no part is undisturbed.
+    beside: Option<Account>,
+}
+
+/// What reclaim did before the measured part and after it, in pages.
+#[derive(Clone, Debug, Default)]
+struct Outside {
+    /// Length of the measured part.
+    seconds: f64,
+    freed_before: u64,
+    freed_after: u64,
+    swapped_out_before: u64,
+}
+
+impl Outside {
+    /// `None` if the scenario measures the whole run.
+    fn of(view: &View<'_>) -> Option<Self> {
+        let (before, after) = view.outside.as_ref()?;
+        let window = view.figures().window;
+        Some(Outside {
+            seconds: window.to.saturating_sub(window.from) as f64 / 1e9,
+            freed_before: freed(before),
+            freed_after: freed(after),
+            swapped_out_before: count(before.swap_out),
+        })
+    }
 }
 
 /// The figures that a sentence follows from.
@@ -107,6 +154,7 @@ struct Account {
     work: Work,
     undisturbed: Option<Work>,
     moved: Moved,
+    outside: Option<Outside>,
     page: f64,
     oom_kills: u64,
     /// `vm.zone_reclaim_mode` is set.
@@ -124,6 +172,7 @@ impl Account {
             work: view.work.clone(),
             undisturbed: view.undisturbed.clone(),
             moved: view.figures().moved,
+            outside: Outside::of(view),
             page: view.page(),
             oom_kills: view.summary.oom_kills,
             zone_reclaim: view.zone_reclaim(),
@@ -146,7 +195,7 @@ impl Account {
     }
 
     fn freed(&self) -> u64 {
-        count(self.moved.direct_steal).saturating_add(count(self.moved.kswapd_steal))
+        freed(&self.moved)
     }
 
     fn major_faults(&self) -> u64 {
@@ -162,6 +211,40 @@ impl Account {
             _ => "tasks and kswapd",
         }
     }
+
+    /// Its percentiles against those of the undisturbed part, else of another run.
+    fn tail(&self, others: &Others) -> Tail {
+        let now = [Percentiles::of(&self.work.latency)];
+        if let Some(undisturbed) = &self.undisturbed {
+            return tail::compare(&now, &[Percentiles::of(&undisturbed.latency)], "before");
+        }
+        match others.base.as_ref().or(others.beside.as_ref()) {
+            Some(other) => {
+                let than = format!("with {}", other.label);
+                tail::compare(&now, &[Percentiles::of(&other.work.latency)], &than)
+            }
+            None => Tail::Unknown,
+        }
+    }
+
+    /// What was reclaimed outside of the measured part: `before it 186 GiB were`; `None` if next to nothing.
+    fn reclaimed_outside(&self) -> Option<String> {
+        let outside = self.outside.as_ref()?;
+        let (before, after) = (outside.freed_before, outside.freed_after);
+        match (before >= FEW, after >= FEW) {
+            (true, true) => {
+                Some(format!("before it {} were, after it {}", self.bytes(before), self.bytes(after)))
+            }
+            (true, false) => Some(format!("before it {} were", self.bytes(before))),
+            (false, true) => Some(format!("after it {} were", self.bytes(after))),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Pages that tasks and kswapd freed.
+fn freed(moved: &Moved) -> u64 {
+    count(moved.direct_steal).saturating_add(count(moved.kswapd_steal))
 }
 
 fn count(counter: Option<u64>) -> u64 {
@@ -221,8 +304,8 @@ fn grown(work: &Work, undisturbed: Option<&Work>) -> Option<(Wait, f64)> {
     (most.1 >= CAUSE).then_some((most.0, most.2))
 }
 
-/// Decides. Pure: the account is all that it knows.
-fn judge(run: &Account, baseline: Option<&Account>) -> Sentence {
+/// Decides. Pure: the accounts are all that it knows.
+fn judge(run: &Account, others: &Others) -> Sentence {
     if run.work.operations == 0 && !run.sampled {
         return unmeasured();
     }
@@ -230,11 +313,22 @@ fn judge(run: &Account, baseline: Option<&Account>) -> Sentence {
         let times = if run.oom_kills == 1 { "once".to_owned() } else { format!("{} times", run.oom_kills) };
         return said(Mechanism::OomKill, format!("memory ran out: the OOM killer struck {times}"));
     }
-    if let Some(same) = baseline.and_then(|base| alike(run, base)) {
+    if let Some(same) = others.base.as_ref().and_then(|base| alike(run, base)) {
         return same;
     }
+    let tail = run.tail(others);
+    let mut sentence = mechanism(run, others, &tail);
+    sentence.text += &match tail {
+        Tail::Unknown => Percentiles::of(&run.work.latency).alone(),
+        ref tail => tail.clause(),
+    };
+    sentence
+}
+
+/// Which mechanism made the difference, before what it meant for the tail is said.
+fn mechanism(run: &Account, others: &Others, tail: &Tail) -> Sentence {
     let wait = grown(&run.work, run.undisturbed.as_ref());
-    if let Some(sentence) = zone_reclaim(run, wait) {
+    if let Some(sentence) = zone_reclaim(run, wait, tail) {
         return sentence;
     }
     if let Some((wait, share)) = wait {
@@ -253,7 +347,7 @@ fn judge(run: &Account, baseline: Option<&Account>) -> Sentence {
                 Percent(CAUSE)
             ),
         ),
-        None => unharmed(run, baseline),
+        None => unharmed(run, others.base.as_ref(), tail),
     }
 }
 
@@ -261,7 +355,8 @@ fn judge(run: &Account, baseline: Option<&Account>) -> Sentence {
 fn alike(run: &Account, base: &Account) -> Option<Sentence> {
     let near = |a: f64, b: f64, noise: f64| (a - b).abs() <= noise * a.abs().max(b.abs());
     let rates = run.work.per_second().zip(base.work.per_second());
-    let p99 = Latency::of(&run.work.latency).zip(Latency::of(&base.work.latency));
+    let latencies = [&run.work.latency, &base.work.latency].map(Percentiles::of);
+    let [of_run, of_base] = latencies;
     let pairs = [
         (run.moved.direct_scan, base.moved.direct_scan),
         (run.moved.kswapd_scan, base.moved.kswapd_scan),
@@ -274,7 +369,7 @@ fn alike(run: &Account, base: &Account) -> Option<Sentence> {
         a.abs_diff(b) <= FEW || near(a as f64, b as f64, COUNT_NOISE)
     };
     let same = rates.is_none_or(|(a, b)| near(a, b, RATE_NOISE))
-        && p99.is_none_or(|(a, b)| near(a.p99 as f64, b.p99 as f64, LATENCY_NOISE))
+        && !matches!(tail::compare(&[of_run], &[of_base], ""), Tail::Differs(_))
         && (rates.is_some() || run.sampled)
         && pairs.into_iter().all(same_count);
     if !same {
@@ -289,8 +384,8 @@ fn alike(run: &Account, base: &Account) -> Option<Sentence> {
     if let Some((a, b)) = rates {
         differences.push(apart("throughput", a, b));
     }
-    if let Some((a, b)) = p99 {
-        differences.push(apart("p99 latency", a.p99 as f64, b.p99 as f64));
+    if let Some((a, b)) = of_run.p99().zip(of_base.p99()) {
+        differences.push(apart("p99 latency", a, b));
     }
     differences.push(format!("scans, faults and swapping within {}", Percent(COUNT_NOISE)));
     Some(said(
@@ -299,7 +394,7 @@ fn alike(run: &Account, base: &Account) -> Option<Sentence> {
     ))
 }
 
-fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>) -> Option<Sentence> {
+fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>, tail: &Tail) -> Option<Sentence> {
     let (direct, kswapd) = (count(run.moved.direct_scan), count(run.moved.kswapd_scan));
     let entries = count(run.moved.allocstall);
     let by_zone = direct >= FEW && entries.saturating_mul(PER_ENTRY) < direct;
@@ -323,7 +418,8 @@ fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>) -> Option<Sentence> {
             );
         }
         Some((_, share)) => text += &format!("; waits took {} of the requests' time", Percent(share)),
-        None => text += "; requests took no longer for it",
+        None if *tail == Tail::Same => text += "; requests took no longer for it",
+        None => {}
     }
     Some(said(Mechanism::ZoneReclaim, text))
 }
@@ -377,7 +473,12 @@ fn swapped(run: &Account, share: Option<f64>) -> Sentence {
     let out = run.bytes(count(run.moved.swap_out));
     let cache = count(run.moved.page_out).max(count(run.moved.page_in));
     let went = match count(run.moved.swap_out) {
-        n if n < FEW => "memory that had been swapped out earlier came back".to_owned(),
+        n if n < FEW => match run.outside.as_ref().map_or(0, |outside| outside.swapped_out_before) {
+            before if before >= FEW => {
+                format!("memory came back, of {} that had been swapped out before", run.bytes(before))
+            }
+            _ => "memory that had been swapped out earlier came back".to_owned(),
+        },
         _ if Bytes::kib(cache) > out.times(2) => {
             format!("{} swapped out {out} while files passed through the cache", run.reclaimer())
         }
@@ -407,9 +508,13 @@ fn read_again(run: &Account, share: Option<f64>) -> Sentence {
         _ => String::new(),
     };
     if run.freed() < FEW {
+        let before = match run.outside.as_ref().map_or(0, |outside| outside.freed_before) {
+            before if before >= FEW => format!(" ({} were reclaimed before)", run.bytes(before)),
+            _ => String::new(),
+        };
         return said(
             Mechanism::FileReread,
-            format!("file pages that were not in memory had to be read: {cost}"),
+            format!("file pages that were not in memory had to be read{before}: {cost}"),
         );
     }
     let text = format!("{} dropped file pages that were in use{refault}: {cost}", run.reclaimer());
@@ -417,263 +522,69 @@ fn read_again(run: &Account, share: Option<f64>) -> Sentence {
 }
 
 /// A run that is as fast as its undisturbed part.
-fn unharmed(run: &Account, baseline: Option<&Account>) -> Sentence {
+fn unharmed(run: &Account, baseline: Option<&Account>, tail: &Tail) -> Sentence {
     if !run.sampled || run.moved.direct_scan.is_none() && run.moved.kswapd_scan.is_none() {
         return said(Mechanism::Undisturbed, "no wait has grown, and reclaim was not counted".to_owned());
     }
+    let back = came_back(run);
     if run.scanned() < FEW {
-        let by_direct = match run.direct.as_slice() {
-            [] => String::new(),
-            [one] => format!("the direct I/O of {one} bypasses the cache: "),
-            many => format!("the direct I/O of {} bypasses the cache: ", many.join(" and ")),
-        };
-        return match baseline.filter(|base| base.scanned() >= FEW) {
-            Some(base) => {
-                let was = format!("with {}, {} were", base.label, base.bytes(base.freed()));
-                said(Mechanism::NothingReclaimed, format!("{by_direct}nothing was reclaimed ({was})"))
-            }
-            None => said(Mechanism::Undisturbed, format!("{by_direct}nothing was reclaimed")),
-        };
+        let mut sentence = nothing_reclaimed(run, baseline);
+        sentence.text += &back;
+        return sentence;
     }
     let swapped = count(run.moved.swap_out);
     let freed = run.bytes(run.freed());
     if swapped >= FEW {
+        let unnoticed = if *tail == Tail::Same { ", unnoticed by the requests" } else { "" };
         let text = format!(
-            "{} reclaimed {freed} and swapped out {}, unnoticed by the requests",
+            "{} reclaimed {freed} and swapped out {}{back}{unnoticed}",
             run.reclaimer(),
             run.bytes(swapped)
         );
         return said(Mechanism::SwapUnnoticed, text);
     }
     let none = if swapped == 0 { "nothing" } else { "hardly anything" };
+    let before = match run.outside.as_ref().map_or(0, |outside| outside.swapped_out_before) {
+        before if before >= FEW => format!(", but {} were before", run.bytes(before)),
+        _ => String::new(),
+    };
     said(
         Mechanism::CacheOnly,
-        format!("{} reclaimed {freed} of file cache; {none} was swapped out", run.reclaimer()),
+        format!("{} reclaimed {freed} of file cache; {none} was swapped out{before}{back}", run.reclaimer()),
     )
 }
 
-#[cfg(test)]
-mod tests {
-    use lotsfree_run::{Histogram, Spent};
-
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    /// A thousand requests a second that take 80 µs, all on a CPU.
-    fn work(seconds: u64) -> Work {
-        let operations = 1000 * seconds;
-        let mut latency = Histogram::default();
-        latency.record_many(80_000, operations);
-        let spent = Spent {
-            user: 70_000 * operations,
-            system: 10_000 * operations,
-            idle: SECOND,
-            ..Spent::default()
-        };
-        Work { operations, seconds: seconds as f64, latency, spent, ..Work::default() }
-    }
-
-    /// A minute as fast as the ten undisturbed seconds before it, in which nothing was reclaimed.
-    fn calm(label: &str) -> Account {
-        let moved = Moved {
-            direct_scan: Some(0),
-            kswapd_scan: Some(0),
-            direct_steal: Some(0),
-            kswapd_steal: Some(0),
-            allocstall: Some(0),
-            major_faults: Some(0),
-            swap_in: Some(0),
-            swap_out: Some(0),
-            page_in: Some(0),
-            page_out: Some(0),
-            ..Moved::default()
-        };
-        Account {
-            label: label.to_owned(),
-            work: work(60),
-            undisturbed: Some(work(10)),
-            moved,
-            page: 4096.0,
-            sampled: true,
-            ..Account::default()
+/// What came back in a run that is no slower for it: `; 390 major faults brought 11.5 MiB back from swap`.
+fn came_back(run: &Account) -> String {
+    match (run.major_faults(), count(run.moved.swap_in)) {
+        (major, _) if major < FEW => String::new(),
+        (major, pages) if pages >= FEW => {
+            format!("; {} brought {} back from swap", faults(major), run.bytes(pages))
         }
-    }
-
-    /// The same threads spend `share` of their time in a wait, and do less for it.
-    fn slowed(label: &str, share: f64, wait: impl Fn(&mut Spent) -> &mut u64) -> Account {
-        let mut account = calm(label);
-        let whole = busy(&account.work.spent);
-        let work = &mut account.work;
-        let keep = |n: u64| (n as f64 * (1.0 - share)) as u64;
-        work.operations = keep(work.operations);
-        (work.spent.user, work.spent.system) = (keep(work.spent.user), keep(work.spent.system));
-        *wait(&mut work.spent) += (whole * share) as u64;
-        work.latency = Histogram::default();
-        work.latency.record_many(500_000, work.operations);
-        account
-    }
-
-    fn kswapd_swaps(label: &str) -> Account {
-        let mut account = slowed(label, 0.83, |spent| &mut spent.io);
-        account.work.major_faults = 24_000;
-        let moved = &mut account.moved;
-        (moved.kswapd_scan, moved.kswapd_steal) = (Some(9_000_000), Some(4_000_000));
-        (moved.swap_out, moved.swap_in) = (Some(314_573), Some(60_000));
-        moved.page_out = Some(16 << 20);
-        account
-    }
-
-    fn mechanism(run: &Account, baseline: Option<&Account>) -> Mechanism {
-        judge(run, baseline).mechanism
-    }
-
-    #[test]
-    fn swapping_by_kswapd() {
-        assert_eq!(
-            judge(&kswapd_swaps("base"), None),
-            said(
-                Mechanism::Swap,
-                "kswapd swapped out 1.20 GiB while files passed through the cache: bringing 234 MiB back with \
-                 24,000 major faults took 83 % of the requests' time"
-                    .to_owned()
-            )
-        );
-        let mut earlier = kswapd_swaps("base");
-        earlier.moved.swap_out = Some(0);
-        assert!(judge(&earlier, None).text.starts_with("memory that had been swapped out earlier came back"));
-    }
-
-    #[test]
-    fn direct_io_reclaims_nothing() {
-        let mut direct = calm("direct");
-        direct.direct = vec!["copy".to_owned()];
-        assert_eq!(
-            judge(&direct, Some(&kswapd_swaps("base"))).text,
-            "the direct I/O of copy bypasses the cache: nothing was reclaimed (with base, 15.3 GiB were)"
-        );
-        assert_eq!(mechanism(&direct, Some(&kswapd_swaps("base"))), Mechanism::NothingReclaimed);
-        assert_eq!(mechanism(&calm("small"), Some(&kswapd_swaps("base"))), Mechanism::NothingReclaimed);
-        assert_eq!(mechanism(&calm("alone"), None), Mechanism::Undisturbed);
-    }
-
-    #[test]
-    fn zone_reclaim_is_told_from_direct_reclaim_by_its_entries() {
-        let mut run = slowed("on", 0.4, |spent| &mut spent.io);
-        run.zone_reclaim = true;
-        run.work.major_faults = 30_000;
-        run.moved.direct_scan = Some(1_200_000);
-        assert_eq!(
-            judge(&run, None).text,
-            "zone reclaim: tasks looked for memory on their own node, 1,200,000 direct scans, none by kswapd; pages in \
-             use went with it: 30,000 major faults took 40 % of the requests' time"
-        );
-        let mut entered = run.clone();
-        entered.moved.allocstall = Some(20_000);
-        assert_ne!(mechanism(&entered, None), Mechanism::ZoneReclaim);
-        let mut off = run.clone();
-        off.zone_reclaim = false;
-        assert_eq!(mechanism(&off, None), Mechanism::FileReread);
-        let mut idle = run;
-        idle.moved.direct_scan = Some(FEW - 1);
-        assert_ne!(mechanism(&idle, None), Mechanism::ZoneReclaim);
-    }
-
-    #[test]
-    fn file_pages_read_again() {
-        let mut run = slowed("base", 0.5, |spent| &mut spent.io);
-        run.work.major_faults = 5000;
-        (run.moved.kswapd_scan, run.moved.kswapd_steal) = (Some(800_000), Some(700_000));
-        run.moved.refault_file = Some(262_144);
-        assert_eq!(
-            judge(&run, None).text,
-            "kswapd dropped file pages that were in use (1 GiB were read again soon after): 5,000 major faults took \
-             50 % of the requests' time"
-        );
-        run.moved.kswapd_steal = Some(0);
-        assert!(judge(&run, None).text.starts_with("file pages that were not in memory had to be read"));
-    }
-
-    #[test]
-    fn each_wait_has_its_mechanism() {
-        let mut reclaim = slowed("r", 0.3, |spent| &mut spent.reclaim);
-        reclaim.moved.direct_scan = Some(40_000);
-        assert_eq!(mechanism(&reclaim, None), Mechanism::DirectReclaim);
-        let mut throttled = slowed("t", 0.3, |spent| &mut spent.throttled);
-        assert_eq!(
-            judge(&throttled, None).text,
-            "held by the dirty limit: waiting for writeback took 30 % of the requests' time"
-        );
-        throttled.moved.direct_scan = Some(40_000);
-        assert_eq!(mechanism(&throttled, None), Mechanism::Throttled);
-        assert_eq!(mechanism(&slowed("d", 0.3, |spent| &mut spent.io), None), Mechanism::Device);
-        assert_eq!(mechanism(&slowed("c", 0.3, |spent| &mut spent.runnable), None), Mechanism::Cpu);
-        assert_eq!(mechanism(&slowed("s", 0.3, |spent| &mut spent.system), None), Mechanism::System);
-    }
-
-    #[test]
-    fn a_wait_that_was_there_before_is_no_cause() {
-        let mut run = slowed("d", 0.5, |spent| &mut spent.io);
-        run.undisturbed = Some(Work { seconds: 60.0, ..run.work.clone() });
-        assert_eq!(mechanism(&run, None), Mechanism::Undisturbed);
-        run.undisturbed = None;
-        assert_eq!(mechanism(&run, None), Mechanism::Device);
-    }
-
-    #[test]
-    fn what_is_within_noise_is_alike_and_says_how_near() {
-        let base = kswapd_swaps("swappiness 60");
-        let mut run = base.clone();
-        run.label = "swappiness 30".to_owned();
-        run.work.operations = run.work.operations * 99 / 100;
-        run.moved.kswapd_scan = Some(9_300_000);
-        assert_eq!(
-            judge(&run, Some(&base)).text,
-            "not distinguishable from swappiness 60: throughput within 1.0 %, equal p99 latency, scans, faults and \
-             swapping within 10 %"
-        );
-        let mut faster = run.clone();
-        faster.work.operations = base.work.operations * 105 / 100;
-        assert_ne!(mechanism(&faster, Some(&base)), Mechanism::Alike);
-        let mut scans = run.clone();
-        scans.moved.kswapd_scan = Some(12_000_000);
-        assert_ne!(mechanism(&scans, Some(&base)), Mechanism::Alike);
-        let mut slow = run;
-        slow.work.latency.record_many(9_000_000, slow.work.operations);
-        assert_ne!(mechanism(&slow, Some(&base)), Mechanism::Alike);
-    }
-
-    #[test]
-    fn reclaim_without_a_cost() {
-        let mut run = calm("3.11");
-        (run.moved.kswapd_scan, run.moved.kswapd_steal) = (Some(600_000), Some(524_288));
-        assert_eq!(
-            judge(&run, Some(&kswapd_swaps("base"))).text,
-            "kswapd reclaimed 2 GiB of file cache; nothing was swapped out"
-        );
-        run.moved.swap_out = Some(FEW - 1);
-        assert!(judge(&run, None).text.ends_with("hardly anything was swapped out"));
-        run.moved.swap_out = Some(FEW);
-        assert_eq!(mechanism(&run, None), Mechanism::SwapUnnoticed);
-    }
-
-    #[test]
-    fn what_is_not_measured_is_not_explained() {
-        assert_eq!(mechanism(&Account::default(), None), Mechanism::Unmeasured);
-        let mut slow = calm("slow");
-        slow.work.operations /= 2;
-        (slow.work.spent.user, slow.work.spent.system) =
-            (slow.work.spent.user / 2, slow.work.spent.system / 2);
-        let sentence = judge(&slow, None);
-        assert_eq!(sentence.mechanism, Mechanism::Unexplained);
-        assert!(sentence.text.starts_with("throughput is 50 % of the undisturbed"), "{}", sentence.text);
-        // Where a kernel does not say what threads waited for, its counters do.
-        slow.work.spent = Spent::default();
-        slow.moved.swap_in = Some(10_000);
-        assert_eq!(mechanism(&slow, None), Mechanism::Swap);
-        let uncounted = Account { moved: Moved::default(), ..calm("old") };
-        assert!(judge(&uncounted, None).text.contains("reclaim was not counted"));
-        let killed = Account { oom_kills: 2, ..calm("oom") };
-        assert_eq!(judge(&killed, None).text, "memory ran out: the OOM killer struck 2 times");
+        (major, _) => format!("; {} read from files", faults(major)),
     }
 }
+
+/// A run in whose measured part nothing was reclaimed.
+fn nothing_reclaimed(run: &Account, baseline: Option<&Account>) -> Sentence {
+    let by_direct = match run.direct.as_slice() {
+        [] => String::new(),
+        [one] => format!("the direct I/O of {one} bypasses the cache: "),
+        many => format!("the direct I/O of {} bypasses the cache: ", many.join(" and ")),
+    };
+    let base = baseline.filter(|base| base.scanned() >= FEW);
+    let was = base
+        .map(|base| format!(" (with {}, {} were)", base.label, base.bytes(base.freed())))
+        .unwrap_or_default();
+    let mechanism = if base.is_some() { Mechanism::NothingReclaimed } else { Mechanism::Undisturbed };
+    let text = match run.outside.as_ref().zip(run.reclaimed_outside()) {
+        Some((outside, elsewhere)) => {
+            format!("in the measured {} nothing was reclaimed{was}; {elsewhere}", duration(outside.seconds))
+        }
+        None => format!("nothing was reclaimed{was}"),
+    };
+    said(mechanism, format!("{by_direct}{text}"))
+}
+
+#[cfg(test)]
+mod tests;

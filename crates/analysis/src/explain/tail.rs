@@ -1,0 +1,251 @@
+//! Which requests took longer than others: the percentiles of two parts compared.
+//!
+//! Means and medians hide what one request in a thousand meets, so a sentence about a cost looks at the median,
+//! at p99, at p99.9 and at the slowest request, and names the one from which on they differ.
+
+use lotsfree_run::Histogram;
+
+use crate::compare::error::SHORT;
+use crate::measure::nanoseconds;
+
+/// A percentile that counts has so many requests beyond it at least; fewer are chance.
+const BEYOND: f64 = 5.0;
+/// A tail is worth a word of its own from so many times the median on.
+const LONG: f64 = 10.0;
+/// And from so many nanoseconds on.
+const NOTICEABLE: f64 = 1e6;
+
+/// A percentile, and by which share two of it must differ to be told apart.
+struct Percentile {
+    quantile: f64,
+    who: &'static str,
+    /// Who did not notice if this is the first percentile that differs.
+    others: &'static str,
+    noise: f64,
+}
+
+/// Ten percent are three buckets of the histogram. Tails vary with nothing but the seed: over eight seeds each,
+/// p99 of quickstart by a quarter around its median, p99.9 and the slowest request of the scenarios that ship
+/// mostly by less than a factor of two, and by up to seven where few requests meet a fault. A single run
+/// therefore cannot tell more than these bounds; `--repeat` can.
+const PERCENTILES: [Percentile; 4] = [
+    Percentile { quantile: 0.5, who: "the median request", others: "", noise: 0.10 },
+    Percentile { quantile: 0.99, who: "one in a hundred", others: "the median request", noise: 0.25 },
+    Percentile { quantile: 0.999, who: "one in a thousand", others: "99 in 100 requests", noise: 0.50 },
+    Percentile { quantile: 1.0, who: "the slowest", others: "999 in 1,000 requests", noise: 0.50 },
+];
+
+/// The percentiles of a part, in nanoseconds, one after the other as in [`PERCENTILES`]; `None` where too few
+/// requests ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Percentiles([Option<f64>; 4]);
+
+/// What a comparison of two parts tells.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Tail {
+    /// One of the parts has too few requests.
+    Unknown,
+    /// No percentile differs.
+    Same,
+    /// Some do, and this is how.
+    Differs(String),
+}
+
+impl Tail {
+    /// The clause to append to a sentence.
+    pub(super) fn clause(&self) -> String {
+        match self {
+            Tail::Differs(text) => format!("; {text}"),
+            Tail::Unknown | Tail::Same => String::new(),
+        }
+    }
+}
+
+impl Percentiles {
+    pub(super) fn of(latency: &Histogram) -> Self {
+        let count = latency.count() as f64;
+        Percentiles(PERCENTILES.map(|Percentile { quantile, .. }| {
+            let whole = quantile == 1.0;
+            let enough = whole || count * (1.0 - quantile) >= BEYOND;
+            let value = if whole { latency.max() } else { latency.quantile(quantile) };
+            value.filter(|_| enough).map(|ns| ns as f64)
+        }))
+    }
+
+    pub(super) fn p99(&self) -> Option<f64> {
+        let [_, p99, ..] = self.0;
+        p99
+    }
+
+    /// The clause of a part that nothing can be compared with: how far its tail is from its median.
+    pub(super) fn alone(&self) -> String {
+        let [Some(median), hundredth, thousandth, _] = self.0 else { return String::new() };
+        let long = |ns: &f64| *ns >= LONG * median && *ns >= NOTICEABLE;
+        let named = [(hundredth, "one in a hundred"), (thousandth, "one in a thousand")];
+        let named: Vec<String> = (named.into_iter())
+            .filter_map(|(ns, who)| Some(format!("{who} {}", nanoseconds(ns.filter(long)?))))
+            .collect();
+        if named.is_empty() {
+            return String::new();
+        }
+        format!("; the median request took {}, {}", nanoseconds(median), named.join(", "))
+    }
+}
+
+/// Whether figures of one thing differ from those of another: their medians by more than `noise` of the larger
+/// and by more than `floor`, and the ranges of their repeats, if there are any, have nothing in common.
+pub(super) fn differ(a: &[f64], b: &[f64], noise: f64, floor: f64) -> bool {
+    let spans = crate::compare::Span::of(a.iter().copied(), floor)
+        .zip(crate::compare::Span::of(b.iter().copied(), floor));
+    spans.is_some_and(|(a, b)| {
+        let apart = (a.value - b.value).abs();
+        apart > floor && apart > noise * a.value.abs().max(b.value.abs()) && !a.overlaps(&b)
+    })
+}
+
+/// Compares the percentiles of the repeats of one thing with those of another, which `than` names: `before`,
+/// `with base`.
+pub(super) fn compare(now: &[Percentiles], then: &[Percentiles], than: &str) -> Tail {
+    let read = |all: &[Percentiles], index: usize| -> Vec<f64> {
+        all.iter().filter_map(|one| one.0.get(index).copied().flatten()).collect()
+    };
+    let mut known = false;
+    // Of each percentile that differs: its place, and the medians of both.
+    let mut differences: Vec<(usize, f64, f64)> = Vec::new();
+    for (index, percentile) in PERCENTILES.iter().enumerate() {
+        let (now, then) = (read(now, index), read(then, index));
+        let Some((a, b)) = middle(&now).zip(middle(&then)) else { continue };
+        known = true;
+        if differ(&now, &then, percentile.noise, SHORT) {
+            differences.push((index, a, b));
+        }
+    }
+    let Some((first, rest)) = differences.split_first() else {
+        return if known { Tail::Same } else { Tail::Unknown };
+    };
+    let ratio = |(_, now, then): &(usize, f64, f64)| (now.max(1.0) / then.max(1.0)).ln();
+    let Some(percentile) = PERCENTILES.get(first.0) else { return Tail::Unknown };
+    let worse = ratio(first) > 0.0;
+    let mut text = String::new();
+    if first.0 > 0 && !read(now, first.0 - 1).is_empty() && !read(then, first.0 - 1).is_empty() {
+        let others = if worse { "did not notice" } else { "took as long" };
+        text = format!("{} {others}, ", percentile.others);
+    }
+    let times = |(_, now, then): &(usize, f64, f64)| (nanoseconds(*now), nanoseconds(*then));
+    let (is, was) = times(first);
+    text += &format!("{} took {is} instead of {was} {than}", percentile.who);
+    // What is further out is named if it differs by twice as much, or the other way. Of the slowest request
+    // alone nothing follows.
+    let further = rest.iter().filter(|one| one.0 < 3).filter(|one| {
+        let (here, there) = (ratio(first), ratio(one));
+        (here > 0.0) != (there > 0.0) || there.abs() >= here.abs() + 2f64.ln()
+    });
+    if let Some(one) = further.max_by(|a, b| ratio(a).abs().total_cmp(&ratio(b).abs())) {
+        let but = if (ratio(one) > 0.0) == worse { "" } else { "but " };
+        let (is, was) = times(one);
+        let who = PERCENTILES.get(one.0).map_or("", |percentile| percentile.who);
+        text += &format!(", {but}{who} {is} instead of {was}");
+    }
+    Tail::Differs(text)
+}
+
+fn middle(figures: &[f64]) -> Option<f64> {
+    crate::compare::Span::of(figures.iter().copied(), SHORT).map(|span| span.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many requests of each duration.
+    fn part(durations: &[(u64, u64)]) -> [Percentiles; 1] {
+        let mut latency = Histogram::default();
+        durations.iter().for_each(|(ns, requests)| latency.record_many(*ns, *requests));
+        [Percentiles::of(&latency)]
+    }
+
+    fn said(now: &[(u64, u64)], then: &[(u64, u64)]) -> String {
+        match compare(&part(now), &part(then), "with off") {
+            Tail::Differs(text) => text,
+            other => format!("{other:?}"),
+        }
+    }
+
+    const FLAT: &[(u64, u64)] = &[(3_000, 100_000)];
+
+    #[test]
+    fn the_first_percentile_that_differs_is_named_and_who_did_not_notice() {
+        assert_eq!(
+            said(&[(3_000, 99_800), (172_000_000, 200)], &[(3_000, 99_800), (459_000, 200)]),
+            "99 in 100 requests did not notice, one in a thousand took 172 ms instead of 459 µs with off"
+        );
+        assert_eq!(
+            said(&[(3_000, 98_000), (2_000_000, 2_000)], FLAT),
+            "the median request did not notice, one in a hundred took 2.00 ms instead of 3.00 µs with off"
+        );
+        assert_eq!(
+            said(&[(3_000, 99_990), (9_000_000, 10)], FLAT),
+            "999 in 1,000 requests did not notice, the slowest took 9.00 ms instead of 3.00 µs with off"
+        );
+        assert_eq!(said(FLAT, FLAT), "Same");
+    }
+
+    #[test]
+    fn a_tail_that_is_further_off_than_the_median_is_named_beside_it() {
+        assert_eq!(
+            said(&[(6_000, 99_800), (172_000_000, 200)], FLAT),
+            "the median request took 6.01 µs instead of 3.00 µs with off, one in a thousand 172 ms instead of 3.00 µs"
+        );
+        assert_eq!(
+            said(&[(6_000, 100_000)], &[(3_000, 99_800), (172_000_000, 200)]),
+            "the median request took 6.00 µs instead of 3.01 µs with off, but one in a thousand 6.00 µs instead of \
+             172 ms"
+        );
+    }
+
+    #[test]
+    fn who_is_better_off_did_not_fail_to_notice() {
+        let better = compare(
+            &part(&[(3_000, 99_800), (459_000, 200)]),
+            &part(&[(3_000, 99_800), (172_000_000, 200)]),
+            "with on",
+        );
+        assert_eq!(
+            better.clause(),
+            "; 99 in 100 requests took as long, one in a thousand took 459 µs instead of 172 ms with on"
+        );
+    }
+
+    #[test]
+    fn a_percentile_that_rests_on_few_requests_says_nothing() {
+        assert_eq!(compare(&part(&[]), &part(FLAT), "before"), Tail::Unknown);
+        let few = Percentiles::of(&{
+            let mut latency = Histogram::default();
+            latency.record_many(3_000, 400);
+            latency
+        });
+        assert_eq!(few.0.map(|value| value.is_some()), [true, false, false, true]);
+    }
+
+    #[test]
+    fn what_lies_within_the_spread_of_repeats_does_not_differ() {
+        assert!(differ(&[100.0, 110.0, 120.0], &[200.0, 210.0, 220.0], 0.1, 1.0));
+        assert!(!differ(&[100.0, 110.0, 205.0], &[200.0, 210.0, 220.0], 0.1, 1.0), "the ranges overlap");
+        assert!(!differ(&[100.0], &[105.0], 0.1, 1.0));
+        assert!(!differ(&[100.0], &[900.0], 0.1, 1000.0), "below the floor");
+        let slow = part(&[(3_000, 99_800), (172_000_000, 200)]);
+        let fast = part(FLAT);
+        assert_eq!(compare(&[slow[0], fast[0]], &[fast[0], fast[0]], "before"), Tail::Same);
+    }
+
+    #[test]
+    fn a_long_tail_is_told_where_there_is_nothing_to_compare_with() {
+        let alone = |durations: &[(u64, u64)]| part(durations)[0].alone();
+        assert_eq!(
+            alone(&[(3_000, 99_800), (172_000_000, 200)]),
+            "; the median request took 3.01 µs, one in a thousand 172 ms"
+        );
+        assert_eq!(alone(FLAT), "");
+        assert_eq!(alone(&[(3_000, 99_800), (500_000, 200)]), "", "half a millisecond");
+    }
+}
