@@ -21,6 +21,8 @@ use tail::{Percentiles, Tail};
 
 /// Throughputs closer than this are the same; above 1 minus this it is undisturbed.
 const RATE_NOISE: f64 = 0.03;
+/// A throughput above this share of the undisturbed one is no gain: something slowed the undisturbed part.
+const FASTER: f64 = 1.05;
 /// Counts closer than this, or than [`FEW`], are the same.
 const COUNT_NOISE: f64 = 0.10;
 /// Fewer pages or faults than this are no cause of anything: 1 MiB in pages of 4 KiB.
@@ -269,6 +271,18 @@ enum Wait {
     Cpu,
 }
 
+impl Wait {
+    fn name(self) -> &'static str {
+        match self {
+            Wait::System => "the kernel's own work",
+            Wait::Reclaim => "reclaim",
+            Wait::Throttled => "being held back by the kernel",
+            Wait::Device => "waiting for devices",
+            Wait::Cpu => "waiting for a CPU",
+        }
+    }
+}
+
 /// The wait that has grown most since the undisturbed part, and the share of a request's time that it takes
 /// now; `None` if none has grown by [`CAUSE`]. Without an undisturbed part, all of a wait counts as growth,
 /// except time on a CPU.
@@ -322,6 +336,7 @@ fn judge(run: &Account, others: &Others) -> Sentence {
         Tail::Unknown => Percentiles::of(&run.work.latency).alone(),
         ref tail => tail.clause(),
     };
+    sentence.text += &faster(run).unwrap_or_default();
     sentence
 }
 
@@ -349,6 +364,29 @@ fn mechanism(run: &Account, others: &Others, tail: &Tail) -> Sentence {
         ),
         None => unharmed(run, others.base.as_ref(), tail),
     }
+}
+
+/// The clause for a throughput that is no gain: above the undisturbed one, because that part was slowed by
+/// something.
+fn faster(run: &Account) -> Option<String> {
+    let by = Percent(run.relative().filter(|relative| *relative > FASTER)? - 1.0);
+    let undisturbed = run.undisturbed.as_ref()?;
+    Some(match grown(undisturbed, Some(&run.work)) {
+        Some((Wait::Cpu, share)) => format!(
+            "; it is {by} faster than undisturbed because requests waited for a CPU there, {} of their time, as \
+             threads do that fell into step: do not count on it",
+            Percent(share)
+        ),
+        Some((wait, share)) => format!(
+            "; it is {by} faster than undisturbed because {} took {} of the requests' time there: the undisturbed \
+             part was not undisturbed",
+            wait.name(),
+            Percent(share)
+        ),
+        None => format!(
+            "; it is {by} faster than undisturbed, for no reason that is measured: do not count on it"
+        ),
+    })
 }
 
 /// The sentence for a run that nothing distinguishes from another.

@@ -346,3 +346,31 @@ fn what_came_back_is_told_where_throughput_did_not_suffer() {
     run.work.major_faults = FEW - 1;
     assert!(judged(&run, None).text.ends_with("before it 1 GiB were"));
 }
+
+#[test]
+fn a_throughput_above_the_undisturbed_one_is_no_gain() {
+    let mut run = calm("swappiness 0");
+    (run.moved.kswapd_scan, run.moved.kswapd_steal) = (Some(600_000), Some(524_288));
+    // In step with each other, threads wait for a CPU, and fewer requests end.
+    let in_step = |wait: fn(&mut Spent) -> &mut u64| {
+        let mut before = work(10);
+        let share = (busy(&before.spent) * 0.5) as u64;
+        before.operations = before.operations * 100 / 127;
+        *wait(&mut before.spent) += share;
+        Some(before)
+    };
+    run.undisturbed = in_step(|spent| &mut spent.runnable);
+    assert_eq!(
+        judged(&run, None).text,
+        "kswapd reclaimed 2 GiB of file cache; nothing was swapped out; it is 27 % faster than undisturbed because \
+         requests waited for a CPU there, 33 % of their time, as threads do that fell into step: do not count on it"
+    );
+    run.undisturbed = in_step(|spent| &mut spent.io);
+    assert!(judged(&run, None).text.ends_with(
+        "; it is 27 % faster than undisturbed because waiting for devices took 33 % of the requests' time there: the \
+         undisturbed part was not undisturbed"
+    ));
+    let slight = Work { operations: 10_000 * 100 / 104, ..work(10) };
+    run.undisturbed = Some(slight);
+    assert!(!judged(&run, None).text.contains("faster"));
+}
