@@ -367,26 +367,24 @@ fn mechanism(run: &Account, others: &Others, tail: &Tail) -> Sentence {
 }
 
 /// The clause for a throughput that is no gain: above the undisturbed one, because that part was slowed by
-/// something.
+/// something. Threads of the model that wait equally long run in lockstep, which no seed breaks: all of them
+/// want a CPU at once, until something disturbs them.
 fn faster(run: &Account) -> Option<String> {
     let by = Percent(run.relative().filter(|relative| *relative > FASTER)? - 1.0);
     let undisturbed = run.undisturbed.as_ref()?;
-    Some(match grown(undisturbed, Some(&run.work)) {
+    let why = match grown(undisturbed, Some(&run.work)) {
         Some((Wait::Cpu, share)) => format!(
-            "; it is {by} faster than undisturbed because requests waited for a CPU there, {} of their time, as \
-             threads do that fell into step: do not count on it",
+            "waiting for a CPU took {} of the requests' time there, as it does when threads run in lockstep",
             Percent(share)
         ),
         Some((wait, share)) => format!(
-            "; it is {by} faster than undisturbed because {} took {} of the requests' time there: the undisturbed \
-             part was not undisturbed",
+            "{} took {} of the requests' time there: the undisturbed part was not undisturbed",
             wait.name(),
             Percent(share)
         ),
-        None => format!(
-            "; it is {by} faster than undisturbed, for no reason that is measured: do not count on it"
-        ),
-    })
+        None => "nothing that is measured explains it".to_owned(),
+    };
+    Some(format!("; that it is {by} faster than undisturbed is not to be believed: {why}"))
 }
 
 /// The sentence for a run that nothing distinguishes from another.
