@@ -3,6 +3,7 @@
 use lotsfree_run::{Latency, Moved};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
+use crate::compare::error::Span;
 use crate::view::View;
 
 /// Which way a measure should go.
@@ -62,8 +63,10 @@ pub struct Measure {
     pub unit: Unit,
     /// Which way it should go.
     pub better: Better,
-    /// One value per run; `None` where it is not known.
+    /// One value per run, of repeats the median; `None` where it is not known.
     pub values: Vec<Option<f64>>,
+    /// The same with the range of repeats.
+    pub spans: Vec<Option<Span>>,
 }
 
 /// Changes smaller than this are not worth a word.
@@ -75,29 +78,55 @@ impl Measure {
         value.map_or_else(|| "–".to_owned(), |value| self.unit.text(value))
     }
 
-    /// Which of the values are the best: those that read the same as the best one. None if all read the same
-    /// or the measure has no better side.
+    /// The smallest and the largest value of a run's repeats: `580–612`; `None` if they read the same, or of a
+    /// single run.
+    pub fn range(&self, index: usize) -> Option<String> {
+        let span = self.spans.get(index)?.filter(|span| span.repeats > 1)?;
+        let (min, max) = (self.unit.text(span.min), self.unit.text(span.max));
+        // `190 to 212 MiB`: the unit once if it is the same.
+        let short = match (min.rsplit_once(' '), max.rsplit_once(' ')) {
+            (Some((number, unit)), Some((_, other))) if unit == other => number.to_owned(),
+            _ => min.clone(),
+        };
+        (min != max).then(|| format!("{short} to {max}"))
+    }
+
+    /// Whether the repeats of two runs have values in common.
+    fn overlap(&self, a: usize, b: usize) -> bool {
+        let span = |index: usize| self.spans.get(index).copied().flatten();
+        span(a).zip(span(b)).is_some_and(|(a, b)| a.overlaps(&b))
+    }
+
+    /// Which of the values are the best: those that read the same as the best one, and those that repeats do
+    /// not tell from it. None if that is all of them or the measure has no better side.
     pub fn best(&self) -> Vec<bool> {
-        let known = self.values.iter().flatten().copied();
+        let known = self.values.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?)));
         let best = match self.better {
-            Better::Higher => known.reduce(f64::max),
-            Better::Lower => known.reduce(f64::min),
+            Better::Higher => known.reduce(|a, b| if b.1 > a.1 { b } else { a }),
+            Better::Lower => known.reduce(|a, b| if b.1 < a.1 { b } else { a }),
             Better::Neither => None,
         };
-        let best = best.map(|best| self.unit.text(best));
-        let is_best = |value: &Option<f64>| value.is_some() && best.as_ref() == Some(&self.text(*value));
-        let marked: Vec<bool> = self.values.iter().map(is_best).collect();
+        let is_best = |(index, value): (usize, &Option<f64>)| {
+            let is = |best: (usize, f64)| {
+                self.text(*value) == self.unit.text(best.1) || self.overlap(best.0, index)
+            };
+            value.is_some() && best.is_some_and(is)
+        };
+        let marked: Vec<bool> = self.values.iter().enumerate().map(is_best).collect();
         let known = self.values.iter().flatten().count();
         let differ = marked.iter().filter(|best| **best).count() < known;
         if differ { marked } else { vec![false; self.values.len()] }
     }
 
     /// How much better than the first run each is: positive is better. `None` for the first, where there is
-    /// no better side, and where the change is slight or no ratio can be given.
+    /// no better side, and where the change is slight, within what repeats differ by, or no ratio can be given.
     pub fn gains(&self) -> Vec<Option<f64>> {
         let base = self.values.first().copied().flatten().filter(|base| *base > 0.0);
-        let gain = |value: &Option<f64>| {
+        let gain = |(index, value): (usize, &Option<f64>)| {
             let (value, base) = ((*value)?, base?);
+            if self.overlap(0, index) {
+                return None;
+            }
             let gain = match self.better {
                 Better::Higher => value / base - 1.0,
                 Better::Lower => 1.0 - value / base,
@@ -106,7 +135,7 @@ impl Measure {
             (gain.is_finite() && gain.abs() >= SLIGHT).then_some(gain)
         };
         let first = (!self.values.is_empty()).then_some(None);
-        first.into_iter().chain(self.values.iter().skip(1).map(gain)).collect()
+        first.into_iter().chain(self.values.iter().enumerate().skip(1).map(gain)).collect()
     }
 }
 
@@ -172,11 +201,13 @@ pub fn nanoseconds(ns: f64) -> String {
 /// kills, failed zone reclaim).
 pub fn measures(views: &[&View<'_>]) -> Vec<Measure> {
     let measure = |row: &Row| {
-        let finite = |view: &&View<'_>| (row.read)(view).filter(|value| value.is_finite());
-        let values: Vec<Option<f64>> = views.iter().map(finite).collect();
-        let any = values.iter().flatten().any(|value| !row.is_trouble || *value != 0.0);
+        // The floor only scales the spread, which is not shown here.
+        let span = |view: &&View<'_>| Span::of(view.all().filter_map(row.read), f64::MIN_POSITIVE);
+        let spans: Vec<Option<Span>> = views.iter().map(span).collect();
+        let values: Vec<Option<f64>> = spans.iter().map(|span| Some((*span)?.value)).collect();
+        let any = spans.iter().flatten().any(|span| !row.is_trouble || span.min != 0.0 || span.max != 0.0);
         let Row { key, name, unit, better, .. } = *row;
-        any.then_some(Measure { key, name, unit, better, values })
+        any.then_some(Measure { key, name, unit, better, values, spans })
     };
     ROWS.iter().filter_map(measure).collect()
 }
@@ -240,7 +271,7 @@ const ROWS: &[Row] = {
     use Better::{Higher, Lower, Neither};
     use Unit::{Bytes, Count, Nanoseconds, PerSecond, Share};
     &[
-        row("throughput_relative", "throughput, of the undisturbed", Share, Higher, |view| view.relative()),
+        row("throughput_relative", "throughput, of the undisturbed", Share, Higher, |view| view.own_relative()),
         row("throughput_per_second", "requests per second", PerSecond, Higher, |view| {
             view.work.per_second().filter(|_| view.work.operations > 0 || !view.pace.is_empty())
         }),
@@ -317,7 +348,7 @@ mod tests {
 
     fn measure(better: Better, values: &[f64]) -> Measure {
         let values = values.iter().copied().map(Some).collect();
-        Measure { key: "m", name: "m", unit: Unit::Count, better, values }
+        Measure { key: "m", name: "m", unit: Unit::Count, better, values, spans: Vec::new() }
     }
 
     #[test]
@@ -329,6 +360,42 @@ mod tests {
         let mut with_gap = measure(Better::Lower, &[5.0, 3.0]);
         with_gap.values.push(None);
         assert_eq!(with_gap.best(), [false, true, false]);
+    }
+
+    /// Runs with such repeats.
+    fn repeated(better: Better, unit: Unit, all: &[&[f64]]) -> Measure {
+        let spans: Vec<Option<Span>> = all.iter().map(|one| Span::of(one.iter().copied(), 1.0)).collect();
+        let values = spans.iter().map(|span| Some((*span)?.value)).collect();
+        Measure { unit, spans, ..Measure { values, ..measure(better, &[]) } }
+    }
+
+    #[test]
+    fn what_repeats_do_not_tell_apart_is_neither_best_nor_a_gain() {
+        let row = repeated(
+            Better::Lower,
+            Unit::Count,
+            &[&[100.0, 120.0, 140.0], &[90.0, 110.0, 130.0], &[200.0, 210.0, 220.0]],
+        );
+        assert_eq!(row.values, [Some(120.0), Some(110.0), Some(210.0)]);
+        assert_eq!(row.best(), [true, true, false]);
+        assert_eq!(row.gains(), [None, None, Some(1.0 - 210.0 / 120.0)]);
+        let all_overlap = repeated(Better::Lower, Unit::Count, &[&[100.0, 120.0], &[110.0, 130.0]]);
+        assert_eq!(all_overlap.best(), [false, false]);
+    }
+
+    #[test]
+    fn the_range_of_repeats_names_its_unit_once() {
+        let mib = 1024.0 * 1024.0;
+        let row = repeated(
+            Better::Lower,
+            Unit::Bytes,
+            &[&[190.0 * mib, 212.0 * mib], &[190.0 * mib, 2048.0 * mib], &[mib, mib], &[mib]],
+        );
+        let ranges: Vec<Option<String>> = (0..5).map(|index| row.range(index)).collect();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(ranges, [some("190 to 212 MiB"), some("190 MiB to 2 GiB"), None, None, None]);
+        let counts = repeated(Better::Lower, Unit::Count, &[&[50_000.0, 60_000.0]]);
+        assert_eq!(counts.range(0), some("50,000 to 60,000"));
     }
 
     #[test]

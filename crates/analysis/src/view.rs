@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
@@ -10,6 +11,9 @@ use lotsfree_run::{
 };
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
+
+use crate::compare::error::{POINT, SLOW, Span};
+use crate::compare::same_thing;
 
 /// A run with everything that is derived from it.
 #[derive(Debug)]
@@ -36,6 +40,10 @@ pub struct View<'r> {
     pub direct: Vec<String>,
     /// How far counters moved before the part that counts, and after it; `None` if all of the run counts.
     pub outside: Option<(Moved, Moved)>,
+    /// Where its random numbers come from; `None` if its scenario cannot be read.
+    pub seed: Option<u64>,
+    /// Further runs of the same thing, which `--repeat` made; empty of a run outside of a [`Comparison`].
+    pub repeats: Vec<View<'r>>,
 }
 
 /// What the measured threads did in a part of a run.
@@ -117,13 +125,53 @@ impl<'r> View<'r> {
         let label =
             named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
         let keys = case.as_ref().map(Case::keys).unwrap_or_default();
+        let seed = case.as_ref().map(|case| case.seed);
         let point = case.and_then(|case| case.sweep);
         let outside = run.facts().measure.window.map(|_| {
             let Window { from, to } = summary.measured.window;
             let of = |from, to| Moved::of(run, Window { from, to });
             (of(0, from), of(to, u64::MAX))
         });
-        View { run, label, summary, keys, point, work, undisturbed, pace, measured, direct, outside }
+        let repeats = Vec::new();
+        View {
+            run,
+            label,
+            summary,
+            keys,
+            point,
+            work,
+            undisturbed,
+            pace,
+            measured,
+            direct,
+            outside,
+            seed,
+            repeats,
+        }
+    }
+
+    /// The run and its repeats.
+    pub fn all(&self) -> impl Iterator<Item = &View<'r>> + Clone {
+        std::iter::once(self).chain(&self.repeats)
+    }
+
+    /// Whether another run is a repeat of this one: `--repeat` has put them beside each other, as `1`, `2` and
+    /// so on, or has kept both in memory. A run that was cut off is none.
+    fn is_repeated_by(&self, other: &View<'r>) -> bool {
+        let number = |path: &Path| path.file_name()?.to_str()?.parse::<u16>().ok();
+        let together = match (self.run.directory(), other.run.directory()) {
+            (Some(a), Some(b)) => {
+                a.parent() == b.parent()
+                    && number(a).is_some()
+                    && number(b).is_some()
+                    && number(a) != number(b)
+            }
+            (None, None) => self.seed != other.seed,
+            _ => false,
+        };
+        together
+            && [self, other].iter().all(|view| view.run.state() == State::Complete)
+            && same_thing(self, other)
     }
 
     /// Figures of the part that counts.
@@ -131,8 +179,18 @@ impl<'r> View<'r> {
         &self.summary.measured
     }
 
-    /// Throughput as a share of the undisturbed one.
+    /// Throughput as a share of the undisturbed one; of repeats the median.
     pub fn relative(&self) -> Option<f64> {
+        Some(Span::of(self.all().filter_map(View::own_relative), POINT)?.value)
+    }
+
+    /// Requests per second; of repeats the median.
+    pub fn per_second(&self) -> Option<f64> {
+        Some(Span::of(self.all().filter_map(|view| view.work.per_second()), SLOW)?.value)
+    }
+
+    /// Throughput of this run alone, as a share of the undisturbed one.
+    pub fn own_relative(&self) -> Option<f64> {
         let before = self.undisturbed.as_ref()?.per_second().filter(|before| *before > 0.0)?;
         Some(self.work.per_second()? / before)
     }
@@ -159,6 +217,14 @@ impl<'r> View<'r> {
 
     /// What is not as a whole run is; empty if all is well.
     pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.own_remarks();
+        for (number, repeat) in (2..).zip(&self.repeats) {
+            remarks.extend(repeat.own_remarks().into_iter().map(|said| format!("repeat {number}: {said}")));
+        }
+        remarks
+    }
+
+    fn own_remarks(&self) -> Vec<String> {
         let mut remarks = self.run.remarks().to_vec();
         if self.run.samples().is_empty() && self.run.intervals().is_empty() {
             remarks.push("it holds no sample and no interval".to_owned());
@@ -269,7 +335,7 @@ impl Subject {
 /// Runs side by side, in the order in which they were given. The first is what the others are compared with.
 #[derive(Debug)]
 pub struct Comparison<'r> {
-    /// The runs.
+    /// The runs; repeats are one, with the first of them in front.
     pub views: Vec<View<'r>>,
     /// Those of which a column, a sentence and a picture over time are shown: one of each variant. Of a sweep
     /// that is the run at the largest value that all variants have.
@@ -314,7 +380,13 @@ pub fn with_each(first: (impl Display, &str), second: (impl Display, &str)) -> S
 impl<'r> Comparison<'r> {
     /// Puts runs side by side.
     pub fn of(runs: &'r [Run]) -> Self {
-        let mut views: Vec<View<'r>> = runs.iter().map(View::of).collect();
+        let mut views: Vec<View<'r>> = Vec::new();
+        for view in runs.iter().map(View::of) {
+            match views.iter_mut().find(|first| first.is_repeated_by(&view)) {
+                Some(first) => first.repeats.push(view),
+                None => views.push(view),
+            }
+        }
         tell_apart(&mut views);
         let sweep = Sweep::of(&views);
         let shown = match &sweep {
@@ -366,6 +438,22 @@ impl<'r> Comparison<'r> {
                 && view.point.as_ref().map(|point| point.number)
                     == of.point.as_ref().map(|point| point.number)
         })
+    }
+
+    /// How many runs there are, repeats included.
+    pub fn runs(&self) -> usize {
+        self.views.iter().map(|view| view.all().count()).sum()
+    }
+
+    /// How often each column was run, if repeated: `3 runs`, `2 to 3 runs`.
+    pub fn repeated(&self) -> Option<String> {
+        let counts = || self.columns().map(|view| view.all().count());
+        let (least, most) = (counts().min()?, counts().max()?);
+        match (least, most) {
+            (_, 1) => None,
+            (least, most) if least == most => Some(format!("{most} runs")),
+            (least, most) => Some(format!("{least} to {most} runs")),
+        }
     }
 
     /// The title that all runs have, or what stands for several.

@@ -29,6 +29,7 @@ pub use columns::described;
 use columns::{differences, labels};
 pub use error::{Deviation, Span, Tally, Verdict, rank_order};
 pub use order::{Order, Orders};
+pub(crate) use pairing::same_thing;
 use pairing::{Basis, Entry, Plan, Repeats, generation, variant};
 pub use rows::Group;
 pub use shown::Sort;

@@ -109,7 +109,7 @@ fn first<'e, 'v, 'r>(entries: &'e [Entry<'v, 'r>], repeats: &Repeats) -> Option<
 }
 
 /// Whether two runs are repeats: all that can be set is the same but for the seed.
-fn same_thing(a: &View<'_>, b: &View<'_>) -> bool {
+pub(crate) fn same_thing(a: &View<'_>, b: &View<'_>) -> bool {
     let (of_a, of_b) = (a.run.facts(), b.run.facts());
     let point = |view: &View<'_>| view.point.as_ref().map(|point| (point.key.clone(), point.label.clone()));
     of_a.title == of_b.title

@@ -9,10 +9,11 @@
 //! the scenario names none, against the other run. What it says of reclaim is of the measured part, and it says
 //! so where the rest of the run was different ([`Outside`]).
 
+mod alike;
 mod tail;
 
 use lotsfree_run::{Moved, Run};
-use lotsfree_units::words::duration;
+use lotsfree_units::words::{duration, enumeration};
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
@@ -85,6 +86,30 @@ pub enum Mechanism {
     Undisturbed,
     /// It is slower, and nothing that is measured says why.
     Unexplained,
+}
+
+impl Mechanism {
+    /// A word or two for it, beside a number of runs.
+    fn name(self) -> &'static str {
+        match self {
+            Mechanism::Unmeasured => "nothing measured",
+            Mechanism::Alike => "no difference",
+            Mechanism::OomKill => "the OOM killer",
+            Mechanism::ZoneReclaim => "zone reclaim",
+            Mechanism::Swap => "swapping that cost time",
+            Mechanism::FileReread => "file pages read again",
+            Mechanism::DirectReclaim => "direct reclaim",
+            Mechanism::DirtyLimit => "the dirty limit",
+            Mechanism::Throttled => "throttling by the kernel",
+            Mechanism::Device => "waits for devices",
+            Mechanism::Cpu => "waits for a CPU",
+            Mechanism::System => "the kernel's own work",
+            Mechanism::NothingReclaimed | Mechanism::Undisturbed => "nothing reclaimed",
+            Mechanism::CacheOnly => "only file cache reclaimed",
+            Mechanism::SwapUnnoticed => "swapping at no cost in throughput",
+            Mechanism::Unexplained => "slower without a cause that is measured",
+        }
+    }
 }
 
 /// Says which mechanism made the difference in `run`, against its own undisturbed part and against
@@ -165,6 +190,8 @@ struct Account {
     direct: Vec<String>,
     /// Whether two samples at least are there.
     sampled: bool,
+    /// Further runs of the same thing.
+    repeats: Vec<Account>,
 }
 
 impl Account {
@@ -180,12 +207,22 @@ impl Account {
             zone_reclaim: view.zone_reclaim(),
             direct: view.direct.clone(),
             sampled: view.run.samples().len() > 1,
+            repeats: view.repeats.iter().map(Account::of).collect(),
         }
+    }
+
+    /// The run and its repeats.
+    fn all(&self) -> impl Iterator<Item = &Account> + Clone {
+        std::iter::once(self).chain(&self.repeats)
     }
 
     fn relative(&self) -> Option<f64> {
         let before = self.undisturbed.as_ref()?.per_second().filter(|before| *before > 0.0)?;
         Some(self.work.per_second()? / before)
+    }
+
+    fn is_measured(&self) -> bool {
+        self.work.operations > 0 || self.sampled
     }
 
     fn bytes(&self, pages: u64) -> Bytes {
@@ -214,16 +251,21 @@ impl Account {
         }
     }
 
+    /// The percentiles of the run and its repeats.
+    fn percentiles(&self) -> Vec<Percentiles> {
+        self.all().map(|one| Percentiles::of(&one.work.latency)).collect()
+    }
+
     /// Its percentiles against those of the undisturbed part, else of another run.
     fn tail(&self, others: &Others) -> Tail {
-        let now = [Percentiles::of(&self.work.latency)];
-        if let Some(undisturbed) = &self.undisturbed {
-            return tail::compare(&now, &[Percentiles::of(&undisturbed.latency)], "before");
+        let before = self.all().filter_map(|one| one.undisturbed.as_ref());
+        let before: Vec<Percentiles> = before.map(|work| Percentiles::of(&work.latency)).collect();
+        if !before.is_empty() {
+            return tail::compare(&self.percentiles(), &before, "before");
         }
         match others.base.as_ref().or(others.beside.as_ref()) {
             Some(other) => {
-                let than = format!("with {}", other.label);
-                tail::compare(&now, &[Percentiles::of(&other.work.latency)], &than)
+                tail::compare(&self.percentiles(), &other.percentiles(), &format!("with {}", other.label))
             }
             None => Tail::Unknown,
         }
@@ -318,30 +360,65 @@ fn grown(work: &Work, undisturbed: Option<&Work>) -> Option<(Wait, f64)> {
     (most.1 >= CAUSE).then_some((most.0, most.2))
 }
 
-/// Decides. Pure: the accounts are all that it knows.
+/// Decides. Pure: the accounts are all that it knows. Of repeats, the first one of those tells that came out as
+/// most did.
 fn judge(run: &Account, others: &Others) -> Sentence {
-    if run.work.operations == 0 && !run.sampled {
+    if let Some(base) = &others.base
+        && let Some(near) = alike::nearness(run, base)
+    {
+        return said(Mechanism::Alike, format!("not distinguishable from {}: {}", base.label, near.text()));
+    }
+    let tail = run.tail(others);
+    let base = |index: usize| others.base.as_ref().and_then(|base| base.all().nth(index).or(Some(base)));
+    let each: Vec<(&Account, Sentence)> =
+        run.all().enumerate().map(|(index, one)| (one, judge_one(one, base(index), &tail))).collect();
+    let times = |mechanism| each.iter().filter(|(_, other)| other.mechanism == mechanism).count();
+    let most = each.iter().map(|(_, sentence)| times(sentence.mechanism)).max().unwrap_or(0);
+    let Some((one, sentence)) = each.iter().find(|(_, sentence)| times(sentence.mechanism) == most) else {
+        return unmeasured();
+    };
+    let mut sentence = sentence.clone();
+    if !matches!(sentence.mechanism, Mechanism::Unmeasured | Mechanism::OomKill) {
+        sentence.text += &match tail {
+            Tail::Unknown => Percentiles::of(&one.work.latency).alone(),
+            ref tail => tail.clause(),
+        };
+        sentence.text += &faster(one).unwrap_or_default();
+    }
+    sentence.text += &agreement(&each, sentence.mechanism);
+    sentence
+}
+
+/// How many of the repeats came out so, and what the others show: `; so in 3 of 5 runs, 2 swapped`.
+fn agreement(each: &[(&Account, Sentence)], mechanism: Mechanism) -> String {
+    let mut others: Vec<(Mechanism, usize)> = Vec::new();
+    for (_, sentence) in each.iter().filter(|(_, sentence)| sentence.mechanism != mechanism) {
+        match others.iter_mut().find(|(known, _)| *known == sentence.mechanism) {
+            Some((_, times)) => *times += 1,
+            None => others.push((sentence.mechanism, 1)),
+        }
+    }
+    let differ: usize = others.iter().map(|(_, times)| times).sum();
+    match (each.len(), differ) {
+        (0 | 1, _) => String::new(),
+        (2, 0) => "; so in both runs".to_owned(),
+        (all, 0) => format!("; so in all {all} runs"),
+        (all, differ) => {
+            let named = others.iter().map(|(other, times)| format!("{} in {times}", other.name()));
+            format!("; so in {} of {all} runs, {}", all - differ, enumeration(&named.collect::<Vec<_>>()))
+        }
+    }
+}
+
+/// What one run shows, repeats left out, before what it meant for the tail is said.
+fn judge_one(run: &Account, base: Option<&Account>, tail: &Tail) -> Sentence {
+    if !run.is_measured() {
         return unmeasured();
     }
     if run.oom_kills > 0 {
         let times = if run.oom_kills == 1 { "once".to_owned() } else { format!("{} times", run.oom_kills) };
         return said(Mechanism::OomKill, format!("memory ran out: the OOM killer struck {times}"));
     }
-    if let Some(same) = others.base.as_ref().and_then(|base| alike(run, base)) {
-        return same;
-    }
-    let tail = run.tail(others);
-    let mut sentence = mechanism(run, others, &tail);
-    sentence.text += &match tail {
-        Tail::Unknown => Percentiles::of(&run.work.latency).alone(),
-        ref tail => tail.clause(),
-    };
-    sentence.text += &faster(run).unwrap_or_default();
-    sentence
-}
-
-/// Which mechanism made the difference, before what it meant for the tail is said.
-fn mechanism(run: &Account, others: &Others, tail: &Tail) -> Sentence {
     let wait = grown(&run.work, run.undisturbed.as_ref());
     if let Some(sentence) = zone_reclaim(run, wait, tail) {
         return sentence;
@@ -362,7 +439,7 @@ fn mechanism(run: &Account, others: &Others, tail: &Tail) -> Sentence {
                 Percent(CAUSE)
             ),
         ),
-        None => unharmed(run, others.base.as_ref(), tail),
+        None => unharmed(run, base, tail),
     }
 }
 
@@ -385,49 +462,6 @@ fn faster(run: &Account) -> Option<String> {
         None => "nothing that is measured explains it".to_owned(),
     };
     Some(format!("; that it is {by} faster than undisturbed is not to be believed: {why}"))
-}
-
-/// The sentence for a run that nothing distinguishes from another.
-fn alike(run: &Account, base: &Account) -> Option<Sentence> {
-    let near = |a: f64, b: f64, noise: f64| (a - b).abs() <= noise * a.abs().max(b.abs());
-    let rates = run.work.per_second().zip(base.work.per_second());
-    let latencies = [&run.work.latency, &base.work.latency].map(Percentiles::of);
-    let [of_run, of_base] = latencies;
-    let pairs = [
-        (run.moved.direct_scan, base.moved.direct_scan),
-        (run.moved.kswapd_scan, base.moved.kswapd_scan),
-        (run.moved.swap_in, base.moved.swap_in),
-        (run.moved.swap_out, base.moved.swap_out),
-        (Some(run.major_faults()), Some(base.major_faults())),
-    ];
-    let same_count = |(a, b): (Option<u64>, Option<u64>)| {
-        let (a, b) = (count(a), count(b));
-        a.abs_diff(b) <= FEW || near(a as f64, b as f64, COUNT_NOISE)
-    };
-    let same = rates.is_none_or(|(a, b)| near(a, b, RATE_NOISE))
-        && !matches!(tail::compare(&[of_run], &[of_base], ""), Tail::Differs(_))
-        && (rates.is_some() || run.sampled)
-        && pairs.into_iter().all(same_count);
-    if !same {
-        return None;
-    }
-    let apart = |what: &str, a: f64, b: f64| {
-        let by = (a - b).abs() / a.abs().max(b.abs()).max(f64::MIN_POSITIVE);
-        // Percentages have at least a hundredth.
-        if by < 0.00005 { format!("equal {what}") } else { format!("{what} within {}", Percent(by)) }
-    };
-    let mut differences = Vec::new();
-    if let Some((a, b)) = rates {
-        differences.push(apart("throughput", a, b));
-    }
-    if let Some((a, b)) = of_run.p99().zip(of_base.p99()) {
-        differences.push(apart("p99 latency", a, b));
-    }
-    differences.push(format!("scans, faults and swapping within {}", Percent(COUNT_NOISE)));
-    Some(said(
-        Mechanism::Alike,
-        format!("not distinguishable from {}: {}", base.label, differences.join(", ")),
-    ))
 }
 
 fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>, tail: &Tail) -> Option<Sentence> {

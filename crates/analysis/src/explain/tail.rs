@@ -5,7 +5,7 @@
 
 use lotsfree_run::Histogram;
 
-use crate::compare::error::SHORT;
+use crate::compare::error::{SHORT, Span};
 use crate::measure::nanoseconds;
 
 /// A percentile that counts has so many requests beyond it at least; fewer are chance.
@@ -35,6 +35,9 @@ const PERCENTILES: [Percentile; 4] = [
     Percentile { quantile: 1.0, who: "the slowest", others: "999 in 1,000 requests", noise: 0.50 },
 ];
 
+/// The place of the slowest request among them.
+const SLOWEST: usize = 3;
+
 /// The percentiles of a part, in nanoseconds, one after the other as in [`PERCENTILES`]; `None` where too few
 /// requests ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,6 +50,8 @@ pub(super) enum Tail {
     Unknown,
     /// No percentile differs.
     Same,
+    /// The medians of one differ, and the repeats of both do not tell whether that is chance.
+    Unsure(String),
     /// Some do, and this is how.
     Differs(String),
 }
@@ -55,7 +60,7 @@ impl Tail {
     /// The clause to append to a sentence.
     pub(super) fn clause(&self) -> String {
         match self {
-            Tail::Differs(text) => format!("; {text}"),
+            Tail::Differs(text) | Tail::Unsure(text) => format!("; {text}"),
             Tail::Unknown | Tail::Same => String::new(),
         }
     }
@@ -95,12 +100,14 @@ impl Percentiles {
 /// Whether figures of one thing differ from those of another: their medians by more than `noise` of the larger
 /// and by more than `floor`, and the ranges of their repeats, if there are any, have nothing in common.
 pub(super) fn differ(a: &[f64], b: &[f64], noise: f64, floor: f64) -> bool {
-    let spans = crate::compare::Span::of(a.iter().copied(), floor)
-        .zip(crate::compare::Span::of(b.iter().copied(), floor));
-    spans.is_some_and(|(a, b)| {
-        let apart = (a.value - b.value).abs();
-        apart > floor && apart > noise * a.value.abs().max(b.value.abs()) && !a.overlaps(&b)
-    })
+    let spans = Span::of(a.iter().copied(), floor).zip(Span::of(b.iter().copied(), floor));
+    spans.is_some_and(|(a, b)| apart(&a, &b, noise, floor) && !a.overlaps(&b))
+}
+
+/// Whether medians differ by more than `noise` of the larger and by more than `floor`.
+fn apart(a: &Span, b: &Span, noise: f64, floor: f64) -> bool {
+    let apart = (a.value - b.value).abs();
+    apart > floor && apart > noise * a.value.abs().max(b.value.abs())
 }
 
 /// Compares the percentiles of the repeats of one thing with those of another, which `than` names: `before`,
@@ -109,19 +116,30 @@ pub(super) fn compare(now: &[Percentiles], then: &[Percentiles], than: &str) -> 
     let read = |all: &[Percentiles], index: usize| -> Vec<f64> {
         all.iter().filter_map(|one| one.0.get(index).copied().flatten()).collect()
     };
-    let mut known = false;
+    let (mut known, mut unsure) = (false, None);
     // Of each percentile that differs: its place, and the medians of both.
     let mut differences: Vec<(usize, f64, f64)> = Vec::new();
     for (index, percentile) in PERCENTILES.iter().enumerate() {
-        let (now, then) = (read(now, index), read(then, index));
-        let Some((a, b)) = middle(&now).zip(middle(&then)) else { continue };
+        let span = |all| Span::of(read(all, index), SHORT);
+        let Some((a, b)) = span(now).zip(span(then)) else { continue };
         known = true;
-        if differ(&now, &then, percentile.noise, SHORT) {
-            differences.push((index, a, b));
+        match (apart(&a, &b, percentile.noise, SHORT), a.overlaps(&b)) {
+            (true, false) => differences.push((index, a.value, b.value)),
+            // Of the slowest request nothing follows then.
+            (true, true) if index < SLOWEST => unsure = unsure.or(Some((percentile.who, a, b))),
+            _ => {}
         }
     }
     let Some((first, rest)) = differences.split_first() else {
-        return if known { Tail::Same } else { Tail::Unknown };
+        return match unsure {
+            Some((who, a, b)) => Tail::Unsure(format!(
+                "the repeats do not tell whether {who} took longer, {} against {} {than}: their ranges overlap",
+                nanoseconds(a.value),
+                nanoseconds(b.value)
+            )),
+            None if known => Tail::Same,
+            None => Tail::Unknown,
+        };
     };
     let ratio = |(_, now, then): &(usize, f64, f64)| (now.max(1.0) / then.max(1.0)).ln();
     let Some(percentile) = PERCENTILES.get(first.0) else { return Tail::Unknown };
@@ -136,7 +154,7 @@ pub(super) fn compare(now: &[Percentiles], then: &[Percentiles], than: &str) -> 
     text += &format!("{} took {is} instead of {was} {than}", percentile.who);
     // What is further out is named if it differs by twice as much, or the other way. Of the slowest request
     // alone nothing follows.
-    let further = rest.iter().filter(|one| one.0 < 3).filter(|one| {
+    let further = rest.iter().filter(|one| one.0 < SLOWEST).filter(|one| {
         let (here, there) = (ratio(first), ratio(one));
         (here > 0.0) != (there > 0.0) || there.abs() >= here.abs() + 2f64.ln()
     });
@@ -149,8 +167,9 @@ pub(super) fn compare(now: &[Percentiles], then: &[Percentiles], than: &str) -> 
     Tail::Differs(text)
 }
 
-fn middle(figures: &[f64]) -> Option<f64> {
-    crate::compare::Span::of(figures.iter().copied(), SHORT).map(|span| span.value)
+/// The median.
+pub(super) fn middle(figures: &[f64]) -> Option<f64> {
+    Span::of(figures.iter().copied(), SHORT).map(|span| span.value)
 }
 
 #[cfg(test)]
@@ -235,7 +254,15 @@ mod tests {
         assert!(!differ(&[100.0], &[900.0], 0.1, 1000.0), "below the floor");
         let slow = part(&[(3_000, 99_800), (172_000_000, 200)]);
         let fast = part(FLAT);
-        assert_eq!(compare(&[slow[0], fast[0]], &[fast[0], fast[0]], "before"), Tail::Same);
+        assert_eq!(
+            compare(&[slow[0], slow[0], fast[0]], &[fast[0], fast[0]], "before"),
+            Tail::Unsure(
+                "the repeats do not tell whether one in a thousand took longer, 172 ms against 3.00 µs before: their \
+                 ranges overlap"
+                    .to_owned()
+            )
+        );
+        assert_eq!(compare(&[slow[0], fast[0], fast[0]], &[fast[0], fast[0]], "before"), Tail::Same);
     }
 
     #[test]

@@ -375,3 +375,44 @@ fn a_throughput_above_the_undisturbed_one_is_no_gain() {
     run.undisturbed = Some(slight);
     assert!(!judged(&run, None).text.contains("faster"));
 }
+
+#[test]
+fn of_repeats_the_sentence_is_what_most_of_them_show() {
+    let mut run = calm("base");
+    run.repeats = vec![kswapd_swaps("base"), kswapd_swaps("base")];
+    let sentence = judged(&run, None);
+    assert_eq!(sentence.mechanism, Mechanism::Swap);
+    assert!(sentence.text.ends_with("; so in 2 of 3 runs, nothing reclaimed in 1"), "{}", sentence.text);
+    run.repeats = vec![calm("base")];
+    assert!(judged(&run, None).text.ends_with("; so in both runs"));
+    run.repeats = vec![calm("base"), calm("base")];
+    assert!(judged(&run, None).text.ends_with("; so in all 3 runs"));
+    run.repeats[1].oom_kills = 1;
+    assert!(judged(&run, None).text.ends_with("; so in 2 of 3 runs, the OOM killer in 1"));
+}
+
+#[test]
+fn what_repeats_differ_by_distinguishes_no_runs() {
+    let with = |label: &str, percent: [u64; 3]| {
+        let mut all = percent.map(|percent| {
+            let mut one = kswapd_swaps(label);
+            one.work.operations = one.work.operations * percent / 100;
+            one
+        });
+        let [first, rest @ ..] = &mut all;
+        first.repeats = rest.to_vec();
+        first.clone()
+    };
+    let base = with("base", [100, 110, 120]);
+    let sentence = judged(&with("other", [95, 100, 105]), Some(&base));
+    assert_eq!(sentence.mechanism, Mechanism::Alike);
+    assert!(sentence.text.contains("throughput within 9.1 %"), "{}", sentence.text);
+    assert_ne!(judged(&with("other", [80, 85, 90]), Some(&base)).mechanism, Mechanism::Alike);
+    let single = kswapd_swaps("base");
+    let less = Account { work: with("other", [91; 3]).work, ..kswapd_swaps("other") };
+    assert_ne!(
+        judged(&less, Some(&single)).mechanism,
+        Mechanism::Alike,
+        "without repeats 9 % are a difference"
+    );
+}

@@ -16,7 +16,7 @@ const MOST_ROWS: usize = 40;
 
 /// What a line of the sweep shows.
 pub(super) fn swept(view: &View<'_>, relative: bool) -> Option<f64> {
-    let value = if relative { view.relative() } else { view.work.per_second() };
+    let value = if relative { view.relative() } else { view.per_second() };
     value.filter(|value| value.is_finite())
 }
 

@@ -1,5 +1,6 @@
 //! Runs side by side as JSON.
 
+use lotsfree_analysis::compare::Span;
 use lotsfree_analysis::explain::{self, Mechanism};
 use lotsfree_analysis::measure::measures;
 use lotsfree_analysis::view::{Comparison, View};
@@ -15,7 +16,7 @@ struct Document<'a> {
     schema: &'static str,
     lotsfree: &'static str,
     title: String,
-    /// The runs in the order given; the first is what the others are compared with.
+    /// The runs in the order given, repeats as one; the first is what the others are compared with.
     runs: Vec<OneRun<'a>>,
     /// One row per measure; values are those of the runs with `shown`, in their order.
     measures: Vec<Row>,
@@ -35,6 +36,18 @@ struct OneRun<'a> {
     throughput_relative: Option<f64>,
     mechanism: Mechanism,
     explanation: String,
+    /// Of the run, or of the first of its repeats.
+    summary: &'a Summary,
+    /// The run and its repeats, if it was repeated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    repeats: Vec<Repeat<'a>>,
+}
+
+/// One of the repeats of a run.
+#[derive(Serialize)]
+struct Repeat<'a> {
+    directory: Option<String>,
+    seed: Option<u64>,
     summary: &'a Summary,
 }
 
@@ -53,10 +66,22 @@ struct Row {
     unit: &'static str,
     /// `higher`, `lower`, or `null` where neither way is better.
     better: Option<&'static str>,
+    /// Of repeats the median.
     values: Vec<Option<f64>>,
+    /// Of repeats the smallest and the largest value and how many there are; absent where no run was repeated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    spread: Vec<Option<Spread>>,
     best: Vec<bool>,
     /// Relative change against the first run, positive if it is better.
     gain: Vec<Option<f64>>,
+}
+
+/// What the repeats of a run differ by.
+#[derive(Serialize)]
+struct Spread {
+    min: f64,
+    max: f64,
+    repeats: usize,
 }
 
 /// Runs side by side as JSON: each with its summary and the mechanism that made the difference, and the table
@@ -67,7 +92,13 @@ struct Row {
 pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
     let comparison = Comparison::of(runs);
     let run = |(index, view)| one(&comparison, index, view);
+    let spread =
+        |span: &Option<Span>| span.map(|span| Spread { min: span.min, max: span.max, repeats: span.repeats });
     let row = |measure: lotsfree_analysis::measure::Measure| Row {
+        spread: match comparison.repeated() {
+            Some(_) => measure.spans.iter().map(spread).collect(),
+            None => Vec::new(),
+        },
         key: measure.key,
         name: measure.name,
         unit: measure.unit.name(),
@@ -108,5 +139,14 @@ fn one<'a, 'r>(comparison: &'a Comparison<'r>, index: usize, view: &'a View<'r>)
         mechanism: sentence.mechanism,
         explanation: sentence.text,
         summary: &view.summary,
+        repeats: match view.repeats.is_empty() {
+            true => Vec::new(),
+            false => view.all().map(repeat).collect(),
+        },
     }
+}
+
+fn repeat<'a>(view: &'a View<'_>) -> Repeat<'a> {
+    let directory = view.run.directory().map(|path| path.display().to_string());
+    Repeat { directory, seed: view.seed, summary: &view.summary }
 }

@@ -4,7 +4,7 @@ use lotsfree_analysis::explain;
 use lotsfree_analysis::measure::{Measure, gain_text, measures, nanoseconds};
 use lotsfree_analysis::view::{Comparison, View, busy, ended, spent};
 use lotsfree_doctor::{Severity, Use};
-use lotsfree_run::{Event, Latency, Level, Run, Spent};
+use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -200,7 +200,7 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
 pub(super) fn facts(comparison: &Comparison<'_>) -> Option<String> {
     let first = comparison.views.first()?;
     let facts = first.run.facts();
-    let mut parts = vec![words::plural(comparison.views.len(), "run")];
+    let mut parts = vec![words::plural(comparison.runs(), "run")];
     let same =
         |read: &dyn Fn(&View<'_>) -> String| comparison.views.iter().all(|view| read(view) == read(first));
     if same(&|view| view.machine()) {
@@ -217,6 +217,16 @@ pub(super) fn facts(comparison: &Comparison<'_>) -> Option<String> {
         parts.push(format!("{} each", words::duration(seconds)));
     }
     Some(parts.join(" · "))
+}
+
+/// What a figure of repeats is, if there are repeats.
+pub(super) fn repeats_note(comparison: &Comparison<'_>) -> Option<String> {
+    let model = comparison.views.iter().all(|view| view.run.facts().machine == RunOn::Model);
+    let why = if model { ", which differ in nothing but the seed" } else { "" };
+    let runs = comparison.repeated()?;
+    Some(format!(
+        "Each figure is the median of {runs}{why}; in brackets the smallest and the largest of them."
+    ))
 }
 
 /// At which value of the sweep the columns are.
@@ -262,19 +272,23 @@ fn table(comparison: &Comparison<'_>) -> Markup {
                 }
             }
             @if let Some(note) = measured_part(&views) { p.dim { (note) } }
+            @if let Some(note) = repeats_note(comparison) {
+                p.dim { (note) " Pictures are of the first of them." }
+            }
             @if let Some(note) = left_out(comparison, MOST_COLUMNS) { p.dim { (note) } }
         }
     }
 }
 
 fn measure(row: &Measure, columns: usize) -> Markup {
-    let cells = row.values.iter().zip(row.best()).zip(row.gains()).take(columns);
+    let cells = row.values.iter().zip(row.best()).zip(row.gains()).take(columns).enumerate();
     markup! {
         tr {
             td { (row.name) }
-            @for ((value, best), gain) in cells {
+            @for (index, ((value, best), gain)) in cells {
                 td.number {
                     @if best { span.best { (row.text(*value)) } } @else { (row.text(*value)) }
+                    @if let Some(range) = row.range(index) { small { "[" (range) "]" } }
                     @if let Some(gain) = gain { small { (gain_text(gain)) } }
                 }
             }

@@ -9,7 +9,7 @@ use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
 
 use super::bars;
-use super::page::{facts, measured_part, shown_at};
+use super::page::{facts, measured_part, repeats_note, shown_at};
 use crate::TextOptions;
 use crate::chart;
 use crate::words::glued;
@@ -128,8 +128,14 @@ impl Page {
         if let Some(part) = measured_part(&views) {
             self.wrapped(&part, "", DIM);
         }
+        if let Some(note) = repeats_note(comparison) {
+            self.wrapped(&note, "", DIM);
+        }
         if views.len() > 1 {
             let mut key = "* best".to_owned();
+            if comparison.repeated().is_some() {
+                key += ", or not told from it by the repeats";
+            }
             if verbose {
                 key += &format!(
                     "; in brackets the change against {}: positive is always better",
@@ -226,7 +232,8 @@ fn column(rows: &[Measure], index: usize, verbose: bool) -> Vec<Cell> {
         text.push(if best { '*' } else { ' ' });
         let gain = row.gains().get(index).copied().flatten().filter(|_| verbose);
         let gain = gain.map(|gain| format!(" ({})", gain_text(gain))).unwrap_or_default();
-        (text, gain, if best { BEST } else { PLAIN })
+        let range = row.range(index).map(|range| format!(" [{range}]")).unwrap_or_default();
+        (text, range + &gain, if best { BEST } else { PLAIN })
     };
     let cells: Vec<(String, String, Style)> = rows.iter().map(cell).collect();
     let widest = cells.iter().map(|(_, gain, _)| gain.width()).max().unwrap_or(0);
