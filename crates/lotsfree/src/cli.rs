@@ -345,6 +345,7 @@ pub(crate) enum SnapshotFormat {
                   lotsfree sim quickstart --set generation=linux-6.12      another kernel for all of them\n  \
                   lotsfree sim quickstart --set actor.app.heap='500 MiB'   another workload\n  \
                   lotsfree sim mine.toml --variant base --variant small    two of its variants\n  \
+                  lotsfree sim quickstart --repeat 5                       with five seeds, to see what is chance\n  \
                   lotsfree sim quickstart --calibration host.toml          with costs of lotsfree lab calibrate\n  \
                   lotsfree sim --show quickstart > mine.toml               one to start from\n\n\
                   Then: lotsfree report runs/quickstart -o quickstart.html\n\n\
@@ -366,6 +367,10 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Vec<String>,
 
+    /// Run everything with this many seeds, from the scenario's on, to see how far chance moves each measure
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) repeat: u16,
+
     /// A record of what things cost, which `lotsfree lab calibrate` measured; costs that the scenario
     /// states win
     #[arg(long, value_name = "FILE")]
@@ -384,11 +389,11 @@ pub(crate) struct SimArgs {
     pub(crate) threads: Option<u16>,
 
     /// List the scenarios that ship, and what they show
-    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "calibration", "out", "no_runs", "threads", "show"])]
+    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "repeat", "calibration", "out", "no_runs", "threads", "show"])]
     pub(crate) list: bool,
 
     /// Print the text of a scenario that ships instead of running it
-    #[arg(long, conflicts_with_all = ["set", "variant", "calibration", "out", "no_runs", "threads", "json"])]
+    #[arg(long, conflicts_with_all = ["set", "variant", "repeat", "calibration", "out", "no_runs", "threads", "json"])]
     pub(crate) show: bool,
 
     /// As JSON

@@ -141,6 +141,63 @@ fn until(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 #[test]
+fn repeats_differ_in_the_seed_and_are_one_column_with_its_range() {
+    let place = Place::new(TINY);
+    let sized = ["tiny.toml", "--set", "actor.reader.size=64 MiB", "--repeat", "3"];
+    let no_sweep = TINY.split("[sweep]").next().unwrap();
+    fs::write(place.at("tiny.toml"), no_sweep).unwrap();
+    let text = place.sim(&sized).split_whitespace().collect::<Vec<_>>().join(" ");
+    says(
+        &text,
+        &[
+            "6 runs · linux-6.1 (model)",
+            "as-it-is direct reads",
+            "Each figure is the median of 3 runs, which differ in nothing but the seed; in brackets the smallest and the \
+             largest of them.",
+            "* best, or not told from it by the repeats.",
+            "so in all 3 runs",
+        ],
+    );
+    assert!(!text.contains("#2"), "{text}");
+
+    let repeated = json(&place.sim(&[&sized[..], &["--json", "--no-runs"]].concat()));
+    let runs = repeated["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    let seeds: Vec<u64> =
+        runs[0]["repeats"].as_array().unwrap().iter().map(|run| run["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [7, 8, 9]);
+
+    // Each repeat is what its seed alone gives, and the figures of the table are the median and the range.
+    let faults = |text: &str| {
+        let all = json(text);
+        let row = |row: &&Value| row["key"] == "major_faults";
+        all["measures"].as_array().unwrap().iter().find(row).unwrap().clone()
+    };
+    let mut alone: Vec<f64> = ["7", "8", "9"]
+        .map(|seed| {
+            let set = format!("seed={seed}");
+            let text = place.sim(&[&sized[..3], &["--set", &set, "--json", "--no-runs"]].concat());
+            let row = faults(&text);
+            assert!(row.get("spread").is_none());
+            row["values"][0].as_f64().unwrap()
+        })
+        .to_vec();
+    alone.sort_by(f64::total_cmp);
+    let row = faults(&place.sim(&[&sized[..], &["--json", "--no-runs"]].concat()));
+    assert!(alone[0] < alone[2], "seeds make no difference: {alone:?}");
+    assert_eq!(row["values"][0], alone[1]);
+    assert_eq!(row["spread"][0], serde_json::json!({"min": alone[0], "max": alone[2], "repeats": 3}));
+
+    // On disk they stand beside each other, and other commands read them as repeats too.
+    for run in ["as-it-is/1", "as-it-is/3", "direct-reads/2"] {
+        assert!(place.at("runs/tiny").join(run).join("run.json").is_file(), "{run}");
+    }
+    assert_eq!(place.run(&["report", "runs/tiny", "-o", "tiny.html"]).status.code(), Some(0));
+    let page = fs::read_to_string(place.at("tiny.html")).unwrap();
+    assert!(page.contains("Each figure is the median of 3 runs"), "{page}");
+}
+
+#[test]
 fn one_thread_and_two_give_the_same_bytes() {
     let (one, two) = (Place::new(TINY), Place::new(TINY));
     let first = one.sim(&["tiny.toml", "--threads", "1"]);

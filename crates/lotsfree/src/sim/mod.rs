@@ -36,15 +36,21 @@ struct Job {
     place: Option<PathBuf>,
     /// Memory of this host that the simulation takes.
     bytes: u64,
+    /// Its number among the repeats; `None` without repeats.
+    repeat: Option<u16>,
 }
 
 impl Job {
-    /// Its variant, and its value of the sweep if there is one.
+    /// Its variant, its value of the sweep if there is one, and its number if it is repeated.
     fn name(&self) -> String {
-        match &self.case.sweep {
-            Some(point) => format!("{}, {}", self.case.variant, point.label),
-            None => self.case.variant.clone(),
+        let mut name = self.case.variant.clone();
+        if let Some(point) = &self.case.sweep {
+            name += &format!(", {}", point.label);
         }
+        if let Some(number) = self.repeat {
+            name += &format!(" #{number}");
+        }
+        name
     }
 }
 
@@ -101,7 +107,7 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
 pub(crate) fn simulate_all(cases: Vec<(Case, PathBuf)>, signals: &Signals) -> anyhow::Result<Vec<Run>> {
     let job = |(case, place)| {
         let bytes = lotsfree_engine::bytes(&case)?;
-        Ok(Job { case, place: Some(place), bytes })
+        Ok(Job { case, place: Some(place), bytes, repeat: None })
     };
     let jobs: Vec<Job> = cases.into_iter().map(job).collect::<anyhow::Result<_>>()?;
     simulate(&jobs, None, false, signals).into_iter().flatten().collect()
@@ -131,15 +137,17 @@ fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
 
 /// The cases with their directories, checked as far as possible before anything is written.
 fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Vec<Job>> {
-    let places = match arguments.no_runs {
+    let places: Vec<Option<PathBuf>> = match arguments.no_runs {
         true => vec![None; cases.len()],
         false => places::below(base, &cases).into_iter().map(Some).collect(),
     };
     let (mut jobs, mut refused) = (Vec::new(), BTreeSet::new());
-    for (case, place) in cases.into_iter().zip(places) {
-        match lotsfree_engine::bytes(&case) {
-            Ok(bytes) => jobs.push(Job { case, place, bytes }),
-            Err(errors) => refused.extend(errors.to_string().lines().map(str::to_owned)),
+    for number in 1..=arguments.repeat {
+        for (case, place) in cases.iter().zip(&places) {
+            match lotsfree_engine::bytes(case) {
+                Ok(bytes) => jobs.push(job(case, place.as_deref(), bytes, number, arguments.repeat)),
+                Err(errors) => refused.extend(errors.to_string().lines().map(str::to_owned)),
+            }
         }
     }
     if !refused.is_empty() {
@@ -147,6 +155,20 @@ fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Ve
     }
     places::check(base, jobs.iter().filter_map(|job| job.place.as_deref()))?;
     Ok(jobs)
+}
+
+/// The job of a case that is run `of` times. Each repeat has the seed after the last one's, and a directory below
+/// the case's that is named after its number.
+fn job(case: &Case, place: Option<&Path>, bytes: u64, number: u16, of: u16) -> Job {
+    let mut case = case.clone();
+    // A scenario's numbers have 63 bits.
+    case.seed = case.seed.wrapping_add(u64::from(number) - 1) & i64::MAX as u64;
+    let repeat = (of > 1).then_some(number);
+    let place = place.map(|place| match repeat {
+        Some(number) => place.join(number.to_string()),
+        None => place.to_path_buf(),
+    });
+    Job { case, place, bytes, repeat }
 }
 
 /// Runs all cases, as many in parallel as threads and memory allow.
