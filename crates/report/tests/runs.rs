@@ -265,6 +265,27 @@ fn titles_tell_what_differs_in_the_measured_part() {
     }
 }
 
+#[test]
+fn runs_that_came_out_alike_say_so_once_and_what_to_vary() {
+    let spent = lotsfree_run::Spent { user: 1000, runnable: 8000, ..Default::default() };
+    let run = |label, ns| brief(label, spent, [9_000_000_000, ns, ns]);
+    let alike = [run("60", 1000), run("30", 1000), run("0", 1030)];
+    let said = "All 3 runs came out alike: equal throughput, scans, faults and swapping within 10 %. To see a difference, try a longer run (`duration` and `measure.window`), less memory \
+                (`machine.nodes`) or another setting.";
+    let text = runs_text(&alike, plain(200)).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.ends_with(said), "{text}");
+    assert!(!text.contains("not distinguishable"), "{text}");
+    let page = check_page("alike", &alike).replace('\u{a0}', " ");
+    assert!(page.contains(said) && !page.contains("not distinguishable"));
+    assert_eq!(json(&alike)["all_alike"], said);
+
+    let one_differs = [run("60", 1000), run("30", 1000), run("0", 9_000_000)];
+    let text = runs_text(&one_differs, plain(200));
+    assert!(text.contains("30: not distinguishable from 60") && !text.contains("came out alike"), "{text}");
+    assert!(json(&one_differs).get("all_alike").is_none());
+    assert!(!runs_text(&alike[..1], plain(200)).contains("came out alike"), "there is one run only");
+}
+
 const NASTY: &str =
     "<script>alert('x')</script> | a`b \" ]]> &lt; \u{1b}]0;f\u{7}\u{1b}[2J \u{202e}g\u{2028}h\r\ti\n# j";
 

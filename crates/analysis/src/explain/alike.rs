@@ -1,9 +1,16 @@
-//! Runs that nothing distinguishes: how near they are to each other.
+//! Runs that nothing distinguishes: how near they are to each other, and what to vary where all of them are.
+
+use std::collections::BTreeSet;
 
 use lotsfree_units::Percent;
+use lotsfree_units::words::enumeration;
 
 use super::tail::{self, Percentiles, Tail};
 use super::{Account, COUNT_NOISE, FEW, RATE_NOISE, count};
+use crate::view::{Comparison, View};
+
+/// Keys by which variants differ are named up to this many.
+const MOST_KEYS: usize = 3;
 
 /// By which shares runs differ that nothing distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,4 +65,71 @@ impl Nearness {
         differences.push(format!("scans, faults and swapping within {}", Percent(COUNT_NOISE)));
         differences.join(", ")
     }
+
+    /// Of both the larger difference.
+    fn or_further(self, other: Nearness) -> Nearness {
+        let larger = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (one, other) => one.or(other),
+        };
+        Nearness { throughput: larger(self.throughput, other.throughput), p99: larger(self.p99, other.p99) }
+    }
+}
+
+/// What to say once where nothing distinguishes any run from the first at its value of the sweep, and what to
+/// vary then; `None` if something does, or if there is only one run to show.
+pub fn all_alike(comparison: &Comparison<'_>) -> Option<String> {
+    let mut all: Option<Nearness> = None;
+    for view in &comparison.views {
+        let Some(base) = comparison.baseline(view) else { continue };
+        let (run, base) = (Account::of(view), Account::of(base));
+        let near = nearness(&run, &base)?;
+        all = Some(all.map_or(near, |all| all.or_further(near)));
+    }
+    let views: Vec<&View<'_>> = comparison.columns().collect();
+    let near = all.filter(|_| views.len() > 1)?;
+    let everywhere = if comparison.sweep.is_some() { ", at every value of the sweep" } else { "" };
+    let which = match views.len() {
+        2 => "Both runs".to_owned(),
+        n => format!("All {n} runs"),
+    };
+    Some(format!("{which} came out alike{everywhere}: {}. {}.", near.text(), to_vary(comparison, &views)))
+}
+
+/// What to vary so that runs might differ, by what happened in them.
+fn to_vary(comparison: &Comparison<'_>, views: &[&View<'_>]) -> String {
+    let keys = differing_keys(views);
+    let setting = match keys.as_slice() {
+        [] => "another setting".to_owned(),
+        keys if keys.len() > MOST_KEYS => "another setting than those that the variants change".to_owned(),
+        keys => format!("another setting than {}", enumeration(keys)),
+    };
+    // A kernel that does not count scans may have reclaimed.
+    let calm = |view: &View<'_>| {
+        let moved = &view.summary.whole.moved;
+        moved
+            .direct_scan
+            .zip(moved.kswapd_scan)
+            .is_some_and(|(direct, kswapd)| direct.saturating_add(kswapd) < FEW)
+    };
+    if !comparison.views.iter().flat_map(View::all).all(calm) {
+        return format!(
+            "To see a difference, try a longer run (`duration` and `measure.window`), less memory (`machine.nodes`) \
+             or {setting}"
+        );
+    }
+    format!(
+        "No run looked for memory, so that {setting} cannot make a difference either: take less memory \
+         (`machine.nodes`), a larger workload or a longer run (`duration` and `measure.window`)"
+    )
+}
+
+/// Keys of the scenario by which the runs that are shown differ.
+fn differing_keys(views: &[&View<'_>]) -> Vec<String> {
+    let all: BTreeSet<&String> = views.iter().flat_map(|view| view.keys.keys()).collect();
+    let differ = |key: &&&String| {
+        let values: BTreeSet<Option<&String>> = views.iter().map(|view| view.keys.get(**key)).collect();
+        values.len() > 1
+    };
+    all.iter().filter(differ).map(|key| format!("`{key}`")).collect()
 }

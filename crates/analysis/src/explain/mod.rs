@@ -18,6 +18,7 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
 use crate::view::{Comparison, View, Work, busy};
+pub use alike::all_alike;
 use tail::{Percentiles, Tail};
 
 /// Throughputs closer than this are the same; above 1 minus this it is undisturbed.

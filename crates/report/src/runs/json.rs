@@ -18,6 +18,9 @@ struct Document<'a> {
     title: String,
     /// The runs in the order given, repeats as one; the first is what the others are compared with.
     runs: Vec<OneRun<'a>>,
+    /// That nothing distinguishes any run from the first, and what to vary then; absent if something does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all_alike: Option<String>,
     /// One row per measure; values are those of the runs with `shown`, in their order.
     measures: Vec<Row>,
 }
@@ -113,6 +116,7 @@ pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
         lotsfree: env!("CARGO_PKG_VERSION"),
         title: comparison.title(),
         runs: comparison.views.iter().enumerate().map(run).collect(),
+        all_alike: explain::all_alike(&comparison),
         measures: measures(&shown).into_iter().map(row).collect(),
     };
     Ok(visible_json(serde_json::to_string_pretty(&document)? + "\n"))

@@ -161,6 +161,8 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
         .map(|view| (view.label.as_str(), view.remarks()))
         .filter(|(_, remarks)| !remarks.is_empty())
         .collect();
+    let alike = explain::all_alike(comparison);
+    let told = if alike.is_some() { 1 } else { MOST_COLUMNS };
     markup! {
         header {
             h1 { (title) }
@@ -178,7 +180,7 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
                 h2 { @if views.len() > 1 { "What made the difference" } @else { "What happened" } }
                 @if let Some(at) = shown_at(comparison) { p.dim { (at) } }
                 ul.sentences {
-                    @for view in views.iter().take(MOST_COLUMNS) {
+                    @for view in views.iter().take(told) {
                         li {
                             @if views.len() > 1 { b { (view.label) } }
                             @if let Some(relative) = view.relative() {
@@ -190,6 +192,7 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
                             (words::glued(&explain::of_view(view, comparison).text)) "."
                         }
                     }
+                    @if let Some(alike) = &alike { li { (words::glued(alike)) } }
                 }
             }
         }

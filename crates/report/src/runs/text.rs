@@ -49,11 +49,17 @@ pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
     page.sweep(&comparison);
     page.table(&comparison, options.verbose);
     page.blank();
-    for view in comparison.columns() {
+    let alike = explain::all_alike(&comparison);
+    // What happened is the same in all of them.
+    let told = if alike.is_some() { 1 } else { usize::MAX };
+    for view in comparison.columns().take(told) {
         let sentence = explain::of_view(view, &comparison);
         let relative =
             view.relative().map(|relative| format!(" ({})", Percent(relative))).unwrap_or_default();
         page.wrapped(&format!("{}{relative}: {}.", view.label, sentence.text), "  ", PLAIN);
+    }
+    if let Some(alike) = alike {
+        page.wrapped(&alike, "  ", PLAIN);
     }
     page.out
 }
