@@ -7,6 +7,7 @@
 //!
 //! Figures and verdicts, without layout: `report` writes them as text, Markdown, JSON and HTML.
 
+pub mod assumed;
 pub mod compare;
 pub mod explain;
 pub mod measure;

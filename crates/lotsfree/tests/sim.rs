@@ -159,6 +159,30 @@ fn where_no_variant_ran_short_of_memory_that_is_said_once() {
 }
 
 #[test]
+fn where_times_are_printed_it_is_said_what_they_rest_on() {
+    let place = Place::new(TINY);
+    let one = ["tiny.toml", "--variant", "as-it-is", "--no-runs"];
+    let said = |extra: &[&str]| {
+        let text = place.sim(&[&one[..], extra].concat()).split_whitespace().collect::<Vec<_>>().join(" ");
+        let json = json(&place.sim(&[&one[..], extra, &["--json"]].concat()));
+        let times = json["times"].as_str().unwrap().to_owned();
+        says(&text, &[&times]);
+        times
+    };
+    assert_eq!(
+        said(&[]),
+        "The model's times are optimistic: the costs of the kernel's work are its own estimates (zeroing a page, scanning \
+         one and submitting a request took 3 to 8 times as long on the server where they were measured), and devices are as \
+         fast as the scenario or its defaults say (disk: 100 µs, 200 MiB/s). `lotsfree lab calibrate -o host.toml` measures \
+         a host, and `--calibration host.toml` takes its costs."
+    );
+    says(
+        &said(&["--set", "calibration.zero=900", "--set", "calibration.scan=800"]),
+        &["its own estimates except for `scan` and `zero`, which the scenario states (zeroing"],
+    );
+}
+
+#[test]
 fn repeats_differ_in_the_seed_and_are_one_column_with_its_range() {
     let place = Place::new(TINY);
     let sized = ["tiny.toml", "--set", "actor.reader.size=64 MiB", "--repeat", "3"];
@@ -664,6 +688,10 @@ fn a_calibration_is_taken_and_named() {
     );
     assert!(!err(&output).contains("touch"), "{}", err(&output));
     assert_ne!(out(&output), place.sim(&own));
+    says(
+        &out(&output),
+        &["The model's times rest on costs that were measured on a slow host, and devices are as fast as"],
+    );
 
     fs::write(place.at("slow.toml"), RECORD.replace("upper = 6000.0", "upper = 60.0")).unwrap();
     let output = place.run(&arguments);

@@ -1,5 +1,6 @@
 //! Runs side by side as JSON.
 
+use lotsfree_analysis::assumed;
 use lotsfree_analysis::compare::Span;
 use lotsfree_analysis::explain::{self, Mechanism};
 use lotsfree_analysis::measure::measures;
@@ -21,6 +22,9 @@ struct Document<'a> {
     /// That nothing distinguishes any run from the first, and what to vary then; absent if something does.
     #[serde(skip_serializing_if = "Option::is_none")]
     all_alike: Option<String>,
+    /// What the model's times rest on and which way they err; absent where no run is on the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<String>,
     /// One row per measure; values are those of the runs with `shown`, in their order.
     measures: Vec<Row>,
 }
@@ -117,6 +121,7 @@ pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
         title: comparison.title(),
         runs: comparison.views.iter().enumerate().map(run).collect(),
         all_alike: explain::all_alike(&comparison),
+        times: assumed::times(&comparison),
         measures: measures(&shown).into_iter().map(row).collect(),
     };
     Ok(visible_json(serde_json::to_string_pretty(&document)? + "\n"))

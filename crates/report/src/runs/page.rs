@@ -1,8 +1,8 @@
 //! The page of runs: what made the difference, the measures, the pictures.
 
-use lotsfree_analysis::explain;
 use lotsfree_analysis::measure::{Measure, gain_text, measures, nanoseconds};
 use lotsfree_analysis::view::{Comparison, View, busy, ended, spent};
+use lotsfree_analysis::{assumed, explain};
 use lotsfree_doctor::{Severity, Use};
 use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
@@ -278,6 +278,7 @@ fn table(comparison: &Comparison<'_>) -> Markup {
             @if let Some(note) = repeats_note(comparison) {
                 p.dim { (note) " Pictures are of the first of them." }
             }
+            @if let Some(note) = assumed::times(comparison) { p.dim { (words::glued(&note)) } }
             @if let Some(note) = left_out(comparison, MOST_COLUMNS) { p.dim { (note) } }
         }
     }

@@ -1,9 +1,9 @@
 //! Runs side by side as terminal text.
 
 use anstyle::{AnsiColor, Color, Effects, Style};
-use lotsfree_analysis::explain;
 use lotsfree_analysis::measure::{Measure, gain_text, measures};
 use lotsfree_analysis::view::{Comparison, View, ended};
+use lotsfree_analysis::{assumed, explain};
 use lotsfree_run::Run;
 use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
@@ -134,9 +134,8 @@ impl Page {
         if let Some(part) = measured_part(&views) {
             self.wrapped(&part, "", DIM);
         }
-        if let Some(note) = repeats_note(comparison) {
-            self.wrapped(&note, "", DIM);
-        }
+        let notes = [repeats_note(comparison), assumed::times(comparison)];
+        notes.into_iter().flatten().for_each(|note| self.wrapped(&note, "", DIM));
         if views.len() > 1 {
             let mut key = "* best".to_owned();
             if comparison.repeated().is_some() {
