@@ -78,8 +78,8 @@ impl Measure {
         value.map_or_else(|| "–".to_owned(), |value| self.unit.text(value))
     }
 
-    /// The smallest and the largest value of a run's repeats: `580–612`; `None` if they read the same, or of a
-    /// single run.
+    /// The smallest and the largest value of a run's repeats: `580 to 612`; `None` if they read the same, or
+    /// of a single run.
     pub fn range(&self, index: usize) -> Option<String> {
         let span = self.spans.get(index)?.filter(|span| span.repeats > 1)?;
         let (min, max) = (self.unit.text(span.min), self.unit.text(span.max));
@@ -119,7 +119,8 @@ impl Measure {
     }
 
     /// How much better than the first run each is: positive is better. `None` for the first, where there is
-    /// no better side, and where the change is slight, within what repeats differ by, or no ratio can be given.
+    /// no better side, and where the change is slight, within what repeats differ by, or no ratio can be
+    /// given.
     pub fn gains(&self) -> Vec<Option<f64>> {
         let base = self.values.first().copied().flatten().filter(|base| *base > 0.0);
         let gain = |(index, value): (usize, &Option<f64>)| {

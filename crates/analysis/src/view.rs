@@ -155,8 +155,8 @@ impl<'r> View<'r> {
         std::iter::once(self).chain(&self.repeats)
     }
 
-    /// Whether another run is a repeat of this one: `--repeat` has put them beside each other, as `1`, `2` and
-    /// so on, or has kept both in memory. A run that was cut off is none.
+    /// Whether another run is a repeat of this one: `--repeat` has put them beside each other, as `1`, `2`
+    /// and so on, or has kept both in memory. A run that was cut off is none.
     fn is_repeated_by(&self, other: &View<'r>) -> bool {
         let number = |path: &Path| path.file_name()?.to_str()?.parse::<u16>().ok();
         let together = match (self.run.directory(), other.run.directory()) {

@@ -103,7 +103,8 @@ fn a_sparse_journal_takes_no_memory() {
     }
 }
 
-/// The measures of runs, without the remarks, what 0.1.0 did not say of their times, and the version of the program.
+/// The measures of runs, without the remarks, what 0.1.0 did not say of their times, and the version of the
+/// program.
 fn measures(text: &[u8]) -> Value {
     let mut told: Value = serde_json::from_slice(text).unwrap();
     for key in ["lotsfree", "times"] {

@@ -27,13 +27,13 @@ impl MeasuredCosts {
     }
 }
 
-/// What some costs took on the Xeon that the table names, in nanoseconds: those by which its defaults are furthest
-/// from a measured machine.
+/// What some costs took on the Xeon that the table names, in nanoseconds: those by which its defaults are
+/// furthest from a measured machine.
 const MEASURED: [(&str, u64); 3] = [("zero", 830), ("scan", 780), ("submit", 15_000)];
 
 impl Costs {
-    /// How many times longer than by default zeroing a page, scanning one and submitting a request took on the
-    /// server where they were measured: the smallest and the largest of the three.
+    /// How many times longer than by default zeroing a page, scanning one and submitting a request took on
+    /// the server where they were measured: the smallest and the largest of the three.
     pub fn optimism() -> (f64, f64) {
         let own = Costs::default();
         let times = own.entries().filter_map(|(name, default)| {

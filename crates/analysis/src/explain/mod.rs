@@ -5,9 +5,9 @@
 //! thresholds are the constants below. A run that is slower without a cause that passes these is said to be
 //! unexplained.
 //!
-//! A sentence about requests looks at their percentiles as well (`tail`), against the undisturbed part or, where
-//! the scenario names none, against the other run. What it says of reclaim is of the measured part, and it says
-//! so where the rest of the run was different ([`Outside`]).
+//! A sentence about requests looks at their percentiles as well (`tail`), against the undisturbed part or,
+//! where the scenario names none, against the other run. What it says of reclaim is of the measured part,
+//! and it says so where the rest of the run was different ([`Outside`]).
 
 mod alike;
 mod tail;
@@ -361,8 +361,8 @@ fn grown(work: &Work, undisturbed: Option<&Work>) -> Option<(Wait, f64)> {
     (most.1 >= CAUSE).then_some((most.0, most.2))
 }
 
-/// Decides. Pure: the accounts are all that it knows. Of repeats, the first one of those tells that came out as
-/// most did.
+/// Decides. Pure: the accounts are all that it knows. Of repeats, the first one of those tells that came
+/// out as most did.
 fn judge(run: &Account, others: &Others) -> Sentence {
     if let Some(base) = &others.base
         && let Some(near) = alike::nearness(run, base)

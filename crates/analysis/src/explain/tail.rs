@@ -1,7 +1,7 @@
 //! Which requests took longer than others: the percentiles of two parts compared.
 //!
-//! Means and medians hide what one request in a thousand meets, so a sentence about a cost looks at the median,
-//! at p99, at p99.9 and at the slowest request, and names the one from which on they differ.
+//! Means and medians hide what one request in a thousand meets, so a sentence about a cost looks at the
+//! median, at p99, at p99.9 and at the slowest request, and names the one from which on they differ.
 
 use lotsfree_run::Histogram;
 
@@ -24,10 +24,10 @@ struct Percentile {
     noise: f64,
 }
 
-/// Ten percent are three buckets of the histogram. Tails vary with nothing but the seed: over eight seeds each,
-/// p99 of quickstart by a quarter around its median, p99.9 and the slowest request of the scenarios that ship
-/// mostly by less than a factor of two, and by up to seven where few requests meet a fault. A single run
-/// therefore cannot tell more than these bounds; `--repeat` can.
+/// Ten percent are three buckets of the histogram. Tails vary with nothing but the seed: over eight seeds
+/// each, p99 of quickstart by a quarter around its median, p99.9 and the slowest request of the scenarios
+/// that ship mostly by less than a factor of two, and by up to seven where few requests meet a fault. A
+/// single run therefore cannot tell more than these bounds; `--repeat` can.
 const PERCENTILES: [Percentile; 4] = [
     Percentile { quantile: 0.5, who: "the median request", others: "", noise: 0.10 },
     Percentile { quantile: 0.99, who: "one in a hundred", others: "the median request", noise: 0.25 },
@@ -97,8 +97,9 @@ impl Percentiles {
     }
 }
 
-/// Whether figures of one thing differ from those of another: their medians by more than `noise` of the larger
-/// and by more than `floor`, and the ranges of their repeats, if there are any, have nothing in common.
+/// Whether figures of one thing differ from those of another: their medians by more than `noise` of the
+/// larger and by more than `floor`, and the ranges of their repeats, if there are any, have nothing in
+/// common.
 pub(super) fn differ(a: &[f64], b: &[f64], noise: f64, floor: f64) -> bool {
     let spans = Span::of(a.iter().copied(), floor).zip(Span::of(b.iter().copied(), floor));
     spans.is_some_and(|(a, b)| apart(&a, &b, noise, floor) && !a.overlaps(&b))

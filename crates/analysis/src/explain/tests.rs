@@ -1,3 +1,5 @@
+//! Accounts of runs that nobody made, and the sentences that they get.
+
 use lotsfree_run::{Histogram, Spent};
 
 use super::*;

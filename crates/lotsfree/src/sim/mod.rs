@@ -157,8 +157,8 @@ fn jobs(cases: Vec<Case>, base: &Path, arguments: &SimArgs) -> anyhow::Result<Ve
     Ok(jobs)
 }
 
-/// The job of a case that is run `of` times. Each repeat has the seed after the last one's, and a directory below
-/// the case's that is named after its number.
+/// The job of a case that is run `of` times. Each repeat has the seed after the last one's, and a directory
+/// below the case's that is named after its number.
 fn job(case: &Case, place: Option<&Path>, bytes: u64, number: u16, of: u16) -> Job {
     let mut case = case.clone();
     // A scenario's numbers have 63 bits.

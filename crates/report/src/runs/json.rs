@@ -75,7 +75,8 @@ struct Row {
     better: Option<&'static str>,
     /// Of repeats the median.
     values: Vec<Option<f64>>,
-    /// Of repeats the smallest and the largest value and how many there are; absent where no run was repeated.
+    /// Of repeats the smallest and the largest value and how many there are; absent where no run was
+    /// repeated.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     spread: Vec<Option<Spread>>,
     best: Vec<bool>,
