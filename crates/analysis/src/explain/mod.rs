@@ -379,6 +379,7 @@ fn judge(run: &Account, others: &Others) -> Sentence {
         return unmeasured();
     };
     let mut sentence = sentence.clone();
+    sentence.text += &agreement(&each, sentence.mechanism);
     if !matches!(sentence.mechanism, Mechanism::Unmeasured | Mechanism::OomKill) {
         sentence.text += &match tail {
             Tail::Unknown => Percentiles::of(&one.work.latency).alone(),
@@ -386,7 +387,6 @@ fn judge(run: &Account, others: &Others) -> Sentence {
         };
         sentence.text += &faster(one).unwrap_or_default();
     }
-    sentence.text += &agreement(&each, sentence.mechanism);
     sentence
 }
 

@@ -134,7 +134,7 @@ pub(super) fn compare(now: &[Percentiles], then: &[Percentiles], than: &str) -> 
     let Some((first, rest)) = differences.split_first() else {
         return match unsure {
             Some((who, a, b)) => Tail::Unsure(format!(
-                "the repeats do not tell whether {who} took longer, {} against {} {than}: their ranges overlap",
+                "the repeats do not tell whether {who} differs: {} against {} {than}, in ranges that overlap",
                 nanoseconds(a.value),
                 nanoseconds(b.value)
             )),
@@ -258,8 +258,8 @@ mod tests {
         assert_eq!(
             compare(&[slow[0], slow[0], fast[0]], &[fast[0], fast[0]], "before"),
             Tail::Unsure(
-                "the repeats do not tell whether one in a thousand took longer, 172 ms against 3.00 µs before: their \
-                 ranges overlap"
+                "the repeats do not tell whether one in a thousand differs: 172 ms against 3.00 µs before, in ranges \
+                 that overlap"
                     .to_owned()
             )
         );
