@@ -6,7 +6,7 @@ use lotsfree_units::Percent;
 use lotsfree_units::words::enumeration;
 
 use super::tail::{self, Percentiles, Tail};
-use super::{Account, COUNT_NOISE, FEW, RATE_NOISE, count};
+use super::{Account, COUNT_NOISE, FEW, RATE_NOISE, count, freed};
 use crate::view::{Comparison, View};
 
 /// Keys by which variants differ are named up to this many.
@@ -93,7 +93,16 @@ pub fn all_alike(comparison: &Comparison<'_>) -> Option<String> {
         2 => "Both runs".to_owned(),
         n => format!("All {n} runs"),
     };
-    Some(format!("{which} came out alike{everywhere}: {}. {}.", near.text(), to_vary(comparison, &views)))
+    // What is outside of the measured part is not compared, and may differ.
+    let outside = |view: &View<'_>| {
+        view.outside.as_ref().is_some_and(|(before, after)| freed(before) >= FEW || freed(after) >= FEW)
+    };
+    let part = if comparison.views.iter().any(outside) { " in the measured part" } else { "" };
+    Some(format!(
+        "{which} came out alike{part}{everywhere}: {}. {}.",
+        near.text(),
+        to_vary(comparison, &views)
+    ))
 }
 
 /// What to vary so that runs might differ, by what happened in them.
