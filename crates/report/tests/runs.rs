@@ -286,6 +286,32 @@ fn runs_that_came_out_alike_say_so_once_and_what_to_vary() {
     assert!(!runs_text(&alike[..1], plain(200)).contains("came out alike"), "there is one run only");
 }
 
+/// A run whose kswapd freed so many pages in the first second, which is not measured.
+fn reclaimed_before(label: &str, pages: u64) -> Run {
+    use lotsfree_kernel_files::counters::vmstat as v;
+    let second = 1_000_000_000;
+    let mut memory = Memory::default();
+    for at in 0..=3 {
+        let mut sample = Sample { at: at * second, ..Default::default() };
+        for counter in [v::pgscan_direct, v::pgscan_kswapd, v::pgsteal_direct] {
+            sample.vmstat.set(counter, 0);
+        }
+        sample.vmstat.set(v::pgsteal_kswapd, if at > 0 { pages } else { 0 });
+        memory.sample(&sample).unwrap();
+    }
+    let window = Some(lotsfree_run::Window { from: second, to: 3 * second });
+    let measure = lotsfree_run::Measured { window, ..Default::default() };
+    let facts = Facts { variant: Some(label.to_owned()), measure, ..Facts::default() };
+    memory.finish(facts, String::new(), State::Complete)
+}
+
+#[test]
+fn runs_that_differ_outside_of_the_measured_part_are_alike_in_it_only() {
+    let said = |pages| json(&[reclaimed_before("a", pages), reclaimed_before("b", 0)])["all_alike"].clone();
+    assert!(said(50_000).as_str().unwrap().starts_with("Both runs came out alike in the measured part: "));
+    assert!(said(0).as_str().unwrap().starts_with("Both runs came out alike: "));
+}
+
 const NASTY: &str =
     "<script>alert('x')</script> | a`b \" ]]> &lt; \u{1b}]0;f\u{7}\u{1b}[2J \u{202e}g\u{2028}h\r\ti\n# j";
 
