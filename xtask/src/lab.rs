@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::process::Command;
 
+use lotsfree_lab::vm::{self, Kernel, kernel, store};
+
 use crate::docs::root;
-use crate::lab_kernel;
 
 /// Tests that compare the model with a kernel.
 const BRIEF: &[&str] = &["conformance"];
@@ -18,7 +19,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         Some((first, rest)) if first == "brief" => (BRIEF, rest),
         _ => (ALL, arguments),
     };
-    lab_kernel::missing(series)?;
+    fetch_kernels(series)?;
     for series in series {
         for test in tests {
             eprintln!("{test}, Linux {series}");
@@ -36,4 +37,25 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// Downloads the kernels of the series that are not in the cache.
+pub(crate) fn fetch_kernels(series: &[String]) -> Result<(), Box<dyn Error>> {
+    let cache = kernel::cache();
+    let fetch = |series: &str| store::fetch(series, &cache, |package| eprintln!("downloading {package}"));
+    for series in series.iter().filter(|series| Kernel::find(series).is_err()) {
+        match fetch(series) {
+            // A machine that was just installed has no package lists.
+            Err(vm::Error::NoPackage { .. }) if update_lists()? => fetch(series)?,
+            fetched => fetched?,
+        };
+    }
+    Ok(())
+}
+
+/// Runs `apt-get update` as root, and returns whether that succeeded.
+fn update_lists() -> Result<bool, Box<dyn Error>> {
+    eprintln!("apt-get update");
+    let status = Command::new("apt-get").args(["--quiet", "--quiet", "update"]).status();
+    Ok(status.map_err(|error| format!("apt-get: {error}"))?.success())
 }

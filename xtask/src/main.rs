@@ -11,7 +11,6 @@ mod docs;
 mod fuzz;
 mod guest;
 mod lab;
-mod lab_kernel;
 mod layers;
 mod literals;
 mod pictures;
@@ -31,7 +30,6 @@ usage: cargo xtask COMMAND
   attack vm SERIES…          kill labs in control groups of version 2, in a virtual machine with such a kernel
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
   lab [brief] SERIES…        run the tests that need virtual machines with the kernels of these series
-  lab-kernel SERIES…         download Debian's kernel of a series (6.1, 6.12) for `lotsfree lab --on vm`
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)
   fuzz settle [SECONDS] [TARGET…]   until enough executions took no new edge, or for so many seconds each
   fuzz unreached [TARGET…]   list the lines of the readers that no input of the corpora reaches
@@ -52,7 +50,6 @@ fn main() -> ExitCode {
         "attack" => attack::command(&rest),
         "capture" => capture::command(&rest),
         "lab" => lab::command(&rest),
-        "lab-kernel" => lab_kernel::command(&rest),
         "fuzz" => fuzz::command(&rest),
         "pictures" => pictures::command(&rest),
         "real" => real::command(&rest),

@@ -1,4 +1,4 @@
-//! Tests that boot virtual machines. They need QEMU and a kernel (`cargo xtask lab-kernel 6.1`), and without
+//! Tests that boot virtual machines. They need QEMU and a kernel (`lotsfree lab kernel 6.1`), and without
 //! KVM some minutes, so they run only with `LOTSFREE_LAB=1`.
 #![allow(clippy::print_stderr, reason = "what is not tested, and what is measured, is said")]
 

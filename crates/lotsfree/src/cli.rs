@@ -468,6 +468,7 @@ pub(crate) struct AgentArgs {
                   lotsfree lab segment-pool --on host --dry-run            what would be changed on this host\n  \
                   lotsfree lab quickstart --repeat 2                       twice, to see how far runs differ\n  \
                   lotsfree lab calibrate -o host.toml                      what the kernel's work costs here, for sim\n  \
+                  lotsfree lab kernel 6.1 6.12                             download kernels for virtual machines\n  \
                   lotsfree lab restore                                     undo the changes of a killed lab\n\n\
                   Then: lotsfree compare lab/runs/DATE-vm/zone-reclaim runs/zone-reclaim\n\n\
                   Everything that is changed on this host is put back, also after Ctrl-C; after a kill, by the next lab or by \
@@ -490,8 +491,30 @@ pub(crate) enum LabCommand {
     Calibrate(CalibrateArgs),
     /// Run experiments on kernels and on their models, and write how far apart they are
     Validate(ValidateArgs),
+    /// Download Debian's kernels for virtual machines, or list those that are there
+    Kernel(KernelArgs),
     /// Undo the changes that a killed lab left on this host
     Restore(RestoreArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  lotsfree lab kernel               the kernels that are there\n  \
+                  lotsfree lab kernel 6.1 6.12      download Debian's newest 6.1 and 6.12, 60 to 70 MiB each\n\n\
+                  Then: lotsfree lab SCENARIO --kernel 6.12\n\n\
+                  Kernels are put below ~/.cache/lotsfree/kernels (LOTSFREE_LAB_KERNELS names another directory); nothing is \
+                  installed. This is the only command of lotsfree that downloads anything. apt downloads, so what is trusted are \
+                  the archives in this machine's /etc/apt and their keys; packages that no such key vouches for are refused, and \
+                  so is a package whose SHA256 is not that of the package index.\n\n\
+                  Exit code: 0 all are there, 2 wrong usage, no such series, no network or no room, 130 interrupted with Ctrl-C \
+                  (143 with SIGTERM).")]
+pub(crate) struct KernelArgs {
+    /// Series of kernels, such as 6.1 or 6.12; without any, list the kernels that are there
+    #[arg(value_name = "SERIES")]
+    pub(crate) series: Vec<String>,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

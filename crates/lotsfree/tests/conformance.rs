@@ -1,5 +1,5 @@
 //! Properties that must hold on the model and on a kernel alike: each scenario runs on both, and both runs
-//! are checked in the same way. The kernel's part needs QEMU, a kernel (`cargo xtask lab-kernel 6.1`) and
+//! are checked in the same way. The kernel's part needs QEMU, a kernel (`lotsfree lab kernel 6.1`) and
 //! half a minute per scenario. It runs with `LOTSFREE_LAB=1`, on the kernel that `LOTSFREE_LAB_KERNEL` names
 //! (`6.1` by default).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -416,7 +416,7 @@ fn a_kernel_that_is_not_there_is_an_error_that_says_how_to_get_one() {
     let arguments = ["lab", "short.toml", "--out", "runs"];
     let output = bench.command(&arguments).env("LOTSFREE_LAB_KERNELS", bench.path("none")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(says(&output).contains("cargo xtask lab-kernel 6.1"), "{}", says(&output));
+    assert!(says(&output).contains("lotsfree lab kernel 6.1"), "{}", says(&output));
 }
 
 /// A file system in memory of a given size in KiB, unmounted on drop.

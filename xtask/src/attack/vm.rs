@@ -12,7 +12,7 @@ use lotsfree_units::{Bytes, MIB};
 
 use crate::docs::root;
 use crate::guest::{self, Guest};
-use crate::lab_kernel;
+use crate::lab;
 
 /// Time for some 200 labs, each of which takes some seconds in an emulator.
 const TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -22,7 +22,7 @@ const MEMORY: Bytes = Bytes::mib(1536);
 
 /// Kills labs on the kernel of each series, at every step that they reach.
 pub(super) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
-    lab_kernel::missing(series)?;
+    lab::fetch_kernels(series)?;
     let programs = Programs::build()?;
     let cache = root().join("target/capture");
     fs::create_dir_all(&cache)?;

@@ -89,14 +89,38 @@ pub enum Error {
     /// The guest was ended from outside.
     #[error("the virtual machine was ended")]
     Stopped,
-    /// The package lists of this machine have no such package.
-    #[error(
-        "no package {prefix}*-amd64 in the package lists of this machine: run `apt-get update`, and on an \
-         older Debian add its backports or security archive"
-    )]
+    /// The package lists of this machine have no kernel of a series.
+    #[error("no kernel {series} in the package lists of this machine{}", known_series(known))]
     NoPackage {
-        /// Beginning of the package's name.
-        prefix: String,
+        /// The series.
+        series: String,
+        /// The series that they have.
+        known: Vec<String>,
+    },
+    /// A name is not that of a series of kernels.
+    #[error("{name:?} is no series of kernels: write 6.1 or 6.12")]
+    NoSeries {
+        /// The name.
+        name: String,
+    },
+    /// A package could not be downloaded.
+    #[error(
+        "{package} was not downloaded; is the network there, and are the package lists of today \
+         (`apt-get update`)? apt-get says:\n{message}"
+    )]
+    NotDownloaded {
+        /// Name of the package.
+        package: String,
+        /// Messages of apt-get.
+        message: String,
+    },
+    /// A package is not the one that the package index has.
+    #[error("{package} is not used: {why}")]
+    NotVerified {
+        /// Name of the package.
+        package: String,
+        /// The difference.
+        why: String,
     },
     /// The kernel has a module neither as a file nor built in.
     #[error("{directory}: no kernel module {name}")]
@@ -129,5 +153,19 @@ impl Error {
     /// The error of a file or directory that cannot be used.
     pub(crate) fn unusable(path: impl AsRef<Path>, why: impl Into<String>) -> Error {
         Error::Unusable { path: path.as_ref().to_owned(), why: why.into() }
+    }
+}
+
+/// What is said of the series that could be had.
+fn known_series(known: &[String]) -> String {
+    match known {
+        [] => {
+            ", which have none: run `apt-get update` as root (this needs Debian's package archive)".to_owned()
+        }
+        known => format!(
+            ", which have {}; `apt-get update` as root renews them, and an older Debian has more in its \
+             backports and security archives",
+            known.join(", ")
+        ),
     }
 }

@@ -112,8 +112,8 @@ impl Kernel {
             None => Err(Error::NoKernel {
                 name: name.to_owned(),
                 why: format!(
-                    "there is none in {}; `cargo xtask lab-kernel {wanted}` puts Debian's there (it packages \
-                     6.1 and 6.12), or make a directory RELEASE with vmlinuz and lib/modules/RELEASE, or \
+                    "there is none in {}; `lotsfree lab kernel {wanted}` downloads Debian's (it packages 6.1 \
+                     and 6.12), or make a directory RELEASE with vmlinuz and lib/modules/RELEASE, or \
                      name one with --kernel PATH",
                     cache.display()
                 ),
@@ -237,7 +237,7 @@ mod tests {
         assert!(newer.modules.expect("there").ends_with("lib/modules/6.12.117+deb12-amd64"));
         let error = found("linux-3.10").unwrap_err().to_string();
         assert!(error.starts_with("no kernel linux-3.10: there is none in "), "{error}");
-        assert!(error.contains("cargo xtask lab-kernel 3.10"), "{error}");
+        assert!(error.contains("lotsfree lab kernel 3.10"), "{error}");
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub mod packages;
 pub mod qemu;
 mod running;
 mod scratch;
+pub mod store;
 pub mod tool;
 mod trust;
 mod user;

@@ -1,14 +1,32 @@
 //! Debian packages, which are downloaded and unpacked below the cache directory. Nothing is installed.
+//!
+//! apt downloads them, as it checks the signature of the package index. The SHA-256 of what came is compared
+//! with the index's once more before it is unpacked: the file lies in a directory of ours by then.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lotsfree_storage::{self as storage, Access};
 
+use lotsfree_units::Bytes;
+
 use super::tool::output;
 use super::{Error, trust};
+
+/// Options with which apt takes nothing that no key of this machine has signed, whatever its settings say.
+const SIGNED: [&str; 6] = [
+    "-o",
+    "APT::Get::AllowUnauthenticated=false",
+    "-o",
+    "Acquire::AllowInsecureRepositories=false",
+    "-o",
+    "Acquire::AllowWeakRepositories=false",
+];
+/// Space beside the package and its files: a kernel is decompressed, and Debian's have 50 to 80 MiB.
+const DECOMPRESSED: Bytes = Bytes::mib(128);
 
 /// The directory that keeps packages.
 #[derive(Debug)]
@@ -49,17 +67,26 @@ impl Packages {
         Packages { cache: cache.to_owned(), announce }
     }
 
-    /// The newest kernel of a series (`6.1`) that the package lists of this machine or the cache have.
+    /// The name of the newest kernel's package of a series (`6.1`) that the package lists of this machine or
+    /// the cache have.
     ///
     /// # Errors
-    /// If there is none, or it cannot be downloaded.
-    pub fn kernel(&self, series: &str) -> Result<KernelPackage, Error> {
-        let prefix = format!("linux-image-{series}.");
-        let mut names = output(Command::new("apt-cache").args(["pkgnames", &prefix]))?;
+    /// If there is none.
+    pub fn newest(&self, series: &str) -> Result<String, Error> {
+        let mut names = output(Command::new("apt-cache").args(["pkgnames", "linux-image-"]))?;
         for entry in fs::read_dir(self.cache.join("packages")).into_iter().flatten().flatten() {
             names += &format!("\n{}", entry.file_name().to_string_lossy());
         }
-        let package = newest(names.lines(), &prefix).ok_or(Error::NoPackage { prefix })?;
+        newest(names.lines(), &format!("linux-image-{series}."))
+            .ok_or_else(|| Error::NoPackage { series: series.to_owned(), known: serieses(names.lines()) })
+    }
+
+    /// The newest kernel of a series, downloaded and unpacked.
+    ///
+    /// # Errors
+    /// As [`newest`](Packages::newest) and [`fetch`](Packages::fetch).
+    pub fn kernel(&self, series: &str) -> Result<KernelPackage, Error> {
+        let package = self.newest(series)?;
         let Unpacked { tree, version } = self.fetch(&package)?;
         let release = package.trim_start_matches("linux-image-").to_owned();
         let modules = ["usr/lib", "lib"]
@@ -92,12 +119,21 @@ impl Packages {
             storage::remove_dir_all(&download).map_err(Error::io(&download))?;
         }
         storage::create_dir_all(&download).map_err(Error::io(&download))?;
-        output(Command::new("apt-get").args(["--quiet", "download", package]).current_dir(&download))?;
+        let indexed = Indexed::of(package)?;
+        indexed.fits(&self.cache)?;
+        let wanted = format!("{package}={}", indexed.version);
+        let mut apt = Command::new("apt-get");
+        apt.args(SIGNED).args(["--quiet", "--quiet", "download", &wanted]).current_dir(&download);
+        output(&mut apt).map_err(|error| match error {
+            Error::Failed { message, .. } => Error::NotDownloaded { package: package.to_owned(), message },
+            other => other,
+        })?;
         let archive = fs::read_dir(&download)
             .map_err(Error::io(&download))?
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
             .ok_or_else(|| Error::unusable(&download, format!("no .deb came for {package}")))?;
+        indexed.verify(&archive)?;
         let version = output(Command::new("dpkg-deb").arg("--field").arg(&archive).arg("Version"))?;
         let unfinished = download.join("tree");
         output(Command::new("dpkg").arg("-x").arg(&archive).arg(&unfinished))?;
@@ -107,6 +143,85 @@ impl Packages {
         storage::remove_dir_all(&download).map_err(Error::io(&download))?;
         Ok(Unpacked { tree, version: version.trim().to_owned() })
     }
+}
+
+/// The package index's facts of a package.
+#[derive(Debug, PartialEq, Eq)]
+struct Indexed {
+    package: String,
+    version: String,
+    /// Hexadecimal.
+    sha256: String,
+    /// Bytes that the package and its files take.
+    needed: Bytes,
+}
+
+impl Indexed {
+    fn of(package: &str) -> Result<Self, Error> {
+        let shown = output(Command::new("apt-cache").args(["show", "--no-all-versions", package]))?;
+        Indexed::parse(package, &shown).ok_or_else(|| Error::NotVerified {
+            package: package.to_owned(),
+            why: "the package index has no SHA256 of it".to_owned(),
+        })
+    }
+
+    fn parse(package: &str, shown: &str) -> Option<Self> {
+        let stanza = shown.split("\n\n").next()?;
+        let field = |name: &str| {
+            let lines = stanza.lines().filter_map(|line| line.split_once(": "));
+            lines.filter(|(key, _)| *key == name).map(|(_, value)| value.trim()).next()
+        };
+        let number = |name| field(name).and_then(|text| text.parse::<u64>().ok());
+        let sha256 = field("SHA256").filter(|text| text.len() == 64)?.to_ascii_lowercase();
+        let files = Bytes::kib(number("Installed-Size").unwrap_or(0));
+        Some(Indexed {
+            package: package.to_owned(),
+            version: field("Version")?.to_owned(),
+            sha256,
+            needed: Bytes(number("Size")?) + files + DECOMPRESSED,
+        })
+    }
+
+    /// Whether the file system of a directory has room.
+    fn fits(&self, directory: &Path) -> Result<(), Error> {
+        let status = rustix::fs::statvfs(directory).map_err(|error| Error::io(directory)(error.into()))?;
+        let free = Bytes(status.f_bavail.saturating_mul(status.f_frsize));
+        let (package, needed) = (&self.package, self.needed);
+        if free >= needed {
+            return Ok(());
+        }
+        let why = format!("{package} needs {needed} to be unpacked, and {free} are free");
+        Err(Error::unusable(directory, why))
+    }
+
+    /// Whether an archive is the one that the index has.
+    fn verify(&self, archive: &Path) -> Result<(), Error> {
+        let sum = output(Command::new("sha256sum").arg("--").arg(archive))?;
+        // A backslash comes first if the name had to be quoted.
+        let sum = sum.trim_start_matches('\\').split(' ').next().unwrap_or_default().to_owned();
+        if sum == self.sha256 {
+            return Ok(());
+        }
+        Err(Error::NotVerified {
+            package: self.package.clone(),
+            why: format!(
+                "its SHA256 is {sum}, that of the package index {}; it was thrown away",
+                self.sha256
+            ),
+        })
+    }
+}
+
+/// The series of the plain images among the names, in order.
+fn serieses<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let series = |name: &str| {
+        let version = name.strip_prefix("linux-image-")?.strip_suffix("-amd64")?;
+        let mut numbers = version.split('.');
+        let (major, minor) = (numbers.next()?.parse::<u32>().ok()?, numbers.next()?.parse::<u32>().ok()?);
+        numbers.next().map(|_| (major, minor))
+    };
+    let known: BTreeSet<(u32, u32)> = names.filter_map(series).collect();
+    known.into_iter().map(|(major, minor)| format!("{major}.{minor}")).collect()
 }
 
 /// The newest plain (not cloud, not real-time, not unsigned) image among the names.
@@ -144,5 +259,41 @@ mod tests {
         let newest = newest(names.into_iter(), "linux-image-6.12.");
         assert_eq!(newest.as_deref(), Some("linux-image-6.12.117+deb12-amd64"));
         assert_eq!(super::newest(names.into_iter(), "linux-image-6.1."), None);
+    }
+
+    #[test]
+    fn the_series_that_could_be_had_are_listed_in_their_order() {
+        let names = ["linux-image-6.12.9+deb12-amd64", "linux-image-6.1.0-9-amd64", "linux-image-amd64"];
+        assert_eq!(serieses(names.into_iter()), ["6.1", "6.12"]);
+    }
+
+    /// The package index's words on a package whose archive holds `abc`.
+    const SHOWN: &str = "Package: linux-image-6.1.0-9-amd64\nVersion: 6.1.27-1\nInstalled-Size: 1024\n\
+                         Size: 1048576\n\
+                         SHA256: ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n\n\
+                         Package: linux-image-6.1.0-9-amd64\nVersion: 6.1.20-1\n";
+
+    #[test]
+    fn a_package_is_used_only_if_its_sum_is_that_of_the_index() {
+        let indexed = Indexed::parse("linux-image-6.1.0-9-amd64", SHOWN).expect("complete");
+        assert_eq!((indexed.version.as_str(), indexed.needed), ("6.1.27-1", Bytes::mib(130)));
+        let directory = tempfile::tempdir().expect("a directory");
+        let archive = directory.path().join("a.deb");
+        fs::write(&archive, "abc").expect("written");
+        indexed.verify(&archive).expect("the same");
+        fs::write(&archive, "abd").expect("written");
+        let error = indexed.verify(&archive).unwrap_err().to_string();
+        assert!(error.contains("its SHA256 is") && error.contains("thrown away"), "{error}");
+        assert_eq!(Indexed::parse("x", "Version: 1\nSize: 4\n"), None);
+    }
+
+    #[test]
+    fn a_file_system_without_room_is_named_before_anything_is_downloaded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut indexed = Indexed::parse("linux-image", SHOWN).expect("complete");
+        indexed.fits(directory.path()).expect("room for 130 MiB");
+        indexed.needed = Bytes(u64::MAX);
+        let error = indexed.fits(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("linux-image needs") && error.ends_with("are free"), "{error}");
     }
 }

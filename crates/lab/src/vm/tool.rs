@@ -92,6 +92,7 @@ pub fn not_started(program: &str, error: io::Error) -> Error {
         "xz" => "xz-utils",
         "apt-get" | "apt-cache" => "apt (this needs Debian's package archive)",
         "dpkg" | "dpkg-deb" => "dpkg",
+        "sha256sum" => "coreutils",
         "mkfs.ext3" | "mkfs.ext4" => "e2fsprogs",
         "mkfs.xfs" => "xfsprogs",
         "mkfs.btrfs" => "btrfs-progs",

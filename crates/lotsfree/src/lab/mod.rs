@@ -3,6 +3,7 @@
 mod agent;
 mod calibrate;
 mod date;
+mod kernels;
 mod progress;
 mod restore;
 mod validate;
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &LabArgs) -> anyhow::Result<u8> {
         (Some(LabCommand::Restore(arguments)), _) => restore::run(arguments),
         (Some(LabCommand::Calibrate(arguments)), _) => calibrate::run(arguments),
         (Some(LabCommand::Validate(arguments)), _) => validate::run(arguments),
+        (Some(LabCommand::Kernel(arguments)), _) => kernels::run(arguments),
         (None, run) => execute(run),
     }
 }
