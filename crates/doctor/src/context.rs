@@ -20,6 +20,7 @@ use lotsfree_settings::{NR_OVERCOMMIT_HUGEPAGES, Release};
 use lotsfree_snapshot::{Observation, SIMULATED, STANDARD_INPUT, Sample, Snapshot, THIS_HOST};
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::huge;
 use crate::levels::{self, Available};
 use crate::remedy::word;
 use crate::{Confidence, Evidence, Outcome, Skip, Workload};
@@ -104,6 +105,19 @@ impl<'a> Context<'a> {
             THIS_HOST => format!("lotsfree size {what} --from-host"),
             STANDARD_INPUT => format!("lotsfree size {what} --from -"),
             saved => format!("lotsfree size {what} --from {}", word(saved.trim_end_matches(SIMULATED))),
+        }
+    }
+
+    /// The command that sizes a pool of huge pages. Where the data are saved and have no segments, it asks
+    /// for their list, without which there is nothing to size.
+    pub(crate) fn size_hugepages(&self) -> String {
+        let label = self.observation.label.as_str();
+        let segments = huge::segments(self).unwrap_or_default();
+        match label {
+            THIS_HOST => self.size_command("hugepages"),
+            _ if !segments.is_empty() => self.size_command("hugepages"),
+            STANDARD_INPUT => "ipcs -m | lotsfree size hugepages --ipcs -  # on that host".to_owned(),
+            _ => format!("ipcs -m | {} --ipcs -  # ipcs on that host", self.size_command("hugepages")),
         }
     }
 

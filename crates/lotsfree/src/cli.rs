@@ -802,8 +802,10 @@ mod tests {
                 let remedies = diagnosis.findings.iter().flat_map(|finding| &finding.remedies);
                 seen.extend(
                     remedies
-                        .flat_map(|remedy| remedy.runtime.iter().chain(&remedy.verify).cloned())
-                        .filter(|c| c.starts_with("lotsfree ")),
+                        .flat_map(|remedy| remedy.runtime.iter().chain(&remedy.verify))
+                        .flat_map(|line| line.split("  # ").next().unwrap_or_default().split(" | "))
+                        .filter(|c| c.starts_with("lotsfree "))
+                        .map(str::to_owned),
                 );
                 seen.extend(diagnosis.verdict.collect);
             }

@@ -1,16 +1,10 @@
 //! [`follow`]: from the problem over the remedy, as it is printed, to the application's answer, and back.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 
 use super::Result;
 use super::application::{Answer, Application, Lines, output};
 use super::host::{Host, Values};
-
-/// How often a pool of huge pages that came out too small is asked for again: a try after a failure may do
-/// nothing at all.
-const RETRIES: usize = 30;
 
 /// A remedy that was followed, and what it did.
 pub(super) struct Followed {
@@ -46,15 +40,6 @@ pub(super) struct Remedy {
     pub restart: Option<String>,
     #[serde(default)]
     pub verify: Vec<String>,
-    #[serde(default)]
-    sets: Vec<Setting>,
-}
-
-/// A setting that a remedy changes.
-#[derive(Clone, Debug, Deserialize)]
-struct Setting {
-    name: String,
-    value: String,
 }
 
 #[derive(Deserialize)]
@@ -96,15 +81,7 @@ pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Appli
             .collect()
     };
     eprintln!("  undo: {}", remedy.undo.join("; "));
-    let followed = run(&remedy.runtime).and_then(|mut typed| {
-        // The kernel may make fewer huge pages than it was asked for; the remedy says what then.
-        let short = |set: &&Setting| set.name == "vm.nr_hugepages" && Values::now(&set.name) != set.value;
-        for _ in 0..RETRIES {
-            if remedy.sets.iter().any(|set| short(&set)) {
-                std::thread::sleep(Duration::from_secs(1));
-                typed.extend(run(&remedy.runtime)?);
-            }
-        }
+    let followed = run(&remedy.runtime).and_then(|typed| {
         if remedy.restart.is_some() || application.has_happened() {
             application.stop()?;
             application.start(&remedy.persistent)?;

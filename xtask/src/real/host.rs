@@ -179,12 +179,6 @@ impl Values {
         Ok(Values(settings.iter().map(value).collect::<Result<_>>()?))
     }
 
-    /// The value of a setting, empty where it cannot be read.
-    pub(super) fn now(setting: &str) -> String {
-        let text = fs::read_to_string(setting_file(setting)).unwrap_or_default();
-        chosen(&text).to_owned()
-    }
-
     /// Settings that are other than they were, with both values.
     pub(super) fn differing(&self) -> Vec<String> {
         let differs = |(file, was): &(PathBuf, String)| {

@@ -22,7 +22,7 @@ pub(super) fn page(outcomes: &[(&Trial, Outcome)]) -> Result<String> {
     let release: String = release.trim().chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     writeln!(
         page,
-        "\nLinux {release}.\n\n| | before | after | memory before | memory after |\n|---|---|---|---|---|"
+        "\nLinux {release}.\n\n| | it says before | it says after | memory before | memory after |\n|---|---|---|---|---|"
     )?;
     for (trial, outcome) in outcomes {
         match outcome {
@@ -65,7 +65,7 @@ fn section(page: &mut String, trial: &Trial, followed: &Followed) -> Result<()> 
             writeln!(page, "Undone by `{}`.\n", undo.join("; "))?;
         }
     }
-    writeln!(page, "{}: {} before, {} after.", capital(&before.asked), before.said, after.said)?;
+    writeln!(page, "Asked: {}. Before: {}. After: {}.", before.asked, before.said, after.said)?;
     Ok(())
 }
 
@@ -83,9 +83,4 @@ fn session(page: &mut String, commands: &[(String, String)]) -> Result<()> {
     }
     page.push_str("```\n\n");
     Ok(())
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

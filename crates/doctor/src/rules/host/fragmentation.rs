@@ -218,7 +218,7 @@ fn add_remedies(cx: &Context<'_>, finding: &mut Finding) {
         )
         .remedy(
             Remedy::new("Reserve a huge page pool at boot, when memory is whole")
-                .run(cx.size_command("hugepages"))
+                .run(cx.size_hugepages())
                 .keep("kernel command line", "hugepagesz=2M hugepages=(the figure that lotsfree size prints)")
                 .risk("The pool is lost to everything else; only for programs that use huge pages of the pool.")
                 .restart("the host")

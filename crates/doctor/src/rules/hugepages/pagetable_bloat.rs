@@ -163,7 +163,7 @@ fn alone(cx: &Context<'_>, tables: Bytes) -> Finding {
         .remedy(
             Remedy::new("Put the memory that they share into huge pages, or let fewer processes map it")
                 .run("grep -E 'MemTotal|HugePages|PageTables' /proc/meminfo; ipcs -m")
-                .run(cx.size_command("hugepages"))
+                .run(cx.size_hugepages())
                 .risk("None: these only read."),
         );
     finding
@@ -319,7 +319,7 @@ fn pooled(cx: &Context<'_>) -> Remedy {
     let remedy = match (advice::nr_hugepages(cx), pool) {
         (Ok(advice), Some(pool)) if advice.value > pool.total => huge::resize(cx, &pool, advice.value, title),
         // The segments were not read, or are too large for a pool: no figure without them.
-        _ => Remedy::new(title).run(cx.size_command("hugepages")),
+        _ => Remedy::new(title).run(cx.size_hugepages()),
     };
     let risk = "The pool is lost to everything else at once; too large a pool makes the host swap.";
     huge::adopted(cx, remedy.risk(risk))

@@ -5,7 +5,7 @@ use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
 use lotsfree_settings::PANIC_ON_OOM;
 use lotsfree_units::{Bytes, Percent};
 
-use crate::control_groups;
+use crate::control_groups::{self, Owner};
 use crate::kernel_report::{Cause, Holder, Judged, dirty_of, kernel_of, shared_of};
 use crate::remedy::SYSCTL_FILE;
 use crate::rule::rule;
@@ -531,10 +531,10 @@ fn of_holder(cx: &Context<'_>, holder: Holder) -> Option<Remedy> {
                 .risk("Reading is safe; a file or segment that is still in use is lost to its program.")
         }
         Holder::HugePool => Remedy::new("Make the pool no larger than what its program needs")
-            .run(cx.size_command("hugepages"))
+            .run(cx.size_hugepages())
             .risk(reads),
         Holder::PageTables => {
-            Remedy::new("Map shared memory with huge pages").run(cx.size_command("hugepages")).risk(reads)
+            Remedy::new("Map shared memory with huge pages").run(cx.size_hugepages()).risk(reads)
         }
         Holder::Uncounted => {
             Remedy::new("Find who took it: a balloon, a graphics or network driver, or a leak of the kernel")
@@ -733,6 +733,14 @@ fn raise(cx: &Context<'_>, path: &str, logged: Option<Bytes>, finding: &mut Find
     let unit = path.rsplit('/').next().unwrap_or(path);
     let version = cx.cgroups().map_or(CgroupVersion::V2, |groups| groups.version);
     let read = cx.cgroups().ok().and_then(|groups| groups.at(path)).cloned();
+    let systemd = matches!(control_groups::owner(path), Owner::Systemd(_));
+    if read.is_none() && !systemd && cx.cgroups().is_ok() {
+        let was = logged.map_or_else(String::new, |limit| format!(" of {limit}"));
+        finding.note(format!(
+            "The group is gone, or has lost its limit{was}: whoever makes it sets that. Let it be higher, or less run in it."
+        ));
+        return;
+    }
     let group = read.unwrap_or_else(|| Cgroup { path: path.to_owned(), ..Cgroup::default() });
     let Some(limit) = group.max.and_then(Limit::bytes).or(logged) else {
         finding
