@@ -9,7 +9,9 @@ use lotsfree_units::{Bytes, Percent};
 use crate::finding::subject;
 use crate::huge::{self, Backing};
 use crate::rule::rule;
-use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, advice};
+use crate::{
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Workload, advice,
+};
 
 rule! {
     /// Page tables take a noticeable part of memory.
@@ -17,7 +19,8 @@ rule! {
     /// # Sees
     /// `PageTables` in `/proc/meminfo` as a share of `MemTotal` without the huge page pools; with processes
     /// readable, `VmPTE` of each, added up for the processes that map the same shared memory, and the
-    /// attached segments.
+    /// attached segments. Where they are little beside the host's memory, those of one program's processes
+    /// beside the mapping that they share: 25 % and 64 MiB are worth a word.
     ///
     /// # Hurts
     /// Each process that touches a 2 MiB range of shared memory keeps a page table of its own for it: 2 MiB
@@ -58,6 +61,11 @@ const MOSTLY: f64 = 0.5;
 const SHORT: f64 = 0.10;
 /// Where the size of memory is not told: 0.2 % of 1 TiB.
 const MUCH: Bytes = Bytes::gib(2);
+/// Page tables from this share of what is mapped on are worth a word, however little of the host they take:
+/// those of 128 processes, each of which has touched all of it.
+const MUCH_BESIDE: f64 = 0.25;
+/// Less than this is not worth it.
+const LEAST_BESIDE: Bytes = Bytes::mib(64);
 /// Groups of processes that are shown.
 const SHOWN: usize = 3;
 
@@ -77,7 +85,7 @@ impl Rule for PagetableBloat {
         };
         let share = tables.share_of(ordinary);
         if share < WARN {
-            return Ok(Vec::new());
+            return Ok(beside(cx).into_iter().collect());
         }
         let severity = Severity::ladder(
             &[
@@ -93,6 +101,7 @@ impl Rule for PagetableBloat {
         };
         let huge_page = huge::page_name(cx.now().host.page_size.pmd_huge());
         let (saved, arithmetic) = saving(cx, tables);
+        let listed = listed_tables(cx).filter(|listed| listed.share_of(tables) < MOSTLY);
         let of_what = match cx.pool_bytes() {
             Bytes::ZERO => "of memory",
             _ => "of memory outside the pool",
@@ -107,7 +116,14 @@ impl Rule for PagetableBloat {
                 cx.total()?,
                 format!("mostly of private memory and files: of shared memory are {shared} at most"),
             ),
-            None => Cost::memory(saved, cx.total()?, format!("{huge_page} pages would free it")),
+            None => match listed {
+                Some(listed) => Cost::memory(
+                    saved,
+                    cx.total()?,
+                    format!("of which the segments that are listed explain {listed:#} at most"),
+                ),
+                None => Cost::memory(saved, cx.total()?, format!("{huge_page} pages would free it")),
+            },
         };
         let mut finding = Finding::new(Self::ID, severity, title, cost);
         finding
@@ -142,10 +158,103 @@ impl Rule for PagetableBloat {
                 );
             return Ok(vec![finding]);
         }
-        finding.note(arithmetic);
+        finding.note(arithmetic).note_if(listed.map(|listed| {
+            format!(
+                "Touched as a whole by all that attach to them, the segments that are listed have {listed:#} of page tables. \
+                 The rest is of other memory: another instance, files, or more sessions when the tables were read."
+            )
+        }));
         add_remedies(&mut finding, cx, tables, ordinary, &segments);
         Ok(vec![finding])
     }
+}
+
+/// The most page tables that the listed System V segments can have, where no process was read: all of each, for
+/// all that attach to it.
+fn listed_tables(cx: &Context<'_>) -> Option<Bytes> {
+    let (segments, page) = (cx.shm().ok().filter(|_| cx.processes().is_err())?, cx.now().host.page_size);
+    let entries = page.bytes().0 / ENTRY_BYTES;
+    let tables = |size: Bytes| page.bytes().times(size.units_of(page.bytes().times(entries)));
+    let attached = segments.iter().filter(|segment| segment.nattch > 0);
+    let all: Bytes = attached.map(|segment| tables(segment.size).times(segment.nattch)).sum();
+    (all > Bytes::ZERO).then_some(all)
+}
+
+/// Shared memory whose page tables are much beside it, though little beside the host's memory.
+struct Beside<'a> {
+    program: &'a str,
+    file: &'a str,
+    size: Bytes,
+    processes: u64,
+    tables: Bytes,
+}
+
+/// The finding for the mapping with the most page tables, of those that have [`MUCH_BESIDE`] of its size.
+fn beside(cx: &Context<'_>) -> Option<Finding> {
+    let most = mapped_by_many(cx).into_iter().max_by_key(|found| found.tables)?;
+    let Beside { program, file, size, processes, tables } = most;
+    let share = Percent(tables.share_of(size));
+    let file = huge::shared_name(file);
+    let mut finding = Finding::new(
+        PagetableBloat::ID,
+        if tables.share_of(cx.total().ok()?) >= COSTS { Severity::Warning } else { Severity::Info },
+        format!(
+            "{processes} processes of {program} have {tables} of page tables for the {size} of {file}, {share} of it"
+        ),
+        Cost::memory(tables, cx.total().ok()?, "it grows with each further process"),
+    );
+    finding
+        .sure(Confidence::Likely)
+        .because(
+            Evidence::new("/proc/PID/status", "VmPTE", format!("{tables:#}"))
+                .of(format!("{processes} processes of {program}"))
+                .against(
+                    format!("at most {} of what they share", Percent(MUCH_BESIDE)),
+                    "128 processes in base pages",
+                ),
+        )
+        .because(Evidence::new("/proc/PID/maps", "length", format!("{size:#}")).of(file));
+    if file.starts_with("/dev/shm/") {
+        finding.remedy(huge_tmpfs(file));
+    } else if advice::huge_pool_allowed(cx).is_ok() && Workload::of_name(program).is_some() {
+        finding.remedy(pooled(cx));
+    }
+    finding.remedy(
+        Remedy::new("Let fewer processes map it")
+            .risk("An application change; page tables shrink in proportion to the processes."),
+    );
+    Some(finding)
+}
+
+/// Mappings that several processes of one program share in base pages. Of the largest processes the mappings
+/// are known, of all others of that name the page tables.
+fn mapped_by_many<'a>(cx: &Context<'a>) -> Vec<Beside<'a>> {
+    let processes = cx.processes().unwrap_or_default();
+    let mut mappers: BTreeMap<(&str, &str), (Bytes, u64)> = BTreeMap::new();
+    for process in processes {
+        for mapping in process.detail.iter().flat_map(|detail| &detail.mappings) {
+            if mapping.shared && !mapping.is_huge() && !mapping.file.is_empty() {
+                let found = mappers.entry((&process.stat.name, &mapping.file)).or_default();
+                *found = (found.0.max(mapping.length), found.1 + 1);
+            }
+        }
+    }
+    let beside = |((program, file), (size, known)): ((&'a str, &'a str), (Bytes, u64))| {
+        let named = processes.iter().filter(|process| &*process.stat.name == program);
+        let own = |process: &Process| process.memory_or_zero(s::VmPTE) - OWN_TABLES;
+        let tables: Vec<Bytes> = named.map(own).filter(|tables| *tables > Bytes::ZERO).collect();
+        Beside {
+            program,
+            file,
+            size,
+            processes: (tables.len() as u64).max(known),
+            tables: tables.into_iter().sum(),
+        }
+    };
+    let mut found: Vec<Beside<'a>> =
+        mappers.into_iter().filter(|(_, (_, known))| *known > 1).map(beside).collect();
+    found.retain(|found| found.tables >= LEAST_BESIDE && found.tables.share_of(found.size) >= MUCH_BESIDE);
+    found
 }
 
 /// Page tables alone, of a host whose size is not told.
