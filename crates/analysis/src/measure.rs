@@ -261,9 +261,12 @@ fn moved_kib(view: &View<'_>, read: fn(&Moved) -> Option<u64>) -> Option<f64> {
     Some(moved(view, read)? * 1024.0)
 }
 
-/// The mean of a level that is counted in pages, in bytes.
-fn level(view: &View<'_>, column: &str) -> Option<f64> {
-    view.figures().levels.get(column).map(|level| level.mean * view.page())
+/// The mean of a list's size, in bytes. `list`: `active_anon`. A control group counts it in bytes, a host in
+/// pages.
+fn level(view: &View<'_>, list: &str) -> Option<f64> {
+    let mean = |column: String| view.figures().levels.get(&column).map(|level| level.mean);
+    let of_group = mean(format!("cgroup.{list}"));
+    of_group.or_else(|| Some(mean(format!("vmstat.nr_{list}"))? * view.page()))
 }
 
 /// Every measure, in the order in which they are shown.
@@ -309,6 +312,7 @@ const ROWS: &[Row] = {
             let freed = moved.direct_steal?.saturating_add(moved.kswapd_steal?);
             (scanned > 0).then(|| freed as f64 / scanned as f64)
         }),
+        row("limit_hits", "times at the group's limit", Count, Lower, |view| moved(view, |m| m.limit_hits)),
         trouble("allocstall", "entries into direct reclaim", Count, |view| moved(view, |m| m.allocstall)),
         trouble("zone_reclaim_failed", "zone reclaims that failed", Count, |view| {
             moved(view, |m| m.zone_reclaim_failed)
@@ -320,16 +324,16 @@ const ROWS: &[Row] = {
             least.map(|pages| pages as f64 * view.page())
         }),
         row("active_anon_bytes", "active anonymous, mean", Bytes, Neither, |view| {
-            level(view, "vmstat.nr_active_anon")
+            level(view, "active_anon")
         }),
         row("inactive_anon_bytes", "inactive anonymous, mean", Bytes, Neither, |view| {
-            level(view, "vmstat.nr_inactive_anon")
+            level(view, "inactive_anon")
         }),
         row("active_file_bytes", "active file, mean", Bytes, Neither, |view| {
-            level(view, "vmstat.nr_active_file")
+            level(view, "active_file")
         }),
         row("inactive_file_bytes", "inactive file, mean", Bytes, Neither, |view| {
-            level(view, "vmstat.nr_inactive_file")
+            level(view, "inactive_file")
         }),
         row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),
         row("page_out_bytes", "written to devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_out)),

@@ -11,9 +11,14 @@ use lotsfree_run::{
 };
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
+use lotsfree_units::Percent;
 
 use crate::compare::error::{POINT, SLOW, Span};
 use crate::compare::same_thing;
+
+/// An undisturbed part in which this share of the requests' time went to waiting for a CPU is no measure of
+/// an idle machine; `explain` calls a wait of this size a cause. Guessed.
+const WAITED: f64 = 0.10;
 
 /// A run with everything that is derived from it.
 #[derive(Debug)]
@@ -179,6 +184,14 @@ impl<'r> View<'r> {
         &self.summary.measured
     }
 
+    /// The seconds of the run at which the part that counts would have begun, if the run ended before or just
+    /// then.
+    pub fn unreached(&self) -> Option<f64> {
+        let asked = self.run.facts().measure.window?;
+        let Window { from, to } = self.figures().window;
+        (to <= asked.from || to <= from).then_some(asked.from as f64 / 1e9)
+    }
+
     /// Throughput as a share of the undisturbed one; of repeats the median.
     pub fn relative(&self) -> Option<f64> {
         Some(Span::of(self.all().filter_map(View::own_relative), POINT)?.value)
@@ -231,7 +244,22 @@ impl<'r> View<'r> {
         } else if self.run.samples().len() < 2 {
             remarks.push("it holds fewer than two samples, so that no counter is seen to move".to_owned());
         }
+        remarks.extend(self.waited_before());
         remarks
+    }
+
+    /// That the undisturbed part was disturbed itself, by too few CPUs. The model has the CPUs that the
+    /// scenario gives it; a host shares its own with others.
+    fn waited_before(&self) -> Option<String> {
+        let spent = &self.undisturbed.as_ref()?.spent;
+        let share = spent.runnable as f64 / busy(spent);
+        (self.run.facts().machine != RunOn::Model && share >= WAITED).then(|| {
+            format!(
+                "already in its undisturbed part, {} of the requests' time went to waiting for a CPU, so that \
+                 throughput as a share of that part looks better than it is",
+                Percent(share)
+            )
+        })
     }
 
     /// Model or kernel, and which.

@@ -48,7 +48,7 @@ fn sample(snapshot: &Snapshot, at: u64) -> Sample {
         zones: snapshot.zones.clone().unwrap(),
         nodes: nodes.collect(),
         swaps: snapshot.swaps.clone().unwrap(),
-        group: lotsfree_kernel_files::counters::Values::default(),
+        ..Sample::default()
     }
 }
 

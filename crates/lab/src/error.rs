@@ -6,6 +6,8 @@ use std::path::Path;
 use lotsfree_run::WriteError;
 use lotsfree_scenario::Errors;
 
+use crate::vm;
+
 /// Why a case could not be executed on a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -31,7 +33,7 @@ pub enum LabError {
     Refused(String),
     /// A virtual machine could not be made, or did not end as it should.
     #[error(transparent)]
-    Vm(#[from] crate::vm::Error),
+    Vm(#[from] vm::Error),
     /// An agent could not do its part.
     #[error("the agent of {actor}: {why}")]
     Agent {
@@ -40,6 +42,17 @@ pub enum LabError {
         /// The reason that the agent gives.
         why: String,
     },
+}
+
+impl LabError {
+    /// The error in one line, without a guest's console.
+    pub fn brief(&self) -> String {
+        match self {
+            LabError::Vm(vm::Error::Guest { why, .. }) => format!("the virtual machine: {why}"),
+            LabError::Vm(vm::Error::Panic { line, .. }) => format!("the virtual machine: {line}"),
+            other => other.to_string().lines().collect::<Vec<_>>().join("; "),
+        }
+    }
 }
 
 /// Makes a [`LabError`] of the system's error about a file.

@@ -54,6 +54,8 @@ pub struct Plan {
     pub changes: Vec<String>,
     /// Differences between the run and what the scenario describes.
     pub remarks: Vec<String>,
+    /// Settings of the scenario that cannot act on a control group, with the reason.
+    pub warnings: Vec<String>,
     /// Reasons why the case would be refused; empty if it would not.
     pub refusals: Vec<String>,
 }
@@ -81,11 +83,13 @@ impl Local {
             }
         }
         if let Some(group) = group {
+            let inert = |(name, _)| Some(format!("{name}: {}", group::cannot_act(name, group)?));
+            plan.warnings.extend(case.tuning.iter().filter_map(inert));
             if let Some(control) = group::lacks_controller(group)? {
                 plan.changes.push(format!("switch the memory controller on in {}", control.display()));
             }
             plan.changes.push(format!("make a control group in {}", group::parent(group).display()));
-            let limits = limits(case, group).into_iter();
+            let limits = limits(case, group, swaps(&memory)).into_iter();
             plan.changes.extend(limits.map(|(file, value)| format!("{file} of the group: {value}")));
         }
         Ok(plan)
@@ -228,14 +232,16 @@ impl Local {
             slow: self.slow,
         };
         let machine = if self.group { RunOn::Cgroup } else { RunOn::Host };
-        let done = here::execute(case, &place, machine, plan.remarks, output, watch);
+        let warnings = plan.warnings.iter().map(|warning| format!("no effect on the group: {warning}"));
+        let remarks = plan.remarks.into_iter().chain(warnings).collect();
+        let done = here::execute(case, &place, machine, remarks, output, watch);
         let undone = changes.undo(report);
         done.and_then(|state| Ok(undone.map(|()| state)?))
     }
 
     fn make_group(&self, case: &Case, version: Version, changes: &mut Changes) -> Result<PathBuf, LabError> {
         let path = group::make(version, changes)?;
-        for (file, value) in limits(case, version) {
+        for (file, value) in limits(case, version, swaps(&read_meminfo()?)) {
             let file = path.join(file);
             // Without CONFIG_MEMCG_SWAP, or with swapaccount=0, the swap of a group cannot be limited.
             if !file.exists() {
@@ -249,15 +255,18 @@ impl Local {
 }
 
 /// The limits that make a control group as large as the scenario's machine: files and values.
-fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
+/// `host_swaps`: whether there is swap that the group could use without a limit.
+fn limits(case: &Case, version: Version, host_swaps: bool) -> Vec<(&'static str, String)> {
     let (memory, swap) = (case.machine.memory().0, case.machine.swap.size.0.0);
     match version {
         Version::One => {
+            let mut limits = vec![("memory.limit_in_bytes", memory.to_string())];
             // The order matters: the limit of memory and swap together may not be below that of memory.
-            let mut limits = vec![
-                ("memory.limit_in_bytes", memory.to_string()),
-                ("memory.memsw.limit_in_bytes", (memory + swap).to_string()),
-            ];
+            // Where it is the same, charges meet it first, and 6.18 counts only those that meet the limit
+            // of memory; so it is left out where there is no swap.
+            if host_swaps || swap > 0 {
+                limits.push(("memory.memsw.limit_in_bytes", (memory + swap).to_string()));
+            }
             let swappiness = case.tuning.get(SWAPPINESS);
             limits.extend(swappiness.map(|swappiness| ("memory.swappiness", swappiness.to_string())));
             limits
@@ -266,6 +275,11 @@ fn limits(case: &Case, version: Version) -> Vec<(&'static str, String)> {
             vec![("memory.max", memory.to_string()), ("memory.swap.max", swap.to_string())]
         }
     }
+}
+
+/// Whether this host swaps.
+fn swaps(memory: &Values<Meminfo>) -> bool {
+    memory.get(meminfo::SwapTotal).is_some_and(|kib| kib > 0)
 }
 
 fn read_meminfo() -> Result<Values<Meminfo>, LabError> {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use lotsfree_kernel_files::counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat, vmstat};
+use lotsfree_kernel_files::counters::{Meminfo, MemoryEvents, MemoryStat, Numastat, Values, Vmstat, vmstat};
 use lotsfree_kernel_files::file::cgroup::parse_memory_stat;
 use lotsfree_kernel_files::file::node::parse_meminfo;
 use lotsfree_kernel_files::file::swaps::SwapArea;
@@ -14,6 +14,10 @@ use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_run::{NodeSample, Sample};
 
 use crate::error::{LabError, at};
+
+/// A charge meets the limit of memory and swap together first, where that is as low as the limit of memory:
+/// where the group may not swap (`mm/memcontrol.c:try_charge_memcg`).
+const FAILCNT: [&str; 2] = ["memory.failcnt", "memory.memsw.failcnt"];
 
 /// A file that is read again and again.
 #[derive(Debug)]
@@ -56,6 +60,13 @@ pub(crate) struct Sampler {
     swaps: Option<Watched>,
     nodes: Vec<(u32, Watched, Watched)>,
     group: Option<Watched>,
+    /// `memory.events` of the group, which only version 2 has.
+    events: Option<Watched>,
+    /// The files of [`FAILCNT`] that the group has; only version 1 has any.
+    failcnt: Vec<Watched>,
+    /// Whether both limits of the group are the same: charges then meet that of memory and swap together,
+    /// which 6.18 does not count, so that 0 means nothing.
+    is_blind: bool,
 }
 
 impl Sampler {
@@ -73,6 +84,18 @@ impl Sampler {
             swaps: Watched::open("/proc/swaps").ok(),
             nodes: nodes.iter().map(node).collect::<Result<_, LabError>>()?,
             group: group.map(|group| Watched::open(group.join("memory.stat"))).transpose()?,
+            events: group.and_then(|group| Watched::open(group.join("memory.events")).ok()),
+            failcnt: match group {
+                Some(group) => {
+                    FAILCNT.iter().filter_map(|name| Watched::open(group.join(name)).ok()).collect()
+                }
+                None => Vec::new(),
+            },
+            is_blind: group.is_some_and(|group| {
+                let limit = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+                let together = limit("memory.memsw.limit_in_bytes");
+                together.is_some() && together == limit("memory.limit_in_bytes")
+            }),
         })
     }
 
@@ -98,7 +121,17 @@ impl Sampler {
             Some(group) => parse_memory_stat(group.read()?, &mut log),
             None => Values::default(),
         };
-        Ok(Sample { at: time, meminfo, vmstat, zones, nodes, swaps, group })
+        let events = match &mut self.events {
+            Some(events) => Values::<MemoryEvents>::parse(events.read()?, |_| ()),
+            None => Values::default(),
+        };
+        let mut failcnt = None;
+        for file in &mut self.failcnt {
+            let text = std::str::from_utf8(file.read()?).unwrap_or_default();
+            failcnt = Some(failcnt.unwrap_or(0) + text.trim().parse::<u64>().unwrap_or(0));
+        }
+        let failcnt = failcnt.filter(|hits| *hits > 0 || !self.is_blind);
+        Ok(Sample { at: time, meminfo, vmstat, zones, nodes, swaps, group, events, failcnt })
     }
 
     /// How many tasks the OOM killer has ended since boot.
@@ -122,5 +155,30 @@ mod tests {
         assert!(second.vmstat.get(vmstat::pgfault) >= first.vmstat.get(vmstat::pgfault));
         assert_eq!(second.nodes.len(), 1);
         assert!(!second.zones.is_empty());
+    }
+
+    #[test]
+    fn the_times_that_a_group_met_either_limit_are_read() {
+        let group = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(group.path().join(name), text).unwrap();
+        put("memory.stat", "cache 8192\n");
+        let hits = || Sampler::new(&[], Some(group.path())).unwrap().sample(0).unwrap().limit_hits();
+        assert_eq!(hits(), None);
+        put("memory.failcnt", "28\n");
+        assert_eq!(hits(), Some(28));
+        put("memory.memsw.failcnt", "30000\n");
+        assert_eq!(hits(), Some(30_028));
+        put("memory.failcnt", "0\n");
+        put("memory.memsw.failcnt", "0\n");
+        put("memory.limit_in_bytes", "4096\n");
+        put("memory.memsw.limit_in_bytes", "8192\n");
+        assert_eq!(hits(), Some(0));
+        put("memory.memsw.limit_in_bytes", "4096\n");
+        assert_eq!(hits(), None, "6.18 does not count what meets both limits at once");
+        for version_1 in FAILCNT {
+            std::fs::remove_file(group.path().join(version_1)).unwrap();
+        }
+        put("memory.events", "low 0\nhigh 0\nmax 7\noom 0\noom_kill 0\n");
+        assert_eq!(hits(), Some(7));
     }
 }

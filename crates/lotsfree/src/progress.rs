@@ -66,3 +66,13 @@ impl ProgressLine {
         }
     }
 }
+
+/// `41 s`, `12 min`, `3.5 h`.
+pub(crate) fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 600.0 => format!("{s:.0} s"),
+        s if s < 36_000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

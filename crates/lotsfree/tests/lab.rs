@@ -419,6 +419,49 @@ fn a_kernel_that_is_not_there_is_an_error_that_says_how_to_get_one() {
     assert!(says(&output).contains("lotsfree lab kernel 6.1"), "{}", says(&output));
 }
 
+#[test]
+fn who_names_a_kernel_and_another_generation_for_the_scenario_gets_a_run_and_no_refusal() {
+    let directory = common::directory();
+    fs::write(directory.path().join("short.toml"), SCENARIO).unwrap();
+    let kernel = directory.path().join("kernel");
+    fs::create_dir_all(kernel.join("lib/modules/6.1.0")).unwrap();
+    fs::write(kernel.join("vmlinuz"), image()).unwrap();
+    let lab = |set: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lotsfree"));
+        command.args(["lab", "short.toml", "--dry-run", "--kernel"]).arg(&kernel).args(set);
+        let output = command.current_dir(directory.path()).output().unwrap();
+        (says(&output), String::from_utf8(output.stdout).unwrap())
+    };
+    let (before, after) = (lab(&[]), lab(&["--set", "generation=linux-6.12"]));
+    assert!(format!("{before:?}").contains("6.1.0"), "{before:?}");
+    assert_eq!(after, before);
+}
+
+#[test]
+fn the_kernels_that_are_there_are_listed_and_none_is_downloaded_for_a_name_that_is_no_series() {
+    let directory = common::directory();
+    let lab = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lotsfree"));
+        command.args(["lab", "kernel"]).args(arguments);
+        command.env("LOTSFREE_LAB_KERNELS", directory.path().join("kernels")).output().unwrap()
+    };
+    let none = lab(&[]);
+    assert!(none.status.success() && none.stdout.is_empty(), "{none:?}");
+    assert!(says(&none).contains("lotsfree lab kernel 6.1 downloads one"), "{}", says(&none));
+    assert_eq!(lab(&["--json"]).stdout, b"[]\n");
+    let kernel = directory.path().join("kernels/6.1.0");
+    fs::create_dir_all(kernel.join("lib/modules/6.1.0")).unwrap();
+    fs::write(kernel.join("vmlinuz"), image()).unwrap();
+    fs::create_dir(directory.path().join("kernels/6.1.0-rc8")).unwrap();
+    let listed = lab(&[]);
+    let text = String::from_utf8(listed.stdout.clone()).unwrap();
+    assert_eq!(text, format!("6.1.0: {}\n", kernel.display()));
+    assert!(says(&listed).contains("6.1.0-rc8: no kernel: neither vmlinuz"), "{}", says(&listed));
+    let wrong = lab(&["6.1.0-9-amd64"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(says(&wrong).contains("is no series of kernels: write 6.1 or 6.12"), "{}", says(&wrong));
+}
+
 /// A file system in memory of a given size in KiB, unmounted on drop.
 struct Small(PathBuf);
 
@@ -543,8 +586,14 @@ fn a_virtual_machine_that_loses_power_leaves_a_run_that_can_be_read() {
     let output = lab.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", says(&output));
     assert!(says(&output).contains("SIGKILL"), "{}", says(&output));
-    assert_eq!(bench.run().state(), State::Interrupted);
-    assert!(bench.run().samples().len() >= 3);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("was killed from outside"), "{text}");
+    let run = bench.run();
+    assert_eq!(run.state(), State::Interrupted);
+    assert!(run.samples().len() >= 3);
+    let (end, last) = (*run.samples().times().last().unwrap(), run.events().last().unwrap());
+    assert_eq!((last.kind, last.actor.as_deref(), last.at), (EventKind::Error, None, end));
+    assert!(run.remarks()[0].starts_with("the run broke off after"), "{:?}", run.remarks());
     assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
 }
 

@@ -312,6 +312,154 @@ fn runs_that_differ_outside_of_the_measured_part_are_alike_in_it_only() {
     assert!(said(0).as_str().unwrap().starts_with("Both runs came out alike: "));
 }
 
+/// A run that was killed after five seconds, and of which the part from `from` to 40 s counts.
+fn killed_at_5_s(from: u64) -> Run {
+    use lotsfree_kernel_files::counters::vmstat as v;
+    let second = 1_000_000_000;
+    let mut memory = Memory::default();
+    for at in 0..=5 {
+        let mut sample = Sample { at: at * second, ..Sample::default() };
+        for counter in [v::pgscan_direct, v::pgscan_kswapd, v::pgsteal_direct, v::pgsteal_kswapd] {
+            sample.vmstat.set(counter, 7);
+        }
+        memory.sample(&sample).unwrap();
+    }
+    let what = "QEMU was killed".to_owned();
+    memory.event(&Event { at: 5 * second, kind: EventKind::Error, what, actor: None }).unwrap();
+    let window = lotsfree_run::Window { from: from * second, to: 40 * second };
+    let measure = lotsfree_run::Measured { window: Some(window), ..Default::default() };
+    let facts = Facts { variant: Some("base".to_owned()), measure, ..Facts::default() };
+    memory.finish(facts, String::new(), State::Interrupted)
+}
+
+#[test]
+fn a_run_that_ended_before_its_measured_part_is_not_judged_and_says_what_ended_it() {
+    for from in [5, 10] {
+        let text = runs_text(&[killed_at_5_s(from)], plain(200));
+        assert!(text.contains("base: the run broke off after 5 s: QEMU was killed"), "{text}");
+        let why = format!("base: it ended before {from} s, from which on it is measured.");
+        assert!(text.contains(&why), "{text}");
+        for wrong in ["Measured from", "nothing was reclaimed", "pages scanned"] {
+            assert!(!text.contains(wrong), "{wrong}: {text}");
+        }
+        assert_eq!(explain(&killed_at_5_s(from), &killed_at_5_s(from)).mechanism, Mechanism::Unmeasured);
+    }
+    let text = runs_text(&[killed_at_5_s(2)], plain(200));
+    assert!(text.contains("Measured from 2 s to 5 s instead of 40 s"), "{text}");
+    assert!(text.contains("nothing was reclaimed"), "{text}");
+    let both = [killed_at_5_s(10), killed_at_5_s(10)];
+    let text = runs_text(&both, plain(200));
+    assert_eq!(text.matches("it ended before 10 s").count(), 2, "{text}");
+    assert!(!text.contains("alike"), "{text}");
+    assert!(json(&both).get("all_alike").is_none());
+}
+
+#[test]
+fn runs_are_not_called_alike_where_one_of_them_did_not_reach_its_measured_part() {
+    let root = tempfile::tempdir().unwrap();
+    let mut runs: Vec<Run> = Vec::new();
+    for case in scenario(&["base", "swappiness 0"], &["2 GiB", "4 GiB", "8 GiB"]) {
+        let gib = case.sweep.as_ref().unwrap().number;
+        if gib < 5.0 {
+            runs.push(run(root.path(), &case, Fate::Direct, gib));
+        }
+    }
+    assert!(runs_text(&runs, plain(200)).contains("Both runs came out alike"));
+    // Nothing is there at 8 GiB to compare it with.
+    let case = &scenario(&["base"], &["8 GiB"])[0];
+    let directory = root.path().join("ended");
+    let facts = facts("base", Fate::Direct);
+    let ended = write(&directory, facts, &case.to_toml(), Fate::Direct, 8.0, 60).finish(State::Interrupted);
+    runs.push(ended.unwrap());
+    let text = runs_text(&runs, plain(200));
+    assert!(text.contains("broke off") || text.contains("interrupted"), "{text}");
+    assert!(!text.contains("came out alike"), "{text}");
+}
+
+#[test]
+fn repeats_on_a_kernel_have_one_seed_and_are_one_column_all_the_same() {
+    let root = tempfile::tempdir().unwrap();
+    let cases = scenario(&["base", "direct"], &[]);
+    let mut runs = Vec::new();
+    for (number, gib) in [("1", 4.0), ("2", 8.0), ("3", 12.0)] {
+        for (case, (_, fate)) in cases.iter().zip([FATES[0], FATES[2]]) {
+            let directory = root.path().join(&case.variant).join(number);
+            let machine = lotsfree_run::RunOn::Vm;
+            let facts = Facts { machine, ..facts(&case.variant, fate) };
+            let writer = write(&directory, facts, &case.to_toml(), fate, gib, 240);
+            runs.push(writer.finish(State::Complete).unwrap());
+        }
+    }
+    let text = runs_text(&runs, plain(120));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let heads = text.lines().find(|line| line.starts_with("   ")).unwrap();
+    assert!(heads.split_whitespace().eq(["base", "direct"]), "{text}");
+    let note = "Each figure is the median of 3 runs; in brackets the smallest and the largest of them.";
+    assert!(words.contains("6 runs") && words.contains(note), "{text}");
+    let throughput = text.lines().find(|line| line.starts_with("requests per second")).unwrap();
+    assert!(throughput.contains(" to ") && throughput.contains('['), "{text}");
+}
+
+/// A run in a control group of version 1 that met its limit 30,028 times on a host that reclaims for others;
+/// in its undisturbed second a fifth of the time went to waiting for a CPU.
+fn in_a_group() -> Run {
+    use lotsfree_kernel_files::counters::{memory_stat as g, vmstat as v};
+    let spent = lotsfree_run::Spent { user: 4000, runnable: 1000, ..Default::default() };
+    let second = 1_000_000_000;
+    let mut memory = Memory::default();
+    for at in 0..=3 {
+        let mut sample = Sample { at: at * second, ..Sample::default() };
+        sample.failcnt = Some([0, 0, 7, 30_028][at as usize]);
+        sample.vmstat.set(v::pgscan_kswapd, at * 1_000_000);
+        sample.vmstat.set(v::nr_inactive_file, 2_346_189);
+        sample.vmstat.set(v::pgpgin, at * 1_000_000);
+        sample.group.set(g::inactive_file, 64 << 20);
+        sample.group.set(g::pgmajfault, at * 3);
+        sample.group.set(g::pgpgin, at * 9);
+        memory.sample(&sample).unwrap();
+        let mut latency = lotsfree_run::Histogram::default();
+        latency.record_many(1000, 10);
+        let interval = lotsfree_run::Interval {
+            from: at.saturating_sub(1) * second,
+            at: at * second,
+            actor: "server".into(),
+            role: "server".into(),
+            operations: 10,
+            errors: 0,
+            latency,
+            spent,
+            major_faults: 0,
+            minor_faults: 0,
+        };
+        memory.intervals(&[interval]).unwrap();
+    }
+    let window = |from: u64, to: u64| Some(lotsfree_run::Window { from: from * second, to: to * second });
+    let measure = lotsfree_run::Measured { baseline: window(0, 1), window: window(1, 3) };
+    let machine = lotsfree_run::RunOn::Cgroup;
+    let facts = Facts { variant: Some("base".to_owned()), machine, measure, ..Facts::default() };
+    memory.finish(facts, String::new(), State::Complete)
+}
+
+#[test]
+fn a_run_in_a_group_tells_the_groups_figures_and_none_of_the_hosts() {
+    let text = runs_text(&[in_a_group()], plain(200));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for row in ["times at the group's limit 30,028", "inactive file, mean 64 MiB", "major faults 6"] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(text.contains("base (100 %): the group met its limit 30,028 times; no wait"), "{text}");
+    assert!(
+        text.contains(
+            "base: already in its undisturbed part, 20 % of the requests' time went to waiting for a CPU"
+        ),
+        "{text}"
+    );
+    let page = runs_html(&[in_a_group()]);
+    for wrong in ["8.95 GiB", "pages scanned", "read from devices", "nothing was reclaimed", "swapped in"] {
+        assert!(!text.contains(wrong) && !page.contains(wrong), "{wrong}: {text}");
+    }
+}
+
 const NASTY: &str =
     "<script>alert('x')</script> | a`b \" ]]> &lt; \u{1b}]0;f\u{7}\u{1b}[2J \u{202e}g\u{2028}h\r\ti\n# j";
 

@@ -80,7 +80,8 @@ pub enum EventKind {
     OomKill,
     /// A disk or swap device is full.
     Full,
-    /// An operation failed in a way that was not reported before.
+    /// An operation failed in a way that was not reported before. Without an actor: the machine failed, and
+    /// the run ended with it.
     Error,
     /// A setting changed.
     Setting,

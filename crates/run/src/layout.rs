@@ -16,6 +16,8 @@ use crate::{NodeSample, Sample};
 
 /// Name of the column of times.
 pub(crate) const AT: &str = "at";
+/// Name of the column of `memory.failcnt` and `memory.memsw.failcnt`.
+const FAILCNT: &str = "cgroup-failcnt";
 
 /// Calls `cell` for every column of a sample, in the order of the columns.
 pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(&str, u64)) {
@@ -65,6 +67,10 @@ pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(&str, u64)) {
         }
     }
     values(&sample.group, "cgroup.", &mut name, cell);
+    values(&sample.events, "cgroup-events.", &mut name, cell);
+    if let Some(failcnt) = sample.failcnt {
+        cell(FAILCNT, failcnt);
+    }
 }
 
 /// Extends a negative priority to 64 bits, so that it is the same number in a signed column.
@@ -117,6 +123,8 @@ enum Target {
     Numastat(usize, Name<lotsfree_kernel_files::counters::Numastat>),
     Swap(usize, SwapPart),
     Group(Name<lotsfree_kernel_files::counters::MemoryStat>),
+    GroupEvents(Name<lotsfree_kernel_files::counters::MemoryEvents>),
+    Failcnt,
     /// A column that something else wrote.
     Foreign,
 }
@@ -132,7 +140,9 @@ impl Target {
             | Target::NodeStat(..)
             | Target::NodeMeminfo(..)
             | Target::Numastat(..)
-            | Target::Group(_) => true,
+            | Target::Group(_)
+            | Target::GroupEvents(_)
+            | Target::Failcnt => true,
             Target::At
             | Target::Protection(..)
             | Target::Pageset(..)
@@ -199,11 +209,15 @@ impl Layout {
         if name == AT {
             return Some(Target::At);
         }
+        if name == FAILCNT {
+            return Some(Target::Failcnt);
+        }
         let (file, rest) = name.split_once('.')?;
         Some(match file {
             "meminfo" => Target::Meminfo(Name::of(rest)),
             "vmstat" => Target::Vmstat(Name::of(rest)),
             "cgroup" => Target::Group(Name::of(rest)),
+            "cgroup-events" => Target::GroupEvents(Name::of(rest)),
             "zoneinfo" => {
                 let (node, rest) = rest.split_once('.')?;
                 let (zone, rest) = rest.split_once('.')?;
@@ -298,6 +312,8 @@ impl Layout {
                     }
                 }
                 Target::Group(name) => name.put(&mut sample.group, value),
+                Target::GroupEvents(name) => name.put(&mut sample.events, value),
+                Target::Failcnt => sample.failcnt = Some(value),
                 Target::Foreign => {}
             }
         }

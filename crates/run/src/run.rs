@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 use crate::parquet::{self, Damage};
 use crate::store::{self, Head, Seal, State, Whole};
-use crate::{Event, Facts, Intervals, Samples, Summary, Timing, journal};
+use crate::{Event, EventKind, Facts, Intervals, Samples, Summary, Timing, journal};
 
 /// The results of a scenario on a machine, whole in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,7 +84,11 @@ impl Run {
     ) -> Self {
         let mut run = Run { facts, scenario, state, samples, intervals, events, ..Run::default() };
         if state == State::Interrupted {
-            run.remarks.push(format!("the run was interrupted {}", run.end()));
+            let broken = |event: &&Event| event.kind == EventKind::Error && event.actor.is_none();
+            run.remarks.push(match run.events.iter().rev().find(broken) {
+                Some(event) => format!("the run broke off {}: {}", run.end(), event.what),
+                None => format!("the run was interrupted {}", run.end()),
+            });
         }
         run
     }

@@ -1,6 +1,8 @@
 //! [`Sample`]: the kernel's counters at one instant.
 
-use lotsfree_kernel_files::counters::{Meminfo, MemoryStat, Numastat, Values, Vmstat};
+use lotsfree_kernel_files::counters::{
+    Meminfo, MemoryEvents, MemoryStat, Numastat, Values, Vmstat, memory_events,
+};
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 
@@ -24,6 +26,18 @@ pub struct Sample {
     pub swaps: Vec<SwapArea>,
     /// `memory.stat` of the actors' control group; empty if they have no group of their own.
     pub group: Values<MemoryStat>,
+    /// `memory.events` of that group; empty for one of version 1, which does not have this file.
+    pub events: Values<MemoryEvents>,
+    /// `memory.failcnt` and `memory.memsw.failcnt` of that group together, the times that it met either
+    /// limit; `None` for one of version 2.
+    pub failcnt: Option<u64>,
+}
+
+impl Sample {
+    /// The times that the actors' control group met its limit since it was made; `None` without a group.
+    pub fn limit_hits(&self) -> Option<u64> {
+        self.failcnt.or_else(|| self.events.get(memory_events::max))
+    }
 }
 
 /// One directory `/sys/devices/system/node/node*`. Files that do not change during a run (CPUs, distances)

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use lotsfree_kernel_files::counters::{Counter, Values, Vmstat, groups, vmstat as v};
+use lotsfree_kernel_files::counters::{
+    Counter, MemoryStat, Values, Vmstat, groups, memory_stat as g, vmstat as v,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{Histogram, Run, RunOn, Samples, Spent, State, Window};
+use crate::{Histogram, Run, RunOn, Sample, Samples, Spent, State, Window};
 
 /// The measures that matter, for the whole run and for the parts that the scenario names. They follow from
 /// the rows alone, so that a recorded run gives the same figures as a fresh one.
@@ -103,7 +105,7 @@ impl Latency {
 }
 
 /// Changes of the kernel's monotonic counters; `None` where the kernel does not have them. Counters that some
-/// kernels split or renamed are one measure here.
+/// kernels split or renamed are one measure here. For a run in a control group they are the group's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Pages that tasks scanned themselves (`pgscan_direct`): direct and node reclaim.
@@ -136,6 +138,9 @@ pub struct Moved {
     pub refault_anon: Option<u64>,
     /// Huge pages split.
     pub thp_split: Option<u64>,
+    /// Times that the actors' control group met its limit, at each of which a task of it reclaims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_hits: Option<u64>,
 }
 
 /// A zone's free pages against its watermarks.
@@ -209,6 +214,15 @@ const LEVELS: [Counter<Vmstat>; 10] = [
     v::nr_page_table_pages,
 ];
 
+/// Columns of the levels of a run in a control group, in bytes: the host's lists hold much else.
+const GROUP_LEVELS: [&str; 5] = [
+    "cgroup.active_anon",
+    "cgroup.inactive_anon",
+    "cgroup.active_file",
+    "cgroup.inactive_file",
+    "cgroup.unevictable",
+];
+
 impl Summary {
     /// The measures of a run.
     pub fn of(run: &Run) -> Self {
@@ -247,16 +261,21 @@ impl Figures {
         let rows = samples.rows(asked);
         let times = samples.times().get(rows.clone()).unwrap_or_default();
         let sampled = times.first().zip(times.last()).map(|(from, to)| Window { from: *from, to: *to });
-        let levels = LEVELS.iter().filter_map(|counter| {
-            let name = format!("vmstat.{}", counter.name());
+        let in_group = run.facts().machine == RunOn::Cgroup;
+        let names: Vec<String> = match in_group {
+            true => GROUP_LEVELS.map(str::to_owned).to_vec(),
+            false => LEVELS.map(|counter| format!("vmstat.{}", counter.name())).to_vec(),
+        };
+        let levels = names.into_iter().filter_map(|name| {
             let level = Level::of(present(samples, &name, rows.clone()))?;
             Some((name, level))
         });
         Figures {
             window: counted.or(sampled).unwrap_or_default(),
             actors,
-            moved: Moved::between(samples, rows.clone()),
-            zones: zones(samples, rows.clone()),
+            moved: Moved::between(samples, rows.clone(), in_group),
+            // The zones and their watermarks are the host's; a group has none.
+            zones: if in_group { Vec::new() } else { zones(samples, rows.clone()) },
             levels: levels.collect(),
         }
     }
@@ -318,18 +337,26 @@ impl Moved {
     /// The changes between the first and the last sample of a part of a run.
     pub fn of(run: &Run, window: Window) -> Self {
         let samples = run.samples();
-        Moved::between(samples, samples.rows(window))
+        Moved::between(samples, samples.rows(window), run.facts().machine == RunOn::Cgroup)
     }
 
     /// The changes between the first and the last of some samples.
-    fn between(samples: &Samples, rows: Range<usize>) -> Self {
+    fn between(samples: &Samples, rows: Range<usize>, in_group: bool) -> Self {
         let ends = rows.clone().next().zip(rows.clone().next_back());
+        // From one sample nothing is seen to move: its changes are unknown, not zero.
+        let ends = ends.filter(|(first, last)| first < last);
         let ends = ends.and_then(|(first, last)| samples.get(first).zip(samples.get(last)));
         let Some((first, last)) = ends else { return Moved::default() };
-        let change = |read: &dyn Fn(&Values<Vmstat>) -> Option<u64>| {
-            // A counter that falls was reset, so its change is not known.
-            read(&last.vmstat)?.checked_sub(read(&first.vmstat)?)
-        };
+        // A counter that falls was reset, so its change is not known.
+        let moved = |read: &dyn Fn(&Sample) -> Option<u64>| read(&last)?.checked_sub(read(&first)?);
+        let limit_hits = moved(&Sample::limit_hits);
+        if in_group {
+            return Moved {
+                limit_hits,
+                ..Moved::of_group(&|counter| moved(&|sample| sample.group.get(counter)))
+            };
+        }
+        let change = |read: &dyn Fn(&Values<Vmstat>) -> Option<u64>| moved(&|sample| read(&sample.vmstat));
         let sum = |counters: &'static [Counter<Vmstat>]| change(&|vmstat| vmstat.sum(counters));
         let one = |counter| change(&|vmstat| vmstat.get(counter));
         Moved {
@@ -348,6 +375,25 @@ impl Moved {
             refault_file: sum(groups::REFAULT_FILE),
             refault_anon: sum(groups::REFAULT_ANON),
             thp_split: sum(groups::THP_SPLIT),
+            limit_hits,
+        }
+    }
+
+    /// The changes that `memory.stat` tells. Version 1 does not say how much reclaim scanned and freed, and
+    /// its `pgpgin` and `pgpgout` are charges; what is read and written no version says here.
+    fn of_group(change: &dyn Fn(Counter<MemoryStat>) -> Option<u64>) -> Self {
+        Moved {
+            direct_scan: change(g::pgscan_direct),
+            kswapd_scan: change(g::pgscan_kswapd),
+            direct_steal: change(g::pgsteal_direct),
+            kswapd_steal: change(g::pgsteal_kswapd),
+            major_faults: change(g::pgmajfault),
+            faults: change(g::pgfault),
+            swap_in: change(g::pswpin),
+            swap_out: change(g::pswpout),
+            refault_file: change(g::workingset_refault_file).or_else(|| change(g::workingset_refault)),
+            refault_anon: change(g::workingset_refault_anon),
+            ..Moved::default()
         }
     }
 }

@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Rows, contents, facts, rows, small};
-use lotsfree_run::{Memory, OpenError, Run, Sample, Sink, State, WriteError, Writer, is_run};
+use lotsfree_run::{
+    Event, EventKind, Memory, OpenError, Run, Sample, Sink, State, WriteError, Writer, is_run,
+};
 use proptest::prelude::*;
 
 const SCENARIO: &str = "title = \"A test\"\n";
@@ -248,6 +250,21 @@ fn one_process_at_a_time_writes_a_run() {
     let run = writer.finish(State::Interrupted).unwrap();
     assert_eq!(run.remarks(), ["the run was interrupted after 1 s"]);
     assert_eq!(Run::open(&at).unwrap().remarks(), run.remarks());
+}
+
+#[test]
+fn a_run_whose_machine_failed_says_what_happened() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().join("run");
+    let mut writer = Writer::create(&at, facts(), SCENARIO).unwrap();
+    small(2).write(&mut writer);
+    let of_an_actor = Some("app".to_owned());
+    for (what, actor) in [("QEMU was killed", None), ("no memory for an operation", of_an_actor)] {
+        let what = what.to_owned();
+        writer.event(&Event { at: 1_000_000_000, kind: EventKind::Error, what, actor }).unwrap();
+    }
+    writer.finish(State::Interrupted).unwrap();
+    assert_eq!(Run::open(&at).unwrap().remarks(), ["the run broke off after 1 s: QEMU was killed"]);
 }
 
 /// Every state in which a process can be killed while it ends a run: some files are there under their final

@@ -227,8 +227,11 @@ fn levels(views: &[&View<'_>], rows: &mut Vec<Read>) {
     }
     for column in columns {
         let name = column.strip_prefix("vmstat.").unwrap_or(column);
+        // A control group counts its lists in bytes.
+        let list = column.strip_prefix("cgroup.");
         let mut row = |what: &str, get: &dyn Fn(&Level) -> f64| {
-            let of = |view: &&View<'_>| view.figures().levels.get(column).map(|l| get(l) * view.page());
+            let unit = |view: &View<'_>| if list.is_some() { 1.0 } else { view.page() };
+            let of = |view: &&View<'_>| view.figures().levels.get(column).map(|l| get(l) * unit(view));
             rows.push(Read {
                 key: format!("level.{name}.{what}_bytes"),
                 name: format!("{name}, {what}"),
@@ -242,7 +245,10 @@ fn levels(views: &[&View<'_>], rows: &mut Vec<Read>) {
         };
         // The table of `report` has these.
         let lists = [v::nr_active_anon, v::nr_inactive_anon, v::nr_active_file, v::nr_inactive_file];
-        if !lists.iter().any(|list| list.name() == name) {
+        let named = |known: &Counter<Vmstat>| {
+            known.name() == name || known.name().strip_prefix("nr_").is_some_and(|known| list == Some(known))
+        };
+        if !lists.iter().any(named) {
             row("mean", &|level| level.mean);
         }
         row("last", &|level| level.last as f64);

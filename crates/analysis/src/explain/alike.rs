@@ -17,12 +17,15 @@ const MOST_KEYS: usize = 3;
 pub(super) struct Nearness {
     throughput: Option<f64>,
     p99: Option<f64>,
+    /// One of the runs was in a control group, whose version 1 counts neither scans nor swapping.
+    in_group: bool,
 }
 
-/// How near a run is to another; `None` if something distinguishes them. Of repeats, what lies within their
-/// ranges does not.
+/// How near a run is to another; `None` if something distinguishes them, or if one of them has no measured part
+/// to compare. Of repeats, what lies within their ranges does not.
 pub(super) fn nearness(run: &Account, base: &Account) -> Option<Nearness> {
-    if run.all().chain(base.all()).any(|one| one.oom_kills > 0 || !one.is_measured()) {
+    let is_none = |one: &Account| one.oom_kills > 0 || !one.is_measured() || one.unreached.is_some();
+    if run.all().chain(base.all()).any(is_none) {
         return None;
     }
     let both = |read: &dyn Fn(&Account) -> Option<f64>| {
@@ -30,12 +33,13 @@ pub(super) fn nearness(run: &Account, base: &Account) -> Option<Nearness> {
     };
     let rates = both(&|account| account.work.per_second());
     let known = rates.iter().all(|rates| !rates.is_empty());
-    let counts: [&dyn Fn(&Account) -> u64; 5] = [
+    let counts: [&dyn Fn(&Account) -> u64; 6] = [
         &|account| count(account.moved.direct_scan),
         &|account| count(account.moved.kswapd_scan),
         &|account| count(account.moved.swap_in),
         &|account| count(account.moved.swap_out),
         &|account| account.major_faults(),
+        &|account| count(account.moved.limit_hits),
     ];
     let same_count = |read: &dyn Fn(&Account) -> u64| {
         let [a, b] = both(&|account| Some(read(account) as f64));
@@ -50,7 +54,8 @@ pub(super) fn nearness(run: &Account, base: &Account) -> Option<Nearness> {
         Some((a - b).abs() / a.abs().max(b.abs()).max(f64::MIN_POSITIVE))
     };
     let p99 = both(&|account| Percentiles::of(&account.work.latency).p99());
-    same.then(|| Nearness { throughput: apart(rates), p99: apart(p99) })
+    let in_group = run.in_group || base.in_group;
+    same.then(|| Nearness { throughput: apart(rates), p99: apart(p99), in_group })
 }
 
 impl Nearness {
@@ -62,7 +67,9 @@ impl Nearness {
         let mut differences = Vec::new();
         differences.extend(self.throughput.map(|by| apart("throughput", by)));
         differences.extend(self.p99.map(|by| apart("p99 latency", by)));
-        differences.push(format!("scans, faults and swapping within {}", Percent(COUNT_NOISE)));
+        let counted =
+            if self.in_group { "faults and meetings with the limit" } else { "scans, faults and swapping" };
+        differences.push(format!("{counted} within {}", Percent(COUNT_NOISE)));
         differences.join(", ")
     }
 
@@ -72,13 +79,21 @@ impl Nearness {
             (Some(a), Some(b)) => Some(a.max(b)),
             (one, other) => one.or(other),
         };
-        Nearness { throughput: larger(self.throughput, other.throughput), p99: larger(self.p99, other.p99) }
+        Nearness {
+            throughput: larger(self.throughput, other.throughput),
+            p99: larger(self.p99, other.p99),
+            in_group: self.in_group || other.in_group,
+        }
     }
 }
 
 /// What to say once where nothing distinguishes any run from the first at its value of the sweep, and what to
-/// vary then; `None` if something does, or if there is only one run to show.
+/// vary then; `None` if something does, if a run ended before its measured part, or if there is only one run to
+/// show.
 pub fn all_alike(comparison: &Comparison<'_>) -> Option<String> {
+    if comparison.views.iter().flat_map(View::all).any(|view| view.unreached().is_some()) {
+        return None;
+    }
     let mut all: Option<Nearness> = None;
     for view in &comparison.views {
         let Some(base) = comparison.baseline(view) else { continue };

@@ -12,7 +12,7 @@
 mod alike;
 mod tail;
 
-use lotsfree_run::{Moved, Run};
+use lotsfree_run::{Moved, Run, RunOn};
 use lotsfree_units::words::{duration, enumeration};
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
@@ -71,6 +71,8 @@ pub enum Mechanism {
     DirtyLimit,
     /// The kernel held tasks back, and the counters do not tell whether for the dirty limit or for reclaim.
     Throttled,
+    /// The control group met its limit, and its tasks reclaimed.
+    GroupLimit,
     /// Requests waited for a device that others kept busy; nothing had to be read because of reclaim.
     Device,
     /// Requests waited for a CPU.
@@ -101,6 +103,7 @@ impl Mechanism {
             Mechanism::FileReread => "file pages read again",
             Mechanism::DirectReclaim => "direct reclaim",
             Mechanism::DirtyLimit => "the dirty limit",
+            Mechanism::GroupLimit => "the group's limit",
             Mechanism::Throttled => "throttling by the kernel",
             Mechanism::Device => "waits for devices",
             Mechanism::Cpu => "waits for a CPU",
@@ -193,6 +196,10 @@ struct Account {
     sampled: bool,
     /// Further runs of the same thing.
     repeats: Vec<Account>,
+    /// The run was in a control group, whose own counters these are.
+    in_group: bool,
+    /// The seconds of the run at which the part that counts would have begun, if the run ended before.
+    unreached: Option<f64>,
 }
 
 impl Account {
@@ -209,6 +216,8 @@ impl Account {
             direct: view.direct.clone(),
             sampled: view.run.samples().len() > 1,
             repeats: view.repeats.iter().map(Account::of).collect(),
+            in_group: view.run.facts().machine == RunOn::Cgroup,
+            unreached: view.unreached(),
         }
     }
 
@@ -416,11 +425,18 @@ fn judge_one(run: &Account, base: Option<&Account>, tail: &Tail) -> Sentence {
     if !run.is_measured() {
         return unmeasured();
     }
+    if let Some(begin) = run.unreached {
+        let text = format!("it ended before {begin} s, from which on it is measured");
+        return said(Mechanism::Unmeasured, text);
+    }
     if run.oom_kills > 0 {
         let times = if run.oom_kills == 1 { "once".to_owned() } else { format!("{} times", run.oom_kills) };
         return said(Mechanism::OomKill, format!("memory ran out: the OOM killer struck {times}"));
     }
     let wait = grown(&run.work, run.undisturbed.as_ref());
+    if run.in_group {
+        return group(run, wait);
+    }
     if let Some(sentence) = zone_reclaim(run, wait, tail) {
         return sentence;
     }
@@ -493,6 +509,56 @@ fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>, tail: &Tail) -> Option
         None => {}
     }
     Some(said(Mechanism::ZoneReclaim, text))
+}
+
+/// The sentence for a run in a control group. Reclaim for the limit is not told from its scans, which version 1
+/// does not count, but from how often the group met its limit; each time a task of it reclaims
+/// (`mm/memcontrol.c:try_charge_memcg`).
+fn group(run: &Account, wait: Option<(Wait, f64)>) -> Sentence {
+    let hits = run.moved.limit_hits;
+    let limit = match hits {
+        None => "how often the group met its limit is not known".to_owned(),
+        Some(0) => "the group never met its limit".to_owned(),
+        Some(1) => "the group met its limit once".to_owned(),
+        Some(hits) => format!("the group met its limit {} times", Grouped(hits)),
+    };
+    let again = |pages: Option<u64>, what: &str| match count(pages) {
+        pages if pages >= FEW => format!(" ({} of {what} came back soon after eviction)", run.bytes(pages)),
+        _ => String::new(),
+    };
+    let swapped = count(run.moved.refault_anon) > count(run.moved.refault_file);
+    let (mechanism, cost) = match wait {
+        Some((Wait::Device, share)) if run.major_faults() >= FEW => {
+            let (mechanism, again) = match swapped {
+                true => (Mechanism::Swap, again(run.moved.refault_anon, "swapped memory")),
+                false => (Mechanism::FileReread, again(run.moved.refault_file, "file pages")),
+            };
+            let faults = faults(run.major_faults());
+            (mechanism, format!("{faults}{again} took {} of the requests' time", Percent(share)))
+        }
+        Some((wait, share)) => {
+            let (mechanism, what) = match wait {
+                Wait::Device => (Mechanism::Device, "waiting for devices, with few page faults,"),
+                Wait::Reclaim => (Mechanism::DirectReclaim, "reclaim by its tasks"),
+                Wait::Throttled => (Mechanism::Throttled, "being held back by the kernel"),
+                Wait::Cpu => (Mechanism::Cpu, "waiting for a CPU"),
+                Wait::System => (Mechanism::System, "the kernel's own work, reclaim left out,"),
+            };
+            (mechanism, format!("{what} took {} of the requests' time", Percent(share)))
+        }
+        None => match run.relative().filter(|relative| *relative < 1.0 - RATE_NOISE) {
+            Some(relative) => {
+                let cost =
+                    format!("throughput is {} of the undisturbed, and no wait has grown", Percent(relative));
+                (Mechanism::Unexplained, cost)
+            }
+            None if count(hits) > 0 => {
+                (Mechanism::GroupLimit, "no wait of the requests has grown".to_owned())
+            }
+            None => (Mechanism::Undisturbed, "no wait of the requests has grown".to_owned()),
+        },
+    };
+    said(mechanism, format!("{limit}; {cost}"))
 }
 
 fn faults(n: u64) -> String {

@@ -206,6 +206,63 @@ fn reclaim_without_a_cost() {
 }
 
 #[test]
+fn in_a_group_the_limit_counts_and_what_it_does_not_count_is_not_called_nothing() {
+    let at_limit = Moved { limit_hits: Some(30_028), major_faults: Some(9), ..Moved::default() };
+    let run = Account { in_group: true, moved: at_limit, ..calm("v1") };
+    let said = judged(&run, None);
+    assert_eq!(said.text, "the group met its limit 30,028 times; no wait of the requests has grown");
+    assert_eq!(said.mechanism, Mechanism::GroupLimit);
+
+    let mut thrashes = slowed("v1", 0.6, |spent| &mut spent.io);
+    (thrashes.in_group, thrashes.moved) = (true, at_limit);
+    thrashes.work.major_faults = 5000;
+    thrashes.moved.refault_file = Some(2560);
+    let said = judged(&thrashes, None);
+    assert_eq!(said.mechanism, Mechanism::FileReread);
+    assert_eq!(
+        said.text,
+        "the group met its limit 30,028 times; 5,000 major faults (10 MiB of file pages came back soon after \
+         eviction) took 60 % of the requests' time; the median request took 500 µs instead of 80.0 µs before"
+    );
+    thrashes.moved.refault_anon = Some(4000);
+    assert_eq!(mechanism(&thrashes, None), Mechanism::Swap);
+
+    let never = Moved { limit_hits: Some(0), ..Moved::default() };
+    let idle = Account { moved: never, ..run.clone() };
+    assert_eq!(mechanism(&idle, None), Mechanism::Undisturbed);
+    assert_ne!(mechanism(&run, Some(&idle)), Mechanism::Alike);
+    let unknown = Account { moved: Moved::default(), ..run.clone() };
+    assert!(judged(&unknown, None).text.starts_with("how often the group met its limit is not known"));
+
+    // What is alike is what a group counts, and repeats tell how many met the limit.
+    assert_eq!(
+        judged(&run, Some(&run)).text,
+        "not distinguishable from v1: equal throughput, equal p99 latency, faults and meetings with the limit \
+         within 10 %"
+    );
+    let repeated = Account { repeats: vec![run.clone(), idle], ..run };
+    assert_eq!(
+        judged(&repeated, None).text,
+        "the group met its limit 30,028 times; no wait of the requests has grown; so in 2 of 3 runs, nothing reclaimed \
+         in 1"
+    );
+}
+
+#[test]
+fn a_run_that_ended_before_its_measured_part_is_like_no_other() {
+    let ended = Account { unreached: Some(40.0), work: Work::default(), ..calm("ended") };
+    for other in [ended.clone(), calm("base")] {
+        assert_eq!(
+            judged(&ended, Some(&other)),
+            said(Mechanism::Unmeasured, "it ended before 40 s, from which on it is measured".to_owned())
+        );
+        assert_ne!(mechanism(&other, Some(&ended)), Mechanism::Alike);
+    }
+    let repeated = Account { repeats: vec![ended], ..calm("other") };
+    assert_ne!(mechanism(&repeated, Some(&calm("base"))), Mechanism::Alike);
+}
+
+#[test]
 fn what_is_not_measured_is_not_explained() {
     assert_eq!(mechanism(&Account::default(), None), Mechanism::Unmeasured);
     let mut slow = calm("slow");

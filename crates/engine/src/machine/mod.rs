@@ -368,7 +368,7 @@ impl Machine {
             zones: self.mm.zoneinfo(),
             nodes: (0..self.nodes).map(node).collect(),
             swaps: swap.into_iter().collect(),
-            group: lotsfree_kernel_files::counters::Values::default(),
+            ..Sample::default()
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -27,6 +28,9 @@ const LOG_SHOWN: u64 = 64 << 10;
 
 /// Time between two checks of the guest.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The signal that no process can handle.
+const SIGKILL: i32 = 9;
 
 /// Lines of a console after which nothing more will come.
 const ENDS: &[&str] = &["Kernel panic - not syncing", "Out of memory and no killable processes"];
@@ -184,6 +188,7 @@ fn watch(mut qemu: Qemu, scratch: &Path, stopped: &Receiver<()>, limit: Duration
             // The guest is lost; nothing more will come.
             _ if last_words(&console(scratch)).is_some() => return Ok(()),
             Some(status) if status.success() => return Ok(()),
+            Some(status) if status.signal() == Some(SIGKILL) => return Err(killed()),
             Some(status) => return Err(format!("{}: {status}", qemu::PROGRAM)),
             None if started.elapsed() > limit => {
                 return Err(format!("not finished after {} s", limit.as_secs_f64()));
@@ -194,6 +199,15 @@ fn watch(mut qemu: Qemu, scratch: &Path, stopped: &Receiver<()>, limit: Duration
             return Err("stopped".to_owned());
         }
     }
+}
+
+/// Whoever killed QEMU leaves no reason with it.
+fn killed() -> String {
+    format!(
+        "{} was killed from outside (SIGKILL), by somebody or by the OOM killer of this host (its kernel log \
+         says so)",
+        qemu::PROGRAM
+    )
 }
 
 /// The line of a guest's console that says that the guest is lost.

@@ -8,6 +8,7 @@ mod progress;
 mod restore;
 mod validate;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use anyhow::Context;
 use lotsfree_changes::Outcome;
 use lotsfree_lab::vm::Kernel;
 use lotsfree_lab::{LabError, Local, Output, Stage, VirtualMachine};
-use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
+use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sink, State, WriteError, Writer};
 use lotsfree_scenario::Case;
 
 use crate::cli::{LabArgs, LabCommand, LabRunArgs, On};
@@ -55,7 +56,8 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
     let named = arguments.scenario.as_deref().context("name a scenario (`lotsfree sim --list`)")?;
     let (name, scenario) = scenarios::load(named)?;
     let cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
-    let base_generation = scenario.cases(None)?.first().map(|case| case.machine.generation);
+    // With --set: who names another generation names it for the scenario.
+    let base_generation = cases.first().map(|case| case.machine.generation);
     let machine = Executor::new(arguments)?;
     let named_variants = !arguments.variant.is_empty();
     let cases = machine.able(cases, base_generation, named_variants)?;
@@ -70,6 +72,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
     places::check(&base, jobs.iter().map(|job| job.place.as_path()))?;
     // Without standard output the results would be lost, so nothing is measured.
     output::check_stdout()?;
+    machine.warn(&jobs);
     let signals = Signals::watch().context("cannot handle signals")?;
     let (mut runs, mut lost, mut failed) = (Vec::new(), Vec::new(), None);
     let mut progress = Progress::new(jobs.iter().map(|job| job.case.duration.ns()).collect(), arguments.json);
@@ -216,6 +219,20 @@ impl Executor {
         Ok(able)
     }
 
+    /// Warns once of each setting that cannot act on a control group.
+    fn warn(&self, jobs: &[Job]) {
+        let Executor::Local(local) = self else { return };
+        let mut said = BTreeSet::new();
+        // What cannot be planned is an error when it is executed.
+        for plan in jobs.iter().filter_map(|job| local.plan(&job.case).ok()) {
+            for warning in plan.warnings {
+                if said.insert(warning.clone()) {
+                    output::remark(&format!("no effect on the group: {warning}"));
+                }
+            }
+        }
+    }
+
     /// Says what would be changed, and changes nothing.
     fn explain(&self, jobs: &[Job]) -> anyhow::Result<u8> {
         let mut text = String::new();
@@ -229,6 +246,7 @@ impl Executor {
                     for (title, lines) in [
                         ("would change, and put back afterwards", &plan.changes),
                         ("differs from the scenario", &plan.remarks),
+                        ("has no effect on the group", &plan.warnings),
                         ("would be refused", &plan.refusals),
                     ] {
                         if !lines.is_empty() {
@@ -258,7 +276,11 @@ impl Executor {
         show: &mut dyn FnMut(Stage),
     ) -> (Option<Run>, anyhow::Result<()>) {
         let mut output = Directory { job, writer: None, lost: Memory::default() };
+        let mut reached = 0;
         let watch = &mut |stage| {
+            if let Stage::At(ns) = stage {
+                reached = ns;
+            }
             show(stage);
             if signals.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
@@ -269,7 +291,10 @@ impl Executor {
         };
         let state = match &done {
             Ok(state) => *state,
-            Err(_) => State::Interrupted,
+            Err(error) => {
+                output.broke_off(reached, error);
+                State::Interrupted
+            }
         };
         let done = done.map(|_| ()).map_err(plain);
         match output.writer.map(|writer| writer.finish(state)).transpose() {
@@ -285,6 +310,15 @@ struct Directory<'a> {
     writer: Option<Writer>,
     /// Rows of a run that has not begun; no machine produces any.
     lost: Memory,
+}
+
+impl Directory<'_> {
+    /// Notes in the run what ended it, so that whoever reads it later learns it too.
+    fn broke_off(&mut self, at: u64, error: &LabError) {
+        let Some(writer) = &mut self.writer else { return };
+        // If the output is what failed, it cannot take this either.
+        let _ = writer.event(&Event { at, kind: EventKind::Error, what: error.brief(), actor: None });
+    }
 }
 
 impl Output for Directory<'_> {

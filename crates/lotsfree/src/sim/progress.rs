@@ -3,6 +3,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::progress::seconds;
+
+/// No time left is estimated before this: a short simulation is done by then.
+const FIRST_ESTIMATE: Duration = Duration::from_secs(3);
+
 /// Progress of simulations: they record it, and one thread shows it.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -51,7 +56,8 @@ impl Progress {
     pub(crate) fn line(&self, real: Duration) -> String {
         let share = self.share();
         let all = self.cases.iter().map(|(_, duration)| *duration as f64 / 1e9).sum::<f64>();
-        let left = match share > 0.02 && share < 1.0 {
+        // The first simulated seconds are those before anything happens, and say little of the rest.
+        let left = match real >= FIRST_ESTIMATE && share > 0.02 && share < 1.0 {
             true => format!(", about {} left", seconds(real.as_secs_f64() * (1.0 - share) / share)),
             false => String::new(),
         };
@@ -64,16 +70,6 @@ impl Progress {
             seconds(real.as_secs_f64()),
             self.running.load(Ordering::Relaxed)
         )
-    }
-}
-
-/// `41 s`, `12 min`, `3.5 h`.
-fn seconds(seconds: f64) -> String {
-    match seconds {
-        s if s < 9.95 => format!("{s:.1} s"),
-        s if s < 600.0 => format!("{s:.0} s"),
-        s if s < 36_000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
     }
 }
 
@@ -92,6 +88,8 @@ mod tests {
         progress.at(0, 60_000_000_000);
         progress.end();
         progress.begin();
+        let early = progress.line(Duration::from_millis(400));
+        assert_eq!(early, "1 of 2 runs · 60 s of 120 s simulated · 0.4 s real · 1 running");
         let real = Duration::from_secs(15);
         assert_eq!(
             progress.line(real),

@@ -4,7 +4,7 @@ use lotsfree_analysis::measure::{Measure, gain_text, measures, nanoseconds};
 use lotsfree_analysis::view::{Comparison, View, busy, ended, spent};
 use lotsfree_analysis::{assumed, explain};
 use lotsfree_doctor::{Severity, Use};
-use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent};
+use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent, State};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -307,8 +307,16 @@ pub(super) fn measured_part(views: &[&View<'_>]) -> Option<String> {
         format!("{} to {}", words::duration(from as f64 / 1e9), words::duration(to as f64 / 1e9))
     };
     let figures = first.figures();
-    let asked = first.run.facts().measure.window.is_some();
-    let measured = asked.then(|| format!("Measured from {}", window(figures.window.from, figures.window.to)));
+    let measured = first.run.facts().measure.window.map(|asked| {
+        if let Some(begin) = first.unreached() {
+            return format!("{} ended before {begin} s, from which on it is measured", first.label);
+        }
+        let mut text = format!("Measured from {}", window(figures.window.from, figures.window.to));
+        if first.run.state() != State::Complete && figures.window.to < asked.to {
+            text += &format!(" instead of {}", words::duration(asked.to as f64 / 1e9));
+        }
+        text
+    });
     let before =
         first.summary.baseline.as_ref().map(|figures| window(figures.window.from, figures.window.to));
     match (measured, before) {

@@ -3,7 +3,7 @@
 use lotsfree_analysis::measure::nanoseconds;
 use lotsfree_analysis::view::{Comparison, View, vmstat, with_each};
 use lotsfree_kernel_files::counters::{Counter, Vmstat, groups, vmstat as v};
-use lotsfree_run::{EventKind, Samples, ZoneFigures};
+use lotsfree_run::{EventKind, RunOn, Samples, ZoneFigures};
 use lotsfree_units::{Grouped, Percent};
 
 use crate::chart::{
@@ -22,6 +22,14 @@ const MOST_ZONES: usize = 2;
 /// The runs that are drawn.
 fn drawn<'a, 'r>(comparison: &'a Comparison<'r>) -> Vec<&'a View<'r>> {
     comparison.columns().take(MOST_BLOCKS).collect()
+}
+
+/// The runs of pictures of the machine's memory. Runs in a control group are left out: the counters that
+/// these pictures show are the host's, whatever else it does.
+fn machines<'a, 'r>(comparison: &'a Comparison<'r>) -> Vec<&'a View<'r>> {
+    let mut views = drawn(comparison);
+    views.retain(|view| view.run.facts().machine != RunOn::Cgroup);
+    views
 }
 
 /// The name of a block: none where there is only one.
@@ -159,7 +167,7 @@ fn zones(views: &[&View<'_>]) -> Vec<(u32, String)> {
 /// Free pages against the watermarks, and below them, as a mirror image, who scanned for pages; `None` if no
 /// run has a zone.
 pub(super) fn free_and_scans(comparison: &Comparison<'_>) -> Option<Picture> {
-    let views = drawn(comparison);
+    let views = machines(comparison);
     let zones = zones(&views);
     // Far more than the marks would flatten what happens near them.
     let clip = zones.iter().filter_map(|(node, zone)| {
@@ -327,7 +335,7 @@ pub(super) const LISTS: [(&str, &str, &str); 5] = [
 
 /// Sizes of the lists over time, stacked; `None` if no run counts them.
 pub(super) fn lists(comparison: &Comparison<'_>) -> Option<Picture> {
-    let views = drawn(comparison);
+    let views = machines(comparison);
     let mut highest_stack = 0.0_f64;
     let mut blocks = Vec::new();
     for view in &views {
@@ -651,7 +659,7 @@ impl Counted {
 
 /// Major faults, swapping and reads over time; `None` if none of them ever happened.
 pub(super) fn traffic(comparison: &Comparison<'_>) -> Option<Picture> {
-    let views = drawn(comparison);
+    let views = machines(comparison);
     let all = |counter: Counter<Vmstat>, counted: Counted| -> Vec<Rates> {
         views.iter().map(|view| rates(view, &[counter], counted.unit(view))).collect()
     };

@@ -144,8 +144,9 @@ fn zone(node: u32, name: &'static str) -> impl Strategy<Value = Zone> {
 fn sample() -> impl Strategy<Value = Sample> {
     let zones = (zone(0, "DMA"), zone(0, "Normal"), zone(1, "Normal"));
     let swap = prop::option::of((number(), number(), any::<i32>()));
-    (values(), values(), zones, vec(prop::option::of(values()), 2), vec((values(), values()), 2), swap)
-        .prop_map(|(meminfo, vmstat, zones, node_stats, nodes, swap)| {
+    let group = (values(), values(), prop::option::of(number()));
+    (values(), values(), zones, vec(prop::option::of(values()), 2), vec((values(), values()), 2), swap, group)
+        .prop_map(|(meminfo, vmstat, zones, node_stats, nodes, swap, (group, events, failcnt))| {
             let mut zones = vec![zones.0, zones.1, zones.2];
             for (node, stats) in (0u32..).zip(node_stats) {
                 let populated =
@@ -174,7 +175,9 @@ fn sample() -> impl Strategy<Value = Sample> {
                 zones,
                 nodes: nodes.collect(),
                 swaps: swaps.into_iter().collect(),
-                group: Values::default(),
+                group,
+                events,
+                failcnt,
             }
         })
 }

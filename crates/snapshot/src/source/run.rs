@@ -100,7 +100,7 @@ fn common(facts: &Facts) -> MemorySource {
 
 /// The files of one instant, as the kernel prints them.
 fn files(sample: &Sample, facts: &Facts) -> MemorySource {
-    let Sample { at, meminfo, vmstat, zones, nodes, swaps, group: _ } = sample;
+    let Sample { at, meminfo, vmstat, zones, nodes, swaps, group: _, events: _, failcnt: _ } = sample;
     let mut source = MemorySource::default();
     source.insert("proc/meminfo", text(|out| meminfo.print(out)));
     source.insert("proc/vmstat", text(|out| vmstat.print(out)));
