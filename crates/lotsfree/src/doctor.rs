@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lotsfree_doctor::{Severity, diagnose_with, rules};
-use lotsfree_report::{Report, TextOptions};
+use lotsfree_report::{NagiosStatus, Report, TextOptions};
 use lotsfree_run::{Run, RunOn};
 use lotsfree_snapshot::source::run::{Instants, input};
 use lotsfree_snapshot::source::{Input, TreeSource};
@@ -15,8 +15,21 @@ use lotsfree_snapshot::{Observation, Options, SIMULATED, THIS_HOST, collect};
 use crate::cli::{DoctorArgs, FailOn, Format};
 use crate::{output, runs};
 
-/// Judges the host or the saved data and prints the report.
+/// Judges the host or the saved data and prints the report. A monitoring system takes what cannot be read for
+/// unknown, not for critical.
 pub(crate) fn run(arguments: &DoctorArgs) -> anyhow::Result<u8> {
+    match judge(arguments) {
+        Err(error)
+            if arguments.format == Format::Nagios && !arguments.json && !output::is_broken_pipe(&error) =>
+        {
+            arguments.page.write(&lotsfree_report::nagios_unknown(&format!("{error:#}")))?;
+            Ok(NagiosStatus::Unknown.code())
+        }
+        done => done,
+    }
+}
+
+fn judge(arguments: &DoctorArgs) -> anyhow::Result<u8> {
     let observation = observe(arguments)?;
     let asked = |id: &str| match arguments.only.as_slice() {
         [] => !arguments.skip.contains(&id),

@@ -201,6 +201,26 @@ fn the_exit_code_follows_fail_on() {
 }
 
 #[test]
+fn a_source_that_cannot_be_read_is_unknown_to_nagios_not_critical() {
+    let output = command().args(["doctor", "--format", "nagios", "/no/such/file"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    says(&out(&output), &["LOTSFREE UNKNOWN - /no/such/file"]);
+}
+
+#[test]
+fn validation_without_records_leaves_the_page_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("docs")).unwrap();
+    let page = directory.path().join("docs/validation.md");
+    std::fs::write(&page, "measured").unwrap();
+    let output =
+        command().args(["lab", "validate", "--recorded"]).current_dir(directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    says(&String::from_utf8_lossy(&output.stderr), &["no experiment is recorded here"]);
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "measured");
+}
+
+#[test]
 fn only_and_skip_choose_rules() {
     let source = fixture("articles/oracle-system-a.meminfo");
     let count = |arguments: &[&str]| {

@@ -20,6 +20,6 @@ mod words;
 pub use html::html;
 pub use json::{json, schema};
 pub use markdown::markdown;
-pub use nagios::{NagiosStatus, nagios};
+pub use nagios::{NagiosStatus, nagios, nagios_unknown};
 pub use report::{HostLine, Report, Series, Source, Unread};
 pub use text::{TextOptions, text};

@@ -25,6 +25,11 @@ impl NagiosStatus {
     }
 }
 
+/// The line where nothing could be read, for a status of UNKNOWN.
+pub fn nagios_unknown(why: &str) -> String {
+    format!("LOTSFREE UNKNOWN - {}\n", visible_line(why).replace('|', " "))
+}
+
 /// The line and the status. Warnings and high findings are WARNING, critical ones CRITICAL; if no rule could
 /// judge anything the status is UNKNOWN.
 pub fn nagios(report: &Report) -> (String, NagiosStatus) {

@@ -49,6 +49,12 @@ pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
         }
     }
     let mut all = Validation::load_all(&arguments.out)?;
+    anyhow::ensure!(
+        !all.is_empty(),
+        "{}: no experiment is recorded here (--out names another directory); {} stays as it is",
+        arguments.out.display(),
+        arguments.page.display()
+    );
     for one in &mut all {
         let of =
             |made: &&Validation| (&made.experiment, &made.generation) == (&one.experiment, &one.generation);

@@ -341,8 +341,12 @@ fn evidence(finding: &mut Finding, cgroups: &Cgroups, loss: &Loss<'_>) {
         ("workingset_refault_file", s::workingset_refault_file),
         ("workingset_refault_anon", s::workingset_refault_anon),
         ("pgmajfault", s::pgmajfault),
+        // Version 1 counts for the groups below in these alone.
+        ("total_workingset_refault_file", s::total_workingset_refault_file),
+        ("total_workingset_refault_anon", s::total_workingset_refault_anon),
+        ("total_pgmajfault", s::total_pgmajfault),
     ] {
-        let Some(value) = stat.and_then(|stat| stat.get(counter)) else { continue };
+        let Some(value) = stat.and_then(|stat| stat.get(counter)).filter(|value| *value > 0) else { continue };
         let value = if matches!(name, "anon" | "file") {
             Bytes(value).to_string()
         } else {
