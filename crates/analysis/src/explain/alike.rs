@@ -21,8 +21,8 @@ pub(super) struct Nearness {
     in_group: bool,
 }
 
-/// How near a run is to another; `None` if something distinguishes them, or if one of them has no measured part
-/// to compare. Of repeats, what lies within their ranges does not.
+/// How near a run is to another; `None` if something distinguishes them, or if one of them has no measured
+/// part to compare. Of repeats, what lies within their ranges does not.
 pub(super) fn nearness(run: &Account, base: &Account) -> Option<Nearness> {
     let is_none = |one: &Account| one.oom_kills > 0 || !one.is_measured() || one.unreached.is_some();
     if run.all().chain(base.all()).any(is_none) {
@@ -88,8 +88,8 @@ impl Nearness {
 }
 
 /// What to say once where nothing distinguishes any run from the first at its value of the sweep, and what to
-/// vary then; `None` if something does, if a run ended before its measured part, or if there is only one run to
-/// show.
+/// vary then; `None` if something does, if a run ended before its measured part, or if there is only one run
+/// to show.
 pub fn all_alike(comparison: &Comparison<'_>) -> Option<String> {
     if comparison.views.iter().flat_map(View::all).any(|view| view.unreached().is_some()) {
         return None;

@@ -511,8 +511,8 @@ fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>, tail: &Tail) -> Option
     Some(said(Mechanism::ZoneReclaim, text))
 }
 
-/// The sentence for a run in a control group. Reclaim for the limit is not told from its scans, which version 1
-/// does not count, but from how often the group met its limit; each time a task of it reclaims
+/// The sentence for a run in a control group. Reclaim for the limit is not told from its scans, which version
+/// 1 does not count, but from how often the group met its limit; each time a task of it reclaims
 /// (`mm/memcontrol.c:try_charge_memcg`).
 fn group(run: &Account, wait: Option<(Wait, f64)>) -> Sentence {
     let hits = run.moved.limit_hits;

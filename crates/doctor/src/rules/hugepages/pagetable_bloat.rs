@@ -169,8 +169,8 @@ impl Rule for PagetableBloat {
     }
 }
 
-/// The most page tables that the listed System V segments can have, where no process was read: all of each, for
-/// all that attach to it.
+/// The most page tables that the listed System V segments can have, where no process was read: all of each,
+/// for all that attach to it.
 fn listed_tables(cx: &Context<'_>) -> Option<Bytes> {
     let (segments, page) = (cx.shm().ok().filter(|_| cx.processes().is_err())?, cx.now().host.page_size);
     let entries = page.bytes().0 / ENTRY_BYTES;
