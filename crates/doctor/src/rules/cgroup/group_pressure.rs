@@ -346,7 +346,9 @@ fn evidence(finding: &mut Finding, cgroups: &Cgroups, loss: &Loss<'_>) {
         ("total_workingset_refault_anon", s::total_workingset_refault_anon),
         ("total_pgmajfault", s::total_pgmajfault),
     ] {
-        let Some(value) = stat.and_then(|stat| stat.get(counter)).filter(|value| *value > 0) else { continue };
+        let Some(value) = stat.and_then(|stat| stat.get(counter)).filter(|value| *value > 0) else {
+            continue;
+        };
         let value = if matches!(name, "anon" | "file") {
             Bytes(value).to_string()
         } else {
