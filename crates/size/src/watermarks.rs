@@ -120,7 +120,7 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
     let min_pages = current / page.bytes().as_kib() / nodes;
     reserve(&mut answer, input, current, chosen);
     answer.step(
-        "min mark per node",
+        "min mark per node: below it tasks reclaim",
         format!("{} kB / {nodes}", Grouped(current)),
         Value::Bytes(page.of(min_pages)),
     );
@@ -136,17 +136,26 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
         },
         Value::Bytes(gap),
     );
+    answer.step(
+        "low mark per node: below it kswapd wakes",
+        format!("{} + {gap}", page.of(min_pages)),
+        Value::Bytes(page.of(min_pages.saturating_add(gap_pages))),
+    );
     let high = page.of(if rules.scale_factor {
         min_pages.saturating_add(gap_pages.saturating_mul(2))
     } else {
         min_pages + min_pages / 2
     });
-    answer.step("high mark per node: kept free", "", Value::Bytes(high));
+    answer.step("high mark per node: at it kswapd sleeps", "", Value::Bytes(high));
     match input.burst {
         Some(burst) => {
             let node = page.of(node_pages);
             absorb(&mut answer, rules.scale_factor, check::memory("burst", burst)?, wake_ms, node, gap)?;
         }
+        None if input.min_free.is_some() => answer.conclude(
+            format!("With vm.min_free_kbytes = {current} kswapd has {gap} of head start per node."),
+            Value::Kib(current),
+        ),
         None => answer.conclude(
             format!(
                 "The kernel chooses vm.min_free_kbytes = {chosen}; kswapd has {gap} of head start per node."

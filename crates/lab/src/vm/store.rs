@@ -1,4 +1,4 @@
-//! The kernels in the [cache]: what is there, and how Debian's come into it.
+//! The kernels in the cache: what is there, and how Debian's come into it.
 //!
 //! ```text
 //! .download/packages/…   apt's archive, verified and unpacked
