@@ -86,6 +86,20 @@ impl Host {
     }
 }
 
+/// How often a pool is asked for that came out too small.
+const TRIES: usize = 50;
+
+/// Makes a pool of `pages` huge pages, on a host that was seen to have room for `most`.
+///
+/// # Errors
+/// If the kernel does not make `most`, however often it is asked.
+pub(super) fn pool(changes: &mut Changes, pages: u64, most: u64) -> Result<()> {
+    let file = setting_file("vm.nr_hugepages");
+    let whole = (0..TRIES).map(|_| changes.set(&file, &most.to_string())).find(|made| made.is_ok());
+    whole.ok_or_else(|| format!("the kernel does not make {most} huge pages"))??;
+    Ok(changes.set(&file, &pages.to_string())?)
+}
+
 /// A control group with a limit on memory.
 pub(super) struct Group {
     path: PathBuf,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::application::{Answer, Application, Lines, Server, huge_mappings, lines_for};
-use super::host::setting_file;
+use super::host::pool;
 use super::{Result, Trial};
 
 /// The heap, in MB.
@@ -19,7 +19,7 @@ pub(super) const SHORT_POOL: Trial = Trial {
     quick: true,
     settings: &["vm.nr_hugepages"],
     prepare: |_, place, changes| {
-        changes.set(&setting_file("vm.nr_hugepages"), &(HEAP / 2).to_string())?;
+        pool(changes, HEAP / 2, HEAP / 2 + 250)?;
         Ok(Box::new(Java { place: place.to_path_buf(), machine: None }))
     },
 };

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::application::{
     Answer, Application, Lines, Server, command_as, huge_mappings, kilobytes, lines_for, output,
 };
-use super::host::{Host, User, setting_file};
+use super::host::{Host, User, pool};
 use super::{Result, Trial};
 
 const SERVER: &str = "/usr/sbin/mariadbd";
@@ -20,7 +20,7 @@ pub(super) const SHORT_POOL: Trial = Trial {
     quick: true,
     settings: &["vm.nr_hugepages"],
     prepare: |host, place, changes| {
-        changes.set(&setting_file("vm.nr_hugepages"), "400")?;
+        pool(changes, 400, 700)?;
         Ok(Box::new(Mariadb::new(host, place)?))
     },
 };

@@ -1,5 +1,6 @@
 //! memcached: a control group smaller than what `-m` allows.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ struct Memcached {
 
 impl Memcached {
     fn new(place: &Path, changes: &mut Changes) -> Result<Self> {
+        // Who was killed, and why, only the kernel log tells.
+        File::open("/dev/kmsg").map_err(|error| format!("/dev/kmsg: {error}"))?;
         let group = Group::new(changes, LIMIT)?;
         Ok(Memcached { place: place.to_path_buf(), group, server: None, stored: 0 })
     }

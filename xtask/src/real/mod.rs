@@ -125,11 +125,14 @@ fn attempt(trial: &Trial, host: &Host) -> Result<Outcome> {
     eprintln!("{}", trial.name);
     let mut changes = StateDirectory::of_user()?.host(&mut |outcome| eprintln!("{outcome}"))?;
     let place = host.directory(&mut changes)?;
-    let followed = (trial.prepare)(host, &place, &mut changes)
-        .and_then(|mut application| follow(host, trial.settings, application.as_mut()));
+    let outcome = match (trial.prepare)(host, &place, &mut changes) {
+        Ok(mut application) => match follow(host, trial.settings, application.as_mut()) {
+            Ok(followed) => Outcome::Followed(Box::new(followed)),
+            Err(why) => Outcome::Failed(why.to_string()),
+        },
+        // No swap file on this file system, no control group for this container.
+        Err(why) => Outcome::NotTried(format!("this host does not let it be provoked: {why}")),
+    };
     changes.undo(&mut |outcome| eprintln!("{outcome}"))?;
-    Ok(match followed {
-        Ok(followed) => Outcome::Followed(Box::new(followed)),
-        Err(why) => Outcome::Failed(why.to_string()),
-    })
+    Ok(outcome)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::application::{Answer, Application, Lines, Server, huge_mappings, kilobytes, lines_for, output};
-use super::host::{newest, setting_file};
+use super::host::{newest, pool, setting_file};
 use super::{Result, Trial};
 
 const PROGRAMS: &[&str] = &["/usr/lib/postgresql/*/bin/postgres", "/usr/bin/psql"];
@@ -35,7 +35,7 @@ pub(super) const SHORT_POOL: Trial = Trial {
     quick: true,
     settings: &["vm.nr_hugepages"],
     prepare: |host, place, changes| {
-        changes.set(&setting_file("vm.nr_hugepages"), "128")?;
+        pool(changes, 128, 160)?;
         Ok(Box::new(Postgres::new(
             host.directory_of("postgres", place)?,
             Load { buffers: 256, sessions: 20, rule: "pool-too-small" },
