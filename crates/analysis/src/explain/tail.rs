@@ -8,11 +8,11 @@ use lotsfree_run::Histogram;
 use crate::compare::error::{SHORT, Span};
 use crate::measure::nanoseconds;
 
-/// A percentile that counts has so many requests beyond it at least; fewer are chance.
+/// A percentile counts only with at least this many requests beyond it: fewer are chance.
 const BEYOND: f64 = 5.0;
-/// A tail is worth a word of its own from so many times the median on.
+/// A tail is mentioned by itself only if it is at least this many times the median.
 const LONG: f64 = 10.0;
-/// And from so many nanoseconds on.
+/// It must also be at least this many nanoseconds.
 const NOTICEABLE: f64 = 1e6;
 
 /// A percentile, and by which share two of it must differ to be told apart.

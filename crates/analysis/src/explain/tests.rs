@@ -281,7 +281,7 @@ fn what_is_not_measured_is_not_explained() {
     assert_eq!(judged(&killed, None).text, "memory ran out: the OOM killer struck 2 times");
 }
 
-/// The latencies of an account: so many requests of each duration.
+/// The account with other latencies, given as pairs of a duration and how many requests took it.
 fn with_latency(mut account: Account, durations: &[(u64, u64)]) -> Account {
     account.work.latency = Histogram::default();
     durations.iter().for_each(|(ns, requests)| account.work.latency.record_many(*ns, *requests));

@@ -189,7 +189,7 @@ struct Beside<'a> {
     tables: Bytes,
 }
 
-/// The finding for the mapping with the most page tables, of those that have [`MUCH_BESIDE`] of its size.
+/// The finding about the mapping whose page tables are largest, where they reach [`MUCH_BESIDE`] of its size.
 fn beside(cx: &Context<'_>) -> Option<Finding> {
     let most = mapped_by_many(cx).into_iter().max_by_key(|found| found.tables)?;
     let Beside { program, file, size, processes, tables } = most;
