@@ -210,6 +210,24 @@ fn one_run_is_a_page_of_its_own() {
     check_page("three", &variants(&root.path().join("three"), 3));
 }
 
+/// Ten requests of a server in the second that ends at the given one, of `ns` nanoseconds each.
+fn ten_requests(at: u64, ns: u64, spent: lotsfree_run::Spent) -> lotsfree_run::Interval {
+    let mut latency = lotsfree_run::Histogram::default();
+    latency.record_many(ns, 10);
+    lotsfree_run::Interval {
+        from: at.saturating_sub(1) * 1_000_000_000,
+        at: at * 1_000_000_000,
+        actor: "server".into(),
+        role: "server".into(),
+        operations: 10,
+        errors: 0,
+        latency,
+        spent,
+        major_faults: 0,
+        minor_faults: 0,
+    }
+}
+
 /// A run in memory of three intervals of a second with ten requests each, which spent so much together and
 /// took so many nanoseconds each. The first interval is not measured.
 fn brief(label: &str, spent: lotsfree_run::Spent, latencies: [u64; 3]) -> Run {
@@ -223,21 +241,7 @@ fn brief(label: &str, spent: lotsfree_run::Spent, latencies: [u64; 3]) -> Run {
             actor: Some("copy".into()),
         };
         memory.event(&mark).unwrap();
-        let mut latency = lotsfree_run::Histogram::default();
-        latency.record_many(ns, 10);
-        let interval = lotsfree_run::Interval {
-            from: (at - 1) * second,
-            at: at * second,
-            actor: "server".into(),
-            role: "server".into(),
-            operations: 10,
-            errors: 0,
-            latency,
-            spent,
-            major_faults: 0,
-            minor_faults: 0,
-        };
-        memory.intervals(&[interval]).unwrap();
+        memory.intervals(&[ten_requests(at, ns, spent)]).unwrap();
     }
     let measure = lotsfree_run::Measured {
         window: Some(lotsfree_run::Window { from: second, to: 3 * second }),
@@ -286,7 +290,7 @@ fn runs_that_came_out_alike_say_so_once_and_what_to_vary() {
     assert!(!runs_text(&alike[..1], plain(200)).contains("came out alike"), "there is one run only");
 }
 
-/// A run whose kswapd freed so many pages in the first second, which is not measured.
+/// A run in which kswapd frees `pages` pages in the first second, before the measured part.
 fn reclaimed_before(label: &str, pages: u64) -> Run {
     use lotsfree_kernel_files::counters::vmstat as v;
     let second = 1_000_000_000;
@@ -417,21 +421,7 @@ fn in_a_group() -> Run {
         sample.group.set(g::pgmajfault, at * 3);
         sample.group.set(g::pgpgin, at * 9);
         memory.sample(&sample).unwrap();
-        let mut latency = lotsfree_run::Histogram::default();
-        latency.record_many(1000, 10);
-        let interval = lotsfree_run::Interval {
-            from: at.saturating_sub(1) * second,
-            at: at * second,
-            actor: "server".into(),
-            role: "server".into(),
-            operations: 10,
-            errors: 0,
-            latency,
-            spent,
-            major_faults: 0,
-            minor_faults: 0,
-        };
-        memory.intervals(&[interval]).unwrap();
+        memory.intervals(&[ten_requests(at, 1000, spent)]).unwrap();
     }
     let window = |from: u64, to: u64| Some(lotsfree_run::Window { from: from * second, to: to * second });
     let measure = lotsfree_run::Measured { baseline: window(0, 1), window: window(1, 3) };

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lotsfree_lab::vm::tool;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
@@ -143,19 +144,12 @@ pub(super) fn command_as(program: impl AsRef<Path>, user: &User) -> Command {
     command
 }
 
-/// What a command prints.
+/// What a command prints, without white space around it.
 ///
 /// # Errors
-/// If it fails; the error has what it printed.
+/// If it fails; the error has what it wrote to standard error.
 pub(super) fn output(command: &mut Command) -> Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if output.status.success() {
-        return Ok(said);
-    }
-    let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(format!("{name}: {}: {said}{errors}", output.status).into())
+    Ok(tool::output(command.stdin(Stdio::null()))?.trim().to_owned())
 }
 
 /// A field of `/proc/PID/status` or `/proc/meminfo`, in kB.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lotsfree_changes::Changes;
+use lotsfree_changes::{Changes, chosen};
 use lotsfree_units::Bytes;
 
 use super::application::output;
@@ -172,12 +172,6 @@ pub(super) fn setting_file(setting: &str) -> PathBuf {
         true => PathBuf::from(setting),
         false => Path::new("/proc/sys").join(setting.replace('.', "/")),
     }
-}
-
-/// The value of a setting: the word in brackets where all words are listed.
-pub(super) fn chosen(text: &str) -> &str {
-    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    bracketed.map_or(text.trim(), |(word, _)| word)
 }
 
 /// The values of settings, to be compared with later ones.
