@@ -34,9 +34,13 @@ fn run(measure: Measured, counters: &[(&str, u64)]) -> Run {
             (zoneinfo::high, 650),
         ];
         marks.into_iter().for_each(|(mark, value)| zone.marks.set(mark, value));
+        let mut unmarked = Zone { node: 0, name: "DMA32".into(), ..Zone::default() };
+        marks.into_iter().for_each(|(mark, _)| unmarked.marks.set(mark, 0));
+        // As Debian's 6.12 prints it.
         let mut empty = Zone { node: 0, name: "Movable".into(), ..Zone::default() };
-        marks.into_iter().for_each(|(mark, _)| empty.marks.set(mark, 0));
-        sample.zones = vec![zone, empty];
+        marks.into_iter().for_each(|(mark, _)| empty.marks.set(mark, 32));
+        [zoneinfo::free, zoneinfo::present].into_iter().for_each(|mark| empty.marks.set(mark, 0));
+        sample.zones = vec![zone, unmarked, empty];
         memory.sample(&sample).unwrap();
         if second == 0 {
             continue;
@@ -102,7 +106,7 @@ fn free_pages_are_compared_with_the_marks() {
     let summary = run(Measured::default(), &[]).summary();
     assert_eq!(summary.measured, summary.whole);
     assert_eq!(summary.baseline, None);
-    let [zone] = &summary.whole.zones[..] else { panic!("one zone has pages") };
+    let [zone] = &summary.whole.zones[..] else { panic!("one zone has pages: {:?}", summary.whole.zones) };
     assert_eq!((zone.node, &*zone.zone, zone.min, zone.low, zone.high), (0, "Normal", 250, 450, 650));
     assert_eq!((zone.free.min, zone.free.max, zone.least_above_low), (0, 1000, -450));
     // Of the eleven samples, 400, 300, 200, 100 and 0 are below low, and 200, 100 and 0 below min.
