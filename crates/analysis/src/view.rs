@@ -12,6 +12,7 @@ use lotsfree_run::{
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
 use lotsfree_units::Percent;
+use lotsfree_units::words::enumeration;
 
 use crate::compare::error::{POINT, SLOW, Span};
 use crate::compare::same_thing;
@@ -245,7 +246,19 @@ impl<'r> View<'r> {
             remarks.push("it holds fewer than two samples, so that no counter is seen to move".to_owned());
         }
         remarks.extend(self.waited_before());
+        remarks.extend(self.did_nothing());
         remarks
+    }
+
+    /// That nothing of what is measured was done: a request that lasts longer than the measured part leaves
+    /// rows of zeros which look like an idle machine's.
+    fn did_nothing(&self) -> Option<String> {
+        let is_measured = !self.pace.is_empty() && self.work.seconds > 0.0;
+        (is_measured && self.work.operations == 0).then(|| {
+            let mut actors: Vec<String> = self.measured.iter().map(|(actor, _)| actor.to_string()).collect();
+            actors.dedup();
+            format!("no request of {} ended in the part that is measured", enumeration(&actors))
+        })
     }
 
     /// That the undisturbed part was disturbed itself, by too few CPUs. The model has the CPUs that the

@@ -450,6 +450,55 @@ fn a_run_in_a_group_tells_the_groups_figures_and_none_of_the_hosts() {
     }
 }
 
+/// A run in a control group of version 2: `memory.events` has how often it met its limit, and `memory.stat`
+/// what reclaim scanned, as Linux 6.12 counts them. `operations`: requests of each of its two seconds.
+fn in_a_group_of_version_2(operations: u64) -> Run {
+    use lotsfree_kernel_files::counters::{memory_events as e, memory_stat as g, vmstat as v};
+    let second = 1_000_000_000;
+    let mut memory = Memory::default();
+    for at in 0..=2 {
+        let mut sample = Sample { at: at * second, ..Sample::default() };
+        sample.vmstat.set(v::pgscan_direct, at * 1_000_000);
+        sample.vmstat.set(v::pswpin, at * 1_000_000);
+        sample.group.set(g::pgscan_direct, at * 60_741);
+        sample.group.set(g::pgscan_kswapd, 0);
+        sample.group.set(g::pgsteal_direct, at * 40_388);
+        sample.group.set(g::pgsteal_kswapd, 0);
+        sample.events.set(e::max, at * 850);
+        memory.sample(&sample).unwrap();
+        let requests = ten_requests(at, 1000, lotsfree_run::Spent::default());
+        let latency =
+            if operations > 0 { requests.latency.clone() } else { lotsfree_run::Histogram::default() };
+        memory.intervals(&[lotsfree_run::Interval { operations, latency, ..requests }]).unwrap();
+    }
+    let facts = Facts { machine: lotsfree_run::RunOn::Cgroup, ..Facts::default() };
+    memory.finish(facts, String::new(), State::Complete)
+}
+
+#[test]
+fn a_run_in_a_group_of_version_2_tells_what_reclaim_for_its_limit_scanned() {
+    let text = runs_text(&[in_a_group_of_version_2(10)], plain(200));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for row in [
+        "pages scanned by tasks 121,482",
+        "freed of those scanned 66 %",
+        "times at the group's limit 1,700",
+        "the group met its limit 1,700 times",
+    ] {
+        assert!(words.contains(row), "{row}: {text}");
+    }
+    // 6.12 does not count what a group swaps.
+    assert!(!text.contains("swapped in"), "{text}");
+}
+
+#[test]
+fn a_run_whose_measured_part_saw_no_request_end_says_so() {
+    let said = |operations| runs_text(&[in_a_group_of_version_2(operations)], plain(200));
+    let text = said(0);
+    assert!(text.contains("no request of server ended in the part that is measured"), "{text}");
+    assert!(!said(1).contains("no request of"), "{text}");
+}
+
 const NASTY: &str =
     "<script>alert('x')</script> | a`b \" ]]> &lt; \u{1b}]0;f\u{7}\u{1b}[2J \u{202e}g\u{2028}h\r\ti\n# j";
 
