@@ -115,6 +115,18 @@ pub(crate) fn overfull<'a>(cx: &Context<'a>) -> Vec<(&'a Cgroup, Bytes)> {
     found
 }
 
+/// Share of a limit from which on a group stands at it.
+const AT: f64 = 0.95;
+
+/// The limit at which a group stands, and the version 2 name of its file without `memory.`.
+pub(crate) fn limit(group: &Cgroup) -> Option<(&'static str, Bytes)> {
+    let current = group.current?;
+    [("high", group.high), ("max", group.max)].into_iter().find_map(|(name, limit)| {
+        let limit = limit.and_then(Limit::bytes).filter(|limit| *limit > Bytes::ZERO)?;
+        (current.share_of(limit) >= AT).then_some((name, limit))
+    })
+}
+
 /// Owner of a group, who sets its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner<'a> {
@@ -124,6 +136,8 @@ pub(crate) enum Owner<'a> {
     Kubernetes,
     /// A container of Docker, containerd, CRI-O or Podman outside Kubernetes.
     Container,
+    /// A `lotsfree lab` that is running, or was killed.
+    Lab,
     /// Somebody who writes to the cgroup file system.
     Files,
 }
@@ -140,6 +154,9 @@ pub(crate) fn owner(path: &str) -> Owner<'_> {
         || path.contains("/libpod_parent/")
     {
         return Owner::Container;
+    }
+    if last.starts_with("lotsfree-lab-") {
+        return Owner::Lab;
     }
     let unit = [".service", ".slice", ".scope"].iter().any(|kind| last.ends_with(kind));
     if unit { Owner::Systemd(last) } else { Owner::Files }
@@ -191,7 +208,7 @@ pub(crate) fn set(
             let file = format!("/etc/systemd/system/{unit}.d/90-lotsfree.conf");
             remedy.keep(&file, section(unit)).keep(&file, format!("{property}={}", systemd(value)))
         }
-        Owner::Kubernetes | Owner::Container | Owner::Files => {
+        Owner::Kubernetes | Owner::Container | Owner::Lab | Owner::Files => {
             let file = file(version, path, name);
             remedy
                 .run(format!("echo {} > {}", raw(value), word(&file)))
@@ -241,6 +258,10 @@ pub(crate) fn lasting(path: &str) -> Option<&'static str> {
         Owner::Container => Some(
             "The container runtime sets this limit: docker update --memory (podman update --memory) changes it for good.",
         ),
+        Owner::Lab => Some(
+            "A lotsfree lab made this group and bounds it as its scenario says; it is removed when the lab ends, or by \
+             `lotsfree lab restore` if the lab was killed.",
+        ),
         Owner::Files => {
             Some("Whoever made this group has to be told, or the value is lost when the group is made again.")
         }
@@ -285,6 +306,7 @@ mod tests {
             Owner::Kubernetes
         );
         assert_eq!(owner("/db/replica"), Owner::Files);
+        assert_eq!(owner("/lotsfree-lab-EbagYjzk5oAi"), Owner::Lab);
         assert!(is_transient("/system.slice/run-r0a1b2c.scope"));
         assert!(!is_transient("/system.slice/runner.service"));
     }

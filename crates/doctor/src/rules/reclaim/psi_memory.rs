@@ -1,7 +1,8 @@
 use lotsfree_kernel_files::counters::memory_events as e;
-use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion};
-use lotsfree_units::Percent;
+use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Limit};
+use lotsfree_units::{Bytes, Percent};
 
+use crate::control_groups as groups;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, remedies};
 
@@ -11,7 +12,8 @@ rule! {
     /// # Sees
     /// `/proc/pressure/memory`: the share of the last minute in which some task stood still for memory (10 %
     /// and more), and the share of the last ten seconds in which all did (5 % and more); with two samples
-    /// also the totals. Names the cgroups with the highest pressure of their own.
+    /// also the totals. Names the cgroups with the highest pressure of their own, and whether the first of
+    /// them is at its own limit on a host that has a fifth of its memory available.
     ///
     /// # Hurts
     /// It is the sum of what memory costs: reclaim by tasks themselves, waits for pages that come back from
@@ -19,10 +21,12 @@ rule! {
     /// each minute at least one task that could run did not.
     ///
     /// # Remedies
-    /// Of the cause, which other findings name; or a bound on the group that creates the pressure.
+    /// Of the cause, which other findings name; or a bound on the group that creates the pressure, unless it
+    /// is its bound that creates it.
     ///
     /// # False alarms
-    /// A cgroup throttled at its own `memory.high` stalls only itself, but the host's file counts it too.
+    /// A cgroup throttled at its own `memory.high`, or one that reclaims at its own `memory.max`, stalls only
+    /// itself, but the host's file counts it too.
     /// Pressure counts tasks, not work lost: a batch job that waits in reclaim may hurt nobody.
     ///
     /// # References
@@ -39,6 +43,10 @@ const HIGH: f64 = 0.40;
 const FULL: f64 = 0.05;
 /// Where systemd-oomd kills by default, if it lasts for 30 s.
 const OOMD: f64 = 0.60;
+/// Share of the host's pressure from which on it is a group's.
+const OWN: f64 = 0.5;
+/// Available memory with which a host is not short.
+const ROOMY: f64 = 0.2;
 /// A period from which on totals replace the kernel's own averages.
 const SETTLED_SECONDS: f64 = 10.0;
 
@@ -54,8 +62,14 @@ impl Rule for PsiMemory {
             return Ok(Vec::new());
         }
 
+        let pressed = pressed(cx);
+        let bounded = pressed.first().and_then(|first| bounded(cx, *first, some.avg60 / 100.0));
         let severity = Severity::ladder(
-            &[(full >= FULL, Severity::Critical), (share >= HIGH, Severity::High)],
+            &[
+                (bounded.is_some(), Severity::Warning),
+                (full >= FULL, Severity::Critical),
+                (share >= HIGH, Severity::High),
+            ],
             Severity::Warning,
         );
         let (title, lost) = if full >= FULL {
@@ -103,32 +117,44 @@ impl Rule for PsiMemory {
             ));
         }
 
-        let pressed = pressed(cx);
         for (group, share) in pressed.iter().take(3) {
             finding.because(Evidence::new("memory.pressure", "some avg60", Percent(*share)).of(&group.path));
         }
-        if let Some((group, _)) = pressed.first() {
-            let throttled =
-                group.events.as_ref().and_then(|events| events.get(e::high)).is_some_and(|n| n > 0)
-                    && group.high.and_then(|high| high.bytes()).is_some();
-            finding.note(if throttled {
-                format!(
-                    "{} has reached its own memory.high and is slowed down there: it may be the only one \
-                     that stands still. Raise the bound, or leave it if the group is meant to wait.",
-                    group.path
-                )
-            } else {
-                format!("{} has most pressure of its own: begin there.", group.path)
-            });
-        }
-        add_remedies(&mut finding, cx, share);
+        finding.note_if(pressed.first().map(|(group, _)| where_to_begin(group, bounded)));
+        add_remedies(&mut finding, cx, share, bounded.is_some());
         Ok(vec![finding])
     }
 }
 
-fn add_remedies(finding: &mut Finding, cx: &Context<'_>, share: f64) {
+/// The limit at which a group stands, if the host's pressure is the group's and the host is not short: the
+/// version 2 name of its file without `memory.`, and its value.
+fn bounded(cx: &Context<'_>, (group, own): (&Cgroup, f64), hosts: f64) -> Option<(&'static str, Bytes)> {
+    let limit = groups::limit(group)?;
+    let available = cx.available()?.bytes.share_of(cx.total().ok()?);
+    (own >= OWN * hosts && available >= ROOMY).then_some(limit)
+}
+
+fn where_to_begin(group: &Cgroup, bounded: Option<(&str, Bytes)>) -> String {
+    let path = &group.path;
+    let slowed = group.events.as_ref().and_then(|events| events.get(e::high)).is_some_and(|count| count > 0);
+    match bounded {
+        _ if slowed && group.high.and_then(Limit::bytes).is_some() => format!(
+            "{path} has reached its own memory.high and is slowed down there: it may be the only one that stands still. \
+             Raise the bound, or leave it if the group is meant to wait."
+        ),
+        Some((name, limit)) => format!(
+            "{path} stands at its own {} of {limit} and reclaims from itself there, while the host has memory available: \
+             it may be the only one that stands still. Raise the limit, or leave it if the group is meant to wait.",
+            groups::field(CgroupVersion::V2, name)
+        ),
+        None => format!("{path} has most pressure of its own: begin there."),
+    }
+}
+
+fn add_remedies(finding: &mut Finding, cx: &Context<'_>, share: f64, is_bounded: bool) {
     // Version 1 has no memory.high.
-    if cx.cgroups().is_ok_and(|cgroups| cgroups.version == CgroupVersion::V2) || cx.cgroups().is_err() {
+    let has_high = cx.cgroups().map_or(true, |cgroups| cgroups.version == CgroupVersion::V2);
+    if has_high && !is_bounded {
         finding.remedy(
             Remedy::new("Bound the group that creates the pressure, so that it reclaims from itself")
                 .run("systemctl set-property --runtime UNIT MemoryHigh=SIZE")

@@ -1,6 +1,8 @@
 use lotsfree_kernel_files::counters::{meminfo as m, status as s, vmstat as v};
+use lotsfree_kernel_files::file::cgroup::CgroupVersion;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::control_groups as groups;
 use crate::rule::rule;
 use crate::swapping::{all_zram, largest, saw};
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, remedies};
@@ -18,8 +20,8 @@ rule! {
     ///
     /// # Remedies
     /// Less in memory at once: bound or move what does not belong there; more memory. A lower swappiness
-    /// helps only where file cache is what pages had to make room for. Beside free memory: find the group or
-    /// node that is short.
+    /// helps only where file cache is what pages had to make room for. Beside free memory: the group that
+    /// stands at its limit is named; else find the group or node that is short.
     ///
     /// # False alarms
     /// Pages that come back once, when a program is used again after a night, are what swap is for: a single
@@ -49,19 +51,47 @@ fn roomy(cx: &Context<'_>) -> Option<Bytes> {
     (free >= FREE && cx.total().map_or(true, |total| free.share_of(total) >= FREE_SHARE)).then_some(free)
 }
 
-/// Swaps beside free memory: whoever does it is short, not the host.
-fn elsewhere(mut finding: Finding) -> Finding {
+/// Swaps beside free memory: whoever does it is short, not the host. Names the group that stands at its limit
+/// with the most in swap.
+fn elsewhere(mut finding: Finding, cx: &Context<'_>) -> Finding {
+    let known = cx.cgroups().ok();
+    let short = known.into_iter().flat_map(|cgroups| &cgroups.groups).filter_map(|group| {
+        let swapped = group.swap_current.filter(|swapped| *swapped > Bytes::ZERO)?;
+        Some((group, groups::limit(group)?, swapped))
+    });
+    let Some((group, (name, limit), swapped)) = short.max_by_key(|(.., swapped)| *swapped) else {
+        finding
+            .remedy(
+                Remedy::new("Find who is short while the host is not: a group at its limit, or a full node")
+                    .run("lotsfree doctor --interval 10")
+                    .run("grep . /sys/fs/cgroup/*/memory.events; numastat -m")
+                    .risk("None: it only reads."),
+            )
+            .note(
+                "Memory that is free in one place is no use in another: a group at its memory.high or memory.max swaps, \
+                 a NUMA node to which programs are bound, or zone_reclaim_mode. More memory or another vm.swappiness \
+                 does not help.",
+            );
+        return finding;
+    };
+    let version = known.map_or_else(CgroupVersion::default, |cgroups| cgroups.version);
+    let file = match version {
+        // This counts memory and swap together.
+        CgroupVersion::V1 => "memsw.usage_in_bytes",
+        CgroupVersion::V2 => "swap.current",
+    };
+    let bound = groups::field(version, name);
     finding
-        .remedy(
-            Remedy::new("Find who is short while the host is not: a group at its limit, or a full node")
-                .run("lotsfree doctor --interval 10")
-                .run("grep . /sys/fs/cgroup/*/memory.events; numastat -m")
-                .risk("None: it only reads."),
+        .because(
+            Evidence::new(groups::file(version, &group.path, file), "in swap", swapped)
+                .of(&group.path)
+                .against(limit, bound.clone()),
         )
-        .note(
-            "Memory that is free in one place is no use in another: a group at its memory.high or memory.max swaps, a NUMA \
-             node to which programs are bound, or zone_reclaim_mode. More memory or another vm.swappiness does not help.",
-        );
+        .note(format!(
+            "{} stands at its {bound} of {limit} and swaps there. More memory for the host or another vm.swappiness \
+             does not help; a higher limit does.",
+            group.path
+        ));
     finding
 }
 
@@ -119,7 +149,7 @@ impl Rule for SwapThrash {
         finding
             .because_all(largest(processes, s::VmSwap, 3).into_iter().map(|process| saw(process, s::VmSwap)));
         if roomy.is_some() {
-            return Ok(vec![elsewhere(finding)]);
+            return Ok(vec![elsewhere(finding, cx)]);
         }
         finding.remedy(
             Remedy::new("Take out of memory what does not belong there, or bound it")

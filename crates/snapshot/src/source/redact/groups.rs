@@ -98,6 +98,7 @@ mod tests {
                 "/kubepods-burstable-podid2.slice",
             ),
             ("/system.slice/run-r0a1b.scope", "/system.slice/run-unit4.scope"),
+            ("/lotsfree-lab-WWdpXIIG0kzX", "/lotsfree-lab-unit5"),
         ] {
             assert_eq!(names.group_path(path), kept);
         }

@@ -389,7 +389,7 @@ pub(super) static GROUPS: Words = Words::new(&[
     "chrony chronyd ntpd NetworkManager polkit tuned sapconf saptune sapinit sapstart earlyoom",
     "irqbalance multipathd",
     "snapd firewalld libvirtd virtqemud virtlogd gdm slice service scope broker daemon manager",
-    "lotsfree capture c#",
+    "lotsfree capture lab c#",
 ]);
 
 /// Directories of links that enable units.
