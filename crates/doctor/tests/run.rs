@@ -171,3 +171,34 @@ fn the_measured_part_is_what_is_shown() {
     assert_eq!((all.len(), all[0], all[all.len() - 1]), (source::MOST_SAMPLES, 0.0, 9999.0));
     assert!(all.windows(2).all(|pair| pair[0] < pair[1]));
 }
+
+/// Each second the actors' group reads back a thousand pages that were evicted from it.
+fn in_a_group(fill: impl Fn(&mut Sample, u64)) -> Vec<(String, String)> {
+    use lotsfree_kernel_files::counters::memory_stat as g;
+    let host = host("6.12-1node-swap.txt");
+    let mut memory = Memory::default();
+    for second in 0..3 {
+        let mut taken = sample(&host.now, second * 1_000_000_000);
+        taken.group.set(g::workingset_refault_file, 1000 * second);
+        fill(&mut taken, second);
+        memory.sample(&taken).unwrap();
+    }
+    let run = memory.finish(facts_of(&host.now), "", State::Complete);
+    let diagnosis = diagnose(&observe(input(&run, Instants::All).unwrap(), &Options::default()));
+    let findings = diagnosis.findings.iter();
+    findings.map(|finding| (finding.rule.to_string(), finding.title.clone())).collect()
+}
+
+#[test]
+fn a_run_in_a_control_group_is_judged_by_the_groups_counters_too() {
+    use lotsfree_kernel_files::counters::memory_events;
+    let expected = (
+        "group-pressure".to_owned(),
+        "/lotsfree-lab-run reads back 1,000 pages a second that were evicted from it: its working set does not fit"
+            .to_owned(),
+    );
+    let two = in_a_group(|sample, second| sample.events.set(memory_events::max, second));
+    assert!(two.contains(&expected), "{two:?}");
+    let one = in_a_group(|sample, second| sample.failcnt = Some(second));
+    assert!(one.contains(&expected), "{one:?}");
+}

@@ -11,6 +11,9 @@ use lotsfree_run::{Facts, Run, Sample, Window};
 
 use super::{Input, Kind, MOST_SAMPLES, MemorySource, Source};
 
+/// The name of the control group of a run's actors, without the random letters that the lab gives it.
+const GROUP: &str = "lotsfree-lab-run";
+
 /// Selection of the samples of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instants {
@@ -116,7 +119,28 @@ fn files(sample: &Sample, facts: &Facts) -> MemorySource {
             source.insert(format!("{directory}/vmstat"), text(|out| vmstat.print(out)));
         }
     }
+    if !sample.group.is_empty() {
+        in_group(sample, &mut source);
+    }
     source
+}
+
+/// The files of the control group in which the actors were, of the version that its counters show.
+fn in_group(sample: &Sample, source: &mut MemorySource) {
+    let Sample { group, events, failcnt, .. } = sample;
+    let root = if failcnt.is_some() { "sys/fs/cgroup/memory" } else { "sys/fs/cgroup" };
+    let directory = format!("{root}/{GROUP}");
+    source.insert(format!("{directory}/memory.stat"), text(|out| group.print(out)));
+    match failcnt {
+        Some(hits) => {
+            source.insert(format!("{root}/memory.stat"), "");
+            source.insert(format!("{directory}/memory.failcnt"), format!("{hits}\n"));
+        }
+        None => {
+            source.insert("sys/fs/cgroup/cgroup.controllers", "memory\n");
+            source.insert(format!("{directory}/memory.events"), text(|out| events.print(out)));
+        }
+    }
 }
 
 /// A node's `vmstat`: the sums of its zones' statistics, and the node's own
