@@ -54,7 +54,7 @@ pub struct Plan {
     pub changes: Vec<String>,
     /// Differences between the run and what the scenario describes.
     pub remarks: Vec<String>,
-    /// Settings of the scenario that cannot act on a control group, with the reason.
+    /// Settings of the scenario that act on a control group otherwise than on a machine, with the reason.
     pub warnings: Vec<String>,
     /// Reasons why the case would be refused; empty if it would not.
     pub refusals: Vec<String>,
@@ -83,8 +83,10 @@ impl Local {
             }
         }
         if let Some(group) = group {
-            let inert = |(name, _)| Some(format!("{name}: {}", group::cannot_act(name, group)?));
-            plan.warnings.extend(case.tuning.iter().filter_map(inert));
+            plan.refusals.extend(group::obstacles(group, group::parent(group), &case.machine));
+            let otherwise =
+                |(name, value)| Some(format!("{name} {}", group::acts_otherwise(name, value, group)?));
+            plan.warnings.extend(case.tuning.iter().filter_map(otherwise));
             if let Some(control) = group::lacks_controller(group)? {
                 plan.changes.push(format!("switch the memory controller on in {}", control.display()));
             }
@@ -232,8 +234,7 @@ impl Local {
             slow: self.slow,
         };
         let machine = if self.group { RunOn::Cgroup } else { RunOn::Host };
-        let warnings = plan.warnings.iter().map(|warning| format!("no effect on the group: {warning}"));
-        let remarks = plan.remarks.into_iter().chain(warnings).collect();
+        let remarks = plan.remarks.into_iter().chain(plan.warnings).collect();
         let done = here::execute(case, &place, machine, remarks, output, watch);
         let undone = changes.undo(report);
         done.and_then(|state| Ok(undone.map(|()| state)?))

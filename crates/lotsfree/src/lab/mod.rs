@@ -219,7 +219,7 @@ impl Executor {
         Ok(able)
     }
 
-    /// Warns once of each setting that cannot act on a control group.
+    /// Warns once of each setting that acts on a control group otherwise than on a machine.
     fn warn(&self, jobs: &[Job]) {
         let Executor::Local(local) = self else { return };
         let mut said = BTreeSet::new();
@@ -227,7 +227,7 @@ impl Executor {
         for plan in jobs.iter().filter_map(|job| local.plan(&job.case).ok()) {
             for warning in plan.warnings {
                 if said.insert(warning.clone()) {
-                    output::remark(&format!("no effect on the group: {warning}"));
+                    output::remark(&warning);
                 }
             }
         }
@@ -246,7 +246,7 @@ impl Executor {
                     for (title, lines) in [
                         ("would change, and put back afterwards", &plan.changes),
                         ("differs from the scenario", &plan.remarks),
-                        ("has no effect on the group", &plan.warnings),
+                        ("acts on the group otherwise than on the scenario's machine", &plan.warnings),
                         ("would be refused", &plan.refusals),
                     ] {
                         if !lines.is_empty() {
