@@ -9,6 +9,7 @@ mod capture;
 mod deny;
 mod docs;
 mod fuzz;
+mod groups;
 mod guest;
 mod lab;
 mod layers;
@@ -29,7 +30,7 @@ usage: cargo xtask COMMAND
   attack [PROGRAM]           attack lotsfree, or another program of it, in every way that is known
   attack vm SERIES…          kill labs in control groups of version 2, in a virtual machine with such a kernel
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
-  lab [brief] SERIES…        run the tests that need virtual machines with the kernels of these series
+  lab [brief|group] SERIES…  run the tests that need virtual machines with the kernels of these series
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)
   fuzz settle [SECONDS] [TARGET…]   until enough executions took no new edge, or for so many seconds each
   fuzz unreached [TARGET…]   list the lines of the readers that no input of the corpora reaches

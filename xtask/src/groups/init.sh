@@ -9,8 +9,9 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 while read -r module; do
-    insmod "/modules/$module" || echo "attack: insmod $module failed"
+    insmod "/modules/$module" || echo "tests: insmod $module failed"
 done </modules/order
-mke2fs -b 4096 /dev/vda >/dev/null && mount -t ext4 /dev/vda /var/tmp || echo "attack: no disk"
-/kills in_a_control_group fails_at_a_step --test-threads 1 --nocapture && echo "attack: done"
+mke2fs -b 4096 /dev/vda >/dev/null && mount -t ext4 /dev/vda /var/tmp || echo "tests: no disk"
+# The words of /filter are arguments, without quotes.
+/tests $(cat /filter) --test-threads 1 --nocapture && echo "tests: done"
 poweroff -f

@@ -2,12 +2,13 @@
 //!
 //! Most of them are part of `cargo test`, where labs are killed only at every eighth step.
 
-mod vm;
-
 use std::error::Error;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::docs::root;
+use crate::groups::{self, Tests};
+use crate::lab;
 
 /// Packages, with the tests of each that are run; all of them if none is named.
 const ATTACKS: &[(&str, &[&str])] = &[
@@ -24,13 +25,22 @@ const ATTACKS: &[(&str, &[&str])] = &[
     ("lotsfree", &["--test", "paths"]),
 ];
 
+/// Kills of labs in control groups: some 200 labs, each of which takes some seconds in an emulator.
+const KILLS: Tests = Tests {
+    name: "kills",
+    filter: "in_a_control_group fails_at_a_step",
+    time_limit: Duration::from_secs(60 * 60),
+    shown: "--on cgroup",
+};
+
 /// Runs the attacks one after the other; as root, all of them. If a program is named, such as that of an
 /// earlier release, only the attacks on a program are run, and those that succeed against it fail.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     if let Some((first, series)) = arguments.split_first()
         && first == "vm"
     {
-        return vm::command(series);
+        lab::fetch_kernels(series)?;
+        return groups::test(&KILLS, series);
     }
     let program = arguments.first();
     let on_program = |tests: &[&str]| tests.contains(&"attacks");

@@ -1,4 +1,5 @@
-//! `cargo xtask attack vm SERIES…`: kills labs in control groups of version 2, which a virtual machine has.
+//! Tests of labs in control groups of version 2, which a virtual machine has: `cargo xtask attack vm SERIES…`
+//! kills labs there, and `cargo xtask lab SERIES…` looks at the figures of one.
 
 use std::error::Error;
 use std::fs;
@@ -12,18 +13,25 @@ use lotsfree_units::{Bytes, MIB};
 
 use crate::docs::root;
 use crate::guest::{self, Guest};
-use crate::lab;
 
-/// Time for some 200 labs, each of which takes some seconds in an emulator.
-const TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// Tests that run in the virtual machine.
+pub(crate) struct Tests {
+    /// The file of `crates/lotsfree/tests`, without its ending.
+    pub name: &'static str,
+    /// Parts of the names of the tests that are run; empty for all of them.
+    pub filter: &'static str,
+    pub time_limit: Duration,
+    /// The lines of the tests' output with this text are printed, beside those that name a test.
+    pub shown: &'static str,
+}
+
 /// A disk with room for a swap file and runs.
 const DISK: (&str, u64) = ("disk", 256 * MIB);
 const MEMORY: Bytes = Bytes::mib(1536);
 
-/// Kills labs on the kernel of each series, at every step that they reach.
-pub(super) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
-    lab::fetch_kernels(series)?;
-    let programs = Programs::build()?;
+/// Runs the tests on the kernel of each series, which are in the cache.
+pub(crate) fn test(tests: &Tests, series: &[String]) -> Result<(), Box<dyn Error>> {
+    let programs = Programs::build(tests.name)?;
     let cache = root().join("target/capture");
     fs::create_dir_all(&cache)?;
     let packages = Packages::new(&cache, |package| eprintln!("downloading {package}"));
@@ -38,30 +46,32 @@ pub(super) fn command(series: &[String]) -> Result<(), Box<dyn Error>> {
         initramfs.file("bin/busybox", &fs::read(busybox)?)?;
         guest::add_modules(&mut initramfs, modules, guest::DISKS)?;
         programs.add(&mut initramfs)?;
-        initramfs.file("init", include_bytes!("init.sh"))?;
+        initramfs.file("filter", tests.filter.as_bytes())?;
+        initramfs.file("init", include_bytes!("groups/init.sh"))?;
         let work = tempfile::tempdir_in(&cache)?;
         let guest = Guest {
             kernel: &kernel.image,
             initramfs: initramfs.finish(),
             disks: &[DISK],
             memory: MEMORY,
-            time_limit: TIME_LIMIT,
+            time_limit: tests.time_limit,
         };
-        let console = guest.boot(work.path(), "attack: done", |place| {
+        let console = guest.boot(work.path(), "tests: done", |place| {
             let memory = MEMORY.0 / MIB;
             let line = format!("{} -m {memory}M{}", guest::machine(place), guest::disk(DISK.0, place));
             let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
             arguments.extend(["-append", "console=ttyS0 quiet panic=-1"].map(str::to_owned));
             arguments
         })?;
-        for line in console.lines().filter(|line| line.contains("--on cgroup") || line.starts_with("test ")) {
+        for line in console.lines().filter(|line| line.contains(tests.shown) || line.starts_with("test ")) {
             eprintln!("{}: {}", kernel.release, line.trim());
         }
     }
     Ok(())
 }
 
-/// The tests, the program that they start with the path by which they know it, and the libraries of both.
+/// The compiled tests, the program that they start with the path by which they know it, and the libraries of
+/// both.
 struct Programs {
     tests: PathBuf,
     program: PathBuf,
@@ -69,9 +79,9 @@ struct Programs {
 }
 
 impl Programs {
-    fn build() -> Result<Self, Box<dyn Error>> {
+    fn build(test: &str) -> Result<Self, Box<dyn Error>> {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["test", "--locked", "--workspace", "--test", "kills", "--no-run"]);
+        cargo.args(["test", "--locked", "--workspace", "--test", test, "--no-run"]);
         cargo.arg("--message-format=json-render-diagnostics").current_dir(root()).stderr(Stdio::inherit());
         let messages = cargo.output()?.stdout;
         let find = |name: &str| {
@@ -85,7 +95,7 @@ impl Programs {
                 })
                 .ok_or_else(|| format!("cargo did not build {name}"))
         };
-        let (tests, program) = (find("kills")?, find("lotsfree")?);
+        let (tests, program) = (find(test)?, find("lotsfree")?);
         let mut libraries = Vec::new();
         for path in [&tests, &program] {
             let listed = output(Command::new("ldd").arg(path))?;
@@ -98,7 +108,7 @@ impl Programs {
     }
 
     fn add(&self, initramfs: &mut Initramfs) -> Result<(), Box<dyn Error>> {
-        initramfs.file("kills", &fs::read(&self.tests)?)?;
+        initramfs.file("tests", &fs::read(&self.tests)?)?;
         for path in self.libraries.iter().chain([&self.program]) {
             let inside = path.to_str().ok_or("a path is not UTF-8")?.trim_start_matches('/');
             initramfs.file(inside, &fs::read(path)?)?;
