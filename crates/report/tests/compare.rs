@@ -168,6 +168,62 @@ latency p50                       1.00 ms    1.11 ms  11 % worse
     assert!(!said.contains("major faults") && said.contains("more are too small in both to tell"), "{text}");
 }
 
+/// A run of a kernel that has counters of such names.
+fn counted(kernel: &str, counters: &[(&str, u64)]) -> Run {
+    let mut memory = Memory::default();
+    for row in [0, 1] {
+        let mut sample = Sample { at: row * 1_000_000_000, ..Sample::default() };
+        for (name, value) in counters {
+            let counter = lotsfree_kernel_files::counters::Counter::named(name).unwrap();
+            sample.vmstat.set(counter, row * value);
+        }
+        memory.sample(&sample).unwrap();
+    }
+    let facts = Facts { kernel: kernel.to_owned(), page_size: 4096, ..Facts::default() };
+    memory.finish(facts, "", State::Complete)
+}
+
+#[test]
+fn quantities_that_one_kernel_counts_per_zone_are_compared_as_their_sums() {
+    let old = counted(
+        "linux-3.10",
+        &[
+            ("pgscan_kswapd_dma32", 1000),
+            ("pgscan_kswapd_normal", 5000),
+            ("pgsteal_direct_normal", 2000),
+            ("allocstall", 90),
+            ("pswpout", 700),
+        ],
+    );
+    let older = counted(
+        "linux-2.6.32-rhel6",
+        &[
+            ("pgscan_kswapd_normal", 9000),
+            ("pgsteal_normal", 4000),
+            ("kswapd_steal", 3000),
+            ("allocstall", 80),
+            ("pswpout", 500),
+        ],
+    );
+    let new = counted(
+        "linux-6.1",
+        &[("pgscan_kswapd", 3000), ("pgsteal_direct", 1500), ("allocstall_normal", 40), ("pswpout", 600)],
+    );
+    let compared = compare(&[vec![new], vec![old], vec![older]]);
+    let [table] = compared.tables.as_slice() else { panic!("{:?}", compared.tables) };
+    let of = |key: &str| {
+        let row = table.rows.iter().find(|row| row.key == key);
+        row.map(|row| row.values.iter().map(|span| span.unwrap().value).collect::<Vec<f64>>())
+    };
+    assert_eq!(of("group.pgscan_kswapd"), Some(vec![3000.0, 6000.0, 9000.0]));
+    assert_eq!(of("group.pgsteal_direct"), Some(vec![1500.0, 2000.0, 1000.0]));
+    assert_eq!(of("group.allocstall"), Some(vec![40.0, 90.0, 80.0]));
+    assert_eq!((of("group.pgscan_direct"), of("group.thp_split_page")), (None, None), "nobody counts them");
+    assert_eq!(of("vmstat.pswpout"), Some(vec![600.0, 700.0, 500.0]));
+    let text = compare_text(&compared, Sort::Worst, plain(100, true));
+    assert!(text.contains("\npgscan_kswapd (sum) "), "{text}");
+}
+
 #[test]
 fn orders_that_are_lost_are_named() {
     let model = [

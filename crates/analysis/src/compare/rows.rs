@@ -71,6 +71,7 @@ pub(super) fn read(views: &[&View<'_>]) -> Vec<Read> {
     levels(views, &mut rows);
     zones(views, &mut rows);
     vmstat(views, &mut rows);
+    renamed(views, &mut rows);
     rows.retain(|row| row.values.iter().any(Option::is_some));
     rows.sort_by_key(|row| row.group);
     rows
@@ -329,6 +330,47 @@ fn vmstat(views: &[&View<'_>], rows: &mut Vec<Read>) {
                 values,
             });
         }
+    }
+}
+
+/// Quantities that the kernels of the runs count under different names, so that [`vmstat`] has no counter
+/// that all runs have: per zone before 4.8, as one since. Each is the sum of its counters.
+fn renamed(views: &[&View<'_>], rows: &mut Vec<Read>) {
+    let column = |counter: &Counter<Vmstat>| format!("vmstat.{}", counter.name());
+    let sum = |view: &View<'_>, group: &[Counter<Vmstat>]| -> Option<f64> {
+        let one = |counter: &Counter<Vmstat>| moved(view.run.samples(), &column(counter), part(view));
+        group.iter().filter_map(one).reduce(|sum, one| sum + one)
+    };
+    let counted_alike = |group: &[Counter<Vmstat>]| {
+        let has = |view: &View<'_>| -> Vec<bool> {
+            group.iter().map(|counter| view.run.samples().column(&column(counter)).is_some()).collect()
+        };
+        views.windows(2).all(|pair| has(pair[0]) == has(pair[1]))
+    };
+    let mut row = |name: &str, values: Vec<Option<f64>>| {
+        if values.iter().all(Option::is_some) {
+            rows.push(Read {
+                key: format!("group.{name}"),
+                name: format!("{name} (sum)"),
+                group: Group::Counters,
+                unit: Unit::Count,
+                better: Better::Neither,
+                floor: few(name),
+                main: false,
+                values,
+            });
+        }
+    };
+    for (name, group) in groups::RENAMED.iter().filter(|(_, group)| !counted_alike(group)) {
+        row(name, views.iter().map(|view| sum(view, group)).collect());
+    }
+    if !counted_alike(&[groups::DIRECT_STEAL, groups::STEAL].concat()) {
+        // Before 3.4 only kswapd's part has a counter of its own.
+        let by_tasks = |view: &&View<'_>| {
+            let rest = || Some((sum(view, groups::STEAL)? - sum(view, &[v::kswapd_steal])?).max(0.0));
+            sum(view, groups::DIRECT_STEAL).or_else(rest)
+        };
+        row("pgsteal_direct", views.iter().map(by_tasks).collect());
     }
 }
 

@@ -67,6 +67,18 @@ pub const PROMOTED: &[Counter<Vmstat>] = &[v::pgpromote_success];
 pub const DEMOTED: &[Counter<Vmstat>] =
     &[v::pgdemote_kswapd, v::pgdemote_direct, v::pgdemote_khugepaged, v::pgdemote_proactive];
 
+/// Quantities that kernels count under different names, each with the name that recent kernels have for it.
+/// What [`direct_steal`] has is one more, which is no sum before 3.4.
+pub const RENAMED: &[(&str, &[Counter<Vmstat>])] = &[
+    ("pgscan_direct", DIRECT_SCAN),
+    ("pgscan_kswapd", KSWAPD_SCAN),
+    ("pgsteal_kswapd", KSWAPD_STEAL),
+    ("allocstall", ALLOCSTALL),
+    ("thp_split_page", THP_SPLIT),
+    ("workingset_refault_file", REFAULT_FILE),
+    ("workingset_activate_file", ACTIVATE_FILE),
+];
+
 /// Pages freed by tasks themselves. Kernels before 3.4 count the pages that kswapd freed and those that
 /// anyone freed; the result is then the difference.
 pub fn direct_steal(vmstat: &Values<Vmstat>) -> Option<u64> {
