@@ -209,6 +209,18 @@ fn files(config: &MachineConfig) -> BTreeMap<String, String> {
         let enabled = if generation.mglru { "0x0007\n" } else { "0x0000\n" };
         files.insert("sys/kernel/mm/lru_gen/enabled".to_owned(), enabled.to_owned());
     }
+    // The disks as `Machine::counters` names them.
+    let disks: &[(&str, bool)] = match config.swap {
+        SwapDevice::Own(_) if config.mm.swap_pages > 0 => {
+            &[("sda", config.mm.rotational), ("sdb", config.mm.swap_rotational)]
+        }
+        _ => &[("sda", config.mm.rotational)],
+    };
+    for (name, rotational) in disks {
+        let queue = format!("sys/block/{name}/queue");
+        files.insert(format!("{queue}/rotational"), format!("{}\n", u8::from(*rotational)));
+        files.insert(format!("{queue}/read_ahead_kb"), format!("{}\n", config.mm.tuning.read_ahead_kb));
+    }
     files
 }
 
@@ -269,6 +281,23 @@ mod tests {
                     .to_string(),
             );
         }
+    }
+
+    #[test]
+    fn the_disks_of_the_scenario_are_those_that_the_doctor_reads() {
+        let files = |more: &str| facts(&case(more)).unwrap().files;
+        let at = |name: &str, file: &str| format!("sys/block/{name}/queue/{file}");
+        let turning = files(
+            "disk = { rotational = true, latency = '8 ms' }\n[tuning]\n'block.queue.read_ahead_kb' = 64",
+        );
+        assert_eq!(turning[&at("sda", "rotational")], "1\n");
+        assert_eq!(turning[&at("sda", "read_ahead_kb")], "64\n");
+        assert!(!turning.contains_key(&at("sdb", "rotational")), "there is no swap");
+        let apart = files(
+            "disk = { rotational = true }\nswap = { size = '1 GiB', latency = '90 us', bandwidth = '1 GiB/s' }",
+        );
+        assert_eq!((&*apart[&at("sda", "rotational")], &*apart[&at("sdb", "rotational")]), ("1\n", "0\n"));
+        assert_eq!(files("")[&at("sda", "rotational")], "0\n");
     }
 
     fn record() -> Record {
