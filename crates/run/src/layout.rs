@@ -376,6 +376,46 @@ fn in_zone(zone: usize, rest: &str) -> Option<Target> {
 mod tests {
     use super::*;
 
+    /// What people read who open the Parquet files.
+    #[test]
+    fn every_column_of_the_tables_is_documented_with_its_unit() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim-and-lab.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, section) = page.split_once("## The columns of a run").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let rows: Vec<Vec<&str>> = section
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.split('|').map(str::trim).collect())
+            .collect();
+        let unit = |name: &str| {
+            let row = rows.iter().find(|row| row[1].split(", ").any(|known| known.trim_matches('`') == name));
+            row.unwrap_or_else(|| panic!("{name} is not documented"))[2]
+        };
+        for name in crate::intervals::NUMBERS {
+            assert!(matches!(unit(name), "ns" | "requests" | "faults"), "{name}");
+        }
+        for name in [
+            AT,
+            FAILCNT,
+            "meminfo.NAME",
+            "vmstat.NAME",
+            "zoneinfo.NODE.ZONE.NAME",
+            "zoneinfo.NODE.ZONE.protection.N",
+            "zoneinfo.NODE.ZONE.cpu.CPU.count",
+            "node.NODE.NAME",
+            "node.NODE.meminfo.NAME",
+            "node.NODE.numastat.NAME",
+            "swap.KIND.PATH.size",
+            "swap.KIND.PATH.priority",
+            "cgroup.NAME",
+            "cgroup-events.NAME",
+        ] {
+            assert!(!unit(name).is_empty(), "{name}");
+        }
+        assert_eq!((unit(AT), unit("latency_p99")), ("ns", "ns"));
+    }
+
     #[test]
     fn a_value_that_no_counter_holds_makes_no_zone_and_no_node() {
         let names = ["at", "zoneinfo.0.DMA.present", "zoneinfo.1.DMA.present", "node.0.meminfo.MemTotal"];

@@ -10,20 +10,23 @@ use crate::{Sample, Window};
 ///
 /// The name of a column is that of the kernel's file, followed by the kernel's name of the counter:
 ///
-/// | column | from |
-/// |---|---|
-/// | `at` | nanoseconds since the run began |
-/// | `meminfo.MemFree` | `/proc/meminfo` |
-/// | `vmstat.pgscan_direct` | `/proc/vmstat` |
-/// | `zoneinfo.0.Normal.free` | `/proc/zoneinfo`: node 0, zone Normal, its `pages` block and statistics |
-/// | `zoneinfo.0.Normal.protection.2` | its lowmem reserve against the third zone |
-/// | `zoneinfo.0.Normal.cpu.3.count` | its page set of CPU 3: `count`, `high`, `batch` |
-/// | `node.0.nr_inactive_file` | its `per-node stats` of node 0 |
-/// | `node.0.meminfo.MemFree`, `node.0.numastat.numa_hit` | `/sys/devices/system/node/node0` |
-/// | `swap.partition./dev/vdb.used` | `/proc/swaps`: `size`, `used` in bytes, `priority` |
-/// | `cgroup.workingset_refault_file` | `memory.stat` of the actors' control group |
+/// | column | unit | from |
+/// |---|---|---|
+/// | `at` | ns | when the sample was taken, since the run began |
+/// | `meminfo.MemFree` | counter's | `/proc/meminfo` |
+/// | `vmstat.pgscan_direct` | counter's | `/proc/vmstat` |
+/// | `zoneinfo.0.Normal.free` | pages | `/proc/zoneinfo`: node 0, zone Normal, its `pages` block and statistics |
+/// | `zoneinfo.0.Normal.protection.2` | pages | its lowmem reserve against the third zone |
+/// | `zoneinfo.0.Normal.cpu.3.count` | pages | its page set of CPU 3: `count`, `high`, `batch` |
+/// | `node.0.nr_inactive_file` | counter's | its `per-node stats` of node 0 |
+/// | `node.0.meminfo.MemFree`, `node.0.numastat.numa_hit` | counter's | `/sys/devices/system/node/node0` |
+/// | `swap.partition./dev/vdb.used` | bytes | `/proc/swaps`: `size` and `used`; `priority` has no unit |
+/// | `cgroup.workingset_refault_file` | counter's | `memory.stat` of the actors' control group |
+/// | `cgroup-events.oom_kill` | events | its `memory.events` |
+/// | `cgroup-failcnt` | times | its `memory.failcnt` and `memory.memsw.failcnt` |
 ///
-/// A column that is a counter has the counter's unit (`docs/counters.md`), times are nanoseconds.
+/// The units of counters are in `docs/counters.md`; `docs/sim-and-lab.md` says the same for those who open
+/// the Parquet file.
 ///
 /// A counter that a sample does not have is absent from its row, not zero. Columns are in the order in which
 /// they were first seen.
