@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
@@ -62,7 +63,7 @@ impl std::fmt::Debug for Input {
 
 /// The accepted inputs, for messages.
 const ACCEPTED: &str = "accepted are: a directory that looks like / (with proc/ or sys/), a sos report, an OSWatcher \
-    archive, a directory of numbered snapshots, a tar archive (plain or zstd), a text archive, saved files of /proc \
+    archive, a directory of numbered snapshots, a directory of such files as below, a tar archive (plain or zstd), a text archive, saved files of /proc \
     (meminfo, vmstat, zoneinfo, buddyinfo, pagetypeinfo, swaps, slabinfo, pressure, sysvipc/shm) and text that holds \
     such lines or those of free, ipcs, sysctl and limits.conf";
 
@@ -359,11 +360,77 @@ fn open_directory(path: &Path, depth: u32) -> Result<Input, OpenError> {
         input.manifest = manifest;
         return Ok(input);
     }
-    let flat = by_names(&source, &names);
-    if !flat.is_empty() {
-        return Ok(Input::many(path, Kind::Tree, vec![(0.0, flat)], Vec::new()));
+    plain_files(path, &source, &names).ok_or_else(|| OpenError::Unknown { path: path.to_owned() })
+}
+
+/// Most files of a directory that are looked into, because their names do not say what they are.
+const MOST_PLAIN: usize = 256;
+
+/// Plain files beside each other, of one instant: those with the names that they have in `/proc`, and the
+/// output of commands, each read as if it were named alone. `None` if nothing is recognised.
+fn plain_files(path: &Path, source: &TreeSource, names: &[String]) -> Option<Input> {
+    let mut flat = by_names(source, names);
+    let (mut notes, mut unknown) = (Vec::new(), Vec::new());
+    let mut over_time: Option<(&str, Vec<(f64, MemorySource)>)> = None;
+    let mut buffer = Vec::new();
+    let others = names.iter().filter(|name| paste::by_name(name).is_none() && !name.starts_with('.'));
+    for name in others.take(MOST_PLAIN) {
+        match source.read(name, MOST_TEXT as usize, &mut buffer) {
+            Ok(false) => {}
+            // A directory, or a file that is longer than any that is read.
+            _ => continue,
+        }
+        let paste = match text::looks_like(&buffer) {
+            true => None,
+            false => paste::split(&buffer, name),
+        };
+        let Some(paste) = paste else {
+            unknown.push(name.as_str());
+            continue;
+        };
+        notes.extend(paste.notes.into_iter().map(|note| format!("{name}: {note}")));
+        match (&over_time, paste.samples.is_empty()) {
+            (_, true) => notes.extend(add(&mut flat, paste.source, name)),
+            (None, false) => over_time = Some((name, paste.samples)),
+            (Some((first, _)), false) => {
+                notes.push(format!("{name} is left out: {first} has times too; name it alone"));
+            }
+        }
     }
-    Err(OpenError::Unknown { path: path.to_owned() })
+    if flat.is_empty() && over_time.is_none() {
+        return None;
+    }
+    if !unknown.is_empty() {
+        notes.push(format!("nothing was recognised in {}", unknown.join(", ")));
+    }
+    let samples = match over_time {
+        Some((_, samples)) => {
+            let below = Arc::new(flat);
+            let over = |own: MemorySource| {
+                let mut all = MemorySource::default();
+                for (path, outcome) in own.files() {
+                    all.insert_outcome(path.to_owned(), outcome.clone());
+                }
+                all.lie_over(Arc::clone(&below))
+            };
+            samples.into_iter().map(|(at, own)| (at, over(own))).collect()
+        }
+        None => vec![(0.0, flat)],
+    };
+    Some(Input::many(path, Kind::Tree, samples, notes))
+}
+
+/// Adds the files that one text holds; those that are there already stay, and a note says so.
+fn add(flat: &mut MemorySource, more: MemorySource, name: &str) -> Option<String> {
+    let mut twice = Vec::new();
+    for (path, outcome) in more.files() {
+        if flat.get(path).is_some() {
+            twice.push(path.to_owned());
+        } else if let Ok(contents) = outcome {
+            flat.insert(path, contents.as_slice());
+        }
+    }
+    (!twice.is_empty()).then(|| format!("{name}: {} is left out, another file has it", twice.join(", ")))
 }
 
 /// The manifest of an unpacked archive.
@@ -767,6 +834,45 @@ mod tests {
         );
         let input = open(&at("a.txt")).unwrap();
         assert_eq!((input.kind, times(&input)), (Kind::Text, vec![0.0, 5.0]));
+    }
+
+    #[test]
+    fn plain_files_beside_each_other_are_read_as_each_would_be_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let ipcs = "------ Shared Memory Segments --------\n\
+                    key        shmid      owner      perms      bytes      nattch     status\n\
+                    0x00000000 32768      oracle     640        8589934592 200\n";
+        let files = [
+            ("meminfo", "MemTotal: 1000 kB\n"),
+            ("ipcs.txt", ipcs),
+            ("db-sysctl.out", "vm.swappiness = 60\n"),
+            ("more.log", "MemTotal: 2000 kB\nMemFree: 7 kB\n"),
+            ("notes", "call Bob\n"),
+        ];
+        write(root.path(), &files);
+        let input = open(root.path()).unwrap();
+        assert_eq!((input.kind, times(&input)), (Kind::Tree, vec![0.0]));
+        assert_eq!(text(&input, 0, "proc/meminfo"), "MemTotal: 1000 kB\n");
+        assert_eq!(text(&input, 0, "proc/sys/vm/swappiness"), "60\n");
+        assert!(text(&input, 0, "proc/sysvipc/shm").contains("8589934592"));
+        assert_eq!(
+            input.notes,
+            [
+                "db-sysctl.out: lines such as `vm.x = y` are taken as running values",
+                "more.log: proc/meminfo is left out, another file has it",
+                "nothing was recognised in notes"
+            ]
+        );
+        let vmstat = " r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa\n\
+                      1  0      0 100000   1000 200000    0    0     1     2  100  200  1  1 98  0\n\
+                      1  0      0  90000   1000 200000    0    0     1     2  100  200  1  1 98  0\n";
+        write(root.path(), &[("vmstat-table.log", vmstat)]);
+        let input = open(root.path()).unwrap();
+        assert!(input.samples.len() > 1, "{input:?}");
+        assert!(text(&input, 0, "proc/sysvipc/shm").contains("8589934592"), "in each instant");
+        let nothing = tempfile::tempdir().unwrap();
+        write(nothing.path(), &[("notes", "call Bob\n")]);
+        assert!(matches!(open(nothing.path()), Err(OpenError::Unknown { .. })));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | a sos report, or a directory that holds nothing else | `sos_commands/` in it | one instant, gaps filled from commands |
 //! | an OSWatcher archive, its `oswmeminfo` or `oswvmstat`, or one `.dat` | file names, `zzz` lines | a series |
 //! | a directory of snapshots | children with a number or a time in their names: trees, archives, `meminfo.1` | a series |
+//! | a directory of plain files | files named as in `/proc`, or texts such as the output of `ipcs` | one instant; a series if one of them has times |
 //! | a tar archive, plain or zstd, with one of the above in it | its header's checksum | one instant or a series |
 //! | a text archive ([`mod@text`]) | a line `-- PATH --` | one instant or a series |
 //! | a saved file of `/proc`, or text that holds lines of several | the shape of lines, the file's name | one instant |
