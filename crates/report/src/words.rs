@@ -294,19 +294,24 @@ pub(crate) fn root_would_help(report: &Report) -> bool {
         && report.unread.iter().any(|unread| unread.kind == ProblemKind::Denied)
 }
 
-/// File names with process ids as `PID` and a count, so that a thousand unreadable processes take one entry.
+/// File names; those of several processes as one entry with `PID` and how many, so that a thousand unreadable
+/// processes take one.
 pub(crate) fn collapse(unread: &[&Unread]) -> Vec<String> {
-    let mut counted: Vec<(String, usize)> = Vec::new();
+    // The general name, the first file of it, and how many there are.
+    let mut counted: Vec<(String, &str, usize)> = Vec::new();
     for file in unread.iter().map(|unread| unread.file.as_str()) {
         let is_id = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         let general: Vec<&str> = file.split('/').map(|part| if is_id(part) { "PID" } else { part }).collect();
         let general = general.join("/");
-        match counted.iter_mut().find(|(name, _)| *name == general) {
-            Some((_, count)) => *count += 1,
-            None => counted.push((general, 1)),
+        match counted.iter_mut().find(|(name, ..)| *name == general) {
+            Some((.., count)) => *count += 1,
+            None => counted.push((general, file, 1)),
         }
     }
-    let entry = |(name, count)| if count > 1 { format!("{name} ({count} times)") } else { name };
+    let entry = |(name, first, count): (String, &str, usize)| match count {
+        1 => first.to_owned(),
+        count => format!("{name} ({count} processes)"),
+    };
     counted.into_iter().map(entry).collect()
 }
 
@@ -332,6 +337,19 @@ mod tests {
             glued("takes 5 MiB, 3 % of 7 pages · b"),
             "takes 5\u{a0}MiB, 3\u{a0}% of 7 pages\u{a0}· b"
         );
+    }
+
+    #[test]
+    fn a_file_of_one_process_keeps_its_number_and_those_of_several_are_counted() {
+        let unread = |file: &str| Unread {
+            file: file.to_owned(),
+            line: None,
+            kind: ProblemKind::Denied,
+            detail: String::new(),
+        };
+        let all = ["/proc/1/maps", "/proc/1/io", "/proc/77/io", "/dev/kmsg"].map(unread);
+        let entries = collapse(&all.iter().collect::<Vec<_>>());
+        assert_eq!(entries, ["/proc/1/maps", "/proc/PID/io (2 processes)", "/dev/kmsg"]);
     }
 
     #[test]
