@@ -6,6 +6,7 @@ use lotsfree_snapshot::Observation;
 use lotsfree_units::Bytes;
 use serde::Serialize;
 
+use crate::largest::{Consumer, largest};
 use crate::verdict::judge;
 use crate::{Confidence, Context, Finding, MemoryMap, Rule, Severity, Skip, Verdict, Workload, rules};
 
@@ -42,6 +43,8 @@ pub struct Diagnosis {
     pub problems: Vec<Problem>,
     /// Use of memory.
     pub memory: Option<MemoryMap>,
+    /// The programs that hold most memory, largest first.
+    pub largest: Vec<Consumer>,
     /// Server programs that run here.
     pub workloads: Vec<Workload>,
 }
@@ -72,6 +75,7 @@ pub fn diagnose_with(observation: &Observation, rules: impl Iterator<Item = &'st
         not_applicable: Vec::new(),
         problems: observation.now.problems.clone(),
         memory: memory_map(&cx),
+        largest: largest(cx.now(), cx.total().ok()),
         workloads: cx.workloads().to_vec(),
     };
     for rule in rules {

@@ -101,6 +101,7 @@ fn memory(report: &Report) -> Markup {
                 div.wide { (PreEscaped(bar(chart::WIDE))) }
                 div.narrow { (PreEscaped(bar(chart::NARROW))) }
             }
+            @if let Some(largest) = words::largest(report) { p { (words::glued(&largest)) } }
             (memory_table(memory))
         }
     }

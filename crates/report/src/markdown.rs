@@ -133,6 +133,9 @@ fn memory(out: &mut String, report: &Report, memory: &MemoryMap) {
     if let Some(message) = words::memory_message(report) {
         line(out, &format!("{}.\n", escaped(&message)));
     }
+    if let Some(largest) = words::largest(report) {
+        line(out, &format!("{}\n", escaped(&largest)));
+    }
     let row = |name: &str, bytes: Bytes| {
         vec![
             name.to_owned(),

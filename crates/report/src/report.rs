@@ -1,6 +1,8 @@
 //! [`Report`]: all that is said about a host.
 
-use lotsfree_doctor::{Diagnosis, Finding, MemoryMap, Severity, SkippedRule, UNTOLD, Use, Verdict, Workload};
+use lotsfree_doctor::{
+    Consumer, Diagnosis, Finding, MemoryMap, Severity, SkippedRule, UNTOLD, Use, Verdict, Workload,
+};
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::{Problem, ProblemKind};
 use lotsfree_snapshot::Observation;
@@ -40,6 +42,8 @@ pub struct Report {
     /// Where memory goes; the parts add up to the total.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryMap>,
+    /// The programs that hold most memory, largest first.
+    pub largest: Vec<Consumer>,
     /// Server programs that run on the host.
     pub workloads: Vec<Workload>,
     /// Where memory went over time, where there were several samples.
@@ -170,6 +174,7 @@ impl Report {
             not_applicable: diagnosis.not_applicable,
             unread: diagnosis.problems.iter().map(unread).collect(),
             memory: diagnosis.memory,
+            largest: diagnosis.largest,
             workloads: diagnosis.workloads,
             series: Series::of(observation),
         }

@@ -160,6 +160,9 @@ impl Page {
             self.line(&bar);
         }
         self.legend(memory);
+        if let Some(largest) = words::largest(report) {
+            self.paragraph(&largest, PLAIN);
+        }
     }
 
     fn legend(&mut self, memory: &MemoryMap) {

@@ -220,6 +220,17 @@ pub(crate) fn memory_message(report: &Report) -> Option<String> {
     })
 }
 
+/// Who holds most of memory, in one line: `Most memory: java 4.2 GiB, postgres 2.1 GiB in 87 processes.`
+pub(crate) fn largest(report: &Report) -> Option<String> {
+    let each = report.largest.iter().map(|one| match (one.processes, one.of_largest) {
+        (0 | 1, _) => format!("{} {}", one.name, one.memory),
+        (n, false) => format!("{} {} in {n} processes", one.name, one.memory),
+        (n, true) => format!("{} {} in the largest of {n} processes", one.name, one.memory),
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| format!("Most memory: {}.", each.join(", ")))
+}
+
 /// `about a third of`, where a ratio is within 4 % of a simple one that has a name.
 fn fraction(ratio: f64) -> Option<String> {
     const NAMED: [(f64, &str); 9] = [

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lotsfree_doctor::{
-    Answer, Cost, Evidence, Finding, MemoryMap, Persistent, Remedy, Severity, SkippedRule, Use, Verdict,
-    diagnose,
+    Answer, Consumer, Cost, Evidence, Finding, MemoryMap, Persistent, Remedy, Severity, SkippedRule, Use,
+    Verdict, diagnose,
 };
 use lotsfree_kernel_files::ProblemKind;
 use lotsfree_report::{
@@ -132,6 +132,7 @@ fn hostile() -> Report {
             ],
         }),
         memory: Some(MemoryMap { total: parts.iter().map(|(_, bytes)| *bytes).sum(), parts }),
+        largest: vec![Consumer { name: nasty(), processes: 3, memory: Bytes::gib(2), of_largest: false }],
         workloads: Vec::new(),
     }
 }
