@@ -1,6 +1,6 @@
 //! Fuzzes amounts of memory, and the whole way from bytes to reports.
 
-use lotsfree_doctor::diagnose;
+use lotsfree_doctor::{Severity, diagnose};
 use lotsfree_report::{Report, TextOptions};
 use lotsfree_snapshot::source::open_bytes;
 use lotsfree_snapshot::{Options, observe};
@@ -60,6 +60,6 @@ pub(crate) fn doctor(data: &[u8]) {
     let _ = (
         lotsfree_report::markdown(&report),
         lotsfree_report::html(&report),
-        lotsfree_report::nagios(&report),
+        lotsfree_report::nagios(&report, Some(Severity::Warning)),
     );
 }

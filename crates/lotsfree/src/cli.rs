@@ -90,7 +90,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
     pub(crate) skip: Vec<&'static str>,
 
-    /// Least severity that makes the exit code 1
+    /// Least severity that makes the exit code 1, or with --format nagios the status WARNING or CRITICAL
     #[arg(long, value_enum, default_value_t = FailOn::Warning)]
     pub(crate) fail_on: FailOn,
 

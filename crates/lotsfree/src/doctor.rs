@@ -53,7 +53,7 @@ fn judge(arguments: &DoctorArgs) -> anyhow::Result<u8> {
         Format::Markdown => lotsfree_report::markdown(&report),
         Format::Html => lotsfree_report::html(&report),
         Format::Nagios => {
-            let (line, status) = lotsfree_report::nagios(&report);
+            let (line, status) = lotsfree_report::nagios(&report, least(arguments.fail_on));
             code = status.code();
             line
         }
@@ -68,15 +68,19 @@ fn judge(arguments: &DoctorArgs) -> anyhow::Result<u8> {
     Ok(code)
 }
 
+/// The least severity of a finding that fails; `None` if none does.
+fn least(fail_on: FailOn) -> Option<Severity> {
+    match fail_on {
+        FailOn::Info => Some(Severity::Info),
+        FailOn::Warning => Some(Severity::Warning),
+        FailOn::High => Some(Severity::High),
+        FailOn::Critical => Some(Severity::Critical),
+        FailOn::Never => None,
+    }
+}
+
 fn fails(fail_on: FailOn, worst: Option<Severity>) -> bool {
-    let bound = match fail_on {
-        FailOn::Info => Severity::Info,
-        FailOn::Warning => Severity::Warning,
-        FailOn::High => Severity::High,
-        FailOn::Critical => Severity::Critical,
-        FailOn::Never => return false,
-    };
-    worst.is_some_and(|worst| worst >= bound)
+    least(fail_on).zip(worst).is_some_and(|(least, worst)| worst >= least)
 }
 
 fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {

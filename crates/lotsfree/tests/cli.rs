@@ -201,6 +201,26 @@ fn the_exit_code_follows_fail_on() {
 }
 
 #[test]
+fn nagios_takes_findings_below_fail_on_for_ok_and_counts_them() {
+    let high = fixture("articles/oracle-system-a.meminfo");
+    for (fail_on, code, said) in [
+        ("info", 1, "LOTSFREE WARNING - page tables take"),
+        ("high", 1, "LOTSFREE WARNING - page tables take"),
+        ("critical", 0, "LOTSFREE OK - 1 finding below what is asked for | critical=0 high=1"),
+        ("never", 0, "LOTSFREE OK - 1 finding below what is asked for | critical=0 high=1"),
+    ] {
+        let arguments = ["doctor", "--format", "nagios", "--fail-on", fail_on];
+        let output = command().args(arguments).arg(&high).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{fail_on}");
+        says(&out(&output), &[said]);
+    }
+    let critical = fixture("rules/memory-exhaustion/fires-swap-full.txt");
+    let arguments = ["doctor", "--format", "nagios", "--fail-on", "critical"];
+    let output = command().args(arguments).arg(&critical).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn a_source_that_cannot_be_read_is_unknown_to_nagios_not_critical() {
     let output = command().args(["doctor", "--format", "nagios", "/no/such/file"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));

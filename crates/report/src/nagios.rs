@@ -2,6 +2,7 @@
 
 use lotsfree_doctor::Severity;
 use lotsfree_units::visible_line;
+use lotsfree_units::words::plural;
 
 use crate::Report;
 
@@ -30,12 +31,13 @@ pub fn nagios_unknown(why: &str) -> String {
     format!("LOTSFREE UNKNOWN - {}\n", visible_line(why).replace('|', " "))
 }
 
-/// The line and the status. Warnings and high findings are WARNING, critical ones CRITICAL; if no rule could
-/// judge anything the status is UNKNOWN.
-pub fn nagios(report: &Report) -> (String, NagiosStatus) {
-    let status = match report.worst() {
+/// The line and the status. Findings of at least the severity `from` are WARNING, critical ones CRITICAL;
+/// with `None` no finding is. If no rule could judge anything the status is UNKNOWN. The counts are of all
+/// findings.
+pub fn nagios(report: &Report, from: Option<Severity>) -> (String, NagiosStatus) {
+    let status = match report.worst().filter(|worst| from.is_some_and(|from| *worst >= from)) {
         Some(Severity::Critical) => NagiosStatus::Critical,
-        Some(Severity::High | Severity::Warning) => NagiosStatus::Warning,
+        Some(_) => NagiosStatus::Warning,
         _ if report.fine.is_empty() && report.findings.is_empty() => NagiosStatus::Unknown,
         _ => NagiosStatus::Ok,
     };
@@ -49,7 +51,10 @@ pub fn nagios(report: &Report) -> (String, NagiosStatus) {
     let first = match (report.findings.first(), status) {
         (Some(finding), NagiosStatus::Warning | NagiosStatus::Critical) => finding.title.clone(),
         (_, NagiosStatus::Unknown) => "nothing could be judged".to_owned(),
-        _ => format!("{} rules found nothing", report.fine.len()),
+        (Some(_), NagiosStatus::Ok) => {
+            format!("{} below what is asked for", plural(report.findings.len(), "finding"))
+        }
+        (None, _) => format!("{} rules found nothing", report.fine.len()),
     };
     let line = format!(
         "LOTSFREE {word} - {} | critical={} high={} warning={} info={}\n",

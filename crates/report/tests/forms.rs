@@ -252,7 +252,8 @@ fn every_form_holds_every_finding_and_every_command() {
 #[test]
 fn no_name_becomes_markup_or_moves_the_cursor() {
     let report = hostile();
-    let (page, ticket, (line, _)) = (html(&report), markdown(&report), nagios(&report));
+    let (page, ticket, (line, _)) =
+        (html(&report), markdown(&report), nagios(&report, Some(Severity::Warning)));
     for form in [&text(&report, plain(80, true)), &text(&report, plain(40, false)), &page, &ticket, &line] {
         assert!(!has_control(form), "{form:?}");
     }
