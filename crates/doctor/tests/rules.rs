@@ -94,6 +94,17 @@ fn every_rule_fires_and_stays_quiet() {
 }
 
 #[test]
+fn kills_at_the_limits_of_many_groups_are_one_finding() {
+    let input = open(&directory().join("oom-happened/fires-groups.txt")).unwrap();
+    let observation = observe(input, &Options::default());
+    let rule = rules::find("oom-happened").unwrap();
+    let findings = rule.check(&Context::new(&observation)).unwrap();
+    let [finding] = findings.as_slice() else { panic!("{} findings", findings.len()) };
+    let groups = finding.evidence.iter().filter(|evidence| evidence.field == "kills").count();
+    assert_eq!(groups, 5, "the others are counted: {}", text(finding));
+}
+
+#[test]
 fn every_fixture_belongs_to_a_rule() {
     for entry in fs::read_dir(directory()).unwrap().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -118,8 +118,11 @@ impl Rule for OomHappened {
         }
         let now = cx.rate(&[v::oom_kill]).is_ok_and(|rate| rate.total > 0);
         // Of equal findings the latest comes first.
+        let (of_groups, others): (Vec<_>, Vec<_>) =
+            incidents.iter().rev().partition(|incident| incident.kind == Kind::Group);
         let mut findings: Vec<Finding> =
-            incidents.iter().rev().map(|incident| told(cx, incident, now, None)).collect();
+            others.into_iter().map(|incident| told(cx, incident, now, None)).collect();
+        findings.extend(groups(cx, of_groups, now));
         if findings.is_empty() && kills.is_empty() {
             findings.push(untold(cx, count, now));
         } else if count > kills.len() as u64 {
@@ -513,6 +516,44 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
         None => remedies(cx, incident.kind, incident.group(), incident.limit(), &mut finding),
     }
     finding
+}
+
+/// Groups that were at their limits: one finding, of the group with most kills (of equals the latest), which
+/// names the next ones and counts the rest.
+fn groups(cx: &Context<'_>, mut incidents: Vec<&Incident<'_>>, now: bool) -> Option<Finding> {
+    incidents.sort_by_key(|incident| std::cmp::Reverse(incident.kills.len()));
+    let (worst, rest) = incidents.split_first()?;
+    let mut finding = told(cx, worst, now, None);
+    if rest.is_empty() {
+        return Some(finding);
+    }
+    let others: Vec<Finding> = rest.iter().map(|incident| told(cx, incident, now, None)).collect();
+    finding.severity = others.iter().map(|other| other.severity).fold(finding.severity, Severity::max);
+    let kills: usize = incidents.iter().map(|incident| incident.kills.len()).sum();
+    let killed = match kills {
+        0 => String::new(),
+        1 => ", and the kernel killed a process in them".to_owned(),
+        kills => format!(", and the kernel killed {kills} processes in them"),
+    };
+    let most = rest.iter().all(|incident| incident.kills.len() < worst.kills.len());
+    finding.title = format!(
+        "{} groups were at their limits{killed}; {}: {}",
+        incidents.len(),
+        if most { "most in one" } else { "the latest" },
+        finding.title
+    );
+    let name = |incident: &Incident<'_>| incident.group().unwrap_or("a group without a name").to_owned();
+    for incident in rest.iter().take(SHOWN) {
+        finding.because(Evidence::new("kernel log", "kills", incident.kills.len()).of(name(incident)));
+    }
+    if rest.len() > SHOWN {
+        finding.note(format!("{} more groups had kills of their own.", rest.len() - SHOWN));
+    }
+    finding.note(
+        "What is proposed is for the group in the title; each of the others has a limit of its own, to which the same \
+         applies.",
+    );
+    Some(finding)
 }
 
 /// What to do about memory that no process holds.
