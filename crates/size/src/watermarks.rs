@@ -71,10 +71,13 @@ impl Question for WatermarksInput {
         take(&mut self.nodes, host.nodes);
         take(&mut self.zones, host.zones);
         self.no_thp |= host.thp_never;
-        take(&mut self.scale_factor, host.scale_factor);
         take(&mut self.min_free, host.min_free);
         take(&mut self.page, host.page);
         take(&mut self.kernel, host.kernel.clone());
+        // Rules that --kernel names may lack what the host has.
+        if check::rules(self.kernel.as_deref())?.watermarks.scale_factor {
+            take(&mut self.scale_factor, host.scale_factor);
+        }
         Ok(())
     }
 
@@ -95,6 +98,17 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
     let page = check::page("page", input.page)?;
     let kernel = check::rules(input.kernel.as_deref())?;
     let rules = kernel.watermarks;
+    if let Some(factor) = input.scale_factor.filter(|_| !rules.scale_factor) {
+        return Err(SizeError::OutOfRange {
+            field: "--scale-factor",
+            value: Grouped(factor).to_string(),
+            accepted: format!(
+                "no value: kernels before 4.6, {} among them, have no vm.watermark_scale_factor; --min-free is what \
+                 widens their gap",
+                kernel.name
+            ),
+        });
+    }
     let scale_factor = check::number(
         "scale_factor",
         input.scale_factor.unwrap_or(WATERMARK_SCALE_FACTOR_DEFAULT),
@@ -401,6 +415,28 @@ mod tests {
 
     fn host(gib: u64, nodes: u32) -> WatermarksInput {
         WatermarksInput { ram: Some(Bytes::gib(gib)), nodes: Some(nodes), ..WatermarksInput::default() }
+    }
+
+    #[test]
+    fn a_scale_factor_is_refused_by_kernels_that_have_none() {
+        let old = |kernel: &str| WatermarksInput { kernel: Some(kernel.into()), ..host(64, 2) };
+        for kernel in ["3.10.0-1160.el7.x86_64", "4.4.0", "linux-2.6.32-rhel6"] {
+            let error = watermarks(&WatermarksInput { scale_factor: Some(100), ..old(kernel) }).unwrap_err();
+            let said = error.to_string();
+            assert!(
+                said.starts_with("--scale-factor is 100; accepted is no value: kernels before 4.6"),
+                "{said}"
+            );
+            assert!(said.contains("--min-free"), "{said}");
+            // The host's own, read from a newer kernel, is no wish of anybody's.
+            let mut sourced = old(kernel);
+            sourced.take_from(&HostFigures { scale_factor: Some(100), ..HostFigures::default() }).unwrap();
+            assert_eq!(
+                watermarks(&sourced).map(|answer| answer.result),
+                watermarks(&old(kernel)).map(|a| a.result)
+            );
+        }
+        assert!(watermarks(&WatermarksInput { scale_factor: Some(100), ..old("4.18.0") }).is_ok());
     }
 
     #[test]
