@@ -22,6 +22,8 @@ pub struct Answer {
     pub configuration: Vec<ConfigFile>,
     /// Shell commands that set it on the running host, as root.
     pub commands: Vec<String>,
+    /// What has to restart after them, or that nothing has.
+    pub restart: Option<String>,
     /// What may go wrong, and where sources contradict each other; those that matter most come first.
     pub warnings: Vec<String>,
     /// How many of the warnings matter for these figures and not only in general.
@@ -126,6 +128,7 @@ impl Answer {
             result: Outcome { text: String::new(), value: Value::Count(0) },
             configuration: Vec::new(),
             commands: Vec::new(),
+            restart: None,
             warnings: Vec::new(),
             alerts: 0,
             withheld: false,
@@ -176,6 +179,16 @@ impl Answer {
 
     pub(crate) fn command(&mut self, command: impl Into<String>) {
         self.commands.push(command.into());
+    }
+
+    /// A command that shows whether it worked, with what it should print as the shell's comment.
+    pub(crate) fn check(&mut self, command: impl fmt::Display, expected: impl fmt::Display) {
+        self.commands.push(format!("{command}  # {expected}"));
+    }
+
+    /// What has to restart after the commands.
+    pub(crate) fn restart(&mut self, text: impl Into<String>) {
+        self.restart = Some(text.into());
     }
 
     /// A warning that holds in general.
@@ -263,9 +276,17 @@ impl Answer {
         if !self.commands.is_empty() {
             let configured = self.configuration.iter().any(|file| file.essential);
             out.push_str(if verbose || !configured { "\n" } else { "" });
-            out.push_str("On the running host, as root:\n");
+            let at_once = self.restart.as_deref() == Some(NO_RESTART);
+            let (head, restart) = match at_once {
+                true => ("On the running host, as root; nothing has to restart:\n", None),
+                false => ("On the running host, as root:\n", self.restart.as_ref()),
+            };
+            out.push_str(head);
             for command in &self.commands {
                 let _ = writeln!(out, "    {command}");
+            }
+            if let Some(restart) = restart {
+                wrap(out, restart, "  ", "  ", width);
             }
         }
     }
@@ -296,6 +317,9 @@ impl Answer {
         }
     }
 }
+
+/// Settings that hold from the command on.
+pub(crate) const NO_RESTART: &str = "Nothing has to restart: this holds at once.";
 
 /// Most warnings that the one screen has.
 const MOST_WARNINGS: usize = 2;

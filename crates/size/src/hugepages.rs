@@ -748,15 +748,20 @@ fn settings(answer: &mut Answer, input: &HugepagesInput, pool: &Pool, memlock_ki
         for (node, share) in shares.iter().enumerate() {
             answer.command(format!("echo {share} > {}", sysfs(node)));
         }
-        answer.command("grep . /sys/devices/system/node/node*/hugepages/hugepages-*/nr_hugepages");
+        let files =
+            format!("/sys/devices/system/node/node*/hugepages/hugepages-{}kB/nr_hugepages", huge.as_kib());
+        answer.check(format!("grep . {files}"), format!("{counts} (node:pages)"));
     } else if default_size {
         answer.command(format!("sysctl -w vm.nr_hugepages={pages}"));
-        answer.command("grep HugePages_ /proc/meminfo");
+        answer.check("grep HugePages_Total /proc/meminfo", pages);
     } else {
         let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages", huge.as_kib());
         answer.command(format!("echo {pages} > {path}"));
-        answer.command(format!("cat {path}"));
+        answer.check(format!("cat {path}"), pages);
     }
+    answer.restart(
+        "If it is less, reboot with these lines. Then restart the programs, by unit or from a new login.",
+    );
 }
 
 /// What goes wrong with pools, in the order in which it is met.
@@ -1074,6 +1079,21 @@ mod tests {
         assert_eq!(of(Collector::Z).result.value, Value::HugePages(1144));
         let without: Jvm = "2GiB,0,0".parse().unwrap();
         assert_eq!((without.metaspace, without.code_cache), (Bytes::ZERO, Bytes::ZERO));
+    }
+
+    #[test]
+    fn the_last_command_says_what_it_should_print_and_what_has_to_restart() {
+        let last = |input: HugepagesInput| {
+            let answer = hugepages(&input).unwrap();
+            assert!(answer.restart.unwrap().contains("Then restart the programs"));
+            answer.commands.last().unwrap().clone()
+        };
+        assert_eq!(last(two_instances()), "grep HugePages_Total /proc/meminfo  # 4868");
+        assert_eq!(
+            last(HugepagesInput { nodes: Some(3), ..two_instances() }),
+            "grep . /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages  # 0:1623,1:1623,2:1622 \
+             (node:pages)"
+        );
     }
 
     #[test]

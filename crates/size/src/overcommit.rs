@@ -9,6 +9,7 @@ use lotsfree_formulas::reserve::{ReserveZone, totalreserve_pages};
 use lotsfree_settings::{OVERCOMMIT_KBYTES, OVERCOMMIT_RATIO};
 use lotsfree_units::{Bytes, Grouped, PageSize};
 
+use crate::answer::NO_RESTART;
 use crate::check::{self, SizeError};
 use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
@@ -399,7 +400,7 @@ fn wanted_limit(
     };
     answer.sysctl_file(path, vec!["vm.overcommit_memory = 2".into(), format!("{} = {}", line.0, line.1)]);
     if committed == Bytes::ZERO || committed >= wanted {
-        answer.command("grep -E 'CommitLimit|Committed_AS' /proc/meminfo");
+        answer.check("grep Committed_AS /proc/meminfo", format!("below {} kB", wanted.as_kib()));
         answer.alert(format!(
             "Compare Committed_AS with {wanted} before the commands: if it is above that already, mode 2 makes every \
              fork and every login fail at once. Stop programs first, or set it in the file only and boot."
@@ -407,6 +408,8 @@ fn wanted_limit(
     }
     answer.command(format!("sysctl -w {}={}", line.0, line.1));
     answer.command("sysctl -w vm.overcommit_memory=2");
+    answer.check("grep CommitLimit /proc/meminfo", format!("at least {} kB", wanted.as_kib()));
+    answer.restart(NO_RESTART);
     if wanted > net + swap {
         answer.alert(format!(
             "{wanted} exceed RAM outside huge pages and swap together ({}): mode 2 would promise memory that does \
@@ -503,7 +506,7 @@ mod tests {
                 && text.contains("vm[./]overcommit_memory|vm[./]overcommit_kbytes")
         }));
         // what is promised already is compared first, unless it is known to fit
-        let check = "grep -E 'CommitLimit|Committed_AS' /proc/meminfo";
+        let check = "grep Committed_AS /proc/meminfo  # below 222298112 kB";
         let first = |committed| {
             let answer =
                 overcommit(&OvercommitInput { committed: Some(committed), ..input.clone() }).unwrap();

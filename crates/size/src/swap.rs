@@ -4,6 +4,7 @@ use clap::Args;
 use lotsfree_formulas::swap::{DRAIN_SECONDS, SAP_MIN, drain_limit, for_cold_memory, oracle, rhel, solaris};
 use lotsfree_units::{Bytes, MIB};
 
+use crate::answer::NO_RESTART;
 use crate::check::{self, SizeError};
 use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
@@ -132,6 +133,8 @@ fn set_up(answer: &mut Answer, wanted: Bytes, current: Option<Bytes>, sourced: b
         ] {
             answer.command(command);
         }
+        answer.check("grep /swapfile /proc/swaps", format!("Size {}, Used 0, Priority 10", (mib << 10) - 4));
+        answer.restart(NO_RESTART);
     }
     answer.warn(
         "Elasticsearch, Cassandra and real-time programs ask for no swap at all: protect them with memory.swap.max=0 \
@@ -215,6 +218,12 @@ mod tests {
         assert_eq!(value(&answer, "most"), Value::Bytes(Bytes::gib(192)));
         assert_eq!(answer.result.value, Value::Bytes(Bytes::gib(10)));
         assert_eq!(answer.commands[0], "fallocate -l 10240M /swapfile");
+        // The first page of the file is the header.
+        let check = "grep /swapfile /proc/swaps  # Size 10485756, Used 0, Priority 10";
+        assert_eq!(
+            (answer.commands.last().unwrap().as_str(), answer.restart.as_deref()),
+            (check, Some(NO_RESTART))
+        );
         let whole = swap(&SwapInput { hugetlb: None, ..input }).unwrap();
         assert_eq!(whole.result.value, Value::Bytes(Bytes::gib(16)));
     }

@@ -12,6 +12,7 @@ use lotsfree_formulas::watermarks::{
 use lotsfree_settings::MIN_FREE_KBYTES;
 use lotsfree_units::{Bytes, Grouped, PageSize};
 
+use crate::answer::NO_RESTART;
 use crate::check::{self, MAX_NODES, SizeError};
 use crate::question::{HostFigures, Question, not_told, take};
 use crate::{Answer, Value};
@@ -397,7 +398,9 @@ fn absorb(
         "/etc/sysctl.d/90-lotsfree-watermarks.conf",
         vec![format!("vm.watermark_scale_factor = {factor}")],
     );
-    answer.command(format!("sysctl -w vm.watermark_scale_factor={factor}"));
+    let set = format!("sysctl -w vm.watermark_scale_factor={factor}");
+    answer.check(format!("{set} && sysctl -n vm.watermark_scale_factor"), factor);
+    answer.restart(NO_RESTART);
     answer.conclude(
         format!("vm.watermark_scale_factor = {factor} gives kswapd {kept} of head start per node."),
         Value::Count(factor),
