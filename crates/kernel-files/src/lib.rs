@@ -18,7 +18,7 @@ mod problem;
 mod version;
 
 pub use problem::{Log, Problem, ProblemKind};
-pub use version::KernelVersion;
+pub use version::{KernelVersion, newest_without_a_line};
 
 /// A file's parser and printer.
 ///

@@ -4,6 +4,25 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::counters::{Counter, Meminfo, Values, meminfo as m};
+
+/// Lines of `/proc/meminfo` that every kernel prints from some release on, oldest first, each with the newest
+/// release that does not.
+const LINES: [(Counter<Meminfo>, &str); 4] =
+    [(m::Shmem, "2.6.31"), (m::MemAvailable, "3.13"), (m::KReclaimable, "4.19"), (m::SecPageTables, "6.0")];
+
+/// The newest release whose `/proc/meminfo` can look like this, and the line that it lacks; `None` if it
+/// lacks none, or if this is not the whole file. Distributions print some lines in older kernels, too.
+pub fn newest_without_a_line(meminfo: &Values<Meminfo>) -> Option<(&'static str, &'static str)> {
+    // The first line, one in the middle and one near the end.
+    let whole = [m::MemTotal, m::Committed_AS, m::VmallocTotal];
+    if whole.iter().any(|line| meminfo.get(*line).is_none()) {
+        return None;
+    }
+    let lacking = LINES.iter().find(|(line, _)| meminfo.get(*line).is_none());
+    lacking.map(|(line, release)| (*release, line.name()))
+}
+
 /// A kernel release such as `6.12.43+deb13-amd64` or `2.6.32-642.6.2.el6.x86_64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelVersion {
@@ -42,5 +61,24 @@ impl KernelVersion {
 impl fmt::Display for KernelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(if self.release.is_empty() { "unknown" } else { &self.release })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_meminfo_tell_how_new_a_kernel_can_be() {
+        let mut meminfo = Values::default();
+        meminfo.set(m::MemTotal, 1 << 20);
+        assert_eq!(newest_without_a_line(&meminfo), None, "a part of the file");
+        meminfo.set(m::Committed_AS, 1);
+        meminfo.set(m::VmallocTotal, 1);
+        for (line, newest) in LINES {
+            assert_eq!(newest_without_a_line(&meminfo), Some((newest, line.name())));
+            meminfo.set(line, 1);
+        }
+        assert_eq!(newest_without_a_line(&meminfo), None);
     }
 }

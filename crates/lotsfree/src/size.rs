@@ -10,12 +10,14 @@ use clap::Args;
 use lotsfree_kernel_files::counters::{Counter, Meminfo, Values, meminfo as m, zoneinfo as z};
 use lotsfree_kernel_files::file::hugepages::HugePool;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
+use lotsfree_kernel_files::newest_without_a_line;
 use lotsfree_settings::{
     ADMIN_RESERVE_KBYTES, MIN_FREE_KBYTES, OVERCOMMIT_KBYTES, OVERCOMMIT_RATIO, USER_RESERVE_KBYTES,
     WATERMARK_SCALE_FACTOR,
 };
 use lotsfree_size::{
-    CacheFigures, HostFigures, HostMemory, HostPool, HostShared, Listed, Question, ReserveZone, ipcs,
+    CacheFigures, HostFigures, HostMemory, HostPool, HostShared, KernelBy, Listed, Question, ReserveZone,
+    ipcs, nearest_rules, reckoned_for,
 };
 use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Observation, Options, Snapshot, THIS_HOST, collect, observe};
@@ -71,10 +73,23 @@ fn read(from: impl Read) -> io::Result<Vec<u8>> {
 
 fn answer<Input: Question + Args>(asked: Asked<Input>) -> anyhow::Result<u8> {
     let Asked { mut input, common } = asked;
+    let mut by = match input.kernel() {
+        Some(Some(_)) => KernelBy::Option,
+        _ => KernelBy::Nothing { sourced: false },
+    };
     if let Some(observation) = observed(&common)? {
-        input.take_from(&figures(&observation))?;
+        let mut host = figures(&observation);
+        let found = release(&observation.now);
+        if by != KernelBy::Option {
+            by = found.as_ref().map_or(KernelBy::Nothing { sourced: true }, |(_, by)| by.clone());
+        }
+        // A kernel without Shmem is older than transparent huge pages.
+        host.thp_never |= matches!(found, Some((_, KernelBy::Lines { lacks: "Shmem" })));
+        host.kernel = found.map(|(kernel, _)| kernel);
+        input.take_from(&host)?;
     }
-    let answer = input.answer()?;
+    let mut answer = input.answer()?;
+    answer.kernel = input.kernel().map(|kernel| reckoned_for(kernel, &by)).transpose()?;
     let text = match common.json {
         true => visible_json(serde_json::to_string_pretty(&answer)? + "\n"),
         false => visible(&answer.to_text(common.page.columns(), common.verbose)).into_owned(),
@@ -97,15 +112,25 @@ fn observed(common: &SizeCommon) -> anyhow::Result<Option<Observation>> {
     })
 }
 
+/// The kernel that a source is of, by its release, else by the lines of its `/proc/meminfo`.
+fn release(snapshot: &Snapshot) -> Option<(String, KernelBy)> {
+    let release = &snapshot.host.kernel.release;
+    if !release.is_empty() {
+        return Some((release.clone(), KernelBy::Release));
+    }
+    let (newest, lacks) = newest_without_a_line(snapshot.meminfo.as_ref()?)?;
+    Some((nearest_rules(newest).to_owned(), KernelBy::Lines { lacks }))
+}
+
+/// Figures of a host, without its kernel.
 fn figures(observation: &Observation) -> HostFigures {
     let snapshot = &observation.now;
     let mem = |field: Counter<Meminfo>| snapshot.meminfo.as_ref()?.get(field).map(Bytes::kib);
     let kbytes = |setting: &str| snapshot.sysctl.number(setting).map(Bytes::kib);
     let managed = |zone: &&Zone| zone.marks.get(z::managed).is_some_and(|pages| pages > 0);
     let zones = snapshot.zones.as_ref().map(|zones| zones.iter().filter(managed).count() as u64);
-    let release = &snapshot.host.kernel.release;
     HostFigures {
-        kernel: (!release.is_empty()).then(|| release.clone()),
+        kernel: None,
         page: Some(snapshot.host.page_size.bytes()),
         huge_page: mem(m::Hugepagesize),
         ram: mem(m::MemTotal),

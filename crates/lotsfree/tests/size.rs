@@ -53,6 +53,34 @@ Schlüssel  shmid      Besitzer   Rechte     Bytes      nattch     Status
 ";
 
 #[test]
+fn the_answer_says_which_kernel_it_is_reckoned_for_and_why() {
+    let joined = |output: &Output| out(output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let rhel_5 = fixture("articles/oracle-system-a.meminfo");
+    let of_source =
+        |source: &str, more: &[&str]| joined(&size(&[&["watermarks", "--from", source], more].concat()));
+    let said = of_source(&rhel_5, &[]);
+    assert!(said.contains("Reckoned for linux-2.6.32-rhel6, the newest without Shmem, which"), "{said}");
+    // There is no khugepaged either that would raise the reserve.
+    assert!(said.contains("default of this host without THP = 16,192 kB"), "{said}");
+    let said = of_source(&rhel_5, &["--kernel", "6.1"]);
+    assert!(said.contains("Reckoned for linux-6.1, as --kernel says."), "{said}");
+    let said = of_source(&fixture("hosts/6.12-1node-swap.txt"), &[]);
+    assert!(said.contains("Reckoned for linux-6.12, the rules for the host's 6.12."), "{said}");
+    let directory = tempfile::tempdir().unwrap();
+    let part = directory.path().join("meminfo");
+    fs::write(&part, "MemTotal: 16387608 kB\nMemFree: 105176 kB\n").unwrap();
+    let said = of_source(part.to_str().unwrap(), &[]);
+    assert!(
+        said.contains("Reckoned for linux-6.12, the newest: the source does not tell its kernel"),
+        "{said}"
+    );
+    let said = joined(&size(&["watermarks", "--ram", "64GiB"]));
+    assert!(said.contains("Reckoned for linux-6.12, the newest; --kernel RELEASE takes another."), "{said}");
+    let said = joined(&size(&["swap", "--ram", "64GiB"]));
+    assert!(!said.contains("Reckoned"), "swap depends on no kernel: {said}");
+}
+
+#[test]
 fn a_size_without_a_unit_is_refused_for_every_option() {
     for (arguments, option) in [
         (&["hugepages", "--segment", "8"][..], "--segment <SIZE>"),

@@ -12,6 +12,8 @@ use textwrap::Options;
 pub struct Answer {
     /// The question in a few words.
     pub title: String,
+    /// Which kernel's rules the arithmetic follows, and why; `null` where they are the same for all.
+    pub kernel: Option<String>,
     /// Whether what comes out fits the host, where that is a question.
     pub fit: Option<Fit>,
     /// The arithmetic, in the order in which it is done.
@@ -123,6 +125,7 @@ impl Answer {
     pub(crate) fn new(title: impl Into<String>) -> Self {
         Answer {
             title: title.into(),
+            kernel: None,
             fit: None,
             steps: Vec::new(),
             result: Outcome { text: String::new(), value: Value::Count(0) },
@@ -220,11 +223,17 @@ impl Answer {
     pub fn to_text(&self, width: usize, verbose: bool) -> String {
         let width = width.max(40);
         let mut out = String::new();
-        wrap(&mut out, &self.title, "", "", width);
+        // The kernel stands beside the title where there is room, else below the result.
+        let both = self.kernel.as_ref().map(|kernel| format!("{}. {kernel}", self.title));
+        let beside = both.filter(|both| columns(both) <= width);
+        wrap(&mut out, beside.as_ref().unwrap_or(&self.title), "", "", width);
         if let Some(fit) = &self.fit {
             wrap(&mut out, &fit.text, "", "", width);
         }
         wrap(&mut out, &self.result.text, "=> ", "   ", width);
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| beside.is_none()) {
+            wrap(&mut out, kernel, "", "", width);
+        }
         out.push('\n');
         let steps: Vec<&Step> = self.steps.iter().filter(|step| verbose || step.essential).collect();
         arithmetic(&mut out, &steps, width);

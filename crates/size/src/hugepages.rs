@@ -133,6 +133,10 @@ impl Question for HugepagesInput {
         Ok(())
     }
 
+    fn kernel(&self) -> Option<Option<&str>> {
+        Some(self.kernel.as_deref())
+    }
+
     fn answer(&self) -> Result<Answer, SizeError> {
         hugepages(self)
     }

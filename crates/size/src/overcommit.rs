@@ -87,6 +87,10 @@ impl Question for OvercommitInput {
         Ok(())
     }
 
+    fn kernel(&self) -> Option<Option<&str>> {
+        Some(self.kernel.as_deref())
+    }
+
     fn answer(&self) -> Result<Answer, SizeError> {
         overcommit(self)
     }

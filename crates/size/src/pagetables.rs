@@ -50,6 +50,10 @@ impl Question for PagetablesInput {
         Ok(())
     }
 
+    fn kernel(&self) -> Option<Option<&str>> {
+        Some(self.kernel.as_deref())
+    }
+
     fn answer(&self) -> Result<Answer, SizeError> {
         pagetables(self)
     }

@@ -13,6 +13,9 @@ pub trait Question {
     /// [`SizeError`] if the question is about something that the host does not have.
     fn take_from(&mut self, host: &HostFigures) -> Result<(), SizeError>;
 
+    /// The kernel whose rules apply, as far as it is known, for a question whose answer depends on it.
+    fn kernel(&self) -> Option<Option<&str>>;
+
     /// The answer, step by step.
     ///
     /// # Errors
@@ -24,7 +27,7 @@ pub trait Question {
 /// Figures of a host; `None` for what could not be read. The caller fills them from a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct HostFigures {
-    /// The kernel's release, as `uname -r` prints it.
+    /// The kernel's release, as `uname -r` prints it, or the name of the rules that fit what is known.
     pub kernel: Option<String>,
     /// The base page size.
     pub page: Option<Bytes>,

@@ -41,6 +41,10 @@ impl Question for SwapInput {
         Ok(())
     }
 
+    fn kernel(&self) -> Option<Option<&str>> {
+        None
+    }
+
     fn answer(&self) -> Result<Answer, SizeError> {
         swap(self)
     }

@@ -82,6 +82,10 @@ impl Question for WatermarksInput {
         Ok(())
     }
 
+    fn kernel(&self) -> Option<Option<&str>> {
+        Some(self.kernel.as_deref())
+    }
+
     fn answer(&self) -> Result<Answer, SizeError> {
         watermarks(self)
     }
