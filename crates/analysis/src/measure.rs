@@ -4,6 +4,7 @@ use lotsfree_run::{Latency, Moved};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::compare::error::Span;
+use crate::explain::FASTER;
 use crate::view::View;
 
 /// Which way a measure should go.
@@ -67,6 +68,8 @@ pub struct Measure {
     pub values: Vec<Option<f64>>,
     /// The same with the range of repeats.
     pub spans: Vec<Option<Span>>,
+    /// Which of the values are better than can be: throughputs of runs that are faster than undisturbed.
+    pub doubtful: Vec<bool>,
 }
 
 /// Changes smaller than this are not worth a word.
@@ -98,9 +101,12 @@ impl Measure {
     }
 
     /// Which of the values are the best: those that read the same as the best one, and those that repeats do
-    /// not tell from it. None if that is all of them or the measure has no better side.
+    /// not tell from it. None if that is all of them or the measure has no better side. What is
+    /// [`doubtful`](Measure::doubtful) is never the best.
     pub fn best(&self) -> Vec<bool> {
+        let doubtful = |index: usize| self.doubtful.get(index).copied().unwrap_or(false);
         let known = self.values.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?)));
+        let known = known.filter(|(index, _)| !doubtful(*index));
         let best = match self.better {
             Better::Higher => known.reduce(|a, b| if b.1 > a.1 { b } else { a }),
             Better::Lower => known.reduce(|a, b| if b.1 < a.1 { b } else { a }),
@@ -110,7 +116,7 @@ impl Measure {
             let is = |best: (usize, f64)| {
                 self.text(*value) == self.unit.text(best.1) || self.overlap(best.0, index)
             };
-            value.is_some() && best.is_some_and(is)
+            value.is_some() && !doubtful(index) && best.is_some_and(is)
         };
         let marked: Vec<bool> = self.values.iter().enumerate().map(is_best).collect();
         let known = self.values.iter().flatten().count();
@@ -208,7 +214,11 @@ pub fn measures(views: &[&View<'_>]) -> Vec<Measure> {
         let values: Vec<Option<f64>> = spans.iter().map(|span| Some((*span)?.value)).collect();
         let any = spans.iter().flatten().any(|span| !row.is_trouble || span.min != 0.0 || span.max != 0.0);
         let Row { key, name, unit, better, .. } = *row;
-        any.then_some(Measure { key, name, unit, better, values, spans })
+        let faster = |view: &&View<'_>| {
+            key.starts_with("throughput_") && view.relative().is_some_and(|relative| relative > FASTER)
+        };
+        let doubtful = views.iter().map(faster).collect();
+        any.then_some(Measure { key, name, unit, better, values, spans, doubtful })
     };
     ROWS.iter().filter_map(measure).collect()
 }
@@ -353,7 +363,8 @@ mod tests {
 
     fn measure(better: Better, values: &[f64]) -> Measure {
         let values = values.iter().copied().map(Some).collect();
-        Measure { key: "m", name: "m", unit: Unit::Count, better, values, spans: Vec::new() }
+        let (spans, doubtful) = (Vec::new(), Vec::new());
+        Measure { key: "m", name: "m", unit: Unit::Count, better, values, spans, doubtful }
     }
 
     #[test]
@@ -365,6 +376,16 @@ mod tests {
         let mut with_gap = measure(Better::Lower, &[5.0, 3.0]);
         with_gap.values.push(None);
         assert_eq!(with_gap.best(), [false, true, false]);
+    }
+
+    #[test]
+    fn what_is_faster_than_undisturbed_is_never_the_best() {
+        let mut row = measure(Better::Higher, &[90.0, 130.0, 80.0]);
+        assert_eq!(row.best(), [false, true, false]);
+        row.doubtful = vec![false, true, false];
+        assert_eq!(row.best(), [true, false, false]);
+        row.doubtful = vec![true; 3];
+        assert_eq!(row.best(), [false; 3]);
     }
 
     /// Runs with such repeats.

@@ -24,7 +24,7 @@ use tail::{Percentiles, Tail};
 /// Throughputs closer than this are the same; above 1 minus this it is undisturbed.
 const RATE_NOISE: f64 = 0.03;
 /// A throughput above this share of the undisturbed one is no gain: something slowed the undisturbed part.
-const FASTER: f64 = 1.05;
+pub(crate) const FASTER: f64 = 1.05;
 /// Counts closer than this, or than [`FEW`], are the same.
 const COUNT_NOISE: f64 = 0.10;
 /// Fewer pages or faults than this are no cause of anything: 1 MiB in pages of 4 KiB.
@@ -198,6 +198,8 @@ struct Account {
     repeats: Vec<Account>,
     /// The run was in a control group, whose own counters these are.
     in_group: bool,
+    /// The model executed it.
+    on_model: bool,
     /// The seconds of the run at which the part that counts would have begun, if the run ended before.
     unreached: Option<f64>,
 }
@@ -217,6 +219,7 @@ impl Account {
             sampled: view.run.samples().len() > 1,
             repeats: view.repeats.iter().map(Account::of).collect(),
             in_group: view.run.facts().machine == RunOn::Cgroup,
+            on_model: view.run.facts().machine == RunOn::Model,
             unreached: view.unreached(),
         }
     }
@@ -462,8 +465,12 @@ fn judge_one(run: &Account, base: Option<&Account>, tail: &Tail) -> Sentence {
 
 /// The clause for a throughput that is no gain: above the undisturbed one, because that part was slowed by
 /// something. Threads of the model that wait equally long run in lockstep, which no seed breaks: all of them
-/// want a CPU at once, until something disturbs them.
+/// want a CPU at once, until something disturbs them. Of a kernel's run `View::remarks` says what disturbed
+/// that part.
 fn faster(run: &Account) -> Option<String> {
+    if !run.on_model {
+        return None;
+    }
     let by = Percent(run.relative().filter(|relative| *relative > FASTER)? - 1.0);
     let undisturbed = run.undisturbed.as_ref()?;
     let why = match grown(undisturbed, Some(&run.work)) {

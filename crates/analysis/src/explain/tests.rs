@@ -38,6 +38,7 @@ fn calm(label: &str) -> Account {
         moved,
         page: 4096.0,
         sampled: true,
+        on_model: true,
         ..Account::default()
     }
 }
@@ -430,6 +431,11 @@ fn a_throughput_above_the_undisturbed_one_is_no_gain() {
         "not to be believed: waiting for devices took 33 % of the requests' time there: the undisturbed part was not \
          undisturbed"
     ));
+    // No lockstep of the model's threads is to blame for a kernel's figure.
+    run.on_model = false;
+    run.undisturbed = in_step(|spent| &mut spent.runnable);
+    assert!(judged(&run, None).text.ends_with("nothing was swapped out"));
+    run.on_model = true;
     let slight = Work { operations: 10_000 * 100 / 104, ..work(10) };
     run.undisturbed = Some(slight);
     assert!(!judged(&run, None).text.contains("faster"));
