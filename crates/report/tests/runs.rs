@@ -194,7 +194,7 @@ fn a_sweep_shows_every_value_once_and_details_at_the_largest() {
     assert!(wide.contains("free memory"));
     assert!(page.contains("base: below 90\u{a0}% of its throughput from 8\u{a0}GiB on"));
     let text = runs_text(&runs, plain(100));
-    assert!(text.contains("these are the runs at 16 GiB"), "{text}");
+    assert!(text.contains("\nThe runs at 16 GiB, of the sweep over "), "{text}");
     let shown: Vec<bool> =
         json(&runs)["runs"].as_array().unwrap().iter().map(|run| run["shown"] == true).collect();
     assert_eq!(shown.iter().filter(|shown| **shown).count(), 3);

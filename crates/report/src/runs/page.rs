@@ -236,10 +236,8 @@ pub(super) fn repeats_note(comparison: &Comparison<'_>) -> Option<String> {
 pub(super) fn shown_at(comparison: &Comparison<'_>) -> Option<String> {
     let sweep = comparison.sweep.as_ref()?;
     Some(match &sweep.shown {
-        Some(label) => format!("Of the sweep over {}, these are the runs at {label}.", sweep.said()),
-        None => {
-            format!("Of the sweep over {}, these are each variant's runs at its largest value.", sweep.said())
-        }
+        Some(label) => format!("The runs at {label}, of the sweep over {}", sweep.said()),
+        None => format!("Each variant's run at its largest value, of the sweep over {}", sweep.said()),
     })
 }
 
@@ -262,6 +260,7 @@ fn table(comparison: &Comparison<'_>) -> Markup {
     markup! {
         section {
             h2 { "The measures" }
+            @if let Some(at) = shown_at(comparison) { p.dim { (at) } }
             div.scroll {
                 table.measures {
                     thead { tr { th { "" } @for view in &views { th.number { (view.label) @if let Some(ended) = ended(view.run.state()) { small { (ended) } } } } } }

@@ -120,6 +120,9 @@ impl Page {
             self.wrapped("Nothing was measured.", "", PLAIN);
             return;
         }
+        if let Some(at) = shown_at(comparison) {
+            self.wrapped(&at, "", BOLD);
+        }
         let names: Vec<String> = rows.iter().map(|row| row.name.to_owned()).collect();
         let heads = views.iter().map(|view| match ended(view.run.state()) {
             Some(ended) => format!("{} ({ended})", view.label),
@@ -128,9 +131,6 @@ impl Page {
         let columns: Vec<Vec<Cell>> = (0..views.len()).map(|index| column(&rows, index, verbose)).collect();
         let heads: Vec<String> = heads.map(|head| shortened(&head, WIDEST_NAME)).collect();
         self.columns(&names, &heads, &columns);
-        if let Some(at) = shown_at(comparison) {
-            self.wrapped(&at, "", DIM);
-        }
         if let Some(part) = measured_part(&views) {
             self.wrapped(&part, "", DIM);
         }
