@@ -42,6 +42,8 @@ pub struct View<'r> {
     pub pace: Vec<Pace>,
     /// Actors and roles whose requests are measured, in the order in which they first appear.
     pub measured: Vec<(Arc<str>, Arc<str>)>,
+    /// All of them begin their requests at a given rate.
+    pub has_rate: bool,
     /// Actors that read or write past the page cache.
     pub direct: Vec<String>,
     /// How far counters moved before the part that counts, and after it; `None` if all of the run counts.
@@ -125,6 +127,11 @@ impl<'r> View<'r> {
         let subject = Subject::of(case.as_ref(), run.intervals());
         let Worked { work, undisturbed, pace } = subject.worked(run, &summary);
         let measured = subject.among(run.intervals());
+        let paced = |(actor, role): &(Arc<str>, Arc<str>)| {
+            let mut actors = case.iter().flat_map(|case| &case.actors);
+            actors.any(|known| *known.name == **actor && known.kind.has_rate(role))
+        };
+        let has_rate = !measured.is_empty() && measured.iter().all(paced);
         let direct = case.iter().flat_map(|case| &case.actors).filter(|actor| actor.kind.is_direct());
         let direct = direct.map(|actor| actor.name.clone()).collect();
         let named = run.facts().variant.clone().filter(|name| !name.is_empty());
@@ -149,6 +156,7 @@ impl<'r> View<'r> {
             undisturbed,
             pace,
             measured,
+            has_rate,
             direct,
             outside,
             seed,

@@ -184,6 +184,28 @@ fn figures_are_those_of_the_summary() {
 }
 
 #[test]
+fn where_requests_have_a_rate_the_headline_is_their_latency() {
+    let root = tempfile::tempdir().unwrap();
+    let case = scenario(&["base"], &[]).remove(0);
+    let first = |name: &str, text: &str| {
+        let directory = root.path().join(name);
+        let writer = write(&directory, facts("base", Fate::Caches), text, Fate::Caches, 8.0, 240);
+        let run = [writer.finish(State::Complete).unwrap()];
+        let text = runs_text(&run, plain(100));
+        text.lines().find(|line| line.starts_with("base (")).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let free = case.to_toml();
+    let paced = free.replacen("heap = ", "rate = 1100.0\nheap = ", 1);
+    assert_ne!(free, paced);
+    assert!(first("free", &free).starts_with("base (100 %): "), "{}", first("free", &free));
+    assert!(
+        first("paced", &paced).starts_with("base (latency as undisturbed): "),
+        "{}",
+        first("paced", &paced)
+    );
+}
+
+#[test]
 fn a_sweep_shows_every_value_once_and_details_at_the_largest() {
     let root = tempfile::tempdir().unwrap();
     let runs = sweep(root.path());

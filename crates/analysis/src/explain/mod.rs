@@ -144,6 +144,29 @@ pub fn of_view<'r>(view: &View<'r>, comparison: &Comparison<'r>) -> Sentence {
     judge(&Account::of(view), &Others { base, beside })
 }
 
+/// The figure that stands for a run before its sentence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Headline {
+    /// Throughput as a share of the undisturbed one.
+    Throughput(f64),
+    /// The percentile that differs from the undisturbed part, or that none does: where requests begin at a
+    /// given rate, their number stays the same whatever each of them meets.
+    Latency(String),
+}
+
+/// The figure before a run's sentence; `None` where no part is undisturbed.
+pub fn headline(view: &View<'_>) -> Option<Headline> {
+    let relative = view.relative()?;
+    if !view.has_rate || relative < 1.0 - RATE_NOISE {
+        return Some(Headline::Throughput(relative));
+    }
+    let undisturbed = || view.all().filter_map(|one| one.undisturbed.as_ref());
+    let of = |work: &Work| Percentiles::of(&work.latency);
+    let now: Vec<Percentiles> = view.all().map(|one| of(&one.work)).collect();
+    let before: Vec<Percentiles> = undisturbed().map(of).collect();
+    Some(Headline::Latency(tail::headline(&now, &before)))
+}
+
 /// What a run is compared with.
 #[derive(Debug, Default)]
 struct Others {

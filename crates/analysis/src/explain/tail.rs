@@ -97,6 +97,25 @@ impl Percentiles {
     }
 }
 
+/// The first percentile that differs from the undisturbed part's: `p99.9 13.6 ms, undisturbed 3.71 µs`.
+pub(super) fn headline(now: &[Percentiles], undisturbed: &[Percentiles]) -> String {
+    let differs = |(index, percentile): (usize, &Percentile)| {
+        let span = |all: &[Percentiles]| {
+            Span::of(all.iter().filter_map(|one| one.0.get(index).copied().flatten()), SHORT)
+        };
+        let (a, b) = span(now).zip(span(undisturbed))?;
+        let name = if index == SLOWEST {
+            "latency max".to_owned()
+        } else {
+            format!("latency p{}", percentile.quantile * 100.0)
+        };
+        let text = || format!("{name} {}, undisturbed {}", nanoseconds(a.value), nanoseconds(b.value));
+        (apart(&a, &b, percentile.noise, SHORT) && !a.overlaps(&b)).then(text)
+    };
+    let first = PERCENTILES.iter().enumerate().find_map(differs);
+    first.unwrap_or_else(|| "latency as undisturbed".to_owned())
+}
+
 /// Whether figures of one thing differ from those of another: their medians by more than `noise` of the
 /// larger and by more than `floor`, and the ranges of their repeats, if there are any, have nothing in
 /// common.
@@ -221,6 +240,17 @@ mod tests {
             "the median request took 6.00 µs instead of 3.01 µs with off, but one in a thousand 6.00 µs instead of \
              172 ms"
         );
+    }
+
+    #[test]
+    fn a_headline_names_the_first_percentile_that_differs_from_the_undisturbed_part() {
+        let late = part(&[(3_000, 99_800), (172_000_000, 200)]);
+        assert_eq!(headline(&late, &part(FLAT)), "latency p99.9 172 ms, undisturbed 3.00 µs");
+        assert_eq!(
+            headline(&part(&[(6_000, 100_000)]), &part(FLAT)),
+            "latency p50 6.00 µs, undisturbed 3.00 µs"
+        );
+        assert_eq!(headline(&part(FLAT), &part(FLAT)), "latency as undisturbed");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The page of runs: what made the difference, the measures, the pictures.
 
+use lotsfree_analysis::explain::Headline;
 use lotsfree_analysis::measure::{Measure, gain_text, measures, nanoseconds};
 use lotsfree_analysis::view::{Comparison, View, busy, ended, spent};
 use lotsfree_analysis::{assumed, explain};
@@ -183,9 +184,9 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
                     @for view in views.iter().take(told) {
                         li {
                             @if views.len() > 1 { b { (view.label) } }
-                            @if let Some(relative) = view.relative() {
+                            @if let Some(figure) = headline(view) {
                                 span.dim[views.len() > 1] {
-                                    @if views.len() > 1 { ", " } (words::glued(&Percent(relative).to_string())) " of the undisturbed throughput"
+                                    @if views.len() > 1 { ", " } (words::glued(&figure))
                                 }
                             }
                             @if views.len() > 1 || view.relative().is_some() { ": " }
@@ -197,6 +198,14 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
             }
         }
     }
+}
+
+/// The figure before a run's sentence.
+fn headline(view: &View<'_>) -> Option<String> {
+    Some(match explain::headline(view)? {
+        Headline::Throughput(relative) => format!("{} of the undisturbed throughput", Percent(relative)),
+        Headline::Latency(latency) => latency,
+    })
 }
 
 /// What all runs were made on, as far as it is the same.

@@ -1,6 +1,7 @@
 //! Runs side by side as terminal text.
 
 use anstyle::{AnsiColor, Color, Effects, Style};
+use lotsfree_analysis::explain::Headline;
 use lotsfree_analysis::measure::{Measure, gain_text, measures};
 use lotsfree_analysis::view::{Comparison, View, ended};
 use lotsfree_analysis::{assumed, explain};
@@ -54,9 +55,12 @@ pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
     let told = if alike.is_some() { 1 } else { usize::MAX };
     for view in comparison.columns().take(told) {
         let sentence = explain::of_view(view, &comparison);
-        let relative =
-            view.relative().map(|relative| format!(" ({})", Percent(relative))).unwrap_or_default();
-        page.wrapped(&format!("{}{relative}: {}.", view.label, sentence.text), "  ", PLAIN);
+        let figure = match explain::headline(view) {
+            Some(Headline::Throughput(relative)) => format!(" ({})", Percent(relative)),
+            Some(Headline::Latency(latency)) => format!(" ({latency})"),
+            None => String::new(),
+        };
+        page.wrapped(&format!("{}{figure}: {}.", view.label, sentence.text), "  ", PLAIN);
     }
     if let Some(alike) = alike {
         page.wrapped(&alike, "  ", PLAIN);

@@ -139,6 +139,10 @@ impl Kind for AppServer {
         self.threads(site).map(Instance::only)
     }
 
+    fn has_rate(&self, _role: &str) -> bool {
+        self.rate.is_some()
+    }
+
     fn thread_count(&self) -> u64 {
         self.threads.into()
     }

@@ -80,6 +80,10 @@ impl Kind for FileReader {
         self.size.map(|size| ("size", size)).into_iter().collect()
     }
 
+    fn has_rate(&self, _role: &str) -> bool {
+        self.rate.is_some()
+    }
+
     fn is_direct(&self) -> bool {
         self.how == Access::Direct
     }

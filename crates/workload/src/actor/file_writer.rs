@@ -71,6 +71,10 @@ impl Kind for FileWriter {
         std::iter::once(("size", self.size)).chain(source).collect()
     }
 
+    fn has_rate(&self, _role: &str) -> bool {
+        self.rate.is_some()
+    }
+
     fn is_direct(&self) -> bool {
         self.how == Access::Direct
     }

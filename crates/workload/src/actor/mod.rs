@@ -82,6 +82,13 @@ pub trait Kind {
     fn is_direct(&self) -> bool {
         false
     }
+
+    /// Whether a role begins its requests at a given rate, so that their latency and not their number tells
+    /// what disturbs it.
+    fn has_rate(&self, role: &str) -> bool {
+        let _ = role;
+        false
+    }
 }
 
 /// Something that a machine may not have.
@@ -185,6 +192,11 @@ macro_rules! actor {
             /// [`Kind::is_direct`]
             pub fn is_direct(&self) -> bool {
                 match self { $(Actor::$kind(actor) => actor.is_direct()),* }
+            }
+
+            /// [`Kind::has_rate`]
+            pub fn has_rate(&self, role: &str) -> bool {
+                match self { $(Actor::$kind(actor) => Kind::has_rate(actor, role)),* }
             }
         }
     };

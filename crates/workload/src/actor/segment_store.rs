@@ -120,6 +120,14 @@ impl Kind for SegmentStore {
         self.threads(site).map(Instance::only)
     }
 
+    fn has_rate(&self, role: &str) -> bool {
+        match role {
+            "reader" => self.reads.is_some(),
+            "writer" => self.write_rate.is_some(),
+            _ => false,
+        }
+    }
+
     fn thread_count(&self) -> u64 {
         u64::from(self.readers) + u64::from(self.writers) + 1
     }
