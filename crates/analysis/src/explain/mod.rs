@@ -535,7 +535,13 @@ fn zone_reclaim(run: &Account, wait: Option<(Wait, f64)>, tail: &Tail) -> Option
             );
         }
         Some((_, share)) => text += &format!("; waits took {} of the requests' time", Percent(share)),
-        None if *tail == Tail::Same => text += "; requests took no longer for it",
+        None if *tail == Tail::Same => {
+            let freed = count(run.moved.direct_steal) as f64 / direct as f64;
+            text += &format!(
+                "; requests took no longer for it, as long as {} of what is scanned can be freed",
+                Percent(freed)
+            );
+        }
         None => {}
     }
     Some(said(Mechanism::ZoneReclaim, text))
