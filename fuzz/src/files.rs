@@ -29,6 +29,7 @@ use lotsfree_kernel_files::file::sysctl::{self, SysctlSetting, Sysctls};
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::thp::Choice;
 use lotsfree_kernel_files::file::unit::{self, Unit};
+use lotsfree_kernel_files::file::unlinked::Unlinked;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_kernel_files::{File, KernelVersion, Log};
 use lotsfree_units::{Bytes, PageSize};
@@ -112,6 +113,7 @@ const PARSERS: &[Parser] = parsers! {
     ["hugepages-2048kB"] => names;
     ["/statm"] => file::<Statm>;
     ["zfs/arcstats"] => file::<Arc>;
+    ["lotsfree/unlinked"] => file::<Unlinked>;
 };
 
 fn file<T: File + Debug>(text: &[u8]) {

@@ -21,6 +21,7 @@ use lotsfree_kernel_files::file::sysctl::{SysctlSetting, Sysctls};
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::thp::Thp;
 use lotsfree_kernel_files::file::unit::Unit;
+use lotsfree_kernel_files::file::unlinked::Unlinked;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_kernel_files::{KernelVersion, Problem};
 use lotsfree_units::{Bytes, PageSize};
@@ -91,6 +92,9 @@ pub struct Snapshot {
     /// User processes, and those kernel threads whose CPU time is of interest (`kswapd*`, `khugepaged`,
     /// `ksmd`, `kcompactd*`).
     pub processes: Option<Vec<Process>>,
+    /// Files in memory that only processes hold. `None` where nobody looked: in data that do not have them,
+    /// and on a running machine with hardly any shared memory.
+    pub unlinked: Option<Unlinked>,
     /// Memory events in the kernel log.
     pub kernel_log: Option<KernelLog>,
     /// Corrected and uncorrected memory errors (EDAC), summed over controllers.

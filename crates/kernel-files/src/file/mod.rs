@@ -24,4 +24,5 @@ pub mod thp;
 #[cfg(test)]
 mod trial;
 pub mod unit;
+pub mod unlinked;
 pub mod zoneinfo;

@@ -29,6 +29,8 @@ pub struct Options {
     /// Time for the files for which the kernel walks page tables (`smaps_rollup`, `numa_maps`), for the
     /// largest processes. Saved data cost no such walk and are read whole.
     pub walk_budget: Duration,
+    /// Time for looking at the open files of processes, on the running machine only.
+    pub files_budget: Duration,
     /// Whether to look for small processes that write much (by reading `io` of each one), so that findings
     /// about rates can name them.
     pub writers: bool,
@@ -36,7 +38,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { processes: true, walk_budget: Duration::from_millis(50), writers: true }
+        Options {
+            processes: true,
+            walk_budget: Duration::from_millis(50),
+            files_budget: Duration::from_millis(50),
+            writers: true,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use lotsfree_units::{Bytes, PageSize};
 use super::Options;
 use super::reader::Reader;
 use crate::Snapshot;
+use crate::source::Holder;
 
 /// Details are read of at most this many processes, the largest.
 const LARGEST: usize = 48;
@@ -18,6 +19,9 @@ const LARGEST: usize = 48;
 const MAPPINGS_COUNTED: usize = 16;
 /// Smaller processes are not looked at closely.
 const SMALL: Bytes = Bytes::mib(8);
+/// Open files are not looked at while shared memory and huge pages together are below this, the least that a
+/// rule names.
+const SHARED: Bytes = Bytes::mib(64);
 /// A process counts as a writer from this many bytes on (a copy or backup job soon exceeds it).
 const WRITER: u64 = 1 << 20;
 /// Cost of walking page tables per GiB that is resident in 4 KiB pages (measured on 6.18: 6 ms).
@@ -46,7 +50,35 @@ pub(super) fn collect(reader: &mut Reader<'_>, snapshot: &mut Snapshot, options:
     let huge =
         snapshot.meminfo.as_ref().and_then(|meminfo| meminfo.get(meminfo::Hugepagesize)).map(Bytes::kib);
     look_closely(reader, &mut processes, options, page, huge.unwrap_or_else(|| page.pmd_huge()));
+    unlinked(reader, &processes, snapshot, options);
     snapshot.processes = Some(processes);
+}
+
+/// Looks at the open files of processes where there is enough shared memory for them to matter, the largest
+/// processes first. What only a small process has open is found as well, if the time allows.
+fn unlinked(reader: &mut Reader<'_>, processes: &[Process], snapshot: &mut Snapshot, options: &Options) {
+    if reader.is_live() && shared(snapshot) < SHARED {
+        return;
+    }
+    let mut order: Vec<&Process> = processes.iter().filter(|p| !p.stat.is_kernel_thread()).collect();
+    order.sort_by_key(|process| Reverse(weight(process)));
+    let deleted = |process: &Process| {
+        let mappings = process.detail.iter().flat_map(|detail| &detail.mappings);
+        mappings
+            .filter(|mapping| mapping.shared && mapping.file.ends_with(" (deleted)"))
+            .filter_map(|mapping| Some((mapping.start, mapping.start.checked_add(mapping.length.0)?)))
+            .collect()
+    };
+    let holders: Vec<Holder> =
+        order.iter().map(|process| Holder { pid: process.stat.pid, mappings: deleted(process) }).collect();
+    snapshot.unlinked = reader.unlinked(&holders, options.files_budget);
+}
+
+/// Shared memory and huge pages that are in use.
+fn shared(snapshot: &Snapshot) -> Bytes {
+    let pools = snapshot.huge_pools.iter().flatten().map(|pool| pool.size.times(pool.used())).sum::<Bytes>();
+    let shmem = snapshot.meminfo.as_ref().and_then(|meminfo| meminfo.get(meminfo::Shmem));
+    Bytes::kib(shmem.unwrap_or(0)) + pools
 }
 
 fn at<'p>(path: &'p mut String, pid: u32, file: &str) -> &'p str {
@@ -124,6 +156,7 @@ fn look_closely(
         {
             detail.maps = Some(text.iter().filter(|&&b| b == b'\n').count() as u64);
             detail.mappings = process::maps::mappings(text);
+            detail.granules = process::maps::granules(text);
         }
         let resident = process.memory_or_zero(s::VmRSS);
         let cost = WALK_PER_GIB.mul_f64(resident.share_of(Bytes::gib(1)).min(1e6) * 2.0);

@@ -1,7 +1,11 @@
 //! [`Reader`]: reads files of a source and notes what is missing.
 
+use std::time::Duration;
+
+use lotsfree_kernel_files::file::unlinked::{self, Unlinked};
 use lotsfree_kernel_files::{File, Log, Problem, ProblemKind};
 
+use crate::source::Holder;
 use crate::{ReadError, Source};
 
 /// Reads files of a source, one after the other, into one buffer.
@@ -110,6 +114,14 @@ impl<'s> Reader<'s> {
             log.malformed(1, "expected one number");
         }
         number
+    }
+
+    /// The files that only processes hold; `None` in data that do not say.
+    pub(super) fn unlinked(&mut self, holders: &[Holder], budget: Duration) -> Option<Unlinked> {
+        self.log.enter(unlinked::PATH);
+        self.source.unlinked(holders, budget, &mut self.buffer).ok()?;
+        self.files += 1;
+        Some(Unlinked::parse(&self.buffer, &mut self.log))
     }
 
     /// Whether a file exists and can be read.

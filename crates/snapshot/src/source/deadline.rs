@@ -1,8 +1,8 @@
 //! A bound on the time that reading may take: [`Deadline`].
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{ReadError, Source};
+use super::{Holder, ReadError, Source};
 
 /// Reads files from another source until a deadline, and none after it.
 #[derive(Debug)]
@@ -37,6 +37,13 @@ impl<S: Source> Source for Deadline<S> {
         self.inner.list(directory)
     }
 
+    fn unlinked(&self, holders: &[Holder], budget: Duration, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+        buffer.clear();
+        self.check()?;
+        let left = self.until.saturating_duration_since(Instant::now());
+        self.inner.unlinked(holders, budget.min(left), buffer)
+    }
+
     fn is_live(&self) -> bool {
         self.inner.is_live()
     }
@@ -44,8 +51,6 @@ impl<S: Source> Source for Deadline<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::source::MemorySource;
 

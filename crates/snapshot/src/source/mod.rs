@@ -44,7 +44,12 @@ mod sos;
 mod tables;
 pub mod text;
 mod tree;
+mod unlinked;
 mod wrapped;
+
+use std::time::Duration;
+
+use lotsfree_kernel_files::file::unlinked as table;
 
 pub use deadline::Deadline;
 pub use detect::{Input, Kind, OpenError, live, open, open_bytes};
@@ -86,8 +91,35 @@ pub trait Source {
     /// Says why the directory cannot be listed.
     fn list(&self, directory: &str) -> Result<Vec<String>, ReadError>;
 
+    /// Writes into `buffer` the table of files that only processes hold (`kernel_files::file::unlinked`). The
+    /// running machine makes it by looking at `holders`, in this order, for at most `budget`; saved data have
+    /// it or not.
+    ///
+    /// # Errors
+    /// Says why there is no table.
+    fn unlinked(
+        &self,
+        _holders: &[Holder],
+        _budget: Duration,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        self.read(table::PATH, MOST_TABLE, buffer).map(drop)
+    }
+
     /// Whether this is the running machine, so that its clock, page size and own process are meaningful.
     fn is_live(&self) -> bool {
         false
     }
+}
+
+/// A bound on the table of files that only processes hold, in bytes.
+const MOST_TABLE: usize = 2 << 20;
+
+/// A process that may hold files, and those of its mappings that may be of such a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub pid: u32,
+    /// First address of each mapping, and the address after its last.
+    pub mappings: Vec<(u64, u64)>,
 }

@@ -2,9 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lotsfree_kernel_files::file::unlinked;
 
 use super::redact::Redactor;
-use super::{MemorySource, ReadError, Source};
+use super::{Holder, MemorySource, ReadError, Source};
 
 /// Limits on the copy of a [`Recorder`].
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +174,12 @@ impl<S: Source> Source for Recorder<S> {
             state.listed.extend(names.iter().take(room).map(|name| format!("{directory}/{name}")));
         }
         drop(state);
+        outcome
+    }
+
+    fn unlinked(&self, holders: &[Holder], budget: Duration, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+        let outcome = self.inner.unlinked(holders, budget, buffer);
+        self.state.borrow_mut().file(unlinked::PATH, outcome.as_ref().map(|()| buffer.as_slice()));
         outcome
     }
 

@@ -17,8 +17,9 @@
 //! parents are zero, because `stat` cannot leave a field out. A note says so.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::{MemorySource, ReadError, Source};
+use super::{Holder, MemorySource, ReadError, Source};
 
 /// One source before another: the second is asked for files that the first does not have.
 #[derive(Debug)]
@@ -60,6 +61,10 @@ impl Source for Box<dyn Source> {
 
     fn list(&self, directory: &str) -> Result<Vec<String>, ReadError> {
         (**self).list(directory)
+    }
+
+    fn unlinked(&self, holders: &[Holder], budget: Duration, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+        (**self).unlinked(holders, budget, buffer)
     }
 
     fn is_live(&self) -> bool {

@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use lotsfree_kernel_files::File as _;
+use lotsfree_kernel_files::file::unlinked as table;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{ReadError, Source};
+use super::{Holder, MOST_TABLE, ReadError, Source, unlinked};
 
 /// A directory that looks like `/`.
 ///
@@ -132,6 +135,17 @@ impl Source for TreeSource {
         }
         names.sort_unstable();
         Ok(names)
+    }
+
+    fn unlinked(&self, holders: &[Holder], budget: Duration, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+        if !self.live {
+            return self.read(table::PATH, MOST_TABLE, buffer).map(drop);
+        }
+        let mut text = String::new();
+        unlinked::look(holders, budget).print(&mut text);
+        buffer.clear();
+        buffer.extend_from_slice(text.as_bytes());
+        Ok(())
     }
 
     fn is_live(&self) -> bool {

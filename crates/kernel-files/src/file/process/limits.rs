@@ -22,7 +22,11 @@ pub struct ProcessLimits {
     pub stack: Option<(Limit, Limit)>,
     /// `Max resident set`, bytes (not enforced by Linux).
     pub resident: Option<(Limit, Limit)>,
+    /// `Max open files`: soft, hard. The kernel lets nobody have `unlimited` of them.
+    pub open_files: Option<(u64, u64)>,
 }
+
+const OPEN_FILES: &str = "Max open files";
 
 impl ProcessLimits {
     /// The kept rows in the kernel's order.
@@ -51,6 +55,15 @@ impl File for ProcessLimits {
     fn parse(text: &[u8], log: &mut Log) -> Self {
         let mut limits = ProcessLimits::default();
         for (number, line) in lines(text) {
+            if let Some(rest) = line.strip_prefix(OPEN_FILES.as_bytes()) {
+                let mut values = words(rest).map(decimal);
+                match (values.next().flatten(), values.next().flatten()) {
+                    (Some(soft), Some(hard)) if rest.first().is_some_and(u8::is_ascii_whitespace) => {
+                        limits.open_files = Some((soft, hard));
+                    }
+                    _ => log.malformed(number, format!("{OPEN_FILES} lacks a soft and a hard limit")),
+                }
+            }
             for (name, slot) in limits.rows() {
                 let Some(rest) = line.strip_prefix(name.as_bytes()) else { continue };
                 let mut values = words(rest).map(limit);
@@ -79,6 +92,9 @@ impl File for ProcessLimits {
                 let _ = writeln!(out, "{name:<25} {:<20} {:<20} {:<10}", text(soft), text(hard), "bytes");
             }
         }
+        if let Some((soft, hard)) = self.open_files {
+            let _ = writeln!(out, "{OPEN_FILES:<25} {soft:<20} {hard:<20} {:<10}", "files");
+        }
     }
 }
 
@@ -96,6 +112,7 @@ Max data size             unlimited            unlimited            bytes     \n
 Max stack size            8388608              unlimited            bytes     \n\
 Max core file size        0                    unlimited            bytes     \n\
 Max resident set          unlimited            unlimited            bytes     \n\
+Max open files            1024                 65536                files     \n\
 Max locked memory         65536                67108864             bytes     \n\
 Max address space         unlimited            unlimited            bytes     \n\
 Max file locks            unlimited            unlimited            locks     \n";
@@ -110,6 +127,7 @@ Max file locks            unlimited            unlimited            locks     \n
         assert_eq!(limits.stack, Some((at(8_388_608), Limit::Max)));
         assert_eq!(limits.data, Some((Limit::Max, Limit::Max)));
         assert!(limits.resident.is_some() && limits.address_space.is_some());
+        assert_eq!(limits.open_files, Some((1024, 65_536)));
     }
 
     #[test]
@@ -117,16 +135,16 @@ Max file locks            unlimited            unlimited            locks     \n
         let mut printed = String::new();
         ProcessLimits::parse(TEXT, &mut Log::default()).print(&mut printed);
         let text = String::from_utf8_lossy(TEXT);
-        assert_eq!(printed.lines().count(), 6);
+        assert_eq!(printed.lines().count(), 7);
         assert!(printed.lines().all(|line| text.lines().any(|expected| expected == line)), "{printed}");
     }
 
     #[test]
     fn bad_rows_are_reported() {
         let mut log = Log::default();
-        let text = b"Max locked memory 1\nMax data size x y bytes\nMax stack size\nMax resident set1 1\n";
+        let text = b"Max locked memory 1\nMax data size x y bytes\nMax stack size\nMax resident set1 1\nMax open files 1 x files\n";
         assert_eq!(ProcessLimits::parse(text, &mut log), ProcessLimits::default());
-        assert_eq!(log.problems().len(), 4);
+        assert_eq!(log.problems().len(), 5);
     }
 
     fn value() -> impl Strategy<Value = Option<(Limit, Limit)>> {
@@ -141,9 +159,9 @@ Max file locks            unlimited            unlimited            locks     \n
         #[test]
         fn prints_what_it_reads(
             locked_memory in value(), address_space in value(), data in value(), stack in value(),
-            resident in value(),
+            resident in value(), open_files in any::<Option<(u64, u64)>>(),
         ) {
-            round_trip(&ProcessLimits { locked_memory, address_space, data, stack, resident });
+            round_trip(&ProcessLimits { locked_memory, address_space, data, stack, resident, open_files });
         }
 
         #[test]

@@ -3,7 +3,8 @@
 use lotsfree_units::{Bytes, MIB};
 use serde::Serialize;
 
-use crate::file::scan::{cut, hexadecimal, lines};
+use crate::file::scan::{cut, hexadecimal, lines, words};
+use crate::file::unlinked::FileId;
 
 /// A mapping that may be written and is shared, anonymous or in huge pages of a pool: what a program needs of
 /// a pool, however little it has touched.
@@ -15,6 +16,8 @@ pub struct Mapping {
     pub length: Bytes,
     /// Whether it is shared with other processes.
     pub shared: bool,
+    /// Identity of the file, by which mappings of several processes are known to be of one.
+    pub id: FileId,
     /// What is mapped: `/dev/zero (deleted)` in base pages, `/anon_hugepage (deleted)` in huge ones, a file;
     /// empty for private anonymous memory.
     pub file: Box<str>,
@@ -76,8 +79,25 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
     let length = Bytes(end.checked_sub(start).filter(|length| *length > 0)?);
     // Permissions, offset, device and inode stand before the name.
     let name = rest.splitn(5, |&b| b == b' ').nth(4).unwrap_or_default().trim_ascii();
+    let mut numbers = words(rest).skip(2);
+    let id = numbers.next().zip(numbers.next()).and_then(|(device, inode)| FileId::parse(device, inode));
     let file = String::from_utf8_lossy(&name[..name.len().min(MOST_NAME)]);
-    Some(Mapping { start, length, shared, file: file.into() })
+    Some(Mapping { start, length, shared, id: id.unwrap_or_default(), file: file.into() })
+}
+
+/// The number of files in which an Oracle instance has its memory with automatic memory management, one for
+/// each granule (`/dev/shm/ora_SID_ID_N`). The kernel prints a file once for each of its mappings, in the
+/// order of their addresses.
+pub fn granules(text: &[u8]) -> u64 {
+    let mut names: Vec<&[u8]> = lines(text)
+        .filter_map(|(_, line)| {
+            let name = line.trim_ascii().rsplit(|&b| b == b' ').next()?;
+            name.starts_with(b"/dev/shm/ora_").then_some(name)
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.len() as u64
 }
 
 #[cfg(test)]
@@ -108,5 +128,16 @@ mod tests {
                 (0x7f76_40a1_f000, 0xe000, true, "/dev/shm/PostgreSQL.3128629608"),
             ]
         );
+        assert_eq!(mappings[3].id, FileId { device: (0, 0x1b), inode: 121_242 });
+    }
+
+    #[test]
+    fn a_granule_that_is_mapped_twice_is_one_file() {
+        let text = b"60000000-60001000 r--s 00000000 00:12 99 /dev/shm/ora_PROD_163840_0\n\
+            60001000-61000000 rw-s 00001000 00:12 99 /dev/shm/ora_PROD_163840_0\n\
+            61000000-62000000 rw-s 00000000 00:12 100 /dev/shm/ora_PROD_163840_1\n\
+            70000000-70001000 rw-s 00000000 00:12 101 /dev/shm/JOXSHM_EXT_0_PROD_163840\n";
+        assert_eq!(granules(text), 2);
+        assert_eq!(granules(b""), 0);
     }
 }

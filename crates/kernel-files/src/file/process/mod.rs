@@ -63,6 +63,8 @@ pub struct Detail {
     /// The longest mappings of `maps` that may be written and are shared or have no file of their own; empty
     /// where it was not read.
     pub mappings: Vec<Mapping>,
+    /// Number of files in `maps` in which Oracle's automatic memory management keeps an instance's memory.
+    pub granules: u64,
     /// `io`: bytes read from and written to storage.
     pub io: Option<(u64, u64)>,
 }

@@ -17,7 +17,7 @@
 use std::sync::LazyLock;
 
 use lotsfree_kernel_files::counters::{Family, MthpStats};
-use lotsfree_kernel_files::file::{sysctl, unit};
+use lotsfree_kernel_files::file::{sysctl, unit, unlinked};
 
 use super::Redactor;
 use super::counters;
@@ -60,6 +60,7 @@ pub(super) enum Contents {
     NumaMaps,
     Maps,
     Rollup,
+    Unlinked,
     Settings,
     Limits,
     Unit,
@@ -96,6 +97,7 @@ pub(super) const FILES: &[(&str, Contents)] = &[
     ("proc/#/cgroup", Contents::Cgroup),
     ("proc/#/maps", Contents::Maps),
     ("proc/#/smaps_rollup", Contents::Rollup),
+    (unlinked::PATH, Contents::Unlinked),
     ("proc/#/numa_maps", Contents::NumaMaps),
     ("proc/sys/kernel/hostname", Contents::Host),
     ("proc/sys/kernel/osrelease", Contents::Release),

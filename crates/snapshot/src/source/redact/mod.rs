@@ -13,6 +13,7 @@
 //! | `proc/PID/stat`, `status`, kernel log | names of well-known programs and kernel threads as a whole; `ora_pmon_` and other beginnings that rules know | other names (`program1`, `kthread1` where `stat` proves it), what a kernel thread works for, instances of Oracle and SAP (`sid1`), lines of `status` that are not known |
 //! | `proc/PID/cgroup`, paths below `sys/fs/cgroup` | `system.slice`, `user-1000.slice`, services of well-known programs, container runtimes, control files | other words between dashes (`unit1`), identifiers of containers and pods (`id1`) |
 //! | `numa_maps`, `maps` | addresses, policies, counts; `SYSV…`, `/dev/zero`, `[heap]` and the like | other files (`/file1`), names in `/dev/shm` (`shm1`; the instance in those of Oracle), names of anonymous memory |
+//! | files that only processes hold (`lotsfree/unlinked`) | numbers, places below `/proc/PID`, types | names, as in `maps` |
 //! | `mounts`, `swaps` | types, options of memory, directories of distributions, devices as drivers call them | hosts (`host1`), directories (`dir1`), volumes (`dm1`, `volume1`, `device1`), other types (`fs1`) and options |
 //! | `diskstats`, `sys/block` | devices as drivers call them, numbers | other names (`device1`) |
 //! | host name | `localhost` | `host1` |
@@ -244,6 +245,7 @@ impl Redactor {
             Contents::Cgroup => names.cgroup(line),
             Contents::NumaMaps => names.numa_mapping(line),
             Contents::Maps => names.mapping(line),
+            Contents::Unlinked => names.unlinked(line),
             Contents::Settings => config::setting(line),
             Contents::Limits => names.limit(line),
             // Redacted as a whole file, not by line.

@@ -88,6 +88,32 @@ impl Names {
         out
     }
 
+    /// Redacts a line of the table of files that only processes hold: seven words that are no names, and a
+    /// name. A line of another form becomes an empty one.
+    pub(super) fn unlinked(&mut self, line: &str) -> String {
+        let count = |words: (&str, &str)| matches!(words.0, "denied" | "late") && is_decimal(words.1);
+        if line.split_once(' ').is_some_and(count) {
+            return line.to_owned();
+        }
+        let [pid, place, kind, device, numbers @ .., name] = &line.splitn(8, ' ').collect::<Vec<_>>()[..]
+        else {
+            return String::new();
+        };
+        let range = |text: &str| text.split('-').all(is_hex);
+        let placed = place.strip_prefix("fd/").is_some_and(is_decimal)
+            || place.strip_prefix("map_files/").is_some_and(range);
+        let known = is_decimal(pid)
+            && placed
+            && matches!(*kind, "tmpfs" | "hugetlbfs")
+            && device.split(':').all(is_hex)
+            && numbers.len() == 3
+            && numbers.iter().all(|number| is_decimal(number));
+        if !known {
+            return String::new();
+        }
+        format!("{}{}", &line[..line.len() - name.len()], self.mapped_file(name))
+    }
+
     /// Redacts a line of `maps` or the head of `smaps_rollup`: addresses, permissions, offset, device, inode,
     /// file. A line of another form becomes an empty one, so that the number of lines stays the same.
     pub(super) fn mapping(&mut self, line: &str) -> String {
@@ -135,6 +161,27 @@ fn keep(text: &str, passes: impl Fn(&str) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_name_of_a_held_file_is_hidden() {
+        let mut names = Names::default();
+        for (line, kept) in [
+            (
+                "12 fd/5 tmpfs 00:01 7 9 9 /memfd:acme db (deleted)",
+                "12 fd/5 tmpfs 00:01 7 9 9 /memfd:shm1 (deleted)",
+            ),
+            (
+                "12 map_files/7f00-7f01 hugetlbfs 00:1b 7 9 9 /mnt/acme (deleted)",
+                "12 map_files/7f00-7f01 hugetlbfs 00:1b 7 9 9 /file1 (deleted)",
+            ),
+            ("denied 3", "denied 3"),
+            ("denied acme", ""),
+            ("12 fd/acme tmpfs 00:01 7 9 9 /a", ""),
+            ("12 fd/5 acmefs 00:01 7 9 9 /a", ""),
+        ] {
+            assert_eq!(names.unlinked(line), kept);
+        }
+    }
 
     #[test]
     fn only_the_flag_of_stat_proves_a_kernel_thread() {
