@@ -2,6 +2,7 @@
 
 use lotsfree_kernel_files::counters::memory_stat as s;
 use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Limit};
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, MIB};
 
 use crate::finding::subject;
@@ -161,6 +162,12 @@ pub(crate) fn owner(path: &str) -> Owner<'_> {
     let unit = [".service", ".slice", ".scope"].iter().any(|kind| last.ends_with(kind));
     if unit { Owner::Systemd(last) } else { Owner::Files }
 }
+/// The service that a process belongs to, by its cgroup.
+pub(crate) fn service_of(process: &Process) -> Option<&str> {
+    let path = process.detail.as_ref()?.cgroup.as_deref()?;
+    path.split('/').rfind(|part| part.ends_with(".service"))
+}
+
 
 /// Whether it is a transient scope that `systemd-run` made, usually to bound one job on purpose.
 pub(crate) fn is_transient(path: &str) -> bool {

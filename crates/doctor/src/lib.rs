@@ -18,6 +18,7 @@ mod diagnosis;
 mod document;
 mod finding;
 mod huge;
+mod held;
 mod hung;
 mod kernel_release;
 mod kernel_report;

@@ -2,6 +2,7 @@ use lotsfree_formulas::memlock::{memlock_kib, oracle_memlock_kib};
 use lotsfree_settings::HUGETLB_SHM_GROUP;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::control_groups::service_of;
 use crate::finding::subject;
 use crate::huge;
 use crate::memlock::{Low, too_low};
@@ -123,8 +124,7 @@ fn raise_limits(finding: &mut Finding, cx: &Context<'_>, low: &Low<'_>) {
         }
         _ => memlock_kib(segment.size, Bytes::ZERO),
     };
-    let cgroup = process.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
-    let unit = cgroup.and_then(|path| path.split('/').rfind(|part| part.ends_with(".service")));
+    let unit = service_of(process);
     let mut at_start = Remedy::new("Raise the limit where the instance is started");
     at_start = match unit {
         Some(unit) => at_start

@@ -15,6 +15,7 @@ rules! {
     swap_readahead::SwapReadahead,
     protected_app_swapped::ProtectedAppSwapped,
     tmpfs_growth::TmpfsGrowth,
+    deleted_files::DeletedFiles,
     oom_happened::OomHappened,
     oom_score::OomScore,
     userspace_killer::UserspaceKiller,

@@ -2,6 +2,7 @@ use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::file::mounts::Mount;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::held;
 use crate::remedy::word;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity};
@@ -123,9 +124,24 @@ impl Rule for TmpfsGrowth {
                 trend.seconds
             ));
         }
+        let deleted = deleted(cx);
+        if deleted >= SMALL {
+            finding.note(format!(
+                "{deleted} of it are in deleted files that processes hold, which du does not find (see deleted-files)."
+            ));
+        }
+        if held - deleted >= SMALL {
+            finding.remedy(remove_files(largest.first().map_or("MOUNT", |mount| &mount.target)));
+        }
         add_remedies(&mut finding, largest.first().copied());
         Ok(vec![finding])
     }
+}
+
+/// What deleted files hold that no command for files finds.
+fn deleted(cx: &Context<'_>) -> Bytes {
+    let files = held::files(cx);
+    files.iter().filter(|file| file.had_a_path() && !file.hugetlb).map(|file| file.bytes).sum()
 }
 
 /// `Shmem` alone: files in tmpfs, or memory that programs share.
@@ -147,11 +163,12 @@ fn shared(cx: &Context<'_>, shmem: Bytes, ordinary: Bytes) -> Option<Finding> {
             "free counts it as cache",
         ))
         .note("These data do not tell files in tmpfs from memory that programs share, such as a database's buffers.");
+    finding.remedy(remove_files("MOUNT"));
     add_remedies(&mut finding, None);
     Some(finding)
 }
 
-/// Proposes what to do about the files, and about `mount`, which holds most of them, where it is known.
+/// Proposes to bound `mount`, which holds most of the files, where it is known.
 fn add_remedies(finding: &mut Finding, mount: Option<&Mount>) {
     let target = mount.map_or("MOUNT", |mount| mount.target.as_str());
     let mut bound =
@@ -165,7 +182,7 @@ fn add_remedies(finding: &mut Finding, mount: Option<&Mount>) {
         let option = format!("remount,size={size}");
         bound = bound.undo_with(format!("mount -o {} {}", word(&option), word(target)));
     }
-    finding.remedy(remove_files(target)).remedy(bound).note(
+    finding.remedy(bound).note(
         "A memory cgroup is charged for the tmpfs files that its processes write: MemoryMax on the \
          writer's unit bounds them too.",
     );

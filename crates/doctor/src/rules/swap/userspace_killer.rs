@@ -2,6 +2,7 @@ use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::control_groups::service_of;
 use crate::finding::subject;
 use crate::rule::rule;
 use crate::swapping::first_victim;
@@ -79,14 +80,8 @@ fn enabled(name: &str, process: Option<&Process>) -> Evidence {
     }
 }
 
-/// The unit that a process belongs to, by its cgroup.
-fn unit_of(process: &Process) -> Option<&str> {
-    let path = process.detail.as_ref()?.cgroup.as_deref()?;
-    path.split('/').rfind(|part| part.ends_with(".service"))
-}
-
 fn by_oomd(cx: &Context<'_>, database: &Process, oomd: Option<&Process>) -> Option<Finding> {
-    let name = unit_of(database);
+    let name = service_of(database);
     let path = database.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());
     let unit = name.and_then(|name| cx.now().units.iter().find(|unit| unit.name == name));
     let preference = unit.and_then(|unit| unit.setting("ManagedOOMPreference"));
