@@ -69,6 +69,21 @@ pub const fn script_pages(bytes: Bytes, huge: Bytes) -> u64 {
     }
 }
 
+/// Size of the granules of an Oracle instance of 11.2 or later, by its `memory_max_target` or `sga_max_size`:
+/// the unit in which it moves memory, and with automatic memory management the length of each of its files
+/// in `/dev/shm`. A published case with a target of 50 GB had 401 files of 128 MiB.
+pub fn oracle_granule(instance: Bytes) -> Bytes {
+    const STEPS: [(Bytes, Bytes); 6] = [
+        (Bytes::gib(1), Bytes::mib(4)),
+        (Bytes::gib(8), Bytes::mib(16)),
+        (Bytes::gib(16), Bytes::mib(32)),
+        (Bytes::gib(32), Bytes::mib(64)),
+        (Bytes::gib(64), Bytes::mib(128)),
+        (Bytes::gib(128), Bytes::mib(256)),
+    ];
+    STEPS.iter().find(|(most, _)| instance <= *most).map_or(Bytes::mib(512), |(_, granule)| *granule)
+}
+
 /// Pages of the segment that an instance creates for an SGA of `sga` bytes: the SGA and one page for its
 /// header.
 ///
@@ -116,6 +131,13 @@ mod tests {
     use super::*;
 
     const HUGE: Bytes = Bytes::mib(2);
+
+    #[test]
+    fn a_granule_grows_with_its_instance() {
+        let granules = |gib: u64| Bytes::gib(gib).units_of(oracle_granule(Bytes::gib(gib)));
+        assert_eq!([1, 8, 16, 50, 128, 1024].map(granules), [256, 512, 512, 400, 512, 2048]);
+        assert_eq!(oracle_granule(Bytes::gib(50)), Bytes::mib(128));
+    }
 
     #[test]
     fn three_numbers_of_one_host() {

@@ -32,13 +32,15 @@ pub enum SizeError {
     /// The instance uses Automatic Memory Management, which has no segment that a pool could hold.
     #[error(
         "--amm: Automatic Memory Management (memory_target) keeps the SGA in files under /dev/shm, which cannot \
-         use huge pages: a pool would lie idle beside it. Set memory_target=0 and memory_max_target=0, and \
+         use huge pages: a pool would lie idle beside it{files}. Set memory_target=0 and memory_max_target=0, and \
          sga_target and pga_aggregate_target instead; add use_large_pages=only, and restart the instance. Then: \
          {command}"
     )]
     Amm {
         /// The command that sizes the pool once AMM is off.
         command: String,
+        /// The open files that each process needs as long as AMM stays; empty if no size is known.
+        files: String,
     },
     /// An input is out of range.
     #[error("{field} is {value}; accepted is {accepted}")]

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lotsfree_formulas::hugepages::{
-    POOL_MAX_PERCENT, SCRIPT_MIN, WORTH_IT_SESSIONS, WORTH_IT_SGA, hvo_saving, postgres_pages as peak_pages,
-    script_pages, segment_pages, sga_pages, split,
+    POOL_MAX_PERCENT, SCRIPT_MIN, WORTH_IT_SESSIONS, WORTH_IT_SGA, hvo_saving, oracle_granule,
+    postgres_pages as peak_pages, script_pages, segment_pages, sga_pages, split,
 };
 use lotsfree_formulas::jvm::{self, Areas, Collector};
 use lotsfree_formulas::memlock::{memlock_kib, oracle_memlock_kib};
@@ -175,7 +175,19 @@ impl HugepagesInput {
                 segments.iter().for_each(|size| command += &format!(" --segment {}kB", size.as_kib()))
             }
         }
-        Err(SizeError::Amm { command })
+        Err(SizeError::Amm { command, files: self.granules() })
+    }
+
+    /// What `ulimit -n` has to exceed as long as AMM stays: each process opens the file of every granule of
+    /// its instance.
+    fn granules(&self) -> String {
+        let Some(&largest) = self.segments.iter().max() else { return String::new() };
+        let granule = oracle_granule(largest);
+        format!(
+            "; and each process opens a file for each of at least {} granules of {granule} ({largest}, 11.2 and later), \
+             which ulimit -n has to exceed",
+            Grouped(largest.units_of(granule))
+        )
     }
 }
 
@@ -949,9 +961,13 @@ mod tests {
         ] {
             assert!(said.contains(expected), "{expected}: {said}");
         }
+        let files = "idle beside it; and each process opens a file for each of at least 512 granules of 16 MiB (8 GiB, 11.2 \
+             and later), which ulimit -n has to exceed. Set";
+        assert!(said.contains(files), "{said}");
         let mut unknown = amm(HugepagesInput::default());
         let said = unknown.take_from(&HostFigures::default()).unwrap_err().to_string();
         assert!(said.ends_with("lotsfree size hugepages --segment SGA_MAX_SIZE"), "{said}");
+        assert!(said.contains("idle beside it. Set"), "{said}");
     }
 
     #[test]

@@ -6,8 +6,10 @@ use lotsfree_kernel_files::file::process::Process;
 use lotsfree_kernel_files::file::process::numa_maps::NumaMapping;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::control_groups::service_of;
 use crate::finding::subject;
 use crate::huge;
+use crate::remedy::LIMITS_FILE;
 use crate::rule::rule;
 use crate::{Confidence, Context, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload};
 
@@ -20,11 +22,13 @@ rule! {
     ///
     /// # Hurts
     /// The SGA is tmpfs in 4 KiB pages: page tables of 2 MiB per GiB and session, and it can be swapped
-    /// (that AMM memory is "not swappable" is wrong on Linux). A huge page pool beside it stays idle.
+    /// (that AMM memory is "not swappable" is wrong on Linux). A huge page pool beside it stays idle. Each
+    /// process opens the file of every granule, so that its limit on open files has to exceed their number.
     ///
     /// # Remedies
     /// Give up `memory_target` for `sga_target` and `pga_aggregate_target`, size a pool for the SGA, and
-    /// start with `use_large_pages=only`.
+    /// start with `use_large_pages=only`. Where AMM stays and the granules come near the limit on open files
+    /// (80 % of `Max open files`), raise that limit where the instance is started.
     ///
     /// # False alarms
     /// An ASM instance (1 to 1.5 GB, few sessions) may keep AMM: huge pages would save it a megabyte or two
@@ -32,7 +36,8 @@ rule! {
     ///
     /// # References
     /// Oracle MOS 749851.1 (AMM and huge pages are incompatible); R. Egner, "MEMORY_TARGET (SGA_TARGET) or
-    /// HugePages" (2010), comments 5, 6, 11 and 12; mm/shmem.c:shmem_writepage (tmpfs goes to swap).
+    /// HugePages" (2010), comments 5, 6, 11 and 12, and 8 and 9 (`ulimit -n` in ohasd, bug 9251136);
+    /// mm/shmem.c:shmem_writepage (tmpfs goes to swap).
     pub AmmBlocksHugepages = "amm-blocks-hugepages" in HugePages
 }
 
@@ -40,6 +45,10 @@ rule! {
 const ASM: Bytes = Bytes::gib(3);
 /// What the article calls worth it, half of its SGA.
 const LARGE: Bytes = Bytes::gib(8);
+/// Granules that take more of the limit on open files leave little for the rest.
+const NEAR: f64 = 0.80;
+/// What the article's comment 9 and Oracle's orarun set.
+const USUAL_FILES: u64 = 65_536;
 
 /// The files that Oracle has its SGA in with AMM.
 struct Granules<'a> {
@@ -127,6 +136,9 @@ impl Rule for AmmBlocksHugepages {
             finding.because_all(fields.map(|field| cx.saw_mem(field)));
         }
         add_remedies(&mut finding, resident, idle);
+        if let Some(tight) = OpenFiles::of(processes) {
+            tight.tell(&mut finding);
+        }
         Ok(vec![finding])
     }
 }
@@ -164,4 +176,75 @@ fn add_remedies(finding: &mut Finding, resident: Bytes, idle: Bytes) {
             "The pool beside it is judged by pool-unused and pool-waste; with AMM staying, release it.",
         );
     }
+}
+
+/// The limit on open files of a process that opens every granule of its instance.
+struct OpenFiles<'a> {
+    process: &'a Process,
+    granules: u64,
+    soft: u64,
+    hard: u64,
+}
+
+impl<'a> OpenFiles<'a> {
+    /// The process that comes nearest to its limit, if it comes near.
+    fn of(processes: &'a [Process]) -> Option<Self> {
+        let tight = |process: &'a Process| {
+            let detail = process.detail.as_ref()?;
+            let (soft, hard) = detail.limits?.open_files?;
+            let near = detail.granules > 0 && detail.granules as f64 > soft as f64 * NEAR;
+            near.then_some(OpenFiles { process, granules: detail.granules, soft, hard })
+        };
+        let share = |tight: &OpenFiles<'_>| tight.granules as f64 / tight.soft.max(1) as f64;
+        processes.iter().filter_map(tight).max_by(|a, b| share(a).total_cmp(&share(b)))
+    }
+
+    fn tell(&self, finding: &mut Finding) {
+        let OpenFiles { process, granules, soft, hard } = *self;
+        let who = subject(process);
+        let limits = format!("{} (hard {})", Grouped(soft), Grouped(hard));
+        let bound = format!("at least {}", Grouped((granules as f64 / NEAR).ceil() as u64));
+        let source = format!(
+            "a file for each of {} granules, and a fifth for data files, sockets and logs",
+            Grouped(granules)
+        );
+        finding.because(
+            Evidence::new("/proc/PID/limits", "Max open files", limits).of(&who).against(bound, source),
+        );
+        let beyond = if granules >= soft { "no fewer than" } else { "close to" };
+        finding
+            .note(format!(
+                "With AMM each process opens a file for each granule: {} of them are {beyond} the {} files that {who} may \
+                 open (ulimit -n).",
+                Grouped(granules),
+                Grouped(soft)
+            ))
+            .remedy(more_files(process, USUAL_FILES.max(granules.saturating_mul(2))));
+    }
+}
+
+/// Raises the limit on open files where AMM is to stay.
+fn more_files(process: &Process, files: u64) -> Remedy {
+    let remedy = Remedy::new("Where AMM stays: raise the limit on open files where the instance is started");
+    let remedy = match service_of(process) {
+        Some(unit) => remedy
+            .keep(&format!("/etc/systemd/system/{unit}.d/nofile.conf"), "[Service]")
+            .keep(&format!("/etc/systemd/system/{unit}.d/nofile.conf"), format!("LimitNOFILE={files}"))
+            .run("systemctl daemon-reload")
+            .sets(format!("{unit} LimitNOFILE"), files),
+        None => remedy.keep(
+            "the start script (Oracle clusterware: /etc/init.d/ohasd, function start)",
+            format!("ulimit -n {files}"),
+        ),
+    };
+    let remedy = match process.uid {
+        Some(uid) => remedy
+            .keep(LIMITS_FILE, format!(":{uid} soft nofile {files}"))
+            .keep(LIMITS_FILE, format!(":{uid} hard nofile {files}")),
+        None => remedy,
+    };
+    remedy
+        .risk("limits.d holds for logins only: not for what systemd or cluster software starts.")
+        .restart("the login or the service, and with it the instance")
+        .verify("grep 'open files' /proc/$(pgrep -f ora_pmon | head -1)/limits")
 }
