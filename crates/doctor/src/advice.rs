@@ -8,6 +8,7 @@ use lotsfree_formulas::hugepages::POOL_MAX_PERCENT;
 use lotsfree_settings::NUMA_BALANCING;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::applications::{self, Application};
 use crate::known_bad::has_thp_storm;
 use crate::{Context, Skip, Workload, huge};
 
@@ -44,6 +45,8 @@ pub fn swappiness(cx: &Context<'_>) -> Advice<u64> {
         (1, "SQL Server and Couchbase ask for 1")
     } else if cx.workloads().iter().any(|w| w.is_database() && *w != Workload::Redis) {
         (10, "a database keeps its own cache; 10 is tuned's value for throughput and database profiles")
+    } else if applications::running(cx).contains(&Application::Elasticsearch) {
+        (1, "Elasticsearch asks for 1")
     } else {
         (10, "10 prefers dropping file cache and still lets the kernel swap out what is really cold")
     };

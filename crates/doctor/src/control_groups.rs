@@ -5,7 +5,6 @@ use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Limit};
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, MIB};
 
-use crate::finding::subject;
 use crate::remedy::word;
 use crate::{Context, Remedy};
 
@@ -162,12 +161,12 @@ pub(crate) fn owner(path: &str) -> Owner<'_> {
     let unit = [".service", ".slice", ".scope"].iter().any(|kind| last.ends_with(kind));
     if unit { Owner::Systemd(last) } else { Owner::Files }
 }
+
 /// The service that a process belongs to, by its cgroup.
 pub(crate) fn service_of(process: &Process) -> Option<&str> {
     let path = process.detail.as_ref()?.cgroup.as_deref()?;
     path.split('/').rfind(|part| part.ends_with(".service"))
 }
-
 
 /// Whether it is a transient scope that `systemd-run` made, usually to bound one job on purpose.
 pub(crate) fn is_transient(path: &str) -> bool {
@@ -277,15 +276,15 @@ pub(crate) fn lasting(path: &str) -> Option<&'static str> {
 }
 
 /// The largest processes whose memory cgroup is `path` or below it, with their resident memory.
-pub(crate) fn largest_in(cx: &Context<'_>, path: &str, most: usize) -> Vec<(String, Bytes)> {
+pub(crate) fn largest_in<'a>(cx: &Context<'a>, path: &str, most: usize) -> Vec<(&'a Process, Bytes)> {
     let inside = |group: &str| {
         group == path || group.strip_prefix(path).is_some_and(|rest| rest.starts_with('/') || path == "/")
     };
-    let mut found: Vec<(String, Bytes)> = (cx.now().processes.iter().flatten())
+    let mut found: Vec<(&Process, Bytes)> = (cx.now().processes.iter().flatten())
         .filter(|process| process.detail.as_ref().and_then(|d| d.cgroup.as_deref()).is_some_and(inside))
         .map(|process| {
             let resident = process.memory_or_zero(lotsfree_kernel_files::counters::status::VmRSS);
-            (subject(process), resident)
+            (process, resident)
         })
         .collect();
     found.sort_by_key(|found| std::cmp::Reverse(found.1));

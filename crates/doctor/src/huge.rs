@@ -12,6 +12,7 @@ use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_snapshot::Observation;
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::applications::{Application, Topic};
 use crate::finding::subject;
 use crate::workload::CLUSTER_MANAGERS;
 use crate::{Context, Cost, Evidence, Remedy, Skip, Workload, latency};
@@ -196,10 +197,14 @@ pub(crate) fn adopted(cx: &Context<'_>, remedy: Remedy) -> Remedy {
                  in vm.hugetlb_shm_group",
             )
             .verify("grep anon_hugepage /proc/$(pgrep -n -x 'mariadbd|mysqld')/maps"),
+        Some(Workload::Kvm) => Application::Qemu.tell(Topic::Pool, remedy),
+        Some(Workload::Dpdk) => Application::Dpdk.tell(Topic::Pool, remedy),
         Some(_) => remedy.restart("the database, with memlock at least as large as its segment"),
         None if cx.workloads().iter().any(|workload| workload.is_database()) => {
             remedy.restart("the database, with memlock at least as large as its segment")
         }
+        None if cx.runs(Workload::Kvm) => Application::Qemu.tell(Topic::Pool, remedy),
+        None if cx.runs(Workload::Dpdk) => Application::Dpdk.tell(Topic::Pool, remedy),
         None => remedy.restart("the programs that map them, with memlock at least as large as a segment"),
     };
     remedy.verify("grep -E 'HugePages_(Total|Free|Rsvd)' /proc/meminfo").verify("lotsfree doctor")

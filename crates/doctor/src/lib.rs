@@ -12,13 +12,14 @@
 //! findings.
 
 pub mod advice;
+mod applications;
 mod context;
 mod control_groups;
 mod diagnosis;
 mod document;
 mod finding;
-mod huge;
 mod held;
+mod huge;
 mod hung;
 mod kernel_release;
 mod kernel_report;

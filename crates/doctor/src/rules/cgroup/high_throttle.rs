@@ -3,6 +3,7 @@ use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::control_groups as groups;
+use crate::finding::subject;
 use crate::rule::rule;
 use crate::{Context, Cost, Evidence, Finding, Outcome, Rate, Rule, Severity, Skip};
 
@@ -135,7 +136,7 @@ fn finding(cx: &Context<'_>, before: Option<&Cgroup>, t: &Throttled<'_>, seconds
             .because(Evidence::new(file("pressure"), "some avg10", format!("{:.2} %", psi.avg10)).of(path));
     }
     for (process, resident) in groups::largest_in(cx, path, 3) {
-        finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));
+        finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(subject(process)));
     }
     let excess = (current - t.high).share_of(t.high);
     finding.note(match excess > 0.0 {

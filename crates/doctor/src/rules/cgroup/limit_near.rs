@@ -2,7 +2,9 @@ use lotsfree_kernel_files::counters::{meminfo as m, memory_events as e};
 use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups, Limit};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
+use crate::applications::{self, Topic};
 use crate::control_groups::{self as groups, COMFORTABLE, Held};
+use crate::finding::subject;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Rule, Severity, Skip};
 
@@ -222,7 +224,7 @@ fn add_evidence(
         );
     }
     for (process, resident) in groups::largest_in(cx, path, 3) {
-        finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(process));
+        finding.because(Evidence::new("/proc/PID/status", "VmRSS", resident).of(subject(process)));
     }
 }
 
@@ -260,7 +262,10 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, version: CgroupVersion,
     let raise = groups::raise(title, version, group, *limit, wanted).risk(
         "The group may then take that much from the others; check that all limits together fit into the host.",
     );
-    finding.remedy(raise);
+    finding.remedy(match applications::in_group(cx, &group.path) {
+        Some(application) => application.tell(Topic::Limit, raise),
+        None => raise,
+    });
     if version == CgroupVersion::V2 && group.high.is_none_or(|high| high == Limit::Max) {
         finding.note(
             "How to choose: raise the limit where the program needs the memory; where it may be slowed down \

@@ -3,6 +3,7 @@ use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::applications::{self, Topic};
 use crate::latency::{self, WARM_UP_SECONDS, Why};
 use crate::rule::rule;
 use crate::{Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, remedies};
@@ -116,14 +117,13 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, worst: &Process, why: W
             );
         }
     }
-    finding.remedy(
-        Remedy::new(
-            "Lock what must stay resident, code and libraries included: mlockall(MCL_CURRENT | MCL_FUTURE)",
-        )
-        .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-        .risk("What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit fails.")
-        .restart("the program"),
-    );
+    let lock = Remedy::new(
+        "Lock what must stay resident, code and libraries included: mlockall(MCL_CURRENT | MCL_FUTURE)",
+    )
+    .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+    .risk("What is locked is gone for the rest; with MCL_FUTURE an allocation beyond the limit fails.")
+    .restart("the program");
+    finding.remedy(applications::told(worst, Topic::Locked, lock));
     if let Some(remedy) = remedies::protected_group(cx, "its memory") {
         finding.remedy(if swapped > Bytes::ZERO {
             let group = worst.detail.as_ref().and_then(|detail| detail.cgroup.as_deref());

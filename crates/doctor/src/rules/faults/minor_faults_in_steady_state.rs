@@ -2,6 +2,7 @@ use lotsfree_kernel_files::counters::vmstat as v;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::Percent;
 
+use crate::applications::{self, Topic};
 use crate::latency::{self, WARM_UP_SECONDS, Why};
 use crate::rule::rule;
 use crate::{
@@ -122,19 +123,18 @@ impl Rule for MinorFaultsInSteadyState {
 }
 
 fn add_remedies(finding: &mut Finding, worst: &Process) {
+    let lock = Remedy::new(
+        "Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | MCL_FUTURE), \
+         MAP_POPULATE",
+    )
+    .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+    .risk(
+        "With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what is locked is \
+         gone for the rest.",
+    )
+    .restart("the program");
     finding
-        .remedy(
-            Remedy::new(
-                "Lock and touch all memory before the work begins: mlockall(MCL_CURRENT | MCL_FUTURE), \
-                 MAP_POPULATE",
-            )
-            .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-            .risk(
-                "With MCL_FUTURE an allocation beyond the limit fails instead of waiting; what is locked is \
-                 gone for the rest.",
-            )
-            .restart("the program"),
-        )
+        .remedy(applications::told(worst, Topic::Locked, lock))
         .remedy(
             Remedy::new("Let the allocator keep what it has")
                 .keep(remedies::DROP_IN, "Environment=MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0")

@@ -2,6 +2,7 @@ use lotsfree_kernel_files::counters::status as s;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::applications::{self, Topic};
 use crate::finding::subject;
 use crate::latency::LOCKED_ON_PURPOSE;
 use crate::rule::rule;
@@ -108,20 +109,17 @@ impl Rule for PartialLock {
                 );
             }
         }
-        finding
-            .remedy(
-                Remedy::new(
-                    "Give it a limit above what it needs, and let it lock what comes later too (MCL_FUTURE)",
-                )
-                .run(format!("prlimit --memlock=unlimited --pid {}", worst.process.stat.pid))
-                .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
-                .risk("What is locked is gone for the rest: add up all that is locked first.")
-                .restart("the program, unless it locks again by itself"),
-            )
-            .note(
-                "A raised limit of a running process helps its next lock only; pages that failed to be \
+        let lock = Remedy::new(
+            "Give it a limit above what it needs, and let it lock what comes later too (MCL_FUTURE)",
+        )
+        .run(format!("prlimit --memlock=unlimited --pid {}", worst.process.stat.pid))
+        .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+        .risk("What is locked is gone for the rest: add up all that is locked first.")
+        .restart("the program, unless it locks again by itself");
+        finding.remedy(applications::told(worst.process, Topic::Locked, lock)).note(
+            "A raised limit of a running process helps its next lock only; pages that failed to be \
                  locked stay as they are.",
-            );
+        );
         Ok(vec![finding])
     }
 }

@@ -1,5 +1,7 @@
 use crate::advice::Advice;
+use crate::applications::{self, Application, Topic};
 use lotsfree_kernel_files::counters::{meminfo as m, status as s, vmstat as v};
+use lotsfree_kernel_files::file::process::Process;
 use lotsfree_settings::SWAPPINESS;
 use lotsfree_units::Bytes;
 
@@ -7,7 +9,8 @@ use crate::finding::subject;
 use crate::rule::rule;
 use crate::swapping::all_zram;
 use crate::{
-    Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, remedies,
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+    remedies,
 };
 
 rule! {
@@ -15,8 +18,8 @@ rule! {
     ///
     /// # Sees
     /// `vm.swappiness`, and on version 1 cgroups each `memory.swappiness`, against the value for the
-    /// databases that run. It weighs more where swapping hurts: pages going out now, or a database with part
-    /// of its memory in swap.
+    /// databases, or Elasticsearch, that run. It weighs more where swapping hurts: pages going out now, or
+    /// a database with part of its memory in swap.
     ///
     /// # Hurts
     /// By itself nothing. Under pressure a higher value takes more pages of programs and fewer of the file
@@ -24,12 +27,13 @@ rule! {
     /// expect to.
     ///
     /// # Remedies
-    /// The vendor's value. Version 1 cgroups keep their own copy, which has to be set as well.
+    /// The vendor's value. Version 1 cgroups keep their own copy, which has to be set as well. Elasticsearch
+    /// can lock its memory instead (`bootstrap.memory_lock`).
     ///
     /// # False alarms
     /// Values from 1 up to the vendor's are left alone, except where SAP HANA asks for an exact one; 0 is
-    /// another rule's matter. Without swap, or without a database, there is no wrong value. tuned and saptune
-    /// may set the value again.
+    /// another rule's matter. Without swap, or without a database or Elasticsearch, there is no wrong value.
+    /// tuned and saptune may set the value again.
     ///
     /// # References
     /// mm/vmscan.c:get_scan_count (6.12); SAP notes for HANA on SLES (60) and RHEL (10); tuned profiles
@@ -55,8 +59,8 @@ impl Rule for SwappinessMismatch {
         if cx.swaps().is_ok_and(all_zram) {
             return Err(Skip::because("all swap is compressed memory (zram), which wants a high value"));
         }
-        let Some(database) = cx.workloads().iter().find(|w| w.is_database()) else {
-            return Err(Skip::because("no database whose vendor asks for a value"));
+        let Some(asking) = asking(cx) else {
+            return Err(Skip::because("no program whose vendor asks for a value"));
         };
         let advice = advice::swappiness(cx);
         let exact = cx.runs(Workload::Hana);
@@ -70,7 +74,7 @@ impl Rule for SwappinessMismatch {
 
         let out = cx.rate(&[v::pswpout]).ok().filter(|rate| rate.per_second >= PAGES_PER_SECOND);
         let swapped = (processes.iter())
-            .filter(|p| Workload::of_name(&p.stat.name).is_some_and(Workload::is_database))
+            .filter(|p| Workload::database_of(p).is_some() || is_elasticsearch(p))
             .map(|p| (p.memory_or_zero(s::VmSwap), p))
             .filter(|(swap, p)| swap.share_of(p.memory_or_zero(s::VmRSS)) > SWAPPED)
             .max_by_key(|(swap, _)| *swap);
@@ -88,7 +92,7 @@ impl Rule for SwappinessMismatch {
         let mut finding = Finding::new(
             Self::ID,
             if hurts { Severity::Warning } else { Severity::Info },
-            format!("{place}; {} here asks for {}", database.name(), advice.value),
+            format!("{place}; {asking} here asks for {}", advice.value),
             cost,
         );
         finding
@@ -115,6 +119,16 @@ impl Rule for SwappinessMismatch {
     }
 }
 
+fn is_elasticsearch(process: &Process) -> bool {
+    Application::of(process) == Some(Application::Elasticsearch)
+}
+
+/// The program whose vendor asks for a value.
+fn asking(cx: &Context<'_>) -> Option<&'static str> {
+    let database = cx.workloads().iter().find(|w| w.is_database()).map(|w| w.name());
+    database.or_else(|| cx.processes().ok()?.iter().any(is_elasticsearch).then_some("Elasticsearch"))
+}
+
 fn place(now: u64, now_is_wrong: bool, differing: &[(&str, u64)]) -> String {
     match (now_is_wrong, differing.first()) {
         (false, Some((path, own))) => {
@@ -135,6 +149,17 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, advice: &Advice<u64>, n
             "Under pressure the file cache shrinks instead; programs that live off it read more from disk.",
         ))
         .note(advice.contested);
+    let elasticsearch = Application::Elasticsearch;
+    if applications::running(cx).contains(&elasticsearch) {
+        finding.remedy(
+            elasticsearch.tell(
+                Topic::Locked,
+                Remedy::new("Or let Elasticsearch lock its memory, which is then never swapped")
+                    .keep(remedies::DROP_IN, "LimitMEMLOCK=infinity")
+                    .risk("What is locked is gone for the rest: the heap has to fit beside the page cache."),
+            ),
+        );
+    }
     let tuners = &cx.now().tuners;
     let owner = match &tuners.tuned_profile {
         Some(profile) => Some(format!("tuned's profile {profile}")),

@@ -7,6 +7,7 @@ use lotsfree_kernel_files::file::process::Process;
 use lotsfree_settings::{ADMIN_RESERVE_KBYTES, OVERCOMMIT_KBYTES, OVERCOMMIT_MEMORY, OVERCOMMIT_RATIO};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
+use crate::applications::{self, Topic};
 use crate::finding::subject;
 use crate::remedy::sysctl_file;
 use crate::rule::rule;
@@ -288,15 +289,15 @@ fn fork_of_redis(cx: &Context<'_>, mode: u64) -> Option<Finding> {
         .because(cx.saw_sysctl(NAME).against("1", "the warning that Redis logs at its start"));
     let servers = cx.processes().unwrap_or_default().iter();
     let redis = servers.filter(|p| Workload::of_name(&p.stat.name) == Some(Workload::Redis));
+    let mut remedy = Remedy::new("Let Redis fork whatever its size").sysctl(cx, NAME, 1).risk(
+        "No request is refused any more; if all that is promised is touched, the OOM killer chooses a \
+         process. Bound what may grow by memory cgroups.",
+    );
     if let Some(largest) = redis.max_by_key(|p| p.memory_or_zero(s::VmSize)) {
         finding.because(saw(largest, s::VmSize));
+        remedy = applications::told(largest, Topic::Overcommit, remedy);
     }
-    finding
-        .remedy(Remedy::new("Let Redis fork whatever its size").sysctl(cx, NAME, 1).risk(
-            "No request is refused any more; if all that is promised is touched, the OOM killer chooses a \
-             process. Bound what may grow by memory cgroups.",
-        ))
-        .note(format!("{}. {}", advice.because, advice.contested));
+    finding.remedy(remedy).note(format!("{}. {}", advice.because, advice.contested));
     Some(finding)
 }
 

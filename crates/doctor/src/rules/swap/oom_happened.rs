@@ -5,6 +5,7 @@ use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
 use lotsfree_settings::PANIC_ON_OOM;
 use lotsfree_units::{Bytes, Percent};
 
+use crate::applications::{self, Topic};
 use crate::control_groups::{self, Owner};
 use crate::kernel_report::{Cause, Holder, Judged, dirty_of, kernel_of, shared_of};
 use crate::remedy::SYSCTL_FILE;
@@ -790,13 +791,17 @@ fn raise(cx: &Context<'_>, path: &str, logged: Option<Bytes>, finding: &mut Find
     };
     let wanted = control_groups::rounded((limit + BUMP).max(limit.scale(BUMP_RATIO)));
     let title = format!("Raise the limit of {unit} to {wanted}, or shrink what runs in it");
+    let raise = control_groups::raise(title, version, &group, limit, wanted).risk(RISK);
     finding
         .note(format!(
             "A kill tells that the limit was too low, not by how much. {wanted} is one step: by {BUMP} or a fifth, as the \
              Vertical Pod Autoscaler of Kubernetes goes after a kill. Where the program has a bound of its own (the heap \
              of Java, maxmemory of Redis, -m of memcached), that bound and a tenth is the better figure."
         ))
-        .remedy(control_groups::raise(title, version, &group, limit, wanted).risk(RISK));
+        .remedy(match applications::in_group(cx, path) {
+            Some(application) => application.tell(Topic::Limit, raise),
+            None => raise,
+        });
 }
 
 /// Kills that the events of the outermost groups count, where the host's own counter is unknown.

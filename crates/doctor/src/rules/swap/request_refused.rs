@@ -3,6 +3,7 @@ use lotsfree_kernel_files::file::kernel_log::refusal::{KERNEL, Refusal, Refused,
 use lotsfree_settings::{MAX_MAP_COUNT, OVERCOMMIT_MEMORY, SHMMAX};
 use lotsfree_units::{Bytes, Grouped};
 
+use crate::applications::{Application, Topic};
 use crate::remedy::LIMITS_FILE;
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, levels};
@@ -298,12 +299,16 @@ fn locked(refusal: &Refusal, who: &str) -> Case {
 
 /// A limit on locked memory is inherited from what starts the program.
 fn memlock(who: &str) -> Remedy {
-    Remedy::new(format!("Let {who} lock memory"))
+    let remedy = Remedy::new(format!("Let {who} lock memory"))
         .run("grep 'Max locked memory' /proc/PID/limits  # of the running program")
         .keep("the unit's drop-in, [Service]", "LimitMEMLOCK=infinity")
         .keep(LIMITS_FILE, "USER - memlock unlimited (for programs started from a login)")
         .risk("What it locks can be neither swapped out nor dropped: it must fit beside everything else.")
-        .restart(who.to_owned())
+        .restart(who.to_owned());
+    match Application::of_name(who) {
+        Some(application) => application.tell(Topic::Locked, remedy),
+        None => remedy,
+    }
 }
 
 fn tasks(cx: &Context<'_>, who: &str) -> Case {

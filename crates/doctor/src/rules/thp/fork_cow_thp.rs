@@ -2,6 +2,7 @@ use lotsfree_kernel_files::counters::smaps_rollup as r;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_units::Bytes;
 
+use crate::applications::{self, Topic};
 use crate::finding::subject;
 use crate::rule::rule;
 use crate::{
@@ -146,12 +147,12 @@ fn finding(
             Evidence::new("/proc/sys/kernel/osrelease", "osrelease", kernel)
                 .against("5.8", "copies base pages only from there on"),
         )
-        .remedy(
+        .remedy(applications::told(
+            parent,
+            Topic::Thp,
             Remedy::new("Let it opt out of huge pages")
-                .keep("redis.conf", "disable-thp yes")
-                .risk("Reads of a large data set miss the TLB more often.")
-                .restart("the server (it cannot be set at run time)"),
-        );
+                .risk("Reads of a large data set miss the TLB more often."),
+        ));
     if advised.value != "always" {
         finding.remedy(mode.set(cx, advised.value)).note(advised.contested);
     }

@@ -2,9 +2,11 @@ use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_units::{Bytes, Grouped};
 
 use crate::advice::Advice;
+use crate::applications::{self, Application, Topic};
 use crate::rule::rule;
 use crate::{
-    Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, Workload, advice, thp,
+    Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip, Workload, advice,
+    thp,
 };
 
 rule! {
@@ -108,6 +110,7 @@ impl Rule for ThpModeMismatch {
                 "Set transparent huge pages to always if `mongod --version` is 8.0 or later".to_owned();
         }
         finding.remedy(remedy).note(advice.contested);
+        tell_applications(&mut finding, cx, advice.value);
         if mode.word == "always" && advice.value != "always" {
             finding.note(
                 "Who wants always: SQL Server and MongoDB 8 or later. Neither decides here; where such a \
@@ -117,6 +120,36 @@ impl Rule for ThpModeMismatch {
         }
         finding.note_if(thp::tuned_note(cx));
         Ok(vec![finding])
+    }
+}
+
+/// What the applications that run here need beside the mode.
+fn tell_applications(finding: &mut Finding, cx: &Context<'_>, value: &str) {
+    for application in applications::running(cx) {
+        let name = application.name();
+        let remedy = match application {
+            Application::Mongo if value == "always" => {
+                let thp = cx.thp().ok();
+                let now = thp.and_then(|thp| thp.khugepaged("max_ptes_none")).map(|now| now.to_string());
+                let file = format!("{}/khugepaged/max_ptes_none", thp::ROOT);
+                let remedy = Remedy::new("Give MongoDB 8.0 or later the rest that it asks for");
+                let remedy =
+                    remedy.sysfs(&file, &advice::max_ptes_none(cx).value.to_string(), now.as_deref());
+                let defrag = thp.map(|thp| &*thp.defrag.selected);
+                remedy.sysfs(&format!("{}/defrag", thp::ROOT), advice::thp_defrag(cx).value, defrag)
+            }
+            Application::Memcached if value == "madvise" => {
+                Remedy::new("Where memcached is to keep its huge pages, let it ask for them")
+            }
+            Application::Redis | Application::Valkey
+                if value != "always" && !cx.now().host.kernel.at_least(5, 8) =>
+            {
+                Remedy::new(format!("Or let {name} opt out by itself, and leave the mode to the others"))
+            }
+            _ => continue,
+        };
+        let remedy = remedy.risk("Its caches are cold after the restart.");
+        finding.remedy(application.tell(Topic::Thp, remedy));
     }
 }
 
