@@ -93,6 +93,7 @@ fn main() {
         let program = Program {
             files: Vec::new(),
             segments: Vec::new(),
+            commands: Vec::new(),
             processes: (1..=THREADS).map(process).collect(),
         };
         let mut machine = Machine::new(config, program);

@@ -51,6 +51,10 @@ const LACKS: &[Need] = &[Need::PageTables, Need::LockedMemory, Need::CommitLimit
 /// an actor's kind.
 pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     for actor in &case.actors {
+        if actor.kind.needs().contains(&Need::Commands) {
+            let why = "the model executes no real command; `lotsfree lab --on cgroup --allow-exec` does";
+            return Err(case.refuse(&format!("actor.{}.kind", actor.name), why));
+        }
         let lacks: Vec<String> =
             actor.kind.needs().iter().filter(|need| LACKS.contains(need)).map(Need::to_string).collect();
         if !lacks.is_empty() {

@@ -18,6 +18,7 @@ use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, State};
 use lotsfree_scenario::Case;
 
 use crate::agent::{self, Clock, FAILED, Order, READY, Segment};
+use crate::command::Exec;
 use crate::error::{LabError, at, calling};
 use crate::sampler::Sampler;
 
@@ -41,6 +42,8 @@ pub struct Place {
     pub case: PathBuf,
     /// The directory of the actors' files.
     pub files: PathBuf,
+    /// The commands that actors execute, in the order of the program.
+    pub commands: Vec<Exec>,
     /// The directory of the control group that the actors are put into.
     pub group: Option<PathBuf>,
     /// The nodes' CPUs, if threads are to stay on their nodes.
@@ -102,6 +105,7 @@ pub fn coordinate(
             process: number,
             files: place.files.clone(),
             segments: segments.to_vec(),
+            commands: place.commands.clone(),
             cpus: place.cpus.clone(),
             threads_before,
             slow: place.slow,

@@ -186,6 +186,7 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     }
     let nodes = facts::nodes();
     let place = Place {
+        commands: Vec::new(),
         program: PathBuf::from("/init"),
         arguments: vec!["agent".to_owned()],
         case: text,

@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod calibrate;
+mod command;
 mod coordinator;
 mod error;
 mod facts;

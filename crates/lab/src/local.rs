@@ -12,6 +12,7 @@ use lotsfree_settings::SWAPPINESS;
 use lotsfree_storage::{Access, create_dir, create_new};
 use lotsfree_units::Bytes;
 
+use crate::command;
 use crate::coordinator::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
@@ -45,6 +46,8 @@ pub struct Local {
     pub risky: bool,
     /// Requests that take at least this many nanoseconds are reported one by one.
     pub slow: u64,
+    /// Whether the scenario's commands may be executed.
+    pub exec: bool,
 }
 
 /// The changes that a case would make on this host.
@@ -71,6 +74,7 @@ impl Local {
         self.check(case, &memory, &mut plan)?;
         self.compare(case, &memory, &mut plan);
         plan.changes.push(format!("make a directory for files in {}", self.parent.display()));
+        self.announce(case, &mut plan)?;
         let swap = case.machine.swap.size;
         if swap.0 > Bytes::ZERO {
             plan.changes.push(format!("swap to a file of {swap} in it"));
@@ -95,6 +99,22 @@ impl Local {
             plan.changes.extend(limits.map(|(file, value)| format!("{file} of the group: {value}")));
         }
         Ok(plan)
+    }
+
+    /// Says which commands the case executes, and refuses them unless they are allowed.
+    fn announce(&self, case: &Case, plan: &mut Plan) -> Result<(), LabError> {
+        for announced in command::announced(&case.program()?) {
+            match announced {
+                Ok(what) => {
+                    if !self.exec {
+                        plan.refusals.push(format!("the scenario would {what}; allow it with --allow-exec"));
+                    }
+                    plan.changes.push(what);
+                }
+                Err(why) => plan.refusals.push(why),
+            }
+        }
+        Ok(())
     }
 
     /// The settings of the whole host. One that the control group has for itself is left out.
@@ -218,7 +238,9 @@ impl Local {
         let files = directory.join("files");
         create_dir(&files).map_err(at(&files))?;
         let nodes = facts::nodes();
+        let commands = command::prepare(&case.program()?, &self.parent, &mut changes)?;
         let place = Place {
+            commands,
             program: self.agent.0.clone(),
             arguments: self.agent.1.clone(),
             case: text,

@@ -143,6 +143,7 @@ mod tests {
         let program = Program {
             files: vec![spec("a", 300, true), spec("b", 5, false)],
             segments: Vec::new(),
+            commands: Vec::new(),
             processes: Vec::new(),
         };
         let done = files(&program, directory.path(), &mut || ControlFlow::Continue(())).unwrap();

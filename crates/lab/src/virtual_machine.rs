@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use lotsfree_run::wire::{Message, Receiver};
 use lotsfree_run::{Facts, Sink, State, WriteError};
 use lotsfree_scenario::{Case, Record};
+use lotsfree_workload::actor::Need;
 
 use crate::error::{LabError, calling};
 use crate::guest::{ACK, CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
@@ -41,8 +42,12 @@ impl VirtualMachine {
     /// The kernel that a case boots.
     ///
     /// # Errors
-    /// If there is no such kernel; the error says how to get one.
+    /// If there is no such kernel; the error says how to get one. If the case executes commands.
     pub fn kernel(&self, case: &Case) -> Result<Kernel, LabError> {
+        if let Some(actor) = case.actors.iter().find(|actor| actor.kind.needs().contains(&Need::Commands)) {
+            let why = "a virtual machine has no programs to execute; --on cgroup and --on host do";
+            return Err(case.refuse(&format!("actor.{}.kind", actor.name), why).into());
+        }
         let name = self.kernel.as_deref().unwrap_or(case.machine.generation.name());
         Ok(Kernel::find(name)?)
     }

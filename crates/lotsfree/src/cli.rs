@@ -636,6 +636,10 @@ pub(crate) struct LabRunArgs {
     #[arg(long)]
     pub(crate) yes_really: bool,
 
+    /// Execute the commands of the scenario's `exec` actors; --dry-run shows them
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,

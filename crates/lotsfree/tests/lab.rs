@@ -229,6 +229,62 @@ fn locked_and_shared_memory_work_without_other_privileges() {
     bench.is_clean(&before);
 }
 
+/// A command that shows what it is given, and leaves a process behind.
+const COMMAND: &str = "[[actor]]\nname = \"backup\"\nkind = \"exec\"\ntimes = 2\ncommand = [\"sh\", \"-c\", \
+     \"sleep 600 & touch left; cat /proc/self/status; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; \
+     echo \\\"$(id -u) $(pwd) $(ls) $(grep -c Cap.*0000000000000000 /proc/self/status) ${LOTSFREE_SECRET:-none}\\\" >&2; exit 3\"]\n";
+
+#[test]
+fn a_command_runs_as_nobody_only_if_it_is_allowed_and_leaves_nothing_behind() {
+    let Some(bench) = Bench::new() else { return };
+    let before = setting();
+    fs::write(bench.path("short.toml"), format!("{SCENARIO}{COMMAND}")).unwrap();
+    let output = bench.lab(&[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(says(&output).contains("; allow it with --allow-exec"), "{}", says(&output));
+    assert!(!bench.path("runs/base").exists());
+
+    let output = bench.lab(&["--allow-exec"]).env("LOTSFREE_SECRET", "planted").output().unwrap();
+    assert!(output.status.success(), "{}", says(&output));
+    let run = bench.run();
+    let told = run.events().iter().find(|event| event.kind == EventKind::Error).unwrap();
+    let (user, said) =
+        told.what.strip_prefix("command: sh exited with 3: ").unwrap().split_once(' ').unwrap();
+    assert!(user.parse::<u32>().unwrap() > 1000, "{user}");
+    assert!(said.contains("/lotsfree-exec-") && said.ends_with("/work left 5 none"), "{said}");
+    let summary = run.summary();
+    let backup = summary.whole.actors.iter().find(|actor| actor.actor == "backup").unwrap();
+    assert_eq!((backup.operations, backup.errors), (0, 2), "{backup:?}");
+    assert!(backup.spent.user > 0 && backup.minor_faults > 100, "{backup:?}");
+    bench.is_clean(&before);
+}
+
+#[test]
+fn a_command_and_its_processes_end_with_the_lab() {
+    let Some(bench) = Bench::new() else { return };
+    let before = setting();
+    let command = "[[actor]]\nname = \"backup\"\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \
+         \"setsid sleep 7654 & wait\"]\n";
+    fs::write(bench.path("short.toml"), format!("{SCENARIO}{command}")).unwrap();
+    let sleeping = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.map(|entry| fs::read(entry.path().join("cmdline")).unwrap_or_default());
+        lines.filter(|line| line.starts_with(b"sleep\x007654")).count()
+    };
+    let mut lab = bench.lab(&["--allow-exec"]).spawn().unwrap();
+    agents(&bench, &lab);
+    assert_eq!(sleeping(), 1);
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while sleeping() > 0 {
+        assert!(Instant::now() < deadline, "a process of the command outlives the lab");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(bench.command(&["lab", "restore"]).output().unwrap().status.success());
+    bench.is_clean(&before);
+}
+
 #[test]
 fn after_a_kill_the_next_lab_or_restore_puts_everything_back() {
     let Some(bench) = Bench::new() else { return };

@@ -362,8 +362,12 @@ fn wrong_words_are_refused_with_what_would_be_accepted() {
     fs::write(place.at("occupied/as-it-is/letter.txt"), "keep me").unwrap();
     let plain = TINY.split("[sweep]").next().unwrap();
     fs::write(place.at("plain.toml"), plain).unwrap();
+    let command = format!("{plain}\n[[actor]]\nname = \"dump\"\nkind = \"exec\"\ncommand = [\"true\"]\n");
+    fs::write(place.at("command.toml"), command).unwrap();
     for (arguments, expected) in [
-        (&["sim", "quikstart"][..], "did you mean \"quickstart\"?"),
+        (&["sim", "command.toml"][..], "actor.dump.kind: the model executes no real command"),
+        (&["lab", "command.toml"], "actor.dump.kind: a virtual machine has no programs to execute"),
+        (&["sim", "quikstart"], "did you mean \"quickstart\"?"),
         (&["sim", "nothing-like-it"], "lotsfree sim --list"),
         (&["sim", "page-faults"], "actor.toucher.kind: the model does not execute `page-toucher` yet"),
         (&["sim", "tiny.toml", "--set", "vm.nr_hugepages=1"], "the model does not know vm.nr_hugepages"),

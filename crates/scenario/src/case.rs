@@ -176,7 +176,8 @@ impl Case {
     /// size does not hold the files, or if what is measured does not exist.
     pub fn program(&self) -> Result<Program, Errors> {
         let mut errors = Collector::default();
-        let mut program = Program { files: Vec::new(), segments: Vec::new(), processes: Vec::new() };
+        let mut program =
+            Program { files: Vec::new(), segments: Vec::new(), commands: Vec::new(), processes: Vec::new() };
         let specs = self.files.iter().map(|file| FileSpec {
             name: file.name.clone(),
             pages: u32::try_from(file.size.pages()).unwrap_or(u32::MAX),
@@ -193,6 +194,7 @@ impl Case {
                 life: Time(actor.stop.unwrap_or(self.duration).ns().saturating_sub(actor.start.ns())),
                 files: &mut files,
                 segments: &mut program.segments,
+                commands: &mut program.commands,
             };
             match actor.kind.build(&mut site) {
                 Ok(instances) => {

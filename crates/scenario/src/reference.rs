@@ -422,6 +422,7 @@ mod tests {
             ("sessions", "processes = 2\nsegment = \"1 MiB\""),
             ("page-toucher", "size = \"1 MiB\""),
             ("allocator", "size = \"1 MiB\""),
+            ("exec", "command = [\"true\"]"),
         ] {
             let scenario = Scenario::parse(&format!("{head}kind = \"{kind}\"\n{keys}"), "s.toml").unwrap();
             let program = scenario.cases(None).unwrap().remove(0).program().unwrap();

@@ -33,6 +33,8 @@ pub enum Operation {
     Remove,
     /// A directory is made.
     MakeDirectory,
+    /// A file or directory gets another mode or owner.
+    Owner,
     /// A setting of the kernel is written.
     Set,
     /// The kernel begins or ends to swap to a file.

@@ -24,5 +24,5 @@ pub use directory::{PrivateDirectory, held, is_exchangeable, make_private, open_
 pub use read::{open_regular, open_regular_itself, read_at_most, read_open_at_most, read_text_at_most};
 pub use write::{
     Access, OutFile, create_dir, create_dir_all, create_new, exchange, remove_dir, remove_dir_all,
-    remove_file, rename, replace, set, sync_dir,
+    remove_file, rename, replace, set, share_dir, sync_dir,
 };

@@ -192,6 +192,19 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o777).create(path)
 }
 
+/// Lets others into a directory: gives it a mode, and a user and a group if it is to be theirs.
+///
+/// # Errors
+/// The system's.
+pub fn share_dir(path: &Path, mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+    point(Operation::Owner, path)?;
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    if let Some((user, group)) = owner {
+        std::os::unix::fs::lchown(path, Some(user), Some(group))?;
+    }
+    Ok(())
+}
+
 /// Makes a directory and its parents; those that exist stay as they are.
 ///
 /// # Errors

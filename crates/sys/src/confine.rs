@@ -63,8 +63,7 @@ impl Confinement {
     /// is dropped.
     pub fn apply(self, command: &mut Command) {
         let Confinement { user, limits, files } = self;
-        // SAFETY: takes nothing.
-        let parent = unsafe { libc::getpid() };
+        let parent = Parent::this();
         let confine = move || {
             let files = &files;
             open_only(files)?;
@@ -76,7 +75,7 @@ impl Confinement {
             drop_capabilities()?;
             // SAFETY: numbers only.
             check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
-            die_with(parent)
+            die_with(&parent)
         };
         // SAFETY: the closure runs in the child between fork and exec. It makes system calls with numbers and
         // with memory that was allocated before, and neither allocates nor takes a lock.
@@ -154,16 +153,56 @@ fn drop_capabilities() -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })
 }
 
-fn die_with(parent: libc::pid_t) -> io::Result<()> {
+/// The process that starts a program.
+struct Parent {
+    id: libc::pid_t,
+    /// A pipe, of which only that process keeps the end that writes.
+    alive: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl Parent {
+    fn this() -> Self {
+        // SAFETY: takes nothing.
+        let id = unsafe { libc::getpid() };
+        Parent { id, alive: rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok() }
+    }
+
+    /// Whether it still runs, asked by its child.
+    fn lives(&self) -> bool {
+        // SAFETY: takes nothing.
+        match unsafe { libc::getppid() } {
+            // The parent's number is none in the namespace of this process.
+            0 => self.alive.as_ref().is_some_and(|(read, write)| {
+                // SAFETY: the child's copy, which nobody else in it uses; the parent's stays open.
+                unsafe { libc::close(write.as_raw_fd()) };
+                let mut asked = libc::pollfd { fd: read.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one record, a local variable.
+                unsafe { libc::poll(&raw mut asked, 1, 0) == 0 }
+            }),
+            parent => parent == self.id,
+        }
+    }
+}
+
+fn die_with(parent: &Parent) -> io::Result<()> {
     // SAFETY: numbers only. After the change of user, which would clear it.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }.into())?;
-    // SAFETY: takes nothing.
-    if unsafe { libc::getppid() } == parent {
+    if parent.lives() {
         Ok(())
     } else {
         // The parent ended before the signal was asked for.
         Err(io::Error::from_raw_os_error(libc::ESRCH))
     }
+}
+
+/// Puts the next process that this thread starts into a process namespace of its own: all processes that it
+/// starts in turn are killed when it ends. A thread can do this once.
+///
+/// # Errors
+/// The kernel's (`unshare` with `CLONE_NEWPID`): this needs `CAP_SYS_ADMIN`.
+pub fn next_process_apart() -> io::Result<()> {
+    // SAFETY: a number only; the namespace of children touches no memory of this process.
+    check(unsafe { libc::unshare(libc::CLONE_NEWPID) }.into())
 }
 
 #[cfg(test)]
@@ -209,6 +248,22 @@ mod tests {
         assert_eq!(line(&text, "Uid:"), ["1879048193"; 4].join("\t"));
         assert_eq!(line(&text, "Gid:"), ["1879048194"; 4].join("\t"));
         assert_eq!(line(&text, "Groups:"), "");
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_killed_with_its_namespace() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let started = std::thread::spawn(|| {
+            next_process_apart().unwrap();
+            let text = status(Confinement::default(), "echo $$; sleep 600 &");
+            (text, next_process_apart().is_err())
+        });
+        let (text, refused) = started.join().unwrap();
+        assert!(text.starts_with("1\n"), "{text}");
+        assert!(refused, "a thread makes one namespace");
+        // `output` reads to the end of the pipe that the sleeping process held, so it is gone.
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod swap;
 mod usage;
 
 pub use buffer::Buffer;
-pub use confine::{Confinement, Limit, User};
+pub use confine::{Confinement, Limit, User, next_process_apart};
 pub use numa::{Policy, set_policy};
 pub use region::{Hint, Region, lock_all};
 pub use segment::SharedMemory;

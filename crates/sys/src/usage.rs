@@ -1,11 +1,11 @@
-//! CPU time and page faults of a thread.
+//! CPU time and page faults of a thread, and of children.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time and page faults of the calling thread since it began (`getrusage` with `RUSAGE_THREAD`).
+/// CPU time and page faults (`getrusage`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time in user mode. The kernel splits an exact sum in the proportion of ticks.
@@ -19,15 +19,28 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Reads the usage of the calling thread.
+    /// Reads the usage of the calling thread since it began (`RUSAGE_THREAD`).
     ///
     /// # Errors
     /// None on Linux since 2.6.26.
     pub fn of_thread() -> io::Result<Self> {
+        Self::of(libc::RUSAGE_THREAD)
+    }
+
+    /// Reads the usage of all children of this process that have ended, and of theirs that had ended
+    /// (`RUSAGE_CHILDREN`).
+    ///
+    /// # Errors
+    /// None.
+    pub fn of_ended_children() -> io::Result<Self> {
+        Self::of(libc::RUSAGE_CHILDREN)
+    }
+
+    fn of(whom: libc::c_int) -> io::Result<Self> {
         // SAFETY: all-zero is a valid `rusage`, and the kernel fills it.
         let (result, usage) = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
-            (libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), usage)
+            (libc::getrusage(whom, &raw mut usage), usage)
         };
         if result != 0 {
             return Err(io::Error::last_os_error());

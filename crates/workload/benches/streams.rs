@@ -57,10 +57,16 @@ const TRACE: &str = "kind = 'trace'\nformat = 'oracle-general'\npath = 'uniform.
 /// Millions of operations and of requests a second that the first thread of a role makes.
 fn measure(actor: &Actor, role: &str, directory: &Path) -> (f64, f64) {
     let mut files = Files::default();
-    let mut segments = Vec::new();
-    let life = Time::s(1);
-    let mut site =
-        Site { actor: "bench", seed: 1, directory, life, files: &mut files, segments: &mut segments };
+    let (mut segments, mut commands) = (Vec::new(), Vec::new());
+    let mut site = Site {
+        actor: "bench",
+        seed: 1,
+        directory,
+        life: Time::s(1),
+        files: &mut files,
+        segments: &mut segments,
+        commands: &mut commands,
+    };
     let threads = actor.build(&mut site).unwrap().into_iter().flat_map(|instance| instance.threads);
     let mut stream = { threads }.find(|thread| thread.role == role).unwrap().stream;
     let mut ops: Vec<Op> = Vec::new();

@@ -9,6 +9,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
+/// A program of the host, by its number in the [`Program`](crate::Program).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommandId(pub u32);
+
 /// A mapping of a process, by a number that its streams choose (small and dense: an index).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u32);
@@ -162,6 +166,11 @@ pub enum Op {
     },
     /// `mlockall(MCL_CURRENT | MCL_FUTURE)`: the same for all that the process has mapped and will map.
     LockAll,
+    /// Execute a program and wait for its end. The model has none.
+    Exec {
+        /// The program.
+        command: CommandId,
+    },
     /// Use a CPU for so many nanoseconds.
     Compute {
         /// Nanoseconds of one CPU.

@@ -21,6 +21,8 @@ pub struct Program {
     /// Shared segments that processes attach, by the number in [`SegmentId`](crate::SegmentId). They exist
     /// when the run begins, hold nothing but zeros, and take no memory before they are touched.
     pub segments: Vec<SegmentSpec>,
+    /// Programs of the host, by the number in [`CommandId`](crate::CommandId).
+    pub commands: Vec<CommandSpec>,
     /// The actors.
     pub processes: Vec<Process>,
 }
@@ -34,6 +36,15 @@ pub struct FileSpec {
     pub pages: u32,
     /// Whether it is there, with contents on disk and nothing in memory, when the run begins.
     pub exists: bool,
+}
+
+/// A program of the host that an actor executes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandSpec {
+    /// The program and its arguments; at least the program.
+    pub words: Vec<String>,
+    /// The user that it runs as; `None`: one whom nothing belongs to.
+    pub user: Option<String>,
 }
 
 /// Memory that several processes attach.

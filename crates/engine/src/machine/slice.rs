@@ -322,7 +322,7 @@ impl Slice<'_> {
             }
             Op::Advise { file, offset, len, advice } => self.advise(file, offset, len, advice),
             Op::AdviseRegion { region, advice } => self.mm.madvise(cx, region, advice),
-            // The others are no calls, or need page tables.
+            // The others are no calls, or need page tables or a host.
             _ => Err(Stop::Bad),
         }
     }

@@ -6,6 +6,7 @@
 //! its own time is over. It does not know which machine it is on.
 
 mod clock;
+mod command;
 mod files;
 pub(crate) mod privileges;
 mod process;
@@ -18,6 +19,8 @@ use std::path::PathBuf;
 use lotsfree_run::wire::Sender;
 use lotsfree_scenario::{Case, Scenario};
 use serde::{Deserialize, Serialize};
+
+use crate::command::Exec;
 
 pub use clock::Clock;
 pub(crate) use files::path as file_path;
@@ -33,6 +36,8 @@ pub struct Order {
     pub files: PathBuf,
     /// The shared segments, in the order of the program.
     pub segments: Vec<Segment>,
+    /// The commands, in the order of the program.
+    pub commands: Vec<Exec>,
     /// The CPUs that each node's threads run on; empty where threads are not bound.
     pub cpus: Vec<Vec<u32>>,
     /// Number of threads of the processes before this one. Threads of all processes are spread over the nodes
@@ -125,7 +130,8 @@ fn prepare(input: &mut dyn BufRead) -> Result<(process::Process, Clock), AgentEr
     let case = read_case(&order.case)?;
     // This opens the segments that the lab holds.
     let process = process::Process::new(&case, order)?;
-    privileges::keep(privileges::LOCK).map_err(|error| kernel("capset", error))?;
+    let kept = if process.executes() { privileges::LOCK | privileges::EXECUTE } else { privileges::LOCK };
+    privileges::keep(kept).map_err(|error| kernel("capset", error))?;
     Ok((process, Clock::default()))
 }
 

@@ -10,12 +10,12 @@
 //! | `shmat`, huge pages or not | to own the segment; the lab has made it |
 //! | files, `O_DIRECT`, `fadvise`, `madvise` | to own the files |
 //! | `set_mempolicy`, its own CPUs, timer slack | nothing |
+//! | a command of the scenario's: as another user, in a process namespace | `CAP_SETUID`, `CAP_SETGID`, `CAP_SYS_ADMIN`, and `CAP_KILL`, without which it would outlive the agent |
 //! | `oom_score_adj`, control group | nothing: the lab writes them |
 //!
 //! An agent therefore calls [`gain_none`] first, opens the segments that the lab holds (`/proc/PID/fd`, which
 //! only a process with at least the lab's capabilities may look into), and then gives up its capabilities
-//! with [`keep`]. An actor that executes a program of the scenario's would also need a user of its own, as
-//! QEMU has, and its files would have to belong to that user.
+//! with [`keep`]. Commands have none of them, and a user of their own.
 
 use std::io;
 
@@ -24,6 +24,12 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 
 /// The capability that operations need.
 pub(crate) const LOCK: CapabilitySet = CapabilitySet::IPC_LOCK;
+
+/// The capabilities that commands need to be started, and to be killed with the agent.
+pub(crate) const EXECUTE: CapabilitySet = CapabilitySet::SETUID
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::KILL);
 
 /// Ensures that this process can gain no further privilege, that no program that it executes has any, and
 /// that it leaves no core dump.

@@ -15,13 +15,16 @@ use lotsfree_settings::TRANSPARENT_HUGEPAGE_ENABLED;
 use lotsfree_sys::{Policy, Region, SharedMemory};
 use lotsfree_workload as workload;
 use lotsfree_workload::RegionId;
+use lotsfree_workload::actor::Need;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::clock::Clock;
+use super::command;
 use super::files::Versions;
 use super::tally::{Account, Tally};
 use super::thread::Worker;
 use super::{AgentError, Order, Segment, kernel};
+use crate::command::Exec;
 
 /// Numbers of regions and stages are indices of tables. A number beyond this is an error of the stream.
 const MOST_REGIONS: usize = 1 << 20;
@@ -38,6 +41,7 @@ pub(super) struct Shared {
     pub(super) regions: Regions,
     pub(super) stages: Stages,
     pub(super) segments: Vec<Attachable>,
+    pub(super) commands: Vec<Exec>,
     /// Requests that take at least this many nanoseconds are slow.
     pub(super) slow: u64,
     /// Whether anonymous regions are kept to base pages, as the model's are, because the scenario does not
@@ -179,6 +183,7 @@ pub(super) struct Process {
     start: u64,
     stop: u64,
     interval: u64,
+    executes: bool,
 }
 
 impl Process {
@@ -200,6 +205,8 @@ impl Process {
                 node.map_or_else(|| (order.threads_before + thread) % nodes.max(1), |node| node as usize);
             order.cpus.get(node).cloned().unwrap_or_default()
         };
+        let actor = case.actors.iter().find(|actor| actor.name == name);
+        let executes = actor.is_some_and(|actor| actor.kind.needs().contains(&Need::Commands));
         let shared = Shared {
             name,
             files: order.files,
@@ -207,6 +214,7 @@ impl Process {
             regions: Regions::default(),
             stages: Stages::default(),
             segments,
+            commands: if executes { order.commands } else { Vec::new() },
             slow: order.slow,
             base_pages: case.tuning.get(TRANSPARENT_HUGEPAGE_ENABLED).is_none(),
         };
@@ -217,12 +225,18 @@ impl Process {
             start,
             stop: stop.unwrap_or(u64::MAX).min(case.duration.ns()),
             interval: case.interval.ns().max(1),
+            executes,
         })
+    }
+
+    /// Whether it executes commands.
+    pub(super) fn executes(&self) -> bool {
+        self.executes
     }
 
     /// Runs the threads and reports at each multiple of the interval, until all have ended or time is over.
     pub(super) fn run(self, clock: Clock, mut sender: Sender<File>) -> Result<(), AgentError> {
-        let Process { shared, threads, cpus, start, stop, interval } = self;
+        let Process { shared, threads, cpus, start, stop, interval, executes: _ } = self;
         clock.sleep_until(start);
         event(&mut sender, clock.now(), EventKind::Start, "started", &shared.name);
         let mut running = Vec::new();
@@ -302,7 +316,11 @@ fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64
     let mut events = Vec::new();
     for thread in running {
         let mut tally = thread.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        let account = tally.last.or_else(|| Account::of(thread.tid)).unwrap_or(thread.before);
+        let own = tally.last.or_else(|| Account::of(thread.tid));
+        let account = own.map_or(thread.before, |own| {
+            let running = tally.command.map(command::account).unwrap_or_default();
+            own.and(&tally.commands).and(&running)
+        });
         let alive = tally.last.is_none();
         let moved = account.since(&thread.before);
         thread.before = account;

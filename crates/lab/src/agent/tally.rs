@@ -4,9 +4,12 @@ use std::collections::HashSet;
 use std::fs;
 
 use lotsfree_run::{Event, EventKind, Histogram};
+use lotsfree_sys::Usage;
 
 /// The most slow requests of a thread that are kept per interval; the slowest are.
 const SLOWEST: usize = 3;
+/// Nanoseconds of a tick of `USER_HZ`.
+const TICK: u64 = 10_000_000;
 /// The most events of a thread that wait for the next report; further ones are dropped.
 const EVENTS: usize = 1000;
 
@@ -28,6 +31,10 @@ pub(super) struct Tally {
     seen: HashSet<(&'static str, i32)>,
     /// The thread's account when it ended.
     pub(super) last: Option<Account>,
+    /// The process that is executing a command of the thread.
+    pub(super) command: Option<u32>,
+    /// What commands used that have ended.
+    pub(super) commands: Account,
 }
 
 /// A slow request, with the thread's usage meanwhile.
@@ -128,12 +135,50 @@ impl Account {
         Self::parse(&stat, &schedstat)
     }
 
+    /// Reads the account of a process, with that of its children that have ended, and the number of its
+    /// parent. The time without a CPU is that of its main thread.
+    pub(super) fn of_process(id: u32) -> Option<(u32, Self)> {
+        let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
+        let fields = fields(&stat)?;
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let schedstat = fs::read_to_string(format!("/proc/{id}/schedstat")).unwrap_or_default();
+        let runnable = schedstat.split_ascii_whitespace().nth(1).and_then(|time| time.parse().ok());
+        let both = |own: usize, children: usize| Some(field(own)? + field(children)?);
+        let account = Account {
+            user: both(14, 16)? * TICK,
+            system: both(15, 17)? * TICK,
+            runnable: runnable.unwrap_or(0),
+            minor_faults: both(10, 11)?,
+            major_faults: both(12, 13)?,
+        };
+        Some((u32::try_from(field(4)?).ok()?, account))
+    }
+
+    /// The account of processes that have ended.
+    pub(super) fn of_usage(usage: &Usage) -> Self {
+        let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Account {
+            user: ns(usage.user),
+            system: ns(usage.system),
+            runnable: 0,
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+        }
+    }
+
+    /// The sum of two accounts.
+    pub(super) fn and(&self, other: &Account) -> Account {
+        Account {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            runnable: self.runnable + other.runnable,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+        }
+    }
+
     fn parse(stat: &[u8], schedstat: &[u8]) -> Option<Self> {
-        // The name may contain blanks and brackets, so the fields are counted from the last bracket.
-        let close = stat.iter().rposition(|byte| *byte == b')')?;
-        let text = str::from_utf8(stat.get(close + 1..)?).ok()?;
-        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-        // The first of them is field 3 of proc(5).
+        let fields = fields(stat)?;
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let (user_ticks, system_ticks) = (field(14)?, field(15)?);
         let mut times = str::from_utf8(schedstat).ok()?.split_ascii_whitespace().map(str::parse::<u64>);
@@ -143,8 +188,8 @@ impl Account {
                 let user = (u128::from(cpu) * u128::from(user_ticks) / ticks) as u64;
                 (user, cpu - user, runnable)
             }
-            // Without CONFIG_SCHED_INFO; a tick of USER_HZ is 10 ms.
-            _ => (user_ticks * 10_000_000, system_ticks * 10_000_000, 0),
+            // Without CONFIG_SCHED_INFO.
+            _ => (user_ticks * TICK, system_ticks * TICK, 0),
         };
         Some(Account { user, system, runnable, minor_faults: field(10)?, major_faults: field(12)? })
     }
@@ -159,6 +204,14 @@ impl Account {
             major_faults: self.major_faults.saturating_sub(before.major_faults),
         }
     }
+}
+
+/// The fields of `/proc/PID/stat` from field 3 of proc(5) on.
+fn fields(stat: &[u8]) -> Option<Vec<&str>> {
+    // The name may contain blanks and brackets, so the fields are counted from the last bracket.
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let text = str::from_utf8(stat.get(close + 1..)?).ok()?;
+    Some(text.split_ascii_whitespace().collect())
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use lotsfree_run::{Event, EventKind};
 use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
-use lotsfree_workload::{Advice, FileId, How, Op, RegionId, SegmentId, Stream};
+use lotsfree_workload::{Advice, CommandId, FileId, How, Op, RegionId, SegmentId, Stream};
 use rustix::fs::Advice as FileAdvice;
 
 use super::clock::Clock;
+use super::command;
 use super::files::{self, Open};
 use super::process::Shared;
 use super::tally::{Account, Slow, Tally};
@@ -203,7 +204,8 @@ impl Worker {
             return Ok(());
         }
         let elapsed = now.saturating_sub(begun);
-        let slow = (elapsed >= self.shared.slow).then(|| {
+        // A command has no time that would be too long for it.
+        let slow = (elapsed >= self.shared.slow && self.shared.commands.is_empty()).then(|| {
             let used = Usage::of_thread().unwrap_or(self.used);
             let before = std::mem::replace(&mut self.used, used);
             self.looked = now;
@@ -307,6 +309,7 @@ impl Worker {
                 let there = self.shared.regions.remove(region);
                 there.then_some(()).ok_or_else(|| errno("munmap", NO_SUCH))?;
             }
+            Op::Exec { command } => self.exec(command)?,
             Op::Lock { region } => self.find(region)?.lock().or_else(at("mlock"))?,
             Op::LockAll => lotsfree_sys::lock_all(false).or_else(at("mlockall"))?,
             Op::AdviseRegion { region, advice } => {
@@ -358,6 +361,13 @@ impl Worker {
         let mapped = segment.attach().or_else(at("shmat"))?;
         self.shared.regions.put(region, mapped);
         Ok(())
+    }
+
+    fn exec(&mut self, command: CommandId) -> Done {
+        let shared = Arc::clone(&self.shared);
+        let found = shared.commands.get(command.0 as usize);
+        let found = found.ok_or_else(|| errno("execution of a command", NO_SUCH))?;
+        command::execute(found, &self.tally).or_else(at("command"))
     }
 
     fn create(&mut self, file: FileId, pages: u32) -> Done {

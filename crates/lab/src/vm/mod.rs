@@ -43,7 +43,7 @@ mod scratch;
 pub mod store;
 pub mod tool;
 mod trust;
-mod user;
+pub(crate) mod user;
 pub mod vmlinux;
 
 pub use accelerator::Accelerator;

@@ -1,4 +1,4 @@
-//! The user that QEMU runs as when this process is root's.
+//! The user that QEMU, or a command of a scenario, runs as when this process is root's.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,6 +21,12 @@ pub(crate) const KVM: &str = "/dev/kvm";
 /// The user that QEMU shall run as; `None`: that of this process, which is not root's or may not change its
 /// user.
 pub(crate) fn user(kvm: bool) -> Option<User> {
+    let groups = if kvm { kvm_group().into_iter().collect() } else { Vec::new() };
+    Some(User { groups, ..unassigned()? })
+}
+
+/// A user whom nothing belongs to; `None` if this process is not root's or may not change its user.
+pub(crate) fn unassigned() -> Option<User> {
     let may = CapabilitySet::SETUID | CapabilitySet::SETGID;
     let held = capabilities(None).ok()?.effective;
     if !rustix::process::geteuid().is_root() || !held.contains(may) {
@@ -29,8 +35,7 @@ pub(crate) fn user(kvm: bool) -> Option<User> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (users, groups) = (read("/proc/self/uid_map"), read("/proc/self/gid_map"));
     let number = choose(std::process::id(), &users, &groups)?;
-    let groups = if kvm { kvm_group().into_iter().collect() } else { Vec::new() };
-    Some(User { user: number, group: number, groups })
+    Some(User { user: number, group: number, groups: Vec::new() })
 }
 
 fn choose(process: u32, users: &str, groups: &str) -> Option<u32> {

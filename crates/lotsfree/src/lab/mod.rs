@@ -158,7 +158,7 @@ impl Executor {
                 scratch: arguments.dir.clone(),
                 ..VirtualMachine::default()
             }),
-            on => Executor::local(on, arguments.dir.as_deref(), arguments.yes_really),
+            on => Executor::local(on, arguments.dir.as_deref(), arguments.yes_really, arguments.allow_exec),
         }
     }
 
@@ -167,7 +167,7 @@ impl Executor {
     }
 
     /// Runs on this host, with files below a directory.
-    fn local(on: On, directory: Option<&Path>, risky: bool) -> anyhow::Result<Self> {
+    fn local(on: On, directory: Option<&Path>, risky: bool, exec: bool) -> anyhow::Result<Self> {
         let parent = directory.unwrap_or(Path::new("/var/tmp"));
         Ok(Executor::Local(Local {
             group: on == On::Cgroup,
@@ -176,6 +176,7 @@ impl Executor {
             agent: (program()?, vec!["agent".to_owned()]),
             risky,
             slow: SLOW,
+            exec,
         }))
     }
 

@@ -6,6 +6,7 @@
 
 mod allocator;
 mod app_server;
+mod exec;
 mod file;
 mod file_reader;
 mod file_writer;
@@ -28,11 +29,12 @@ use serde::{Deserialize, Serialize};
 
 use self::hold::Hold;
 use crate::op::{FileId, Op};
-use crate::program::{FileSpec, SegmentSpec, Stream, Thread};
+use crate::program::{CommandSpec, FileSpec, SegmentSpec, Stream, Thread};
 use crate::quantity::{Size, Time};
 
 pub use allocator::{Allocator, Touching};
 pub use app_server::{AppServer, Phase, Until};
+pub use exec::Exec;
 pub use file::{Access, Hint};
 pub use file_reader::{FileReader, Order};
 pub use file_writer::FileWriter;
@@ -100,6 +102,8 @@ pub enum Need {
     LockedMemory,
     /// Reservations that are refused (`vm.overcommit_memory`).
     CommitLimits,
+    /// Programs of a host.
+    Commands,
 }
 
 impl fmt::Display for Need {
@@ -108,6 +112,7 @@ impl fmt::Display for Need {
             Need::PageTables => "page tables",
             Need::LockedMemory => "locked memory",
             Need::CommitLimits => "commit limits",
+            Need::Commands => "programs of a host",
         })
     }
 }
@@ -133,6 +138,8 @@ macro_rules! kinds {
             "allocator" => Allocator,
             /// Recorded accesses, replayed.
             "trace" => Trace,
+            /// A real command.
+            "exec" => Exec,
         }
     };
 }
@@ -235,6 +242,8 @@ pub struct Site<'a> {
     pub files: &'a mut Files,
     /// The segments of the program so far.
     pub segments: &'a mut Vec<SegmentSpec>,
+    /// The commands of the program so far.
+    pub commands: &'a mut Vec<CommandSpec>,
 }
 
 /// The files of a program: those that the scenario names, then those of the actors.

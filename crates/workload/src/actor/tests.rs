@@ -8,7 +8,7 @@ use proptest::{prop_assert_eq, prop_oneof, proptest};
 
 use super::sessions::MARKS;
 use super::*;
-use crate::op::{Advice, How, RegionId, SegmentId};
+use crate::op::{Advice, CommandId, How, RegionId, SegmentId};
 use crate::program::SegmentBacking;
 use crate::quantity::Bandwidth;
 
@@ -23,9 +23,17 @@ fn instances_in(directory: &Path, seed: u64, name: &str, text: &str) -> Result<B
         FileSpec { name: "later".to_owned(), pages: 10, exists: false },
     ];
     let mut files = Files::new(named);
-    let mut segments = Vec::new();
+    let (mut segments, mut commands) = (Vec::new(), Vec::new());
     let life = Time::s(100);
-    let mut site = Site { actor: name, seed, directory, life, files: &mut files, segments: &mut segments };
+    let mut site = Site {
+        actor: name,
+        seed,
+        directory,
+        life,
+        files: &mut files,
+        segments: &mut segments,
+        commands: &mut commands,
+    };
     let instances = actor.build(&mut site).map_err(|refusal| refusal.to_string())?;
     Ok((instances, files.into_specs(), segments))
 }
@@ -1123,5 +1131,28 @@ fn impossible_parameters_are_refused() {
     ] {
         let error = refused(text);
         assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_command_is_executed_as_often_as_it_is_told_with_pauses_between() {
+    let text = "kind = \"exec\"\ncommand = [\"tar\", \"-c\"]\ntimes = 2\npause = \"3 s\"";
+    let (mut threads, _) = build(text);
+    let once = [Op::Begin, Op::Exec { command: CommandId(0) }, Op::Done];
+    let expected = [&once[..], &[Op::Sleep { ns: 3_000_000_000 }], &once].concat();
+    assert_eq!(ops(&mut threads[0], 100), expected);
+}
+
+#[test]
+fn a_command_that_no_host_could_execute_is_refused() {
+    for (keys, error) in [
+        ("command = []", "command: is empty; it must name a program"),
+        ("command = [\"\"]", "command: names \"\"; it must be a name, or a path from / on"),
+        ("command = [\"bin/x\"]", "command: names \"bin/x\"; it must be a name, or a path from / on"),
+        ("command = [\"a\", \"b\\u0000c\"]", "command: has a null byte in \"b\\0c\"; no word can have one"),
+        ("command = [\"a\"]\nuser = \"root\"", "user: is \"root\"; it must be another user than root"),
+        ("command = [\"a\"]\ntimes = 0", "times: is 0; it may be 1 to 1000000"),
+    ] {
+        assert_eq!(refused(&format!("kind = \"exec\"\n{keys}")), error);
     }
 }

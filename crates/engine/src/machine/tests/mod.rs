@@ -53,7 +53,12 @@ fn program(files: &[(u32, bool)], processes: Vec<Process>) -> Program {
         pages,
         exists,
     };
-    Program { files: files.iter().enumerate().map(spec).collect(), segments: Vec::new(), processes }
+    Program {
+        files: files.iter().enumerate().map(spec).collect(),
+        segments: Vec::new(),
+        commands: Vec::new(),
+        processes,
+    }
 }
 
 /// 64 MiB, two CPUs, a disk of 100 MiB/s, 1,000 requests per second, 100 µs.

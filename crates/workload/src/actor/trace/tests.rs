@@ -7,11 +7,14 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 use super::*;
 use crate::actor::{Actor, Files};
 use crate::op::{FileId, Op, RegionId};
-use crate::program::{FileSpec, SegmentSpec};
+use crate::program::{CommandSpec, FileSpec, SegmentSpec};
 use crate::quantity::Time;
 
-fn site<'a>(directory: &'a Path, files: &'a mut Files, segments: &'a mut Vec<SegmentSpec>) -> Site<'a> {
-    Site { actor: "a", seed: 1, directory, life: Time::s(1), files, segments }
+/// What a trace has no use for.
+type Rest = (Vec<SegmentSpec>, Vec<CommandSpec>);
+
+fn site<'a>(directory: &'a Path, files: &'a mut Files, (segments, commands): &'a mut Rest) -> Site<'a> {
+    Site { actor: "a", seed: 1, directory, life: Time::s(1), files, segments, commands }
 }
 
 /// What a trace of these bytes replays, and the files of the program.
@@ -20,8 +23,8 @@ fn replay(bytes: &[u8], text: &str) -> Result<(Vec<Op>, Vec<FileSpec>), String> 
     std::fs::write(directory.path().join("t"), bytes).unwrap();
     let actor: Actor = toml::from_str(&format!("kind = 'trace'\npath = 't'\n{text}")).unwrap();
     let mut files = Files::default();
-    let mut segments = Vec::new();
-    let mut site = site(directory.path(), &mut files, &mut segments);
+    let mut rest = Rest::default();
+    let mut site = site(directory.path(), &mut files, &mut rest);
     let built = actor.build(&mut site);
     let mut instances = built
         .map_err(|refusal| refusal.to_string().replace(&format!("{}/", directory.path().display()), ""))?;
@@ -229,16 +232,16 @@ fn bad_traces_are_refused_with_file_and_record() {
 fn missing() -> String {
     let actor: Actor = toml::from_str("kind = 'trace'\npath = 'no'\nformat = 'csv'").unwrap();
     let mut files = Files::default();
-    let mut segments = Vec::new();
-    let mut site = site(Path::new(""), &mut files, &mut segments);
+    let mut rest = Rest::default();
+    let mut site = site(Path::new(""), &mut files, &mut rest);
     actor.build(&mut site).unwrap_err().to_string()
 }
 
 /// What is said of a trace that is not there to be read as one, by its path.
 fn refused(path: &str, more: &str) -> String {
     let actor: Actor = toml::from_str(&format!("kind = 'trace'\npath = '{path}'\n{more}")).unwrap();
-    let (mut files, mut segments) = (Files::default(), Vec::new());
-    let built = actor.build(&mut site(Path::new("/"), &mut files, &mut segments));
+    let (mut files, mut rest) = (Files::default(), Rest::default());
+    let built = actor.build(&mut site(Path::new("/"), &mut files, &mut rest));
     built.err().map(|refusal| refusal.to_string()).unwrap_or_default()
 }
 
