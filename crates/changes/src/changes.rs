@@ -221,7 +221,47 @@ impl Changes {
         self.undo_all(report)
     }
 
+    /// How many changes have been made that are not undone: what [`undo_to`](Changes::undo_to) goes back to.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Undoes all changes but the first `count`, the last change first.
+    ///
+    /// # Errors
+    /// As [`undo`](Changes::undo).
+    pub fn undo_to(&mut self, count: usize, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
+        let earlier: Vec<Entry> = self.entries.drain(..count.min(self.entries.len())).collect();
+        let undone = self.undo_entries(report);
+        self.entries.splice(0..0, earlier);
+        undone.and_then(|()| self.finish())
+    }
+
     pub(crate) fn undo_all(&mut self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
+        let undone = self.undo_entries(report);
+        if self.entries.is_empty() {
+            // Closing an entry may have failed, but nothing is left to undo.
+            return self.finish();
+        }
+        undone
+    }
+
+    /// Empties the journal if nothing is left to undo.
+    fn finish(&mut self) -> Result<(), ChangeError> {
+        if self.entries.is_empty()
+            && let Some(journal) = &mut self.journal
+        {
+            journal.clear()?;
+            if self.own {
+                lotsfree_storage::remove_file(journal.path()).map_err(at(journal.path()))?;
+                self.journal = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes the entries. Those that could not be undone stay.
+    fn undo_entries(&mut self, report: &mut dyn FnMut(&Outcome)) -> Result<(), ChangeError> {
         let (mut first, mut kept) = (None, Vec::new());
         while let Some(entry) = self.entries.pop() {
             let together = self.together(entry);
@@ -244,17 +284,6 @@ impl Changes {
         kept.reverse();
         // These are tried again when the value is dropped, which must not empty the journal.
         self.entries = kept;
-        if self.entries.is_empty()
-            && let Some(journal) = &mut self.journal
-        {
-            journal.clear()?;
-            if self.own {
-                lotsfree_storage::remove_file(journal.path()).map_err(at(journal.path()))?;
-                self.journal = None;
-            }
-            // Closing may have failed, but nothing is left to undo.
-            first = None;
-        }
         first.map_or(Ok(()), Err)
     }
 

@@ -28,6 +28,7 @@ use crate::coordinator::Place;
 use crate::error::{LabError, at, calling};
 use crate::facts;
 use crate::here::{self, Output, Stage};
+use crate::prepare::Written;
 
 /// The kernel parameters that name the data channel, the disk, its file system and the swap area.
 const DATA: &str = "lotsfree.data=";
@@ -198,8 +199,8 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
         slow: SLOW,
     };
     let watch = &mut |_: Stage| going();
-    let done =
-        here::execute(&case, &place, RunOn::Vm, Vec::new(), &mut Line(Sender::new(Pieces(line))), watch);
+    let (mut written, mut line) = (Written::default(), Line(Sender::new(Pieces(line))));
+    let done = here::execute(&case, &place, RunOn::Vm, Vec::new(), &mut written, &mut line, watch);
     // Nothing is undone: the machine is about to be powered off.
     std::mem::forget(changes);
     done

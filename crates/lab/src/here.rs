@@ -11,7 +11,7 @@ use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, find};
 use crate::coordinator::{Place, coordinate};
 use crate::error::{LabError, at};
 use crate::facts;
-use crate::prepare::{self, Segments};
+use crate::prepare::{Segments, Written};
 
 /// Where a run is written. It begins once the facts of the machine are known.
 pub trait Output {
@@ -96,7 +96,7 @@ pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>
     Ok(settings)
 }
 
-/// Executes a case; its settings have been made already.
+/// Executes a case; its settings have been made already. `written` are the files in its place.
 ///
 /// # Errors
 /// As [`coordinate`]; if files or segments cannot be made.
@@ -105,11 +105,12 @@ pub(crate) fn execute(
     place: &Place,
     machine: RunOn,
     remarks: Vec<String>,
+    written: &mut Written,
     output: &mut dyn Output,
     watch: Watch<'_>,
 ) -> Result<State, LabError> {
     let program = case.program()?;
-    if prepare::files(&program, &place.files, &mut || watch(Stage::Preparing))?.is_break() {
+    if written.files(&program, &place.files, &mut || watch(Stage::Preparing))?.is_break() {
         return Ok(State::Interrupted);
     }
     let segments = Segments::new(&program.segments)?;

@@ -26,6 +26,6 @@ pub use calibrate::{Calibration, Effort};
 pub use coordinator::{Place, coordinate};
 pub use error::LabError;
 pub use here::{Output, Stage, Watch};
-pub use local::{Local, Plan};
+pub use local::{Local, Plan, Session};
 pub use occupied::{occupied, pagesets, reserved};
 pub use virtual_machine::VirtualMachine;

@@ -1,7 +1,6 @@
 //! A case on this host, or in a control group of it.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use lotsfree_changes::{Changes, Outcome, StateDirectory};
@@ -9,7 +8,7 @@ use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 use lotsfree_run::{RunOn, State};
 use lotsfree_scenario::Case;
 use lotsfree_settings::SWAPPINESS;
-use lotsfree_storage::{Access, create_dir, create_new};
+use lotsfree_storage::{Access, create_dir, replace};
 use lotsfree_units::Bytes;
 
 use crate::command;
@@ -18,6 +17,7 @@ use crate::error::{LabError, at, calling};
 use crate::facts;
 use crate::group::{self, Version, version};
 use crate::here::{self, Output, Watch, current};
+use crate::prepare::Written;
 
 /// The share of `MemTotal` that must be available on a host that nobody else uses.
 const IDLE: f64 = 1.0 / 3.0;
@@ -27,6 +27,9 @@ const SHARE: f64 = 0.8;
 const DISK_SHARE: f64 = 0.9;
 /// `statfs` types of the file systems that keep files in memory: tmpfs and ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// The directory of the actors' files, in that of the lab.
+const FILES: &str = "files";
 
 const NEEDS_ROOT: &str = "changing a host needs root";
 
@@ -69,9 +72,14 @@ impl Local {
     /// # Errors
     /// If the scenario asks for something that this host does not have.
     pub fn plan(&self, case: &Case) -> Result<Plan, LabError> {
+        self.planned(case, 0)
+    }
+
+    /// As [`plan`](Local::plan), where files of `written` bytes are there already, for this case or to be removed.
+    fn planned(&self, case: &Case, written: u64) -> Result<Plan, LabError> {
         let mut plan = Plan::default();
         let memory = read_meminfo()?;
-        self.check(case, &memory, &mut plan)?;
+        self.check(case, &memory, written, &mut plan)?;
         self.compare(case, &memory, &mut plan);
         plan.changes.push(format!("make a directory for files in {}", self.parent.display()));
         self.announce(case, &mut plan)?;
@@ -127,7 +135,13 @@ impl Local {
         Ok(wanted)
     }
 
-    fn check(&self, case: &Case, memory: &Values<Meminfo>, plan: &mut Plan) -> Result<(), LabError> {
+    fn check(
+        &self,
+        case: &Case,
+        memory: &Values<Meminfo>,
+        written: u64,
+        plan: &mut Plan,
+    ) -> Result<(), LabError> {
         if !rustix::process::geteuid().is_root() {
             plan.refusals.push(NEEDS_ROOT.to_owned());
         }
@@ -164,7 +178,8 @@ impl Local {
             let why = "keeps files in memory; name a directory on a disk with --dir";
             plan.refusals.push(format!("{}: {why}", parent.display()));
         }
-        let free = Bytes(status.f_bavail.saturating_mul(u64::try_from(status.f_bsize).unwrap_or(4096)));
+        let free = status.f_bavail.saturating_mul(u64::try_from(status.f_bsize).unwrap_or(4096));
+        let free = Bytes(free.saturating_add(written));
         let files: u64 = case.program()?.files.iter().map(|file| u64::from(file.pages)).sum();
         let needed = Bytes(files.saturating_mul(4096)) + case.machine.swap.size.0;
         if needed.0 as f64 > free.0 as f64 * DISK_SHARE {
@@ -198,68 +213,21 @@ impl Local {
         }
     }
 
-    /// Executes a case. `report` is called for each change that is undone, also for those that an earlier lab
-    /// left.
+    /// Begins to execute cases one after the other. `report` is called for each change of an earlier lab that
+    /// is undone.
     ///
     /// # Errors
-    /// If the case is refused, a setting cannot be made, an agent fails or the output fails. Whatever
-    /// happens, the host is put back as it was.
-    pub fn execute(
-        &self,
-        case: &Case,
-        output: &mut dyn Output,
-        report: &mut dyn FnMut(&Outcome),
-        watch: Watch<'_>,
-    ) -> Result<State, LabError> {
+    /// If this user is not root, if another lab changes this host, or if there is no directory for files.
+    pub fn begin(&self, report: &mut dyn FnMut(&Outcome)) -> Result<Session<'_>, LabError> {
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::Refused(NEEDS_ROOT.to_owned()));
         }
-        // Undo first: changes that an earlier lab left may be the only reason for a refusal.
-        let mut changes = self.state.host(report)?;
-        let plan = self.plan(case)?;
-        if !plan.refusals.is_empty() {
-            return Err(LabError::Refused(plan.refusals.join("\n")));
-        }
-        let group = if self.group { Some(version()?) } else { None };
-        let directory = changes.directory(&self.parent, "lab")?;
-        let swap = case.machine.swap.size.0;
-        if swap > Bytes::ZERO {
-            changes.swap(&directory.join("swap"), swap.0)?;
-        }
-        here::tune(&self.settings(case)?, &mut changes)?;
-        let group = match group {
-            Some(version) => Some(self.make_group(case, version, &mut changes)?),
-            None => None,
-        };
-        let text = directory.join("case.toml");
-        create_new(&text, Access::Private)
-            .and_then(|mut file| file.write_all(case.to_toml().as_bytes()))
-            .map_err(at(&text))?;
-        let files = directory.join("files");
-        create_dir(&files).map_err(at(&files))?;
-        let nodes = facts::nodes();
-        let commands = command::prepare(&case.program()?, &self.parent, &mut changes)?;
-        let place = Place {
-            commands,
-            program: self.agent.0.clone(),
-            arguments: self.agent.1.clone(),
-            case: text,
-            files,
-            group,
-            cpus: if nodes.len() > 1 {
-                nodes.iter().map(|node| node.cpus.clone()).collect()
-            } else {
-                Vec::new()
-            },
-            nodes: nodes.iter().map(|node| node.id).collect(),
-            oom_score_adj: 1000,
-            slow: self.slow,
-        };
-        let machine = if self.group { RunOn::Cgroup } else { RunOn::Host };
-        let remarks = plan.remarks.into_iter().chain(plan.warnings).collect();
-        let done = here::execute(case, &place, machine, remarks, output, watch);
-        let undone = changes.undo(report);
-        done.and_then(|state| Ok(undone.map(|()| state)?))
+        Ok(Session {
+            local: self,
+            changes: self.state.host(report)?,
+            directory: None,
+            written: Written::default(),
+        })
     }
 
     fn make_group(&self, case: &Case, version: Version, changes: &mut Changes) -> Result<PathBuf, LabError> {
@@ -274,6 +242,101 @@ impl Local {
             lotsfree_storage::set(&file, &value).map_err(at(&file))?;
         }
         Ok(path)
+    }
+}
+
+/// Cases that are executed one after the other. What one of them leaves of the files as they have to be, the
+/// next one uses; everything else is put back after each case, and all of it at the end, also when the value
+/// is dropped.
+#[derive(Debug)]
+pub struct Session<'a> {
+    local: &'a Local,
+    changes: Changes,
+    /// The directory of the files.
+    directory: Option<PathBuf>,
+    written: Written,
+}
+
+impl Session<'_> {
+    /// Executes a case. `report` is called for each change that is undone.
+    ///
+    /// # Errors
+    /// If the case is refused, a setting cannot be made, an agent fails or the output fails. Whatever
+    /// happens, the host is put back as it was but for the directory of files.
+    pub fn execute(
+        &mut self,
+        case: &Case,
+        output: &mut dyn Output,
+        report: &mut dyn FnMut(&Outcome),
+        watch: Watch<'_>,
+    ) -> Result<State, LabError> {
+        let plan = self.local.planned(case, self.written.bytes())?;
+        if !plan.refusals.is_empty() {
+            return Err(LabError::Refused(plan.refusals.join("\n")));
+        }
+        let directory = match &self.directory {
+            Some(directory) => directory.clone(),
+            None => {
+                let made = self.changes.directory(&self.local.parent, "lab")?;
+                let files = made.join(FILES);
+                create_dir(&files).map_err(at(&files))?;
+                self.directory.insert(made).clone()
+            }
+        };
+        let before = self.changes.count();
+        let done = self.change_and_run(case, plan, &directory, output, watch);
+        let undone = self.changes.undo_to(before, report);
+        done.and_then(|state| Ok(undone.map(|()| state)?))
+    }
+
+    fn change_and_run(
+        &mut self,
+        case: &Case,
+        plan: Plan,
+        directory: &Path,
+        output: &mut dyn Output,
+        watch: Watch<'_>,
+    ) -> Result<State, LabError> {
+        let Session { local, changes, written, .. } = self;
+        let swap = case.machine.swap.size.0;
+        if swap > Bytes::ZERO {
+            changes.swap(&directory.join("swap"), swap.0)?;
+        }
+        here::tune(&local.settings(case)?, changes)?;
+        let group = match local.group {
+            true => Some(local.make_group(case, version()?, changes)?),
+            false => None,
+        };
+        let text = directory.join("case.toml");
+        replace(&text, Access::Private, case.to_toml().as_bytes()).map_err(at(&text))?;
+        let nodes = facts::nodes();
+        let place = Place {
+            commands: command::prepare(&case.program()?, &local.parent, changes)?,
+            program: local.agent.0.clone(),
+            arguments: local.agent.1.clone(),
+            case: text,
+            files: directory.join(FILES),
+            group,
+            cpus: if nodes.len() > 1 {
+                nodes.iter().map(|node| node.cpus.clone()).collect()
+            } else {
+                Vec::new()
+            },
+            nodes: nodes.iter().map(|node| node.id).collect(),
+            oom_score_adj: 1000,
+            slow: local.slow,
+        };
+        let machine = if local.group { RunOn::Cgroup } else { RunOn::Host };
+        let remarks = plan.remarks.into_iter().chain(plan.warnings).collect();
+        here::execute(case, &place, machine, remarks, written, output, watch)
+    }
+
+    /// Removes the files, and with them the last trace of the cases.
+    ///
+    /// # Errors
+    /// What could not be undone.
+    pub fn end(self, report: &mut dyn FnMut(&Outcome)) -> Result<(), LabError> {
+        Ok(self.changes.undo(report)?)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Files with contents and shared segments, which exist when a run begins. The scenario's settings are
 //! written by `here.rs:tune`; the nodes of a virtual machine stand on QEMU's command line (`vm/command.rs`).
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 
+use lotsfree_storage::remove_file;
 use lotsfree_sys::{Buffer, Region, SharedMemory};
 use lotsfree_workload::{FileId, Program, SegmentBacking, SegmentSpec};
 use rustix::fs::{MemfdFlags, OFlags};
@@ -19,26 +21,83 @@ const PAGE: u64 = 4096;
 /// Files are written in pieces of this many bytes.
 const PIECE: u64 = 1 << 20;
 
-/// Writes the files that exist when the run begins. They bypass the page cache, so that none of them is in
-/// memory. `watch` says whether to go on.
-///
-/// # Errors
-/// The system's, above all that the disk is full.
-pub(crate) fn files(
-    program: &Program,
-    directory: &Path,
-    watch: &mut dyn FnMut() -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, LabError> {
-    for (number, spec) in program.files.iter().enumerate() {
-        let path = file_path(directory, FileId(number as u32));
-        if spec.exists && file(&path, u64::from(spec.pages) * PAGE, watch)?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-    }
-    Ok(ControlFlow::Continue(()))
+/// The files of a directory that were written for one case and serve the next as well, if nobody has written
+/// to them meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Written(BTreeMap<PathBuf, Stamp>);
+
+/// Which file a path led to, and as of when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds of the last change of its contents, and of anything.
+    changed: [i64; 4],
 }
 
-/// Writes a file of `bytes` bytes, as [`files`] does.
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::symlink_metadata(path).ok()?;
+        let changed = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+        Some(Stamp { inode: found.ino(), bytes: found.len(), changed })
+    }
+}
+
+impl Written {
+    /// Bytes of the files that are there.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.values().map(|stamp| stamp.bytes).sum()
+    }
+
+    /// Writes the files of a program that exist when the run begins, but for those that an earlier case left
+    /// as they have to be. They bypass the page cache, or leave it, so that none of them is in memory.
+    /// Whatever else an earlier case left is removed. `watch` says whether to go on.
+    ///
+    /// # Errors
+    /// The system's, above all that the disk is full.
+    pub(crate) fn files(
+        &mut self,
+        program: &Program,
+        directory: &Path,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, LabError> {
+        let wanted: BTreeMap<PathBuf, u64> = (0..)
+            .zip(&program.files)
+            .filter(|(_, spec)| spec.exists)
+            .map(|(number, spec)| (file_path(directory, FileId(number)), u64::from(spec.pages) * PAGE))
+            .collect();
+        self.0
+            .retain(|path, stamp| wanted.get(path) == Some(&stamp.bytes) && Stamp::of(path) == Some(*stamp));
+        for entry in std::fs::read_dir(directory).map_err(at(directory))? {
+            let path = entry.map_err(at(directory))?.path();
+            if self.0.contains_key(&path) {
+                forget(&path)?;
+            } else {
+                remove_file(&path).map_err(at(&path))?;
+            }
+        }
+        for (path, bytes) in wanted {
+            if self.0.contains_key(&path) {
+                continue;
+            }
+            if file(&path, bytes, watch)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.0.extend(Stamp::of(&path).map(|stamp| (path, stamp)));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Drops what the page cache has of a file, and what the kernel remembers of pages that it has evicted
+/// (`mm/truncate.c:invalidate_mapping_pages`).
+fn forget(path: &Path) -> Result<(), LabError> {
+    let file = File::open(path).map_err(at(path))?;
+    file.sync_all().map_err(at(path))?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|error| at(path)(error.into()))
+}
+
+/// Writes a file of `bytes` bytes, as [`Written::files`] does.
 ///
 /// # Errors
 /// The system's, above all that the disk is full, or the file is there already.
@@ -136,22 +195,58 @@ mod tests {
     use super::*;
     use lotsfree_workload::FileSpec;
 
-    #[test]
-    fn only_files_that_exist_are_written() {
-        let directory = tempfile::tempdir().unwrap();
-        let spec = |name: &str, pages, exists| FileSpec { name: name.to_owned(), pages, exists };
-        let program = Program {
-            files: vec![spec("a", 300, true), spec("b", 5, false)],
+    fn program(files: &[(u32, bool)]) -> Program {
+        let spec = |(number, (pages, exists)): (usize, &(u32, bool))| FileSpec {
+            name: number.to_string(),
+            pages: *pages,
+            exists: *exists,
+        };
+        Program {
+            files: files.iter().enumerate().map(spec).collect(),
             segments: Vec::new(),
             commands: Vec::new(),
             processes: Vec::new(),
-        };
-        let done = files(&program, directory.path(), &mut || ControlFlow::Continue(())).unwrap();
-        assert!(done.is_continue());
-        let first = std::fs::read(file_path(directory.path(), FileId(0))).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_files_that_exist_are_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number| file_path(directory.path(), FileId(number));
+        let program = program(&[(300, true), (5, false)]);
+        let done = Written::default().files(&program, directory.path(), &mut || ControlFlow::Continue(()));
+        assert!(done.unwrap().is_continue());
+        let first = std::fs::read(path(0)).unwrap();
         assert_eq!(first.len(), 300 * 4096);
         assert!(!first.contains(&0));
-        assert!(!file_path(directory.path(), FileId(1)).exists());
+        assert!(!path(1).exists());
+    }
+
+    #[test]
+    fn files_are_written_once_for_all_cases_that_leave_them_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number| file_path(directory.path(), FileId(number));
+        let mut written = Written::default();
+        let mut prepare = |files: &[(u32, bool)]| {
+            let mut pieces = 0;
+            let watch = &mut || {
+                pieces += 1;
+                ControlFlow::Continue(())
+            };
+            assert!(written.files(&program(files), directory.path(), watch).unwrap().is_continue());
+            pieces
+        };
+        // 300 pages are two pieces of 1 MiB.
+        assert_eq!(prepare(&[(300, true), (5, true), (5, false)]), 3);
+        std::fs::write(path(2), "made by an actor").unwrap();
+        assert_eq!(prepare(&[(300, true), (5, true), (5, false)]), 0);
+        assert!(!path(2).exists());
+        File::options().write(true).open(path(1)).unwrap().write_all_at(b"by an actor", 0).unwrap();
+        assert_eq!(prepare(&[(300, true), (5, true)]), 1);
+        assert!(!std::fs::read(path(1)).unwrap().starts_with(b"by an actor"));
+        // Another size, another file.
+        assert_eq!(prepare(&[(10, true)]), 1);
+        assert!(!path(1).exists());
     }
 
     #[test]

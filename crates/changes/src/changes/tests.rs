@@ -74,6 +74,25 @@ fn what_was_changed_is_undone_when_dropped() {
 }
 
 #[test]
+fn later_changes_are_undone_without_the_earlier_ones() {
+    let host = Host::new();
+    let mut changes = host.changes();
+    let directory = changes.directory(&host.at(""), "lab").unwrap();
+    let before = changes.count();
+    for value in ["10", "20"] {
+        changes.set(&host.at("vm/swappiness"), value).unwrap();
+        let mut told = Vec::new();
+        changes.undo_to(before, &mut |outcome| told.push(outcome.to_string())).unwrap();
+        assert_eq!((host.get("vm/swappiness").as_str(), told.len()), ("60", 1), "{told:?}");
+        assert!(directory.is_dir());
+    }
+    // The next process still finds what is left.
+    kill(changes);
+    assert_eq!(host.restore().len(), 1);
+    assert!(!directory.exists());
+}
+
+#[test]
 fn what_a_killed_process_left_is_undone_by_the_next() {
     let host = Host::new();
     let mut changes = host.changes();

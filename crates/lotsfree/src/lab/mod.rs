@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use lotsfree_changes::Outcome;
 use lotsfree_lab::vm::Kernel;
-use lotsfree_lab::{LabError, Local, Output, Stage, VirtualMachine};
+use lotsfree_lab::{LabError, Local, Output, Session, Stage, VirtualMachine};
 use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sink, State, WriteError, Writer};
 use lotsfree_scenario::Case;
 
@@ -39,6 +39,13 @@ struct Job {
 enum Executor {
     Local(Local),
     Virtual(VirtualMachine),
+}
+
+/// Executes jobs one after the other. On this host they share the files that they leave alone.
+struct Runner<'a> {
+    executor: &'a Executor,
+    /// Begun with the first job on this host.
+    session: Option<Session<'a>>,
 }
 
 /// Executes scenarios on a real kernel, or one of the other commands of `lab`.
@@ -75,12 +82,13 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
     machine.warn(&jobs);
     let signals = Signals::watch().context("cannot handle signals")?;
     let (mut runs, mut lost, mut failed) = (Vec::new(), Vec::new(), None);
+    let mut runner = machine.runner();
     let mut progress = Progress::new(jobs.iter().map(|job| job.case.duration.ns()).collect(), arguments.json);
     for (number, job) in jobs.iter().enumerate() {
         if signals.came() {
             break;
         }
-        let (run, done) = machine.run(job, &signals, &mut |stage| progress.show(number, stage));
+        let (run, done) = runner.run(job, &signals, &mut |stage| progress.show(number, stage));
         if run.is_none() && done.is_err() {
             lost.push(job.place.strip_prefix(&base).unwrap_or(&job.place).display().to_string());
         }
@@ -91,6 +99,7 @@ fn execute(arguments: &LabRunArgs) -> anyhow::Result<u8> {
         }
     }
     progress.clear();
+    let failed = runner.end().err().or(failed);
     let complete = runs.iter().filter(|run| run.state() == State::Complete).count();
     if complete < jobs.len() {
         output::remark(&runs::tally(jobs.len(), runs.len(), complete, &lost));
@@ -269,9 +278,15 @@ impl Executor {
         Ok(if refused { 2 } else { 0 })
     }
 
+    fn runner(&self) -> Runner<'_> {
+        Runner { executor: self, session: None }
+    }
+}
+
+impl Runner<'_> {
     /// Executes a job. Returns the run as far as it was written, and how the execution ended.
     fn run(
-        &self,
+        &mut self,
         job: &Job,
         signals: &Signals,
         show: &mut dyn FnMut(Stage),
@@ -285,9 +300,11 @@ impl Executor {
             show(stage);
             if signals.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let report = &mut |outcome: &Outcome| output::remark(&outcome.to_string());
-        let done = match self {
-            Executor::Local(local) => local.execute(&job.case, &mut output, report, watch),
+        let done = match self.executor {
+            Executor::Local(local) => match self.session.take().map_or_else(|| local.begin(&mut told), Ok) {
+                Ok(session) => self.session.insert(session).execute(&job.case, &mut output, &mut told, watch),
+                Err(error) => Err(error),
+            },
             Executor::Virtual(vm) => vm.execute(&job.case, &mut output, watch),
         };
         let state = match &done {
@@ -303,6 +320,16 @@ impl Executor {
             Err(error) => (None, done.and(Err(error.into()))),
         }
     }
+
+    /// Puts back what the jobs shared.
+    fn end(self) -> anyhow::Result<()> {
+        self.session.map_or(Ok(()), |session| Ok(session.end(&mut told)?))
+    }
+}
+
+/// Says what was undone.
+fn told(outcome: &Outcome) {
+    output::remark(&outcome.to_string());
 }
 
 /// A run's directory, created once it is known on what the run is executed.

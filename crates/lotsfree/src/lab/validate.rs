@@ -201,6 +201,7 @@ impl Bench<'_> {
         let places = places::below(&self.directory().join("kernel"), cases);
         let durations = cases.iter().map(|case| case.duration.ns());
         let durations: Vec<u64> = (0..repeats).flat_map(|_| durations.clone()).collect();
+        let mut runner = machine.runner();
         let mut progress = Progress::new(durations, false);
         let mut runs: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
         // Every case runs once before any runs again, so that changes over time affect all cases alike.
@@ -217,7 +218,7 @@ impl Bench<'_> {
                 None => {
                     output::remark(&format!("{}: {}, the kernel's run {repeat}", self.name(), case.variant));
                     let (run, done) =
-                        machine.run(&job, self.signals, &mut |stage| progress.show(number, stage));
+                        runner.run(&job, self.signals, &mut |stage| progress.show(number, stage));
                     progress.clear();
                     done.with_context(|| job.place.display().to_string())?;
                     match run.filter(|run| run.state() == State::Complete) {
@@ -228,6 +229,7 @@ impl Bench<'_> {
             };
             of.push(run);
         }
+        runner.end()?;
         Ok(Some(runs))
     }
 
