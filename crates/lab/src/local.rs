@@ -75,7 +75,8 @@ impl Local {
         self.planned(case, 0)
     }
 
-    /// As [`plan`](Local::plan), where files of `written` bytes are there already, for this case or to be removed.
+    /// As [`plan`](Local::plan), where files of `written` bytes are there already, for this case or to be
+    /// removed.
     fn planned(&self, case: &Case, written: u64) -> Result<Plan, LabError> {
         let mut plan = Plan::default();
         let memory = read_meminfo()?;
