@@ -232,11 +232,17 @@ fn mapped_by_many<'a>(cx: &Context<'a>) -> Vec<Beside<'a>> {
     let processes = cx.processes().unwrap_or_default();
     let mut mappers: BTreeMap<(&str, &str), (Bytes, u64)> = BTreeMap::new();
     for process in processes {
+        // A process may map a file more than once, whole or in parts.
+        let mut own: BTreeMap<&str, Bytes> = BTreeMap::new();
         for mapping in process.detail.iter().flat_map(|detail| &detail.mappings) {
             if mapping.shared && !mapping.is_huge() && !mapping.file.is_empty() {
-                let found = mappers.entry((&process.stat.name, &mapping.file)).or_default();
-                *found = (found.0.max(mapping.length), found.1 + 1);
+                let longest = own.entry(&mapping.file).or_default();
+                *longest = (*longest).max(mapping.length);
             }
+        }
+        for (file, length) in own {
+            let found = mappers.entry((&process.stat.name, file)).or_default();
+            *found = (found.0.max(length), found.1 + 1);
         }
     }
     let beside = |((program, file), (size, known)): ((&'a str, &'a str), (Bytes, u64))| {
