@@ -10,6 +10,7 @@ use lotsfree_formulas::watermarks::{
     min_free_kib, min_free_raw_kib, scale_factor_for_burst, scale_gap,
 };
 use lotsfree_settings::MIN_FREE_KBYTES;
+use lotsfree_units::words::plural;
 use lotsfree_units::{Bytes, Grouped, PageSize};
 
 use crate::answer::NO_RESTART;
@@ -129,8 +130,8 @@ pub fn watermarks(input: &WatermarksInput) -> Result<Answer, SizeError> {
             accepted: format!("at least a page of {} for each of the {nodes} nodes", page.bytes()),
         });
     }
-    let mut answer =
-        Answer::new(format!("Watermarks of a host with {ram} on {nodes} nodes ({})", kernel.name));
+    let on = plural(usize::try_from(nodes).unwrap_or(usize::MAX), "node");
+    let mut answer = Answer::new(format!("Watermarks of a host with {ram} on {on} ({})", kernel.name));
 
     let chosen = parties(&mut answer, input, &Parties { rules: &rules, page, zones, ram, nodes });
     // What follows for a node.
