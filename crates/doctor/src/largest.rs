@@ -10,7 +10,7 @@ use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// At most so many programs are named.
+/// The number of programs that are named at most.
 const MOST: usize = 3;
 /// Programs below this share of memory are not worth a word, unless they are the largest.
 const LEAST: f64 = 0.01;
