@@ -10,6 +10,7 @@ use lotsfree_scenario::Case;
 use lotsfree_settings::SWAPPINESS;
 use lotsfree_storage::{Access, create_dir, replace};
 use lotsfree_units::Bytes;
+use lotsfree_workload::Program;
 
 use crate::command;
 use crate::coordinator::Place;
@@ -80,10 +81,11 @@ impl Local {
     fn planned(&self, case: &Case, written: u64) -> Result<Plan, LabError> {
         let mut plan = Plan::default();
         let memory = read_meminfo()?;
-        self.check(case, &memory, written, &mut plan)?;
+        let program = case.program()?;
+        self.check(case, &program, &memory, written, &mut plan)?;
         self.compare(case, &memory, &mut plan);
         plan.changes.push(format!("make a directory for files in {}", self.parent.display()));
-        self.announce(case, &mut plan)?;
+        self.announce(&program, &mut plan);
         let swap = case.machine.swap.size;
         if swap.0 > Bytes::ZERO {
             plan.changes.push(format!("swap to a file of {swap} in it"));
@@ -111,8 +113,8 @@ impl Local {
     }
 
     /// Says which commands the case executes, and refuses them unless they are allowed.
-    fn announce(&self, case: &Case, plan: &mut Plan) -> Result<(), LabError> {
-        for announced in command::announced(&case.program()?) {
+    fn announce(&self, program: &Program, plan: &mut Plan) {
+        for announced in command::announced(program) {
             match announced {
                 Ok(what) => {
                     if !self.exec {
@@ -123,7 +125,6 @@ impl Local {
                 Err(why) => plan.refusals.push(why),
             }
         }
-        Ok(())
     }
 
     /// The settings of the whole host. One that the control group has for itself is left out.
@@ -139,6 +140,7 @@ impl Local {
     fn check(
         &self,
         case: &Case,
+        program: &Program,
         memory: &Values<Meminfo>,
         written: u64,
         plan: &mut Plan,
@@ -181,7 +183,7 @@ impl Local {
         }
         let free = status.f_bavail.saturating_mul(u64::try_from(status.f_bsize).unwrap_or(4096));
         let free = Bytes(free.saturating_add(written));
-        let files: u64 = case.program()?.files.iter().map(|file| u64::from(file.pages)).sum();
+        let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
         let needed = Bytes(files.saturating_mul(4096)) + case.machine.swap.size.0;
         if needed.0 as f64 > free.0 as f64 * DISK_SHARE {
             plan.refusals.push(format!(

@@ -183,7 +183,6 @@ pub(super) struct Process {
     start: u64,
     stop: u64,
     interval: u64,
-    executes: bool,
 }
 
 impl Process {
@@ -225,18 +224,17 @@ impl Process {
             start,
             stop: stop.unwrap_or(u64::MAX).min(case.duration.ns()),
             interval: case.interval.ns().max(1),
-            executes,
         })
     }
 
     /// Whether it executes commands.
     pub(super) fn executes(&self) -> bool {
-        self.executes
+        !self.shared.commands.is_empty()
     }
 
     /// Runs the threads and reports at each multiple of the interval, until all have ended or time is over.
     pub(super) fn run(self, clock: Clock, mut sender: Sender<File>) -> Result<(), AgentError> {
-        let Process { shared, threads, cpus, start, stop, interval, executes: _ } = self;
+        let Process { shared, threads, cpus, start, stop, interval } = self;
         clock.sleep_until(start);
         event(&mut sender, clock.now(), EventKind::Start, "started", &shared.name);
         let mut running = Vec::new();

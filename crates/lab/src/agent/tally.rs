@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::time::Duration;
 
 use lotsfree_run::{Event, EventKind, Histogram};
 use lotsfree_sys::Usage;
@@ -156,7 +157,6 @@ impl Account {
 
     /// The account of processes that have ended.
     pub(super) fn of_usage(usage: &Usage) -> Self {
-        let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Account {
             user: ns(usage.user),
             system: ns(usage.system),
@@ -204,6 +204,11 @@ impl Account {
             major_faults: self.major_faults.saturating_sub(before.major_faults),
         }
     }
+}
+
+/// Nanoseconds of a time.
+pub(super) fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The fields of `/proc/PID/stat` from field 3 of proc(5) on.

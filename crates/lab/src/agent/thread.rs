@@ -14,7 +14,7 @@ use super::clock::Clock;
 use super::command;
 use super::files::{self, Open};
 use super::process::Shared;
-use super::tally::{Account, Slow, Tally};
+use super::tally::{Account, Slow, Tally, ns};
 
 const PAGE: u64 = 4096;
 /// A paced request that is due within this many nanoseconds is not slept for: to sleep and wake takes about
@@ -414,10 +414,6 @@ impl Worker {
 
 fn bytes(pages: u32) -> usize {
     pages as usize * PAGE as usize
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// `None` for what only regions of memory can be advised.
