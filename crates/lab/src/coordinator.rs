@@ -421,6 +421,7 @@ fn add(to: &mut Interval, row: &Interval) {
     to.spent.add(&row.spent);
     to.major_faults += row.major_faults;
     to.minor_faults += row.minor_faults;
+    to.toll.add(&row.toll);
 }
 
 /// Puts an agent into its control group, and sets its `oom_score_adj`.

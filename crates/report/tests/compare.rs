@@ -13,7 +13,7 @@ use lotsfree_report::TextOptions;
 use lotsfree_report::runs::compare::{
     Grid, MarkdownOptions, compare_json, compare_markdown, compare_schema, compare_text, orders_sentence,
 };
-use lotsfree_run::{Facts, Histogram, Interval, Memory, Run, RunOn, Sample, Sink, Spent, State};
+use lotsfree_run::{Facts, Histogram, Interval, Memory, Run, RunOn, Sample, Sink, Spent, State, Toll};
 use synthetic::{Fate, facts, scenario, write};
 use unicode_width::UnicodeWidthStr;
 
@@ -128,6 +128,7 @@ fn brief(variant: &str, machine: RunOn, operations: u64, pages: [u64; 2]) -> Run
         spent: Spent { user: 500_000_000, ..Spent::default() },
         major_faults: 3,
         minor_faults: 5,
+        toll: Toll::default(),
     };
     memory.intervals(&[interval]).unwrap();
     let facts = Facts {

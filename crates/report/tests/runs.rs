@@ -12,7 +12,7 @@ use std::path::Path;
 use lotsfree_analysis::explain::{Mechanism, explain};
 use lotsfree_report::TextOptions;
 use lotsfree_report::runs::{runs_html, runs_json, runs_pictures, runs_text};
-use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sample, Sink, State};
+use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sample, Sink, State, Toll};
 use synthetic::{Fate, facts, run, scenario, write};
 use unicode_width::UnicodeWidthStr;
 
@@ -247,6 +247,7 @@ fn ten_requests(at: u64, ns: u64, spent: lotsfree_run::Spent) -> lotsfree_run::I
         spent,
         major_faults: 0,
         minor_faults: 0,
+        toll: Toll::default(),
     }
 }
 
@@ -553,6 +554,7 @@ fn hostile(label: &str) -> Run {
             spent: lotsfree_run::Spent { io: u64::MAX, reclaim: u64::MAX, ..Default::default() },
             major_faults: u64::MAX,
             minor_faults: 0,
+            toll: Toll::default(),
         };
         memory.intervals(&[interval]).unwrap();
     }

@@ -30,6 +30,29 @@ pub struct Interval {
     pub major_faults: u64,
     /// Page faults that did not read from a device.
     pub minor_faults: u64,
+    /// What memory cost these threads, and what they took of it.
+    pub toll: Toll,
+}
+
+/// What memory cost threads, and what they took of it. Time that they reclaimed is [`Spent::reclaim`]; the
+/// times here are parts of [`Spent::io`] and [`Spent::system`]. Pages are base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Toll {
+    /// Nanoseconds waiting for pages of files that had been in memory and were evicted.
+    pub thrashing: u64,
+    /// Nanoseconds waiting for pages to be swapped in.
+    pub swap_in: u64,
+    /// Nanoseconds compacting memory for their own allocation.
+    pub compaction: u64,
+    /// Pages read or swapped in again after they were evicted (`workingset_refault`).
+    pub refaults: u64,
+    /// Pages allocated.
+    pub allocated: u64,
+    /// Pages that they themselves gave back, by unmapping, truncating or exiting; not by reclaim.
+    pub returned: u64,
+    /// Pages of their process in memory at the end of the interval that reclaim cannot drop without swap:
+    /// anonymous and shared memory.
+    pub held: u64,
 }
 
 /// Nanoseconds of threads, by what the threads did or waited for.

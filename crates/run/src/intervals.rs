@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::bytes;
-use crate::{Histogram, Interval, Spent};
+use crate::{Histogram, Interval, Spent, Toll};
 
 /// The work of the actors of a run: a row per interval, actor and role, in the order in which they came.
 ///
@@ -35,7 +35,7 @@ const MOST_ACTORS: usize = 4096;
 const MOST_NAME: usize = 4096;
 
 /// The columns that are numbers.
-pub(crate) const NUMBERS: [&str; 13] = [
+pub(crate) const NUMBERS: [&str; 20] = [
     "from",
     "at",
     "operations",
@@ -49,6 +49,13 @@ pub(crate) const NUMBERS: [&str; 13] = [
     "idle",
     "major_faults",
     "minor_faults",
+    "thrashing",
+    "swap_in",
+    "compaction",
+    "refaults",
+    "allocated",
+    "returned",
+    "held",
 ];
 
 impl Intervals {
@@ -117,8 +124,9 @@ impl Intervals {
 }
 
 fn numbers(interval: &Interval) -> [u64; NUMBERS.len()] {
-    let Interval { from, at, operations, errors, spent, major_faults, minor_faults, .. } = interval;
+    let Interval { from, at, operations, errors, spent, major_faults, minor_faults, toll, .. } = interval;
     let Spent { user, system, reclaim, io, throttled, runnable, idle } = spent;
+    let Toll { thrashing, swap_in, compaction, refaults, allocated, returned, held } = toll;
     [
         *from,
         *at,
@@ -133,6 +141,13 @@ fn numbers(interval: &Interval) -> [u64; NUMBERS.len()] {
         *idle,
         *major_faults,
         *minor_faults,
+        *thrashing,
+        *swap_in,
+        *compaction,
+        *refaults,
+        *allocated,
+        *returned,
+        *held,
     ]
 }
 
@@ -157,6 +172,13 @@ impl Row {
             idle,
             major_faults,
             minor_faults,
+            thrashing,
+            swap_in,
+            compaction,
+            refaults,
+            allocated,
+            returned,
+            held,
         ] = self.numbers;
         Interval {
             from,
@@ -169,6 +191,7 @@ impl Row {
             spent: Spent { user, system, reclaim, io, throttled, runnable, idle },
             major_faults,
             minor_faults,
+            toll: Toll { thrashing, swap_in, compaction, refaults, allocated, returned, held },
         }
     }
 }

@@ -8,7 +8,7 @@ use lotsfree_kernel_files::counters::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Histogram, Run, RunOn, Sample, Samples, Spent, State, Window};
+use crate::{Histogram, Run, RunOn, Sample, Samples, Spent, State, Toll, Window};
 
 /// The measures that matter, for the whole run and for the parts that the scenario names. They follow from
 /// the rows alone, so that a recorded run gives the same figures as a fresh one.
@@ -453,5 +453,20 @@ impl Spent {
         add(&mut self.throttled, throttled);
         add(&mut self.runnable, runnable);
         add(&mut self.idle, idle);
+    }
+}
+
+impl Toll {
+    /// Adds what memory cost other threads of the same actor, and what they took. Saturating.
+    pub fn add(&mut self, other: &Toll) {
+        let Toll { thrashing, swap_in, compaction, refaults, allocated, returned, held } = other;
+        let add = |to: &mut u64, what: &u64| *to = to.saturating_add(*what);
+        add(&mut self.thrashing, thrashing);
+        add(&mut self.swap_in, swap_in);
+        add(&mut self.compaction, compaction);
+        add(&mut self.refaults, refaults);
+        add(&mut self.allocated, allocated);
+        add(&mut self.returned, returned);
+        add(&mut self.held, held);
     }
 }

@@ -185,6 +185,7 @@ mod tests {
             spent: crate::Spent::default(),
             major_faults: 1,
             minor_faults: 2,
+            toll: crate::Toll::default(),
         };
         let mut bytes = Vec::new();
         let mut sender = Sender::new(&mut bytes);

@@ -59,6 +59,7 @@ fn run(measure: Measured, counters: &[(&str, u64)]) -> Run {
             spent: Spent { io: second, ..Spent::default() },
             major_faults: 3,
             minor_faults: 0,
+            toll: lotsfree_run::Toll::default(),
         };
         memory.intervals(&[interval]).unwrap();
     }

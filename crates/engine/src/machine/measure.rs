@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lotsfree_run::{Event, EventKind, Histogram, Interval, Spent};
+use lotsfree_run::{Event, EventKind, Histogram, Interval, Spent, Toll};
 
 use crate::mm::WaitReason;
 
@@ -97,6 +97,7 @@ impl Group {
             spent: std::mem::take(&mut self.spent),
             major_faults: std::mem::take(&mut self.major_faults),
             minor_faults: std::mem::take(&mut self.minor_faults),
+            toll: Toll::default(),
         }
     }
 }

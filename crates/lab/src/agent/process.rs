@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use lotsfree_run::wire::Sender;
-use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent};
+use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent, Toll};
 use lotsfree_scenario::Case;
 use lotsfree_settings::TRANSPARENT_HUGEPAGE_ENABLED;
 use lotsfree_sys::{Policy, Region, SharedMemory};
@@ -353,6 +353,7 @@ fn report(shared: &Shared, running: &mut [Running], from: u64, at: u64, now: u64
                 spent,
                 major_faults,
                 minor_faults,
+                toll: Toll::default(),
             });
         }
     }

@@ -238,6 +238,7 @@ pub(crate) fn write(
             spent,
             major_faults: faults as u64,
             minor_faults: 4500,
+            toll: lotsfree_run::Toll::default(),
         };
         let copy = Interval {
             actor: Arc::clone(&actors[1]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lotsfree_kernel_files::counters::{Counter, Family, Values, zoneinfo};
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
-use lotsfree_run::{Event, EventKind, Facts, Histogram, Interval, NodeSample, Sample, Sink, Spent};
+use lotsfree_run::{Event, EventKind, Facts, Histogram, Interval, NodeSample, Sample, Sink, Spent, Toll};
 use lotsfree_units::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -69,6 +69,7 @@ pub(crate) fn small(rows: u64) -> Rows {
             spent: Spent { user: row, io: 3, ..Spent::default() },
             major_faults: 1,
             minor_faults: 2,
+            toll: Toll::default(),
         }]);
     }
     let (kind, what) = (EventKind::Mark, "copy begins".to_owned());
@@ -206,6 +207,7 @@ fn interval() -> impl Strategy<Value = Interval> {
                 },
                 major_faults: numbers[9],
                 minor_faults: numbers[10],
+                toll: Toll::default(),
             }
         })
 }
