@@ -51,7 +51,8 @@ pub struct Toll {
     /// Pages that they themselves gave back, by unmapping, truncating or exiting; not by reclaim.
     pub returned: u64,
     /// Pages of their process in memory at the end of the interval that reclaim cannot drop without swap:
-    /// anonymous and shared memory.
+    /// anonymous and shared memory. A process whose threads have several roles counts in the row of its
+    /// first role only, so that the rows of an actor add up.
     pub held: u64,
 }
 

@@ -16,6 +16,8 @@ pub struct Intervals {
     names: HashSet<Arc<str>>,
     /// Pairs of actor and role that were seen.
     pairs: HashSet<(Arc<str>, Arc<str>)>,
+    /// Some rows were written before there was a [`Toll`].
+    lacks_toll: bool,
 }
 
 /// One row. Its histogram is checked but not decoded.
@@ -34,7 +36,8 @@ const MOST_ACTORS: usize = 4096;
 /// The longest name that is read, in bytes; names in scenarios are shorter than a line.
 const MOST_NAME: usize = 4096;
 
-/// The columns that are numbers.
+/// The columns that are numbers. Those from [`TOLL`] on are missing where a lotsfree wrote the run that did
+/// not measure the [`Toll`].
 pub(crate) const NUMBERS: [&str; 20] = [
     "from",
     "at",
@@ -57,6 +60,8 @@ pub(crate) const NUMBERS: [&str; 20] = [
     "returned",
     "held",
 ];
+/// The first of [`NUMBERS`] that belongs to the toll.
+pub(crate) const TOLL: usize = 13;
 
 impl Intervals {
     /// Number of rows.
@@ -67,6 +72,17 @@ impl Intervals {
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Whether each row has its [`Toll`]. Where some were written before there was one, the tolls of these
+    /// rows are zero and mean nothing.
+    pub fn has_toll(&self) -> bool {
+        !self.lacks_toll
+    }
+
+    /// Notes that rows were stored without their toll.
+    pub(crate) fn lack_toll(&mut self) {
+        self.lacks_toll = true;
     }
 
     /// All rows.
@@ -206,14 +222,24 @@ pub(crate) fn encode(interval: &Interval, out: &mut Vec<u8>) {
     bytes::put_bytes(out, &latency);
 }
 
-/// Decodes a row of [`encode`] and adds it. Returns the length of its histogram; `None` if the row is
-/// invalid.
-pub(crate) fn decode(from: &mut &[u8], intervals: &mut Intervals) -> Option<usize> {
+/// Decodes a row of [`encode`], of which the first `stored` numbers are there, and adds it. Returns the
+/// length of its histogram; `None` if the row is invalid.
+pub(crate) fn decode(from: &mut &[u8], stored: usize, intervals: &mut Intervals) -> Option<usize> {
     let (actor, role) = (bytes::take_text(from)?, bytes::take_text(from)?);
     let mut numbers = [0; NUMBERS.len()];
-    for number in &mut numbers {
+    for number in numbers.get_mut(..stored)? {
         *number = bytes::take(from)?;
     }
     let latency = bytes::take_bytes(from)?;
     intervals.push_stored(actor, role, numbers, latency).map(|()| latency.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_toll_is_the_end_of_the_numbers() {
+        assert_eq!(NUMBERS[TOLL - 1..=TOLL], ["minor_faults", "thrashing"]);
+    }
 }

@@ -8,9 +8,11 @@
 //! record  = length u32 · FNV-1a of the payload, low half u32 · payload          little-endian
 //! payload = 1 · name…                columns of samples that follow those known so far
 //!         | 2 · bitmap · change…     a sample: its columns, and their changes since they were last present
-//!         | 3 · row…                 intervals
+//!         | 3 · row…                 intervals without their toll, which older lotsfree wrote
 //!         | 4 · JSON                 an event
 //!         | 5 · text                 between processes only (`wire`)
+//!         | 6 · row…                 intervals
+//! row     = actor · role · number… · histogram      13 numbers without the toll, 20 with it
 //! ```
 //! Numbers are LEB128, and changes are zigzag-encoded. A sample mostly takes one or two bytes per counter.
 
@@ -19,6 +21,7 @@ use std::io::{self, BufReader, Read};
 use lotsfree_storage::Fnv1a;
 
 use crate::bytes;
+use crate::intervals::{NUMBERS, TOLL};
 use crate::table::Samples;
 use crate::{Event, Interval, Intervals, Sample, intervals, layout, store};
 
@@ -27,9 +30,10 @@ pub(crate) const MAGIC: &[u8] = b"lotsfree journal 1\n";
 
 const COLUMNS: u8 = 1;
 const SAMPLE: u8 = 2;
-const INTERVALS: u8 = 3;
+const INTERVALS_WITHOUT_TOLL: u8 = 3;
 const EVENT: u8 = 4;
 const TEXT: u8 = 5;
+const INTERVALS: u8 = 6;
 
 /// Encodes records. It keeps the columns and their last values.
 #[derive(Debug, Default)]
@@ -230,10 +234,15 @@ impl Contents {
                 }
                 self.samples.end_row();
             }
-            INTERVALS => {
+            INTERVALS | INTERVALS_WITHOUT_TOLL => {
+                let stored = if *kind == INTERVALS { NUMBERS.len() } else { TOLL };
                 while !from.is_empty() {
                     (self.intervals.len() < store::MOST_INTERVALS).then_some(())?;
-                    self.latency_bytes += intervals::decode(&mut from, &mut self.intervals)? as u64;
+                    let latency = intervals::decode(&mut from, stored, &mut self.intervals)?;
+                    if stored < NUMBERS.len() {
+                        self.intervals.lack_toll();
+                    }
+                    self.latency_bytes += latency as u64;
                     (self.latency_bytes <= store::MOST_LATENCY).then_some(())?;
                 }
             }

@@ -393,7 +393,7 @@ mod tests {
             row.unwrap_or_else(|| panic!("{name} is not documented"))[2]
         };
         for name in crate::intervals::NUMBERS {
-            assert!(matches!(unit(name), "ns" | "requests" | "faults"), "{name}");
+            assert!(matches!(unit(name), "ns" | "requests" | "faults" | "pages"), "{name}");
         }
         for name in [
             AT,

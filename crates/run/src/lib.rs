@@ -11,7 +11,7 @@
 //! | `run.json` | format version, how the run ended, [`Facts`], lengths and checksums of all files |
 //! | `scenario.toml` | the scenario as it was executed |
 //! | `samples.parquet` | a row per sample, one each `interval` of the scenario (1 s by default, [`Facts::interval`]); a column per counter ([`Samples`] says how they are named) |
-//! | `actors.parquet` | a row per [`Interval`]: counts, times in nanoseconds, histogram, and its quantiles `latency_p50`, `latency_p99`, `latency_p999`, `latency_max` |
+//! | `actors.parquet` | a row per [`Interval`]: counts, times in nanoseconds, its [`Toll`], histogram, and its quantiles `latency_p50`, `latency_p99`, `latency_p999`, `latency_max` |
 //! | `events.jsonl` | an [`Event`] per line |
 //! | `summary.json` | the [`Summary`]; nothing reads it back, as it follows from the rows |
 //! | `timing.json` | the real time spent ([`Timing`]), and its own checksum |

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Rows, contents, facts, rows, small};
 use lotsfree_run::{
-    Event, EventKind, Memory, OpenError, Run, Sample, Sink, State, WriteError, Writer, is_run,
+    Event, EventKind, Memory, OpenError, Run, Sample, Sink, State, Toll, WriteError, Writer, is_run,
 };
 use proptest::prelude::*;
 
@@ -122,6 +122,51 @@ fn columns_have_the_kernels_names() {
     assert_eq!(names, expected);
     let used = run.samples().column("swap.file./swap.img.used").unwrap();
     assert_eq!(used.iter().collect::<Vec<_>>(), [None, Some(4096), Some(8192)]);
+}
+
+/// Runs of `small(4)` as they were written before rows had a toll, one finished and one not.
+const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/before-toll");
+
+#[test]
+fn a_run_from_before_there_was_a_toll_is_read_and_lacks_it() {
+    let mut rows = small(4);
+    let all = rows.intervals.iter_mut().flatten();
+    all.for_each(|interval| interval.toll = Toll::default());
+    for name in ["finished", "unfinished"] {
+        let run = Run::open(Path::new(OLDER).join(name)).unwrap();
+        assert!(!run.intervals().has_toll(), "{name}");
+        assert_eq!(samples(&run), rows.samples, "{name}");
+        assert_eq!(run.intervals().iter().collect::<Vec<_>>(), rows.intervals.concat(), "{name}");
+        assert_eq!(run.events(), &rows.events[..], "{name}");
+        assert_eq!(run.remarks().len(), usize::from(name == "unfinished"), "{:?}", run.remarks());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    assert!(written(directory.path(), &small(4)).intervals().has_toll());
+    assert!(Run::open(directory.path()).unwrap().intervals().has_toll());
+    assert!(in_memory(&Rows::default()).intervals().has_toll());
+}
+
+#[test]
+fn rows_without_a_toll_stay_so_when_others_follow() {
+    let directory = tempfile::tempdir().unwrap();
+    let older = Path::new(OLDER).join("unfinished");
+    for (name, contents) in contents(&older) {
+        fs::write(directory.path().join(name), contents).unwrap();
+    }
+    // The journal of a run of the same rows begins with the same first line.
+    let newer = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(newer.path(), facts(), SCENARIO).unwrap();
+    writer.intervals(&small(2).intervals[1]).unwrap();
+    drop(writer);
+    let added = fs::read(newer.path().join("journal")).unwrap();
+    let line = added.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let journal = directory.path().join("journal");
+    let whole = [fs::read(&journal).unwrap(), added[line..].to_vec()].concat();
+    fs::write(&journal, whole).unwrap();
+    let run = Run::open(directory.path()).unwrap();
+    let tolls: Vec<u64> = run.intervals().iter().map(|row| row.toll.thrashing).collect();
+    assert_eq!(tolls, [0, 0, 0, 0, 2]);
+    assert!(!run.intervals().has_toll());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use crate::intervals::NUMBERS;
+use crate::intervals::{NUMBERS, TOLL};
 use crate::store::{MOST_CELLS, MOST_COLUMNS, MOST_INTERVALS, MOST_LATENCY};
 use crate::table::{Column, Samples};
 use crate::{Intervals, bytes};
@@ -126,7 +126,7 @@ pub(crate) fn read_samples(file: File) -> Result<Samples> {
     Samples::from_columns(columns).ok_or_else(|| wrong("columns of different length, or twice the same"))
 }
 
-/// Reads the intervals of the actors.
+/// Reads the intervals of the actors. Tables of older lotsfree lack all columns of the toll.
 pub(crate) fn read_intervals(file: File) -> Result<Intervals> {
     let mut table = Table::open(file)?;
     if table.rows > MOST_INTERVALS {
@@ -135,12 +135,16 @@ pub(crate) fn read_intervals(file: File) -> Result<Intervals> {
     let actor = table.find("actor", code::BYTE_ARRAY)?;
     let role = table.find("role", code::BYTE_ARRAY)?;
     let latency = table.find(LATENCY, code::BYTE_ARRAY)?;
+    let has_toll = NUMBERS[TOLL..].iter().any(|name| table.fields.iter().any(|field| field.name == *name));
     let mut numbers = Vec::with_capacity(NUMBERS.len());
-    for name in NUMBERS {
+    for name in &NUMBERS[..if has_toll { NUMBERS.len() } else { TOLL }] {
         numbers.push(table.find(name, code::INT64)?);
     }
     let senseless = || wrong("a row that makes no sense");
     let mut intervals = Intervals::default();
+    if !has_toll && table.rows > 0 {
+        intervals.lack_toll();
+    }
     let mut kept = 0;
     for group in 0..table.groups.len() {
         let actors = table.texts(actor, group)?;

@@ -69,7 +69,7 @@ pub(crate) fn small(rows: u64) -> Rows {
             spent: Spent { user: row, io: 3, ..Spent::default() },
             major_faults: 1,
             minor_faults: 2,
-            toll: Toll::default(),
+            toll: Toll { thrashing: 2, refaults: row, held: 1000 + row, ..Toll::default() },
         }]);
     }
     let (kind, what) = (EventKind::Mark, "copy begins".to_owned());
@@ -184,7 +184,7 @@ fn sample() -> impl Strategy<Value = Sample> {
 }
 
 fn interval() -> impl Strategy<Value = Interval> {
-    (prop::sample::select(vec!["a", "b.c", "ü"]), "[a-z]{0,3}", vec(any::<u64>(), 11), vec(number(), 0..9))
+    (prop::sample::select(vec!["a", "b.c", "ü"]), "[a-z]{0,3}", vec(any::<u64>(), 18), vec(number(), 0..9))
         .prop_map(|(actor, role, numbers, latencies)| {
             let mut latency = Histogram::default();
             latencies.into_iter().for_each(|value| latency.record(value));
@@ -207,7 +207,15 @@ fn interval() -> impl Strategy<Value = Interval> {
                 },
                 major_faults: numbers[9],
                 minor_faults: numbers[10],
-                toll: Toll::default(),
+                toll: Toll {
+                    thrashing: numbers[11],
+                    swap_in: numbers[12],
+                    compaction: numbers[13],
+                    refaults: numbers[14],
+                    allocated: numbers[15],
+                    returned: numbers[16],
+                    held: numbers[17],
+                },
             }
         })
 }
