@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lotsfree_run::{Event, EventKind, Histogram, Interval, Spent, Toll};
 
-use crate::mm::WaitReason;
+use crate::mm::{Turnover, WaitReason};
 
 /// The threads of one role of one actor.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub(super) struct Group {
     pub(super) spent: Spent,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
+    toll: Toll,
     /// Kinds of errors that have already been recorded as events.
     seen: [bool; Failure::ALL],
 }
@@ -63,6 +64,7 @@ impl Group {
             spent: Spent::default(),
             minor_faults: 0,
             major_faults: 0,
+            toll: Toll::default(),
             seen: [false; Failure::ALL],
         }
     }
@@ -84,6 +86,28 @@ impl Group {
         }
     }
 
+    /// Counts the pages that a call took and gave back.
+    pub(super) fn took(&mut self, pages: Turnover) {
+        let Turnover { allocated, returned, refaults } = pages;
+        self.toll.allocated += u64::from(allocated);
+        self.toll.returned += u64::from(returned);
+        self.toll.refaults += u64::from(refaults);
+    }
+
+    /// Counts the time of a wait that the threads owe to the eviction of a page.
+    pub(super) fn waited(&mut self, why: WaitReason, ns: u64) {
+        match why {
+            WaitReason::Refault => self.toll.thrashing += ns,
+            WaitReason::SwapIn => self.toll.swap_in += ns,
+            _ => {}
+        }
+    }
+
+    /// Adds pages that a process of the threads holds when the interval ends.
+    pub(super) fn hold(&mut self, pages: u64) {
+        self.toll.held += pages;
+    }
+
     /// Returns the row for the time since the last sample, and starts counting anew.
     pub(super) fn take(&mut self, from: u64, at: u64) -> Interval {
         Interval {
@@ -97,7 +121,7 @@ impl Group {
             spent: std::mem::take(&mut self.spent),
             major_faults: std::mem::take(&mut self.major_faults),
             minor_faults: std::mem::take(&mut self.minor_faults),
-            toll: Toll::default(),
+            toll: std::mem::take(&mut self.toll),
         }
     }
 }
@@ -105,7 +129,7 @@ impl Group {
 /// Adds the time of a wait to the account that its reason belongs to.
 pub(super) fn waited(spent: &mut Spent, why: WaitReason, ns: u64) {
     let place = match why {
-        WaitReason::Io => &mut spent.io,
+        WaitReason::Io | WaitReason::Refault | WaitReason::SwapIn => &mut spent.io,
         WaitReason::Reclaim => &mut spent.reclaim,
         WaitReason::Dirty => &mut spent.throttled,
         WaitReason::Idle => &mut spent.idle,

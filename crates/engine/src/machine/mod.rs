@@ -142,6 +142,21 @@ pub struct Machine {
     sampled: Option<u64>,
     next_sample: u64,
     until: u64,
+    /// Ends of the intervals up to now.
+    interval_ends: Vec<u64>,
+}
+
+/// Pages that were evicted and came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Return {
+    /// The actor that brought them back.
+    pub actor: String,
+    /// End of the interval in which they were evicted, in nanoseconds since the beginning.
+    pub evicted: u64,
+    /// End of the interval in which they came back.
+    pub returned: u64,
+    /// The number of pages.
+    pub pages: u64,
 }
 
 impl Machine {
@@ -181,6 +196,7 @@ impl Machine {
             sampled: None,
             next_sample: 0,
             until: 0,
+            interval_ends: Vec::new(),
         };
         machine.queue.push(0, Event::Sample);
         machine.queue.push(STAT_INTERVAL, Event::Refresh);
@@ -256,6 +272,24 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Keeps exact books on evicted pages from now on, which [`Machine::returns`] reads. Call it before the
+    /// run.
+    pub fn follow_evictions(&mut self) {
+        self.mm.follow_evictions();
+    }
+
+    /// Pages that were evicted and came back up to the last sample, by actor and intervals. There are none
+    /// without [`Machine::follow_evictions`].
+    pub fn returns(&self) -> Vec<Return> {
+        let end = |interval: u32| self.interval_ends.get(interval as usize).copied();
+        let named = |((number, evicted, returned), pages)| {
+            let process = self.processes.iter().find(|process| process.number == number)?;
+            let actor = process.name.clone();
+            Some(Return { actor, evicted: end(evicted)?, returned: end(returned)?, pages })
+        };
+        self.mm.returns().filter_map(named).collect()
     }
 
     fn happen(&mut self, happening: Event) {
@@ -340,10 +374,23 @@ impl Machine {
         sink.sample(&self.counters())?;
         self.settle();
         if let Some(from) = from {
+            self.count_held();
             let rows: Vec<_> = self.groups.iter_mut().map(|group| group.take(from, now)).collect();
             sink.intervals(&rows)?;
+            self.interval_ends.push(now);
+            self.mm.end_interval();
         }
         Ok(())
+    }
+
+    /// Counts what each process holds, in the group of its first thread: a process whose threads are in
+    /// several groups counts once.
+    fn count_held(&mut self) {
+        for process in &self.processes {
+            if let Some(first) = self.threads.get(process.threads.start).filter(|_| process.alive > 0) {
+                self.groups[first.group].hold(self.mm.held(process.number));
+            }
+        }
     }
 
     /// The kernel's counters.

@@ -132,6 +132,8 @@ impl Machine {
         let mut cx = self.context(task, self.processes[process].number);
         cx.again = false;
         self.mm.exit(&mut cx);
+        let group = self.threads[thread].group;
+        self.groups[group].took(cx.pages);
         let elapsed = self.cpus.stretch(task).elapsed(cx.spent);
         self.spend(task, |spent| {
             spent.system += cx.spent;

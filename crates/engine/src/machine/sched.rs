@@ -214,6 +214,9 @@ impl Machine {
         let slept = now.saturating_sub(self.tasks[task].at);
         self.tasks[task].at += slept;
         self.spend(task, |spent| waited(spent, why, slept));
+        if let Kind::Thread(thread) = self.tasks[task].kind {
+            self.groups[self.threads[thread].group].waited(why, slept);
+        }
     }
 
     /// Accounts for the time that all sleeping tasks have slept up to now.

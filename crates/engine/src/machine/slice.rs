@@ -257,6 +257,7 @@ impl Slice<'_> {
         self.at += self.stretch.elapsed(cpu);
         self.group.minor_faults += u64::from(std::mem::take(&mut self.cx.minor));
         self.group.major_faults += u64::from(std::mem::take(&mut self.cx.major));
+        self.group.took(std::mem::take(&mut self.cx.pages));
         match done {
             Ok(()) => {}
             Err(Stop::Wait(wait)) => {

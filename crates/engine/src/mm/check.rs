@@ -355,7 +355,7 @@ impl Mm {
                 };
                 run.fill(true);
             }
-            let (mut dirty, mut under_writeback) = (0, 0);
+            let (mut dirty, mut under_writeback, mut held) = (0, 0, 0);
             for page in 0..object.pages {
                 let Some(frame) = entry::frame(self.entries[(object.base + page) as usize]) else { continue };
                 let f = &self.frames[frame as usize];
@@ -364,7 +364,13 @@ impl Mm {
                     ensure!(listed[page as usize], "page {page} of file {number} is dirty and not listed");
                 }
                 under_writeback += u64::from(object.file && f.has(flag::WRITEBACK));
+                held += u32::from(!object.file);
             }
+            ensure!(
+                held == object.held,
+                "object {number} counts {} pages of anonymous memory and has {held}",
+                object.held
+            );
             ensure!(
                 dirty == object.dirty,
                 "file {number} counts {} dirty pages and has {dirty}",

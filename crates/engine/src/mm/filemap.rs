@@ -26,6 +26,13 @@ impl Mm {
         if let entry::Is::Shadow(shadow) = entry::is(old)
             && !write
         {
+            if old != entry::ON_DISK {
+                cx.pages.refaults += 1;
+                if let Some(evictions) = &mut self.evictions {
+                    evictions.refaulted(cx.process, slot);
+                }
+                self.frames[frame as usize].flags |= flag::REFAULTED;
+            }
             active = self.workingset_refault(frame, shadow, false);
         }
         let to = if self.generation.mglru {
@@ -223,6 +230,7 @@ impl Mm {
             return false;
         }
         self.entries[f.slot as usize] = entry::ON_DISK;
+        cx.pages.returned += 1;
         self.forget_page(cx, frame);
         true
     }

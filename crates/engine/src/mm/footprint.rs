@@ -38,7 +38,8 @@ impl Mm {
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
         let frames = self.frames.capacity() * size_of::<Frame>();
         let all = frames + self.entries.bytes() + self.space.bytes() + objects + regions + lists + flights;
-        (all + self.swap.bytes()) as u64
+        let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
+        (all + self.swap.bytes() + books) as u64
     }
 }
 

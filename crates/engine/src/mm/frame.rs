@@ -64,6 +64,9 @@ pub(crate) mod flag {
     /// list of an older one; 0 if it belongs to the generation of its list.
     pub(crate) const PROMOTED_SHIFT: u32 = 28;
     pub(crate) const PROMOTED: u32 = 7 << PROMOTED_SHIFT;
+    /// A page of a file that came back after it was evicted. The kernel has no such flag; who waits for the
+    /// page to be read is said to wait for a refault.
+    pub(crate) const REFAULTED: u32 = 1 << 31;
 }
 
 impl Frame {

@@ -8,7 +8,7 @@ use lotsfree_workload::{Advice, Op, Policy, RegionId};
 use super::frame::{NONE, entry, flag, list};
 use super::readahead::RaState;
 use super::vmstat::Stat;
-use super::{Cx, Done, Mm, Stop, Wait, footprint};
+use super::{Cx, Done, Mm, Stop, Wait, WaitReason, footprint};
 
 /// Slots are assigned in runs of a multiple of this many.
 const RUN: u32 = 64;
@@ -45,6 +45,8 @@ pub(crate) struct Object {
     pub(crate) deleted: bool,
     /// Pages that a device still had when the object was to be removed.
     pub(crate) busy: u32,
+    /// Pages of anonymous memory that are in memory.
+    pub(crate) held: u32,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
     pub(crate) mappings: Vec<Mapping>,
     /// Runs of pages that became dirty, in the order in which they did; they may include pages that were
@@ -142,6 +144,11 @@ impl Mm {
     /// The object that a slot belongs to.
     pub(crate) fn object_of(&self, slot: u32) -> u32 {
         self.space.owner[(slot / RUN) as usize]
+    }
+
+    pub(crate) fn object_mut(&mut self, slot: u32) -> &mut Object {
+        let number = self.object_of(slot);
+        &mut self.objects[number as usize]
     }
 
     fn release_object(&mut self, number: u32) {
@@ -251,6 +258,14 @@ impl Mm {
                 (own + copied) as u64
             })
             .sum()
+    }
+
+    /// Pages of anonymous memory of a process that are in memory, its copies of file pages included.
+    pub(crate) fn held(&self, process: usize) -> u64 {
+        let regions = self.processes.get(process).map_or(&[][..], |process| &process.regions);
+        let of = |number: u32| u64::from(self.objects[number as usize].held);
+        let of_region = |region: &Region| of(region.object) + region.copies.map_or(0, of);
+        regions.iter().flatten().map(of_region).sum()
     }
 
     /// Removes one mapping of an object (`zap_page_range`).
@@ -412,6 +427,8 @@ impl Mm {
         }
         if busy > 0 {
             // Pages on their way to or from a device are freed when they arrive.
+            // The caller has given them back all the same.
+            cx.pages.returned += busy;
             let object = &mut self.objects[number as usize];
             object.busy = busy;
             object.deleted = true;
@@ -434,6 +451,10 @@ impl Mm {
             self.delete_from_swap_cache(frame);
         }
         self.entries[f.slot as usize] = entry::EMPTY;
+        if f.has(flag::ANON) {
+            self.object_mut(f.slot).held -= 1;
+        }
+        cx.pages.returned += 1;
         self.forget_page(cx, frame);
         true
     }
@@ -671,6 +692,7 @@ impl Mm {
         self.frames[frame as usize].slot = slot;
         self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
         self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
+        self.object_mut(slot).held += 1;
         self.stat_add(frame, Stat::AnonPages);
         let to = self.new_page_list(frame, true);
         self.lru_add(frame, to);
@@ -816,7 +838,15 @@ impl Mm {
 
     /// The wait for the request that reads a page.
     pub(crate) fn wait_locked(&self, frame: u32) -> Wait {
-        self.flights.reading(frame).map_or(Wait::YIELD, Wait::io)
+        let f = self.frames[frame as usize];
+        let why = if f.has(flag::ANON) {
+            WaitReason::SwapIn
+        } else if f.has(flag::REFAULTED) {
+            WaitReason::Refault
+        } else {
+            WaitReason::Io
+        };
+        self.flights.reading(frame).map_or(Wait::YIELD, |id| Wait::request(id, why))
     }
 
     /// The list of a new page (`mm/swap.c:lru_cache_add_inactive_or_unevictable`). Anonymous pages start on

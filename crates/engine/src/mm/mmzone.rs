@@ -402,6 +402,7 @@ impl Mm {
             outbox: Vec::new(),
             woken: Vec::new(),
             in_lru_fault: false,
+            evictions: None,
         };
         mm.setup_marks();
         mm.build_zonelists();

@@ -10,6 +10,7 @@
 //! that would sleep returns a [`Wait`]; the caller sleeps and makes the same call again, which goes on where
 //! it stopped. Requests for devices and the events that wake sleepers are put into outboxes.
 
+pub(crate) mod evictions;
 pub(crate) mod fadvise;
 pub(crate) mod filemap;
 pub(crate) mod footprint;
@@ -150,6 +151,10 @@ pub enum WaitChannel {
 pub enum WaitReason {
     /// For a device, on behalf of this task.
     Io,
+    /// For a page of a file that comes back after it was evicted.
+    Refault,
+    /// For a page that is swapped in.
+    SwapIn,
     /// Reclaim holds the task back.
     Reclaim,
     /// The dirty limit holds the task back.
@@ -174,7 +179,10 @@ pub struct Wait {
 
 impl Wait {
     pub(crate) fn io(id: u64) -> Self {
-        Wait { channel: Some(WaitChannel::Io(id)), until: None, why: WaitReason::Io }
+        Wait::request(id, WaitReason::Io)
+    }
+    pub(crate) fn request(id: u64, why: WaitReason) -> Self {
+        Wait { channel: Some(WaitChannel::Io(id)), until: None, why }
     }
     pub(crate) fn until(until: u64, why: WaitReason) -> Self {
         Wait { channel: None, until: Some(until), why }
@@ -251,12 +259,37 @@ pub struct Cx {
     pub minor: u32,
     /// Faults that had to wait for a device.
     pub major: u32,
+    /// Pages that the call took and gave back.
+    pub pages: Turnover,
+}
+
+/// Pages that a call took and gave back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turnover {
+    /// Pages allocated.
+    pub allocated: u32,
+    /// Pages freed by unmapping, truncating, deleting or dropping them on advice; not by reclaim.
+    pub returned: u32,
+    /// Of those allocated, pages that came back from a file or from swap after they were evicted.
+    pub refaults: u32,
 }
 
 impl Cx {
     /// A caller at a given time.
     pub fn new(task: usize, cpu: usize, process: usize, start: u64) -> Self {
-        Cx { start, spent: 0, reclaim: 0, task, cpu, process, again: false, slice: MS, minor: 0, major: 0 }
+        Cx {
+            start,
+            spent: 0,
+            reclaim: 0,
+            task,
+            cpu,
+            process,
+            again: false,
+            slice: MS,
+            minor: 0,
+            major: 0,
+            pages: Turnover::default(),
+        }
     }
     /// The caller's time.
     pub fn now(&self) -> u64 {
@@ -298,6 +331,8 @@ pub struct Mm {
     pub(crate) woken: Vec<WaitChannel>,
     /// MGLRU: whether pages that come in now are brought in by a fault (`lru_gen_in_fault`).
     pub(crate) in_lru_fault: bool,
+    /// Books on evicted pages, if somebody wants them.
+    pub(crate) evictions: Option<Box<evictions::Evictions>>,
 }
 
 /// A request on its way to a device, and its pages.

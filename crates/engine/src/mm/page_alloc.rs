@@ -247,6 +247,7 @@ impl Mm {
                     continue;
                 }
                 if let Some(frame) = self.take_page(cx, index) {
+                    cx.pages.allocated += 1;
                     self.count_numa(cx, ac, index);
                     return Some(frame);
                 }

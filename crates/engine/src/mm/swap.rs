@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::frame::{NONE, entry, flag, list};
 use super::vmstat::Stat;
-use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop, footprint};
+use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop, Wait, WaitReason, footprint};
 
 /// SWAPFILE_CLUSTER
 pub(crate) const CLUSTER: u32 = 256;
@@ -194,6 +194,7 @@ impl Mm {
         if let Some(slot) = self.swap.cache.remove(&frame) {
             self.stat_sub(frame, Stat::SwapCached);
             let owner = self.frames[frame as usize].slot;
+            self.object_mut(owner).held -= 1;
             self.entries[owner as usize] = entry::SWAP | slot;
             if let Some(place) = self.swap.shadow.get_mut(slot as usize) {
                 *place = shadow;
@@ -214,7 +215,7 @@ impl Mm {
             self.map_swapped_in(frame, slot, write);
             return Ok(());
         }
-        Err(super::Wait::io(id).into())
+        Err(Wait::request(id, WaitReason::SwapIn).into())
     }
 
     /// Starts to read the slot and its window. Returns the number of the request that reads the slot itself.
@@ -267,6 +268,9 @@ impl Mm {
         batch.sort_unstable();
         for &(slot, frame) in &batch {
             self.enter_swap_cache(frame, slot, slot == swap);
+            if let Some(evictions) = &mut self.evictions {
+                evictions.refaulted(cx.process, self.swap.owner_of(slot));
+            }
         }
         let mut target = 0;
         for run in batch.chunk_by(|a, b| a.0 + 1 == b.0) {
@@ -288,6 +292,7 @@ impl Mm {
             }
         }
         self.events[vmstat::pswpin] += batch.len() as u64;
+        cx.pages.refaults += batch.len() as u32;
         Ok(target)
     }
 
@@ -300,6 +305,7 @@ impl Mm {
         self.frames[frame as usize].slot = owner;
         self.frames[frame as usize].flags |= flag::ANON | flag::SWAPCACHE | flag::LOCKED | readahead;
         self.entries[owner as usize] = entry::RESIDENT | frame;
+        self.object_mut(owner).held += 1;
         let shadow = self.swap.shadow.get(slot as usize).copied().unwrap_or(0);
         let activate = shadow != 0 && self.workingset_refault(frame, shadow, true);
         let to = match (activate, self.generation.mglru) {

@@ -1037,6 +1037,9 @@ impl Mm {
     /// Frees a clean page that is in no page table. Its entry keeps what is needed to find the page again.
     pub(crate) fn evict(&mut self, cx: &mut Cx, frame: u32) {
         let f = self.frames[frame as usize];
+        if let Some(evictions) = &mut self.evictions {
+            evictions.evicted(f.slot);
+        }
         let shadow = self.workingset_eviction(frame);
         if f.has(flag::ANON) {
             self.leave_to_swap(frame, shadow);

@@ -30,7 +30,8 @@ impl Mm {
     pub(crate) fn workingset_eviction(&mut self, frame: u32) -> u32 {
         let f = self.frames[frame as usize];
         if self.generation.rules.lists.refault == Refault::None {
-            return entry::VALUE;
+            // The kernel keeps nothing. The model keeps that the page was evicted.
+            return RESERVED;
         }
         let which = self.lruvec_of(f.zone());
         let (bits, anon) = (28 - self.lruvec_bits(), f.has(flag::ANON));

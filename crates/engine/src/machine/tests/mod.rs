@@ -5,11 +5,13 @@ mod random;
 
 use std::ops::ControlFlow;
 
-use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, WriteError};
+use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, Toll, WriteError};
 use lotsfree_workload::{FileSpec, Op, Policy, Process, Program, Stream, Thread};
 
 use super::measure::{add, total};
 use super::{DeviceSpec, Machine, MachineConfig, SwapDevice};
+use crate::mm::vmstat::PGALLOC;
 use crate::{Generation, mm};
 
 const MS: u64 = 1_000_000;
@@ -111,6 +113,11 @@ impl Told {
         self.of(role).for_each(|row| add(&mut spent, &row.spent));
         spent
     }
+    fn toll(&self, role: &str) -> Toll {
+        let mut toll = Toll::default();
+        self.of(role).for_each(|row| toll.add(&Toll { held: 0, ..row.toll }));
+        toll
+    }
     fn when(&self, kind: EventKind) -> Vec<u64> {
         self.events.iter().filter(|event| event.kind == kind).map(|event| event.at).collect()
     }
@@ -134,4 +141,13 @@ fn check(machine: &Machine, told: &Told) {
     assert_eq!(machine.check(), Ok(()));
     let all: u64 = machine.threads.iter().map(|thread| total(&thread.spent)).sum();
     assert_eq!(told.rows.iter().map(|row| total(&row.spent)).sum::<u64>(), all);
+    let allocated: u64 = told.rows.iter().map(|row| row.toll.allocated).sum();
+    let counted: u64 = PGALLOC.iter().map(|&zone| machine.mm.events[zone]).sum();
+    assert_eq!(allocated, counted);
+    let returned: u64 = told.rows.iter().map(|row| row.toll.returned).sum();
+    assert!(returned <= machine.mm.events[vmstat::pgfree]);
+    for row in &told.rows {
+        let Toll { thrashing, swap_in, compaction, refaults, allocated, .. } = row.toll;
+        assert!(thrashing + swap_in <= row.spent.io && refaults <= allocated && compaction == 0, "{row:?}");
+    }
 }

@@ -249,3 +249,69 @@ fn a_run_goes_on_where_it_was() {
     [100, 200, 400].iter().for_each(|&until| go(&mut machine, until * MS, &mut parts));
     assert_eq!(format!("{whole:?}"), format!("{parts:?}"));
 }
+
+/// Reads a file of `pages` pages from its beginning to its end.
+fn read_all(file: u32, pages: u64) -> Vec<Op> {
+    let read = |index| Op::Read { file: FileId(file), offset: index << 17, len: 1 << 17, how: How::Buffered };
+    (0..pages / 32).map(read).collect()
+}
+
+#[test]
+fn who_reads_again_what_was_evicted_pays_and_who_reads_something_new_takes() {
+    for kernel in ["linux-3.0", "linux-4.4", "linux-6.1", "linux-6.12+mglru"] {
+        let mut config = config();
+        config.mm.generation = Generation::named(kernel).unwrap();
+        let mut hot = read_all(0, 8192);
+        hot.push(Op::Sleep { ns: 2 * S });
+        let mut stream = vec![Op::Sleep { ns: S / 2 }];
+        stream.extend(read_all(1, 32768));
+        let processes = vec![
+            process("hot", vec![thread("hot", &hot, 2)]),
+            process("stream", vec![thread("stream", &stream, 1)]),
+        ];
+        let told = run(config, program(&[(8192, true), (32768, true)], processes), 5 * S);
+        let (hot, stream) = (told.toll("hot"), told.toll("stream"));
+        assert_eq!((hot.allocated, hot.returned), (8192 + hot.refaults, 0), "{kernel}");
+        assert!(hot.refaults > 4096, "{kernel}: {hot:?}");
+        // Most pages of a window are there before they are asked for.
+        let io = told.of("hot").filter(|row| row.from > 2 * S).map(|row| row.spent.io).sum::<u64>();
+        assert!(hot.thrashing > 0 && hot.thrashing <= io && hot.swap_in == 0, "{kernel}: {hot:?}, {io}");
+        let expected = Toll { allocated: 32768, ..Toll::default() };
+        assert_eq!(stream, expected, "{kernel}");
+    }
+}
+
+#[test]
+fn what_a_process_holds_is_counted_once_and_given_back_in_the_end() {
+    let mut ops = vec![Op::MapAnon { region: REGION, pages: 1000 }];
+    ops.extend(touches(1000));
+    ops.push(Op::Sleep { ns: S });
+    let idle = [Op::Sleep { ns: 500 * MS }];
+    let threads = vec![thread("first", &idle, 1), thread("second", &ops, 1)];
+    let told = run(config(), program(&[], vec![process("a", threads)]), 2 * S);
+    let held: Vec<u64> = told.of("first").map(|row| row.toll.held).collect();
+    assert!(held[..9].iter().all(|held| *held == 1000) && held[11..].iter().all(|held| *held == 0));
+    assert!(told.of("second").all(|row| row.toll.held == 0));
+    let expected = Toll { allocated: 1000, returned: 1000, ..Toll::default() };
+    assert_eq!(told.toll("second"), expected);
+}
+
+#[test]
+fn who_needs_pages_that_are_on_swap_waits_for_them() {
+    let mut config = config();
+    config.mm.swap_pages = 16384;
+    let mut ops = vec![Op::MapAnon { region: REGION, pages: 10_000 }];
+    (0..3).for_each(|_| {
+        ops.extend(touches(10_000).into_iter().flat_map(|touch| [touch, Op::Compute { ns: 100_000 }]))
+    });
+    let processes = vec![process("a", vec![thread("a", &ops, 1)]), process("b", vec![thread("b", &ops, 1)])];
+    let told = run(config, program(&[], processes), 20 * S);
+    for role in ["a", "b"] {
+        let toll = told.toll(role);
+        assert!(toll.refaults > 1000 && toll.swap_in > 0 && toll.thrashing == 0, "{toll:?}");
+        assert_eq!(toll.allocated, 10_000 + toll.refaults);
+    }
+    for rows in told.rows.chunks(2) {
+        assert!(rows[0].toll.held + rows[1].toll.held <= 16384);
+    }
+}
