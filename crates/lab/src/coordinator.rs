@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use lotsfree_run::wire::{self, Message};
 use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, State};
 use lotsfree_scenario::Case;
+use lotsfree_watch::Sampler;
 
 use crate::agent::{self, Clock, FAILED, Order, READY, Segment};
 use crate::command::Exec;
 use crate::error::{LabError, at, calling};
-use crate::sampler::Sampler;
 
 /// An actor's process is started this many nanoseconds before the actor's time.
 const START_LEAD_NS: u64 = 2_000_000_000;

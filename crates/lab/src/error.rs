@@ -20,6 +20,9 @@ pub enum LabError {
     /// A change of this host could not be made, noted or undone.
     #[error(transparent)]
     Change(#[from] lotsfree_changes::ChangeError),
+    /// The counters of this kernel could not be read.
+    #[error(transparent)]
+    Watch(#[from] lotsfree_watch::WatchError),
     /// A system call failed.
     #[error("{what}: {error}")]
     System {

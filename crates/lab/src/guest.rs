@@ -26,7 +26,6 @@ use crate::agent::read_case;
 use crate::calibrate::{Calibration, Effort};
 use crate::coordinator::Place;
 use crate::error::{LabError, at, calling};
-use crate::facts;
 use crate::here::{self, Output, Stage};
 use crate::prepare::Written;
 
@@ -185,7 +184,7 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     if asked_to_calibrate()? {
         return calibrate(line, &files, changes, &going);
     }
-    let nodes = facts::nodes();
+    let nodes = lotsfree_watch::nodes();
     let place = Place {
         commands: Vec::new(),
         program: PathBuf::from("/init"),

@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use lotsfree_changes::Changes;
-use lotsfree_run::{Facts, RunOn, Sink, State, WriteError};
+use lotsfree_run::{Facts, Measured, RunOn, Sink, State, Window, WriteError};
 use lotsfree_scenario::Case;
 use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, find};
+use lotsfree_workload::quantity::Time;
 
 use crate::coordinator::{Place, coordinate};
 use crate::error::{LabError, at};
-use crate::facts;
 use crate::prepare::{Segments, Written};
 
 /// Where a run is written. It begins once the facts of the machine are known.
@@ -115,8 +115,24 @@ pub(crate) fn execute(
     }
     let segments = Segments::new(&program.segments)?;
     drop(program);
-    output.begin(facts::facts(case, machine, remarks))?;
+    output.begin(facts(case, machine, remarks))?;
     coordinate(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
+}
+
+/// Facts about the running kernel, and about the case that it is going to execute.
+fn facts(case: &Case, machine: RunOn, remarks: Vec<String>) -> Facts {
+    let window = |(from, to): (Time, Time)| Window { from: from.ns(), to: to.ns() };
+    Facts {
+        title: case.title.clone(),
+        variant: Some(case.variant.clone()),
+        interval: case.interval.ns(),
+        duration: case.duration.ns(),
+        measure: Measured {
+            baseline: case.measure.baseline.map(window),
+            window: Some(window(case.measure.window)),
+        },
+        ..lotsfree_watch::facts(machine, remarks)
+    }
 }
 
 /// The value of a setting, trimmed. For a choice such as `always [madvise] never`, the word in brackets.

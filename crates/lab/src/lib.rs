@@ -11,14 +11,12 @@ pub mod calibrate;
 mod command;
 mod coordinator;
 mod error;
-mod facts;
 mod group;
 pub mod guest;
 mod here;
 mod local;
 mod occupied;
 mod prepare;
-mod sampler;
 mod virtual_machine;
 pub mod vm;
 

@@ -15,7 +15,6 @@ use lotsfree_workload::Program;
 use crate::command;
 use crate::coordinator::Place;
 use crate::error::{LabError, at, calling};
-use crate::facts;
 use crate::group::{self, Version, version};
 use crate::here::{self, Output, Watch, current};
 use crate::prepare::Written;
@@ -198,7 +197,7 @@ impl Local {
     fn compare(&self, case: &Case, memory: &Values<Meminfo>, plan: &mut Plan) {
         let mut remark = |text: String| plan.remarks.push(text);
         let total = Bytes::kib(memory.get(meminfo::MemTotal).unwrap_or(0));
-        let (nodes, asked) = (facts::nodes().len(), case.machine.nodes.len());
+        let (nodes, asked) = (lotsfree_watch::nodes().len(), case.machine.nodes.len());
         if self.group {
             remark(format!("a control group of {} on a host of {total}", case.machine.memory()));
         } else {
@@ -312,7 +311,7 @@ impl Session<'_> {
         };
         let text = directory.join("case.toml");
         replace(&text, Access::Private, case.to_toml().as_bytes()).map_err(at(&text))?;
-        let nodes = facts::nodes();
+        let nodes = lotsfree_watch::nodes();
         let place = Place {
             commands: command::prepare(&case.program()?, &local.parent, changes)?,
             program: local.agent.0.clone(),

@@ -72,7 +72,7 @@ pub fn pagesets(sample: &Sample, nodes: usize, cpus: u32) -> Option<Vec<Vec<Size
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::Sampler;
+    use lotsfree_watch::Sampler;
 
     #[test]
     fn a_host_has_a_kernel() {

@@ -6,7 +6,9 @@
 
 mod buffer;
 mod confine;
+mod namespace;
 mod numa;
+mod perf;
 mod region;
 mod segment;
 mod streams;
@@ -15,12 +17,14 @@ mod usage;
 
 pub use buffer::Buffer;
 pub use confine::{Confinement, Limit, User, next_process_apart};
+pub use namespace::mount_for_this_thread;
 pub use numa::{Policy, set_policy};
+pub use perf::{Hit, Observed, TracepointEvent, Tracing};
 pub use region::{Hint, Region, lock_all};
 pub use segment::SharedMemory;
 pub use streams::stdout_was_open;
 pub use swap::{swap_off, swap_on};
-pub use usage::{Usage, thread_cpu_time};
+pub use usage::{Usage, monotonic, thread_cpu_time};
 
 /// Bytes of a base page.
 pub fn page_size() -> usize {

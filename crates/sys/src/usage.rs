@@ -64,6 +64,12 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
+/// `CLOCK_MONOTONIC`, which samples of tracepoints have as well, in nanoseconds.
+pub fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ pub mod buddyinfo;
 pub mod cgroup;
 pub mod cpu_times;
 pub mod hugepages;
+pub mod kallsyms;
 pub mod kernel_log;
 pub mod limits_conf;
 pub mod lru_gen;
@@ -21,6 +22,7 @@ pub mod swaps;
 pub mod sysctl;
 pub mod sysv_shm;
 pub mod thp;
+pub mod trace_format;
 #[cfg(test)]
 mod trial;
 pub mod unit;

@@ -13,7 +13,7 @@ use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_run::{NodeSample, Sample};
 
-use crate::error::{LabError, at};
+use crate::{WatchError, at};
 
 /// A charge meets the limit of memory and swap together first, where that is as low as the limit of memory:
 /// where the group may not swap (`mm/memcontrol.c:try_charge_memcg`).
@@ -28,13 +28,13 @@ struct Watched {
 }
 
 impl Watched {
-    fn open(path: impl Into<PathBuf>) -> Result<Self, LabError> {
+    fn open(path: impl Into<PathBuf>) -> Result<Self, WatchError> {
         let path = path.into();
         let file = File::open(&path).map_err(at(&path))?;
         Ok(Watched { path, file, text: vec![0; 1 << 16] })
     }
 
-    fn read(&mut self) -> Result<&[u8], LabError> {
+    fn read(&mut self) -> Result<&[u8], WatchError> {
         let mut length = 0;
         loop {
             let rest = self.text.get_mut(length..).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Watched {
 
 /// Reads the counters of the running kernel.
 #[derive(Debug)]
-pub(crate) struct Sampler {
+pub struct Sampler {
     meminfo: Watched,
     vmstat: Watched,
     zoneinfo: Watched,
@@ -70,8 +70,11 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Opens the files. `group` is the directory of the actors' control group.
-    pub(crate) fn new(nodes: &[u32], group: Option<&Path>) -> Result<Self, LabError> {
+    /// Opens the files. `group` is the directory of a control group whose counters are read as well.
+    ///
+    /// # Errors
+    /// Names the file that cannot be opened.
+    pub fn new(nodes: &[u32], group: Option<&Path>) -> Result<Self, WatchError> {
         let node = |id: &u32| {
             let directory = PathBuf::from(format!("/sys/devices/system/node/node{id}"));
             Ok((*id, Watched::open(directory.join("meminfo"))?, Watched::open(directory.join("numastat"))?))
@@ -82,7 +85,7 @@ impl Sampler {
             zoneinfo: Watched::open("/proc/zoneinfo")?,
             // A kernel without CONFIG_SWAP does not have this file.
             swaps: Watched::open("/proc/swaps").ok(),
-            nodes: nodes.iter().map(node).collect::<Result<_, LabError>>()?,
+            nodes: nodes.iter().map(node).collect::<Result<_, WatchError>>()?,
             group: group.map(|group| Watched::open(group.join("memory.stat"))).transpose()?,
             events: group.and_then(|group| Watched::open(group.join("memory.events")).ok()),
             failcnt: match group {
@@ -100,7 +103,10 @@ impl Sampler {
     }
 
     /// Reads the counters into a row with this time.
-    pub(crate) fn sample(&mut self, time: u64) -> Result<Sample, LabError> {
+    ///
+    /// # Errors
+    /// Names the file that cannot be read.
+    pub fn sample(&mut self, time: u64) -> Result<Sample, WatchError> {
         let mut log = Log::default();
         let meminfo = Values::<Meminfo>::parse(self.meminfo.read()?, |_| ());
         let vmstat = Values::<Vmstat>::parse(self.vmstat.read()?, |_| ());
@@ -135,7 +141,7 @@ impl Sampler {
     }
 
     /// How many tasks the OOM killer has ended since boot.
-    pub(crate) fn oom_kills(&mut self) -> u64 {
+    pub fn oom_kills(&mut self) -> u64 {
         let text = self.vmstat.read().unwrap_or_default();
         Values::<Vmstat>::parse(text, |_| ()).get(vmstat::oom_kill).unwrap_or(0)
     }

@@ -6,9 +6,7 @@ use std::path::Path;
 
 use lotsfree_kernel_files::Log;
 use lotsfree_kernel_files::file::node::{parse_cpulist, parse_distance};
-use lotsfree_run::{Facts, Measured, NodeFacts, RunOn, Window};
-use lotsfree_scenario::Case;
-use lotsfree_workload::quantity::Time;
+use lotsfree_run::{Facts, NodeFacts, RunOn};
 
 /// Files of `/proc/sys/vm` that are left out, because they are commands or belong to the observer.
 const COMMANDS: [&str; 4] = ["drop_caches", "compact_memory", "stat_refresh", "block_dump"];
@@ -28,7 +26,7 @@ const FILES: [&str; 11] = [
 ];
 
 /// The NUMA nodes of the running kernel.
-pub(crate) fn nodes() -> Vec<NodeFacts> {
+pub fn nodes() -> Vec<NodeFacts> {
     let read = |path: String| fs::read(path).unwrap_or_default();
     let mut log = Log::default();
     let online = parse_cpulist(&read("/sys/devices/system/node/online".to_owned()), &mut log);
@@ -43,12 +41,18 @@ pub(crate) fn nodes() -> Vec<NodeFacts> {
     online.into_iter().map(node).collect()
 }
 
-/// Facts about the running kernel, and about the case that it is going to execute.
-pub(crate) fn facts(case: &Case, machine: RunOn, remarks: Vec<String>) -> Facts {
+/// The CPUs that are online; at least one.
+pub(crate) fn cpus() -> Vec<u32> {
+    let text = fs::read("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cpus = parse_cpulist(text.trim_ascii(), &mut Log::default());
+    if cpus.is_empty() { vec![0] } else { cpus }
+}
+
+/// Facts about the running kernel. What a run is about is left empty: title, variant, interval, duration and
+/// what is measured.
+pub fn facts(machine: RunOn, remarks: Vec<String>) -> Facts {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let release = text("/proc/sys/kernel/osrelease");
-    let nodes = nodes();
-    let cpus = parse_cpulist(text("/sys/devices/system/cpu/online").as_bytes(), &mut Log::default());
     let mut sysctls = BTreeMap::new();
     for entry in fs::read_dir("/proc/sys/vm").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -62,27 +66,18 @@ pub(crate) fn facts(case: &Case, machine: RunOn, remarks: Vec<String>) -> Facts 
         let text = fs::read_to_string(Path::new("/").join(path)).ok()?;
         Some((path.to_owned(), text))
     };
-    let window = |(from, to): (Time, Time)| Window { from: from.ns(), to: to.ns() };
     Facts {
         lotsfree: env!("CARGO_PKG_VERSION").to_owned(),
-        title: case.title.clone(),
-        variant: Some(case.variant.clone()),
         machine,
         kernel: release.clone(),
         osrelease: release,
-        cpus: u32::try_from(cpus.len()).unwrap_or(u32::MAX),
+        cpus: u32::try_from(cpus().len()).unwrap_or(u32::MAX),
         page_size: lotsfree_sys::page_size() as u64,
-        nodes,
+        nodes: nodes(),
         sysctls,
         files: FILES.iter().filter_map(|path| file(path)).collect(),
-        calibration: None,
         remarks,
         uptime: text("/proc/uptime").split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
-        interval: case.interval.ns(),
-        duration: case.duration.ns(),
-        measure: Measured {
-            baseline: case.measure.baseline.map(window),
-            window: Some(window(case.measure.window)),
-        },
+        ..Facts::default()
     }
 }

@@ -1,0 +1,109 @@
+//! How much of the time the tracepoints are on, so that watching stays cheap.
+//!
+//! A hit costs the task that makes it some 80 ns, and a record another 250 ns for both sides (6.18 in a
+//! virtual machine; `docs/blame.md` has the measurement). What they and this process take together is held
+//! below [`MOST_LOAD`] of one CPU by leaving the tracepoints off between windows.
+
+use std::time::Duration;
+
+/// The part of one CPU that watching may take. The bound that users are promised is 1 %; a quarter of it is
+/// kept for what the estimate does not know.
+const MOST_LOAD: f64 = 0.0075;
+/// Seconds of CPU time that a hit costs the task that makes it.
+const HIT: f64 = 80e-9;
+/// Seconds of CPU time that writing a record costs the task that makes the hit. What reading it costs is
+/// measured.
+const RECORD: f64 = 150e-9;
+/// The least part of the time. Below it an interval of a second would have too few windows to tell a share.
+const LEAST: f64 = 0.05;
+/// The longest window, and the shortest.
+const LONGEST: Duration = Duration::from_millis(100);
+const SHORTEST: Duration = Duration::from_millis(4);
+
+/// What a window cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    /// Hits of all tracepoints.
+    pub(crate) hits: u64,
+    /// Records that were written.
+    pub(crate) records: u64,
+    /// Records for which the buffers had no room.
+    pub(crate) lost: u64,
+    /// CPU time of this process since the window before it.
+    pub(crate) own: Duration,
+}
+
+impl Cost {
+    /// CPU time of both sides, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.hits as f64 * HIT + self.records as f64 * RECORD + self.own.as_secs_f64()
+    }
+}
+
+/// The next window, and the pause before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Duty {
+    pub(crate) window: Duration,
+    pub(crate) pause: Duration,
+    /// CPU time and length of the windows so far, in seconds, of which each counts for more than those
+    /// before it.
+    cost: f64,
+    on: f64,
+}
+
+/// What the windows before count for, beside the last.
+const MEMORY: f64 = 0.8;
+
+impl Default for Duty {
+    fn default() -> Self {
+        // The first window is short, as nobody knows yet what it costs.
+        Duty { window: Duration::from_millis(10), pause: Duration::ZERO, cost: 0.0, on: 0.0 }
+    }
+}
+
+impl Duty {
+    /// The duty after a window that lasted `on` and cost this much.
+    pub(crate) fn after(self, on: Duration, cost: Cost) -> Duty {
+        let window = match cost.lost {
+            0 => (self.window * 2).min(LONGEST),
+            _ => (self.window / 2).max(SHORTEST),
+        };
+        let (cost, on) = (self.cost * MEMORY + cost.seconds(), self.on * MEMORY + on.as_secs_f64());
+        let load = cost / on.max(1e-6);
+        let part = (MOST_LOAD / load.max(1e-9)).clamp(LEAST, 1.0);
+        // Windows that are on for most of the time follow each other: waits go on from one to the next.
+        let pause = if part > 0.9 { Duration::ZERO } else { window.mul_f64(1.0 / part - 1.0) };
+        Duty { window, pause, cost, on }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_quiet_host_is_watched_all_the_time() {
+        let cost = Cost { hits: 5_000, records: 500, lost: 0, own: Duration::from_millis(1) };
+        assert_eq!(Duty::default().after(SECOND, cost).pause, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_busy_host_is_watched_for_as_long_as_the_load_allows() {
+        let cost = Cost { hits: 1_000_000, records: 100_000, lost: 0, own: Duration::from_millis(20) };
+        let duty = Duty::default().after(SECOND, cost);
+        let part = duty.window.as_secs_f64() / (duty.window + duty.pause).as_secs_f64();
+        let load = part * (1e6 * HIT + 1e5 * RECORD + 0.02);
+        assert!((load - MOST_LOAD).abs() < 1e-4, "{load}");
+    }
+
+    #[test]
+    fn windows_shrink_while_records_are_lost() {
+        let mut duty = Duty { window: LONGEST, ..Duty::default() };
+        for _ in 0..20 {
+            duty = duty.after(LONGEST, Cost { lost: 1, ..Cost::default() });
+        }
+        assert_eq!(duty.window, SHORTEST);
+    }
+}

@@ -1,0 +1,171 @@
+//! Control groups: refaults of each, and which of them are at their limit; pages swapped in, of the host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lotsfree_kernel_files::Log;
+use lotsfree_kernel_files::counters::{MemoryStat, Values, Vmstat, memory_stat, vmstat};
+use lotsfree_kernel_files::file::cgroup::{flat_keyed, parse_memory_stat};
+
+/// The control groups of the programs that were seen.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    /// Where groups with memory counters are; `None` without such a hierarchy.
+    root: Option<PathBuf>,
+    /// Refaults of files in each group, as last read, and those of the host.
+    last: BTreeMap<Arc<str>, u64>,
+    host: u64,
+    swapped_in: u64,
+    /// How often each group, or one above it, had met its limit when it was first seen.
+    hits: BTreeMap<String, u64>,
+}
+
+/// Hierarchies with memory counters: version 1, version 2.
+const ROOTS: [&str; 2] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+
+impl Groups {
+    /// Finds the hierarchy.
+    pub(crate) fn find() -> Self {
+        let has = |root: &&str| {
+            Path::new(root).join("memory.limit_in_bytes").exists()
+                || fs::read_to_string(Path::new(root).join("cgroup.controllers"))
+                    .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == "memory"))
+        };
+        let root = ROOTS.iter().find(|root| has(root)).map(PathBuf::from);
+        let (host, swapped_in) = host();
+        Groups { root, host, swapped_in, ..Groups::default() }
+    }
+
+    /// Pages that the host has swapped in since this was last asked. Refaults of anonymous pages leave out
+    /// those that readahead brought.
+    pub(crate) fn swapped_in(&mut self) -> u64 {
+        let (_, now) = host();
+        now.saturating_sub(std::mem::replace(&mut self.swapped_in, now))
+    }
+
+    /// The refaults of files in these groups since they were last asked for; of a group that is asked for
+    /// first, none.
+    /// The group named `""` and the root are what is left of the host's.
+    pub(crate) fn since(&mut self, groups: &BTreeSet<&Arc<str>>) -> BTreeMap<Arc<str>, u64> {
+        let mut moved = BTreeMap::new();
+        let (now, _) = host();
+        let mut rest = now.saturating_sub(std::mem::replace(&mut self.host, now));
+        let mut without = Vec::new();
+        for group in groups {
+            let Some(now) = self.read(group) else {
+                without.push(Arc::clone(group));
+                continue;
+            };
+            if !self.last.contains_key(*group) {
+                self.note_hits(group);
+            }
+            let before = self.last.insert(Arc::clone(group), now).unwrap_or(now);
+            let own = now.saturating_sub(before);
+            rest = rest.saturating_sub(own);
+            moved.insert(Arc::clone(group), own);
+        }
+        for group in without {
+            moved.insert(group, rest);
+        }
+        moved
+    }
+
+    /// Notes how often a group and those above it have met their limits.
+    fn note_hits(&mut self, group: &str) {
+        for above in upwards(group) {
+            if !self.hits.contains_key(above)
+                && let Some(hits) = self.limit_hits(above)
+            {
+                self.hits.insert(above.to_owned(), hits);
+            }
+        }
+    }
+
+    /// The nearest group at or above this one that has met its limit since it was first seen: reclaim for
+    /// what is charged to it takes pages of nobody outside. `None`: the whole host shares its memory.
+    pub(crate) fn limited<'a>(&self, group: &'a str) -> Option<&'a str> {
+        upwards(group).find(|above| {
+            let before = self.hits.get(*above);
+            before.zip(self.limit_hits(above)).is_some_and(|(before, now)| now > *before)
+        })
+    }
+
+    /// How often a group has met its limit: `memory.failcnt` of version 1, `max` and `high` of
+    /// `memory.events.local` of version 2.
+    fn limit_hits(&self, group: &str) -> Option<u64> {
+        let directory = self.root.as_ref()?.join(group.strip_prefix('/')?);
+        let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
+        if let Some(events) = read("memory.events.local").or_else(|| read("memory.events")) {
+            let count = |key| flat_keyed(events.as_bytes(), key).unwrap_or(0);
+            return Some(count("max").saturating_add(count("high")));
+        }
+        let hits = ["memory.failcnt", "memory.memsw.failcnt"].map(read);
+        let hits: Vec<u64> = hits.iter().flatten().filter_map(|text| text.trim().parse().ok()).collect();
+        (!hits.is_empty()).then(|| hits.iter().sum())
+    }
+
+    fn read(&self, group: &str) -> Option<u64> {
+        let below = group.strip_prefix('/').filter(|below| !below.is_empty())?;
+        let text = fs::read(self.root.as_ref()?.join(below).join("memory.stat")).ok()?;
+        Some(of_group(&parse_memory_stat(&text, &mut Log::default())))
+    }
+}
+
+/// A group and those above it, without the root.
+fn upwards(group: &str) -> impl Iterator<Item = &str> {
+    let group = Some(group.trim_end_matches('/')).filter(|group| group.starts_with('/'));
+    std::iter::successors(group, |group| group.rsplit_once('/').map(|(above, _)| above))
+        .filter(|group| !group.is_empty())
+}
+
+/// Refaults of files in a group. The counter was one, of files only, before 5.9.
+fn of_group(stat: &Values<MemoryStat>) -> u64 {
+    let file = stat.get(memory_stat::workingset_refault_file);
+    file.or_else(|| stat.get(memory_stat::workingset_refault)).unwrap_or(0)
+}
+
+/// Refaults of files, and pages swapped in, of the host.
+fn host() -> (u64, u64) {
+    let text = fs::read("/proc/vmstat").unwrap_or_default();
+    let stat = Values::<Vmstat>::parse(&text, |_| ());
+    let file = stat.get(vmstat::workingset_refault_file).or_else(|| stat.get(vmstat::workingset_refault));
+    (file.unwrap_or(0), stat.get(vmstat::pswpin).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_above_a_group_come_nearest_first() {
+        let above = |group| upwards(group).collect::<Vec<_>>();
+        assert_eq!(above("/a/b/c"), ["/a/b/c", "/a/b", "/a"]);
+        assert!(above("/").is_empty() && above("").is_empty());
+    }
+
+    #[test]
+    fn the_nearest_group_that_met_its_limit_is_the_one_that_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("a/memory.events", "low 0\nhigh 0\nmax 3\noom 0\n");
+        put("a/b/memory.events", "low 0\nhigh 0\nmax 0\noom 0\n");
+        put("a/b/memory.stat", "workingset_refault_file 10\n");
+        let mut groups = Groups { root: Some(root.path().to_path_buf()), ..Groups::default() };
+        let group: Arc<str> = "/a/b".into();
+        groups.since(&BTreeSet::from([&group]));
+        assert_eq!(groups.limited("/a/b"), None);
+        put("a/memory.events", "low 0\nhigh 0\nmax 9\noom 0\n");
+        put("a/b/memory.stat", "workingset_refault_file 17\n");
+        assert_eq!(groups.limited("/a/b"), Some("/a"));
+        let moved = groups.since(&BTreeSet::from([&group]));
+        assert_eq!(moved[&group], 7);
+        put("a/b/memory.events", "low 0\nhigh 5\nmax 0\noom 0\n");
+        assert_eq!(groups.limited("/a/b"), Some("/a/b"));
+    }
+}

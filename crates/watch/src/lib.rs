@@ -1,0 +1,65 @@
+//! The running kernel, as rows of a run: who allocates memory, who reclaims and waits for it, and for how
+//! long.
+//!
+//! ```text
+//! tracefs ─▶ tracepoints ─▶ sys::Tracing ─▶ hits of a window ─▶ Tally, per process ─┐
+//! /proc/PID, memory.stat ─▶ Tasks, refaults by group ────────────────────────────────┴─▶ Intervals
+//! ```
+//!
+//! Tracepoints are read through `perf_event_open`, which leaves nothing behind however the process ends: no
+//! file of tracefs is written, no sysctl is set. They are on in windows ([`duty`]); what a window holds is
+//! scaled up to the interval.
+//!
+//! | what | from |
+//! |---|---|
+//! | pages allocated and given back, by task | `kmem:mm_page_alloc`, `kmem:mm_page_free` |
+//! | pages read into the page cache | `filemap:mm_filemap_add_to_page_cache` |
+//! | time reclaiming | `vmscan:mm_vmscan_{direct,memcg,node}_reclaim_{begin,end}` |
+//! | time compacting | `compaction:mm_compaction_{begin,end}` |
+//! | waits, and what for | `sched:sched_switch` with the kernel's call chain, `sched:sched_wakeup` |
+//! | refaults | `workingset_refault_*` of each group's `memory.stat`, of `/proc/vmstat` for the rest |
+//!
+//! The kernel has no tracepoint for a refault. Those of a group are shared among its programs by the pages
+//! that each read into the page cache twice while we looked, as a page can only be added twice if it was
+//! evicted between.
+
+mod duty;
+mod facts;
+mod files;
+mod groups;
+mod sampler;
+mod stack;
+mod tally;
+mod tasks;
+mod tracepoints;
+mod watch;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use facts::{facts, nodes};
+pub use sampler::Sampler;
+pub use watch::{Seeing, Seen, Watch};
+
+/// Why a kernel cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// A file could not be read.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The kernel lets this user watch no tracepoints.
+    #[error("the kernel refuses its tracepoints ({0}); run as root, or with CAP_PERFMON and CAP_SYS_ADMIN")]
+    Refused(io::Error),
+    /// The kernel has not the tracepoints that are needed.
+    #[error("this kernel has no tracepoint {0}, without which nobody can be blamed")]
+    Missing(&'static str),
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> WatchError + '_ {
+    move |error| WatchError::Io { path: path.to_path_buf(), error }
+}

@@ -1,0 +1,413 @@
+//! [`Tally`]: what each process did in the windows of an interval.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use lotsfree_kernel_files::file::trace_format::Place;
+use lotsfree_sys::Hit;
+
+use crate::files::FileId;
+use crate::stack::{REASONS, Reason, Stacks};
+use crate::tracepoints::{Kind, STRIDE, Tracepoint};
+
+/// What a process did in the windows of an interval. Pages are base pages, times nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Pages allocated.
+    pub(crate) allocated: u64,
+    /// Pages given back outside of reclaim.
+    pub(crate) returned: u64,
+    /// Pages added to the page cache.
+    pub(crate) added: u64,
+    /// Those of `added` that had been added before, and so were evicted in between.
+    pub(crate) again: u64,
+    /// Time in reclaim for its own allocations.
+    pub(crate) reclaim: u64,
+    /// Time compacting for its own allocations.
+    pub(crate) compaction: u64,
+    /// Time in uninterruptible sleep, by [`Reason`].
+    pub(crate) waits: [u64; REASONS],
+}
+
+impl Counts {
+    pub(crate) fn wait(&self, reason: Reason) -> u64 {
+        self.waits.get(reason as usize).copied().unwrap_or_default()
+    }
+
+    /// Time of all waits.
+    pub(crate) fn waited(&self) -> u64 {
+        self.waits.iter().sum::<u64>() + self.reclaim + self.compaction
+    }
+
+    /// How much there is to say of a process: pages, and waits as milliseconds.
+    pub(crate) fn weight(&self) -> u64 {
+        self.allocated + self.added + self.waited() / 1_000_000
+    }
+
+    pub(crate) fn add(&mut self, other: &Counts) {
+        let Counts { allocated, returned, added, again, reclaim, compaction, waits } = other;
+        self.allocated += allocated;
+        self.returned += returned;
+        self.added += added;
+        self.again += again;
+        self.reclaim += reclaim;
+        self.compaction += compaction;
+        for (sum, wait) in self.waits.iter_mut().zip(waits) {
+            *sum += wait;
+        }
+    }
+
+    /// What it would be in a longer time of the same kind.
+    pub(crate) fn scaled(&self, factor: f64) -> Counts {
+        let scaled = |value: u64| (value as f64 * factor) as u64;
+        let Counts { allocated, returned, added, again, reclaim, compaction, waits } = *self;
+        Counts {
+            allocated: scaled(allocated),
+            returned: scaled(returned),
+            added: scaled(added),
+            again: scaled(again),
+            reclaim: scaled(reclaim),
+            compaction: scaled(compaction),
+            waits: waits.map(scaled),
+        }
+    }
+
+    fn adds_wait(&mut self, reason: Reason, time: u64) {
+        if let Some(wait) = self.waits.get_mut(reason as usize) {
+            *wait += time;
+        }
+    }
+}
+
+/// Something that a task is in the middle of.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    process: u32,
+    time: u64,
+}
+
+/// Counts hits. Windows that follow each other at once are one: what a task is in the middle of goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) counts: BTreeMap<u32, Counts>,
+    /// Nanoseconds that the windows took.
+    pub(crate) on: u64,
+    /// Pages that each process added to the page cache, by file.
+    files: HashMap<(u32, FileId), u64>,
+    waiting: HashMap<u32, (Since, Reason)>,
+    reclaiming: HashMap<u32, Since>,
+    compacting: HashMap<u32, Since>,
+    pages: Pages,
+    /// Waits that ended, and their time, by reason, from which the rest of those that did not is judged.
+    ended: [(u64, u64); REASONS],
+}
+
+/// The most files of an interval whose names are looked for, and of which any are remembered.
+const BUSIEST: usize = 16;
+const MOST_FILES: usize = 1 << 14;
+
+/// The process that stands for interrupts: what they do belongs to no task.
+pub(crate) const NOBODY: u32 = u32::MAX;
+/// Flags of `common_flags` in interrupts (`include/linux/trace_events.h`: `TRACE_FLAG_HARDIRQ`,
+/// `TRACE_FLAG_SOFTIRQ`).
+const IN_INTERRUPT: u64 = 0x08 | 0x10;
+
+/// A window of observation, in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Whether the window before it ended where it begins.
+    pub(crate) goes_on: bool,
+}
+
+impl Tally {
+    /// Counts the hits of a window, in the order of their time.
+    pub(crate) fn window(&mut self, window: Window, hits: &[Hit], known: &[Tracepoint], stacks: &Stacks) {
+        if !window.goes_on {
+            self.let_go();
+        }
+        for hit in hits {
+            if let Some(tracepoint) = known.get(hit.event) {
+                self.hit(hit, tracepoint, window, stacks);
+            }
+        }
+        self.on += window.to.saturating_sub(window.from);
+        self.cut(window);
+    }
+
+    /// The files of which most was added to the page cache since this was last asked.
+    pub(crate) fn busiest_files(&mut self) -> Vec<(u32, FileId, u64)> {
+        let files = std::mem::take(&mut self.files).into_iter();
+        let mut files: Vec<_> = files.map(|((process, file), pages)| (process, file, pages)).collect();
+        files.sort_unstable_by_key(|(process, file, pages)| (std::cmp::Reverse(*pages), *process, *file));
+        files.truncate(BUSIEST);
+        files
+    }
+
+    /// Forgets what was counted, and keeps what tasks are in the middle of.
+    pub(crate) fn take(&mut self) -> (BTreeMap<u32, Counts>, u64) {
+        (std::mem::take(&mut self.counts), std::mem::take(&mut self.on))
+    }
+
+    fn hit(&mut self, hit: &Hit, tracepoint: &Tracepoint, window: Window, stacks: &Stacks) {
+        let Tracepoint { kind, period, fields } = tracepoint;
+        let number = |place: Option<_>| place.and_then(|place: Place| place.number(&hit.record));
+        let in_interrupt = number(fields.flags).is_some_and(|flags| flags & IN_INTERRUPT != 0);
+        let process = if in_interrupt { NOBODY } else { hit.process };
+        let since = Since { process: hit.process, time: hit.time };
+        let pages = 1 << number(fields.order).unwrap_or(0).min(20);
+        match kind {
+            Kind::Allocate => self.of(process).allocated += period * pages,
+            Kind::Free if self.reclaiming.contains_key(&hit.task) && !in_interrupt => {}
+            Kind::Free => self.of(process).returned += period * pages,
+            Kind::AddToPageCache => {
+                let (device, inode) = (number(fields.device), number(fields.inode));
+                let file = FileId { device: device.unwrap_or(0), inode: inode.unwrap_or(0) };
+                self.add(file, number(fields.index).unwrap_or(0), pages, hit.process);
+            }
+            Kind::Switch => {
+                self.waiting.insert(hit.task, (since, stacks.reason(&hit.chain)));
+            }
+            Kind::Waking => {
+                let woken = number(fields.woken).and_then(|task| u32::try_from(task).ok());
+                if let Some((since, reason)) = woken.and_then(|task| self.waiting.remove(&task)) {
+                    let time = hit.time.saturating_sub(since.time);
+                    self.of(since.process).adds_wait(reason, time);
+                    if let Some((count, sum)) = self.ended.get_mut(reason as usize) {
+                        (*count, *sum) = (*count + 1, *sum + time);
+                    }
+                }
+            }
+            Kind::ReclaimBegin => _ = self.reclaiming.insert(hit.task, since),
+            Kind::CompactionBegin => _ = self.compacting.insert(hit.task, since),
+            // One that began before the window is counted from the window's start.
+            Kind::ReclaimEnd => {
+                let begun = self.reclaiming.remove(&hit.task).map_or(window.from, |since| since.time);
+                self.of(hit.process).reclaim += hit.time.saturating_sub(begun);
+            }
+            Kind::CompactionEnd => {
+                let begun = self.compacting.remove(&hit.task).map_or(window.from, |since| since.time);
+                self.of(hit.process).compaction += hit.time.saturating_sub(begun);
+            }
+        }
+    }
+
+    fn of(&mut self, process: u32) -> &mut Counts {
+        self.counts.entry(process).or_default()
+    }
+
+    /// Counts the pages of a folio that was added to the page cache: each multiple of [`STRIDE`] in it stands
+    /// for as many pages.
+    fn add(&mut self, file: FileId, first: u64, pages: u64, process: u32) {
+        let multiples = (first.div_ceil(STRIDE)..).take_while(|n| n * STRIDE < first + pages);
+        let mut again = 0;
+        let mut seen = 0;
+        for multiple in multiples {
+            seen += 1;
+            again += u64::from(!self.pages.insert((file, multiple)));
+        }
+        if self.files.len() < MOST_FILES {
+            *self.files.entry((process, file)).or_default() += seen * STRIDE;
+        }
+        let counts = self.of(process);
+        counts.added += seen * STRIDE;
+        counts.again += again * STRIDE;
+    }
+
+    /// Forgets what tasks are in the middle of. A wait whose end nobody sees is given the mean of those that
+    /// ended: as much of waits that began before the window is missed at its start.
+    fn let_go(&mut self) {
+        for (_, (since, reason)) in std::mem::take(&mut self.waiting) {
+            let (count, sum) = self.ended.get(reason as usize).copied().unwrap_or_default();
+            self.of(since.process).adds_wait(reason, sum.checked_div(count).unwrap_or(0));
+        }
+        self.reclaiming.clear();
+        self.compacting.clear();
+    }
+
+    /// Counts what goes on at the end of a window up to there, and lets it go on from there.
+    fn cut(&mut self, window: Window) {
+        let upto = |since: &mut Since| {
+            let time = window.to.saturating_sub(since.time.max(window.from));
+            since.time = window.to;
+            (since.process, time)
+        };
+        let reclaim: Vec<_> = self.reclaiming.values_mut().map(upto).collect();
+        let compaction: Vec<_> = self.compacting.values_mut().map(upto).collect();
+        let waits: Vec<_> = self.waiting.values_mut().map(|(since, why)| (upto(since), *why)).collect();
+        for (process, time) in reclaim {
+            self.of(process).reclaim += time;
+        }
+        for (process, time) in compaction {
+            self.of(process).compaction += time;
+        }
+        for ((process, time), reason) in waits {
+            self.of(process).adds_wait(reason, time);
+        }
+    }
+}
+
+/// Pages that were seen, as hashes. When there are too many, half of all pages stop being watched.
+#[derive(Debug)]
+struct Pages {
+    seen: HashSet<u64>,
+    /// Hashes up to this are watched.
+    most: u64,
+}
+
+/// The most pages that are remembered: 4 MiB of hashes.
+const MOST_PAGES: usize = 1 << 18;
+
+impl Default for Pages {
+    fn default() -> Self {
+        Pages { seen: HashSet::new(), most: u64::MAX }
+    }
+}
+
+impl Pages {
+    /// Adds a page; `false` if it had been added before.
+    fn insert(&mut self, page: (FileId, u64)) -> bool {
+        let mut hasher = DefaultHasher::new();
+        page.hash(&mut hasher);
+        let hash = hasher.finish();
+        if hash > self.most {
+            return true;
+        }
+        if self.seen.len() >= MOST_PAGES {
+            self.most /= 2;
+            let most = self.most;
+            self.seen.retain(|hash| *hash <= most);
+        }
+        self.seen.insert(hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_kernel_files::file::trace_format::TraceFormat;
+
+    use super::*;
+    use crate::tracepoints::Fields;
+
+    const FORMAT: &[u8] = b"field:u8 common_flags;\toffset:0;\tsize:1;\tsigned:0;\n\
+        field:u8 order;\toffset:1;\tsize:1;\tsigned:0;\nfield:u32 s_dev;\toffset:4;\tsize:4;\tsigned:0;\n\
+        field:u64 i_ino;\toffset:8;\tsize:8;\tsigned:0;\nfield:u64 index;\toffset:16;\tsize:8;\tsigned:0;\n\
+        field:int pid;\toffset:24;\tsize:4;\tsigned:1;\n";
+    const KINDS: [Kind; 9] = [
+        Kind::Allocate,
+        Kind::Free,
+        Kind::AddToPageCache,
+        Kind::Switch,
+        Kind::Waking,
+        Kind::ReclaimBegin,
+        Kind::ReclaimEnd,
+        Kind::CompactionBegin,
+        Kind::CompactionEnd,
+    ];
+
+    fn known() -> Vec<Tracepoint> {
+        let format = TraceFormat::parse(FORMAT);
+        let fields = Fields {
+            flags: format.field("common_flags"),
+            order: format.field("order"),
+            device: format.field("s_dev"),
+            inode: format.field("i_ino"),
+            index: format.field("index"),
+            woken: format.field("pid"),
+        };
+        KINDS.iter().map(|kind| Tracepoint { kind: *kind, period: 1, fields }).collect()
+    }
+
+    fn hit(kind: Kind, task: u32, time: u64) -> Hit {
+        let event = KINDS.iter().position(|known| *known == kind).unwrap();
+        Hit { event, process: task / 10 * 10, task, time, chain: Vec::new(), record: vec![0; 28] }
+    }
+
+    fn with(mut hit: Hit, offset: usize, value: &[u8]) -> Hit {
+        hit.record[offset..offset + value.len()].copy_from_slice(value);
+        hit
+    }
+
+    fn woken(task: u32, time: u64) -> Hit {
+        with(hit(Kind::Waking, 999, time), 24, &task.to_ne_bytes())
+    }
+
+    fn added(index: u64, order: u8) -> Hit {
+        with(with(hit(Kind::AddToPageCache, 20, 5), 16, &index.to_ne_bytes()), 1, &[order])
+    }
+
+    fn tally(windows: &[(Window, Vec<Hit>)]) -> Tally {
+        let mut tally = Tally::default();
+        for (window, hits) in windows {
+            tally.window(*window, hits, &known(), &Stacks::default());
+        }
+        tally
+    }
+
+    fn window(from: u64, to: u64, goes_on: bool) -> Window {
+        Window { from, to, goes_on }
+    }
+
+    #[test]
+    fn pages_that_reclaim_frees_are_not_given_back() {
+        let hits = vec![
+            with(hit(Kind::Allocate, 21, 1), 1, &[3]),
+            hit(Kind::ReclaimBegin, 21, 2),
+            hit(Kind::Free, 21, 3),
+            hit(Kind::ReclaimEnd, 21, 7),
+            hit(Kind::Free, 22, 8),
+            // In a soft interrupt.
+            with(hit(Kind::Allocate, 21, 9), 0, &[0x10]),
+        ];
+        let tally = tally(&[(window(0, 10, false), hits)]);
+        let counts = tally.counts[&20];
+        assert_eq!((counts.allocated, counts.returned, counts.reclaim), (8, 1, 5));
+        assert_eq!(tally.counts[&NOBODY].allocated, 1);
+    }
+
+    #[test]
+    fn what_crosses_a_window_is_counted_in_it_only() {
+        let hits = vec![hit(Kind::ReclaimEnd, 11, 103), hit(Kind::CompactionBegin, 21, 106)];
+        let counts = tally(&[(window(100, 110, false), hits)]).counts;
+        assert_eq!(counts[&10].reclaim, 3);
+        assert_eq!(counts[&20].compaction, 4);
+    }
+
+    #[test]
+    fn waits_go_on_through_windows_that_follow_each_other() {
+        let first = (window(0, 10, false), vec![hit(Kind::Switch, 11, 4)]);
+        let second = (window(10, 20, true), Vec::new());
+        let third = (window(20, 30, true), vec![woken(11, 25), woken(12, 26)]);
+        let counts = tally(&[first, second, third]).counts;
+        assert_eq!(counts[&10].wait(Reason::Other), 21);
+        assert_eq!(counts.len(), 1, "nobody saw the other one fall asleep");
+    }
+
+    #[test]
+    fn a_wait_whose_end_nobody_saw_is_given_the_mean_of_the_others() {
+        let first = vec![hit(Kind::Switch, 11, 0), woken(11, 6), hit(Kind::Switch, 21, 8)];
+        let windows = [(window(0, 10, false), first), (window(50, 60, false), Vec::new())];
+        assert_eq!(tally(&windows).counts[&20].wait(Reason::Other), 2 + 6);
+    }
+
+    #[test]
+    fn a_page_that_comes_twice_has_been_evicted_in_between() {
+        let hits = vec![added(0, 0), added(32, 5), added(48, 0), added(64, 0)];
+        let counts = tally(&[(window(0, 10, false), hits)]).counts;
+        // The folio of 32 pages has two multiples of 16, of which the second comes again alone.
+        assert_eq!((counts[&20].added, counts[&20].again), (16 * 5, 16));
+    }
+
+    #[test]
+    fn too_many_pages_halve_what_is_watched() {
+        let mut pages = Pages::default();
+        let file = FileId { device: 1, inode: 2 };
+        for index in 0..2 * MOST_PAGES as u64 {
+            pages.insert((file, index));
+        }
+        assert!(pages.seen.len() <= MOST_PAGES && pages.most < u64::MAX);
+        let again = (0..1000).filter(|index| !pages.insert((file, *index))).count();
+        assert!((1..1000).contains(&again), "{again}");
+    }
+}

@@ -1,0 +1,457 @@
+//! [`Watch`]: the programs of this host, interval by interval.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, thread};
+
+use lotsfree_run::{Histogram, Interval, Spent, Toll};
+use lotsfree_sys::{self as sys, Hit, Observed, Tracing};
+
+use crate::duty::{Cost, Duty};
+use crate::facts;
+use crate::files::{self, Use};
+use crate::groups::Groups;
+use crate::stack::{Reason, Stacks};
+use crate::tally::{Counts, Tally, Window};
+use crate::tasks::{self, Held, Program, Tasks, Times};
+use crate::tracepoints::{STRIDE, Tracepoints};
+use crate::{WatchError, at};
+
+/// Watches the programs of this host, until it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    tracing: Tracing,
+    tracepoints: Tracepoints,
+    stacks: Stacks,
+    tally: Tally,
+    tasks: Tasks,
+    groups: Groups,
+    duty: Duty,
+    /// Hits when the last window ended.
+    hits: u64,
+    /// CPU time of this thread when the last window ended.
+    own: Duration,
+    /// When the next window may begin.
+    paused_until: u64,
+    /// End of the last window, if the next follows it at once.
+    goes_on_from: Option<u64>,
+    began: u64,
+    /// The files that each program brought into the page cache, in pages.
+    files: BTreeMap<Program, BTreeMap<(Use, PathBuf), u64>>,
+    /// Processes that were among the busiest. Their times are read to the end, also while they do nothing
+    /// that a tracepoint shows.
+    read: BTreeSet<u32>,
+    /// What each program did, by interval.
+    recorded: Vec<Recorded>,
+    seen: Seen,
+}
+
+/// An interval that has ended.
+#[derive(Debug, Default)]
+struct Recorded {
+    from: u64,
+    at: u64,
+    programs: BTreeMap<Program, Sums>,
+    /// Refaults of files, by group.
+    refaults: BTreeMap<Arc<str>, u64>,
+    /// Pages that the host swapped in.
+    swapped_in: u64,
+}
+
+/// What the processes of a program did in an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    counts: Counts,
+    times: Times,
+    held: Held,
+    is_kernel_thread: bool,
+}
+
+/// How well the programs could be watched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// The part of the time that the tracepoints were on, 0 to 1.
+    pub on: f64,
+    /// Records for which the buffers had no room.
+    pub lost: u64,
+    /// CPU time of watching, reading included, as a part of one CPU: measured for this process, estimated
+    /// for the tasks that hit the tracepoints.
+    pub cost: f64,
+    /// Tracepoints that this kernel has not.
+    pub missing: Vec<&'static str>,
+    /// Whether the kernel hides its addresses, so that nobody can say what a task waited for.
+    pub is_blind: bool,
+    /// The programs, by the name that they have in the rows.
+    pub programs: BTreeMap<Arc<str>, Seeing>,
+}
+
+impl Seen {
+    /// How well the programs were seen and what was not, a sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = vec![format!(
+            "The kernel's tracepoints were on for {:.0} % of the time; watching took {:.1} % of one CPU.",
+            self.on * 100.0,
+            self.cost * 100.0
+        )];
+        if self.lost > 0 {
+            remarks.push(format!(
+                "{} records were lost; the windows that they belong to count less.",
+                self.lost
+            ));
+        }
+        if self.is_blind {
+            remarks.push(
+                "The kernel hides its addresses (kernel.kptr_restrict), so nobody can say what tasks waited for: \
+                 thrashing and swap-in are not in these figures."
+                    .to_owned(),
+            );
+        }
+        if !self.missing.is_empty() {
+            remarks.push(format!("This kernel has no tracepoint {}.", self.missing.join(", ")));
+        }
+        remarks.push(
+            "Not seen: waits that are shorter than a context switch, such as for zram or zswap; memory that \
+             interrupts allocate; huge pages of the pool."
+                .to_owned(),
+        );
+        remarks
+    }
+}
+
+/// What else was seen of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seeing {
+    /// Its memory cgroup; empty without one.
+    pub group: Arc<str>,
+    /// What it was doing: "reading /backup/a.tar".
+    pub doing: Option<String>,
+}
+
+/// Bytes of all buffers together, and of one at most and at least.
+const BUFFERS: usize = 16 << 20;
+const MOST_BUFFER: usize = 1 << 20;
+const LEAST_BUFFER: usize = 32 << 10;
+/// The least pages read twice from which the refaults of a group are shared among its programs. With fewer
+/// the pages read at all decide.
+const ENOUGH_AGAIN: u64 = 16 * STRIDE;
+/// The most files of a program that are remembered by name.
+const MOST_NAMES: usize = 4096;
+/// The most processes whose times are read in an interval: the busiest.
+const MOST_READ: usize = 256;
+
+impl Watch {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// [`WatchError::Refused`] without the right to, [`WatchError::Missing`] on a kernel without tracepoints.
+    pub fn begin() -> Result<Self, WatchError> {
+        let tracepoints = Tracepoints::find()?;
+        let kallsyms = Path::new("/proc/kallsyms");
+        let stacks = Stacks::new(&fs::read(kallsyms).map_err(at(kallsyms))?);
+        let cpus = facts::cpus();
+        let buffer = (BUFFERS / cpus.len().max(1)).clamp(LEAST_BUFFER, MOST_BUFFER);
+        let buffer = 1 << buffer.ilog2();
+        let tracing = Tracing::open(&cpus, &tracepoints.events, buffer).map_err(WatchError::Refused)?;
+        let proc = Path::new("/proc");
+        let tasks = Tasks::all().map_err(at(proc))?;
+        let mut groups = Groups::find();
+        let named = tasks.programs();
+        groups.since(&named.iter().map(|program| &program.group).collect());
+        let seen =
+            Seen { missing: tracepoints.missing.clone(), is_blind: stacks.are_blind(), ..Seen::default() };
+        let began = sys::monotonic();
+        Ok(Watch {
+            tracing,
+            tracepoints,
+            stacks,
+            tally: Tally::default(),
+            tasks,
+            groups,
+            duty: Duty::default(),
+            hits: 0,
+            own: sys::thread_cpu_time(),
+            paused_until: 0,
+            goes_on_from: None,
+            began,
+            files: BTreeMap::new(),
+            read: BTreeSet::new(),
+            recorded: Vec::new(),
+            seen,
+        })
+    }
+
+    /// Watches for an interval.
+    ///
+    /// # Errors
+    /// The kernel's, if it takes the tracepoints away.
+    pub fn interval(&mut self, length: Duration) -> Result<(), WatchError> {
+        let from = self.recorded.last().map_or(self.began, |last| self.began + last.at);
+        let end = from + length.as_nanos() as u64;
+        while sys::monotonic() < end {
+            self.window(end).map_err(WatchError::Refused)?;
+        }
+        let at = sys::monotonic();
+        self.record(from, at);
+        Ok(())
+    }
+
+    /// Switches the tracepoints on for a window, and counts what it held.
+    fn window(&mut self, end: u64) -> std::io::Result<()> {
+        let left = |end: u64| Duration::from_nanos(end.saturating_sub(sys::monotonic()));
+        if !left(self.paused_until).is_zero() {
+            // A pause may last longer than an interval.
+            self.goes_on_from = None;
+            thread::sleep(left(self.paused_until.min(end)));
+            if !left(self.paused_until).is_zero() {
+                return Ok(());
+            }
+        }
+        let before = sys::monotonic();
+        self.tracing.switch(true)?;
+        thread::sleep(self.duty.window.min(left(end)));
+        self.tracing.switch(false)?;
+        let to = sys::monotonic();
+        let (mut hits, mut lost): (Vec<Hit>, u64) = (Vec::new(), 0);
+        let (mut forked, mut named) = (Vec::new(), Vec::new());
+        self.tracing.drain(|observed| match observed {
+            Observed::Hit(hit) => hits.push(hit),
+            Observed::Named { process, task, name } if process == task => named.push((process, name)),
+            Observed::Named { .. } => {}
+            Observed::Forked { process, parent } => forked.push((process, parent)),
+            Observed::Lost(records) => lost += records,
+        });
+        hits.sort_by_key(|hit| hit.time);
+        // CPUs are drained one after the other: a name may come before the task that has it.
+        forked.iter().for_each(|(process, parent)| self.tasks.forked(*process, *parent));
+        for (process, name) in &named {
+            // Which of several names came last, the records of several CPUs do not say.
+            let is_only = named.iter().filter(|(other, _)| other == process).count() == 1;
+            let now = if is_only { None } else { tasks::name(*process) };
+            self.tasks.named(*process, now.as_deref().unwrap_or(name));
+        }
+        let from = self.goes_on_from.unwrap_or(before);
+        let window = Window { from, to, goes_on: self.goes_on_from.is_some() };
+        self.tally.window(window, &hits, &self.tracepoints.known, &self.stacks);
+        let counted: u64 = self.tracing.counts()?.iter().sum();
+        let own = sys::thread_cpu_time();
+        let cost = Cost {
+            hits: counted.saturating_sub(std::mem::replace(&mut self.hits, counted)),
+            records: hits.len() as u64,
+            lost,
+            own: own.saturating_sub(std::mem::replace(&mut self.own, own)),
+        };
+        self.seen.lost += lost;
+        self.seen.cost += cost.seconds();
+        self.duty = self.duty.after(Duration::from_nanos(to - before), cost);
+        self.paused_until = to + self.duty.pause.as_nanos() as u64;
+        // After a loss nobody knows what tasks are in the middle of.
+        self.goes_on_from = (self.duty.pause.is_zero() && lost == 0).then_some(to);
+        Ok(())
+    }
+
+    /// Ends an interval: scales what its windows held, and adds what `/proc` says.
+    fn record(&mut self, from: u64, at: u64) {
+        let (counts, on) = self.tally.take();
+        let scale = (at - from) as f64 / on.max(1) as f64;
+        self.seen.on += on as f64 / 1e9;
+        let mut programs: BTreeMap<Program, Sums> = BTreeMap::new();
+        let mut busiest: Vec<_> =
+            counts.iter().map(|(process, counts)| (counts.weight(), *process)).collect();
+        busiest.sort_unstable_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+        let room = MOST_READ.saturating_sub(self.read.len());
+        self.read.extend(busiest.iter().take(room).map(|(_, process)| *process));
+        for (process, counts) in &counts {
+            let known = self.tasks.get(*process);
+            let sums = match known {
+                Some(known) => programs.entry(known.program.clone()).or_default(),
+                None => programs.entry(Program::unknown()).or_default(),
+            };
+            sums.is_kernel_thread = known.is_none_or(|known| known.is_kernel_thread);
+            sums.counts.add(&counts.scaled(scale));
+        }
+        for process in std::mem::take(&mut self.read) {
+            let Some(program) = self.tasks.get(process).map(|known| known.program.clone()) else { continue };
+            if let Some(times) = self.tasks.spent(process) {
+                programs.entry(program).or_default().times.add(&times);
+                self.read.insert(process);
+            }
+        }
+        for (program, held) in self.tasks.held() {
+            programs.entry(program.clone()).or_default().held.add(held);
+        }
+        self.name_files();
+        let refaults = self.groups.since(&programs.keys().map(|program| &program.group).collect());
+        self.tasks.forget_ended();
+        let (from, at) = (from - self.began, at - self.began);
+        let swapped_in = self.groups.swapped_in();
+        self.recorded.push(Recorded { from, at, programs, refaults, swapped_in });
+        // Reading /proc is no part of the next window.
+        let own = sys::thread_cpu_time();
+        self.seen.cost += own.saturating_sub(std::mem::replace(&mut self.own, own)).as_secs_f64();
+    }
+
+    /// Looks for the names of the files that were most read in an interval, while they are still open.
+    fn name_files(&mut self) {
+        for (process, file, pages) in self.tally.busiest_files() {
+            let Some(known) = self.tasks.get(process) else { continue };
+            let files = self.files.entry(known.program.clone()).or_default();
+            if files.len() < MOST_NAMES
+                && let Some((path, how)) = files::find(process, file)
+            {
+                *files.entry((how, path)).or_default() += pages;
+            }
+        }
+    }
+
+    /// Ends watching: the rows of each interval, and how well they were seen.
+    pub fn finish(self) -> (Vec<Vec<Interval>>, Seen) {
+        let Watch { recorded, groups, files, mut seen, .. } = self;
+        let length = recorded.last().map_or(1, |last| last.at.max(1)) as f64 / 1e9;
+        (seen.on, seen.cost) = ((seen.on / length).min(1.0), seen.cost / length);
+        // Pages read twice are counted over the whole time: at first every page is new to us.
+        let mut again: BTreeMap<&Program, u64> = BTreeMap::new();
+        for (program, sums) in recorded.iter().flat_map(|recorded| &recorded.programs) {
+            *again.entry(program).or_default() += sums.counts.again;
+        }
+        let names = names(recorded.iter().flat_map(|recorded| recorded.programs.keys()), &groups);
+        for (program, name) in &names {
+            let doing = files.get(program).and_then(files::phrase);
+            let seeing = Seeing { group: Arc::clone(&program.group), doing };
+            seen.programs.insert(Arc::clone(&name.actor), seeing);
+        }
+        let rows = recorded.iter().map(|recorded| recorded.rows(&again, &names)).collect();
+        (rows, seen)
+    }
+}
+
+/// What a program is called in rows.
+#[derive(Debug)]
+struct Name {
+    /// Its own name, with its group if another program of that name is in another group.
+    actor: Arc<str>,
+    /// The group whose limit it shares, or nothing where it shares the whole host's memory.
+    role: Arc<str>,
+}
+
+fn names<'a>(programs: impl Iterator<Item = &'a Program>, groups: &Groups) -> BTreeMap<&'a Program, Name> {
+    let programs: BTreeSet<&Program> = programs.collect();
+    let is_alone =
+        |program: &Program| programs.iter().filter(|other| other.name == program.name).count() == 1;
+    let name = |program: &Program| Name {
+        actor: match is_alone(program) {
+            true => Arc::clone(&program.name),
+            false => format!("{} ({})", program.name, program.group).into(),
+        },
+        role: groups.limited(&program.group).unwrap_or_default().into(),
+    };
+    programs.iter().map(|program| (*program, name(program))).collect()
+}
+
+impl Recorded {
+    fn rows(&self, again: &BTreeMap<&Program, u64>, names: &BTreeMap<&Program, Name>) -> Vec<Interval> {
+        let rows = self.programs.iter().filter(|(_, sums)| sums.is_worth_a_row());
+        rows.filter_map(|(program, sums)| {
+            let name = names.get(program)?;
+            let back = self.brought_back(program, sums, again);
+            Some(Interval {
+                from: self.from,
+                at: self.at,
+                actor: Arc::clone(&name.actor),
+                role: Arc::clone(&name.role),
+                operations: 0,
+                errors: 0,
+                latency: Histogram::default(),
+                spent: sums.spent(),
+                major_faults: sums.times.major_faults,
+                minor_faults: sums.times.minor_faults,
+                toll: sums.toll(back),
+            })
+        })
+        .collect()
+    }
+
+    /// Pages that a program brought back: its part of the refaults of its group, by the pages that each of
+    /// them read twice, and of the pages that the host swapped in, by the time that each waited for such
+    /// pages.
+    fn brought_back(&self, program: &Program, sums: &Sums, again: &BTreeMap<&Program, u64>) -> BroughtBack {
+        let all = self.refaults.get(&program.group).copied().unwrap_or(0);
+        let others = || self.programs.iter().filter(|(other, _)| other.group == program.group);
+        let known: u64 = others().map(|(other, _)| again.get(other).copied().unwrap_or(0)).sum();
+        let weight = |program: &Program, sums: &Sums| {
+            // How often this program's pages came back, of those that it read in this interval.
+            let often = again.get(program).copied().unwrap_or(0) as f64 / known.max(1) as f64;
+            sums.counts.added as f64 * if known >= ENOUGH_AGAIN { often } else { 1.0 }
+        };
+        let file = share(weight(program, sums), others().map(|(other, sums)| weight(other, sums)), all);
+        // Swap in memory (zram) is read without a wait.
+        let waits = self.programs.values().any(|sums| sums.counts.wait(Reason::SwapIn) > 0);
+        let swap = |sums: &Sums| match waits {
+            true => sums.counts.wait(Reason::SwapIn) as f64,
+            false => sums.times.major_faults as f64,
+        };
+        let swapped_in = share(swap(sums), self.programs.values().map(swap), self.swapped_in);
+        BroughtBack { file: file.min(sums.counts.added), swapped_in }
+    }
+}
+
+/// Pages that a program brought back after they were evicted.
+#[derive(Clone, Copy, Debug)]
+struct BroughtBack {
+    file: u64,
+    swapped_in: u64,
+}
+
+/// The part of a total that falls to a weight among all weights.
+fn share(weight: f64, all: impl Iterator<Item = f64>, total: u64) -> u64 {
+    let sum: f64 = all.sum();
+    if sum > 0.0 { (total as f64 * weight / sum) as u64 } else { 0 }
+}
+
+impl Sums {
+    /// Whether the program did anything that a reader could ask for: a thousand idle ones are on every host.
+    fn is_worth_a_row(&self) -> bool {
+        let Counts { allocated, returned, added, .. } = self.counts;
+        allocated + returned + added > 0 || self.counts.waited() > 0 || self.held.pages() > 256
+    }
+
+    /// What waits cost the program. A kernel thread reclaims and compacts for others, and waits for nothing
+    /// of its own.
+    fn paid(&self) -> Counts {
+        let Counts { allocated, returned, added, again, .. } = self.counts;
+        match self.is_kernel_thread {
+            true => Counts { allocated, returned, added, again, ..Counts::default() },
+            false => self.counts,
+        }
+    }
+
+    fn spent(&self) -> Spent {
+        let counts = &self.paid();
+        let reclaim = counts.reclaim + counts.wait(Reason::OverHigh);
+        Spent {
+            user: self.times.user,
+            // The kernel counts the CPU time of reclaim as system time.
+            system: self.times.system.saturating_sub(counts.reclaim),
+            reclaim,
+            io: [Reason::FilePage, Reason::SwapIn, Reason::Other].iter().map(|why| counts.wait(*why)).sum(),
+            throttled: counts.wait(Reason::Dirty),
+            runnable: self.times.runnable,
+            idle: 0,
+        }
+    }
+
+    fn toll(&self, back: BroughtBack) -> Toll {
+        let counts = &self.paid();
+        let part = back.file as f64 / counts.added.max(1) as f64;
+        Toll {
+            thrashing: (counts.wait(Reason::FilePage) as f64 * part.min(1.0)) as u64,
+            swap_in: counts.wait(Reason::SwapIn),
+            compaction: counts.compaction,
+            refaults: back.file + back.swapped_in,
+            allocated: counts.allocated,
+            returned: counts.returned,
+            held: self.held.pages(),
+        }
+    }
+}
