@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! &[Run] ──▶ Comparison of Views ──▶ measures, explain
-//!        └──▶ compare ──▶ Compared ──▶ Validation
+//!        ├──▶ compare ──▶ Compared ──▶ Validation
+//!        └──▶ blame ──▶ Blame
 //! ```
 //!
 //! Figures and verdicts, without layout: `report` writes them as text, Markdown, JSON and HTML.
 
 pub mod assumed;
+pub mod blame;
 pub mod compare;
 pub mod explain;
 pub mod measure;

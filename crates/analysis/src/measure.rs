@@ -300,6 +300,9 @@ const ROWS: &[Row] = {
         trouble("slower_than_100_ms", "requests over 100 ms", Share, |view| {
             view.work.slower_than(100_000_000)
         }),
+        trouble("lost_thrashing", "time in thrashing", Share, |view| view.work.lost(|toll| toll.thrashing)),
+        trouble("lost_compaction", "time in compaction", Share, |view| view.work.lost(|toll| toll.compaction)),
+        trouble("lost_swap_in", "time in swap-in", Share, |view| view.work.lost(|toll| toll.swap_in)),
         row("major_faults", "major faults", Count, Lower, |view| {
             moved(view, |m| m.major_faults)
                 .or_else(|| (!view.pace.is_empty()).then_some(view.work.major_faults as f64))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{
-    Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Window,
+    Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Toll, Window,
 };
 use lotsfree_scenario::{Case, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
@@ -67,6 +67,8 @@ pub struct Work {
     pub latency: Histogram,
     /// Where the threads' time went.
     pub spent: Spent,
+    /// What memory cost them; all zero where the run does not tell.
+    pub toll: Toll,
     /// Page faults that read from a device.
     pub major_faults: u64,
 }
@@ -75,6 +77,13 @@ impl Work {
     /// Requests per second; `None` if the part has no length.
     pub fn per_second(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds)
+    }
+
+    /// A part of what memory cost, as a share of the time that the threads were not asleep by their own wish;
+    /// `None` where the run does not tell, which shows in that nothing was allocated either.
+    pub fn lost(&self, part: fn(&Toll) -> u64) -> Option<f64> {
+        let awake = busy(&self.spent);
+        (awake > 0.0 && self.toll != Toll::default()).then(|| part(&self.toll) as f64 / awake)
     }
 
     /// The share of requests that took longer than `ns`; `None` if none ended. Exact to the histogram's
@@ -359,6 +368,7 @@ impl Subject {
                     sum.errors = sum.errors.saturating_add(interval.errors);
                     sum.major_faults = sum.major_faults.saturating_add(interval.major_faults);
                     sum.spent.add(&interval.spent);
+                    sum.toll.add(&interval.toll);
                     sum.latency.merge(&interval.latency);
                 }
             }

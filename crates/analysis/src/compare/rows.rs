@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::{FEW, FEW_ENTRIES, LITTLE, POINT, SHORT, SLOW, TICK};
+use crate::blame::{Blame, Cost, Parts};
 use crate::measure::{Better, Unit, measures};
 use crate::view::{View, spent};
 
@@ -68,6 +69,7 @@ pub(super) struct Read {
 pub(super) fn read(views: &[&View<'_>]) -> Vec<Read> {
     let mut rows = main(views);
     actors(views, &mut rows);
+    lost(views, &mut rows);
     levels(views, &mut rows);
     zones(views, &mut rows);
     vmstat(views, &mut rows);
@@ -150,6 +152,37 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
                 spent(&figures.spent).get(index).map(|(_, ns)| *ns as f64)
             });
         }
+    }
+}
+
+/// What memory cost each actor beside reclaim, all its roles together. Runs that do not tell have no figure.
+fn lost(views: &[&View<'_>], rows: &mut Vec<Read>) {
+    type Get = fn(&Parts) -> Option<f64>;
+    const PARTS: [(&str, &str, Get); 3] = [
+        ("thrashing", "time in thrashing", |parts| parts.thrashing),
+        ("compaction", "time in compaction", |parts| parts.compaction),
+        ("swap_in", "time in swap-in", |parts| parts.swap_in),
+    ];
+    let costs: Vec<Vec<Cost>> = views.iter().map(|view| Blame::of(view.run, None).costs()).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for cost in costs.iter().flatten() {
+        if !names.contains(&cost.actor.as_str()) {
+            names.push(&cost.actor);
+        }
+    }
+    names.sort_unstable();
+    for (actor, (key, what, get)) in names.iter().flat_map(|name| PARTS.map(|part| (*name, part))) {
+        let of = |costs: &Vec<Cost>| get(&costs.iter().find(|cost| cost.actor == actor)?.parts);
+        rows.push(Read {
+            key: format!("actor.{actor}.lost.{key}"),
+            name: format!("{actor}: {what}"),
+            group: Group::Actors,
+            unit: Unit::Share,
+            better: Better::Lower,
+            floor: POINT,
+            main: false,
+            values: costs.iter().map(of).collect(),
+        });
     }
 }
 
@@ -392,7 +425,7 @@ fn few(counter: &str) -> f64 {
 }
 
 /// How far a counter moved in a part of a run; `None` if it is not there or was reset.
-fn moved(samples: &Samples, column: &str, part: Window) -> Option<f64> {
+pub(crate) fn moved(samples: &Samples, column: &str, part: Window) -> Option<f64> {
     let rows = samples.rows(part);
     let column = samples.column(column)?;
     let (first, last) = (column.get(rows.start)?, column.get(rows.end.checked_sub(1)?)?);

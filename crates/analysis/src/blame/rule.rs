@@ -1,0 +1,91 @@
+//! The rule by which lost time is charged, as the head of [`blame`](super) states it.
+
+use super::account::Account;
+use super::table::{Moment, Table};
+
+/// Below this share of taken pages among those allocated, part of the time is charged by what is held. Where
+/// nine pages of ten only come back to the payer, its working set does not fit, and a trickle of other pages
+/// evicts little of what comes back. Guessed; smaller, a trickle is blamed for all of it.
+const LITTLE_TAKEN: f64 = 0.10;
+
+/// What was taken from one payer, up to an interval.
+struct Taken {
+    /// Pages by actor; fewer than none where an actor has given back more than it took.
+    by: Vec<f64>,
+    allocated: f64,
+}
+
+impl Taken {
+    /// What each actor took and has not given back since.
+    fn kept(&self) -> Vec<f64> {
+        self.by.iter().map(|pages| pages.max(0.0)).collect()
+    }
+}
+
+/// Charges what the payers lost in each interval to their accounts. `room` is the machine's memory in pages,
+/// if it is known.
+pub(super) fn charge(table: &Table, room: Option<f64>, accounts: &mut [Account]) {
+    let actors = table.actors.len();
+    let mut so_far: Vec<Taken> =
+        accounts.iter().map(|_| Taken { by: vec![0.0; actors], allocated: 0.0 }).collect();
+    for moments in &table.moments {
+        for (account, so_far) in accounts.iter_mut().zip(&mut so_far) {
+            let payer = account.payer();
+            let (mut taken, mut held) = (vec![0.0; actors], vec![0.0; actors]);
+            let mut lost = Moment::default();
+            for (index, moment) in moments.iter().filter(|(index, _)| table.share_a_limit(*index, payer)) {
+                let pages = if *index == payer { moment.own() } else { moment.took() };
+                taken[*index] = pages.max(0.0);
+                held[*index] = moment.toll.held as f64;
+                so_far.by[*index] += pages;
+                so_far.allocated += moment.toll.allocated as f64;
+                if *index == payer {
+                    lost = *moment;
+                }
+            }
+            // What others do not hold is the payer's to live in: its own working set does not fit there.
+            if table.has_no_limit(payer)
+                && let Some(room) = room
+            {
+                let others = held.iter().sum::<f64>() - held[payer];
+                held[payer] = held[payer].max(room - others);
+            }
+            let kept = so_far.kept();
+            let alpha = alpha(kept.iter().sum(), so_far.allocated);
+            // In an interval in which nobody took anything, memory is short because of those who did before.
+            let just_then = if taken.iter().sum::<f64>() > 0.0 { &taken } else { &kept };
+            let of_direct = weights(just_then, &held, alpha);
+            let of_refaults = weights(&kept, &held, alpha);
+            account.add([
+                (lost.direct_ns() as f64, of_direct.as_slice()),
+                (lost.refault_ns() as f64, of_refaults.as_slice()),
+            ]);
+        }
+    }
+}
+
+/// The part of lost time that is charged by taken pages; the rest is charged by what is held.
+pub(super) fn alpha(taken: f64, allocated: f64) -> f64 {
+    if allocated > 0.0 { (taken / allocated / LITTLE_TAKEN).min(1.0) } else { 0.0 }
+}
+
+/// The share of each actor, and last the unknown one; they sum to 1. `alpha` of it is charged by what was
+/// taken, the rest by what is held. Where all of one are zero, the other has all of it.
+pub(super) fn weights(taken: &[f64], held: &[f64], alpha: f64) -> Vec<f64> {
+    let (all_taken, all_held) = (taken.iter().sum::<f64>(), held.iter().sum::<f64>());
+    let by_taken = match (all_taken > 0.0, all_held > 0.0) {
+        (true, true) => alpha,
+        (true, false) => 1.0,
+        (false, true) => 0.0,
+        (false, false) => {
+            let nobody = taken.iter().map(|_| 0.0);
+            return nobody.chain([1.0]).collect();
+        }
+    };
+    let share = |of: f64, all: f64| if all > 0.0 { of / all } else { 0.0 };
+    let each = taken
+        .iter()
+        .zip(held)
+        .map(|(taken, held)| by_taken * share(*taken, all_taken) + (1.0 - by_taken) * share(*held, all_held));
+    each.chain([0.0]).collect()
+}
