@@ -13,7 +13,7 @@ use lotsfree_snapshot::source::{Input, TreeSource};
 use lotsfree_snapshot::{Observation, Options, SIMULATED, THIS_HOST, collect};
 
 use crate::cli::{DoctorArgs, FailOn, Format};
-use crate::{output, runs};
+use crate::{blame, output, runs};
 
 /// Judges the host or the saved data and prints the report. A monitoring system takes what cannot be read for
 /// unknown, not for critical.
@@ -30,13 +30,13 @@ pub(crate) fn run(arguments: &DoctorArgs) -> anyhow::Result<u8> {
 }
 
 fn judge(arguments: &DoctorArgs) -> anyhow::Result<u8> {
-    let observation = observe(arguments)?;
+    let (observation, blame) = observe(arguments)?;
     let asked = |id: &str| match arguments.only.as_slice() {
         [] => !arguments.skip.contains(&id),
         only => only.contains(&id),
     };
     let diagnosis = diagnose_with(&observation, rules::all().filter(|rule| asked(rule.meta().id)));
-    let report = Report::new(&observation, diagnosis);
+    let report = Report { blame, ..Report::new(&observation, diagnosis) };
 
     let format = if arguments.json { Format::Json } else { arguments.format };
     let mut code = u8::from(fails(arguments.fail_on, report.worst()));
@@ -83,7 +83,9 @@ fn fails(fail_on: FailOn, worst: Option<Severity>) -> bool {
     least(fail_on).zip(worst).is_some_and(|(least, worst)| worst >= least)
 }
 
-fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
+/// Observes what is to be judged. Of this host, also who lost time to memory between two samples that are
+/// [`WATCHED`] or further apart.
+fn observe(arguments: &DoctorArgs) -> anyhow::Result<(Observation, Option<String>)> {
     let options = Options {
         walk_budget: Duration::from_millis(arguments.walk_budget),
         // A single instant has no rates, hence no writers.
@@ -92,7 +94,7 @@ fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
     };
     if let Some(root) = &arguments.root {
         let source = TreeSource::saved(root).with_context(|| format!("cannot open {}", root.display()))?;
-        return Ok(Observation::instant(root.display().to_string(), collect(&source, &options)));
+        return Ok((Observation::instant(root.display().to_string(), collect(&source, &options)), None));
     }
     match &arguments.source {
         None => live(&options, arguments.interval),
@@ -101,7 +103,7 @@ fn observe(arguments: &DoctorArgs) -> anyhow::Result<Observation> {
             for note in &input.notes {
                 output::remark(note);
             }
-            Ok(lotsfree_snapshot::observe(input, &options))
+            Ok((lotsfree_snapshot::observe(input, &options), None))
         }
     }
 }
@@ -133,17 +135,28 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Input> {
     })
 }
 
+/// Seconds between two samples from which on the kernel's tracepoints are watched as well. A second has too
+/// few windows to tell a share.
+const WATCHED: f64 = 3.0;
+
 /// Observes this host: two samples if there is an interval, else one.
-fn live(options: &Options, interval: f64) -> anyhow::Result<Observation> {
+fn live(options: &Options, interval: f64) -> anyhow::Result<(Observation, Option<String>)> {
     let source = TreeSource::live().context("cannot open /")?;
     let started = Instant::now();
     let first = collect(&source, options);
     if interval == 0.0 {
-        return Ok(Observation::instant(THIS_HOST, first));
+        return Ok((Observation::instant(THIS_HOST, first), None));
     }
     output::progress(interval, &format!("one sample taken, the other follows after {interval} s"));
-    thread::sleep(Duration::from_secs_f64(interval).saturating_sub(started.elapsed()));
+    let left = Duration::from_secs_f64(interval).saturating_sub(started.elapsed());
+    let blame = match interval >= WATCHED {
+        true => blame::while_waiting(left),
+        false => {
+            thread::sleep(left);
+            None
+        }
+    };
     let between = started.elapsed();
     let second = collect(&source, options);
-    Ok(Observation::pair(THIS_HOST, first, second, between.as_secs_f64()))
+    Ok((Observation::pair(THIS_HOST, first, second, between.as_secs_f64()), blame))
 }

@@ -148,7 +148,7 @@ fn series(report: &Report) -> Markup {
     }
 }
 
-fn figure(picture: &Picture) -> Markup {
+pub(crate) fn figure(picture: &Picture) -> Markup {
     markup! {
         h2 { (words::glued(&picture.message)) }
         figure {
@@ -283,7 +283,7 @@ fn cell(label: &str, text: Option<&str>, number: bool) -> Markup {
     }
 }
 
-fn card_remedy(number: usize, remedy: &Remedy) -> Markup {
+pub(crate) fn card_remedy(number: usize, remedy: &Remedy) -> Markup {
     markup! {
         div.remedy {
             h3 { (number) ". " (remedy.title) }

@@ -1,8 +1,10 @@
 //! Findings as text, JSON, Markdown and HTML, and runs side by side.
 //!
 //! [`Report`] is what is said, complete and versioned: its JSON form is the published schema, and the other
-//! forms are renderings of it. Nothing here judges. [`runs`] does the same for what scenarios yielded.
+//! forms are renderings of it. Nothing here judges. [`runs`] does the same for what scenarios yielded,
+//! [`blame`] for who lost time to memory.
 
+pub mod blame;
 mod chart;
 mod html;
 mod json;
@@ -13,6 +15,7 @@ mod plots;
 mod report;
 pub mod runs;
 mod sheet;
+mod stacked;
 mod svg;
 mod text;
 mod words;

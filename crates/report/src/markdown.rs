@@ -212,7 +212,7 @@ fn finding(out: &mut String, number: usize, finding: &Finding) {
     }
 }
 
-fn remedy(out: &mut String, number: usize, remedy: &Remedy) {
+pub(crate) fn remedy(out: &mut String, number: usize, remedy: &Remedy) {
     // What belongs to a remedy is indented, so that it stays part of its item.
     let marker = format!("{number}. ");
     let indent = " ".repeat(marker.len());

@@ -59,6 +59,22 @@ pub(crate) const OF_RUNS: [(&str, Tone); 5] = [
     ("t-runnable", Tone { light: "#999999", dark: "#8a8f95" }),
 ];
 
+/// Colours of programs that took memory, by their place among those that cost most. All are light enough on
+/// either ground for dark text.
+pub(crate) const TAKERS: [Tone; 5] = [
+    Tone { light: "#d55e00", dark: "#ff8a3d" },
+    Tone { light: "#009e73", dark: "#3cc79c" },
+    Tone { light: "#cc79a7", dark: "#e79cc6" },
+    Tone { light: "#e69f00", dark: "#ffc04d" },
+    Tone { light: "#b58fd0", dark: "#b58fd0" },
+];
+
+/// All other programs together, and the one that paid: class and colour.
+pub(crate) const OF_TAKERS: [(&str, Tone); 2] = [
+    ("k-others", Tone { light: "#999999", dark: "#8a8f95" }),
+    ("k-itself", Tone { light: "#56b4e9", dark: "#7cc8f2" }),
+];
+
 /// Colours of runs that share a picture.
 pub(crate) const RUNS: usize = 8;
 

@@ -23,6 +23,10 @@ pub struct Report {
     pub source: Source,
     /// What kind of machine it is.
     pub host: HostLine,
+    /// Who lost time to memory between the samples, and who took it; where the kernel's tracepoints were
+    /// watched and somebody lost any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blame: Option<String>,
     /// The answer to "is it memory?".
     pub verdict: Verdict,
     /// What is wrong, worst first.
@@ -166,6 +170,7 @@ impl Report {
                 container: now.host.container.clone(),
                 euid: now.host.euid,
             },
+            blame: None,
             verdict: diagnosis.verdict,
             findings: diagnosis.findings,
             fine: diagnosis.quiet,

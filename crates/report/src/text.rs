@@ -39,14 +39,22 @@ const MOST_ABSENT: usize = 8;
 /// The report as text. No line is longer than the width (40 to 120 columns), except commands and lines for
 /// configuration files, which are never wrapped.
 pub fn text(report: &Report, options: TextOptions) -> String {
-    let width = options.width.clamp(NARROWEST, WIDEST);
-    let mut page = Page { out: String::new(), width, color: options.color, verbose: options.verbose };
+    let mut page = Page::new(options);
     page.head(report);
     page.memory(report);
     for finding in &report.findings {
         page.finding(finding);
     }
     page.foot(report);
+    page.out
+}
+
+/// What to do, best first, as [`text`] writes it below a finding.
+pub(crate) fn remedies(remedies: &[Remedy], options: TextOptions) -> String {
+    let mut page = Page::new(options);
+    for (number, remedy) in (1..).zip(remedies) {
+        page.remedy(number, remedy);
+    }
     page.out
 }
 
@@ -63,6 +71,11 @@ const DIM: Style = Style::new().effects(Effects::DIMMED);
 const COMMAND: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
 
 impl Page {
+    fn new(options: TextOptions) -> Self {
+        let width = options.width.clamp(NARROWEST, WIDEST);
+        Page { out: String::new(), width, color: options.color, verbose: options.verbose }
+    }
+
     fn painted(&self, style: Style, text: &str) -> String {
         if self.color && style != PLAIN && !text.is_empty() {
             format!("{style}{text}{style:#}")

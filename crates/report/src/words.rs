@@ -96,13 +96,18 @@ pub(crate) fn host_remarks(report: &Report) -> Vec<String> {
     remarks
 }
 
-/// The answer to "is it memory?", and what to run where that is still open.
+/// Who lost time to memory, where that was seen, the answer to "is it memory?", and what to run where that is
+/// still open.
 pub(crate) fn verdict(report: &Report) -> String {
     let Verdict { text, collect, .. } = &report.verdict;
+    let text = match &report.blame {
+        Some(blame) => format!("{blame} {text}"),
+        None => text.clone(),
+    };
     match collect {
         Some(command) if report.source.live => format!("{text} `{command}` would tell more."),
         Some(command) => format!("{text} On that host, `{command}` would tell more."),
-        None => text.clone(),
+        None => text,
     }
 }
 

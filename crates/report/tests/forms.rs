@@ -100,6 +100,7 @@ fn hostile() -> Report {
             seconds: 15.0,
             files_read: 9,
         },
+        blame: Some(nasty()),
         host: HostLine {
             hostname: nasty(),
             kernel: nasty(),

@@ -7,6 +7,7 @@ use lotsfree_units::{Bytes, Percent};
 
 use super::pictures::line_class;
 use crate::chart::{self, NARROW, Picture, WIDE, cut};
+use crate::stacked::{self, Bar, Part};
 use crate::svg::{self, Anchor, LINE, Scale, Svg, Wish, text_width};
 
 /// Rows that a picture has at most.
@@ -342,69 +343,22 @@ pub(super) fn time_spent(comparison: &Comparison<'_>) -> Option<Picture> {
 }
 
 fn draw_spent(views: &[&View<'_>], width: f64, message: &str) -> String {
-    const BAR: f64 = 22.0;
-    const ROW: f64 = LINE + 6.0 + BAR + 12.0;
-    let mut picture = Svg::new(width);
-    // The names of the parts that are there at all.
-    let mut y = LINE - 3.0;
-    let mut x = 0.0;
-    for (part, class) in SPENT.iter().enumerate() {
-        let longest =
-            views.iter().map(|view| spent(&view.work.spent)[part].1 as f64 / busy(&view.work.spent));
-        if longest.fold(0.0, f64::max) < 0.001 {
-            continue;
-        }
-        let name = spent(&views[0].work.spent)[part].0;
-        let wide = 16.0 + text_width(name) + 14.0;
-        if x + wide > width {
-            (x, y) = (0.0, y + LINE + 4.0);
-        }
-        picture.rect(class, x, y - 10.0, 11.0, 11.0);
-        picture.text("", Anchor::Start, x + 16.0, y, name);
-        x += wide;
-    }
-    let mut top = y + 10.0;
-    let mut description = Vec::new();
-    for view in views {
-        let parts = spent(&view.work.spent);
+    let bar = |view: &&View<'_>| {
         let whole = busy(&view.work.spent);
-        let each = match view.work.operations {
-            0 => String::new(),
-            n => format!("{} a request", nanoseconds(whole / n as f64)),
+        let part = |((name, ns), class): ((&str, u64), &str)| Part {
+            class: class.to_owned(),
+            name: name.to_owned(),
+            share: ns as f64 / whole,
         };
-        picture.text(
-            "strong",
-            Anchor::Start,
-            0.0,
-            top + LINE - 2.0,
-            &cut(&view.label, (width - text_width(&each)) / 1.2),
-        );
-        picture.text("dim", Anchor::End, width, top + LINE - 2.0, &each);
-        let y = top + LINE + 4.0;
-        let mut start = 0.0;
-        let mut said = Vec::new();
-        for ((name, ns), class) in parts.into_iter().zip(SPENT) {
-            let share = ns as f64 / whole;
-            let wide = share * width;
-            let label = Percent(share).to_string();
-            if ns > 0 {
-                let title = format!("{name}: {label}");
-                picture.rect_with_title(&format!("part {class}"), (start, y, wide, BAR), &title);
-                said.push(title);
-            }
-            if wide > text_width(&label) + 8.0 {
-                picture.text(
-                    &format!("on-bar on-{class}"),
-                    Anchor::Middle,
-                    start + wide / 2.0,
-                    y + BAR / 2.0 + 4.5,
-                    &label,
-                );
-            }
-            start += wide;
+        Bar {
+            label: view.label.clone(),
+            note: match view.work.operations {
+                0 => String::new(),
+                n => format!("{} a request", nanoseconds(whole / n as f64)),
+            },
+            parts: spent(&view.work.spent).into_iter().zip(SPENT).map(part).collect(),
         }
-        description.push(format!("{}: {}", view.label, said.join(", ")));
-        top += ROW;
-    }
-    picture.finish(top, &format!("spent-{width:.0}"), message, &description.join("; "))
+    };
+    let bars: Vec<Bar> = views.iter().map(bar).collect();
+    stacked::draw(&bars, 1.0, width, "spent", message)
 }

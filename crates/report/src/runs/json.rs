@@ -1,6 +1,7 @@
 //! Runs side by side as JSON.
 
 use lotsfree_analysis::assumed;
+use lotsfree_analysis::blame::Blame;
 use lotsfree_analysis::compare::Span;
 use lotsfree_analysis::explain::{self, Mechanism};
 use lotsfree_analysis::measure::measures;
@@ -43,6 +44,9 @@ struct OneRun<'a> {
     throughput_relative: Option<f64>,
     mechanism: Mechanism,
     explanation: String,
+    /// Who lost time to memory and who took it; absent where the rows do not tell, or nobody did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blame: Option<Blame>,
     /// Of the run, or of the first of its repeats.
     summary: &'a Summary,
     /// The run and its repeats, if it was repeated.
@@ -148,6 +152,7 @@ fn one<'a, 'r>(comparison: &'a Comparison<'r>, index: usize, view: &'a View<'r>)
         throughput_relative: view.relative(),
         mechanism: sentence.mechanism,
         explanation: sentence.text,
+        blame: super::blame::of_view(view),
         summary: &view.summary,
         repeats: match view.repeats.is_empty() {
             true => Vec::new(),

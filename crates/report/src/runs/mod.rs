@@ -11,11 +11,12 @@
 //! show each variant at one value; the picture over the sweep shows all.
 
 mod bars;
+mod blame;
 pub mod compare;
 mod json;
 mod page;
 mod pictures;
-mod text;
+pub(crate) mod text;
 mod validation;
 
 pub use json::runs_json;

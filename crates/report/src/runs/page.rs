@@ -9,8 +9,8 @@ use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent, State};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::bars;
 use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
+use super::{bars, blame};
 use crate::chart::{Picture, WIDE};
 use crate::palette::{self, of_rate, of_run, of_severity, of_use};
 use crate::svg::text_width;
@@ -43,6 +43,7 @@ pub fn runs_html(runs: &[Run]) -> String {
                     (head(&comparison, &title))
                     (over_sweep(&comparison))
                     (table(&comparison))
+                    (blamed(&comparison))
                     (plots(&comparison))
                     (about(&comparison))
                     footer { "Written by lotsfree " (env!("CARGO_PKG_VERSION")) "." }
@@ -332,6 +333,26 @@ pub(super) fn measured_part(views: &[&View<'_>]) -> Option<String> {
         (Some(measured), None) => Some(format!("{measured}.")),
         (None, Some(before)) => Some(format!("All of the run counts; the undisturbed part is {before}.")),
         (None, None) => None,
+    }
+}
+
+/// Who lost time to memory, a few sentences of each run that tells.
+fn blamed(comparison: &Comparison<'_>) -> Markup {
+    let views: Vec<&View<'_>> = comparison.columns().take(MOST_COLUMNS).collect();
+    let said: Vec<(&View<'_>, String)> = (views.iter())
+        .flat_map(|view| blame::sentences(view).into_iter().map(|sentence| (*view, sentence)))
+        .collect();
+    markup! {
+        @if !said.is_empty() {
+            section {
+                h2 { (blame::HEADING) }
+                ul.sentences {
+                    @for (view, sentence) in &said {
+                        li { @if views.len() > 1 { b { (view.label) } ": " } (words::glued(sentence)) }
+                    }
+                }
+            }
+        }
     }
 }
 

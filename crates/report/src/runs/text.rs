@@ -9,8 +9,8 @@ use lotsfree_run::Run;
 use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
 
-use super::bars;
 use super::page::{facts, measured_part, repeats_note, shown_at};
+use super::{bars, blame};
 use crate::TextOptions;
 use crate::chart;
 use crate::words::glued;
@@ -22,9 +22,9 @@ pub(super) const GAP: usize = 2;
 /// A column's name is cut to so many columns of the terminal.
 pub(super) const WIDEST_NAME: usize = 22;
 
-pub(super) const PLAIN: Style = Style::new();
-pub(super) const BOLD: Style = Style::new().effects(Effects::BOLD);
-pub(super) const DIM: Style = Style::new().effects(Effects::DIMMED);
+pub(crate) const PLAIN: Style = Style::new();
+pub(crate) const BOLD: Style = Style::new().effects(Effects::BOLD);
+pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
 pub(super) const BEST: Style =
     Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green))).effects(Effects::BOLD);
 
@@ -65,25 +65,26 @@ pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
     if let Some(alike) = alike {
         page.wrapped(&alike, "  ", PLAIN);
     }
+    page.blame(&comparison);
     page.out
 }
 
 /// Text that is being written.
-pub(super) struct Page {
-    pub(super) out: String,
+pub(crate) struct Page {
+    pub(crate) out: String,
     pub(super) width: usize,
     color: bool,
 }
 
 /// One cell: what it says, and how.
 #[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub(super) text: String,
-    pub(super) style: Style,
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) style: Style,
 }
 
 impl Page {
-    pub(super) fn new(options: TextOptions) -> Self {
+    pub(crate) fn new(options: TextOptions) -> Self {
         let width = options.width.clamp(WIDTHS.0, WIDTHS.1);
         Page { out: String::new(), width, color: options.color }
     }
@@ -96,12 +97,12 @@ impl Page {
         }
     }
 
-    pub(super) fn blank(&mut self) {
+    pub(crate) fn blank(&mut self) {
         self.out.push('\n');
     }
 
     /// A paragraph; lines after the first are indented.
-    pub(super) fn wrapped(&mut self, text: &str, indent: &str, style: Style) {
+    pub(crate) fn wrapped(&mut self, text: &str, indent: &str, style: Style) {
         let text = visible_line(text);
         let options = textwrap::Options::new(self.width)
             .subsequent_indent(indent)
@@ -155,6 +156,21 @@ impl Page {
         }
     }
 
+    fn blame(&mut self, comparison: &Comparison<'_>) {
+        let several = comparison.columns().nth(1).is_some();
+        let mut heading = Some(blame::HEADING);
+        for view in comparison.columns() {
+            for sentence in blame::sentences(view) {
+                if let Some(heading) = heading.take() {
+                    self.blank();
+                    self.wrapped(heading, "", BOLD);
+                }
+                let label = if several { format!("{}: ", view.label) } else { String::new() };
+                self.wrapped(&format!("{label}{sentence}"), "  ", PLAIN);
+            }
+        }
+    }
+
     fn sweep(&mut self, comparison: &Comparison<'_>) {
         let Some(sweep) = &comparison.sweep else { return };
         let relative = comparison.views.iter().any(|view| view.relative().is_some());
@@ -189,7 +205,7 @@ impl Page {
     }
 
     /// Columns right-aligned after the rows' names, in as many parts as the width asks for.
-    pub(super) fn columns(&mut self, names: &[String], heads: &[String], columns: &[Vec<Cell>]) {
+    pub(crate) fn columns(&mut self, names: &[String], heads: &[String], columns: &[Vec<Cell>]) {
         let names: Vec<String> = names.iter().map(|name| shortened(name, self.width / 2)).collect();
         let margin = names.iter().map(|name| name.width()).max().unwrap_or(0);
         let room = self.width.saturating_sub(margin + GAP);
