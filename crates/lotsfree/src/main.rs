@@ -1,5 +1,6 @@
 //! `lotsfree`: why is the host slow although memory is free?
 
+mod blame;
 mod cli;
 mod compare;
 mod doctor;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Blame(arguments) => blame::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Size(arguments) => size::run(arguments),

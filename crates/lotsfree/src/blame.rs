@@ -1,0 +1,253 @@
+//! `lotsfree blame`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use lotsfree_analysis::blame::Blame;
+use lotsfree_doctor::{Remedy, Severity, diagnose};
+use lotsfree_kernel_files::file::process::cgroup::memory_group;
+use lotsfree_report::TextOptions;
+use lotsfree_report::blame::{
+    BlameDetails, BlameReport, blame_html, blame_json, blame_markdown, blame_sentence, blame_text,
+};
+use lotsfree_run::{Event, EventKind, Facts, Memory, Run, RunOn, Sink, State, Writer};
+use lotsfree_snapshot::source::TreeSource;
+use lotsfree_snapshot::{Observation, Options, THIS_HOST, collect};
+use lotsfree_units::words::duration;
+use lotsfree_watch::{Sampler, Seeing, Seen, Watch};
+
+use crate::cli::{BlameArgs, BlameFormat};
+use crate::output;
+use crate::signals::Signals;
+
+/// The most remedies that are shown.
+const MOST_REMEDIES: usize = 2;
+
+/// Watches this host, or reads a run, and says who lost time to memory and who took it.
+pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
+    let (run, programs, remedies) = match &arguments.run {
+        Some(directory) => (Run::open(directory)?, BTreeMap::new(), Vec::new()),
+        None => host(arguments)?,
+    };
+    let whom = match (&arguments.payer, arguments.command.first()) {
+        (Some(whom), _) => Some(find(&run, &programs, whom)?),
+        (None, Some(program)) => of_command(&run, program),
+        (None, None) => None,
+    };
+    let whom = whom.as_deref();
+    let details = BlameDetails { groups: groups(&programs), remedies, ..BlameDetails::of(&run) };
+    let report = BlameReport::new(Blame::of(&run, whom), whom, details);
+    let text = match if arguments.json { BlameFormat::Json } else { arguments.format } {
+        BlameFormat::Text => {
+            let page = &arguments.page;
+            blame_text(&report, TextOptions { width: page.columns(), color: page.colored(), verbose: false })
+        }
+        BlameFormat::Json => blame_json(&report)?,
+        BlameFormat::Markdown => blame_markdown(&report),
+        BlameFormat::Html => blame_html(&report),
+    };
+    arguments.page.write(&text)?;
+    Ok(0)
+}
+
+/// The programs of a watch, by the names that they have in its rows.
+type Programs = BTreeMap<Arc<str>, Seeing>;
+
+/// Watches this host, and asks the doctor what helps.
+fn host(arguments: &BlameArgs) -> anyhow::Result<(Run, Programs, Vec<Remedy>)> {
+    let signals = Signals::watch()?;
+    let source = TreeSource::live().context("cannot open /")?;
+    let (options, began) = (Options::default(), Instant::now());
+    let first = collect(&source, &options);
+    if arguments.command.is_empty() {
+        let seconds = arguments.length.as_secs_f64();
+        output::progress(seconds, &format!("watching for {}", duration(seconds)));
+    }
+    let (run, seen) = watch(arguments, &signals)?;
+    let between = began.elapsed().as_secs_f64();
+    let observation = Observation::pair(THIS_HOST, first, collect(&source, &options), between);
+    let findings = diagnose(&observation).findings.into_iter();
+    let severe = findings.filter(|finding| finding.severity >= Severity::Warning);
+    let remedies = severe.filter_map(|finding| finding.remedies.into_iter().next());
+    Ok((run, seen.programs, remedies.take(MOST_REMEDIES).collect()))
+}
+
+/// The control group of each program.
+fn groups(programs: &Programs) -> BTreeMap<String, String> {
+    let named = programs.iter().filter(|(name, seeing)| seeing.group.len() > 1 && !name.contains(" ("));
+    named.map(|(name, seeing)| (name.to_string(), seeing.group.to_string())).collect()
+}
+
+/// The actor that somebody asks about: by process id, by name, or by the unit or control group that it is in.
+/// Of several, the one that lost most.
+fn find(run: &Run, programs: &Programs, whom: &str) -> anyhow::Result<String> {
+    let blame = Blame::of(run, None);
+    let names: BTreeSet<Arc<str>> = run.intervals().actors().into_iter().map(|(actor, _)| actor).collect();
+    let process = whom.parse::<u32>().ok();
+    let process = process.and_then(|id| Some((fs::read_to_string(format!("/proc/{id}/comm")).ok()?, id)));
+    let is_meant = |name: &Arc<str>| {
+        let plain = name.split(" (").next().unwrap_or(name);
+        let group = programs.get(name).map(|seeing| &*seeing.group).unwrap_or_default();
+        match &process {
+            Some((comm, id)) => plain == comm.trim_end() && is_in(*id, group),
+            None if whom.starts_with('/') => {
+                group == whom || group.starts_with(&format!("{}/", whom.trim_end_matches('/')))
+            }
+            None => {
+                **name == *whom
+                    || plain == whom
+                    || group.rsplit('/').any(|part| part == whom || part == format!("{whom}.service"))
+            }
+        }
+    };
+    let meant: Vec<&Arc<str>> = names.iter().filter(|name| is_meant(name)).collect();
+    let worst = blame.payers.iter().find(|payer| meant.iter().any(|name| ***name == *payer.cost.actor));
+    let found =
+        worst.map(|payer| payer.cost.actor.clone()).or_else(|| meant.first().map(|name| name.to_string()));
+    found.with_context(|| {
+        let some: Vec<&str> = names.iter().map(|name| &**name).take(12).collect();
+        format!(
+            "{whom}: no such program, process, unit or control group was seen; seen were {}",
+            some.join(", ")
+        )
+    })
+}
+
+/// Whether a process is in a memory cgroup.
+fn is_in(process: u32, group: &str) -> bool {
+    let text = fs::read(format!("/proc/{process}/cgroup")).unwrap_or_default();
+    memory_group(&text).unwrap_or_default() == group
+}
+
+/// The actor of a command: its name as the kernel keeps it, 15 bytes long at most.
+fn of_command(run: &Run, program: &OsString) -> Option<String> {
+    let name = Path::new(program).file_name()?.to_string_lossy().into_owned();
+    let mut names = run.intervals().actors().into_iter().map(|(actor, _)| actor.to_string());
+    names.find(|actor| {
+        let plain = actor.split(" (").next().unwrap_or(actor);
+        plain.len() >= 15.min(name.len()) && name.starts_with(plain)
+    })
+}
+
+/// The most intervals of a watch: their rows are kept in memory until it ends.
+const MOST_INTERVALS: u32 = 240;
+
+/// Where the run is written.
+enum Output {
+    Directory(Box<Writer>),
+    Nowhere(Box<Memory>, Box<Facts>),
+}
+
+impl Output {
+    fn sink(&mut self) -> &mut dyn Sink {
+        match self {
+            Output::Directory(writer) => &mut **writer,
+            Output::Nowhere(memory, _) => &mut **memory,
+        }
+    }
+
+    fn finish(self, state: State) -> anyhow::Result<Run> {
+        Ok(match self {
+            Output::Directory(writer) => writer.finish(state)?,
+            Output::Nowhere(memory, facts) => memory.finish(*facts, "", state),
+        })
+    }
+}
+
+/// Watches this host, until the time is over or the command ends.
+fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)> {
+    let interval = Duration::from_secs(1).max(arguments.length / MOST_INTERVALS);
+    let facts = Facts {
+        title: "blame".to_owned(),
+        interval: interval.as_nanos() as u64,
+        duration: arguments.length.as_nanos() as u64,
+        ..lotsfree_watch::facts(RunOn::Host, Vec::new())
+    };
+    let nodes: Vec<u32> = facts.nodes.iter().map(|node| node.id).collect();
+    let mut watch = Watch::begin()?;
+    let mut output = match &arguments.keep {
+        Some(place) => Output::Directory(Box::new(Writer::create(place, facts, "")?)),
+        None => Output::Nowhere(Box::default(), Box::new(facts)),
+    };
+    let mut sampler = Sampler::new(&nodes, None)?;
+    let began = Instant::now();
+    let mut now = |output: &mut Output| -> anyhow::Result<()> {
+        let sample = sampler.sample(began.elapsed().as_nanos() as u64)?;
+        Ok(output.sink().sample(&sample)?)
+    };
+    now(&mut output)?;
+    let mut child = start(&arguments.command)?;
+    let mut state = State::Complete;
+    while child.is_some() || began.elapsed() < arguments.length {
+        watch.interval(interval)?;
+        now(&mut output)?;
+        if signals.came() {
+            state = State::Interrupted;
+            break;
+        }
+        if let Some(command) = &mut child
+            && command.try_wait()?.is_some()
+        {
+            break;
+        }
+    }
+    let (rows, seen) = watch.finish();
+    for event in notes(&seen, began.elapsed()) {
+        output.sink().event(&event)?;
+    }
+    for row in &rows {
+        output.sink().intervals(row)?;
+    }
+    Ok((output.finish(state)?, seen))
+}
+
+/// Who lost most time to memory while `length` passes, and who took it. `None` if nobody lost any, or this
+/// user may not watch; the time passes either way.
+pub(crate) fn while_waiting(length: Duration) -> Option<String> {
+    let began = Instant::now();
+    let left = || length.saturating_sub(began.elapsed());
+    let sentence = (|| {
+        let mut watch = Watch::begin().ok()?;
+        while left() > Duration::ZERO {
+            watch.interval(left().min(Duration::from_secs(1))).ok()?;
+        }
+        let (rows, seen) = watch.finish();
+        let mut memory = Memory::default();
+        notes(&seen, length).iter().try_for_each(|event| memory.event(event)).ok()?;
+        rows.iter().try_for_each(|row| memory.intervals(row)).ok()?;
+        let facts = lotsfree_watch::facts(RunOn::Host, Vec::new());
+        let run = memory.finish(facts, "", State::Complete);
+        blame_sentence(&Blame::of(&run, None), &BlameDetails::of(&run))
+    })();
+    std::thread::sleep(left());
+    sentence
+}
+
+/// What cannot be told from the rows, as events of the run: what each program was doing and where, and how
+/// well all of them were seen.
+fn notes(seen: &Seen, after: Duration) -> Vec<Event> {
+    let at = after.as_nanos() as u64;
+    let note = |what: String, actor: Option<&Arc<str>>| Event {
+        at,
+        kind: EventKind::Note,
+        what,
+        actor: actor.map(|actor| actor.to_string()),
+    };
+    let doing = |(actor, seeing): (&Arc<str>, &Seeing)| Some(note(seeing.doing.clone()?, Some(actor)));
+    let mut notes: Vec<Event> = seen.programs.iter().filter_map(doing).collect();
+    notes.extend(seen.remarks().into_iter().map(|remark| note(remark, None)));
+    notes
+}
+
+/// Starts the command to be blamed for.
+fn start(command: &[OsString]) -> anyhow::Result<Option<Child>> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+    let child = Command::new(program).args(arguments).spawn();
+    Ok(Some(child.with_context(|| format!("cannot start {}", program.display()))?))
+}
