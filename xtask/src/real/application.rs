@@ -14,10 +14,10 @@ use super::Result;
 use super::host::User;
 
 /// How long a server may take to start, to answer or to end.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program and its load, in the state that a trial provokes.
-pub(super) trait Application {
+pub(crate) trait Application {
     /// Name and version, as the application prints them.
     fn version(&self) -> Result<String>;
     /// What is provoked, in one sentence.
@@ -44,20 +44,20 @@ pub(super) trait Application {
 
 /// Lines of a configuration file that a remedy names.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     pub file: String,
     pub lines: Vec<String>,
 }
 
 /// The lines for a file, one below the other.
-pub(super) fn lines_for(kept: &[Lines], file: &str) -> String {
+pub(crate) fn lines_for(kept: &[Lines], file: &str) -> String {
     let of_file = kept.iter().filter(|kept| kept.file == file).flat_map(|kept| &kept.lines);
     of_file.map(|line| format!("{line}\n")).collect()
 }
 
 /// What an application said.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// How it was asked.
     pub asked: String,
     /// Its words.
@@ -69,14 +69,14 @@ pub(super) struct Answer {
 }
 
 /// A process that is ended with the value.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     name: String,
 }
 
 impl Server {
     /// Starts a program of which output and errors go to a file.
-    pub(super) fn start(command: &mut Command, log: &Path) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -85,12 +85,12 @@ impl Server {
     }
 
     /// Its process id.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Whether it has ended, and how.
-    pub(super) fn ended(&mut self) -> Result<Option<String>> {
+    pub(crate) fn ended(&mut self) -> Result<Option<String>> {
         Ok(self.child.try_wait()?.map(|status| format!("{}: {status}", self.name)))
     }
 
@@ -98,7 +98,7 @@ impl Server {
     ///
     /// # Errors
     /// If the process ends before, or is not ready in time.
-    pub(super) fn wait_for(&mut self, mut ready: impl FnMut() -> Result<bool>) -> Result<()> {
+    pub(crate) fn wait_for(&mut self, mut ready: impl FnMut() -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
         while !ready()? {
             if let Some(ended) = self.ended()? {
@@ -113,7 +113,7 @@ impl Server {
     }
 
     /// Asks it to end, and waits for that.
-    pub(super) fn end(mut self) -> Result<()> {
+    pub(crate) fn end(mut self) -> Result<()> {
         if self.ended()?.is_none() {
             let id = i32::try_from(self.id())?;
             kill_process(Pid::from_raw(id).ok_or("no process id")?, Signal::TERM)?;
@@ -138,7 +138,7 @@ impl Drop for Server {
 }
 
 /// A command that runs as another user.
-pub(super) fn command_as(program: impl AsRef<Path>, user: &User) -> Command {
+pub(crate) fn command_as(program: impl AsRef<Path>, user: &User) -> Command {
     let mut command = Command::new(program.as_ref());
     command.uid(user.uid).gid(user.gid);
     command
@@ -148,12 +148,12 @@ pub(super) fn command_as(program: impl AsRef<Path>, user: &User) -> Command {
 ///
 /// # Errors
 /// If it fails; the error has what it wrote to standard error.
-pub(super) fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(tool::output(command.stdin(Stdio::null()))?.trim().to_owned())
 }
 
 /// A field of `/proc/PID/status` or `/proc/meminfo`, in kB.
-pub(super) fn kilobytes(file: &str, field: &str) -> Result<u64> {
+pub(crate) fn kilobytes(file: &str, field: &str) -> Result<u64> {
     let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let number = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
@@ -161,7 +161,7 @@ pub(super) fn kilobytes(file: &str, field: &str) -> Result<u64> {
 }
 
 /// How much of a process is mapped in pages of a pool, touched or not, in kB.
-pub(super) fn huge_mappings(id: u32) -> Result<u64> {
+pub(crate) fn huge_mappings(id: u32) -> Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{id}/maps"))?;
     let length = |line: &str| -> Option<u64> {
         let (first, last) = line.split_ascii_whitespace().next()?.split_once('-')?;

@@ -7,19 +7,20 @@ use std::process::Command;
 
 use lotsfree_changes::{Changes, chosen};
 use lotsfree_units::Bytes;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::application::output;
 use super::{Result, Trial};
 
 /// A user of the system.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct User {
+pub(crate) struct User {
     pub uid: u32,
     pub gid: u32,
 }
 
 /// This machine and the program under trial.
-pub(super) struct Host {
+pub(crate) struct Host {
     /// The directory of `lotsfree`.
     programs: PathBuf,
 }
@@ -27,7 +28,7 @@ pub(super) struct Host {
 impl Host {
     /// # Errors
     /// If the program was not built beside this chore.
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let here = std::env::current_exe()?;
         let programs = here.parent().ok_or("no directory of programs")?.to_path_buf();
         if !programs.join("lotsfree").is_file() {
@@ -37,7 +38,7 @@ impl Host {
     }
 
     /// Why a trial cannot be made here, if so.
-    pub(super) fn lacks(&self, trial: &Trial) -> Option<String> {
+    pub(crate) fn lacks(&self, trial: &Trial) -> Option<String> {
         if !rustix::process::geteuid().is_root() {
             return Some("it changes settings of the host, which only root may".to_owned());
         }
@@ -54,14 +55,14 @@ impl Host {
 
     /// A directory for an application's files, on a disk: `/tmp` may be in memory. Servers run as users of
     /// their own, so all may pass.
-    pub(super) fn directory(&self, changes: &mut Changes) -> Result<PathBuf> {
+    pub(crate) fn directory(&self, changes: &mut Changes) -> Result<PathBuf> {
         let directory = changes.directory(Path::new("/var/tmp"), "real")?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755))?;
         Ok(directory)
     }
 
     /// A directory in it that belongs to a server's user.
-    pub(super) fn directory_of(&self, user: &str, place: &Path) -> Result<PathBuf> {
+    pub(crate) fn directory_of(&self, user: &str, place: &Path) -> Result<PathBuf> {
         let directory = place.join("server");
         fs::create_dir(&directory)?;
         output(Command::new("chown").arg(user).arg(&directory))?;
@@ -69,7 +70,7 @@ impl Host {
     }
 
     /// A shell that runs a command as an administrator would paste it, with `lotsfree` on its path.
-    pub(super) fn shell(&self, command: &str, environment: &[(&'static str, String)]) -> Command {
+    pub(crate) fn shell(&self, command: &str, environment: &[(&'static str, String)]) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).current_dir("/");
@@ -79,7 +80,7 @@ impl Host {
     }
 
     /// A user by name.
-    pub(super) fn user(&self, name: &str) -> Result<User> {
+    pub(crate) fn user(&self, name: &str) -> Result<User> {
         let id =
             |option: &str| -> Result<u32> { Ok(output(Command::new("id").args([option, name]))?.parse()?) };
         Ok(User { uid: id("-u")?, gid: id("-g")? })
@@ -93,7 +94,7 @@ const TRIES: usize = 50;
 ///
 /// # Errors
 /// If the kernel does not make `most`, however often it is asked.
-pub(super) fn pool(changes: &mut Changes, pages: u64, most: u64) -> Result<()> {
+pub(crate) fn pool(changes: &mut Changes, pages: u64, most: u64) -> Result<()> {
     let file = setting_file("vm.nr_hugepages");
     let whole = (0..TRIES).map(|_| changes.set(&file, &most.to_string())).find(|made| made.is_ok());
     whole.ok_or_else(|| format!("the kernel does not make {most} huge pages"))??;
@@ -101,14 +102,14 @@ pub(super) fn pool(changes: &mut Changes, pages: u64, most: u64) -> Result<()> {
 }
 
 /// A control group with a limit on memory.
-pub(super) struct Group {
+pub(crate) struct Group {
     path: PathBuf,
     v1: bool,
 }
 
 impl Group {
     /// A group below the hierarchy that can limit memory.
-    pub(super) fn new(changes: &mut Changes, limit: Bytes) -> Result<Self> {
+    pub(crate) fn new(changes: &mut Changes, limit: Bytes) -> Result<Self> {
         let (first, second) = (Path::new("/sys/fs/cgroup/memory"), Path::new("/sys/fs/cgroup"));
         let v1 = first.join("memory.limit_in_bytes").exists();
         let parent = if v1 { first } else { second };
@@ -121,8 +122,27 @@ impl Group {
         Ok(group)
     }
 
+    /// A group below it, without a limit of its own.
+    pub(crate) fn below(&self, changes: &mut Changes, what: &str) -> Result<Self> {
+        if !self.v1 {
+            changes.controller(&self.path.join("cgroup.subtree_control"), "memory")?;
+        }
+        Ok(Group { path: changes.group(&self.path, what)?, v1: self.v1 })
+    }
+
+    /// Kills what runs in it, and says how many processes that were.
+    pub(crate) fn kill(&self) -> Result<usize> {
+        let text = fs::read_to_string(self.path.join("cgroup.procs"))?;
+        let processes: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        for process in processes.iter().filter_map(|id| Pid::from_raw(*id)) {
+            // It may have ended since.
+            let _ = kill_process(process, Signal::KILL);
+        }
+        Ok(processes.len())
+    }
+
     /// A shell that enters the group and becomes a program.
-    pub(super) fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut shell = Command::new("sh");
         let procs = self.path.join("cgroup.procs");
         shell.args(["-c", &format!("echo $$ > {} && exec {program}", procs.display())]);
@@ -130,12 +150,12 @@ impl Group {
     }
 
     /// Its limit.
-    pub(super) fn limit(&self) -> Result<Bytes> {
+    pub(crate) fn limit(&self) -> Result<Bytes> {
         Ok(Bytes(fs::read_to_string(self.limit_file())?.trim().parse()?))
     }
 
     /// How much of it lies in swap, in bytes.
-    pub(super) fn swapped(&self) -> Result<u64> {
+    pub(crate) fn swapped(&self) -> Result<u64> {
         if !self.v1 {
             return Ok(fs::read_to_string(self.path.join("memory.swap.current"))?.trim().parse()?);
         }
@@ -150,7 +170,7 @@ impl Group {
 }
 
 /// The file that a path with at most one `*` as a whole component stands for: that of the highest version.
-pub(super) fn newest(pattern: &str) -> Option<PathBuf> {
+pub(crate) fn newest(pattern: &str) -> Option<PathBuf> {
     let Some((before, after)) = pattern.split_once("/*/") else {
         return Some(PathBuf::from(pattern)).filter(|path| path.exists());
     };
@@ -167,7 +187,7 @@ pub(super) fn newest(pattern: &str) -> Option<PathBuf> {
 }
 
 /// The file of a setting: a path, or a sysctl's name.
-pub(super) fn setting_file(setting: &str) -> PathBuf {
+pub(crate) fn setting_file(setting: &str) -> PathBuf {
     match setting.starts_with('/') {
         true => PathBuf::from(setting),
         false => Path::new("/proc/sys").join(setting.replace('.', "/")),
@@ -175,10 +195,10 @@ pub(super) fn setting_file(setting: &str) -> PathBuf {
 }
 
 /// The values of settings, to be compared with later ones.
-pub(super) struct Values(Vec<(PathBuf, String)>);
+pub(crate) struct Values(Vec<(PathBuf, String)>);
 
 impl Values {
-    pub(super) fn read(settings: &[&str]) -> Result<Self> {
+    pub(crate) fn read(settings: &[&str]) -> Result<Self> {
         let value = |setting: &&str| -> Result<(PathBuf, String)> {
             let file = setting_file(setting);
             let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -188,7 +208,7 @@ impl Values {
     }
 
     /// Settings that are other than they were, with both values.
-    pub(super) fn differing(&self) -> Vec<String> {
+    pub(crate) fn differing(&self) -> Vec<String> {
         let differs = |(file, was): &(PathBuf, String)| {
             let now = fs::read_to_string(file).unwrap_or_default();
             let now = chosen(&now);

@@ -7,9 +7,9 @@
 //! setting other than it was. The whole run writes [`PAGE`]; `quick` leaves out what takes minutes, and the
 //! page.
 
-mod application;
+pub(crate) mod application;
 mod follow;
-mod host;
+pub(crate) mod host;
 mod java;
 mod lmdb;
 mod mariadb;
@@ -29,13 +29,13 @@ use application::Application;
 use follow::{Followed, follow};
 use host::Host;
 
-type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// The page that a whole run writes.
 const PAGE: &str = "docs/real.md";
 
 /// An application and what is provoked with it.
-struct Trial {
+pub(crate) struct Trial {
     /// The application and the problem, as the page's heading says them.
     name: &'static str,
     /// Files that the application consists of; a `*` stands for a version.
@@ -108,7 +108,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
 }
 
 /// Builds the program that is tried.
-fn build() -> Result<()> {
+pub(crate) fn build() -> Result<()> {
     let mut cargo = Command::new(env!("CARGO"));
     // With the features of the whole workspace, as `cargo test` builds it.
     cargo.args(["build", "--locked", "--workspace", "--bins"]).current_dir(root());

@@ -1,0 +1,138 @@
+//! Programs that take memory, in ways that administrators know.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use lotsfree_changes::Changes;
+
+use super::Place;
+use crate::real::Result;
+use crate::real::application::Server;
+use crate::real::host::Group;
+
+/// A program that takes memory until it is ended.
+pub(super) struct Culprit {
+    /// What it is, in a sentence.
+    pub(super) what: &'static str,
+    /// The programs of which one has to be named.
+    programs: &'static [&'static str],
+    /// What a shell runs; `$FILES` is the directory of [`prepare`].
+    command: &'static str,
+}
+
+/// Copies a file that is larger than the limit.
+pub(super) const CP: Culprit = Culprit {
+    what: "cp of a large file",
+    programs: &["cp"],
+    command: "while :; do cp $FILES/large $FILES/copy; done",
+};
+/// Writes a file that is larger than the limit.
+pub(super) const DD: Culprit = Culprit {
+    what: "dd to a large file",
+    programs: &["dd"],
+    command: "while :; do dd if=/dev/zero of=$FILES/out bs=1M count=3000; done",
+};
+/// Fills memory through a file of tmpfs.
+pub(super) const TMPFS: Culprit = Culprit {
+    what: "a writer to tmpfs",
+    // What goes through a pipe is allocated by who writes and given back by who reads.
+    programs: &["tee", "head"],
+    command: "(for n in $(seq 14); do head -c 40M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
+};
+/// Allocates and never frees.
+pub(super) const LEAK: Culprit = Culprit {
+    what: "a leak",
+    programs: &["perl"],
+    command: "exec perl -e 'for (1..600) { push @all, \"x\" x (1 << 20); select(undef, undef, undef, 0.02) } sleep 1000'",
+};
+/// Half of that, so that two of the kind fit below a limit that has no room for three.
+pub(super) const SMALL_LEAK: Culprit = Culprit {
+    what: "a small leak",
+    programs: &["perl"],
+    command: "exec perl -e 'for (1..270) { push @all, \"x\" x (1 << 20); select(undef, undef, undef, 0.03) } sleep 1000'",
+};
+/// See [`SMALL_LEAK`].
+pub(super) const SMALL_TMPFS: Culprit = Culprit {
+    what: "a small writer to tmpfs",
+    // What goes through a pipe is allocated by who writes and given back by who reads.
+    programs: &["tee", "head"],
+    command: "(for n in $(seq 9); do head -c 30M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
+};
+/// Walks a large tree, so that inodes and directory entries fill memory.
+pub(super) const FIND: Culprit = Culprit {
+    what: "find over a large tree",
+    programs: &["find"],
+    command: "while :; do find / -xdev -size +1000000; done",
+};
+/// Starts processes that live shortly and are large.
+pub(super) const FORKS: Culprit = Culprit {
+    what: "a storm of short processes",
+    programs: &["perl"],
+    command: "while :; do for n in $(seq 12); do \
+              perl -e '$all = \"x\" x (40 << 20); select(undef, undef, undef, 0.3)' & done; wait; done",
+};
+/// Another server, with data of its own that it reads at random.
+pub(super) const DATABASE: Culprit = Culprit {
+    what: "a second database",
+    programs: &["postgres"],
+    command: "exec su postgres -s /bin/sh -c \"$PROGRAMS/postgres -D $FILES/second/data\" & \
+              until $PROGRAMS/pg_isready -h $FILES/second -p 22435; do sleep 0.1; done; \
+              exec $PROGRAMS/pgbench -U postgres -h $FILES/second -p 22435 -S -c 4 -n -T 1000 postgres",
+};
+
+/// Bytes of the file that is copied, in units of `dd`.
+const LARGE: &str = "bs=1M count=6000";
+
+/// Makes the files that culprits read.
+pub(super) fn prepare(files: &Path) -> Result<()> {
+    shell(&format!("dd if=/dev/zero of={}/large {LARGE} status=none", files.display()))?;
+    Ok(())
+}
+
+fn shell(command: &str) -> Result<String> {
+    crate::real::application::output(std::process::Command::new("sh").args(["-c", command]))
+}
+
+/// A culprit that runs, in a group of its own.
+pub(super) struct Running {
+    server: Server,
+    group: Group,
+    leaves: Vec<std::path::PathBuf>,
+}
+
+impl Culprit {
+    /// Whether an actor is one of its programs. An actor's name may have its group behind it.
+    pub(super) fn is(&self, actor: &str) -> bool {
+        let name = actor.split(" (").next().unwrap_or(actor);
+        self.programs.contains(&name)
+    }
+
+    /// Starts it.
+    pub(super) fn start(&self, place: &Place<'_>, changes: &mut Changes) -> Result<Running> {
+        let group = place.group.below(changes, "culprit")?;
+        let shared = changes.directory(Path::new("/dev/shm"), "blame")?;
+        let mut command = group.command(&format!("sh -c '{}'", self.command.replace('\'', "'\\''")));
+        command.env("FILES", &place.files).env("SHM", &shared).env("PROGRAMS", super::victims::programs()?);
+        let server = Server::start(&mut command, &place.files.join("culprits"))?;
+        let leaves = ["copy", "out"].iter().map(|name| place.files.join(name)).chain([shared.join("file")]);
+        Ok(Running { server, group, leaves: leaves.collect() })
+    }
+}
+
+impl Running {
+    /// Ends it with everything that it started, and removes what it wrote.
+    pub(super) fn end(self) -> Result<()> {
+        while self.group.kill()? > 0 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.server.end()?;
+        for path in &self.leaves {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
