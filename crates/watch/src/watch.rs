@@ -88,33 +88,28 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// How well the programs were seen and what was not, a sentence each.
+    /// What was not seen, a sentence each.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = vec![format!(
-            "The kernel's tracepoints were on for {:.0} % of the time; watching took {:.1} % of one CPU.",
-            self.on * 100.0,
+            "What happened in {:.0} % of the time, in which the tracepoints were off; watching took {:.1} % of one CPU.",
+            (1.0 - self.on) * 100.0,
             self.cost * 100.0
         )];
         if self.lost > 0 {
-            remarks.push(format!(
-                "{} records were lost; the windows that they belong to count less.",
-                self.lost
-            ));
+            remarks.push(format!("Records for which the buffers had no room: {}.", self.lost));
         }
         if self.is_blind {
             remarks.push(
-                "The kernel hides its addresses (kernel.kptr_restrict), so nobody can say what tasks waited for: \
-                 thrashing and swap-in are not in these figures."
+                "What tasks waited for, hence thrashing and swap-in: the kernel hides its addresses \
+                 (kernel.kptr_restrict)."
                     .to_owned(),
             );
         }
         if !self.missing.is_empty() {
-            remarks.push(format!("This kernel has no tracepoint {}.", self.missing.join(", ")));
+            remarks.push(format!("What needs {}, which this kernel has not.", self.missing.join(", ")));
         }
         remarks.push(
-            "Not seen: waits that are shorter than a context switch, such as for zram or zswap; memory that \
-             interrupts allocate; huge pages of the pool."
-                .to_owned(),
+            "Waits without a context switch, such as for zram or zswap; huge pages of the pool.".to_owned(),
         );
         remarks
     }
