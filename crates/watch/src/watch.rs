@@ -131,6 +131,8 @@ const LEAST_BUFFER: usize = 32 << 10;
 /// The least pages read twice from which the refaults of a group are shared among its programs. With fewer
 /// the pages read at all decide.
 const ENOUGH_AGAIN: u64 = 16 * STRIDE;
+/// No window is shorter.
+const SLIVER: Duration = Duration::from_millis(2);
 /// The most files of a program that are remembered by name.
 const MOST_NAMES: usize = 4096;
 /// The most processes whose times are read in an interval: the busiest.
@@ -202,6 +204,11 @@ impl Watch {
             if !left(self.paused_until).is_zero() {
                 return Ok(());
             }
+        }
+        if left(end) < SLIVER {
+            // What so short a window holds says nothing of an interval.
+            thread::sleep(left(end));
+            return Ok(());
         }
         let before = sys::monotonic();
         self.tracing.switch(true)?;
