@@ -70,7 +70,7 @@ pub(super) const FORKS: Culprit = Culprit {
     what: "a storm of short processes",
     programs: &["perl"],
     command: "while :; do for n in $(seq 12); do \
-              perl -e '$all = \"x\" x (40 << 20); select(undef, undef, undef, 0.3)' & done; wait; done",
+              perl -e '$all = \"x\" x (20 << 20); select(undef, undef, undef, 0.3)' & done; wait; done",
 };
 /// Another server, with data of its own that it reads at random.
 pub(super) const DATABASE: Culprit = Culprit {
