@@ -2,8 +2,8 @@
 //! phone and prints.
 
 use lotsfree_doctor::{Evidence, Finding, MemoryMap, Remedy, Severity, Use};
-use lotsfree_units::{Bytes, Percent, visible, visible_line};
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use lotsfree_units::{Bytes, Percent, visible_line};
+use maud::{Markup, PreEscaped, html as markup};
 
 use crate::chart::{self, Picture};
 use crate::palette::{of_rate, of_severity, of_use};
@@ -20,31 +20,15 @@ pub fn html(report: &Report) -> String {
         "" => report.source.label.as_str(),
         hostname => hostname,
     };
-    let page = markup! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(sheet::POLICY);
-                title { "lotsfree: " (name) }
-                style { (PreEscaped(style(report))) }
-            }
-            body {
-                main {
-                    (head(report, name))
-                    (memory(report))
-                    (series(report))
-                    (findings(report))
-                    (rest(report))
-                    footer { "Written by lotsfree " (report.lotsfree) ", format " (report.schema) "." }
-                }
-            }
-        }
+    let main = markup! {
+        (head(report, name))
+        (memory(report))
+        (series(report))
+        (findings(report))
+        (rest(report))
+        footer { "Written by lotsfree " (report.lotsfree) ", format " (report.schema) "." }
     };
-    // All markup is free of control characters, so what is found now came from the host.
-    visible(&page.into_string()).into_owned()
+    sheet::page(name, &style(report), &main)
 }
 
 /// The style sheet with the colours that the report's pictures use.

@@ -2,7 +2,30 @@
 
 use std::fmt::Write;
 
+use lotsfree_units::visible;
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
 use crate::palette::Tone;
+
+/// A self-contained page: its title, its style sheet, and what its `main` holds. All markup is free of
+/// control characters, so those that are spelled out came from the host.
+pub(crate) fn page(title: &str, style: &str, main: &Markup) -> String {
+    let page = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { "lotsfree: " (title) }
+                style { (PreEscaped(style)) }
+            }
+            body { main { (main) } }
+        }
+    };
+    visible(&page.into_string()).into_owned()
+}
 
 /// What a page may load: nothing but its own style sheet.
 pub(crate) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";

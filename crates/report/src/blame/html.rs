@@ -3,8 +3,8 @@
 use lotsfree_analysis::blame::{Charge, Payer, Who};
 use lotsfree_analysis::measure::nanoseconds;
 use lotsfree_doctor::{Severity, Use};
-use lotsfree_units::{Percent, visible};
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use lotsfree_units::Percent;
+use maud::{Markup, html as markup};
 
 use super::tables::{self, Grid};
 use super::{BlameReport, words};
@@ -23,33 +23,18 @@ const PARTS: [&str; 4] = ["b-thrashing", "b-reclaim", "b-compaction", "b-swap-in
 pub fn blame_html(report: &BlameReport) -> String {
     let title = words::title(report);
     let has_payers = !report.blame.payers.is_empty();
-    let page = markup! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(sheet::POLICY);
-                title { "lotsfree: " (title) }
-                style { (PreEscaped(style())) }
-            }
-            body {
-                main {
-                    header {
-                        h1 { (title) }
-                        p.facts.dim { (common::glued(&words::looked_at(report))) }
-                        p class={ "verdict" @if has_payers { " high" } } { (common::glued(&report.answer)) }
-                    }
-                    @if has_payers { (paid(report)) (took(report)) }
-                    (not_seen(report))
-                    (remedies(report))
-                    footer { "Written by lotsfree " (report.lotsfree) ", format " (report.schema) "." }
-                }
-            }
+    let main = markup! {
+        header {
+            h1 { (title) }
+            p.facts.dim { (common::glued(&words::looked_at(report))) }
+            p class={ "verdict" @if has_payers { " high" } } { (common::glued(&report.answer)) }
         }
+        @if has_payers { (paid(report)) (took(report)) }
+        (not_seen(report))
+        (remedies(report))
+        footer { "Written by lotsfree " (report.lotsfree) ", format " (report.schema) "." }
     };
-    visible(&page.into_string()).into_owned()
+    sheet::page(&title, &style(), &main)
 }
 
 fn style() -> String {

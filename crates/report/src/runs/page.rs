@@ -27,31 +27,16 @@ const MOST_EVENTS: usize = 100;
 pub fn runs_html(runs: &[Run]) -> String {
     let comparison = Comparison::of(runs);
     let title = comparison.title();
-    let page = markup! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(sheet::POLICY);
-                title { "lotsfree: " (title) }
-                style { (PreEscaped(style())) }
-            }
-            body {
-                main {
-                    (head(&comparison, &title))
-                    (over_sweep(&comparison))
-                    (table(&comparison))
-                    (blamed(&comparison))
-                    (plots(&comparison))
-                    (about(&comparison))
-                    footer { "Written by lotsfree " (env!("CARGO_PKG_VERSION")) "." }
-                }
-            }
-        }
+    let main = markup! {
+        (head(&comparison, &title))
+        (over_sweep(&comparison))
+        (table(&comparison))
+        (blamed(&comparison))
+        (plots(&comparison))
+        (about(&comparison))
+        footer { "Written by lotsfree " (env!("CARGO_PKG_VERSION")) "." }
     };
-    visible(&page.into_string()).into_owned()
+    sheet::page(&title, &style(), &main)
 }
 
 /// One picture as a page of its own, to be photographed.
