@@ -16,7 +16,7 @@ use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
     BlameDetails, BlameReport, blame_html, blame_json, blame_markdown, blame_sentence, blame_text,
 };
-use lotsfree_run::{Event, EventKind, Facts, Memory, Run, RunOn, Sink, State, Writer};
+use lotsfree_run::{Event, EventKind, Facts, Memory, Run, RunOn, Sink as _, State};
 use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Observation, Options, THIS_HOST, collect};
 use lotsfree_units::words::duration;
@@ -24,6 +24,7 @@ use lotsfree_watch::{Sampler, Seeing, Seen, Watch};
 
 use crate::cli::{BlameArgs, BlameFormat};
 use crate::output;
+use crate::runs::Output;
 use crate::signals::Signals;
 
 /// The most remedies that are shown.
@@ -138,28 +139,6 @@ fn of_command(run: &Run, program: &OsString) -> Option<String> {
 /// The most intervals of a watch: their rows are kept in memory until it ends.
 const MOST_INTERVALS: u32 = 240;
 
-/// Where the run is written.
-enum Output {
-    Directory(Box<Writer>),
-    Nowhere(Box<Memory>, Box<Facts>),
-}
-
-impl Output {
-    fn sink(&mut self) -> &mut dyn Sink {
-        match self {
-            Output::Directory(writer) => &mut **writer,
-            Output::Nowhere(memory, _) => &mut **memory,
-        }
-    }
-
-    fn finish(self, state: State) -> anyhow::Result<Run> {
-        Ok(match self {
-            Output::Directory(writer) => writer.finish(state)?,
-            Output::Nowhere(memory, facts) => memory.finish(*facts, "", state),
-        })
-    }
-}
-
 /// Watches this host, until the time is over or the command ends.
 fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)> {
     let interval = Duration::from_secs(1).max(arguments.length / MOST_INTERVALS);
@@ -171,10 +150,7 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
     };
     let nodes: Vec<u32> = facts.nodes.iter().map(|node| node.id).collect();
     let mut watch = Watch::begin()?;
-    let mut output = match &arguments.keep {
-        Some(place) => Output::Directory(Box::new(Writer::create(place, facts, "")?)),
-        None => Output::Nowhere(Box::default(), Box::new(facts)),
-    };
+    let mut output = Output::begin(arguments.keep.as_deref(), facts, String::new())?;
     let mut sampler = Sampler::new(&nodes, None)?;
     let began = Instant::now();
     let mut now = |output: &mut Output| -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Finds and opens runs on disk.
+//! Finds and opens runs on disk, and begins those that are made.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +7,56 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use lotsfree_report::TextOptions;
 use lotsfree_report::runs::{runs_json, runs_text};
-use lotsfree_run::Run;
+use lotsfree_run::{Facts, Memory, Run, Sink, State, Writer};
 
 use crate::cli::StyleArgs;
 use crate::output;
 
 /// The deepest level of directories that is searched, below the start of the search.
 const DEEPEST: usize = 8;
+
+/// Destination of a run that is made: a directory, or nowhere.
+pub(crate) enum Output {
+    /// Into a directory, as it goes.
+    Directory(Box<Writer>),
+    /// Nowhere: it is kept in memory, with the facts and the scenario that it begins with.
+    Nowhere(Box<(Memory, Facts, String)>),
+}
+
+impl Output {
+    /// Begins a run; `None` for its directory keeps it in memory.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub(crate) fn begin(place: Option<&Path>, facts: Facts, scenario: String) -> anyhow::Result<Self> {
+        Ok(match place {
+            Some(place) => Output::Directory(Box::new(Writer::create(place, facts, &scenario)?)),
+            None => Output::Nowhere(Box::new((Memory::default(), facts, scenario))),
+        })
+    }
+
+    /// Takes its rows.
+    pub(crate) fn sink(&mut self) -> &mut dyn Sink {
+        match self {
+            Output::Directory(writer) => &mut **writer,
+            Output::Nowhere(kept) => &mut kept.0,
+        }
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// As [`Writer::finish`].
+    pub(crate) fn finish(self, state: State) -> anyhow::Result<Run> {
+        match self {
+            Output::Directory(writer) => Ok(writer.finish(state)?),
+            Output::Nowhere(kept) => {
+                let (memory, facts, scenario) = *kept;
+                Ok(memory.finish(facts, scenario, state))
+            }
+        }
+    }
+}
 
 /// The directories of runs at or below a path, sorted. Links are not followed, and the directory of a run is
 /// not searched.

@@ -15,12 +15,13 @@ use std::time::Duration;
 use anyhow::Context;
 use lotsfree_engine::SimulateError;
 use lotsfree_engine::machine::End;
-use lotsfree_run::{Facts, Memory, Run, Sink, State, WriteError, Writer};
+use lotsfree_run::{Run, State, WriteError};
 use lotsfree_scenario::{Case, Record};
 use lotsfree_units::Bytes;
 
 use crate::cli::SimArgs;
 use crate::progress::ProgressLine;
+use crate::runs::Output;
 use crate::signals::Signals;
 use crate::{output, places, runs, scenarios};
 use pool::Limits;
@@ -199,14 +200,14 @@ fn simulate(
         stop,
         |_, job| {
             progress.begin();
-            let output = Output::begin(job);
+            let output = begin(job);
             // This is stored before another job can begin.
             failed.fetch_or(output.is_err(), Ordering::Relaxed);
             output
         },
         |index, job, output| {
             let run = output.and_then(|output| {
-                output.simulate(&job.case, &mut |now| {
+                simulate_into(output, &job.case, &mut |now| {
                     progress.at(index, now);
                     if stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })
@@ -221,40 +222,22 @@ fn simulate(
     done
 }
 
-/// Destination of a run.
-enum Output {
-    Directory(Writer),
-    Nowhere(Memory, Facts),
+/// Begins the run of a job.
+fn begin(job: &Job) -> anyhow::Result<Output> {
+    Output::begin(job.place.as_deref(), lotsfree_engine::facts(&job.case)?, job.case.to_toml())
 }
 
-impl Output {
-    fn begin(job: &Job) -> anyhow::Result<Output> {
-        let facts = lotsfree_engine::facts(&job.case)?;
-        Ok(match &job.place {
-            Some(place) => Output::Directory(Writer::create(place, facts, &job.case.to_toml())?),
-            None => Output::Nowhere(Memory::default(), facts),
-        })
-    }
-
-    fn simulate(
-        mut self,
-        case: &Case,
-        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> anyhow::Result<Run> {
-        let sink: &mut dyn Sink = match &mut self {
-            Output::Directory(writer) => writer,
-            Output::Nowhere(memory, _) => memory,
-        };
-        let end = lotsfree_engine::simulate(case, sink, progress).map_err(plain)?;
-        let state = match end {
-            End::Complete => State::Complete,
-            End::Stopped(_) => State::Interrupted,
-        };
-        Ok(match self {
-            Output::Directory(writer) => writer.finish(state)?,
-            Output::Nowhere(memory, facts) => memory.finish(facts, case.to_toml(), state),
-        })
-    }
+/// Runs a case on the model to its end, or until `progress` stops it.
+fn simulate_into(
+    mut output: Output,
+    case: &Case,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> anyhow::Result<Run> {
+    let end = lotsfree_engine::simulate(case, output.sink(), progress).map_err(plain)?;
+    output.finish(match end {
+        End::Complete => State::Complete,
+        End::Stopped(_) => State::Interrupted,
+    })
 }
 
 /// Unwraps errors of the scenario, so that they are printed with their places.
