@@ -9,6 +9,17 @@ use lotsfree_kernel_files::Log;
 use lotsfree_kernel_files::counters::{MemoryStat, Values, Vmstat, memory_stat, vmstat};
 use lotsfree_kernel_files::file::cgroup::{flat_keyed, parse_memory_stat};
 
+/// Pages that came back.
+#[derive(Debug, Default)]
+pub(crate) struct Back {
+    /// Refaults of files by group; of a group that is asked for first, none. The group named `""` and the
+    /// root are what is left of the host's.
+    pub(crate) refaults: BTreeMap<Arc<str>, u64>,
+    /// Pages that the host has swapped in. Refaults of anonymous pages leave out those that readahead
+    /// brought.
+    pub(crate) swapped_in: u64,
+}
+
 /// The control groups of the programs that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
@@ -38,19 +49,11 @@ impl Groups {
         Groups { root, host, swapped_in, ..Groups::default() }
     }
 
-    /// Pages that the host has swapped in since this was last asked. Refaults of anonymous pages leave out
-    /// those that readahead brought.
-    pub(crate) fn swapped_in(&mut self) -> u64 {
-        let (_, now) = host();
-        now.saturating_sub(std::mem::replace(&mut self.swapped_in, now))
-    }
-
-    /// The refaults of files in these groups since they were last asked for; of a group that is asked for
-    /// first, none.
-    /// The group named `""` and the root are what is left of the host's.
-    pub(crate) fn since(&mut self, groups: &BTreeSet<&Arc<str>>) -> BTreeMap<Arc<str>, u64> {
+    /// What came back since this was last asked.
+    pub(crate) fn since(&mut self, groups: &BTreeSet<&Arc<str>>) -> Back {
         let mut moved = BTreeMap::new();
-        let (now, _) = host();
+        let (now, swapped_in) = host();
+        let before = std::mem::replace(&mut self.swapped_in, swapped_in);
         let mut rest = now.saturating_sub(std::mem::replace(&mut self.host, now));
         let mut without = Vec::new();
         for group in groups {
@@ -69,7 +72,7 @@ impl Groups {
         for group in without {
             moved.insert(group, rest);
         }
-        moved
+        Back { refaults: moved, swapped_in: swapped_in.saturating_sub(before) }
     }
 
     /// Notes how often a group and those above it have met their limits.
@@ -163,7 +166,7 @@ mod tests {
         put("a/memory.events", "low 0\nhigh 0\nmax 9\noom 0\n");
         put("a/b/memory.stat", "workingset_refault_file 17\n");
         assert_eq!(groups.limited("/a/b"), Some("/a"));
-        let moved = groups.since(&BTreeSet::from([&group]));
+        let moved = groups.since(&BTreeSet::from([&group])).refaults;
         assert_eq!(moved[&group], 7);
         put("a/b/memory.events", "low 0\nhigh 5\nmax 0\noom 0\n");
         assert_eq!(groups.limited("/a/b"), Some("/a/b"));

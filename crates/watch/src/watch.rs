@@ -12,7 +12,7 @@ use lotsfree_sys::{self as sys, Hit, Observed, Tracing};
 use crate::duty::{Cost, Duty};
 use crate::facts;
 use crate::files::{self, Use};
-use crate::groups::Groups;
+use crate::groups::{Back, Groups};
 use crate::stack::{Reason, Stacks};
 use crate::tally::{Counts, Tally, Window};
 use crate::tasks::{self, Held, Program, Tasks, Times};
@@ -54,10 +54,7 @@ struct Recorded {
     from: u64,
     at: u64,
     programs: BTreeMap<Program, Sums>,
-    /// Refaults of files, by group.
-    refaults: BTreeMap<Arc<str>, u64>,
-    /// Pages that the host swapped in.
-    swapped_in: u64,
+    back: Back,
 }
 
 /// What the processes of a program did in an interval.
@@ -284,11 +281,10 @@ impl Watch {
             programs.entry(program.clone()).or_default().held.add(held);
         }
         self.name_files();
-        let refaults = self.groups.since(&programs.keys().map(|program| &program.group).collect());
+        let back = self.groups.since(&programs.keys().map(|program| &program.group).collect());
         self.tasks.forget_ended();
         let (from, at) = (from - self.began, at - self.began);
-        let swapped_in = self.groups.swapped_in();
-        self.recorded.push(Recorded { from, at, programs, refaults, swapped_in });
+        self.recorded.push(Recorded { from, at, programs, back });
         // Reading /proc is no part of the next window.
         let own = sys::thread_cpu_time();
         self.seen.cost += own.saturating_sub(std::mem::replace(&mut self.own, own)).as_secs_f64();
@@ -378,7 +374,7 @@ impl Recorded {
     /// them read twice, and of the pages that the host swapped in, by the time that each waited for such
     /// pages.
     fn brought_back(&self, program: &Program, sums: &Sums, again: &BTreeMap<&Program, u64>) -> BroughtBack {
-        let all = self.refaults.get(&program.group).copied().unwrap_or(0);
+        let all = self.back.refaults.get(&program.group).copied().unwrap_or(0);
         let others = || self.programs.iter().filter(|(other, _)| other.group == program.group);
         let known: u64 = others().map(|(other, _)| again.get(other).copied().unwrap_or(0)).sum();
         let weight = |program: &Program, sums: &Sums| {
@@ -393,7 +389,7 @@ impl Recorded {
             true => sums.counts.wait(Reason::SwapIn) as f64,
             false => sums.times.major_faults as f64,
         };
-        let swapped_in = share(swap(sums), self.programs.values().map(swap), self.swapped_in);
+        let swapped_in = share(swap(sums), self.programs.values().map(swap), self.back.swapped_in);
         BroughtBack { file: file.min(sums.counts.added), swapped_in }
     }
 }
