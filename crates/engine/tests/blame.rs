@@ -29,9 +29,9 @@ const END: u64 = 30 * S;
 /// What an actor does with memory. Sizes are in MiB, rates in MiB per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
-    /// Reads pages of a file at random, so many per second.
+    /// Reads `rate` pages of a file per second, at random.
     HotFile { size: u64, rate: u64 },
-    /// Touches pages of its own memory at random, so many per second.
+    /// Touches `rate` pages of its own memory per second, at random.
     HotMemory { size: u64, rate: u64 },
     /// Reads a file from its beginning to its end, again and again.
     Reads { size: u64, rate: u64 },

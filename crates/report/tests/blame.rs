@@ -23,7 +23,7 @@ const MIB: u64 = 256;
 /// milliseconds.
 type Row = (&'static str, u64, u64, Toll);
 
-/// A run of so many seconds, of which each is a little different.
+/// A run of `seconds` seconds, each a little different from the others.
 fn run(rows: &[Row], seconds: u64) -> Run {
     let mut memory = Memory::default();
     for second in 0..seconds {

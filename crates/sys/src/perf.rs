@@ -19,7 +19,7 @@ pub struct TracepointEvent {
     pub id: u64,
     /// A filter in the kernel's language (`Documentation/trace/events.rst`), empty for none.
     pub filter: String,
-    /// One of so many hits becomes a sample; all of them are counted.
+    /// Every `period`th hit becomes a sample. The counter counts all hits.
     pub period: u64,
     /// Whether samples have the kernel's call chain.
     pub chain: bool,

@@ -98,7 +98,8 @@ pub(crate) struct Tally {
     reclaiming: HashMap<u32, Since>,
     compacting: HashMap<u32, Since>,
     pages: Pages,
-    /// Waits that ended, and their time, by reason, from which the rest of those that did not is judged.
+    /// How many waits have ended, and their time, by reason. Their mean stands in for waits whose end nobody
+    /// saw.
     ended: [(u64, u64); REASONS],
 }
 

@@ -33,7 +33,7 @@ const fn row(name: &'static str, kind: Kind, filter: &'static str, period: u64) 
     Row { name, kind, filter, period }
 }
 
-/// One of so many allocations of few pages becomes a sample. Those of many pages all do: each is worth as
+/// Every 32nd allocation of few pages becomes a sample. Those of many pages all do: each is worth as
 /// much as a hundred of the others, and there are few.
 const PERIOD: u64 = 32;
 /// Pages of the page cache are watched at every index that is a multiple of this, so that the same pages are

@@ -20,7 +20,7 @@ pub(super) struct Table {
 /// Somebody in the rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Actor {
-    /// Empty for what nobody knows.
+    /// Empty if the taker is not known: interrupts, and processes that ended unseen.
     pub(super) name: Arc<str>,
     /// The control group whose limit it met; empty for the whole machine.
     pub(super) limit: Arc<str>,
