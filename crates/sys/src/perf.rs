@@ -17,10 +17,9 @@ use perf_event_open_sys::ioctls;
 pub struct TracepointEvent {
     /// Number of the tracepoint: the file `id` in its directory of tracefs.
     pub id: u64,
-    /// A filter in the kernel's language (`Documentation/trace/events.rst`), empty for none.
+    /// A filter in the kernel's language (`Documentation/trace/events.rst`), empty for none: hits that do not
+    /// pass it make no sample.
     pub filter: String,
-    /// Every `period`th hit becomes a sample. The counter counts all hits.
-    pub period: u64,
     /// Whether samples have the kernel's call chain.
     pub chain: bool,
 }
@@ -85,7 +84,7 @@ struct Cpu {
     leader: Sampler,
     /// Names and beginnings of tasks, which are told at all times.
     _names: Counter,
-    events: Vec<Counter>,
+    _events: Vec<Counter>,
     ids: Vec<u64>,
 }
 
@@ -123,21 +122,6 @@ impl Tracing {
             cpu.drain(&mut take);
         }
     }
-
-    /// How often each tracepoint was hit while they were on, in all.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn counts(&mut self) -> io::Result<Vec<u64>> {
-        let mut counts = Vec::new();
-        for cpu in &mut self.cpus {
-            counts.resize(cpu.events.len(), 0);
-            for (sum, event) in counts.iter_mut().zip(&mut cpu.events) {
-                *sum += event.read()?;
-            }
-        }
-        Ok(counts)
-    }
 }
 
 /// What all events of a CPU have in common: records in one buffer must have one layout.
@@ -162,7 +146,7 @@ impl Cpu {
         for event in events {
             let mut builder = Builder::new(Tracepoint::with_id(event.id));
             common(&mut builder, cpu);
-            builder.sample_period(event.period).exclude_callchain_kernel(!event.chain).enabled(true);
+            builder.sample_period(1).exclude_callchain_kernel(!event.chain).enabled(true);
             let counter = builder.build_with_group(leader.as_counter_mut())?;
             if !event.filter.is_empty() {
                 filter(&counter, &event.filter)?;
@@ -171,7 +155,7 @@ impl Cpu {
             ids.push(counter.id());
             counters.push(counter);
         }
-        Ok(Cpu { leader, _names: names, events: counters, ids })
+        Ok(Cpu { leader, _names: names, _events: counters, ids })
     }
 
     fn drain(&mut self, take: &mut impl FnMut(Observed)) {

@@ -8,14 +8,14 @@ use lotsfree_sys::Hit;
 
 use crate::files::FileId;
 use crate::stack::{REASONS, Reason, Stacks};
-use crate::tracepoints::{Kind, STRIDE, Tracepoint};
+use crate::tracepoints::{FRAMES, Kind, STRIDE, Tracepoint};
 
 /// What a process did in the windows of an interval. Pages are base pages, times nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Pages allocated.
     pub(crate) allocated: u64,
-    /// Pages given back outside of reclaim.
+    /// Pages of its own that were freed outside of reclaim, by whomever.
     pub(crate) returned: u64,
     /// Pages added to the page cache.
     pub(crate) added: u64,
@@ -92,17 +92,25 @@ pub(crate) struct Tally {
     pub(crate) counts: BTreeMap<u32, Counts>,
     /// Nanoseconds that the windows took.
     pub(crate) on: u64,
+    /// How often the tracepoints were hit, about, since [`Tally::hits`] was last asked.
+    hits: u64,
     /// Pages that each process added to the page cache, by file.
     files: HashMap<(u32, FileId), u64>,
     waiting: HashMap<u32, (Since, Reason)>,
     reclaiming: HashMap<u32, Since>,
     compacting: HashMap<u32, Since>,
+    /// Who allocated the block of pages at a frame.
+    owners: HashMap<u64, u32>,
     pages: Pages,
     /// How many waits have ended, and their time, by reason. Their mean stands in for waits whose end nobody
     /// saw.
     ended: [(u64, u64); REASONS],
 }
 
+/// Higher orders than any kernel has are not believed.
+const MOST_ORDER: u64 = 20;
+/// The most frames whose owner is remembered: 8 GiB of pages that were allocated in one go.
+const MOST_OWNED: usize = 1 << 16;
 /// The most files of an interval whose names are looked for, and of which any are remembered.
 const BUSIEST: usize = 16;
 const MOST_FILES: usize = 1 << 14;
@@ -146,26 +154,35 @@ impl Tally {
         files
     }
 
+    /// How often the tracepoints were hit since this was last asked, about.
+    pub(crate) fn hits(&mut self) -> u64 {
+        std::mem::take(&mut self.hits)
+    }
+
     /// Forgets what was counted, and keeps what tasks are in the middle of.
     pub(crate) fn take(&mut self) -> (BTreeMap<u32, Counts>, u64) {
         (std::mem::take(&mut self.counts), std::mem::take(&mut self.on))
     }
 
     fn hit(&mut self, hit: &Hit, tracepoint: &Tracepoint, window: Window, stacks: &Stacks) {
-        let Tracepoint { kind, period, fields } = tracepoint;
+        let Tracepoint { kind, fields } = tracepoint;
         let number = |place: Option<_>| place.and_then(|place: Place| place.number(&hit.record));
         let in_interrupt = number(fields.flags).is_some_and(|flags| flags & IN_INTERRUPT != 0);
         let process = if in_interrupt { NOBODY } else { hit.process };
         let since = Since { process: hit.process, time: hit.time };
-        let pages = 1 << number(fields.order).unwrap_or(0).min(20);
+        let order = number(fields.order).unwrap_or(0).min(MOST_ORDER);
+        let frame = number(fields.frame).unwrap_or(0) >> fields.shift;
+        self.hits += kind.hits(order);
         match kind {
-            Kind::Allocate => self.of(process).allocated += period * pages,
-            Kind::Free if self.reclaiming.contains_key(&hit.task) && !in_interrupt => {}
-            Kind::Free => self.of(process).returned += period * pages,
+            Kind::Allocate => self.allocate((frame, 1 << order), process),
+            Kind::Free => {
+                let frees = self.reclaiming.contains_key(&hit.task) && !in_interrupt;
+                self.free((frame, 1 << order), process, frees);
+            }
             Kind::AddToPageCache => {
                 let (device, inode) = (number(fields.device), number(fields.inode));
                 let file = FileId { device: device.unwrap_or(0), inode: inode.unwrap_or(0) };
-                self.add(file, number(fields.index).unwrap_or(0), pages, hit.process);
+                self.add(file, number(fields.index).unwrap_or(0), 1 << order, hit.process);
             }
             Kind::Switch => {
                 self.waiting.insert(hit.task, (since, stacks.reason(&hit.chain)));
@@ -198,6 +215,25 @@ impl Tally {
         self.counts.entry(process).or_default()
     }
 
+    fn allocate(&mut self, (first, pages): (u64, u64), process: u32) {
+        self.of(process).allocated += pages.max(FRAMES);
+        if self.owners.len() >= MOST_OWNED {
+            self.owners.clear();
+        }
+        self.owners.extend((0..pages.div_ceil(FRAMES)).map(|n| (first + n * FRAMES, process)));
+    }
+
+    /// Counts a block that is freed. Who allocated it has given it back, even if somebody else frees it: what
+    /// is sent through a pipe or a socket is freed by the reader, or by an interrupt. If nobody saw who
+    /// allocated it, it belongs to the process that frees it.
+    fn free(&mut self, (first, pages): (u64, u64), process: u32, is_reclaim: bool) {
+        let owners = (0..pages.div_ceil(FRAMES)).map(|n| self.owners.remove(&(first + n * FRAMES)));
+        let owner = owners.fold(None, Option::or).unwrap_or(process);
+        if !is_reclaim {
+            self.of(owner).returned += pages.max(FRAMES);
+        }
+    }
+
     /// Counts the pages of a folio that was added to the page cache: each multiple of [`STRIDE`] in it stands
     /// for as many pages.
     fn add(&mut self, file: FileId, first: u64, pages: u64, process: u32) {
@@ -225,6 +261,8 @@ impl Tally {
         }
         self.reclaiming.clear();
         self.compacting.clear();
+        // Frames may have been freed and allocated again meanwhile.
+        self.owners.clear();
     }
 
     /// Counts what goes on at the end of a window up to there, and lets it go on from there.
@@ -294,7 +332,8 @@ mod tests {
     const FORMAT: &[u8] = b"field:u8 common_flags;\toffset:0;\tsize:1;\tsigned:0;\n\
         field:u8 order;\toffset:1;\tsize:1;\tsigned:0;\nfield:u32 s_dev;\toffset:4;\tsize:4;\tsigned:0;\n\
         field:u64 i_ino;\toffset:8;\tsize:8;\tsigned:0;\nfield:u64 index;\toffset:16;\tsize:8;\tsigned:0;\n\
-        field:int pid;\toffset:24;\tsize:4;\tsigned:1;\n";
+        field:int pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+        field:unsigned long pfn;\toffset:8;\tsize:8;\tsigned:0;\n";
     const KINDS: [Kind; 9] = [
         Kind::Allocate,
         Kind::Free,
@@ -312,12 +351,14 @@ mod tests {
         let fields = Fields {
             flags: format.field("common_flags"),
             order: format.field("order"),
+            frame: format.field("pfn"),
+            shift: 0,
             device: format.field("s_dev"),
             inode: format.field("i_ino"),
             index: format.field("index"),
             woken: format.field("pid"),
         };
-        KINDS.iter().map(|kind| Tracepoint { kind: *kind, period: 1, fields }).collect()
+        KINDS.iter().map(|kind| Tracepoint { kind: *kind, fields }).collect()
     }
 
     fn hit(kind: Kind, task: u32, time: u64) -> Hit {
@@ -350,21 +391,43 @@ mod tests {
         Window { from, to, goes_on }
     }
 
+    /// A hit on the block of pages at a frame.
+    fn block(kind: Kind, task: u32, frame: u64, order: u8) -> Hit {
+        with(with(hit(kind, task, 5), 8, &frame.to_ne_bytes()), 1, &[order])
+    }
+
     #[test]
     fn pages_that_reclaim_frees_are_not_given_back() {
         let hits = vec![
-            with(hit(Kind::Allocate, 21, 1), 1, &[3]),
-            hit(Kind::ReclaimBegin, 21, 2),
-            hit(Kind::Free, 21, 3),
-            hit(Kind::ReclaimEnd, 21, 7),
-            hit(Kind::Free, 22, 8),
+            block(Kind::Allocate, 21, 64, 3),
+            hit(Kind::ReclaimBegin, 21, 5),
+            block(Kind::Free, 21, 64, 3),
+            hit(Kind::ReclaimEnd, 21, 10),
+            block(Kind::Free, 22, 96, 0),
             // In a soft interrupt.
-            with(hit(Kind::Allocate, 21, 9), 0, &[0x10]),
+            with(block(Kind::Allocate, 21, 0, 0), 0, &[0x10]),
         ];
         let tally = tally(&[(window(0, 10, false), hits)]);
         let counts = tally.counts[&20];
-        assert_eq!((counts.allocated, counts.returned, counts.reclaim), (8, 1, 5));
-        assert_eq!(tally.counts[&NOBODY].allocated, 1);
+        assert_eq!((counts.allocated, counts.returned, counts.reclaim), (32, 32, 5));
+        assert_eq!(tally.counts[&NOBODY].allocated, 32);
+    }
+
+    #[test]
+    fn who_allocated_pages_has_given_them_back_whoever_frees_them() {
+        let hits = vec![
+            block(Kind::Allocate, 11, 1024, 9),
+            // It is split, and the reader frees a part.
+            block(Kind::Free, 21, 1024 + 64, 0),
+            // An interrupt frees another.
+            with(block(Kind::Free, 31, 1024 + 96, 0), 0, &[0x10]),
+        ];
+        let windows =
+            [(window(0, 10, false), hits), (window(50, 60, false), vec![block(Kind::Free, 21, 1024, 0)])];
+        let counts = tally(&windows).counts;
+        assert_eq!((counts[&10].allocated, counts[&10].returned), (512, 64));
+        assert_eq!(counts[&20].returned, 32, "nobody knows whether the frame was still the same one's");
+        assert!(!counts.contains_key(&NOBODY));
     }
 
     #[test]

@@ -26,45 +26,50 @@ struct Row {
     name: &'static str,
     kind: Kind,
     filter: &'static str,
-    period: u64,
 }
 
-const fn row(name: &'static str, kind: Kind, filter: &'static str, period: u64) -> Row {
-    Row { name, kind, filter, period }
+const fn row(name: &'static str, kind: Kind, filter: &'static str) -> Row {
+    Row { name, kind, filter }
 }
 
-/// Every 32nd allocation of few pages becomes a sample. Those of many pages all do: each is worth as
-/// much as a hundred of the others, and there are few.
-const PERIOD: u64 = 32;
+/// Blocks of pages are watched that hold a page frame whose number is a multiple of this, so that the same
+/// pages are seen when they are allocated and when they are freed.
+pub(crate) const FRAMES: u64 = 32;
 /// Pages of the page cache are watched at every index that is a multiple of this, so that the same pages are
 /// seen whenever they come.
 pub(crate) const STRIDE: u64 = 16;
 
 /// The table. `prev_state & 2` is `TASK_UNINTERRUPTIBLE`, also of a task that can be killed
 /// (`include/linux/sched.h`; 2 since 2.6).
-const TABLE: [Row; 15] = [
-    row("kmem/mm_page_alloc", Kind::Allocate, "order < 4", PERIOD),
-    row("kmem/mm_page_alloc", Kind::Allocate, "order >= 4", 1),
-    row("kmem/mm_page_free", Kind::Free, "order < 4", PERIOD),
-    row("kmem/mm_page_free", Kind::Free, "order >= 4", 1),
-    row("filemap/mm_filemap_add_to_page_cache", Kind::AddToPageCache, "!(index & 15)", 1),
-    row("sched/sched_switch", Kind::Switch, "prev_state & 2", 1),
-    row("sched/sched_wakeup", Kind::Waking, "", 1),
-    row("vmscan/mm_vmscan_direct_reclaim_begin", Kind::ReclaimBegin, "", 1),
-    row("vmscan/mm_vmscan_direct_reclaim_end", Kind::ReclaimEnd, "", 1),
-    row("vmscan/mm_vmscan_memcg_reclaim_begin", Kind::ReclaimBegin, "", 1),
-    row("vmscan/mm_vmscan_memcg_reclaim_end", Kind::ReclaimEnd, "", 1),
-    row("vmscan/mm_vmscan_node_reclaim_begin", Kind::ReclaimBegin, "", 1),
-    row("vmscan/mm_vmscan_node_reclaim_end", Kind::ReclaimEnd, "", 1),
-    row("compaction/mm_compaction_begin", Kind::CompactionBegin, "", 1),
-    row("compaction/mm_compaction_end", Kind::CompactionEnd, "", 1),
+const TABLE: [Row; 13] = [
+    row("kmem/mm_page_alloc", Kind::Allocate, "!(pfn & 31)"),
+    row("kmem/mm_page_free", Kind::Free, "!(pfn & 31)"),
+    row("filemap/mm_filemap_add_to_page_cache", Kind::AddToPageCache, "!(index & 15)"),
+    row("sched/sched_switch", Kind::Switch, "prev_state & 2"),
+    row("sched/sched_wakeup", Kind::Waking, ""),
+    row("vmscan/mm_vmscan_direct_reclaim_begin", Kind::ReclaimBegin, ""),
+    row("vmscan/mm_vmscan_direct_reclaim_end", Kind::ReclaimEnd, ""),
+    row("vmscan/mm_vmscan_memcg_reclaim_begin", Kind::ReclaimBegin, ""),
+    row("vmscan/mm_vmscan_memcg_reclaim_end", Kind::ReclaimEnd, ""),
+    row("vmscan/mm_vmscan_node_reclaim_begin", Kind::ReclaimBegin, ""),
+    row("vmscan/mm_vmscan_node_reclaim_end", Kind::ReclaimEnd, ""),
+    row("compaction/mm_compaction_begin", Kind::CompactionBegin, ""),
+    row("compaction/mm_compaction_end", Kind::CompactionEnd, ""),
 ];
+
+/// Bytes of a `struct page`, by which an address says which frame it is of: the array of all of them begins
+/// at a multiple of any number that matters here (`vmemmap`).
+const STRUCT_PAGE: u64 = 64;
 
 /// Where the fields are that are read of a tracepoint's record. Which of them it has depends on its kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fields {
     pub(crate) flags: Option<Place>,
     pub(crate) order: Option<Place>,
+    /// `pfn`, or before 4.2 `page`, the address of its `struct page`.
+    pub(crate) frame: Option<Place>,
+    /// By how many bits a frame's number is less than the field.
+    pub(crate) shift: u32,
     pub(crate) device: Option<Place>,
     pub(crate) inode: Option<Place>,
     pub(crate) index: Option<Place>,
@@ -76,7 +81,6 @@ pub(crate) struct Fields {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tracepoint {
     pub(crate) kind: Kind,
-    pub(crate) period: u64,
     pub(crate) fields: Fields,
 }
 
@@ -91,6 +95,19 @@ pub(crate) struct Tracepoints {
 /// Where tracefs can be: since 4.1, and before it below debugfs.
 const PLACES: [(&str, &str, &str); 2] =
     [("tracefs", "/sys/kernel/tracing", "events"), ("debugfs", "/sys/kernel/debug", "tracing/events")];
+
+impl Kind {
+    /// How many hits a record of blocks of this order stands for: most do not pass the filter. Filters see
+    /// every switch from one task to another, of which there are two for each that is woken.
+    pub(crate) fn hits(self, order: u64) -> u64 {
+        match self {
+            Kind::Allocate | Kind::Free => (FRAMES >> order).max(1),
+            Kind::AddToPageCache => (STRIDE >> order).max(1),
+            Kind::Waking => 3,
+            _ => 1,
+        }
+    }
+}
 
 impl Tracepoints {
     /// Reads the numbers and formats of the tracepoints. Where tracefs is not mounted, a thread mounts it for
@@ -117,7 +134,7 @@ impl Tracepoints {
 
     fn below(events: &Path) -> Result<Self, WatchError> {
         let mut found = Tracepoints::default();
-        for Row { name, kind, filter, period } in &TABLE {
+        for Row { name, kind, filter } in &TABLE {
             let directory = events.join(name);
             let read = |name: &str| fs::read(directory.join(name));
             let id = match read("id") {
@@ -133,17 +150,23 @@ impl Tracepoints {
             };
             let format = TraceFormat::parse(&format);
             let field = |name: &str| format.field(name);
+            let is_address = field("pfn").is_none();
             let known = Fields {
                 flags: field("common_flags"),
                 order: field("order"),
+                frame: field("pfn").or_else(|| field("page")),
+                shift: if is_address { STRUCT_PAGE.ilog2() } else { 0 },
                 device: field("s_dev"),
                 inode: field("i_ino"),
                 index: field("index"),
                 woken: field("pid"),
             };
-            found.known.push(Tracepoint { kind: *kind, period: *period, fields: known });
-            let chain = *kind == Kind::Switch;
-            found.events.push(TracepointEvent { id, filter: (*filter).to_owned(), period: *period, chain });
+            found.known.push(Tracepoint { kind: *kind, fields: known });
+            let filter = match is_address && filter.contains("pfn") {
+                true => format!("!(page & {})", (FRAMES - 1) * STRUCT_PAGE),
+                false => (*filter).to_owned(),
+            };
+            found.events.push(TracepointEvent { id, filter, chain: *kind == Kind::Switch });
         }
         match found.missing.iter().find(|name| NEEDED.contains(name)) {
             Some(name) => Err(WatchError::Missing(name)),

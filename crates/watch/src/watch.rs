@@ -29,8 +29,6 @@ pub struct Watch {
     tasks: Tasks,
     groups: Groups,
     duty: Duty,
-    /// Hits when the last window ended.
-    hits: u64,
     /// CPU time of this thread when the last window ended.
     own: Duration,
     /// When the next window may begin.
@@ -164,7 +162,6 @@ impl Watch {
             tasks,
             groups,
             duty: Duty::default(),
-            hits: 0,
             own: sys::thread_cpu_time(),
             paused_until: 0,
             goes_on_from: None,
@@ -233,10 +230,9 @@ impl Watch {
         let from = self.goes_on_from.unwrap_or(before);
         let window = Window { from, to, goes_on: self.goes_on_from.is_some() };
         self.tally.window(window, &hits, &self.tracepoints.known, &self.stacks);
-        let counted: u64 = self.tracing.counts()?.iter().sum();
         let own = sys::thread_cpu_time();
         let cost = Cost {
-            hits: counted.saturating_sub(std::mem::replace(&mut self.hits, counted)),
+            hits: self.tally.hits(),
             records: hits.len() as u64,
             lost,
             own: own.saturating_sub(std::mem::replace(&mut self.own, own)),
