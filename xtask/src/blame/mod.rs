@@ -4,13 +4,13 @@
 //! culprits in groups below the same limit, and asks `lotsfree blame` for the application. Then it runs again
 //! without each culprit: what the application then no longer loses is what that culprit really took. A case
 //! passes if the application is named, if a culprit comes first, and if the shares are within [`WITHIN`] of
-//! what switching off gives back. A whole run writes [`PAGE`].
+//! what switching off gives back. A whole run writes [`PAGE`]. `--keep DIRECTORY` keeps every watch as a run.
 
 mod culprits;
 mod page;
 mod victims;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lotsfree_analysis::blame::{Payer, Who};
@@ -120,6 +120,10 @@ impl Outcome {
 
 /// Runs the cases; one that this host cannot provoke is named, not failed.
 pub(crate) fn command(arguments: &[String]) -> Result<()> {
+    let (keep, arguments) = match arguments {
+        [option, directory, words @ ..] if option == "--keep" => (Some(Path::new(directory)), words),
+        words => (None, words),
+    };
     let chosen: Vec<&Case> = CASES
         .iter()
         .filter(|case| {
@@ -127,13 +131,15 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
         })
         .collect();
     if chosen.is_empty() {
-        return Err("usage: cargo xtask blame [WORD…], words of a case such as Redis or find".into());
+        return Err(
+            "usage: cargo xtask blame [--keep DIRECTORY] [WORD…], words of a case such as Redis".into()
+        );
     }
     build()?;
     let host = Host::new()?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for case in chosen {
-        let outcome = attempt(case, &host)?;
+        let outcome = attempt(case, &host, keep)?;
         let complaints = outcome.complaints();
         eprintln!("{}: {}", outcome.name, outcome.with.answer);
         if !complaints.is_empty() {
@@ -155,20 +161,23 @@ struct Place<'a> {
     files: PathBuf,
     /// The group that has the limit.
     group: Group,
+    /// Where the watches of this case are kept as runs.
+    keep: Option<PathBuf>,
 }
 
 /// Provokes a case and undoes it; after a kill `lotsfree lab restore` does.
-fn attempt(case: &Case, host: &Host) -> Result<Outcome> {
+fn attempt(case: &Case, host: &Host, keep: Option<&Path>) -> Result<Outcome> {
     let mut changes = StateDirectory::of_user()?.host(&mut |outcome| eprintln!("{outcome}"))?;
-    let outcome = provoke(case, host, &mut changes);
+    let keep = keep.map(|directory| directory.join(case.name().replace(' ', "-")));
+    let outcome = provoke(case, host, keep, &mut changes);
     changes.undo(&mut |outcome| eprintln!("{outcome}"))?;
     outcome
 }
 
-fn provoke(case: &Case, host: &Host, changes: &mut Changes) -> Result<Outcome> {
+fn provoke(case: &Case, host: &Host, keep: Option<PathBuf>, changes: &mut Changes) -> Result<Outcome> {
     let files = host.directory(changes)?;
     let group = Group::new(changes, case.victim.limit())?;
-    let place = Place { host, files, group };
+    let place = Place { host, files, group, keep };
     culprits::prepare(&place.files)?;
     let mut victim = case.victim.start(&place, changes)?;
     let mut ask =
@@ -203,7 +212,13 @@ fn said(
     std::thread::sleep(AHEAD);
     let load = victim.load(AHEAD + WATCHED)?;
     std::thread::sleep(Duration::from_secs(1));
-    let command = format!("lotsfree blame {} --json --for {}s", victim.program(), WATCHED.as_secs());
+    let mut command = format!("lotsfree blame {} --json --for {}s", victim.program(), WATCHED.as_secs());
+    if let Some(directory) = &place.keep {
+        let beside: Vec<&str> = culprits.iter().map(|culprit| culprit.what).collect();
+        let run = directory.join(format!("beside {}", beside.join(" and ")).replace(' ', "-"));
+        std::fs::create_dir_all(directory)?;
+        command += &format!(" --keep {}", run.display());
+    }
     let mut blame = place.host.shell(&command, &[]);
     let text = crate::real::application::output(&mut blame)?;
     let rate = victim.rate(load)?;
