@@ -22,6 +22,8 @@ pub struct TracepointEvent {
     pub filter: String,
     /// Whether samples have the kernel's call chain.
     pub chain: bool,
+    /// The set that it is switched with, numbered from 0.
+    pub set: usize,
 }
 
 /// What a CPU's buffer held.
@@ -69,19 +71,22 @@ pub struct Hit {
 /// Tracepoints that are watched on every CPU.
 pub struct Tracing {
     cpus: Vec<Cpu>,
-    is_on: bool,
+    /// Whether each set is on.
+    on: Vec<bool>,
 }
 
 impl fmt::Debug for Tracing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tracing").field("cpus", &self.cpus.len()).field("is_on", &self.is_on).finish()
+        f.debug_struct("Tracing").field("cpus", &self.cpus.len()).field("on", &self.on).finish()
     }
 }
 
-/// The events of one CPU, which share the buffer of the first.
+/// The events of one CPU, which share a buffer.
 struct Cpu {
-    /// An event that never happens. It leads the group, so that one call switches all of them.
-    leader: Sampler,
+    /// An event that never happens, which has the buffer.
+    buffer: Sampler,
+    /// Such events, too, which lead the sets, so that one call switches all of a set.
+    leaders: Vec<Counter>,
     /// Names and beginnings of tasks, which are told at all times.
     _names: Counter,
     _events: Vec<Counter>,
@@ -97,22 +102,19 @@ impl Tracing {
     /// `kernel.perf_event_paranoid` is not -1, `EINVAL` for a filter that it does not understand, `EMFILE`.
     pub fn open(cpus: &[u32], events: &[TracepointEvent], buffer: usize) -> io::Result<Self> {
         let cpus = cpus.iter().map(|cpu| Cpu::open(*cpu as usize, events, buffer));
-        Ok(Tracing { cpus: cpus.collect::<io::Result<_>>()?, is_on: false })
+        Ok(Tracing { cpus: cpus.collect::<io::Result<_>>()?, on: vec![false; sets(events)] })
     }
 
-    /// Switches the tracepoints on or off.
+    /// Switches the tracepoints of a set on or off.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn switch(&mut self, on: bool) -> io::Result<()> {
-        if on == self.is_on {
-            return Ok(());
-        }
-        for cpu in &mut self.cpus {
-            let leader = cpu.leader.as_counter_mut();
+    pub fn switch(&mut self, set: usize, on: bool) -> io::Result<()> {
+        let Some(is_on) = self.on.get_mut(set).filter(|is_on| **is_on != on) else { return Ok(()) };
+        for leader in self.cpus.iter_mut().filter_map(|cpu| cpu.leaders.get_mut(set)) {
             if on { leader.enable()? } else { leader.disable()? }
         }
-        self.is_on = on;
+        *is_on = on;
         Ok(())
     }
 
@@ -122,6 +124,10 @@ impl Tracing {
             cpu.drain(&mut take);
         }
     }
+}
+
+fn sets(events: &[TracepointEvent]) -> usize {
+    events.iter().map(|event| event.set + 1).max().unwrap_or(0)
 }
 
 /// What all events of a CPU have in common: records in one buffer must have one layout.
@@ -135,31 +141,35 @@ fn common(builder: &mut Builder<'_>, cpu: usize) {
 
 impl Cpu {
     fn open(cpu: usize, events: &[TracepointEvent], buffer: usize) -> io::Result<Self> {
-        let mut builder = Builder::new(Software::DUMMY);
-        common(&mut builder, cpu);
-        let mut leader = builder.build()?.sampled(buffer)?;
-        let mut names = Builder::new(Software::DUMMY);
-        common(&mut names, cpu);
-        let names = names.comm(true).task(true).enabled(true).build()?;
-        share(&leader, &names)?;
+        let dummy = || {
+            let mut builder = Builder::new(Software::DUMMY);
+            common(&mut builder, cpu);
+            builder
+        };
+        let buffer = dummy().build()?.sampled(buffer)?;
+        let names = dummy().comm(true).task(true).enabled(true).build()?;
+        share(&buffer, &names)?;
+        let leaders = (0..sets(events)).map(|_| dummy().build());
+        let mut leaders = leaders.collect::<io::Result<Vec<_>>>()?;
         let (mut counters, mut ids) = (Vec::new(), Vec::new());
         for event in events {
             let mut builder = Builder::new(Tracepoint::with_id(event.id));
             common(&mut builder, cpu);
             builder.sample_period(1).exclude_callchain_kernel(!event.chain).enabled(true);
-            let counter = builder.build_with_group(leader.as_counter_mut())?;
+            let Some(leader) = leaders.get_mut(event.set) else { continue };
+            let counter = builder.build_with_group(leader)?;
             if !event.filter.is_empty() {
                 filter(&counter, &event.filter)?;
             }
-            share(&leader, &counter)?;
+            share(&buffer, &counter)?;
             ids.push(counter.id());
             counters.push(counter);
         }
-        Ok(Cpu { leader, _names: names, _events: counters, ids })
+        Ok(Cpu { buffer, leaders, _names: names, _events: counters, ids })
     }
 
     fn drain(&mut self, take: &mut impl FnMut(Observed)) {
-        while let Some(record) = self.leader.next_record() {
+        while let Some(record) = self.buffer.next_record() {
             // A record that the library does not understand is as good as lost.
             let Ok(parsed) = record.parse_record() else {
                 take(Observed::Lost(1));
@@ -191,10 +201,10 @@ impl Cpu {
     }
 }
 
-/// Sends the records of an event into the leader's buffer.
-fn share(leader: &Sampler, event: &Counter) -> io::Result<()> {
+/// Sends the records of an event into a buffer.
+fn share(buffer: &Sampler, event: &Counter) -> io::Result<()> {
     // SAFETY: both descriptors are open; the kernel checks that the events fit together.
-    check(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), leader.as_counter().as_raw_fd()) })
+    check(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), buffer.as_counter().as_raw_fd()) })
 }
 
 fn filter(event: &Counter, text: &str) -> io::Result<()> {

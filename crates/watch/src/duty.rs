@@ -2,20 +2,22 @@
 //!
 //! A hit costs the task that makes it some 80 ns, and a record another 250 ns for both sides (6.18 in a
 //! virtual machine; `docs/blame.md` has the measurement). What they and this process take together is held
-//! below [`MOST_LOAD`] of one CPU by leaving the tracepoints off between windows.
+//! below [`MOST_LOAD`] of one CPU by leaving each set of tracepoints off between its windows.
 
 use std::time::Duration;
 
-/// The part of one CPU that watching may take. The bound that users are promised is 1 %; a quarter of it is
-/// kept for what the estimate does not know.
-const MOST_LOAD: f64 = 0.0075;
+use crate::tracepoints::{SETS, Set};
+
+/// The part of one CPU that watching memory and waits may take. The bound that users are promised is 1 %; a
+/// quarter of it is kept for what the estimate does not know.
+const MOST_LOAD: [f64; SETS] = [0.005, 0.0025];
 /// Seconds of CPU time that a hit costs the task that makes it.
 const HIT: f64 = 80e-9;
 /// Seconds of CPU time that writing a record costs the task that makes the hit. What reading it costs is
 /// measured.
 const RECORD: f64 = 150e-9;
-/// The least part of the time. Below it an interval of a second would have too few windows to tell a share.
-const LEAST: f64 = 0.05;
+/// The least part of the time, for both sets together twice that. Below it an interval of a second would have too few windows to tell a share.
+const LEAST: f64 = 0.03;
 /// The longest window, and the shortest.
 const LONGEST: Duration = Duration::from_millis(100);
 const SHORTEST: Duration = Duration::from_millis(4);
@@ -29,7 +31,7 @@ pub(crate) struct Cost {
     pub(crate) records: u64,
     /// Records for which the buffers had no room.
     pub(crate) lost: u64,
-    /// CPU time of this process since the window before it.
+    /// CPU time of this process for the records.
     pub(crate) own: Duration,
 }
 
@@ -49,19 +51,21 @@ pub(crate) struct Duty {
     /// before it.
     cost: f64,
     on: f64,
+    /// The part of one CPU that it may take.
+    most: f64,
 }
 
 /// What the windows before count for, beside the last.
 const MEMORY: f64 = 0.8;
 
-impl Default for Duty {
-    fn default() -> Self {
-        // The first window is short, as nobody knows yet what it costs.
-        Duty { window: Duration::from_millis(10), pause: Duration::ZERO, cost: 0.0, on: 0.0 }
-    }
-}
-
 impl Duty {
+    /// The duty of a set at first.
+    pub(crate) fn of(set: Set) -> Duty {
+        let most = MOST_LOAD.get(set as usize).copied().unwrap_or_default();
+        // The first window is short, as nobody knows yet what it costs.
+        Duty { window: Duration::from_millis(10), pause: Duration::ZERO, cost: 0.0, on: 0.0, most }
+    }
+
     /// The duty after a window that lasted `on` and cost this much.
     pub(crate) fn after(self, on: Duration, cost: Cost) -> Duty {
         let window = match cost.lost {
@@ -70,10 +74,10 @@ impl Duty {
         };
         let (cost, on) = (self.cost * MEMORY + cost.seconds(), self.on * MEMORY + on.as_secs_f64());
         let load = cost / on.max(1e-6);
-        let part = (MOST_LOAD / load.max(1e-9)).clamp(LEAST, 1.0);
+        let part = (self.most / load.max(1e-9)).clamp(LEAST, 1.0);
         // Windows that are on for most of the time follow each other: waits go on from one to the next.
         let pause = if part > 0.9 { Duration::ZERO } else { window.mul_f64(1.0 / part - 1.0) };
-        Duty { window, pause, cost, on }
+        Duty { window, pause, cost, on, ..self }
     }
 }
 
@@ -86,21 +90,21 @@ mod tests {
     #[test]
     fn a_quiet_host_is_watched_all_the_time() {
         let cost = Cost { hits: 5_000, records: 500, lost: 0, own: Duration::from_millis(1) };
-        assert_eq!(Duty::default().after(SECOND, cost).pause, Duration::ZERO);
+        assert_eq!(Duty::of(Set::Memory).after(SECOND, cost).pause, Duration::ZERO);
     }
 
     #[test]
     fn a_busy_host_is_watched_for_as_long_as_the_load_allows() {
-        let cost = Cost { hits: 1_000_000, records: 100_000, lost: 0, own: Duration::from_millis(20) };
-        let duty = Duty::default().after(SECOND, cost);
+        let cost = Cost { hits: 300_000, records: 30_000, lost: 0, own: Duration::from_millis(20) };
+        let duty = Duty::of(Set::Waits).after(SECOND, cost);
         let part = duty.window.as_secs_f64() / (duty.window + duty.pause).as_secs_f64();
-        let load = part * (1e6 * HIT + 1e5 * RECORD + 0.02);
-        assert!((load - MOST_LOAD).abs() < 1e-4, "{load}");
+        let load = part * (3e5 * HIT + 3e4 * RECORD + 0.02);
+        assert!((load - MOST_LOAD[1]).abs() < 1e-4, "{load}");
     }
 
     #[test]
     fn windows_shrink_while_records_are_lost() {
-        let mut duty = Duty { window: LONGEST, ..Duty::default() };
+        let mut duty = Duty { window: LONGEST, ..Duty::of(Set::Memory) };
         for _ in 0..20 {
             duty = duty.after(LONGEST, Cost { lost: 1, ..Cost::default() });
         }

@@ -15,9 +15,41 @@ pub(crate) struct Back {
     /// Refaults of files by group; of a group that is asked for first, none. The group named `""` and the
     /// root are what is left of the host's.
     pub(crate) refaults: BTreeMap<Arc<str>, u64>,
-    /// Pages that the host has swapped in. Refaults of anonymous pages leave out those that readahead
-    /// brought.
+    /// The host's, in all.
+    pub(crate) host: BackOnHost,
+    /// The group whose transparent huge pages grew most: khugepaged charges what it allocates to it.
+    pub(crate) collapsed: Option<Arc<str>>,
+}
+
+/// Pages that came back to any program of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BackOnHost {
+    /// Refaults of files.
+    pub(crate) refaults: u64,
+    /// Pages swapped in. Refaults of anonymous pages leave out those that readahead brought.
     pub(crate) swapped_in: u64,
+}
+
+impl BackOnHost {
+    /// Those since the host booted.
+    pub(crate) fn so_far() -> Self {
+        let text = fs::read("/proc/vmstat").unwrap_or_default();
+        let stat = Values::<Vmstat>::parse(&text, |_| ());
+        let file = stat.get(vmstat::workingset_refault_file).or_else(|| stat.get(vmstat::workingset_refault));
+        BackOnHost { refaults: file.unwrap_or(0), swapped_in: stat.get(vmstat::pswpin).unwrap_or(0) }
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        BackOnHost {
+            refaults: self.refaults.saturating_sub(before.refaults),
+            swapped_in: self.swapped_in.saturating_sub(before.swapped_in),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.refaults += other.refaults;
+        self.swapped_in += other.swapped_in;
+    }
 }
 
 /// The control groups of the programs that were seen.
@@ -25,12 +57,20 @@ pub(crate) struct Back {
 pub(crate) struct Groups {
     /// Where groups with memory counters are; `None` without such a hierarchy.
     root: Option<PathBuf>,
-    /// Refaults of files in each group, as last read, and those of the host.
-    last: BTreeMap<Arc<str>, u64>,
-    host: u64,
-    swapped_in: u64,
+    /// Each group as last read, and the host.
+    last: BTreeMap<Arc<str>, OfGroup>,
+    host: BackOnHost,
     /// How often each group, or one above it, had met its limit when it was first seen.
     hits: BTreeMap<String, u64>,
+}
+
+/// What is read of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OfGroup {
+    /// Refaults of files.
+    refaults: u64,
+    /// Bytes in transparent huge pages.
+    huge: u64,
 }
 
 /// Hierarchies with memory counters: version 1, version 2.
@@ -45,17 +85,16 @@ impl Groups {
                     .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == "memory"))
         };
         let root = ROOTS.iter().find(|root| has(root)).map(PathBuf::from);
-        let (host, swapped_in) = host();
-        Groups { root, host, swapped_in, ..Groups::default() }
+        Groups { root, host: BackOnHost::so_far(), ..Groups::default() }
     }
 
     /// What came back since this was last asked.
     pub(crate) fn since(&mut self, groups: &BTreeSet<&Arc<str>>) -> Back {
         let mut moved = BTreeMap::new();
-        let (now, swapped_in) = host();
-        let before = std::mem::replace(&mut self.swapped_in, swapped_in);
-        let mut rest = now.saturating_sub(std::mem::replace(&mut self.host, now));
-        let mut without = Vec::new();
+        let now = BackOnHost::so_far();
+        let host = now.since(std::mem::replace(&mut self.host, now));
+        let mut rest = host.refaults;
+        let (mut without, mut collapsed) = (Vec::new(), None);
         for group in groups {
             let Some(now) = self.read(group) else {
                 without.push(Arc::clone(group));
@@ -65,14 +104,18 @@ impl Groups {
                 self.note_hits(group);
             }
             let before = self.last.insert(Arc::clone(group), now).unwrap_or(now);
-            let own = now.saturating_sub(before);
+            let own = now.refaults.saturating_sub(before.refaults);
+            let grown = now.huge.saturating_sub(before.huge);
+            if grown > collapsed.as_ref().map_or(0, |(most, _)| *most) {
+                collapsed = Some((grown, Arc::clone(group)));
+            }
             rest = rest.saturating_sub(own);
             moved.insert(Arc::clone(group), own);
         }
         for group in without {
             moved.insert(group, rest);
         }
-        Back { refaults: moved, swapped_in: swapped_in.saturating_sub(before) }
+        Back { refaults: moved, host, collapsed: collapsed.map(|(_, group)| group) }
     }
 
     /// Notes how often a group and those above it have met their limits.
@@ -109,7 +152,7 @@ impl Groups {
         (!hits.is_empty()).then(|| hits.iter().sum())
     }
 
-    fn read(&self, group: &str) -> Option<u64> {
+    fn read(&self, group: &str) -> Option<OfGroup> {
         let below = group.strip_prefix('/').filter(|below| !below.is_empty())?;
         let text = fs::read(self.root.as_ref()?.join(below).join("memory.stat")).ok()?;
         Some(of_group(&parse_memory_stat(&text, &mut Log::default())))
@@ -123,18 +166,14 @@ fn upwards(group: &str) -> impl Iterator<Item = &str> {
         .filter(|group| !group.is_empty())
 }
 
-/// Refaults of files in a group. The counter was one, of files only, before 5.9.
-fn of_group(stat: &Values<MemoryStat>) -> u64 {
+/// The counter of refaults was one, of files only, before 5.9; huge pages have another name in version 1.
+fn of_group(stat: &Values<MemoryStat>) -> OfGroup {
     let file = stat.get(memory_stat::workingset_refault_file);
-    file.or_else(|| stat.get(memory_stat::workingset_refault)).unwrap_or(0)
-}
-
-/// Refaults of files, and pages swapped in, of the host.
-fn host() -> (u64, u64) {
-    let text = fs::read("/proc/vmstat").unwrap_or_default();
-    let stat = Values::<Vmstat>::parse(&text, |_| ());
-    let file = stat.get(vmstat::workingset_refault_file).or_else(|| stat.get(vmstat::workingset_refault));
-    (file.unwrap_or(0), stat.get(vmstat::pswpin).unwrap_or(0))
+    let huge = stat.get(memory_stat::anon_thp).or_else(|| stat.get(memory_stat::rss_huge));
+    OfGroup {
+        refaults: file.or_else(|| stat.get(memory_stat::workingset_refault)).unwrap_or(0),
+        huge: huge.unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
@@ -166,8 +205,11 @@ mod tests {
         put("a/memory.events", "low 0\nhigh 0\nmax 9\noom 0\n");
         put("a/b/memory.stat", "workingset_refault_file 17\n");
         assert_eq!(groups.limited("/a/b"), Some("/a"));
-        let moved = groups.since(&BTreeSet::from([&group])).refaults;
-        assert_eq!(moved[&group], 7);
+        let moved = groups.since(&BTreeSet::from([&group]));
+        assert_eq!(moved.refaults[&group], 7);
+        assert_eq!(moved.collapsed, None);
+        put("a/b/memory.stat", "workingset_refault_file 17\nanon_thp 4194304\n");
+        assert_eq!(groups.since(&BTreeSet::from([&group])).collapsed.as_deref(), Some("/a/b"));
         put("a/b/memory.events", "low 0\nhigh 5\nmax 0\noom 0\n");
         assert_eq!(groups.limited("/a/b"), Some("/a/b"));
     }

@@ -8,7 +8,7 @@ use lotsfree_sys::Hit;
 
 use crate::files::FileId;
 use crate::stack::{REASONS, Reason, Stacks};
-use crate::tracepoints::{FRAMES, Kind, STRIDE, Tracepoint};
+use crate::tracepoints::{FRAMES, Kind, SETS, STRIDE, Set, Tracepoint};
 
 /// What a process did in the windows of an interval. Pages are base pages, times nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,9 +57,10 @@ impl Counts {
         }
     }
 
-    /// What it would be in a longer time of the same kind.
-    pub(crate) fn scaled(&self, factor: f64) -> Counts {
-        let scaled = |value: u64| (value as f64 * factor) as u64;
+    /// What it would be in longer times of the same kind, of each [`Set`].
+    pub(crate) fn scaled(&self, factors: [f64; SETS]) -> Counts {
+        let [memory, waiting] = factors;
+        let scaled = |value: u64| (value as f64 * memory) as u64;
         let Counts { allocated, returned, added, again, reclaim, compaction, waits } = *self;
         Counts {
             allocated: scaled(allocated),
@@ -68,7 +69,7 @@ impl Counts {
             again: scaled(again),
             reclaim: scaled(reclaim),
             compaction: scaled(compaction),
-            waits: waits.map(scaled),
+            waits: waits.map(|time| (time as f64 * waiting) as u64),
         }
     }
 
@@ -90,10 +91,10 @@ struct Since {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: BTreeMap<u32, Counts>,
-    /// Nanoseconds that the windows took.
-    pub(crate) on: u64,
-    /// How often the tracepoints were hit, about, since [`Tally::hits`] was last asked.
-    hits: u64,
+    /// Nanoseconds that the windows of each [`Set`] took.
+    pub(crate) on: [u64; SETS],
+    /// Hits and records of each [`Set`] since [`Tally::hits`] was last asked; the hits about.
+    hits: [(u64, u64); SETS],
     /// Pages that each process added to the page cache, by file.
     files: HashMap<(u32, FileId), u64>,
     waiting: HashMap<u32, (Since, Reason)>,
@@ -124,24 +125,44 @@ const IN_INTERRUPT: u64 = 0x08 | 0x10;
 /// A window of observation, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    pub(crate) from: u64,
+    /// Its begin for each [`Set`]; `None` if the set was off. A window that begins before the last one ended
+    /// goes on from it.
+    pub(crate) from: [Option<u64>; SETS],
     pub(crate) to: u64,
-    /// Whether the window before it ended where it begins.
-    pub(crate) goes_on: bool,
+}
+
+impl Window {
+    fn begin(&self, set: Set) -> u64 {
+        self.from.get(set as usize).copied().flatten().unwrap_or(self.to)
+    }
 }
 
 impl Tally {
-    /// Counts the hits of a window, in the order of their time.
-    pub(crate) fn window(&mut self, window: Window, hits: &[Hit], known: &[Tracepoint], stacks: &Stacks) {
-        if !window.goes_on {
-            self.let_go();
+    /// Counts the hits of a window, in the order of their time. `goes_on` says of each [`Set`] whether the
+    /// window follows the one before.
+    pub(crate) fn window(
+        &mut self,
+        window: Window,
+        goes_on: [bool; SETS],
+        hits: &[Hit],
+        known: &[Tracepoint],
+        stacks: &Stacks,
+    ) {
+        let [memory, waits] = goes_on;
+        if !memory {
+            self.forget_memory();
+        }
+        if !waits {
+            self.forget_waits();
         }
         for hit in hits {
             if let Some(tracepoint) = known.get(hit.event) {
                 self.hit(hit, tracepoint, window, stacks);
             }
         }
-        self.on += window.to.saturating_sub(window.from);
+        for (on, from) in self.on.iter_mut().zip(window.from) {
+            *on += from.map_or(0, |from| window.to.saturating_sub(from));
+        }
         self.cut(window);
     }
 
@@ -154,13 +175,13 @@ impl Tally {
         files
     }
 
-    /// How often the tracepoints were hit since this was last asked, about.
-    pub(crate) fn hits(&mut self) -> u64 {
+    /// Hits and records of each [`Set`] since this was last asked; the hits about.
+    pub(crate) fn hits(&mut self) -> [(u64, u64); SETS] {
         std::mem::take(&mut self.hits)
     }
 
     /// Forgets what was counted, and keeps what tasks are in the middle of.
-    pub(crate) fn take(&mut self) -> (BTreeMap<u32, Counts>, u64) {
+    pub(crate) fn take(&mut self) -> (BTreeMap<u32, Counts>, [u64; SETS]) {
         (std::mem::take(&mut self.counts), std::mem::take(&mut self.on))
     }
 
@@ -172,7 +193,9 @@ impl Tally {
         let since = Since { process: hit.process, time: hit.time };
         let order = number(fields.order).unwrap_or(0).min(MOST_ORDER);
         let frame = number(fields.frame).unwrap_or(0) >> fields.shift;
-        self.hits += kind.hits(order);
+        if let Some((hits, records)) = self.hits.get_mut(kind.set() as usize) {
+            (*hits, *records) = (*hits + kind.hits(order), *records + 1);
+        }
         match kind {
             Kind::Allocate => self.allocate((frame, 1 << order), process),
             Kind::Free => {
@@ -185,9 +208,12 @@ impl Tally {
                 self.add(file, number(fields.index).unwrap_or(0), 1 << order, hit.process);
             }
             Kind::Switch => {
+                self.of(process);
                 self.waiting.insert(hit.task, (since, stacks.reason(&hit.chain)));
             }
             Kind::Waking => {
+                // Who wakes another is busy, which is worth a look even where memory costs it nothing.
+                self.of(process);
                 let woken = number(fields.woken).and_then(|task| u32::try_from(task).ok());
                 if let Some((since, reason)) = woken.and_then(|task| self.waiting.remove(&task)) {
                     let time = hit.time.saturating_sub(since.time);
@@ -201,11 +227,13 @@ impl Tally {
             Kind::CompactionBegin => _ = self.compacting.insert(hit.task, since),
             // One that began before the window is counted from the window's start.
             Kind::ReclaimEnd => {
-                let begun = self.reclaiming.remove(&hit.task).map_or(window.from, |since| since.time);
+                let begun =
+                    self.reclaiming.remove(&hit.task).map_or(window.begin(Set::Memory), |since| since.time);
                 self.of(hit.process).reclaim += hit.time.saturating_sub(begun);
             }
             Kind::CompactionEnd => {
-                let begun = self.compacting.remove(&hit.task).map_or(window.from, |since| since.time);
+                let begun =
+                    self.compacting.remove(&hit.task).map_or(window.begin(Set::Memory), |since| since.time);
                 self.of(hit.process).compaction += hit.time.saturating_sub(begun);
             }
         }
@@ -252,29 +280,35 @@ impl Tally {
         counts.again += again * STRIDE;
     }
 
-    /// Forgets what tasks are in the middle of. A wait whose end nobody sees is given the mean of those that
-    /// ended: as much of waits that began before the window is missed at its start.
-    fn let_go(&mut self) {
+    /// Forgets the waits that tasks are in the middle of. A wait whose end nobody sees is given the mean of
+    /// those that ended: as much of waits that began before the window is missed at its start.
+    fn forget_waits(&mut self) {
         for (_, (since, reason)) in std::mem::take(&mut self.waiting) {
             let (count, sum) = self.ended.get(reason as usize).copied().unwrap_or_default();
             self.of(since.process).adds_wait(reason, sum.checked_div(count).unwrap_or(0));
         }
+    }
+
+    /// Forgets what reclaim and compaction tasks are in the middle of, and who allocated which frame: it may
+    /// have been freed and allocated again meanwhile.
+    fn forget_memory(&mut self) {
         self.reclaiming.clear();
         self.compacting.clear();
-        // Frames may have been freed and allocated again meanwhile.
         self.owners.clear();
     }
 
     /// Counts what goes on at the end of a window up to there, and lets it go on from there.
     fn cut(&mut self, window: Window) {
-        let upto = |since: &mut Since| {
-            let time = window.to.saturating_sub(since.time.max(window.from));
+        let upto = |since: &mut Since, set: Set| {
+            let time = window.to.saturating_sub(since.time.max(window.begin(set)));
             since.time = window.to;
             (since.process, time)
         };
-        let reclaim: Vec<_> = self.reclaiming.values_mut().map(upto).collect();
-        let compaction: Vec<_> = self.compacting.values_mut().map(upto).collect();
-        let waits: Vec<_> = self.waiting.values_mut().map(|(since, why)| (upto(since), *why)).collect();
+        let of_memory = |since: &mut Since| upto(since, Set::Memory);
+        let reclaim: Vec<_> = self.reclaiming.values_mut().map(of_memory).collect();
+        let compaction: Vec<_> = self.compacting.values_mut().map(of_memory).collect();
+        let waits: Vec<_> =
+            self.waiting.values_mut().map(|(since, why)| (upto(since, Set::Waits), *why)).collect();
         for (process, time) in reclaim {
             self.of(process).reclaim += time;
         }
@@ -379,16 +413,29 @@ mod tests {
         with(with(hit(Kind::AddToPageCache, 20, 5), 16, &index.to_ne_bytes()), 1, &[order])
     }
 
-    fn tally(windows: &[(Window, Vec<Hit>)]) -> Tally {
+    fn tally(windows: &[((Window, bool), Vec<Hit>)]) -> Tally {
         let mut tally = Tally::default();
-        for (window, hits) in windows {
-            tally.window(*window, hits, &known(), &Stacks::default());
+        for ((window, goes_on), hits) in windows {
+            tally.window(*window, [*goes_on; SETS], hits, &known(), &Stacks::default());
         }
         tally
     }
 
-    fn window(from: u64, to: u64, goes_on: bool) -> Window {
-        Window { from, to, goes_on }
+    fn window(from: u64, to: u64, goes_on: bool) -> (Window, bool) {
+        (Window { from: [Some(from); SETS], to }, goes_on)
+    }
+
+    #[test]
+    fn a_set_that_is_off_is_not_cut_short() {
+        let mut tally = Tally::default();
+        let (both, _) = window(0, 10, false);
+        tally.window(both, [false; SETS], &[hit(Kind::ReclaimBegin, 21, 4)], &known(), &Stacks::default());
+        let only_waits = Window { from: [None, Some(10)], to: 20 };
+        tally.window(only_waits, [false, true], &[hit(Kind::Switch, 11, 15)], &known(), &Stacks::default());
+        assert_eq!((tally.on, tally.counts[&20].reclaim), ([10, 20], 6));
+        assert_eq!(tally.counts[&10].wait(Reason::Other), 5);
+        let scaled = tally.counts[&10].scaled([7.0, 3.0]);
+        assert_eq!(scaled.wait(Reason::Other), 15);
     }
 
     /// A hit on the block of pages at a frame.
@@ -445,7 +492,8 @@ mod tests {
         let third = (window(20, 30, true), vec![woken(11, 25), woken(12, 26)]);
         let counts = tally(&[first, second, third]).counts;
         assert_eq!(counts[&10].wait(Reason::Other), 21);
-        assert_eq!(counts.len(), 1, "nobody saw the other one fall asleep");
+        assert_eq!(counts[&990], Counts::default(), "who wakes them is busy, and waits for nothing");
+        assert_eq!(counts.len(), 2, "nobody saw the other one fall asleep");
     }
 
     #[test]

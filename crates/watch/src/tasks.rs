@@ -17,12 +17,14 @@ pub(crate) struct Program {
     pub(crate) name: Arc<str>,
     /// Its memory cgroup; empty without one.
     pub(crate) group: Arc<str>,
+    /// Whether we gave it its name.
+    pub(crate) is_called: bool,
 }
 
 impl Program {
     /// What nobody knows: interrupts, and processes that ended before they could be read.
     pub(crate) fn unknown() -> Self {
-        Program { name: "".into(), group: "".into() }
+        Program { name: "".into(), group: "".into(), is_called: false }
     }
 }
 
@@ -104,6 +106,11 @@ impl Tasks {
         self.known.values().map(|known| known.program.clone()).collect()
     }
 
+    /// The processes that are known.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.known.keys().copied().collect()
+    }
+
     /// The memory of every process, as it was when the process was last busy.
     pub(crate) fn held(&self) -> impl Iterator<Item = (&Program, Held)> {
         let holds = self.known.values().filter(|known| known.held.pages() > 0);
@@ -123,8 +130,11 @@ impl Tasks {
         let Some(stat) = stat(&directory) else { return };
         let is_kernel_thread = stat.is_kernel_thread();
         let group = fs::read(directory.join("cgroup")).ok().and_then(|text| memory_group(&text));
-        let program =
-            Program { name: plain(&stat.name, is_kernel_thread), group: group.unwrap_or_default().into() };
+        let program = Program {
+            name: plain(&stat.name, is_kernel_thread),
+            group: group.unwrap_or_default().into(),
+            is_called: false,
+        };
         // Of one that began while we watched everything counts; of all others the waits for a CPU so far are
         // read as well.
         let last = times(&directory, &stat);
@@ -133,7 +143,10 @@ impl Tasks {
 
     /// Notes that a process has begun: it is its parent's program until it executes another.
     pub(crate) fn forked(&mut self, process: u32, parent: u32) {
+        // We may have named it before the kernel tells us that it began.
+        let is_called = self.known.get(&process).is_some_and(|known| known.program.is_called);
         if process != parent
+            && !is_called
             && let Some(parent) = self.get(parent)
         {
             let child = Known { last: Times::default(), held: Held::default(), ..parent.clone() };
@@ -143,8 +156,17 @@ impl Tasks {
 
     /// Notes that a process has another name.
     pub(crate) fn named(&mut self, process: u32, name: &str) {
-        if let Some(known) = self.known.get_mut(&process) {
+        if let Some(known) = self.known.get_mut(&process).filter(|known| !known.program.is_called) {
             known.program.name = plain(name, known.is_kernel_thread);
+        }
+    }
+
+    /// Gives a process, and those that it will start, a name that stays.
+    pub(crate) fn call(&mut self, process: u32, name: &str) {
+        // It may have joined another group since it was forked.
+        self.learn(process);
+        if let Some(known) = self.known.get_mut(&process) {
+            (known.program.name, known.program.is_called) = (name.into(), true);
         }
     }
 
@@ -250,6 +272,22 @@ mod tests {
         assert_eq!(&*plain("kworker/0:1H", true), "kworker");
         assert_eq!(&*plain("kswapd0", true), "kswapd");
         assert_eq!(&*plain("python3", false), "python3");
+    }
+
+    #[test]
+    fn a_name_that_we_gave_is_that_of_children_too_and_stays() {
+        let mut tasks = Tasks::default();
+        let own = std::process::id();
+        let child = u32::MAX;
+        tasks.call(own, "actor");
+        tasks.forked(child, own);
+        tasks.named(child, "sh");
+        // The kernel tells of the fork after we gave the name.
+        tasks.forked(own, 1);
+        for process in [own, child] {
+            let program = &tasks.get(process).unwrap().program;
+            assert!(&*program.name == "actor" && program.is_called, "{program:?}");
+        }
     }
 
     #[test]

@@ -96,7 +96,28 @@ pub(crate) struct Tracepoints {
 const PLACES: [(&str, &str, &str); 2] =
     [("tracefs", "/sys/kernel/tracing", "events"), ("debugfs", "/sys/kernel/debug", "tracing/events")];
 
+/// Tracepoints that are on at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// Memory. What programs take comes in bursts, so that these are on as long as possible.
+    Memory,
+    /// Waits. There are many, and one is like the next, so that few of them say as much as all.
+    Waits,
+}
+
+/// All of them.
+pub(crate) const SET: [Set; SETS] = [Set::Memory, Set::Waits];
+/// Their number.
+pub(crate) const SETS: usize = 2;
+
 impl Kind {
+    pub(crate) fn set(self) -> Set {
+        match self {
+            Kind::Switch | Kind::Waking => Set::Waits,
+            _ => Set::Memory,
+        }
+    }
+
     /// How many hits a record of blocks of this order stands for: most do not pass the filter. Filters see
     /// every switch from one task to another, of which there are two for each that is woken.
     pub(crate) fn hits(self, order: u64) -> u64 {
@@ -166,7 +187,8 @@ impl Tracepoints {
                 true => format!("!(page & {})", (FRAMES - 1) * STRUCT_PAGE),
                 false => (*filter).to_owned(),
             };
-            found.events.push(TracepointEvent { id, filter, chain: *kind == Kind::Switch });
+            let (chain, set) = (*kind == Kind::Switch, kind.set() as usize);
+            found.events.push(TracepointEvent { id, filter, chain, set });
         }
         match found.missing.iter().find(|name| NEEDED.contains(name)) {
             Some(name) => Err(WatchError::Missing(name)),

@@ -12,11 +12,11 @@ use lotsfree_sys::{self as sys, Hit, Observed, Tracing};
 use crate::duty::{Cost, Duty};
 use crate::facts;
 use crate::files::{self, Use};
-use crate::groups::{Back, Groups};
+use crate::groups::{Back, BackOnHost, Groups};
 use crate::stack::{Reason, Stacks};
 use crate::tally::{Counts, Tally, Window};
 use crate::tasks::{self, Held, Program, Tasks, Times};
-use crate::tracepoints::{STRIDE, Tracepoints};
+use crate::tracepoints::{SET, SETS, STRIDE, Set, Tracepoints};
 use crate::{WatchError, at};
 
 /// Watches the programs of this host, until it is dropped.
@@ -28,20 +28,27 @@ pub struct Watch {
     tally: Tally,
     tasks: Tasks,
     groups: Groups,
-    duty: Duty,
+    duties: [Duty; SETS],
+    /// Pages that came back in the windows of this interval.
+    back: BackOnHost,
     /// CPU time of this thread when the last window ended.
     own: Duration,
-    /// When the next window may begin.
-    paused_until: u64,
-    /// End of the last window, if the next follows it at once.
-    goes_on_from: Option<u64>,
+    /// When the next window of each set may begin.
+    paused_until: [u64; SETS],
+    /// End of the last window of each set, if the next follows it at once.
+    goes_on_from: [Option<u64>; SETS],
     began: u64,
+    /// When the last interval ended.
+    last: u64,
+    /// The pages that each program read twice so far. They are counted over the whole time: at first every
+    /// page is new to us.
+    again: BTreeMap<Program, u64>,
     /// The files that each program brought into the page cache, in pages.
     files: BTreeMap<Program, BTreeMap<(Use, PathBuf), u64>>,
     /// Processes that were among the busiest. Their times are read to the end, also while they do nothing
     /// that a tracepoint shows.
     read: BTreeSet<u32>,
-    /// What each program did, by interval.
+    /// What each program did, by interval, unless it was taken already.
     recorded: Vec<Recorded>,
     seen: Seen,
 }
@@ -53,6 +60,23 @@ struct Recorded {
     at: u64,
     programs: BTreeMap<Program, Sums>,
     back: Back,
+    missed: Missed,
+}
+
+/// The parts of the pages that came back in an interval that its windows, scaled up, do not have; less than
+/// none if they have too many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missed {
+    file: f64,
+    swapped_in: f64,
+}
+
+impl Missed {
+    /// From what came back in an interval and in its windows.
+    fn of(all: BackOnHost, seen: BackOnHost, scale: f64) -> Self {
+        let part = |all: u64, seen: u64| if all == 0 { 0.0 } else { 1.0 - seen as f64 * scale / all as f64 };
+        Missed { file: part(all.refaults, seen.refaults), swapped_in: part(all.swapped_in, seen.swapped_in) }
+    }
 }
 
 /// What the processes of a program did in an interval.
@@ -67,8 +91,8 @@ struct Sums {
 /// How well the programs could be watched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// The part of the time that the tracepoints were on, 0 to 1.
-    pub on: f64,
+    /// The parts of the time in which memory and waits were watched, 0 to 1.
+    pub on: [f64; SETS],
     /// Records for which the buffers had no room.
     pub lost: u64,
     /// CPU time of watching, reading included, as a part of one CPU: measured for this process, estimated
@@ -85,9 +109,10 @@ pub struct Seen {
 impl Seen {
     /// What was not seen, a sentence each.
     pub fn remarks(&self) -> Vec<String> {
+        let [memory, waits] = self.on.map(|on| (1.0 - on) * 100.0);
         let mut remarks = vec![format!(
-            "What happened in {:.0} % of the time, in which the tracepoints were off; watching took {:.1} % of one CPU.",
-            (1.0 - self.on) * 100.0,
+            "What took memory in {memory:.0} % of the time, and what waited in {waits:.0} % of it, when the \
+             tracepoints were off; watching took {:.1} % of one CPU.",
             self.cost * 100.0
         )];
         if self.lost > 0 {
@@ -161,11 +186,14 @@ impl Watch {
             tally: Tally::default(),
             tasks,
             groups,
-            duty: Duty::default(),
+            duties: SET.map(Duty::of),
+            back: BackOnHost::default(),
             own: sys::thread_cpu_time(),
-            paused_until: 0,
-            goes_on_from: None,
+            paused_until: [0; SETS],
+            goes_on_from: [None; SETS],
             began,
+            last: began,
+            again: BTreeMap::new(),
             files: BTreeMap::new(),
             read: BTreeSet::new(),
             recorded: Vec::new(),
@@ -178,37 +206,88 @@ impl Watch {
     /// # Errors
     /// The kernel's, if it takes the tracepoints away.
     pub fn interval(&mut self, length: Duration) -> Result<(), WatchError> {
-        let from = self.recorded.last().map_or(self.began, |last| self.began + last.at);
-        let end = from + length.as_nanos() as u64;
-        while sys::monotonic() < end {
-            self.window(end).map_err(WatchError::Refused)?;
-        }
-        let at = sys::monotonic();
-        self.record(from, at);
+        self.until(self.last + length.as_nanos() as u64)?;
+        self.close();
         Ok(())
     }
 
-    /// Switches the tracepoints on for a window, and counts what it held.
-    fn window(&mut self, end: u64) -> std::io::Result<()> {
-        let left = |end: u64| Duration::from_nanos(end.saturating_sub(sys::monotonic()));
-        if !left(self.paused_until).is_zero() {
-            // A pause may last longer than an interval.
-            self.goes_on_from = None;
-            thread::sleep(left(self.paused_until.min(end)));
-            if !left(self.paused_until).is_zero() {
-                return Ok(());
-            }
+    /// Watches up to a time, in nanoseconds of `CLOCK_MONOTONIC`.
+    ///
+    /// # Errors
+    /// The kernel's, if it takes the tracepoints away.
+    pub fn until(&mut self, end: u64) -> Result<(), WatchError> {
+        while sys::monotonic() < end {
+            self.window(end).map_err(WatchError::Refused)?;
         }
-        if left(end) < SLIVER {
+        Ok(())
+    }
+
+    /// Ends an interval, and begins the next.
+    pub fn close(&mut self) {
+        let (from, at) = (self.last, sys::monotonic());
+        self.record(from, at);
+        self.last = at;
+    }
+
+    /// Gives a process, and all that it will start, a name that no `exec` changes.
+    pub fn call(&mut self, process: u32, name: &str) {
+        self.tasks.call(process, name);
+        self.read.insert(process);
+    }
+
+    /// The rows of the intervals since they were last taken, in nanoseconds of `CLOCK_MONOTONIC`, as far as
+    /// one can tell by now who brought back what.
+    pub fn take(&mut self) -> Vec<Vec<Interval>> {
+        let recorded = std::mem::take(&mut self.recorded);
+        let names = names(recorded.iter().flat_map(|recorded| recorded.programs.keys()), &self.groups);
+        recorded.iter().map(|recorded| recorded.rows(&self.again, &names)).collect()
+    }
+
+    /// Switches the sets that are due on for a window, and counts what it held.
+    fn window(&mut self, end: u64) -> std::io::Result<()> {
+        let now = sys::monotonic();
+        let is_due = self.paused_until.map(|until| until <= now);
+        let next = self.paused_until.into_iter().filter(|until| *until > now).min().unwrap_or(end).min(end);
+        let left = |end: u64| Duration::from_nanos(end.saturating_sub(sys::monotonic()));
+        // A set that is off does not go on.
+        for (from, _) in self.goes_on_from.iter_mut().zip(is_due).filter(|(_, is_due)| !is_due) {
+            *from = None;
+        }
+        if !is_due.contains(&true) || left(end) < SLIVER {
             // What so short a window holds says nothing of an interval.
-            thread::sleep(left(end));
+            thread::sleep(left(if is_due.contains(&true) { end } else { next }));
             return Ok(());
         }
+        let lengths = self.duties.iter().zip(is_due).filter(|(_, is_due)| *is_due);
+        let length = lengths.map(|(duty, _)| duty.window).min().unwrap_or(SLIVER);
+        // The other set begins when it is due.
+        let length = length.min(left(next)).max(SLIVER);
+        let back = BackOnHost::so_far();
         let before = sys::monotonic();
-        self.tracing.switch(true)?;
-        thread::sleep(self.duty.window.min(left(end)));
-        self.tracing.switch(false)?;
+        for set in SET.into_iter().filter(|set| is_due[*set as usize]) {
+            self.tracing.switch(set as usize, true)?;
+        }
+        thread::sleep(length);
+        for set in SET {
+            self.tracing.switch(set as usize, false)?;
+        }
         let to = sys::monotonic();
+        if is_due[Set::Memory as usize] {
+            self.back.add(BackOnHost::so_far().since(back));
+        }
+        let (hits, lost) = self.drain();
+        let goes_on = self.goes_on_from.map(|from| from.is_some());
+        let mut from = [None; SETS];
+        for (set, from) in from.iter_mut().enumerate().filter(|(set, _)| is_due[*set]) {
+            *from = Some(self.goes_on_from[set].unwrap_or(before));
+        }
+        self.tally.window(Window { from, to }, goes_on, &hits, &self.tracepoints.known, &self.stacks);
+        self.settle(Duration::from_nanos(to - before), to, is_due, lost);
+        Ok(())
+    }
+
+    /// Takes what the buffers hold: hits in the order of their time, and how many records were lost.
+    fn drain(&mut self) -> (Vec<Hit>, u64) {
         let (mut hits, mut lost): (Vec<Hit>, u64) = (Vec::new(), 0);
         let (mut forked, mut named) = (Vec::new(), Vec::new());
         self.tracing.drain(|observed| match observed {
@@ -227,30 +306,39 @@ impl Watch {
             let now = if is_only { None } else { tasks::name(*process) };
             self.tasks.named(*process, now.as_deref().unwrap_or(name));
         }
-        let from = self.goes_on_from.unwrap_or(before);
-        let window = Window { from, to, goes_on: self.goes_on_from.is_some() };
-        self.tally.window(window, &hits, &self.tracepoints.known, &self.stacks);
-        let own = sys::thread_cpu_time();
-        let cost = Cost {
-            hits: self.tally.hits(),
-            records: hits.len() as u64,
-            lost,
-            own: own.saturating_sub(std::mem::replace(&mut self.own, own)),
-        };
+        (hits, lost)
+    }
+
+    /// Says when the next windows are, after what this one cost.
+    fn settle(&mut self, on: Duration, to: u64, was_on: [bool; SETS], lost: u64) {
+        let hits = self.tally.hits();
+        let now = sys::thread_cpu_time();
+        let own = now.saturating_sub(std::mem::replace(&mut self.own, now));
+        let all: u64 = hits.iter().map(|(_, records)| *records).sum();
         self.seen.lost += lost;
-        self.seen.cost += cost.seconds();
-        self.duty = self.duty.after(Duration::from_nanos(to - before), cost);
-        self.paused_until = to + self.duty.pause.as_nanos() as u64;
-        // After a loss nobody knows what tasks are in the middle of.
-        self.goes_on_from = (self.duty.pause.is_zero() && lost == 0).then_some(to);
-        Ok(())
+        for set in (0..SETS).filter(|set| was_on[*set]) {
+            let (hits, records) = hits[set];
+            // Where there are no records, switching is what costs.
+            let part = match all {
+                0 => 1.0 / was_on.iter().filter(|on| **on).count() as f64,
+                _ => records as f64 / all as f64,
+            };
+            let cost = Cost { hits, records, lost, own: own.mul_f64(part) };
+            self.seen.cost += cost.seconds();
+            self.duties[set] = self.duties[set].after(on, cost);
+            self.paused_until[set] = to + self.duties[set].pause.as_nanos() as u64;
+            // After a loss nobody knows what tasks are in the middle of.
+            self.goes_on_from[set] = (self.duties[set].pause.is_zero() && lost == 0).then_some(to);
+        }
     }
 
     /// Ends an interval: scales what its windows held, and adds what `/proc` says.
     fn record(&mut self, from: u64, at: u64) {
         let (counts, on) = self.tally.take();
-        let scale = (at - from) as f64 / on.max(1) as f64;
-        self.seen.on += on as f64 / 1e9;
+        let scales = on.map(|on| (at - from) as f64 / on.max(1) as f64);
+        for (sum, on) in self.seen.on.iter_mut().zip(on) {
+            *sum += on as f64 / 1e9;
+        }
         let mut programs: BTreeMap<Program, Sums> = BTreeMap::new();
         let mut busiest: Vec<_> =
             counts.iter().map(|(process, counts)| (counts.weight(), *process)).collect();
@@ -264,7 +352,10 @@ impl Watch {
                 None => programs.entry(Program::unknown()).or_default(),
             };
             sums.is_kernel_thread = known.is_none_or(|known| known.is_kernel_thread);
-            sums.counts.add(&counts.scaled(scale));
+            sums.counts.add(&counts.scaled(scales));
+        }
+        for (program, sums) in programs.iter().filter(|(_, sums)| sums.counts.again > 0) {
+            *self.again.entry(program.clone()).or_default() += sums.counts.again;
         }
         for process in std::mem::take(&mut self.read) {
             let Some(program) = self.tasks.get(process).map(|known| known.program.clone()) else { continue };
@@ -279,11 +370,23 @@ impl Watch {
         self.name_files();
         let back = self.groups.since(&programs.keys().map(|program| &program.group).collect());
         self.tasks.forget_ended();
-        let (from, at) = (from - self.began, at - self.began);
-        self.recorded.push(Recorded { from, at, programs, back });
+        let missed = Missed::of(back.host, std::mem::take(&mut self.back), scales[Set::Memory as usize]);
+        self.recorded.push(Recorded { from, at, programs, back, missed });
         // Reading /proc is no part of the next window.
         let own = sys::thread_cpu_time();
         self.seen.cost += own.saturating_sub(std::mem::replace(&mut self.own, own)).as_secs_f64();
+    }
+
+    /// Reads the times of the processes that were never among the busiest. What they spent is told in the
+    /// last interval.
+    fn read_all(&mut self) {
+        let Some(recorded) = self.recorded.last_mut() else { return };
+        for process in self.tasks.processes() {
+            let Some(program) = self.tasks.get(process).map(|known| known.program.clone()) else { continue };
+            if let Some(times) = self.tasks.spent(process).filter(|times| *times != Times::default()) {
+                recorded.programs.entry(program).or_default().times.add(&times);
+            }
+        }
     }
 
     /// Looks for the names of the files that were most read in an interval, while they are still open.
@@ -299,23 +402,23 @@ impl Watch {
         }
     }
 
-    /// Ends watching: the rows of each interval, and how well they were seen.
-    pub fn finish(self) -> (Vec<Vec<Interval>>, Seen) {
-        let Watch { recorded, groups, files, mut seen, .. } = self;
-        let length = recorded.last().map_or(1, |last| last.at.max(1)) as f64 / 1e9;
-        (seen.on, seen.cost) = ((seen.on / length).min(1.0), seen.cost / length);
-        // Pages read twice are counted over the whole time: at first every page is new to us.
-        let mut again: BTreeMap<&Program, u64> = BTreeMap::new();
-        for (program, sums) in recorded.iter().flat_map(|recorded| &recorded.programs) {
-            *again.entry(program).or_default() += sums.counts.again;
-        }
-        let names = names(recorded.iter().flat_map(|recorded| recorded.programs.keys()), &groups);
-        for (program, name) in &names {
-            let doing = files.get(program).and_then(files::phrase);
+    /// Ends watching: the rows of each interval, from the beginning on, and how well they were seen.
+    pub fn finish(mut self) -> (Vec<Vec<Interval>>, Seen) {
+        let length = self.last.saturating_sub(self.began).max(1) as f64 / 1e9;
+        self.read_all();
+        let named = names(self.recorded.iter().flat_map(|recorded| recorded.programs.keys()), &self.groups);
+        let mut seen = std::mem::take(&mut self.seen);
+        (seen.on, seen.cost) = (seen.on.map(|on| (on / length).min(1.0)), seen.cost / length);
+        for (program, name) in &named {
+            let doing = self.files.get(program).and_then(files::phrase);
             let seeing = Seeing { group: Arc::clone(&program.group), doing };
             seen.programs.insert(Arc::clone(&name.actor), seeing);
         }
-        let rows = recorded.iter().map(|recorded| recorded.rows(&again, &names)).collect();
+        drop(named);
+        let mut rows = self.take();
+        for row in rows.iter_mut().flatten() {
+            (row.from, row.at) = (row.from - self.began, row.at - self.began);
+        }
         (rows, seen)
     }
 }
@@ -334,7 +437,7 @@ fn names<'a>(programs: impl Iterator<Item = &'a Program>, groups: &Groups) -> BT
     let is_alone =
         |program: &Program| programs.iter().filter(|other| other.name == program.name).count() == 1;
     let name = |program: &Program| Name {
-        actor: match is_alone(program) {
+        actor: match program.is_called || is_alone(program) {
             true => Arc::clone(&program.name),
             false => format!("{} ({})", program.name, program.group).into(),
         },
@@ -344,7 +447,7 @@ fn names<'a>(programs: impl Iterator<Item = &'a Program>, groups: &Groups) -> BT
 }
 
 impl Recorded {
-    fn rows(&self, again: &BTreeMap<&Program, u64>, names: &BTreeMap<&Program, Name>) -> Vec<Interval> {
+    fn rows(&self, again: &BTreeMap<Program, u64>, names: &BTreeMap<&Program, Name>) -> Vec<Interval> {
         let rows = self.programs.iter().filter(|(_, sums)| sums.is_worth_a_row());
         rows.filter_map(|(program, sums)| {
             let name = names.get(program)?;
@@ -353,23 +456,37 @@ impl Recorded {
                 from: self.from,
                 at: self.at,
                 actor: Arc::clone(&name.actor),
-                role: Arc::clone(&name.role),
+                role: Arc::clone(self.limited_by(program, sums, names).unwrap_or(&name.role)),
                 operations: 0,
                 errors: 0,
                 latency: Histogram::default(),
                 spent: sums.spent(),
                 major_faults: sums.times.major_faults,
                 minor_faults: sums.times.minor_faults,
-                toll: sums.toll(back),
+                toll: sums.toll(back, self.missed),
             })
         })
         .collect()
     }
 
+    /// The group whose limit what khugepaged takes counts against; `None` for every other program, which is
+    /// charged itself.
+    fn limited_by<'n>(
+        &self,
+        program: &Program,
+        sums: &Sums,
+        names: &'n BTreeMap<&Program, Name>,
+    ) -> Option<&'n Arc<str>> {
+        let group = self.back.collapsed.as_ref()?;
+        let is_khugepaged = sums.is_kernel_thread && *program.name == *"khugepaged";
+        let inside = names.iter().find(|(other, _)| is_khugepaged && other.group == *group);
+        inside.map(|(_, name)| &name.role)
+    }
+
     /// Pages that a program brought back: its part of the refaults of its group, by the pages that each of
     /// them read twice, and of the pages that the host swapped in, by the time that each waited for such
     /// pages.
-    fn brought_back(&self, program: &Program, sums: &Sums, again: &BTreeMap<&Program, u64>) -> BroughtBack {
+    fn brought_back(&self, program: &Program, sums: &Sums, again: &BTreeMap<Program, u64>) -> BroughtBack {
         let all = self.back.refaults.get(&program.group).copied().unwrap_or(0);
         let others = || self.programs.iter().filter(|(other, _)| other.group == program.group);
         let known: u64 = others().map(|(other, _)| again.get(other).copied().unwrap_or(0)).sum();
@@ -385,7 +502,7 @@ impl Recorded {
             true => sums.counts.wait(Reason::SwapIn) as f64,
             false => sums.times.major_faults as f64,
         };
-        let swapped_in = share(swap(sums), self.programs.values().map(swap), self.back.swapped_in);
+        let swapped_in = share(swap(sums), self.programs.values().map(swap), self.back.host.swapped_in);
         BroughtBack { file: file.min(sums.counts.added), swapped_in }
     }
 }
@@ -407,7 +524,8 @@ impl Sums {
     /// Whether the program did anything that a reader could ask for: a thousand idle ones are on every host.
     fn is_worth_a_row(&self) -> bool {
         let Counts { allocated, returned, added, .. } = self.counts;
-        allocated + returned + added > 0 || self.counts.waited() > 0 || self.held.pages() > 256
+        let is_awake = self.times.user + self.times.system > 0;
+        allocated + returned + added > 0 || self.counts.waited() > 0 || is_awake || self.held.pages() > 256
     }
 
     /// What waits cost the program. A kernel thread reclaims and compacts for others, and waits for nothing
@@ -435,17 +553,60 @@ impl Sums {
         }
     }
 
-    fn toll(&self, back: BroughtBack) -> Toll {
+    fn toll(&self, back: BroughtBack, missed: Missed) -> Toll {
         let counts = &self.paid();
+        // What a program took beyond what it brought back is the difference of two large numbers, of which
+        // one is counted and the other estimated. With as many pages added as the windows missed of those
+        // that came back, the estimate's error is that of the difference only.
+        let unseen = back.file as f64 * missed.file + back.swapped_in as f64 * missed.swapped_in;
+        let allocated = (counts.allocated as f64 + unseen).max(0.0);
         let part = back.file as f64 / counts.added.max(1) as f64;
         Toll {
             thrashing: (counts.wait(Reason::FilePage) as f64 * part.min(1.0)) as u64,
             swap_in: counts.wait(Reason::SwapIn),
             compaction: counts.compaction,
             refaults: back.file + back.swapped_in,
-            allocated: counts.allocated,
+            allocated: allocated as u64,
             returned: counts.returned,
             held: self.held.pages(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_windows_missed_of_what_came_back_was_allocated_too() {
+        let all = BackOnHost { refaults: 1000, swapped_in: 0 };
+        // The windows, a quarter of the time, saw a fifth of it.
+        let missed = Missed::of(all, BackOnHost { refaults: 200, swapped_in: 0 }, 4.0);
+        let counts = Counts { allocated: 900, added: 900, ..Counts::default() };
+        let sums = Sums { counts, ..Sums::default() };
+        let toll = sums.toll(BroughtBack { file: 500, swapped_in: 300 }, missed);
+        assert_eq!((toll.allocated, toll.refaults), (900 + 500 / 5, 800));
+    }
+
+    #[test]
+    fn khugepaged_counts_against_the_group_that_it_works_for() {
+        let program =
+            |name: &str, group: &str| Program { name: name.into(), group: group.into(), is_called: false };
+        let (daemon, sparse) = (program("khugepaged", "/"), program("sparse", "/limited/sparse"));
+        let name = |actor: &str, role: &str| Name { actor: actor.into(), role: role.into() };
+        let names =
+            BTreeMap::from([(&daemon, name("khugepaged", "")), (&sparse, name("sparse", "/limited"))]);
+        let counts = Counts { allocated: 512, ..Counts::default() };
+        let sums = |is_kernel_thread| Sums { counts, is_kernel_thread, ..Sums::default() };
+        let mut recorded = Recorded {
+            programs: BTreeMap::from([(daemon.clone(), sums(true)), (sparse.clone(), sums(false))]),
+            ..Recorded::default()
+        };
+        let roles = |recorded: &Recorded| -> Vec<String> {
+            recorded.rows(&BTreeMap::new(), &names).iter().map(|row| row.role.to_string()).collect()
+        };
+        assert_eq!(roles(&recorded), ["", "/limited"]);
+        recorded.back.collapsed = Some("/limited/sparse".into());
+        assert_eq!(roles(&recorded), ["/limited", "/limited"]);
     }
 }
