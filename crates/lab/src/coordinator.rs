@@ -14,13 +14,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use lotsfree_run::wire::{self, Message};
-use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, State};
+use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, State};
 use lotsfree_scenario::Case;
 use lotsfree_watch::Sampler;
 
 use crate::agent::{self, Clock, FAILED, Order, READY, Segment};
 use crate::command::Exec;
 use crate::error::{LabError, at, calling};
+use crate::toll::TollKeeper;
 
 /// An actor's process is started this many nanoseconds before the actor's time.
 const START_LEAD_NS: u64 = 2_000_000_000;
@@ -54,6 +55,8 @@ pub struct Place {
     pub oom_score_adj: i32,
     /// Requests that take at least this many nanoseconds are reported one by one.
     pub slow: u64,
+    /// Whether the kernel is watched for what memory costs the actors, which takes a little of its time.
+    pub blame: bool,
 }
 
 /// One agent.
@@ -131,6 +134,8 @@ pub fn coordinate(
         news,
         begin: None,
         rows: BTreeMap::new(),
+        tolls: BTreeMap::new(),
+        keeper: if place.blame { Some(TollKeeper::start()?) } else { None },
         events: Vec::new(),
         oom_kills: 0,
     };
@@ -147,6 +152,9 @@ struct Coordinator<'a> {
     begin: Option<u64>,
     /// Reports since the last sample, by actor and role in the order of the program.
     rows: BTreeMap<(usize, String), Interval>,
+    /// What memory cost each actor since the last sample, or before it if no row of the actor has come since.
+    tolls: BTreeMap<usize, Interval>,
+    keeper: Option<TollKeeper>,
     events: Vec<Event>,
     oom_kills: u64,
 }
@@ -172,6 +180,9 @@ impl Coordinator<'_> {
         for agent in &mut self.agents {
             agent.tell_begin(begin)?;
         }
+        if let Some(keeper) = &self.keeper {
+            keeper.begin(begin, case.interval.ns());
+        }
         clock.sleep_until(0);
         self.oom_kills = self.sampler.oom_kills();
         sink.sample(&self.sampler.sample(0)?)?;
@@ -187,6 +198,7 @@ impl Coordinator<'_> {
             let end = next == duration || go_on.is_break();
             let moment = Duration::from_nanos((interval / 4).min(100_000_000));
             self.reports(clock, now, if end { END_TIMEOUT } else { moment })?;
+            self.tolls(moment)?;
             if end {
                 // An actor may end just after the last sample; its events still belong to the run.
                 self.events.iter_mut().for_each(|event| event.at = event.at.min(now));
@@ -220,6 +232,9 @@ impl Coordinator<'_> {
         let (Some(mut input), Some(output)) = (input, output) else {
             return Err(LabError::Refused("an agent without pipes".to_owned()));
         };
+        if let Some(keeper) = &self.keeper {
+            keeper.process(id, &agent.actor);
+        }
         // The agent joins the group before it gets its order, so that all that it allocates is charged to the
         // group.
         let placed = join(id, self.place);
@@ -295,6 +310,24 @@ impl Coordinator<'_> {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Takes what memory cost the actors, and adds it to their rows.
+    fn tolls(&mut self, patience: Duration) -> Result<(), LabError> {
+        let Some(keeper) = &mut self.keeper else { return Ok(()) };
+        for row in keeper.rows(patience)? {
+            let Some(agent) = self.agents.iter().find(|agent| *agent.actor == *row.actor) else { continue };
+            match self.tolls.get_mut(&agent.first) {
+                Some(known) => add(known, &row),
+                None => drop(self.tolls.insert(agent.first, row)),
+            }
+        }
+        let rows = &mut self.rows;
+        self.tolls.retain(|first, toll| {
+            let row = rows.iter_mut().find(|((number, _), _)| number == first);
+            row.map(|(_, row)| charge(row, toll)).is_none()
+        });
         Ok(())
     }
 
@@ -411,6 +444,19 @@ impl Drop for Agent {
             let _ = child.wait();
         }
     }
+}
+
+/// Adds what memory cost an actor to a row of it. An agent takes reclaim for system time and all waits for
+/// I/O.
+fn charge(row: &mut Interval, toll: &Interval) {
+    let Spent { reclaim, throttled, .. } = toll.spent;
+    let of_system = reclaim.min(row.spent.system);
+    row.spent.system -= of_system;
+    row.spent.reclaim += of_system;
+    let of_io = throttled.min(row.spent.io);
+    row.spent.io -= of_io;
+    row.spent.throttled += of_io;
+    row.toll.add(&toll.toll);
 }
 
 /// Adds a row to another one of the same actor and role.

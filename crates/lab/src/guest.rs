@@ -41,6 +41,8 @@ pub(crate) const FAILED: &str = "failed ";
 pub(crate) const RECORD: &str = "record ";
 /// The kernel parameter that asks for a calibration instead of the case.
 pub(crate) const CALIBRATE: &str = "lotsfree.calibrate";
+/// The kernel parameter that asks for what memory costs the actors.
+pub(crate) const BLAME: &str = "lotsfree.blame";
 /// The byte that the host sends to end a run early.
 pub(crate) const STOP: u8 = b's';
 /// The byte with which the host acknowledges the last message.
@@ -116,9 +118,9 @@ fn parameters() -> Result<String, LabError> {
     fs::read_to_string(path).map_err(at(path))
 }
 
-/// Whether the kernel's command line asks for a calibration.
-fn asked_to_calibrate() -> Result<bool, LabError> {
-    Ok(parameters()?.split_ascii_whitespace().any(|word| word == CALIBRATE))
+/// Whether the kernel's command line asks for something.
+fn asked_to(what: &str) -> Result<bool, LabError> {
+    Ok(parameters()?.split_ascii_whitespace().any(|word| word == what))
 }
 
 /// Opens the data channel that the kernel parameters name. A terminal is made raw, so that no byte is
@@ -168,7 +170,7 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     let case = read_case(&text).map_err(|error| LabError::Refused(error.to_string()))?;
     // The program's own memory is locked, so that the actors do not displace it, and below the program is
     // exempted from the OOM killer. A calibration measures its own memory, and leaves it like any program's.
-    if !asked_to_calibrate()? {
+    if !asked_to(CALIBRATE)? {
         // Each page is locked when it is touched. Locking the whole program at once would count it as mapped
         // file pages (`NR_FILE_MAPPED`), which `node_pagecache_reclaimable` takes for page cache.
         let _ = lotsfree_sys::lock_all(true);
@@ -181,7 +183,7 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     let going = || {
         if signals.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    if asked_to_calibrate()? {
+    if asked_to(CALIBRATE)? {
         return calibrate(line, &files, changes, &going);
     }
     let nodes = lotsfree_watch::nodes();
@@ -196,6 +198,7 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
         nodes: nodes.iter().map(|node| node.id).collect(),
         oom_score_adj: 0,
         slow: SLOW,
+        blame: asked_to(BLAME)?,
     };
     let watch = &mut |_: Stage| going();
     let (mut written, mut line) = (Written::default(), Line(Sender::new(Pieces(line))));

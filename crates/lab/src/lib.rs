@@ -17,6 +17,7 @@ mod here;
 mod local;
 mod occupied;
 mod prepare;
+mod toll;
 mod virtual_machine;
 pub mod vm;
 

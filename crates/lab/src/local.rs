@@ -51,6 +51,8 @@ pub struct Local {
     pub slow: u64,
     /// Whether the scenario's commands may be executed.
     pub exec: bool,
+    /// Whether the kernel is watched for what memory costs the actors.
+    pub blame: bool,
 }
 
 /// The changes that a case would make on this host.
@@ -327,6 +329,7 @@ impl Session<'_> {
             nodes: nodes.iter().map(|node| node.id).collect(),
             oom_score_adj: 1000,
             slow: local.slow,
+            blame: local.blame,
         };
         let machine = if local.group { RunOn::Cgroup } else { RunOn::Host };
         let remarks = plan.remarks.into_iter().chain(plan.warnings).collect();

@@ -11,7 +11,7 @@ use lotsfree_scenario::{Case, Record};
 use lotsfree_workload::actor::Need;
 
 use crate::error::{LabError, calling};
-use crate::guest::{ACK, CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
+use crate::guest::{ACK, BLAME, CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
 use crate::here::{Output, Stage, Watch};
 use crate::vm::{Accelerator, Error, Guest, Kernel, Running};
 
@@ -36,6 +36,8 @@ pub struct VirtualMachine {
     pub accelerator: Option<Accelerator>,
     /// Where disk images are made; `None`: `$TMPDIR`, or `/var/tmp`.
     pub scratch: Option<PathBuf>,
+    /// Whether the kernel is watched for what memory costs the actors.
+    pub blame: bool,
 }
 
 impl VirtualMachine {
@@ -76,6 +78,9 @@ impl VirtualMachine {
         let mut guest = self.guest(case)?;
         // The files that exist when the run begins are written at full speed.
         guest.throttled = false;
+        if self.blame {
+            guest.parameters.push(BLAME.to_owned());
+        }
         self.listen(case, guest, output, watch).map(|(state, _)| state)
     }
 

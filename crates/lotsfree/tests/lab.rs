@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use lotsfree_analysis::blame::{Blame, Who};
 use lotsfree_lab::vm::Kernel;
 use lotsfree_run::{EventKind, Run, State};
 use rustix::process::{Pid, Signal, kill_process};
@@ -651,6 +652,56 @@ fn a_virtual_machine_that_loses_power_leaves_a_run_that_can_be_read() {
     assert_eq!((last.kind, last.actor.as_deref(), last.at), (EventKind::Error, None, end));
     assert!(run.remarks()[0].starts_with("the run broke off after"), "{:?}", run.remarks());
     assert_eq!(fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
+}
+
+/// A program that reads at random a file that fits into memory, and a backup that does not.
+const BESIDE: &str = "title = \"Beside a backup\"\nseed = 1\nduration = \"24 s\"\n\
+     [machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"512 MiB\"]\n\
+     disk = { latency = \"200 us\", bandwidth = \"200 MiB/s\" }\n\
+     [[file]]\nname = \"data\"\nsize = \"200 MiB\"\n\
+     [[actor]]\nname = \"db\"\nkind = \"file-reader\"\nfile = \"data\"\nchunk = \"16 KiB\"\norder = \"random\"\n\
+     repeat = 0\nthink = \"100 us\"\n\
+     [[actor]]\nname = \"backup\"\nkind = \"file-reader\"\nsize = \"2 GiB\"\nstart = \"12 s\"\nrepeat = 0\n\
+     [measure]\nwindow = [\"12 s\", \"24 s\"]\n";
+
+#[test]
+fn a_lab_says_who_took_memory_as_the_model_does() {
+    let (Some(bench), Some(kernel)) = (Bench::new(), virtual_machines()) else { return };
+    fs::write(bench.path("beside.toml"), BESIDE).unwrap();
+    let scratch = bench.path("scratch");
+    let lab = ["lab", "beside.toml", "--blame", "--kernel", &kernel, "--out", "lab", "--dir"];
+    let sim = ["sim", "beside.toml", "--out", "sim"];
+    let commands = [bench.command(&lab).arg(&scratch).output(), bench.command(&sim).output()];
+    for output in commands.map(Result::unwrap) {
+        assert!(output.status.success(), "{}", says(&output));
+    }
+    for place in ["lab/base", "sim/base"] {
+        let blame = Blame::of(&Run::open(bench.path(place)).unwrap(), Some("db"));
+        let payer = blame.payers.first().unwrap_or_else(|| panic!("{place}: {blame:?}"));
+        let first = payer.taken_by.first().unwrap();
+        assert_eq!(first.who, Who::Actor("backup".to_owned()), "{place}: {blame:?}");
+        assert!(first.share > 0.9 && payer.cost.parts.thrashing > Some(0.05), "{place}: {blame:?}");
+    }
+}
+
+#[test]
+fn a_lab_on_this_host_counts_what_its_actors_take() {
+    let Some(bench) = Bench::new() else { return };
+    let slowly = ["--set", "actor.writer.size=\"64 MiB\"", "--set", "actor.writer.rate=\"32 MiB/s\""];
+    let output = bench.lab(&["--blame"]).args(slowly).output().unwrap();
+    if says(&output).contains("what memory costs cannot be seen") {
+        eprintln!("not tested: {}", says(&output));
+        return;
+    }
+    assert!(output.status.success(), "{}", says(&output));
+    let run = bench.run();
+    let taken = |actor: &str| -> u64 {
+        let rows = run.intervals().iter().filter(|row| *row.actor == *actor);
+        rows.map(|row| row.toll.allocated).sum()
+    };
+    // The writer's file has 16,384 pages. The server's heap is filled before the run begins.
+    let (writer, app) = (taken("writer"), taken("app"));
+    assert!((4_096..49_152).contains(&writer) && app < writer, "{writer} and {app} pages");
 }
 
 /// Makes a tree of links to the files of another one, except files whose names begin with `without`.

@@ -126,6 +126,21 @@ fn with_agent(machine: VirtualMachine) -> anyhow::Result<VirtualMachine> {
     Ok(VirtualMachine { init: program()?, arguments, ..machine })
 }
 
+/// This host, with files below a directory.
+fn local(on: On, directory: Option<&Path>, risky: bool, exec: bool) -> anyhow::Result<Local> {
+    let parent = directory.unwrap_or(Path::new("/var/tmp"));
+    Ok(Local {
+        group: on == On::Cgroup,
+        parent: parent.to_path_buf(),
+        state: lotsfree_changes::StateDirectory::of_user()?,
+        agent: (program()?, vec!["agent".to_owned()]),
+        risky,
+        slow: SLOW,
+        exec,
+        blame: false,
+    })
+}
+
 /// `lab/runs/2026-11-22-vm`
 fn default_base(on: On) -> PathBuf {
     let on = match on {
@@ -165,28 +180,19 @@ impl Executor {
                 kernel: arguments.kernel.clone(),
                 accelerator: arguments.accel.map(Into::into),
                 scratch: arguments.dir.clone(),
+                blame: arguments.blame,
                 ..VirtualMachine::default()
             }),
-            on => Executor::local(on, arguments.dir.as_deref(), arguments.yes_really, arguments.allow_exec),
+            on => {
+                let (directory, risky) = (arguments.dir.as_deref(), arguments.yes_really);
+                let local = local(on, directory, risky, arguments.allow_exec)?;
+                Ok(Executor::Local(Local { blame: arguments.blame, ..local }))
+            }
         }
     }
 
     fn virtual_machine(machine: VirtualMachine) -> anyhow::Result<Self> {
         Ok(Executor::Virtual(with_agent(machine)?))
-    }
-
-    /// Runs on this host, with files below a directory.
-    fn local(on: On, directory: Option<&Path>, risky: bool, exec: bool) -> anyhow::Result<Self> {
-        let parent = directory.unwrap_or(Path::new("/var/tmp"));
-        Ok(Executor::Local(Local {
-            group: on == On::Cgroup,
-            parent: parent.to_path_buf(),
-            state: lotsfree_changes::StateDirectory::of_user()?,
-            agent: (program()?, vec!["agent".to_owned()]),
-            risky,
-            slow: SLOW,
-            exec,
-        }))
     }
 
     /// The cases for whose kernel generation this machine has a kernel. The others are reported as left out;

@@ -196,7 +196,7 @@ impl Bench<'_> {
     fn kernel_runs(&self, cases: &[Case], repeats: u16) -> anyhow::Result<Option<Vec<Vec<Run>>>> {
         let machine = match self.experiment.on {
             Stand::Vm => Executor::virtual_machine(VirtualMachine::default())?,
-            Stand::Host => Executor::local(On::Host, None, self.arguments.yes_really, false)?,
+            Stand::Host => Executor::Local(super::local(On::Host, None, self.arguments.yes_really, false)?),
         };
         let places = places::below(&self.directory().join("kernel"), cases);
         let durations = cases.iter().map(|case| case.duration.ns());
