@@ -95,6 +95,69 @@ fn a_command_is_watched_from_its_start_to_its_end() {
     }
 }
 
+/// What the report on a program says of it, and whether it lost anything.
+fn verdict(report: &Value, program: &str) -> (bool, f64) {
+    let named = |list: &Value| {
+        let list = list.as_array().unwrap().clone();
+        list.into_iter().find(|cost| cost["actor"].as_str().unwrap().starts_with(program))
+    };
+    let (paid, spared) = (named(&report["payers"]), named(&report["spared"]));
+    let cost = paid.as_ref().or(spared.as_ref()).unwrap_or_else(|| panic!("{program}: {report}"));
+    (paid.is_some(), cost["awake_ns"].as_f64().unwrap() / 1e9)
+}
+
+/// Copies a program of the system under a name that nothing else on this host has.
+fn renamed(program: &str, place: &Path, name: &str) -> std::path::PathBuf {
+    let copy = place.join(name);
+    fs::copy(format!("/bin/{program}"), &copy).unwrap();
+    copy
+}
+
+#[test]
+fn waiting_for_a_cpu_is_not_blamed_on_memory() {
+    if !may_watch() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let spinner = renamed("sh", place.path(), "lf-spinner");
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let spin = || Command::new(&spinner).args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut spinners: Vec<_> = (0..2 * cpus).map(|_| spin()).collect();
+    let output = lotsfree(&["blame", "lf-spinner", "--for", "3s", "--json"]);
+    for spinner in &mut spinners {
+        spinner.kill().unwrap();
+        spinner.wait().unwrap();
+    }
+    assert!(output.status.success(), "{}", said(&output));
+    let (paid, awake) = verdict(&serde_json::from_slice(&output.stdout).unwrap(), "lf-spinner");
+    assert!(!paid && awake > 1.0, "awake for {awake} s, of which most waiting for a CPU");
+}
+
+#[test]
+fn a_program_s_own_reads_of_new_data_are_not_blamed_on_memory() {
+    if !may_watch() {
+        return;
+    }
+    // Not in /tmp, which may be in memory.
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let file = place.path().join("new");
+    fs::write(&file, vec![1; 128 << 20]).unwrap();
+    let opened = fs::File::open(&file).unwrap();
+    opened.sync_all().unwrap();
+    rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let reader = renamed("dd", place.path(), "lf-reader");
+    let script =
+        format!("{} if={} of=/dev/null bs=64k 2>/dev/null; sleep 1", reader.display(), file.display());
+    let output = lotsfree(&["blame", "--json", "--", "sh", "-c", &script]);
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let takers = report["takers"].as_array().unwrap();
+    let taken = takers.iter().find(|taker| taker["actor"] == "lf-reader").unwrap_or(&Value::Null);
+    assert!(taken["allocated_bytes"].as_f64() > Some(f64::from(32 << 20)), "it was read from disk: {report}");
+    let payers = report["payers"].as_array().unwrap();
+    assert!(!payers.iter().any(|payer| payer["actor"] == "lf-reader"), "{report}");
+}
+
 #[test]
 fn a_kill_at_any_moment_leaves_the_host_as_it_was() {
     if !may_watch() {
