@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use cargo_metadata::Message;
-use lotsfree_lab::vm::{Initramfs, Kernel, Packages, tool::output};
+use lotsfree_lab::vm::{Initramfs, Kernel, tool::output};
 use lotsfree_units::{Bytes, MIB};
 
 use crate::docs::root;
@@ -34,16 +34,13 @@ pub(crate) fn test(tests: &Tests, series: &[String]) -> Result<(), Box<dyn Error
     let programs = Programs::build(tests.name)?;
     let cache = root().join("target/capture");
     fs::create_dir_all(&cache)?;
-    let packages = Packages::new(&cache, |package| eprintln!("downloading {package}"));
-    let busybox = packages.fetch("busybox-static")?.tree;
-    let busybox = [busybox.join("bin/busybox"), busybox.join("usr/bin/busybox")];
-    let busybox = busybox.iter().find(|path| path.is_file()).ok_or("busybox-static has no busybox")?;
+    let busybox = guest::busybox(&cache)?;
     for series in series {
         let kernel = Kernel::find(series)?;
         let modules = kernel.modules.as_deref().ok_or("the kernel has no modules")?;
         let mut initramfs = Initramfs::default();
         initramfs.character_device("dev/console", (5, 1));
-        initramfs.file("bin/busybox", &fs::read(busybox)?)?;
+        initramfs.file("bin/busybox", &busybox)?;
         guest::add_modules(&mut initramfs, modules, guest::DISKS)?;
         programs.add(&mut initramfs)?;
         initramfs.file("filter", tests.filter.as_bytes())?;

@@ -6,14 +6,15 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lotsfree_lab::vm::{Initramfs, Qemu, modules, qemu};
+use lotsfree_lab::vm::{Initramfs, Packages, Qemu, modules, qemu};
 use lotsfree_units::Bytes;
 
 /// A machine with two CPUs.
 pub(crate) struct Guest<'a> {
     pub kernel: &'a Path,
     pub initramfs: Vec<u8>,
-    /// Names and sizes in bytes of the disks, in the order of their names in the guest (vda, vdb, …).
+    /// Names and sizes in bytes of the disks, in the order of their names in the guest (vda, vdb, …). One that
+    /// has no file in the directory is empty.
     pub disks: &'a [(&'static str, u64)],
     pub memory: Bytes,
     /// The machine is ended if it has not powered itself off by then.
@@ -42,7 +43,8 @@ impl Guest<'_> {
             ("console", files.write(File::create(work.join("console"))?)),
         ];
         for (name, size) in self.disks {
-            File::create(work.join(name))?.set_len(*size)?;
+            let image = File::options().create(true).write(true).truncate(false).open(work.join(name))?;
+            image.set_len(*size)?;
             places.push((name, files.disk(&work.join(name))?));
         }
         let place = |name: &str| {
@@ -73,6 +75,18 @@ impl Guest<'_> {
         let qemu = fs::read_to_string(work.join(qemu::LOG)).unwrap_or_default();
         Err(format!("{why}\n{}{qemu}", qemu::tail(&console)).into())
     }
+}
+
+/// Debian's static busybox, which is downloaded into a directory if it is not there.
+///
+/// # Errors
+/// If it can neither be found nor downloaded.
+pub(crate) fn busybox(cache: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let packages = Packages::new(cache, |package| eprintln!("downloading {package}"));
+    let tree = packages.fetch("busybox-static")?.tree;
+    let places = [tree.join("bin/busybox"), tree.join("usr/bin/busybox")];
+    let place = places.iter().find(|path| path.is_file()).ok_or("busybox-static has no busybox")?;
+    Ok(fs::read(place)?)
 }
 
 /// Adds kernel modules and those that they depend on. The guest loads them in the order of `/modules/order`.
@@ -109,8 +123,16 @@ pub(crate) fn machine(place: &dyn Fn(&str) -> String) -> String {
 
 /// The part of a command line for a disk.
 pub(crate) fn disk(name: &str, place: &dyn Fn(&str) -> String) -> String {
+    drive(name, &place(name))
+}
+
+/// The same for a disk that serves this many requests a second.
+pub(crate) fn throttled_disk(name: &str, place: &dyn Fn(&str) -> String, requests: u32) -> String {
+    drive(name, &format!("{},throttling.iops-total={requests}", place(name)))
+}
+
+fn drive(name: &str, file: &str) -> String {
     format!(
-        " -drive file={},if=none,id={name},format=raw,cache=unsafe -device virtio-blk-pci,drive={name}",
-        place(name)
+        " -drive file={file},if=none,id={name},format=raw,cache=unsafe -device virtio-blk-pci,drive={name}"
     )
 }

@@ -30,7 +30,7 @@ usage: cargo xtask COMMAND
   tidy                       look for what rustfmt and clippy do not see
   attack [PROGRAM]           attack lotsfree, or another program of it, in every way that is known
   attack vm SERIES…          kill labs in control groups of version 2, in a virtual machine with such a kernel
-  blame [--keep DIR] [WORD…] provoke cases of known culprits (root), judge what blame says, into docs/blame-cases.md
+  blame [vm SERIES] [WORD…]  provoke cases of known culprits (root), judge what blame says, into docs/blame-cases.md
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
   lab [brief|group] SERIES…  run the tests that need virtual machines with the kernels of these series
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lotsfree_changes::Changes;
 
-use super::Place;
+use super::{Place, prepared};
 use crate::real::Result;
 use crate::real::application::Server;
 use crate::real::host::Group;
@@ -17,21 +17,31 @@ pub(super) struct Culprit {
     pub(super) what: &'static str,
     /// The programs of which one has to be named.
     programs: &'static [&'static str],
-    /// What a shell runs; `$FILES` is the directory of [`prepare`].
+    /// What a shell runs. `$FILES` is a directory of the case on a disk, `$SHM` one in tmpfs, `$LARGE` a file
+    /// that is larger than any limit.
     command: &'static str,
+    /// The directory in `$FILES` that a copy of the database is made in, if it needs one.
+    pub(super) database: Option<&'static str>,
+    /// Settings that it needs: files and values.
+    settings: &'static [(&'static str, &'static str)],
 }
+
+/// What most culprits do not need.
+const NOTHING: Culprit = Culprit { what: "", programs: &[], command: "", database: None, settings: &[] };
 
 /// Copies a file that is larger than the limit.
 pub(super) const CP: Culprit = Culprit {
     what: "cp of a large file",
     programs: &["cp"],
-    command: "while :; do cp $FILES/large $FILES/copy; done",
+    command: "while :; do cp $LARGE $FILES/copy; done",
+    ..NOTHING
 };
 /// Writes a file that is larger than the limit.
 pub(super) const DD: Culprit = Culprit {
     what: "dd to a large file",
     programs: &["dd"],
     command: "while :; do dd if=/dev/zero of=$FILES/out bs=1M count=3000; done",
+    ..NOTHING
 };
 /// Fills memory through a file of tmpfs.
 pub(super) const TMPFS: Culprit = Culprit {
@@ -39,18 +49,21 @@ pub(super) const TMPFS: Culprit = Culprit {
     // What goes through a pipe is allocated by who writes and given back by who reads.
     programs: &["tee", "head"],
     command: "(for n in $(seq 14); do head -c 40M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
+    ..NOTHING
 };
 /// Allocates and never frees.
 pub(super) const LEAK: Culprit = Culprit {
     what: "a leak",
     programs: &["perl"],
     command: "exec perl -e 'for (1..600) { push @all, \"x\" x (1 << 20); select(undef, undef, undef, 0.02) } sleep 1000'",
+    ..NOTHING
 };
 /// Half of that, so that two of the kind fit below a limit that has no room for three.
 pub(super) const SMALL_LEAK: Culprit = Culprit {
     what: "a small leak",
     programs: &["perl"],
     command: "exec perl -e 'for (1..270) { push @all, \"x\" x (1 << 20); select(undef, undef, undef, 0.03) } sleep 1000'",
+    ..NOTHING
 };
 /// See [`SMALL_LEAK`].
 pub(super) const SMALL_TMPFS: Culprit = Culprit {
@@ -58,12 +71,14 @@ pub(super) const SMALL_TMPFS: Culprit = Culprit {
     // What goes through a pipe is allocated by who writes and given back by who reads.
     programs: &["tee", "head"],
     command: "(for n in $(seq 9); do head -c 30M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
+    ..NOTHING
 };
 /// Walks a large tree, so that inodes and directory entries fill memory.
 pub(super) const FIND: Culprit = Culprit {
     what: "find over a large tree",
     programs: &["find"],
     command: "while :; do find / -xdev -size +1000000; done",
+    ..NOTHING
 };
 /// Starts processes that live shortly and are large.
 pub(super) const FORKS: Culprit = Culprit {
@@ -71,28 +86,34 @@ pub(super) const FORKS: Culprit = Culprit {
     programs: &["perl"],
     command: "while :; do for n in $(seq 12); do \
               perl -e '$all = \"x\" x (20 << 20); select(undef, undef, undef, 0.3)' & done; wait; done",
+    ..NOTHING
+};
+/// Has one page of every 2 MiB, and lets the kernel make huge pages of them.
+pub(super) const SPARSE: Culprit = Culprit {
+    what: "khugepaged",
+    programs: &["khugepaged"],
+    // mmap, read into every huge page, madvise(MADV_HUGEPAGE).
+    command: "exec perl -e '$at = syscall(9, 0, 702 << 20, 3, 0x22, -1, 0); $at = ($at + 0x1fffff) & ~0x1fffff; \
+              open Z, \"</dev/zero\"; syscall(0, fileno(Z), $at + ($_ << 21), 1) for 0..349; \
+              syscall(28, $at, 700 << 20, 14); sleep 1000'",
+    settings: &[
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "madvise"),
+        ("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "150"),
+        ("/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan", "3072"),
+        ("/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs", "80"),
+    ],
+    ..NOTHING
 };
 /// Another server, with data of its own that it reads at random.
 pub(super) const DATABASE: Culprit = Culprit {
     what: "a second database",
     programs: &["postgres"],
-    command: "exec su postgres -s /bin/sh -c \"$PROGRAMS/postgres -D $FILES/second/data\" & \
+    command: "$AS_POSTGRES $PROGRAMS/postgres -D $FILES/second/data -k $FILES/second -p 22435 & \
               until $PROGRAMS/pg_isready -h $FILES/second -p 22435; do sleep 0.1; done; \
               exec $PROGRAMS/pgbench -U postgres -h $FILES/second -p 22435 -S -c 4 -n -T 1000 postgres",
+    database: Some("second"),
+    ..NOTHING
 };
-
-/// Bytes of the file that is copied, in units of `dd`.
-const LARGE: &str = "bs=1M count=6000";
-
-/// Makes the files that culprits read.
-pub(super) fn prepare(files: &Path) -> Result<()> {
-    shell(&format!("dd if=/dev/zero of={}/large {LARGE} status=none", files.display()))?;
-    Ok(())
-}
-
-fn shell(command: &str) -> Result<String> {
-    crate::real::application::output(std::process::Command::new("sh").args(["-c", command]))
-}
 
 /// A culprit that runs, in a group of its own.
 pub(super) struct Running {
@@ -111,9 +132,16 @@ impl Culprit {
     /// Starts it.
     pub(super) fn start(&self, place: &Place<'_>, changes: &mut Changes) -> Result<Running> {
         let group = place.group.below(changes, "culprit")?;
+        for (file, value) in self.settings {
+            changes.set(Path::new(file), value)?;
+        }
         let shared = changes.directory(Path::new("/dev/shm"), "blame")?;
         let mut command = group.command(&format!("sh -c '{}'", self.command.replace('\'', "'\\''")));
-        command.env("FILES", &place.files).env("SHM", &shared).env("PROGRAMS", super::victims::programs()?);
+        command
+            .env("FILES", &place.files)
+            .env("SHM", &shared)
+            .env("LARGE", place.prepared.join(prepared::LARGE));
+        command.env("PROGRAMS", prepared::programs()?).env("AS_POSTGRES", prepared::AS_POSTGRES);
         let server = Server::start(&mut command, &place.files.join("culprits"))?;
         let leaves = ["copy", "out"].iter().map(|name| place.files.join(name)).chain([shared.join("file")]);
         Ok(Running { server, group, leaves: leaves.collect() })

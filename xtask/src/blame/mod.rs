@@ -1,21 +1,26 @@
-//! `cargo xtask blame [CASE…]`: what `lotsfree blame` says of culprits that are known.
+//! `cargo xtask blame [--keep DIRECTORY] [vm SERIES] [WORD…]`: what `lotsfree blame` says of known culprits.
 //!
 //! Each [`Case`] loads an application of the distribution in a control group with a limit, beside one or more
 //! culprits in groups below the same limit, and asks `lotsfree blame` for the application. Then it runs again
 //! without each culprit: what the application then no longer loses is what that culprit really took. A case
 //! passes if the application is named, if a culprit comes first, and if the shares are within [`WITHIN`] of
-//! what switching off gives back. A whole run writes [`PAGE`]. `--keep DIRECTORY` keeps every watch as a run.
+//! what switching off gives back. With `vm` the cases run in a virtual machine with a kernel of the series
+//! ([`vm`]), with control groups of version 2. A run of all cases writes its part of [`PAGE`]. `--keep` keeps
+//! every watch as a run. `cargo xtask blame cost` measures what watching takes ([`cost`]).
 
+mod cost;
 mod culprits;
 mod page;
+mod prepared;
 mod victims;
+mod vm;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lotsfree_analysis::blame::{Payer, Who};
 use lotsfree_changes::{Changes, StateDirectory};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::docs::root;
 use crate::real::host::{Group, Host};
@@ -27,10 +32,19 @@ use victims::Victim;
 const PAGE: &str = "docs/blame-cases.md";
 /// How far a share may be from what switching a culprit off gives back.
 const WITHIN: f64 = 0.15;
-/// How long each run is watched.
-const WATCHED: Duration = Duration::from_secs(15);
-/// How long culprits run before the watch begins.
-const AHEAD: Duration = Duration::from_secs(3);
+
+/// How long things take.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// How long culprits run before the watch begins.
+    ahead: Duration,
+    /// How long each run is watched.
+    watched: Duration,
+}
+
+/// On a host, and in a virtual machine without KVM.
+const PACE: Pace = Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15) };
+const SLOW_PACE: Pace = Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24) };
 
 /// An application and its culprits.
 struct Case {
@@ -47,7 +61,7 @@ impl Case {
     }
 }
 
-use culprits::{CP, DATABASE, DD, FIND, FORKS, LEAK, SMALL_LEAK, SMALL_TMPFS, TMPFS};
+use culprits::{CP, DATABASE, DD, FIND, FORKS, LEAK, SMALL_LEAK, SMALL_TMPFS, SPARSE, TMPFS};
 use victims::Kind::{Java, Postgres, Redis};
 
 const CASES: &[Case] = &[
@@ -57,6 +71,7 @@ const CASES: &[Case] = &[
     Case { victim: Postgres, culprits: &[&LEAK] },
     Case { victim: Postgres, culprits: &[&FIND] },
     Case { victim: Postgres, culprits: &[&FORKS] },
+    Case { victim: Postgres, culprits: &[&SPARSE] },
     Case { victim: Postgres, culprits: &[&DATABASE] },
     Case { victim: Redis, culprits: &[&LEAK] },
     Case { victim: Java, culprits: &[&LEAK] },
@@ -66,7 +81,7 @@ const CASES: &[Case] = &[
 ];
 
 /// What `lotsfree blame --json` said of the application.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Said {
     /// What the load got done, in operations a second.
     rate: f64,
@@ -79,18 +94,35 @@ struct Said {
 }
 
 /// A case, and what became of it.
+#[derive(Serialize, Deserialize)]
 struct Outcome {
     name: String,
     alone: Said,
     with: Said,
-    /// Each culprit, with what was said without it, and its part of what that gives back.
-    without: Vec<(&'static Culprit, Said, f64)>,
+    culprits: Vec<Judged>,
+}
+
+/// A culprit, and what became of it.
+#[derive(Serialize, Deserialize)]
+struct Judged {
+    what: String,
+    /// The share that was charged to it.
+    blamed: f64,
+    /// Whether the largest share is one of its programs'.
+    is_first: bool,
+    /// What was said without it.
+    without: Said,
+    /// The part of what all culprits take that switching it off gives back.
+    back: f64,
 }
 
 impl Outcome {
-    /// The share that was charged to a culprit.
-    fn share(&self, culprit: &Culprit) -> f64 {
-        self.with.shares.iter().filter(|(name, _)| culprit.is(name)).map(|(_, share)| share).sum()
+    /// Says what came of it.
+    fn tell(&self) {
+        eprintln!("{}: {}", self.name, self.with.answer);
+        for complaint in self.complaints() {
+            eprintln!("  FAILED: {complaint}");
+        }
     }
 
     /// Why it fails; nothing if it does not.
@@ -102,99 +134,165 @@ impl Outcome {
         if self.alone.lost > 0.05 {
             complaints.push(format!("alone it lost {:.0} %", self.alone.lost * 100.0));
         }
-        let first = self.with.shares.first().map(|(name, _)| name.as_str()).unwrap_or_default();
-        if !self.without.iter().any(|(culprit, ..)| culprit.is(first)) {
+        if !self.culprits.iter().any(|culprit| culprit.is_first) {
+            let first = self.with.shares.first().map(|(name, _)| name.as_str()).unwrap_or("nobody");
             complaints.push(format!("{first} comes first"));
         }
-        for (culprit, _, back) in &self.without {
-            let share = self.share(culprit);
-            if (share - back).abs() > WITHIN {
-                let (share, back) = (share * 100.0, back * 100.0);
-                complaints
-                    .push(format!("{} has {share:.0} %, without it {back:.0} % come back", culprit.what));
+        for Judged { what, blamed, back, .. } in &self.culprits {
+            if (blamed - back).abs() > WITHIN {
+                let (blamed, back) = (blamed * 100.0, back * 100.0);
+                complaints.push(format!("{what} has {blamed:.0} %, without it {back:.0} % come back"));
             }
         }
         complaints
     }
 }
 
-/// Runs the cases; one that this host cannot provoke is named, not failed.
-pub(crate) fn command(arguments: &[String]) -> Result<()> {
-    let (keep, arguments) = match arguments {
-        [option, directory, words @ ..] if option == "--keep" => (Some(Path::new(directory)), words),
-        words => (None, words),
-    };
-    let chosen: Vec<&Case> = CASES
-        .iter()
-        .filter(|case| {
-            arguments.is_empty() || arguments.iter().any(|word| case.name().contains(word.as_str()))
-        })
-        .collect();
-    if chosen.is_empty() {
-        return Err(
-            "usage: cargo xtask blame [--keep DIRECTORY] [WORD…], words of a case such as Redis".into()
-        );
-    }
-    build()?;
-    let host = Host::new()?;
-    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
-    for case in chosen {
-        let outcome = attempt(case, &host, keep)?;
-        let complaints = outcome.complaints();
-        eprintln!("{}: {}", outcome.name, outcome.with.answer);
-        if !complaints.is_empty() {
-            eprintln!("  FAILED: {}", complaints.join("; "));
-            failed.push(outcome.name.clone());
+/// What the chore was asked for.
+#[derive(Default)]
+struct Options<'a> {
+    keep: Option<&'a Path>,
+    /// The directory of [`prepared`], in a virtual machine.
+    prepared: Option<&'a Path>,
+    /// The kernel of a virtual machine.
+    series: Option<&'a str>,
+    words: &'a [String],
+}
+
+impl<'a> Options<'a> {
+    fn read(mut arguments: &'a [String]) -> Self {
+        let mut options = Options::default();
+        while let [option, value, rest @ ..] = arguments {
+            match option.as_str() {
+                "--keep" => options.keep = Some(Path::new(value)),
+                "--prepared" => options.prepared = Some(Path::new(value)),
+                "vm" => options.series = Some(value),
+                _ => break,
+            }
+            arguments = rest;
         }
-        outcomes.push(outcome);
+        options.words = arguments;
+        options
     }
-    if arguments.is_empty() {
-        page::write(&root().join(PAGE), &outcomes)?;
+
+    fn cases(&self) -> Result<Vec<&'static Case>> {
+        let is_chosen = |case: &&Case| {
+            self.words.is_empty() || self.words.iter().any(|word| case.name().contains(word.as_str()))
+        };
+        let chosen: Vec<&Case> = CASES.iter().filter(is_chosen).collect();
+        match chosen.is_empty() {
+            true => Err("no such case; cases have names such as “PostgreSQL beside a leak”".into()),
+            false => Ok(chosen),
+        }
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join("; ")).into()) }
+}
+
+/// Runs the cases here or in a virtual machine, and judges them.
+pub(crate) fn command(arguments: &[String]) -> Result<()> {
+    let options = Options::read(arguments);
+    if options.words == ["cost"] {
+        build("release")?;
+        return cost::command(&Host::with(programs()?)?);
+    }
+    let cases = options.cases()?;
+    if let Some(prepared) = options.prepared {
+        return vm::inside(&cases, prepared);
+    }
+    // What watching costs is that of the program that users have.
+    build("release")?;
+    let (place, outcomes) = match options.series {
+        Some(series) => vm::outcomes(series, options.words)?,
+        None => (page::this_host()?, here(&cases, options.keep)?),
+    };
+    let mut failed = Vec::new();
+    for case in cases.iter().filter(|case| outcomes.iter().all(|outcome| outcome.name != case.name())) {
+        failed.push(format!("{}: it did not come to an end", case.name()));
+    }
+    for outcome in &outcomes {
+        let complaints = outcome.complaints();
+        if !complaints.is_empty() {
+            failed.push(format!("{}: {}", outcome.name, complaints.join("; ")));
+        }
+    }
+    if options.words.is_empty() {
+        page::write(&root().join(PAGE), &place, &outcomes)?;
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed:\n{}", failed.join("\n")).into()) }
+}
+
+/// The directory of the programs that users have.
+fn programs() -> Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    Ok(here.parent().ok_or("no directory of programs")?.with_file_name("release"))
+}
+
+/// Runs cases on this host.
+fn here(cases: &[&'static Case], keep: Option<&Path>) -> Result<Vec<Outcome>> {
+    let host = Host::with(programs()?)?;
+    let mut changes = StateDirectory::of_user()?.process()?;
+    let made = host.directory(&mut changes).and_then(|prepared| prepared::make(&prepared).map(|()| prepared));
+    let outcomes = made
+        .and_then(|prepared| cases.iter().map(|case| attempt(case, &host, PACE, &prepared, keep)).collect());
+    changes.undo(&mut |outcome| eprintln!("{outcome}"))?;
+    outcomes
 }
 
 /// Where a case runs.
 struct Place<'a> {
     host: &'a Host,
+    pace: Pace,
     /// A directory on a disk.
     files: PathBuf,
     /// The group that has the limit.
     group: Group,
+    /// The directory of [`prepared`].
+    prepared: PathBuf,
     /// Where the watches of this case are kept as runs.
     keep: Option<PathBuf>,
 }
 
-/// Provokes a case and undoes it; after a kill `lotsfree lab restore` does.
-fn attempt(case: &Case, host: &Host, keep: Option<&Path>) -> Result<Outcome> {
+/// Provokes a case, says what came of it, and undoes it; after a kill `lotsfree lab restore` does.
+fn attempt(case: &Case, host: &Host, pace: Pace, prepared: &Path, keep: Option<&Path>) -> Result<Outcome> {
     let mut changes = StateDirectory::of_user()?.host(&mut |outcome| eprintln!("{outcome}"))?;
     let keep = keep.map(|directory| directory.join(case.name().replace(' ', "-")));
-    let outcome = provoke(case, host, keep, &mut changes);
-    changes.undo(&mut |outcome| eprintln!("{outcome}"))?;
-    outcome
+    let files = host.directory(&mut changes);
+    let place = files.and_then(|files| {
+        let group = Group::new(&mut changes, case.victim.limit())?;
+        Ok(Place { host, pace, files, group, prepared: prepared.to_owned(), keep })
+    });
+    let outcome = place.and_then(|place| provoke(case, &place, &mut changes));
+    changes.undo(&mut |_| {})?;
+    let outcome = outcome?;
+    outcome.tell();
+    Ok(outcome)
 }
 
-fn provoke(case: &Case, host: &Host, keep: Option<PathBuf>, changes: &mut Changes) -> Result<Outcome> {
-    let files = host.directory(changes)?;
-    let group = Group::new(changes, case.victim.limit())?;
-    let place = Place { host, files, group, keep };
-    culprits::prepare(&place.files)?;
-    let mut victim = case.victim.start(&place, changes)?;
+fn provoke(case: &Case, place: &Place<'_>, changes: &mut Changes) -> Result<Outcome> {
+    for name in case.culprits.iter().filter_map(|culprit| culprit.database) {
+        prepared::database(&place.prepared, &place.files.join(name))?;
+    }
+    let mut victim = case.victim.start(place, changes)?;
     let mut ask =
-        |culprits: &[&'static Culprit], changes: &mut Changes| said(&place, &mut *victim, culprits, changes);
+        |culprits: &[&'static Culprit], changes: &mut Changes| said(place, &mut *victim, culprits, changes);
     let alone = ask(&[], changes)?;
     let with = ask(case.culprits, changes)?;
-    let mut without = Vec::new();
+    let mut culprits = Vec::new();
     for culprit in case.culprits {
         let others: Vec<&'static Culprit> =
             case.culprits.iter().copied().filter(|other| other.what != culprit.what).collect();
-        let said = if others.is_empty() { alone.clone() } else { ask(&others, changes)? };
-        let back = (with.lost - said.lost).max(0.0);
-        without.push((*culprit, said, back));
+        let without = if others.is_empty() { alone.clone() } else { ask(&others, changes)? };
+        let its = |(name, _): &&(String, f64)| culprit.is(name);
+        culprits.push(Judged {
+            what: culprit.what.to_owned(),
+            blamed: with.shares.iter().filter(its).fold(0.0, |sum, (_, share)| sum + share),
+            is_first: with.shares.first().is_some_and(|first| its(&first)),
+            back: (with.lost - without.lost).max(0.0),
+            without,
+        });
     }
-    let all: f64 = without.iter().map(|(.., back)| back).sum();
-    without.iter_mut().for_each(|(.., back)| *back /= all.max(f64::MIN_POSITIVE));
-    Ok(Outcome { name: case.name(), alone, with, without })
+    let all: f64 = culprits.iter().map(|culprit| culprit.back).sum();
+    culprits.iter_mut().for_each(|culprit| culprit.back /= all.max(f64::MIN_POSITIVE));
+    Ok(Outcome { name: case.name(), alone, with, culprits })
 }
 
 /// Runs the application's load beside culprits, and asks who took its time.
@@ -209,10 +307,11 @@ fn said(
     std::fs::write("/proc/sys/vm/drop_caches", "3")?;
     victim.warm()?;
     let running = culprits.iter().map(|culprit| culprit.start(place, changes)).collect::<Result<Vec<_>>>()?;
-    std::thread::sleep(AHEAD);
-    let load = victim.load(AHEAD + WATCHED)?;
+    let Pace { ahead, watched } = place.pace;
+    std::thread::sleep(ahead);
+    let load = victim.load(ahead + watched)?;
     std::thread::sleep(Duration::from_secs(1));
-    let mut command = format!("lotsfree blame {} --json --for {}s", victim.program(), WATCHED.as_secs());
+    let mut command = format!("lotsfree blame {} --json --for {}s", victim.program(), watched.as_secs());
     if let Some(directory) = &place.keep {
         let beside: Vec<&str> = culprits.iter().map(|culprit| culprit.what).collect();
         let run = directory.join(format!("beside {}", beside.join(" and ")).replace(' ', "-"));

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use lotsfree_changes::Changes;
 use lotsfree_units::Bytes;
 
-use super::Place;
+use super::{Place, prepared};
 use crate::real::Result;
 use crate::real::application::{Server, output};
-use crate::real::host::newest;
 
 /// The applications.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,16 +82,14 @@ impl Kind {
         let log = place.files.join("victim.log");
         Ok(match self {
             Kind::Postgres => {
-                let clusters = [cluster(place, "first", 22_434)?, cluster(place, "second", 22_435)?];
-                let [first, _] = clusters;
-                let start = format!(
-                    "su postgres -s /bin/sh -c \"exec {}/postgres -D {}/data\"",
-                    programs()?,
-                    first.display()
-                );
+                let first = place.files.join("first");
+                prepared::database(&place.prepared, &first)?;
+                let (programs, at) = (prepared::programs()?, first.display());
+                let as_postgres = prepared::AS_POSTGRES;
+                let start = format!("{as_postgres} {programs}/postgres -D {at}/data -k {at} -p {PORT}");
                 let mut server = Server::start(&mut group.command(&start), &log)?;
-                let ready = format!("{}/pg_isready -h {} -p 22434", programs()?, first.display());
-                server.wait_for(|| Ok(sh(&ready).is_ok()))?;
+                let ready = format!("{programs}/pg_isready -h {at} -p {PORT}");
+                server.wait_for(|| Ok(prepared::sh(&ready).is_ok()))?;
                 Box::new(Postgres { place: first, server: Some(server) })
             }
             Kind::Redis => {
@@ -119,45 +116,17 @@ impl Kind {
     }
 }
 
-/// The directory of PostgreSQL's programs.
-pub(super) fn programs() -> Result<String> {
-    let server =
-        newest("/usr/lib/postgresql/*/bin/postgres").ok_or("no postgres: apt-get install postgresql")?;
-    Ok(server.parent().ok_or("no directory of postgres")?.display().to_string())
-}
-
-fn sh(command: &str) -> Result<String> {
-    output(Command::new("sh").args(["-c", command]).current_dir("/"))
-}
+const PORT: &str = "22434";
 
 struct Postgres {
     place: PathBuf,
     server: Option<Server>,
 }
 
-/// Makes a cluster with 600 MB of data, and stops it.
-fn cluster(place: &Place<'_>, name: &str, port: u16) -> Result<PathBuf> {
-    let directory = place.files.join(name);
-    let (programs, at) = (programs()?, directory.display());
-    sh(&format!("install -d -o postgres {at}"))?;
-    let as_postgres = |command: &str| sh(&format!("su postgres -s /bin/sh -c '{command}'"));
-    as_postgres(&format!("{programs}/initdb -N -A trust -D {at}/data"))?;
-    let file = directory.join("data/postgresql.conf");
-    let settings = format!(
-        "port = {port}\nunix_socket_directories = '{at}'\nlisten_addresses = ''\nshared_buffers = 64MB\n\
-         fsync = off\nautovacuum = off\n"
-    );
-    fs::write(&file, fs::read_to_string(&file)? + &settings)?;
-    as_postgres(&format!("{programs}/pg_ctl -w -D {at}/data -l {at}/log start"))?;
-    as_postgres(&format!("{programs}/pgbench -h {at} -p {port} -i -s 40 -q postgres"))?;
-    as_postgres(&format!("{programs}/pg_ctl -w -D {at}/data stop"))?;
-    Ok(directory)
-}
-
 impl Postgres {
     fn pgbench(&self, length: Duration) -> Result<Command> {
-        let mut command = Command::new(format!("{}/pgbench", programs()?));
-        command.args(["-U", "postgres", "-p", "22434", "-S", "-c", "4", "-n", "postgres"]);
+        let mut command = Command::new(format!("{}/pgbench", prepared::programs()?));
+        command.args(["-U", "postgres", "-p", PORT, "-S", "-c", "4", "-n", "postgres"]);
         command.arg("-h").arg(&self.place).arg("-T").arg(length.as_secs().to_string());
         Ok(command)
     }
@@ -169,7 +138,13 @@ impl Victim for Postgres {
     }
 
     fn warm(&mut self) -> Result<()> {
-        output(&mut self.pgbench(Duration::from_secs(8))?)?;
+        // A slow machine does not come by all pages at random.
+        let mut all = Command::new(format!("{}/psql", prepared::programs()?));
+        all.args(["-qAt", "-U", "postgres", "-p", PORT, "-h"]).arg(&self.place);
+        all.args(["-c", "SELECT count(abalance) FROM pgbench_accounts"]);
+        all.args(["-c", "SET enable_seqscan = off", "-c", "SELECT count(aid) FROM pgbench_accounts"]);
+        output(&mut all)?;
+        output(&mut self.pgbench(Duration::from_secs(4))?)?;
         Ok(())
     }
 
@@ -223,7 +198,7 @@ impl Victim for Redis {
     }
 
     fn warm(&mut self) -> Result<()> {
-        output(&mut benchmark("get", "2000000"))?;
+        output(&mut benchmark("get", "1000000"))?;
         Ok(())
     }
 

@@ -30,7 +30,14 @@ impl Host {
     /// If the program was not built beside this chore.
     pub(crate) fn new() -> Result<Self> {
         let here = std::env::current_exe()?;
-        let programs = here.parent().ok_or("no directory of programs")?.to_path_buf();
+        Self::with(here.parent().ok_or("no directory of programs")?.to_path_buf())
+    }
+
+    /// With the programs of a directory.
+    ///
+    /// # Errors
+    /// If the program is not there.
+    pub(crate) fn with(programs: PathBuf) -> Result<Self> {
         if !programs.join("lotsfree").is_file() {
             return Err(format!("{}: no lotsfree here", programs.display()).into());
         }

@@ -82,7 +82,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
     if chosen.is_empty() {
         return Err("usage: cargo xtask real [quick] [postgresql|mariadb|java|redis|memcached|lmdb…]".into());
     }
-    build()?;
+    build("dev")?;
     let host = Host::new()?;
     let mut outcomes = Vec::new();
     for trial in chosen {
@@ -107,11 +107,11 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program that is tried.
-pub(crate) fn build() -> Result<()> {
+/// Builds the program that is tried, as `cargo test` or as users do.
+pub(crate) fn build(profile: &str) -> Result<()> {
     let mut cargo = Command::new(env!("CARGO"));
     // With the features of the whole workspace, as `cargo test` builds it.
-    cargo.args(["build", "--locked", "--workspace", "--bins"]).current_dir(root());
+    cargo.args(["build", "--locked", "--workspace", "--bins", "--profile", profile]).current_dir(root());
     let done = cargo.status()?;
     if done.success() { Ok(()) } else { Err(format!("cargo build: {done}").into()) }
 }
