@@ -24,6 +24,10 @@ pub(crate) trait Application {
     fn provoked(&self) -> String;
     /// The rule that has to name it.
     fn rule(&self) -> &'static str;
+    /// What the finding's remedy has in it. Others that the same rule finds on this host are not followed.
+    fn subject(&self) -> String {
+        String::new()
+    }
     /// Whether the finding tells what has happened, and stays when its cause is gone.
     fn has_happened(&self) -> bool {
         false

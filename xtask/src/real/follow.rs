@@ -66,7 +66,7 @@ impl Followed {
 pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Application) -> Result<Followed> {
     application.start(&[])?;
     let before = application.answer()?;
-    let finding = diagnose(host, application.rule())?
+    let finding = diagnose(host, application)?
         .ok_or_else(|| format!("the doctor does not find {}", application.rule()))?;
     let remedy = finding.remedies.first().ok_or("the finding has no remedy")?.clone();
     let as_provoked = Values::read(settings)?;
@@ -91,7 +91,7 @@ pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Appli
             remedy.verify.iter().filter(|command| !command.starts_with("lotsfree doctor")).cloned().collect();
         Ok((typed, run(&commands)?, application.answer()?))
     });
-    let again = followed.is_ok().then(|| diagnose(host, application.rule())).transpose();
+    let again = followed.is_ok().then(|| diagnose(host, application)).transpose();
     // Put back first, whatever failed.
     let stopped = application.stop();
     let undone = run(&remedy.undo);
@@ -112,9 +112,18 @@ pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Appli
     Ok(Followed { version, provoked, finding, before, after, typed, verified })
 }
 
-/// The first finding of a rule on this host.
-fn diagnose(host: &Host, rule: &str) -> Result<Option<Finding>> {
+/// The first finding of its rule on this host that is about an application.
+fn diagnose(host: &Host, application: &dyn Application) -> Result<Option<Finding>> {
     let report = output(&mut host.shell("lotsfree doctor --format json --fail-on never", &[]))?;
     let report: Report = serde_json::from_str(&report)?;
-    Ok(report.findings.into_iter().find(|finding| finding.rule == rule))
+    let subject = application.subject();
+    let mut findings = report.findings.into_iter().filter(|finding| finding.rule == application.rule());
+    let is_about = |remedy: &Remedy| {
+        subject.is_empty() || remedy.runtime.iter().any(|command| command.contains(&subject))
+    };
+    Ok(findings.find_map(|mut finding| {
+        let had = finding.remedies.len();
+        finding.remedies.retain(is_about);
+        (had == 0 || !finding.remedies.is_empty()).then_some(finding)
+    }))
 }

@@ -156,6 +156,11 @@ impl Group {
         shell
     }
 
+    /// The name of its directory.
+    pub(crate) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Its limit.
     pub(crate) fn limit(&self) -> Result<Bytes> {
         Ok(Bytes(fs::read_to_string(self.limit_file())?.trim().parse()?))

@@ -82,6 +82,11 @@ impl Application for Memcached {
         "oom-happened"
     }
 
+    /// The kernel log may tell of kills in other groups.
+    fn subject(&self) -> String {
+        self.group.name()
+    }
+
     fn has_happened(&self) -> bool {
         true
     }
