@@ -11,6 +11,7 @@ use perf_event::data::Record;
 use perf_event::events::{Software, Tracepoint};
 use perf_event::{Builder, Counter, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A tracepoint to watch on every CPU, in all tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,8 +102,9 @@ impl Tracing {
     /// The kernel's: `EACCES` or `EPERM` without `CAP_PERFMON` (`CAP_SYS_ADMIN` before 5.8) where
     /// `kernel.perf_event_paranoid` is not -1, `EINVAL` for a filter that it does not understand, `EMFILE`.
     pub fn open(cpus: &[u32], events: &[TracepointEvent], buffer: usize) -> io::Result<Self> {
-        let cpus = cpus.iter().map(|cpu| Cpu::open(*cpu as usize, events, buffer));
-        Ok(Tracing { cpus: cpus.collect::<io::Result<_>>()?, on: vec![false; sets(events)] })
+        let cpus = || cpus.iter().map(|cpu| Cpu::open(*cpu as usize, events, buffer)).collect();
+        let cpus: io::Result<_> = with_all_descriptors(cpus)?;
+        Ok(Tracing { cpus: cpus?, on: vec![false; sets(events)] })
     }
 
     /// Switches the tracepoints of a set on or off.
@@ -124,6 +126,16 @@ impl Tracing {
             cpu.drain(&mut take);
         }
     }
+}
+
+/// Opens what is many descriptors on a host with many CPUs. The limit is that of a user afterwards, so that
+/// no program that is started inherits another.
+fn with_all_descriptors<T>(open: impl FnOnce() -> T) -> io::Result<T> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+    let opened = open();
+    setrlimit(Resource::Nofile, limit)?;
+    Ok(opened)
 }
 
 fn sets(events: &[TracepointEvent]) -> usize {

@@ -16,39 +16,61 @@ pub(crate) struct Back {
     /// root are what is left of the host's.
     pub(crate) refaults: BTreeMap<Arc<str>, u64>,
     /// The host's, in all.
-    pub(crate) host: BackOnHost,
+    pub(crate) host: OfHost,
     /// The group whose transparent huge pages grew most: khugepaged charges what it allocates to it.
     pub(crate) collapsed: Option<Arc<str>>,
 }
 
-/// Pages that came back to any program of the host.
+/// Pages of all programs of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BackOnHost {
+pub(crate) struct OfHost {
     /// Refaults of files.
     pub(crate) refaults: u64,
     /// Pages swapped in. Refaults of anonymous pages leave out those that readahead brought.
     pub(crate) swapped_in: u64,
+    /// Pages allocated.
+    pub(crate) allocated: u64,
+    /// Pages freed.
+    pub(crate) freed: u64,
 }
 
-impl BackOnHost {
+impl OfHost {
     /// Those since the host booted.
     pub(crate) fn so_far() -> Self {
         let text = fs::read("/proc/vmstat").unwrap_or_default();
         let stat = Values::<Vmstat>::parse(&text, |_| ());
         let file = stat.get(vmstat::workingset_refault_file).or_else(|| stat.get(vmstat::workingset_refault));
-        BackOnHost { refaults: file.unwrap_or(0), swapped_in: stat.get(vmstat::pswpin).unwrap_or(0) }
+        let zones = [
+            vmstat::pgalloc_dma,
+            vmstat::pgalloc_dma32,
+            vmstat::pgalloc_normal,
+            vmstat::pgalloc_high,
+            vmstat::pgalloc_movable,
+            vmstat::pgalloc_device,
+        ];
+        OfHost {
+            refaults: file.unwrap_or(0),
+            swapped_in: stat.get(vmstat::pswpin).unwrap_or(0),
+            allocated: zones.iter().filter_map(|zone| stat.get(*zone)).sum(),
+            freed: stat.get(vmstat::pgfree).unwrap_or(0),
+        }
     }
 
     pub(crate) fn since(self, before: Self) -> Self {
-        BackOnHost {
+        OfHost {
             refaults: self.refaults.saturating_sub(before.refaults),
             swapped_in: self.swapped_in.saturating_sub(before.swapped_in),
+            allocated: self.allocated.saturating_sub(before.allocated),
+            freed: self.freed.saturating_sub(before.freed),
         }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
-        self.refaults += other.refaults;
-        self.swapped_in += other.swapped_in;
+        let OfHost { refaults, swapped_in, allocated, freed } = other;
+        self.refaults += refaults;
+        self.swapped_in += swapped_in;
+        self.allocated += allocated;
+        self.freed += freed;
     }
 }
 
@@ -59,7 +81,7 @@ pub(crate) struct Groups {
     root: Option<PathBuf>,
     /// Each group as last read, and the host.
     last: BTreeMap<Arc<str>, OfGroup>,
-    host: BackOnHost,
+    host: OfHost,
     /// How often each group, or one above it, had met its limit when it was first seen.
     hits: BTreeMap<String, u64>,
 }
@@ -85,13 +107,13 @@ impl Groups {
                     .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == "memory"))
         };
         let root = ROOTS.iter().find(|root| has(root)).map(PathBuf::from);
-        Groups { root, host: BackOnHost::so_far(), ..Groups::default() }
+        Groups { root, host: OfHost::so_far(), ..Groups::default() }
     }
 
     /// What came back since this was last asked.
     pub(crate) fn since(&mut self, groups: &BTreeSet<&Arc<str>>) -> Back {
         let mut moved = BTreeMap::new();
-        let now = BackOnHost::so_far();
+        let now = OfHost::so_far();
         let host = now.since(std::mem::replace(&mut self.host, now));
         let mut rest = host.refaults;
         let (mut without, mut collapsed) = (Vec::new(), None);

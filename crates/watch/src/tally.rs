@@ -57,19 +57,18 @@ impl Counts {
         }
     }
 
-    /// What it would be in longer times of the same kind, of each [`Set`].
-    pub(crate) fn scaled(&self, factors: [f64; SETS]) -> Counts {
-        let [memory, waiting] = factors;
-        let scaled = |value: u64| (value as f64 * memory) as u64;
+    /// What it would be in an interval of which the windows are a part.
+    pub(crate) fn scaled(&self, scale: &Scale) -> Counts {
+        let scaled = |value: u64| (value as f64 * scale.memory) as u64;
         let Counts { allocated, returned, added, again, reclaim, compaction, waits } = *self;
         Counts {
-            allocated: scaled(allocated),
-            returned: scaled(returned),
+            allocated: (allocated as f64 * scale.memory * scale.allocated) as u64,
+            returned: (returned as f64 * scale.memory * scale.freed) as u64,
             added: scaled(added),
             again: scaled(again),
             reclaim: scaled(reclaim),
             compaction: scaled(compaction),
-            waits: waits.map(|time| (time as f64 * waiting) as u64),
+            waits: waits.map(|time| (time as f64 * scale.waits) as u64),
         }
     }
 
@@ -77,6 +76,36 @@ impl Counts {
         if let Some(wait) = self.waits.get_mut(reason as usize) {
             *wait += time;
         }
+    }
+}
+
+/// What an interval has more than its windows show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// The interval's length as a multiple of that of the windows of [`Set::Memory`].
+    pub(crate) memory: f64,
+    /// The same of [`Set::Waits`].
+    pub(crate) waits: f64,
+    /// The pages allocated in the windows as a multiple of those that the blocks seen stand for, and the same
+    /// of the pages freed. The same frames come back again and again, so that chance does not even out which
+    /// of them are watched.
+    pub(crate) allocated: f64,
+    pub(crate) freed: f64,
+}
+
+/// Fewer pages seen than this say nothing of the rest.
+const ENOUGH_SEEN: u64 = 64 * FRAMES;
+
+impl Scale {
+    /// `exact` are the pages that were really allocated and freed in the windows, `seen` those of [`Tally::seen`].
+    pub(crate) fn new(factors: [f64; SETS], exact: (u64, u64), seen: (u64, u64)) -> Self {
+        // Pages that are allocated many at once pass the tracepoint by.
+        let correction = |exact: u64, seen: u64| match seen {
+            ..ENOUGH_SEEN => 1.0,
+            _ => (exact as f64 / seen as f64).clamp(2.0 / 3.0, 1.5),
+        };
+        let [memory, waits] = factors;
+        Scale { memory, waits, allocated: correction(exact.0, seen.0), freed: correction(exact.1, seen.1) }
     }
 }
 
@@ -100,6 +129,8 @@ pub(crate) struct Tally {
     waiting: HashMap<u32, (Since, Reason)>,
     reclaiming: HashMap<u32, Since>,
     compacting: HashMap<u32, Since>,
+    /// Pages of the blocks that were seen, allocated and freed by anybody.
+    seen: (u64, u64),
     /// Who allocated the block of pages at a frame.
     owners: HashMap<u64, u32>,
     pages: Pages,
@@ -180,6 +211,11 @@ impl Tally {
         std::mem::take(&mut self.hits)
     }
 
+    /// Pages of the blocks that were seen since this was last asked, allocated and freed by anybody.
+    pub(crate) fn seen(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.seen)
+    }
+
     /// Forgets what was counted, and keeps what tasks are in the middle of.
     pub(crate) fn take(&mut self) -> (BTreeMap<u32, Counts>, [u64; SETS]) {
         (std::mem::take(&mut self.counts), std::mem::take(&mut self.on))
@@ -245,6 +281,7 @@ impl Tally {
 
     fn allocate(&mut self, (first, pages): (u64, u64), process: u32) {
         self.of(process).allocated += pages.max(FRAMES);
+        self.seen.0 += pages.max(FRAMES);
         if self.owners.len() >= MOST_OWNED {
             self.owners.clear();
         }
@@ -257,6 +294,7 @@ impl Tally {
     fn free(&mut self, (first, pages): (u64, u64), process: u32, is_reclaim: bool) {
         let owners = (0..pages.div_ceil(FRAMES)).map(|n| self.owners.remove(&(first + n * FRAMES)));
         let owner = owners.fold(None, Option::or).unwrap_or(process);
+        self.seen.1 += pages.max(FRAMES);
         if !is_reclaim {
             self.of(owner).returned += pages.max(FRAMES);
         }
@@ -434,8 +472,8 @@ mod tests {
         tally.window(only_waits, [false, true], &[hit(Kind::Switch, 11, 15)], &known(), &Stacks::default());
         assert_eq!((tally.on, tally.counts[&20].reclaim), ([10, 20], 6));
         assert_eq!(tally.counts[&10].wait(Reason::Other), 5);
-        let scaled = tally.counts[&10].scaled([7.0, 3.0]);
-        assert_eq!(scaled.wait(Reason::Other), 15);
+        let scale = Scale::new([7.0, 3.0], (0, 0), (0, 0));
+        assert_eq!(tally.counts[&10].scaled(&scale).wait(Reason::Other), 15);
     }
 
     /// A hit on the block of pages at a frame.
@@ -475,6 +513,14 @@ mod tests {
         assert_eq!((counts[&10].allocated, counts[&10].returned), (512, 64));
         assert_eq!(counts[&20].returned, 32, "nobody knows whether the frame was still the same one's");
         assert!(!counts.contains_key(&NOBODY));
+    }
+
+    #[test]
+    fn blocks_stand_for_as_many_pages_as_there_were() {
+        let counts = Counts { allocated: 3200, returned: 3200, added: 10, ..Counts::default() };
+        let scaled = counts.scaled(&Scale::new([2.0, 1.0], (2880, 1), (3200, 3200)));
+        assert_eq!((scaled.allocated, scaled.returned, scaled.added), (5760, 4266, 20));
+        assert_eq!(counts.scaled(&Scale::new([1.0, 1.0], (9, 9), (32, 32))), counts);
     }
 
     #[test]

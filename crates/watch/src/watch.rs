@@ -12,9 +12,9 @@ use lotsfree_sys::{self as sys, Hit, Observed, Tracing};
 use crate::duty::{Cost, Duty};
 use crate::facts;
 use crate::files::{self, Use};
-use crate::groups::{Back, BackOnHost, Groups};
+use crate::groups::{Back, Groups, OfHost};
 use crate::stack::{Reason, Stacks};
-use crate::tally::{Counts, Tally, Window};
+use crate::tally::{Counts, Scale, Tally, Window};
 use crate::tasks::{self, Held, Program, Tasks, Times};
 use crate::tracepoints::{SET, SETS, STRIDE, Set, Tracepoints};
 use crate::{WatchError, at};
@@ -29,8 +29,8 @@ pub struct Watch {
     tasks: Tasks,
     groups: Groups,
     duties: [Duty; SETS],
-    /// Pages that came back in the windows of this interval.
-    back: BackOnHost,
+    /// The host's pages in the windows of this interval.
+    in_windows: OfHost,
     /// CPU time of this thread when the last window ended.
     own: Duration,
     /// When the next window of each set may begin.
@@ -73,7 +73,7 @@ struct Missed {
 
 impl Missed {
     /// From what came back in an interval and in its windows.
-    fn of(all: BackOnHost, seen: BackOnHost, scale: f64) -> Self {
+    fn of(all: OfHost, seen: OfHost, scale: f64) -> Self {
         let part = |all: u64, seen: u64| if all == 0 { 0.0 } else { 1.0 - seen as f64 * scale / all as f64 };
         Missed { file: part(all.refaults, seen.refaults), swapped_in: part(all.swapped_in, seen.swapped_in) }
     }
@@ -187,7 +187,7 @@ impl Watch {
             tasks,
             groups,
             duties: SET.map(Duty::of),
-            back: BackOnHost::default(),
+            in_windows: OfHost::default(),
             own: sys::thread_cpu_time(),
             paused_until: [0; SETS],
             goes_on_from: [None; SETS],
@@ -262,7 +262,7 @@ impl Watch {
         let length = lengths.map(|(duty, _)| duty.window).min().unwrap_or(SLIVER);
         // The other set begins when it is due.
         let length = length.min(left(next)).max(SLIVER);
-        let back = BackOnHost::so_far();
+        let host = OfHost::so_far();
         let before = sys::monotonic();
         for set in SET.into_iter().filter(|set| is_due[*set as usize]) {
             self.tracing.switch(set as usize, true)?;
@@ -273,7 +273,7 @@ impl Watch {
         }
         let to = sys::monotonic();
         if is_due[Set::Memory as usize] {
-            self.back.add(BackOnHost::so_far().since(back));
+            self.in_windows.add(OfHost::so_far().since(host));
         }
         let (hits, lost) = self.drain();
         let goes_on = self.goes_on_from.map(|from| from.is_some());
@@ -335,7 +335,9 @@ impl Watch {
     /// Ends an interval: scales what its windows held, and adds what `/proc` says.
     fn record(&mut self, from: u64, at: u64) {
         let (counts, on) = self.tally.take();
-        let scales = on.map(|on| (at - from) as f64 / on.max(1) as f64);
+        let in_windows = std::mem::take(&mut self.in_windows);
+        let factors = on.map(|on| (at - from) as f64 / on.max(1) as f64);
+        let scale = Scale::new(factors, (in_windows.allocated, in_windows.freed), self.tally.seen());
         for (sum, on) in self.seen.on.iter_mut().zip(on) {
             *sum += on as f64 / 1e9;
         }
@@ -352,7 +354,7 @@ impl Watch {
                 None => programs.entry(Program::unknown()).or_default(),
             };
             sums.is_kernel_thread = known.is_none_or(|known| known.is_kernel_thread);
-            sums.counts.add(&counts.scaled(scales));
+            sums.counts.add(&counts.scaled(&scale));
         }
         for (program, sums) in programs.iter().filter(|(_, sums)| sums.counts.again > 0) {
             *self.again.entry(program.clone()).or_default() += sums.counts.again;
@@ -370,7 +372,7 @@ impl Watch {
         self.name_files();
         let back = self.groups.since(&programs.keys().map(|program| &program.group).collect());
         self.tasks.forget_ended();
-        let missed = Missed::of(back.host, std::mem::take(&mut self.back), scales[Set::Memory as usize]);
+        let missed = Missed::of(back.host, in_windows, scale.memory);
         self.recorded.push(Recorded { from, at, programs, back, missed });
         // Reading /proc is no part of the next window.
         let own = sys::thread_cpu_time();
@@ -503,7 +505,7 @@ impl Recorded {
             false => sums.times.major_faults as f64,
         };
         let swapped_in = share(swap(sums), self.programs.values().map(swap), self.back.host.swapped_in);
-        BroughtBack { file: file.min(sums.counts.added), swapped_in }
+        BroughtBack { file, swapped_in }
     }
 }
 
@@ -579,9 +581,9 @@ mod tests {
 
     #[test]
     fn what_the_windows_missed_of_what_came_back_was_allocated_too() {
-        let all = BackOnHost { refaults: 1000, swapped_in: 0 };
+        let all = OfHost { refaults: 1000, ..OfHost::default() };
         // The windows, a quarter of the time, saw a fifth of it.
-        let missed = Missed::of(all, BackOnHost { refaults: 200, swapped_in: 0 }, 4.0);
+        let missed = Missed::of(all, OfHost { refaults: 200, ..OfHost::default() }, 4.0);
         let counts = Counts { allocated: 900, added: 900, ..Counts::default() };
         let sums = Sums { counts, ..Sums::default() };
         let toll = sums.toll(BroughtBack { file: 500, swapped_in: 300 }, missed);
