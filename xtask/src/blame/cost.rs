@@ -37,7 +37,8 @@ fn measure(host: &Host, changes: &mut Changes) -> Result<()> {
     let files = host.directory(changes)?;
     prepared::make(&files)?;
     let group = Group::new(changes, Kind::Postgres.limit())?;
-    let place = Place { host, pace: PACE, prepared: files.clone(), files, group, keep: None };
+    let victim = group.below(changes, "victim")?;
+    let place = Place { host, pace: PACE, prepared: files.clone(), files, group, victim, keep: None };
     let mut postgres = Kind::Postgres.start(&place, changes)?;
     postgres.warm()?;
     pairs("PostgreSQL with all of its data in memory", host, || of_victim(&mut *postgres))?;

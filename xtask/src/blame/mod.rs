@@ -245,6 +245,8 @@ struct Place<'a> {
     files: PathBuf,
     /// The group that has the limit.
     group: Group,
+    /// The application's, below it.
+    victim: Group,
     /// The directory of [`prepared`].
     prepared: PathBuf,
     /// Where the watches of this case are kept as runs.
@@ -258,7 +260,8 @@ fn attempt(case: &Case, host: &Host, pace: Pace, prepared: &Path, keep: Option<&
     let files = host.directory(&mut changes);
     let place = files.and_then(|files| {
         let group = Group::new(&mut changes, case.victim.limit())?;
-        Ok(Place { host, pace, files, group, prepared: prepared.to_owned(), keep })
+        let victim = group.below(&mut changes, "victim")?;
+        Ok(Place { host, pace, files, group, victim, prepared: prepared.to_owned(), keep })
     });
     let outcome = place.and_then(|place| provoke(case, &place, &mut changes));
     changes.undo(&mut |_| {})?;
@@ -311,7 +314,9 @@ fn said(
     std::thread::sleep(ahead);
     let load = victim.load(ahead + watched)?;
     std::thread::sleep(Duration::from_secs(1));
-    let mut command = format!("lotsfree blame {} --json --for {}s", victim.program(), watched.as_secs());
+    // By its group, as a culprit may have the same name.
+    let whom = place.victim.shown();
+    let mut command = format!("lotsfree blame {whom} --json --for {}s", watched.as_secs());
     if let Some(directory) = &place.keep {
         let beside: Vec<&str> = culprits.iter().map(|culprit| culprit.what).collect();
         let run = directory.join(format!("beside {}", beside.join(" and ")).replace(' ', "-"));
@@ -324,7 +329,7 @@ fn said(
     for culprit in running {
         culprit.end()?;
     }
-    read(&text, victim.program(), rate)
+    read(&text, rate)
 }
 
 /// What is read of the report.
@@ -334,9 +339,9 @@ struct Document {
     payers: Vec<Payer>,
 }
 
-fn read(text: &str, program: &str, rate: f64) -> Result<Said> {
+fn read(text: &str, rate: f64) -> Result<Said> {
     let Document { answer, payers } = serde_json::from_str(text)?;
-    let payer = payers.iter().find(|payer| payer.cost.actor.split(" (").next() == Some(program));
+    let payer = payers.first();
     let shares = payer.map(|payer| {
         let name = |who: &Who| match who {
             Who::Actor(name) => name.clone(),

@@ -25,8 +25,6 @@ pub(super) enum Kind {
 
 /// An application under load.
 pub(super) trait Victim {
-    /// Name of its processes.
-    fn program(&self) -> &'static str;
     /// Brings its working set into memory.
     fn warm(&mut self) -> Result<()>;
     /// Starts its load for a time.
@@ -78,7 +76,7 @@ impl Kind {
         if self != Kind::Postgres {
             changes.swap(&place.files.join("swap"), Bytes::mib(2048).0)?;
         }
-        let group = place.group.below(changes, "victim")?;
+        let group = &place.victim;
         let log = place.files.join("victim.log");
         Ok(match self {
             Kind::Postgres => {
@@ -133,10 +131,6 @@ impl Postgres {
 }
 
 impl Victim for Postgres {
-    fn program(&self) -> &'static str {
-        "postgres"
-    }
-
     fn warm(&mut self) -> Result<()> {
         // A slow machine does not come by all pages at random.
         let mut all = Command::new(format!("{}/psql", prepared::programs()?));
@@ -193,10 +187,6 @@ fn executed() -> Result<f64> {
 }
 
 impl Victim for Redis {
-    fn program(&self) -> &'static str {
-        "redis-server"
-    }
-
     fn warm(&mut self) -> Result<()> {
         output(&mut benchmark("get", "1000000"))?;
         Ok(())
@@ -228,10 +218,6 @@ impl Java {
 }
 
 impl Victim for Java {
-    fn program(&self) -> &'static str {
-        "java"
-    }
-
     fn warm(&mut self) -> Result<()> {
         std::thread::sleep(Duration::from_secs(5));
         Ok(())

@@ -156,6 +156,13 @@ impl Group {
         shell
     }
 
+    /// Its name as `/proc/PID/cgroup` has it.
+    pub(crate) fn shown(&self) -> String {
+        let root = if self.v1 { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
+        let below = self.path.strip_prefix(root).unwrap_or(&self.path);
+        format!("/{}", below.display())
+    }
+
     /// The name of its directory.
     pub(crate) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
