@@ -13,8 +13,8 @@ use lotsfree_units::Bytes;
 pub(crate) struct Guest<'a> {
     pub kernel: &'a Path,
     pub initramfs: Vec<u8>,
-    /// Names and sizes in bytes of the disks, in the order of their names in the guest (vda, vdb, …). One that
-    /// has no file in the directory is empty.
+    /// Names and sizes in bytes of the disks, in the order of their names in the guest (vda, vdb, …). One
+    /// that has no file in the directory is empty.
     pub disks: &'a [(&'static str, u64)],
     pub memory: Bytes,
     /// The machine is ended if it has not powered itself off by then.

@@ -1,4 +1,4 @@
-//! [`TollKeeper`]: what memory costs the actors of a run, and what they take, as the kernel's tracepoints tell.
+//! [`TollKeeper`]: what memory costs the actors of a run and what they take, by the kernel's tracepoints.
 //!
 //! A thread watches the kernel ([`lotsfree_watch`]) from the start of the run on, in the run's intervals, and
 //! passes on a row for each actor. The coordinator adds them to the rows of the agents, who cannot know that.

@@ -16,7 +16,7 @@ const HIT: f64 = 80e-9;
 /// Seconds of CPU time that writing a record costs the task that makes the hit. What reading it costs is
 /// measured.
 const RECORD: f64 = 150e-9;
-/// The least part of the time, for both sets together twice that. Below it an interval of a second would have too few windows to tell a share.
+/// The least part of the time. Below it an interval of a second would have too few windows to tell a share.
 const LEAST: f64 = 0.03;
 /// The longest window, and the shortest.
 const LONGEST: Duration = Duration::from_millis(100);

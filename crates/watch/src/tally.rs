@@ -97,7 +97,7 @@ pub(crate) struct Scale {
 const ENOUGH_SEEN: u64 = 64 * FRAMES;
 
 impl Scale {
-    /// `exact` are the pages that were really allocated and freed in the windows, `seen` those of [`Tally::seen`].
+    /// `exact` are the pages that were really allocated and freed in the windows, `seen` is [`Tally::seen`].
     pub(crate) fn new(factors: [f64; SETS], exact: (u64, u64), seen: (u64, u64)) -> Self {
         // Pages that are allocated many at once pass the tracepoint by.
         let correction = |exact: u64, seen: u64| match seen {
