@@ -18,8 +18,9 @@ const HIT: f64 = 80e-9;
 const RECORD: f64 = 150e-9;
 /// The least part of the time. Below it an interval of a second would have too few windows to tell a share.
 const LEAST: f64 = 0.03;
-/// The longest window, and the shortest.
-const LONGEST: Duration = Duration::from_millis(100);
+/// The longest window of memory and of waits, and the shortest. Those of waits are short, so that an interval
+/// of a second has some also where they are on for the least part of it.
+const LONGEST: [Duration; SETS] = [Duration::from_millis(100), Duration::from_millis(30)];
 const SHORTEST: Duration = Duration::from_millis(4);
 
 /// What a window cost.
@@ -53,6 +54,7 @@ pub(crate) struct Duty {
     on: f64,
     /// The part of one CPU that it may take.
     most: f64,
+    longest: Duration,
 }
 
 /// What the windows before count for, beside the last.
@@ -61,15 +63,15 @@ const MEMORY: f64 = 0.8;
 impl Duty {
     /// The duty of a set at first.
     pub(crate) fn of(set: Set) -> Duty {
-        let most = MOST_LOAD.get(set as usize).copied().unwrap_or_default();
+        let (most, longest) = (MOST_LOAD[set as usize], LONGEST[set as usize]);
         // The first window is short, as nobody knows yet what it costs.
-        Duty { window: Duration::from_millis(10), pause: Duration::ZERO, cost: 0.0, on: 0.0, most }
+        Duty { window: Duration::from_millis(10), pause: Duration::ZERO, cost: 0.0, on: 0.0, most, longest }
     }
 
     /// The duty after a window that lasted `on` and cost this much.
     pub(crate) fn after(self, on: Duration, cost: Cost) -> Duty {
         let window = match cost.lost {
-            0 => (self.window * 2).min(LONGEST),
+            0 => (self.window * 2).min(self.longest),
             _ => (self.window / 2).max(SHORTEST),
         };
         let (cost, on) = (self.cost * MEMORY + cost.seconds(), self.on * MEMORY + on.as_secs_f64());
@@ -104,9 +106,9 @@ mod tests {
 
     #[test]
     fn windows_shrink_while_records_are_lost() {
-        let mut duty = Duty { window: LONGEST, ..Duty::of(Set::Memory) };
+        let mut duty = Duty { window: LONGEST[0], ..Duty::of(Set::Memory) };
         for _ in 0..20 {
-            duty = duty.after(LONGEST, Cost { lost: 1, ..Cost::default() });
+            duty = duty.after(LONGEST[0], Cost { lost: 1, ..Cost::default() });
         }
         assert_eq!(duty.window, SHORTEST);
     }

@@ -169,23 +169,8 @@ impl Window {
 }
 
 impl Tally {
-    /// Counts the hits of a window, in the order of their time. `goes_on` says of each [`Set`] whether the
-    /// window follows the one before.
-    pub(crate) fn window(
-        &mut self,
-        window: Window,
-        goes_on: [bool; SETS],
-        hits: &[Hit],
-        known: &[Tracepoint],
-        stacks: &Stacks,
-    ) {
-        let [memory, waits] = goes_on;
-        if !memory {
-            self.forget_memory();
-        }
-        if !waits {
-            self.forget_waits();
-        }
+    /// Counts the hits of a window, in the order of their time.
+    pub(crate) fn window(&mut self, window: Window, hits: &[Hit], known: &[Tracepoint], stacks: &Stacks) {
         for hit in hits {
             if let Some(tracepoint) = known.get(hit.event) {
                 self.hit(hit, tracepoint, window, stacks);
@@ -318,6 +303,14 @@ impl Tally {
         counts.again += again * STRIDE;
     }
 
+    /// Forgets what is going on in a set that is not looked at any more.
+    pub(crate) fn stop(&mut self, set: Set) {
+        match set {
+            Set::Memory => self.forget_memory(),
+            Set::Waits => self.forget_waits(),
+        }
+    }
+
     /// Forgets the waits that tasks are in the middle of. A wait whose end nobody sees is given the mean of
     /// those that ended: as much of waits that began before the window is missed at its start.
     fn forget_waits(&mut self) {
@@ -399,7 +392,7 @@ mod tests {
     use lotsfree_kernel_files::file::trace_format::TraceFormat;
 
     use super::*;
-    use crate::tracepoints::Fields;
+    use crate::tracepoints::{Fields, SET};
 
     const FORMAT: &[u8] = b"field:u8 common_flags;\toffset:0;\tsize:1;\tsigned:0;\n\
         field:u8 order;\toffset:1;\tsize:1;\tsigned:0;\nfield:u32 s_dev;\toffset:4;\tsize:4;\tsigned:0;\n\
@@ -454,7 +447,10 @@ mod tests {
     fn tally(windows: &[((Window, bool), Vec<Hit>)]) -> Tally {
         let mut tally = Tally::default();
         for ((window, goes_on), hits) in windows {
-            tally.window(*window, [*goes_on; SETS], hits, &known(), &Stacks::default());
+            if !goes_on {
+                SET.into_iter().for_each(|set| tally.stop(set));
+            }
+            tally.window(*window, hits, &known(), &Stacks::default());
         }
         tally
     }
@@ -467,9 +463,9 @@ mod tests {
     fn a_set_that_is_off_is_not_cut_short() {
         let mut tally = Tally::default();
         let (both, _) = window(0, 10, false);
-        tally.window(both, [false; SETS], &[hit(Kind::ReclaimBegin, 21, 4)], &known(), &Stacks::default());
+        tally.window(both, &[hit(Kind::ReclaimBegin, 21, 4)], &known(), &Stacks::default());
         let only_waits = Window { from: [None, Some(10)], to: 20 };
-        tally.window(only_waits, [false, true], &[hit(Kind::Switch, 11, 15)], &known(), &Stacks::default());
+        tally.window(only_waits, &[hit(Kind::Switch, 11, 15)], &known(), &Stacks::default());
         assert_eq!((tally.on, tally.counts[&20].reclaim), ([10, 20], 6));
         assert_eq!(tally.counts[&10].wait(Reason::Other), 5);
         let scale = Scale::new([7.0, 3.0], (0, 0), (0, 0));

@@ -249,10 +249,6 @@ impl Watch {
         let is_due = self.paused_until.map(|until| until <= now);
         let next = self.paused_until.into_iter().filter(|until| *until > now).min().unwrap_or(end).min(end);
         let left = |end: u64| Duration::from_nanos(end.saturating_sub(sys::monotonic()));
-        // A set that is off does not go on.
-        for (from, _) in self.goes_on_from.iter_mut().zip(is_due).filter(|(_, is_due)| !is_due) {
-            *from = None;
-        }
         if !is_due.contains(&true) || left(end) < SLIVER {
             // What so short a window holds says nothing of an interval.
             thread::sleep(left(if is_due.contains(&true) { end } else { next }));
@@ -276,12 +272,11 @@ impl Watch {
             self.in_windows.add(OfHost::so_far().since(host));
         }
         let (hits, lost) = self.drain();
-        let goes_on = self.goes_on_from.map(|from| from.is_some());
         let mut from = [None; SETS];
         for (set, from) in from.iter_mut().enumerate().filter(|(set, _)| is_due[*set]) {
             *from = Some(self.goes_on_from[set].unwrap_or(before));
         }
-        self.tally.window(Window { from, to }, goes_on, &hits, &self.tracepoints.known, &self.stacks);
+        self.tally.window(Window { from, to }, &hits, &self.tracepoints.known, &self.stacks);
         self.settle(Duration::from_nanos(to - before), to, is_due, lost);
         Ok(())
     }
@@ -316,7 +311,8 @@ impl Watch {
         let own = now.saturating_sub(std::mem::replace(&mut self.own, now));
         let all: u64 = hits.iter().map(|(_, records)| *records).sum();
         self.seen.lost += lost;
-        for set in (0..SETS).filter(|set| was_on[*set]) {
+        for which in SET.into_iter().filter(|set| was_on[*set as usize]) {
+            let set = which as usize;
             let (hits, records) = hits[set];
             // Where there are no records, switching is what costs.
             let part = match all {
@@ -329,6 +325,9 @@ impl Watch {
             self.paused_until[set] = to + self.duties[set].pause.as_nanos() as u64;
             // After a loss nobody knows what tasks are in the middle of.
             self.goes_on_from[set] = (self.duties[set].pause.is_zero() && lost == 0).then_some(to);
+            if self.goes_on_from[set].is_none() {
+                self.tally.stop(which);
+            }
         }
     }
 
@@ -336,7 +335,8 @@ impl Watch {
     fn record(&mut self, from: u64, at: u64) {
         let (counts, on) = self.tally.take();
         let in_windows = std::mem::take(&mut self.in_windows);
-        let factors = on.map(|on| (at - from) as f64 / on.max(1) as f64);
+        // Where there was no window, there is nothing to be scaled.
+        let factors = on.map(|on| if on == 0 { 0.0 } else { (at - from) as f64 / on as f64 });
         let scale = Scale::new(factors, (in_windows.allocated, in_windows.freed), self.tally.seen());
         for (sum, on) in self.seen.on.iter_mut().zip(on) {
             *sum += on as f64 / 1e9;
