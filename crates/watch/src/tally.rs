@@ -86,10 +86,11 @@ pub(crate) struct Scale {
     pub(crate) memory: f64,
     /// The same of [`Set::Waits`].
     pub(crate) waits: f64,
-    /// The pages allocated in the windows as a multiple of those that the blocks seen stand for, and the same
-    /// of the pages freed. The same frames come back again and again, so that chance does not even out which
-    /// of them are watched.
+    /// All pages that were allocated in the windows, by the kernel's count, over our estimate from the frames
+    /// that are watched. Programs use the same frames again and again, so the estimate stays wrong in one
+    /// direction for as long as they do.
     pub(crate) allocated: f64,
+    /// The same of the pages that were freed.
     pub(crate) freed: f64,
 }
 
@@ -214,14 +215,15 @@ impl Tally {
         let since = Since { process: hit.process, time: hit.time };
         let order = number(fields.order).unwrap_or(0).min(MOST_ORDER);
         let frame = number(fields.frame).unwrap_or(0) >> fields.shift;
+        let opened = window.begin(Set::Memory);
         if let Some((hits, records)) = self.hits.get_mut(kind.set() as usize) {
             (*hits, *records) = (*hits + kind.hits(order), *records + 1);
         }
         match kind {
             Kind::Allocate => self.allocate((frame, 1 << order), process),
             Kind::Free => {
-                let frees = self.reclaiming.contains_key(&hit.task) && !in_interrupt;
-                self.free((frame, 1 << order), process, frees);
+                let is_reclaim = self.reclaiming.contains_key(&hit.task) && !in_interrupt;
+                self.free((frame, 1 << order), process, is_reclaim);
             }
             Kind::AddToPageCache => {
                 let (device, inode) = (number(fields.device), number(fields.inode));
@@ -248,13 +250,11 @@ impl Tally {
             Kind::CompactionBegin => _ = self.compacting.insert(hit.task, since),
             // One that began before the window is counted from the window's start.
             Kind::ReclaimEnd => {
-                let begun =
-                    self.reclaiming.remove(&hit.task).map_or(window.begin(Set::Memory), |since| since.time);
+                let begun = self.reclaiming.remove(&hit.task).map_or(opened, |since| since.time);
                 self.of(hit.process).reclaim += hit.time.saturating_sub(begun);
             }
             Kind::CompactionEnd => {
-                let begun =
-                    self.compacting.remove(&hit.task).map_or(window.begin(Set::Memory), |since| since.time);
+                let begun = self.compacting.remove(&hit.task).map_or(opened, |since| since.time);
                 self.of(hit.process).compaction += hit.time.saturating_sub(begun);
             }
         }
