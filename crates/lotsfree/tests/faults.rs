@@ -68,7 +68,7 @@ const WRITERS: [(&str, usize, &[&str]); 12] = [
     ("table.md", 5, &["compare", "runs", "--format", "markdown", "-o", "table.md"]),
     ("answer", 5, &["size", "pagetables", "16GiB", "-o", "answer"]),
     ("rules", 5, &["explain", "-o", "rules"]),
-    // 20 pages with five points each.
+    // 21 pages with five points each.
     ("lotsfree.1", 105, &["man", "."]),
 ];
 

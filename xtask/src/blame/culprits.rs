@@ -46,7 +46,7 @@ pub(super) const DD: Culprit = Culprit {
 /// Fills memory through a file of tmpfs.
 pub(super) const TMPFS: Culprit = Culprit {
     what: "a writer to tmpfs",
-    // What goes through a pipe is allocated by who writes and given back by who reads.
+    // The pipe's pages are head's, the file's are tee's.
     programs: &["tee", "head"],
     command: "(for n in $(seq 14); do head -c 40M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
     ..NOTHING
@@ -68,7 +68,7 @@ pub(super) const SMALL_LEAK: Culprit = Culprit {
 /// See [`SMALL_LEAK`].
 pub(super) const SMALL_TMPFS: Culprit = Culprit {
     what: "a small writer to tmpfs",
-    // What goes through a pipe is allocated by who writes and given back by who reads.
+    // The pipe's pages are head's, the file's are tee's.
     programs: &["tee", "head"],
     command: "(for n in $(seq 9); do head -c 30M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
     ..NOTHING
