@@ -55,8 +55,9 @@ pub struct Place {
     pub oom_score_adj: i32,
     /// Requests that take at least this many nanoseconds are reported one by one.
     pub slow: u64,
-    /// Whether the kernel is watched for what memory costs the actors, which takes a little of its time.
-    pub blame: bool,
+    /// The part of one CPU that watching the kernel for what memory costs the actors may take; `None`: it is
+    /// not watched.
+    pub blame: Option<f64>,
 }
 
 /// One agent.
@@ -135,7 +136,7 @@ pub fn coordinate(
         begin: None,
         rows: BTreeMap::new(),
         tolls: BTreeMap::new(),
-        keeper: if place.blame { Some(TollKeeper::start()?) } else { None },
+        keeper: place.blame.map(TollKeeper::start).transpose()?,
         events: Vec::new(),
         oom_kills: 0,
     };

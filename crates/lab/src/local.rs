@@ -10,6 +10,7 @@ use lotsfree_scenario::Case;
 use lotsfree_settings::SWAPPINESS;
 use lotsfree_storage::{Access, create_dir, replace};
 use lotsfree_units::Bytes;
+use lotsfree_watch::BUDGET;
 use lotsfree_workload::Program;
 
 use crate::command;
@@ -329,7 +330,7 @@ impl Session<'_> {
             nodes: nodes.iter().map(|node| node.id).collect(),
             oom_score_adj: 1000,
             slow: local.slow,
-            blame: local.blame,
+            blame: local.blame.then_some(BUDGET),
         };
         let machine = if local.group { RunOn::Cgroup } else { RunOn::Host };
         let remarks = plan.remarks.into_iter().chain(plan.warnings).collect();

@@ -32,16 +32,16 @@ pub(crate) struct TollKeeper {
 }
 
 impl TollKeeper {
-    /// Begins to watch.
+    /// Begins to watch with a budget, a part of one CPU.
     ///
     /// # Errors
     /// If the kernel has no tracepoints for this user.
-    pub(crate) fn start() -> Result<Self, LabError> {
+    pub(crate) fn start(budget: f64) -> Result<Self, LabError> {
         let (tell, told) = channel();
         let (pass, rows) = channel();
         let (report, begun) = channel();
         let watch = move || {
-            let watch = match Watch::begin() {
+            let watch = match Watch::begin(budget) {
                 Ok(watch) => watch,
                 Err(error) => {
                     let _ = report.send(Err(error));

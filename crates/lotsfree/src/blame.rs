@@ -20,7 +20,7 @@ use lotsfree_run::{Event, EventKind, Facts, Memory, Run, RunOn, Sink as _, State
 use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Observation, Options, THIS_HOST, collect};
 use lotsfree_units::words::duration;
-use lotsfree_watch::{Sampler, Seeing, Seen, Watch};
+use lotsfree_watch::{BUDGET, Sampler, Seeing, Seen, Watch};
 
 use crate::cli::{BlameArgs, BlameFormat};
 use crate::output;
@@ -149,7 +149,7 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
         ..lotsfree_watch::facts(RunOn::Host, Vec::new())
     };
     let nodes: Vec<u32> = facts.nodes.iter().map(|node| node.id).collect();
-    let mut watch = Watch::begin()?;
+    let mut watch = Watch::begin(arguments.budget / 100.0)?;
     let mut output = Output::begin(arguments.keep.as_deref(), facts, String::new())?;
     let mut sampler = Sampler::new(&nodes, None)?;
     let began = Instant::now();
@@ -189,7 +189,7 @@ pub(crate) fn while_waiting(length: Duration) -> Option<String> {
     let began = Instant::now();
     let left = || length.saturating_sub(began.elapsed());
     let sentence = (|| {
-        let mut watch = Watch::begin().ok()?;
+        let mut watch = Watch::begin(BUDGET).ok()?;
         while left() > Duration::ZERO {
             watch.interval(left().min(Duration::from_secs(1))).ok()?;
         }

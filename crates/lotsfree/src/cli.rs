@@ -229,8 +229,12 @@ pub(crate) struct BlameArgs {
     pub(crate) length: Duration,
 
     /// Judge a run of lotsfree sim or blame instead of watching this host
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["length", "keep", "command"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["length", "budget", "keep", "command"])]
     pub(crate) run: Option<PathBuf>,
+
+    /// What watching may take, in percent of one CPU, from 0.1 to 100; with more, less is missed
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = budget)]
+    pub(crate) budget: f64,
 
     /// Keep what was seen as a run in this directory
     #[arg(long, value_name = "DIR")]
@@ -284,6 +288,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("expected seconds from 0 to 3600, such as 0, 1 or 0.5".to_owned()),
+fn budget(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("expected percent of one CPU from 0.1 to 100, such as 1 or 5".to_owned()),
+    }
+}
+
     }
 }
 

@@ -2,15 +2,15 @@
 //!
 //! A hit costs the task that makes it some 80 ns, and a record another 250 ns for both sides (6.18 in a
 //! virtual machine; `docs/blame.md` has the measurement). What they and this process take together is held
-//! below [`MOST_LOAD`] of one CPU by leaving each set of tracepoints off between its windows.
+//! below a budget by leaving each set of tracepoints off between its windows.
 
 use std::time::Duration;
 
 use crate::tracepoints::{SETS, Set};
 
-/// The part of one CPU that watching memory and waits may take. The bound that users are promised is 1 %; a
-/// quarter of it is kept for what the estimate does not know.
-const MOST_LOAD: [f64; SETS] = [0.005, 0.0025];
+/// The parts of the budget that watching memory and waits may take. A quarter is kept for what the estimate
+/// does not know.
+const PARTS: [f64; SETS] = [0.5, 0.25];
 /// Seconds of CPU time that a hit costs the task that makes it.
 const HIT: f64 = 80e-9;
 /// Seconds of CPU time that writing a record costs the task that makes the hit. What reading it costs is
@@ -61,9 +61,9 @@ pub(crate) struct Duty {
 const MEMORY: f64 = 0.8;
 
 impl Duty {
-    /// The duty of a set at first.
-    pub(crate) fn of(set: Set) -> Duty {
-        let (most, longest) = (MOST_LOAD[set as usize], LONGEST[set as usize]);
+    /// The duty of a set at first, where all sets together may take this part of one CPU.
+    pub(crate) fn of(set: Set, budget: f64) -> Duty {
+        let (most, longest) = (PARTS[set as usize] * budget, LONGEST[set as usize]);
         // The first window is short, as nobody knows yet what it costs.
         Duty { window: Duration::from_millis(10), pause: Duration::ZERO, cost: 0.0, on: 0.0, most, longest }
     }
@@ -88,25 +88,26 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const BUDGET: f64 = 0.01;
 
     #[test]
     fn a_quiet_host_is_watched_all_the_time() {
         let cost = Cost { hits: 5_000, records: 500, lost: 0, own: Duration::from_millis(1) };
-        assert_eq!(Duty::of(Set::Memory).after(SECOND, cost).pause, Duration::ZERO);
+        assert_eq!(Duty::of(Set::Memory, BUDGET).after(SECOND, cost).pause, Duration::ZERO);
     }
 
     #[test]
     fn a_busy_host_is_watched_for_as_long_as_the_load_allows() {
         let cost = Cost { hits: 300_000, records: 30_000, lost: 0, own: Duration::from_millis(20) };
-        let duty = Duty::of(Set::Waits).after(SECOND, cost);
+        let duty = Duty::of(Set::Waits, BUDGET).after(SECOND, cost);
         let part = duty.window.as_secs_f64() / (duty.window + duty.pause).as_secs_f64();
         let load = part * (3e5 * HIT + 3e4 * RECORD + 0.02);
-        assert!((load - MOST_LOAD[1]).abs() < 1e-4, "{load}");
+        assert!((load - BUDGET / 4.0).abs() < 1e-4, "{load}");
     }
 
     #[test]
     fn windows_shrink_while_records_are_lost() {
-        let mut duty = Duty { window: LONGEST[0], ..Duty::of(Set::Memory) };
+        let mut duty = Duty { window: LONGEST[0], ..Duty::of(Set::Memory, BUDGET) };
         for _ in 0..20 {
             duty = duty.after(LONGEST[0], Cost { lost: 1, ..Cost::default() });
         }

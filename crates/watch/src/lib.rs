@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 
 pub use facts::{facts, nodes};
 pub use sampler::Sampler;
-pub use watch::{Seeing, Seen, Watch};
+pub use watch::{BUDGET, Seeing, Seen, Watch};
 
 /// Why a kernel cannot be watched.
 #[derive(Debug, thiserror::Error)]

@@ -153,17 +153,20 @@ const LEAST_BUFFER: usize = 32 << 10;
 const ENOUGH_AGAIN: u64 = 16 * STRIDE;
 /// No window is shorter.
 const SLIVER: Duration = Duration::from_millis(2);
+/// The part of one CPU that watching may take on a host that has work to do.
+pub const BUDGET: f64 = 0.01;
 /// The most files of a program that are remembered by name.
 const MOST_NAMES: usize = 4096;
 /// The most processes whose times are read in an interval: the busiest.
 const MOST_READ: usize = 256;
 
 impl Watch {
-    /// Begins to watch.
+    /// Begins to watch. It may take `budget`, a part of one CPU; [`BUDGET`] is what users are promised. The
+    /// smaller it is, the less of the time the tracepoints are on.
     ///
     /// # Errors
     /// [`WatchError::Refused`] without the right to, [`WatchError::Missing`] on a kernel without tracepoints.
-    pub fn begin() -> Result<Self, WatchError> {
+    pub fn begin(budget: f64) -> Result<Self, WatchError> {
         let tracepoints = Tracepoints::find()?;
         let kallsyms = Path::new("/proc/kallsyms");
         let stacks = Stacks::new(&fs::read(kallsyms).map_err(at(kallsyms))?);
@@ -186,7 +189,7 @@ impl Watch {
             tally: Tally::default(),
             tasks,
             groups,
-            duties: SET.map(Duty::of),
+            duties: SET.map(|set| Duty::of(set, budget)),
             in_windows: OfHost::default(),
             own: sys::thread_cpu_time(),
             paused_until: [0; SETS],

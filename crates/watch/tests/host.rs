@@ -6,11 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use lotsfree_run::{Interval, Toll};
-use lotsfree_watch::{Watch, WatchError};
+use lotsfree_watch::{BUDGET, Watch, WatchError};
 
 /// Watches while a command runs.
 fn watched(command: &mut Command) -> Option<Vec<Interval>> {
-    let mut watch = match Watch::begin() {
+    let mut watch = match Watch::begin(BUDGET) {
         Err(error @ (WatchError::Refused(_) | WatchError::Missing(_))) => {
             eprintln!("not tested: {error}");
             return None;
@@ -61,7 +61,7 @@ fn nothing_is_lost_where_memory_is_plenty() {
 fn the_mounts_of_the_host_stay_as_they_are() {
     let mounts = || fs::read_to_string("/proc/self/mounts").unwrap();
     let before = mounts();
-    if let Ok(mut watch) = Watch::begin() {
+    if let Ok(mut watch) = Watch::begin(BUDGET) {
         assert_eq!(mounts(), before, "while it watches");
         watch.interval(Duration::from_millis(50)).unwrap();
     }
