@@ -15,6 +15,7 @@ mod prepared;
 mod victims;
 mod vm;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,11 +41,13 @@ struct Pace {
     ahead: Duration,
     /// How long each run is watched.
     watched: Duration,
+    /// What watching may take, in percent of one CPU.
+    budget: u32,
 }
 
 /// On a host, and in a virtual machine without KVM.
-const PACE: Pace = Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15) };
-const SLOW_PACE: Pace = Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24) };
+const PACE: Pace = Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15), budget: 1 };
+const SLOW_PACE: Pace = Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24), budget: 10 };
 
 /// An application and its culprits.
 struct Case {
@@ -58,6 +61,12 @@ impl Case {
         let culprits: Vec<String> = self.culprits.iter().map(|culprit| culprit.what.to_owned()).collect();
         let culprits = lotsfree_units::words::enumeration(&culprits);
         format!("{} beside {}", self.victim.name(), if culprits.is_empty() { "nothing" } else { &culprits })
+    }
+
+    /// How often it is run with all culprits, and without each. What one of several takes is the difference
+    /// of two runs, of which each differs from the last by some points.
+    fn rounds(&self) -> usize {
+        if self.culprits.len() > 1 { 3 } else { 1 }
     }
 }
 
@@ -91,6 +100,25 @@ struct Said {
     shares: Vec<(String, f64)>,
     /// The answer in a sentence.
     answer: String,
+}
+
+impl Said {
+    /// The mean of several answers, in the words of the last.
+    fn mean(all: &[Said]) -> Said {
+        let part = 1.0 / all.len().max(1) as f64;
+        let mut mean = Said {
+            answer: all.last().map(|said| said.answer.clone()).unwrap_or_default(),
+            ..Said::default()
+        };
+        let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
+        for Said { rate, lost, shares: its, .. } in all {
+            (mean.rate, mean.lost) = (mean.rate + rate * part, mean.lost + lost * part);
+            its.iter().for_each(|(name, share)| *shares.entry(name).or_default() += share * part);
+        }
+        mean.shares = shares.into_iter().map(|(name, share)| (name.to_owned(), share)).collect();
+        mean.shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        mean
+    }
 }
 
 /// A case, and what became of it.
@@ -278,12 +306,21 @@ fn provoke(case: &Case, place: &Place<'_>, changes: &mut Changes) -> Result<Outc
     let mut ask =
         |culprits: &[&'static Culprit], changes: &mut Changes| said(place, &mut *victim, culprits, changes);
     let alone = ask(&[], changes)?;
-    let with = ask(case.culprits, changes)?;
+    let others = |culprit: &Culprit| -> Vec<&'static Culprit> {
+        case.culprits.iter().copied().filter(|other| other.what != culprit.what).collect()
+    };
+    let (mut with, mut without) = (Vec::new(), vec![Vec::new(); case.culprits.len()]);
+    for _ in 0..case.rounds() {
+        with.push(ask(case.culprits, changes)?);
+        for (culprit, without) in case.culprits.iter().zip(&mut without) {
+            let others = others(culprit);
+            without.push(if others.is_empty() { alone.clone() } else { ask(&others, changes)? });
+        }
+    }
+    let with = Said::mean(&with);
     let mut culprits = Vec::new();
-    for culprit in case.culprits {
-        let others: Vec<&'static Culprit> =
-            case.culprits.iter().copied().filter(|other| other.what != culprit.what).collect();
-        let without = if others.is_empty() { alone.clone() } else { ask(&others, changes)? };
+    for (culprit, without) in case.culprits.iter().zip(&without) {
+        let without = Said::mean(without);
         let its = |(name, _): &&(String, f64)| culprit.is(name);
         culprits.push(Judged {
             what: culprit.what.to_owned(),
@@ -310,13 +347,13 @@ fn said(
     std::fs::write("/proc/sys/vm/drop_caches", "3")?;
     victim.warm()?;
     let running = culprits.iter().map(|culprit| culprit.start(place, changes)).collect::<Result<Vec<_>>>()?;
-    let Pace { ahead, watched } = place.pace;
+    let Pace { ahead, watched, budget } = place.pace;
     std::thread::sleep(ahead);
     let load = victim.load(ahead + watched)?;
     std::thread::sleep(Duration::from_secs(1));
     // By its group, as a culprit may have the same name.
     let whom = place.victim.shown();
-    let mut command = format!("lotsfree blame {whom} --json --for {}s", watched.as_secs());
+    let mut command = format!("lotsfree blame {whom} --json --for {}s --budget {budget}", watched.as_secs());
     if let Some(directory) = &place.keep {
         let beside: Vec<&str> = culprits.iter().map(|culprit| culprit.what).collect();
         let run = directory.join(format!("beside {}", beside.join(" and ")).replace(' ', "-"));
