@@ -22,6 +22,7 @@ use lotsfree_snapshot::{Observation, Options, THIS_HOST, collect};
 use lotsfree_units::words::duration;
 use lotsfree_watch::{BUDGET, Sampler, Seeing, Seen, Watch};
 
+use crate::accounting::Accounting;
 use crate::cli::{BlameArgs, BlameFormat};
 use crate::output;
 use crate::runs::Output;
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
     };
     let whom = match (&arguments.payer, arguments.command.first()) {
         (Some(whom), _) => Some(find(&run, &programs, whom)?),
-        (None, Some(program)) => of_command(&run, program),
+        (None, Some(_)) => of_command(&run, &called(&arguments.command)),
         (None, None) => None,
     };
     let whom = whom.as_deref();
@@ -126,14 +127,16 @@ fn is_in(process: u32, group: &str) -> bool {
     memory_group(&text).unwrap_or_default() == group
 }
 
-/// The actor of a command: its name as the kernel keeps it, 15 bytes long at most.
-fn of_command(run: &Run, program: &OsString) -> Option<String> {
-    let name = Path::new(program).file_name()?.to_string_lossy().into_owned();
-    let mut names = run.intervals().actors().into_iter().map(|(actor, _)| actor.to_string());
-    names.find(|actor| {
-        let plain = actor.split(" (").next().unwrap_or(actor);
-        plain.len() >= 15.min(name.len()) && name.starts_with(plain)
-    })
+/// What a command is called: the name of its program.
+fn called(command: &[OsString]) -> String {
+    let program = command.first().map(Path::new).unwrap_or(Path::new(""));
+    program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The actor that a command is. `None` if it ended before it did anything.
+fn of_command(run: &Run, called: &str) -> Option<String> {
+    let mut names = run.intervals().actors().into_iter().map(|(actor, _)| actor);
+    names.find(|actor| **actor == *called).map(|actor| actor.to_string())
 }
 
 /// The most intervals of a watch: their rows are kept in memory until it ends.
@@ -149,6 +152,11 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
         ..lotsfree_watch::facts(RunOn::Host, Vec::new())
     };
     let nodes: Vec<u32> = facts.nodes.iter().map(|node| node.id).collect();
+    let accounting = if arguments.command.is_empty() { Ok(None) } else { Accounting::begin() };
+    let accounting = accounting.unwrap_or_else(|error| {
+        output::remark(&format!("the kernel's delay accounting stays off: {error:#}"));
+        None
+    });
     let mut watch = Watch::begin(arguments.budget / 100.0)?;
     let mut output = Output::begin(arguments.keep.as_deref(), facts, String::new())?;
     let mut sampler = Sampler::new(&nodes, None)?;
@@ -159,6 +167,10 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
     };
     now(&mut output)?;
     let mut child = start(&arguments.command)?;
+    if let Some(child) = &child {
+        // All that it starts is the command, too.
+        watch.call(child.id(), &called(&arguments.command));
+    }
     let mut state = State::Complete;
     while child.is_some() || began.elapsed() < arguments.length {
         watch.interval(interval)?;
@@ -174,6 +186,7 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
         }
     }
     let (rows, seen) = watch.finish();
+    accounting.map_or(Ok(()), Accounting::end)?;
     for event in notes(&seen, began.elapsed()) {
         output.sink().event(&event)?;
     }

@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// Execute the operations of an actor, as `lotsfree lab` orders
     #[command(hide = true)]
     Agent(AgentArgs),
+    /// Undo what the process behind standard input left changed, once it ends
+    #[command(hide = true)]
+    Guard,
     /// Compare runs: every measure with its relative error
     Compare(CompareArgs),
     /// Draw what happened in runs, as one page with plots
@@ -215,7 +218,8 @@ pub(crate) struct ManArgs {
                   lotsfree blame --run runs/overnight/base    the same table of a run of lotsfree sim\n  \
                   lotsfree blame -- make -j8             a command, from its start to its end\n\n\
                   Watching a host needs root, or CAP_PERFMON, CAP_SYS_ADMIN and CAP_SYSLOG. Nothing is changed on the \
-                  host; watching takes less than 1 % of one CPU and 32 MiB. docs/blame.md has the rule by which time is \
+                  host, but for kernel.task_delayacct while a command is watched; watching takes less than 1 % of one CPU \
+                  and 32 MiB. docs/blame.md has the rule by which time is \
                   charged, and how far it is from what switching a culprit off gives back.\n\n\
                   Exit code: 0 judged, 2 wrong usage or a host that cannot be watched."
 )]
@@ -228,13 +232,13 @@ pub(crate) struct BlameArgs {
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = span)]
     pub(crate) length: Duration,
 
-    /// Judge a run of lotsfree sim or blame instead of watching this host
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["length", "budget", "keep", "command"])]
-    pub(crate) run: Option<PathBuf>,
-
     /// What watching may take, in percent of one CPU, from 0.1 to 100; with more, less is missed
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = budget)]
     pub(crate) budget: f64,
+
+    /// Judge a run of lotsfree sim or blame instead of watching this host
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["length", "budget", "keep", "command"])]
+    pub(crate) run: Option<PathBuf>,
 
     /// Keep what was seen as a run in this directory
     #[arg(long, value_name = "DIR")]
@@ -284,10 +288,6 @@ fn span(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds from 0 to 3600, such as 0, 1 or 0.5".to_owned()),
 fn budget(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
@@ -295,6 +295,10 @@ fn budget(text: &str) -> Result<f64, String> {
     }
 }
 
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected seconds from 0 to 3600, such as 0, 1 or 0.5".to_owned()),
     }
 }
 

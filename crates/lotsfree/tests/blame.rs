@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -72,6 +73,7 @@ fn a_time_that_makes_no_sense_is_refused() {
 
 #[test]
 fn a_command_is_watched_from_its_start_to_its_end() {
+    let _alone = ACCOUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     if !may_watch() {
         return;
     }
@@ -106,6 +108,52 @@ fn verdict(report: &Value, program: &str) -> (bool, f64) {
     (paid.is_some(), cost["awake_ns"].as_f64().unwrap() / 1e9)
 }
 
+/// The kernel's delay accounting, which can be switched from 5.14 on.
+const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
+
+/// Held while a command is watched, which switches delay accounting.
+static ACCOUNTING: Mutex<()> = Mutex::new(());
+
+/// Whether this user can switch delay accounting, which is off.
+fn may_account() -> bool {
+    let value = fs::read_to_string(DELAY_ACCOUNTING).unwrap_or_default();
+    let may = value.trim() == "0" && rustix::process::geteuid().is_root() && may_watch();
+    if !may {
+        eprintln!("not tested: delay accounting cannot be switched on here");
+    }
+    may
+}
+
+#[test]
+fn what_a_command_starts_counts_however_short_it_lives() {
+    let _alone = ACCOUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if !may_account() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let shell = renamed("sh", place.path(), "lf-many");
+    let short = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+    let script = format!("for n in 1 2 3 4 5 6 7 8 9 10; do ( {short} ); done; times");
+    let output = Command::new(env!("CARGO_BIN_EXE_lotsfree"))
+        .args(["blame", "--json", "--"])
+        .arg(&shell)
+        .args(["-c", &script])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read_to_string(DELAY_ACCOUNTING).unwrap().trim(), "0", "it is put back");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (times, report) = text.split_at(text.find('{').unwrap());
+    // `0m0.00s 0m0.00s` of the shell, then of its children.
+    let times = times.split_ascii_whitespace().map(|time| {
+        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
+        minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+    });
+    let spent: f64 = times.sum();
+    let (_, awake) = verdict(&serde_json::from_str(report).unwrap(), "lf-many");
+    assert!(spent > 0.1 && awake > 0.9 * spent, "awake for {awake} s, spent {spent} s");
+}
+
 /// Copies a program of the system under a name that nothing else on this host has.
 fn renamed(program: &str, place: &Path, name: &str) -> std::path::PathBuf {
     let copy = place.join(name);
@@ -135,6 +183,7 @@ fn waiting_for_a_cpu_is_not_blamed_on_memory() {
 
 #[test]
 fn a_program_s_own_reads_of_new_data_are_not_blamed_on_memory() {
+    let _alone = ACCOUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     if !may_watch() {
         return;
     }
@@ -145,21 +194,21 @@ fn a_program_s_own_reads_of_new_data_are_not_blamed_on_memory() {
     let opened = fs::File::open(&file).unwrap();
     opened.sync_all().unwrap();
     rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let reader = renamed("dd", place.path(), "lf-reader");
-    let script =
-        format!("{} if={} of=/dev/null bs=64k 2>/dev/null; sleep 1", reader.display(), file.display());
-    let output = lotsfree(&["blame", "--json", "--", "sh", "-c", &script]);
+    let shell = renamed("sh", place.path(), "lf-reads");
+    let script = format!("dd if={} of=/dev/null bs=64k 2>/dev/null; sleep 1", file.display());
+    let output = lotsfree(&["blame", "--json", "--", shell.to_str().unwrap(), "-c", &script]);
     assert!(output.status.success(), "{}", said(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let takers = report["takers"].as_array().unwrap();
-    let taken = takers.iter().find(|taker| taker["actor"] == "lf-reader").unwrap_or(&Value::Null);
+    let taken = takers.iter().find(|taker| taker["actor"] == "lf-reads").unwrap_or(&Value::Null);
     assert!(taken["allocated_bytes"].as_f64() > Some(f64::from(32 << 20)), "it was read from disk: {report}");
     let payers = report["payers"].as_array().unwrap();
-    assert!(!payers.iter().any(|payer| payer["actor"] == "lf-reader"), "{report}");
+    assert!(!payers.iter().any(|payer| payer["actor"] == "lf-reads"), "{report}");
 }
 
 #[test]
 fn a_kill_at_any_moment_leaves_the_host_as_it_was() {
+    let _alone = ACCOUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     if !may_watch() {
         return;
     }
@@ -174,12 +223,23 @@ fn a_kill_at_any_moment_leaves_the_host_as_it_was() {
         state
     };
     let before = state();
-    for wait in [0, 1, 3, 10, 30, 60, 100, 200, 400, 900] {
-        let mut child =
-            Command::new(env!("CARGO_BIN_EXE_lotsfree")).args(["blame", "--for", "30s"]).spawn().unwrap();
+    let kill_after = |arguments: &[&str], wait: u64| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lotsfree"));
+        let mut child = command.arg("blame").args(arguments).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(wait));
         child.kill().unwrap();
         child.wait().unwrap();
+    };
+    let moments = [0, 1, 3, 10, 30, 60, 100, 200, 400, 900];
+    for wait in moments {
+        kill_after(&["--for", "30s"], wait);
         assert_eq!(state(), before, "killed after {wait} ms");
+    }
+    for wait in moments {
+        kill_after(&["--", "sleep", "3"], wait);
+        // What puts delay accounting back is another process.
+        let looks = std::iter::repeat_n(Duration::from_millis(50), 600);
+        let is_back = || state() == before;
+        assert!(looks.inspect(|time| std::thread::sleep(*time)).any(|_| is_back()), "{:?}", state());
     }
 }

@@ -23,6 +23,7 @@
 //! that each read into the page cache twice while we looked, as a page can only be added twice if it was
 //! evicted between.
 
+mod delays;
 mod duty;
 mod facts;
 mod files;
@@ -31,12 +32,14 @@ mod sampler;
 mod stack;
 mod tally;
 mod tasks;
+mod taskstats;
 mod tracepoints;
 mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use delays::DELAY_ACCOUNTING;
 pub use facts::{facts, nodes};
 pub use sampler::Sampler;
 pub use watch::{BUDGET, Seeing, Seen, Watch};

@@ -8,6 +8,7 @@ use lotsfree_sys::Hit;
 
 use crate::files::FileId;
 use crate::stack::{REASONS, Reason, Stacks};
+use crate::taskstats::Delay;
 use crate::tracepoints::{FRAMES, Kind, SETS, STRIDE, Set, Tracepoint};
 
 /// What a process did in the windows of an interval. Pages are base pages, times nanoseconds.
@@ -27,6 +28,8 @@ pub(crate) struct Counts {
     pub(crate) compaction: u64,
     /// Time in uninterruptible sleep, by [`Reason`].
     pub(crate) waits: [u64; REASONS],
+    /// The least time of waits for pages of files that had been lost.
+    pub(crate) thrashing: u64,
 }
 
 impl Counts {
@@ -45,13 +48,14 @@ impl Counts {
     }
 
     pub(crate) fn add(&mut self, other: &Counts) {
-        let Counts { allocated, returned, added, again, reclaim, compaction, waits } = other;
+        let Counts { allocated, returned, added, again, reclaim, compaction, waits, thrashing } = other;
         self.allocated += allocated;
         self.returned += returned;
         self.added += added;
         self.again += again;
         self.reclaim += reclaim;
         self.compaction += compaction;
+        self.thrashing += thrashing;
         for (sum, wait) in self.waits.iter_mut().zip(waits) {
             *sum += wait;
         }
@@ -60,7 +64,7 @@ impl Counts {
     /// What it would be in an interval of which the windows are a part.
     pub(crate) fn scaled(&self, scale: &Scale) -> Counts {
         let scaled = |value: u64| (value as f64 * scale.memory) as u64;
-        let Counts { allocated, returned, added, again, reclaim, compaction, waits } = *self;
+        let Counts { allocated, returned, added, again, reclaim, compaction, waits, thrashing } = *self;
         Counts {
             allocated: (allocated as f64 * scale.memory * scale.allocated) as u64,
             returned: (returned as f64 * scale.memory * scale.freed) as u64,
@@ -69,7 +73,36 @@ impl Counts {
             reclaim: scaled(reclaim),
             compaction: scaled(compaction),
             waits: waits.map(|time| (time as f64 * scale.waits) as u64),
+            thrashing,
         }
+    }
+
+    /// Puts what the kernel counted in the place of what the windows let us guess.
+    pub(crate) fn correct(&mut self, delay: &Delay) {
+        self.reclaim = delay.reclaim;
+        if delay.compaction > 0 {
+            // Before 5.17 the kernel does not count it.
+            self.compaction = delay.compaction;
+        }
+        // Which of the waits for blocks were for pages of files, the windows say, if they had any waits.
+        let (page, other) = (self.wait(Reason::FilePage), self.wait(Reason::Other));
+        let part = match page + other {
+            0 if self.added > 0 => 1.0,
+            0 => 0.0,
+            seen => page as f64 / seen as f64,
+        };
+        let page = (delay.blocks as f64 * part) as u64;
+        for (reason, time) in [
+            (Reason::SwapIn, delay.swap_in),
+            (Reason::FilePage, page),
+            (Reason::Other, other.max(delay.blocks.saturating_sub(page))),
+        ] {
+            if let Some(wait) = self.waits.get_mut(reason as usize) {
+                *wait = time;
+            }
+        }
+        // The kernel counts pages of its working set only, and those that were swapped out a second time.
+        self.thrashing = delay.thrashing.saturating_sub(delay.swap_in);
     }
 
     fn adds_wait(&mut self, reason: Reason, time: u64) {
@@ -399,6 +432,20 @@ mod tests {
         field:u64 i_ino;\toffset:8;\tsize:8;\tsigned:0;\nfield:u64 index;\toffset:16;\tsize:8;\tsigned:0;\n\
         field:int pid;\toffset:24;\tsize:4;\tsigned:1;\n\
         field:unsigned long pfn;\toffset:8;\tsize:8;\tsigned:0;\n";
+    #[test]
+    fn what_the_kernel_counts_takes_the_place_of_what_the_windows_saw() {
+        let mut counts = Counts { added: 10, reclaim: 5, compaction: 7, ..Counts::default() };
+        counts.waits[Reason::FilePage as usize] = 30;
+        counts.waits[Reason::Other as usize] = 10;
+        let delay = Delay { blocks: 100, swap_in: 20, reclaim: 9, thrashing: 24, compaction: 0 };
+        counts.correct(&delay);
+        let waits = [Reason::FilePage, Reason::SwapIn, Reason::Other].map(|reason| counts.wait(reason));
+        assert_eq!((waits, counts.reclaim, counts.compaction, counts.thrashing), ([75, 20, 25], 9, 7, 4));
+        let mut unseen = Counts { added: 10, ..Counts::default() };
+        unseen.correct(&delay);
+        assert_eq!(unseen.wait(Reason::FilePage), 100);
+    }
+
     const KINDS: [Kind; 9] = [
         Kind::Allocate,
         Kind::Free,

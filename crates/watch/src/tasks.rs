@@ -64,6 +64,16 @@ impl Times {
         self.major_faults += other.major_faults;
         self.minor_faults += other.minor_faults;
     }
+
+    fn since(&self, before: &Times) -> Times {
+        Times {
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
+            runnable: self.runnable.saturating_sub(before.runnable),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+        }
+    }
 }
 
 impl Held {
@@ -109,6 +119,11 @@ impl Tasks {
     /// The processes that are known.
     pub(crate) fn processes(&self) -> Vec<u32> {
         self.known.keys().copied().collect()
+    }
+
+    /// Whether a process is known.
+    pub(crate) fn is_known(&self, process: u32) -> bool {
+        self.known.contains_key(&process)
     }
 
     /// The memory of every process, as it was when the process was last busy.
@@ -181,13 +196,15 @@ impl Tasks {
         let known = self.known.get_mut(&process)?;
         known.held = held(&directory);
         let before = std::mem::replace(&mut known.last, now);
-        Some(Times {
-            user: now.user.saturating_sub(before.user),
-            system: now.system.saturating_sub(before.system),
-            runnable: now.runnable.saturating_sub(before.runnable),
-            major_faults: now.major_faults.saturating_sub(before.major_faults),
-            minor_faults: now.minor_faults.saturating_sub(before.minor_faults),
-        })
+        Some(now.since(&before))
+    }
+
+    /// What the threads of a process that has ended had spent since this was last asked, by what they had
+    /// spent in all; `None` if it was not known.
+    pub(crate) fn ended(&mut self, process: u32, times: &Times) -> Option<Times> {
+        let known = self.known.get_mut(&process)?;
+        let before = std::mem::replace(&mut known.last, *times);
+        Some(times.since(&before))
     }
 
     /// Forgets processes that have ended.

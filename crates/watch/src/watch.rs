@@ -9,6 +9,7 @@ use std::{fs, thread};
 use lotsfree_run::{Histogram, Interval, Spent, Toll};
 use lotsfree_sys::{self as sys, Hit, Observed, Tracing};
 
+use crate::delays::Delays;
 use crate::duty::{Cost, Duty};
 use crate::facts;
 use crate::files::{self, Use};
@@ -16,6 +17,7 @@ use crate::groups::{Back, Groups, OfHost};
 use crate::stack::{Reason, Stacks};
 use crate::tally::{Counts, Scale, Tally, Window};
 use crate::tasks::{self, Held, Program, Tasks, Times};
+use crate::taskstats::Account;
 use crate::tracepoints::{SET, SETS, STRIDE, Set, Tracepoints};
 use crate::{WatchError, at};
 
@@ -27,6 +29,8 @@ pub struct Watch {
     stacks: Stacks,
     tally: Tally,
     tasks: Tasks,
+    /// The times that the kernel itself counts, if it does.
+    delays: Option<Delays>,
     groups: Groups,
     duties: [Duty; SETS],
     /// The host's pages in the windows of this interval.
@@ -98,6 +102,8 @@ pub struct Seen {
     /// CPU time of watching, reading included, as a part of one CPU: measured for this process, estimated
     /// for the tasks that hit the tracepoints.
     pub cost: f64,
+    /// Whether the kernel told of more ended processes than there was room for.
+    pub is_ends_lost: bool,
     /// Tracepoints that this kernel has not.
     pub missing: Vec<&'static str>,
     /// Whether the kernel hides its addresses, so that nobody can say what a task waited for.
@@ -117,6 +123,9 @@ impl Seen {
         )];
         if self.lost > 0 {
             remarks.push(format!("Records for which the buffers had no room: {}.", self.lost));
+        }
+        if self.is_ends_lost {
+            remarks.push("What some processes spent that ended meanwhile.".to_owned());
         }
         if self.is_blind {
             remarks.push(
@@ -144,6 +153,8 @@ pub struct Seeing {
     pub doing: Option<String>,
 }
 
+/// The part of one CPU that watching may take on a host that has work to do.
+pub const BUDGET: f64 = 0.01;
 /// Bytes of all buffers together, and of one at most and at least.
 const BUFFERS: usize = 16 << 20;
 const MOST_BUFFER: usize = 1 << 20;
@@ -153,8 +164,6 @@ const LEAST_BUFFER: usize = 32 << 10;
 const ENOUGH_AGAIN: u64 = 16 * STRIDE;
 /// No window is shorter.
 const SLIVER: Duration = Duration::from_millis(2);
-/// The part of one CPU that watching may take on a host that has work to do.
-pub const BUDGET: f64 = 0.01;
 /// The most files of a program that are remembered by name.
 const MOST_NAMES: usize = 4096;
 /// The most processes whose times are read in an interval: the busiest.
@@ -176,6 +185,7 @@ impl Watch {
         let tracing = Tracing::open(&cpus, &tracepoints.events, buffer).map_err(WatchError::Refused)?;
         let proc = Path::new("/proc");
         let tasks = Tasks::all().map_err(at(proc))?;
+        let delays = Delays::begin(&cpus, &tasks.processes());
         let mut groups = Groups::find();
         let named = tasks.programs();
         groups.since(&named.iter().map(|program| &program.group).collect());
@@ -188,6 +198,7 @@ impl Watch {
             stacks,
             tally: Tally::default(),
             tasks,
+            delays,
             groups,
             duties: SET.map(|set| Duty::of(set, budget)),
             in_windows: OfHost::default(),
@@ -297,12 +308,20 @@ impl Watch {
         });
         hits.sort_by_key(|hit| hit.time);
         // CPUs are drained one after the other: a name may come before the task that has it.
-        forked.iter().for_each(|(process, parent)| self.tasks.forked(*process, *parent));
+        for (process, parent) in &forked {
+            self.tasks.forked(*process, *parent);
+            if let Some(delays) = &mut self.delays {
+                delays.forked(*process);
+            }
+        }
         for (process, name) in &named {
             // Which of several names came last, the records of several CPUs do not say.
             let is_only = named.iter().filter(|(other, _)| other == process).count() == 1;
             let now = if is_only { None } else { tasks::name(*process) };
             self.tasks.named(*process, now.as_deref().unwrap_or(name));
+        }
+        if let Some(delays) = &mut self.delays {
+            delays.drain();
         }
         (hits, lost)
     }
@@ -344,21 +363,12 @@ impl Watch {
         for (sum, on) in self.seen.on.iter_mut().zip(on) {
             *sum += on as f64 / 1e9;
         }
-        let mut programs: BTreeMap<Program, Sums> = BTreeMap::new();
         let mut busiest: Vec<_> =
             counts.iter().map(|(process, counts)| (counts.weight(), *process)).collect();
         busiest.sort_unstable_by_key(|(weight, _)| std::cmp::Reverse(*weight));
         let room = MOST_READ.saturating_sub(self.read.len());
         self.read.extend(busiest.iter().take(room).map(|(_, process)| *process));
-        for (process, counts) in &counts {
-            let known = self.tasks.get(*process);
-            let sums = match known {
-                Some(known) => programs.entry(known.program.clone()).or_default(),
-                None => programs.entry(Program::unknown()).or_default(),
-            };
-            sums.is_kernel_thread = known.is_none_or(|known| known.is_kernel_thread);
-            sums.counts.add(&counts.scaled(&scale));
-        }
+        let mut programs = self.sums(&counts, &scale);
         for (program, sums) in programs.iter().filter(|(_, sums)| sums.counts.again > 0) {
             *self.again.entry(program.clone()).or_default() += sums.counts.again;
         }
@@ -375,11 +385,40 @@ impl Watch {
         self.name_files();
         let back = self.groups.since(&programs.keys().map(|program| &program.group).collect());
         self.tasks.forget_ended();
+        if let Some(delays) = &mut self.delays {
+            delays.forget_ended();
+        }
         let missed = Missed::of(back.host, in_windows, scale.memory);
         self.recorded.push(Recorded { from, at, programs, back, missed });
         // Reading /proc is no part of the next window.
         let own = sys::thread_cpu_time();
         self.seen.cost += own.saturating_sub(std::mem::replace(&mut self.own, own)).as_secs_f64();
+    }
+
+    /// What each program did in an interval, by what the windows had and by what the kernel counts.
+    fn sums(&mut self, counts: &BTreeMap<u32, Counts>, scale: &Scale) -> BTreeMap<Program, Sums> {
+        let ended = self.delays.as_mut().map(Delays::take_ended).unwrap_or_default();
+        // The accounts of threads are those of their processes, too.
+        let ended: BTreeMap<u32, Account> =
+            ended.into_iter().filter(|(process, _)| self.tasks.is_known(*process)).collect();
+        let mut programs: BTreeMap<Program, Sums> = BTreeMap::new();
+        let processes: BTreeSet<u32> = counts.keys().chain(&self.read).chain(ended.keys()).copied().collect();
+        for process in processes {
+            let mut counts = counts.get(&process).map(|counts| counts.scaled(scale)).unwrap_or_default();
+            let ended = ended.get(&process);
+            if let Some(delay) = self.delays.as_mut().and_then(|delays| delays.spent(process, ended)) {
+                counts.correct(&delay);
+            }
+            let known = self.tasks.get(process);
+            let program = known.map_or_else(Program::unknown, |known| known.program.clone());
+            let sums = programs.entry(program).or_default();
+            sums.is_kernel_thread = known.is_none_or(|known| known.is_kernel_thread);
+            sums.counts.add(&counts);
+            if let Some(times) = ended.and_then(|ended| self.tasks.ended(process, &ended.times)) {
+                sums.times.add(&times);
+            }
+        }
+        programs
     }
 
     /// Reads the times of the processes that were never among the busiest. What they spent is told in the
@@ -413,6 +452,7 @@ impl Watch {
         self.read_all();
         let named = names(self.recorded.iter().flat_map(|recorded| recorded.programs.keys()), &self.groups);
         let mut seen = std::mem::take(&mut self.seen);
+        seen.is_ends_lost = self.delays.as_ref().is_some_and(|delays| delays.is_lost);
         (seen.on, seen.cost) = (seen.on.map(|on| (on / length).min(1.0)), seen.cost / length);
         for (program, name) in &named {
             let doing = self.files.get(program).and_then(files::phrase);
@@ -567,7 +607,7 @@ impl Sums {
         let allocated = (counts.allocated as f64 + unseen).max(0.0);
         let part = back.file as f64 / counts.added.max(1) as f64;
         Toll {
-            thrashing: (counts.wait(Reason::FilePage) as f64 * part.min(1.0)) as u64,
+            thrashing: ((counts.wait(Reason::FilePage) as f64 * part.min(1.0)) as u64).max(counts.thrashing),
             swap_in: counts.wait(Reason::SwapIn),
             compaction: counts.compaction,
             refaults: back.file + back.swapped_in,
