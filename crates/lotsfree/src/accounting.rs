@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context;
 use lotsfree_changes::{Changes, Outcome, StateDirectory};
 use lotsfree_watch::DELAY_ACCOUNTING;
+use rustix::fs::Access;
 
 use crate::output;
 
@@ -18,14 +19,15 @@ pub(crate) struct Accounting {
 }
 
 impl Accounting {
-    /// Switches delay accounting on for what is forked from now on. `None` if it is on already, or if the
-    /// kernel cannot switch it (before 5.14).
+    /// Switches delay accounting on for what is forked from now on. `None` if it is on already, if the kernel
+    /// cannot switch it (before 5.14), or if this user may not.
     ///
     /// # Errors
     /// Says why it cannot be switched on.
     pub(crate) fn begin() -> anyhow::Result<Option<Self>> {
         let setting = Path::new(DELAY_ACCOUNTING);
-        if std::fs::read_to_string(setting).map_or(true, |value| value.trim() != "0") {
+        let is_off = std::fs::read_to_string(setting).is_ok_and(|value| value.trim() == "0");
+        if !is_off || rustix::fs::access(setting, Access::WRITE_OK).is_err() {
             return Ok(None);
         }
         let mut changes = StateDirectory::of_user()?.host(&mut report)?;

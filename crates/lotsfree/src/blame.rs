@@ -14,13 +14,14 @@ use lotsfree_doctor::{Remedy, Severity, diagnose};
 use lotsfree_kernel_files::file::process::cgroup::memory_group;
 use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
-    BlameDetails, BlameReport, blame_html, blame_json, blame_markdown, blame_sentence, blame_text,
+    BlameDetails, BlameReport, Glance, Glimpse, blame_html, blame_json, blame_markdown, blame_sentence,
+    blame_text,
 };
 use lotsfree_run::{Event, EventKind, Facts, Memory, Run, RunOn, Sink as _, State};
 use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Observation, Options, THIS_HOST, collect};
 use lotsfree_units::words::duration;
-use lotsfree_watch::{BUDGET, Sampler, Seeing, Seen, Watch};
+use lotsfree_watch::{BUDGET, Glimpsed, Sampler, Seeing, Seen, Watch, WatchError};
 
 use crate::accounting::Accounting;
 use crate::cli::{BlameArgs, BlameFormat};
@@ -33,18 +34,10 @@ const MOST_REMEDIES: usize = 2;
 
 /// Watches this host, or reads a run, and says who lost time to memory and who took it.
 pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
-    let (run, programs, remedies) = match &arguments.run {
-        Some(directory) => (Run::open(directory)?, BTreeMap::new(), Vec::new()),
+    let report = match &arguments.run {
+        Some(directory) => judged(arguments, &Run::open(directory)?, &Programs::new(), Vec::new())?,
         None => host(arguments)?,
     };
-    let whom = match (&arguments.payer, arguments.command.first()) {
-        (Some(whom), _) => Some(find(&run, &programs, whom)?),
-        (None, Some(_)) => of_command(&run, &called(&arguments.command)),
-        (None, None) => None,
-    };
-    let whom = whom.as_deref();
-    let details = BlameDetails { groups: groups(&programs), remedies, ..BlameDetails::of(&run) };
-    let report = BlameReport::new(Blame::of(&run, whom), whom, details);
     let text = match if arguments.json { BlameFormat::Json } else { arguments.format } {
         BlameFormat::Text => {
             let page = &arguments.page;
@@ -61,8 +54,25 @@ pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
 /// The programs of a watch, by the names that they have in its rows.
 type Programs = BTreeMap<Arc<str>, Seeing>;
 
-/// Watches this host, and asks the doctor what helps.
-fn host(arguments: &BlameArgs) -> anyhow::Result<(Run, Programs, Vec<Remedy>)> {
+/// Judges a run, of a host with what is known of its programs beside it.
+fn judged(
+    arguments: &BlameArgs,
+    run: &Run,
+    programs: &Programs,
+    remedies: Vec<Remedy>,
+) -> anyhow::Result<BlameReport> {
+    let whom = match &arguments.payer {
+        Some(whom) => Some(find(run, programs, &Whom::new(whom))?),
+        None if arguments.command.is_empty() => None,
+        None => of_command(run, &called(&arguments.command)),
+    };
+    let whom = whom.as_deref();
+    let details = BlameDetails { groups: groups(programs), remedies, ..BlameDetails::of(run) };
+    Ok(BlameReport::new(Blame::of(run, whom), whom, details))
+}
+
+/// Watches this host, or looks at what an ordinary user can see, and asks the doctor what helps.
+fn host(arguments: &BlameArgs) -> anyhow::Result<BlameReport> {
     let signals = Signals::watch()?;
     let source = TreeSource::live().context("cannot open /")?;
     let (options, began) = (Options::default(), Instant::now());
@@ -71,13 +81,24 @@ fn host(arguments: &BlameArgs) -> anyhow::Result<(Run, Programs, Vec<Remedy>)> {
         let seconds = arguments.length.as_secs_f64();
         output::progress(seconds, &format!("watching for {}", duration(seconds)));
     }
-    let (run, seen) = watch(arguments, &signals)?;
+    let watched = watch(arguments, &signals);
+    let glimpsed = match &watched {
+        Err(error) if is_refused(error) && arguments.keep.is_none() => Some(glance(arguments, &signals)?),
+        _ => None,
+    };
     let between = began.elapsed().as_secs_f64();
     let observation = Observation::pair(THIS_HOST, first, collect(&source, &options), between);
     let findings = diagnose(&observation).findings.into_iter();
     let severe = findings.filter(|finding| finding.severity >= Severity::Warning);
     let remedies = severe.filter_map(|finding| finding.remedies.into_iter().next());
-    Ok((run, seen.programs, remedies.take(MOST_REMEDIES).collect()))
+    let remedies = remedies.take(MOST_REMEDIES).collect();
+    match (glimpsed, watched) {
+        (Some(glimpsed), Err(refused)) => glanced(arguments, glimpsed, &refused, remedies),
+        (_, watched) => {
+            let (run, seen) = watched?;
+            judged(arguments, &run, &seen.programs, remedies)
+        }
+    }
 }
 
 /// The control group of each program.
@@ -88,37 +109,56 @@ fn groups(programs: &Programs) -> BTreeMap<String, String> {
 
 /// The actor that somebody asks about: by process id, by name, or by the unit or control group that it is in.
 /// Of several, the one that lost most.
-fn find(run: &Run, programs: &Programs, whom: &str) -> anyhow::Result<String> {
+fn find(run: &Run, programs: &Programs, whom: &Whom<'_>) -> anyhow::Result<String> {
     let blame = Blame::of(run, None);
     let names: BTreeSet<Arc<str>> = run.intervals().actors().into_iter().map(|(actor, _)| actor).collect();
-    let process = whom.parse::<u32>().ok();
-    let process = process.and_then(|id| Some((fs::read_to_string(format!("/proc/{id}/comm")).ok()?, id)));
-    let is_meant = |name: &Arc<str>| {
-        let plain = name.split(" (").next().unwrap_or(name);
-        let group = programs.get(name).map(|seeing| &*seeing.group).unwrap_or_default();
-        match &process {
-            Some((comm, id)) => plain == comm.trim_end() && is_in(*id, group),
-            None if whom.starts_with('/') => {
-                group == whom || group.starts_with(&format!("{}/", whom.trim_end_matches('/')))
-            }
-            None => {
-                **name == *whom
-                    || plain == whom
-                    || group.rsplit('/').any(|part| part == whom || part == format!("{whom}.service"))
-            }
-        }
+    let is_meant = |name: &&Arc<str>| {
+        whom.is(name, programs.get(*name).map(|seeing| &*seeing.group).unwrap_or_default())
     };
-    let meant: Vec<&Arc<str>> = names.iter().filter(|name| is_meant(name)).collect();
+    let meant: Vec<&Arc<str>> = names.iter().filter(is_meant).collect();
     let worst = blame.payers.iter().find(|payer| meant.iter().any(|name| ***name == *payer.cost.actor));
     let found =
         worst.map(|payer| payer.cost.actor.clone()).or_else(|| meant.first().map(|name| name.to_string()));
-    found.with_context(|| {
-        let some: Vec<&str> = names.iter().map(|name| &**name).take(12).collect();
-        format!(
-            "{whom}: no such program, process, unit or control group was seen; seen were {}",
-            some.join(", ")
-        )
-    })
+    found.with_context(|| whom.unknown(names.iter().map(|name| &**name)))
+}
+
+/// Somebody who is asked about.
+struct Whom<'a> {
+    text: &'a str,
+    /// The name and the number of a process, where the text is its number.
+    process: Option<(String, u32)>,
+}
+
+impl<'a> Whom<'a> {
+    fn new(text: &'a str) -> Self {
+        let id = text.parse::<u32>().ok();
+        let process = id.and_then(|id| Some((fs::read_to_string(format!("/proc/{id}/comm")).ok()?, id)));
+        let process = process.map(|(name, id)| (name.trim_end().to_owned(), id));
+        Whom { text, process }
+    }
+
+    /// Whether a program of this name in this control group is meant.
+    fn is(&self, name: &str, group: &str) -> bool {
+        let (plain, text) = (name.split(" (").next().unwrap_or(name), self.text);
+        match &self.process {
+            Some((name, id)) => plain == name && is_in(*id, group),
+            None if text.starts_with('/') => {
+                group == text || group.starts_with(&format!("{}/", text.trim_end_matches('/')))
+            }
+            None => {
+                name == text
+                    || plain == text
+                    || group.rsplit('/').any(|part| part == text || part == format!("{text}.service"))
+            }
+        }
+    }
+
+    /// That nobody of the programs is meant.
+    fn unknown<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
+        let some: Vec<&str> = names.take(12).collect();
+        let (text, some) = (self.text, some.join(", "));
+        format!("{text}: no such program, process, unit or control group was seen; seen were {some}")
+    }
 }
 
 /// Whether a process is in a memory cgroup.
@@ -194,6 +234,73 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
         output.sink().intervals(row)?;
     }
     Ok((output.finish(state)?, seen))
+}
+
+/// Whether the kernel does not let this user watch it.
+fn is_refused(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(WatchError::Refused(_)))
+}
+
+/// Looks at what an ordinary user can see, until the time is over or the command ends.
+fn glance(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<Glimpsed> {
+    let (glance, began) = (lotsfree_watch::Glance::begin()?, Instant::now());
+    let mut child = start(&arguments.command)?;
+    let is_over = |child: &mut Option<Child>| -> anyhow::Result<bool> {
+        Ok(match child {
+            Some(command) => command.try_wait()?.is_some(),
+            None => began.elapsed() >= arguments.length,
+        })
+    };
+    while !is_over(&mut child)? && !signals.came() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(glance.end()?)
+}
+
+/// The report of what an ordinary user can see.
+fn glanced(
+    arguments: &BlameArgs,
+    glimpsed: Glimpsed,
+    refused: &anyhow::Error,
+    remedies: Vec<Remedy>,
+) -> anyhow::Result<BlameReport> {
+    let programs = &glimpsed.programs;
+    let asked = match arguments.payer.as_deref().map(Whom::new) {
+        None => None,
+        Some(whom) => {
+            let meant = programs.iter().filter(|program| whom.is(&program.name, &program.group));
+            // Of several, the one that faulted most.
+            let most = meant.max_by_key(|program| program.major_faults);
+            let known = programs.iter().filter(|program| program.held > 0).map(|program| &*program.name);
+            Some(most.with_context(|| whom.unknown(known))?)
+        }
+    };
+    let glimpse = |program: &lotsfree_watch::Glimpse| Glimpse {
+        program: program.name.to_string(),
+        group: program.group.to_string(),
+        stalled: program.stalled,
+        major_faults: program.major_faults,
+        grew_bytes: program.grew,
+        held_bytes: program.held,
+        read_bytes: program.read,
+    };
+    let is_told = |program: &&lotsfree_watch::Glimpse| program.did_anything() || asked == Some(*program);
+    let glance = Glance {
+        seconds: glimpsed.length.as_secs_f64(),
+        stalled: glimpsed.stalled.map(|(some, _)| some),
+        stalled_all: glimpsed.stalled.map(|(_, all)| all),
+        read_bytes: glimpsed.read,
+        refaults: glimpsed.refaults,
+        programs: programs.iter().filter(is_told).map(glimpse).collect(),
+    };
+    let facts = lotsfree_watch::facts(RunOn::Host, Vec::new());
+    let not_seen = vec![
+        format!("Whom memory cost how much, and who took it: {refused}."),
+        "Who read what into the page cache; what other users' programs read.".to_owned(),
+    ];
+    let source = format!("this host, Linux {}", facts.kernel);
+    let details = BlameDetails { source, not_seen, remedies, ..BlameDetails::default() };
+    Ok(BlameReport::glanced(glance, asked.map(|program| &*program.name), details))
 }
 
 /// Who lost most time to memory while `length` passes, and who took it. `None` if nobody lost any, or this

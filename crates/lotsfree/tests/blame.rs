@@ -108,6 +108,40 @@ fn verdict(report: &Value, program: &str) -> (bool, f64) {
     (paid.is_some(), cost["awake_ns"].as_f64().unwrap() / 1e9)
 }
 
+#[test]
+fn an_ordinary_user_is_told_what_proc_says() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tested: only root can run a program as another user");
+        return;
+    }
+    const NOBODY: u32 = 65534;
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("lotsfree");
+    fs::copy(env!("CARGO_BIN_EXE_lotsfree"), &program).unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg("blame").args(arguments).current_dir("/").uid(NOBODY).gid(NOBODY).output().unwrap()
+    };
+    let output = as_nobody(&["--json", "--for", "1s"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["payers"].as_array().unwrap().is_empty(), "{report}");
+    assert!(report["not_seen"][0].as_str().unwrap().contains("root"), "{report}");
+    assert!(report["glance"]["seconds"].as_f64() >= Some(1.0), "{report}");
+    let output = as_nobody(&["--", "sh", "-c", "echo done"]);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(text.starts_with("done\n") && text.contains("only root can see"), "{text}{}", said(&output));
+    let output = as_nobody(&["--for", "1s", "nobody-of-that-name"]);
+    assert_eq!(output.status.code(), Some(2));
+    // A run has rows of the tracepoints.
+    let output = as_nobody(&["--for", "1s", "--keep", "/tmp/never-made"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("tracepoints") && !Path::new("/tmp/never-made").exists());
+}
+
 /// The kernel's delay accounting, which can be switched from 5.14 on.
 const DELAY_ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 

@@ -10,7 +10,8 @@ use lotsfree_analysis::blame::Blame;
 use lotsfree_doctor::Remedy;
 use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
-    BlameDetails, BlameReport, blame_html, blame_json, blame_markdown, blame_schema, blame_text,
+    BlameDetails, BlameReport, Glance, Glimpse, blame_html, blame_json, blame_markdown, blame_schema,
+    blame_text,
 };
 use lotsfree_report::runs::{runs_html, runs_json, runs_text};
 use lotsfree_run::{Facts, Histogram, Interval, Memory, Run, Sink as _, Spent, State, Toll};
@@ -331,4 +332,44 @@ fn a_run_with_losses_has_a_few_sentences_in_its_report() {
     keep("blame-run.html", &page);
     let json: serde_json::Value = serde_json::from_str(&runs_json(&runs).unwrap()).unwrap();
     assert_eq!(json["runs"][0]["blame"]["payers"][0]["actor"], "postgres");
+}
+
+#[test]
+fn what_an_ordinary_user_sees_says_what_it_cannot() {
+    let glimpse = |program: &str, stalled, grew_bytes: i64, read_bytes| Glimpse {
+        program: program.to_owned(),
+        group: format!("/system.slice/{program}.service"),
+        stalled,
+        major_faults: 1204,
+        grew_bytes,
+        held_bytes: 3 << 30,
+        read_bytes,
+    };
+    let glance = Glance {
+        seconds: 30.0,
+        stalled: Some(0.43),
+        stalled_all: Some(0.1),
+        read_bytes: 9 << 30,
+        refaults: 70_000,
+        programs: vec![
+            glimpse("perl <b>&", None, 1 << 30, None),
+            glimpse("rsync", Some(0.1), -4096, Some(5 << 30)),
+            glimpse("postgres", Some(0.41), 0, None),
+        ],
+    };
+    let report = BlameReport::glanced(glance, Some("postgres"), details());
+    assert_eq!(
+        report.answer,
+        "This host waited for memory in 43 % of 30 s; postgres had 1,204 major faults, and its control group \
+         /system.slice/postgres.service waited in 41 % of it. Meanwhile perl <b>& grew by 1 GiB and 9 GiB were read \
+         from disks, 5 GiB of them by rsync. Whose time that was and who took the memory, only root can see."
+    );
+    let text = blame_text(&report, plain(100));
+    assert!(text.lines().all(|line| line.width() <= 100), "{text}");
+    let order = ["postgres ", "rsync ", "perl "].map(|name| text.find(&format!("\n{name}")).unwrap());
+    assert!(order.is_sorted() && text.contains("30 s\n"), "{text}");
+    let page = blame_html(&report);
+    assert!(page.contains("perl &lt;b&gt;&amp;") && !page.contains("perl <b>"));
+    assert!(blame_markdown(&report).contains("| postgres | 41 % | 1,204 |"));
+    keep("blame-glance.html", &page);
 }

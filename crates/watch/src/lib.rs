@@ -27,6 +27,7 @@ mod delays;
 mod duty;
 mod facts;
 mod files;
+mod glance;
 mod groups;
 mod sampler;
 mod stack;
@@ -41,6 +42,7 @@ use std::path::{Path, PathBuf};
 
 pub use delays::DELAY_ACCOUNTING;
 pub use facts::{facts, nodes};
+pub use glance::{Glance, Glimpse, Glimpsed};
 pub use sampler::Sampler;
 pub use watch::{BUDGET, Seeing, Seen, Watch};
 

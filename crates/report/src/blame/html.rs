@@ -30,6 +30,9 @@ pub fn blame_html(report: &BlameReport) -> String {
             p class={ "verdict" @if has_payers { " high" } } { (common::glued(&report.answer)) }
         }
         @if has_payers { (paid(report)) (took(report)) }
+        @if let Some(glance) = &report.glance {
+            section { h2 { (glance.grid().title) } (grid(&glance.grid())) }
+        }
         (not_seen(report))
         (remedies(report))
         footer { "Written by lotsfree " (report.lotsfree) ", format " (report.schema) "." }

@@ -8,6 +8,7 @@
 //! What only a live host can tell (what a taker was doing, control groups, what was not seen) is passed
 //! beside the run, in [`BlameDetails`].
 
+mod glance;
 mod html;
 mod markdown;
 mod tables;
@@ -22,6 +23,7 @@ use lotsfree_run::{EventKind, Run, RunOn};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use glance::{Glance, Glimpse};
 pub use html::blame_html;
 pub use markdown::blame_markdown;
 pub use text::blame_text;
@@ -46,6 +48,10 @@ pub struct BlameReport {
     /// The figures.
     #[serde(flatten)]
     pub blame: Blame,
+    /// What could be seen without a watch, where this user may not watch the host. Then there are no payers
+    /// and no takers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub glance: Option<Glance>,
 }
 
 /// What is known beside the rows of a run.
@@ -102,7 +108,16 @@ impl BlameReport {
             asked: asked.map(str::to_owned),
             details,
             blame,
+            glance: None,
         }
+    }
+
+    /// The report to a user who may not watch. `asked` is the program that it was asked for.
+    pub fn glanced(glance: Glance, asked: Option<&str>, details: BlameDetails) -> Self {
+        let glance = glance.sorted();
+        let answer = glance.answer(asked);
+        let blame = Blame { seconds: glance.seconds, actors: glance.programs.len(), ..Blame::default() };
+        BlameReport { answer, glance: Some(glance), ..BlameReport::new(blame, asked, details) }
     }
 }
 

@@ -253,6 +253,9 @@ pub(super) fn looked_at(report: &BlameReport) -> String {
     let asked = report.asked.as_ref().and_then(|name| report.details.groups.get(name));
     parts.extend(asked.map(|group| format!("control group {group}")));
     parts.push(plural(*actors, "program"));
-    parts.push(format!("{} in {}", duration(*seconds), plural(*intervals, "interval")));
+    parts.push(match intervals {
+        0 => duration(*seconds),
+        _ => format!("{} in {}", duration(*seconds), plural(*intervals, "interval")),
+    });
     parts.join(" · ")
 }
