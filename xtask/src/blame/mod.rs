@@ -43,11 +43,16 @@ struct Pace {
     watched: Duration,
     /// What watching may take, in percent of one CPU.
     budget: u32,
+    /// How often a case of several culprits is run with all of them and without each. What one of them takes
+    /// is the difference of two runs, of which each differs from the last by some points.
+    rounds: usize,
 }
 
 /// On a host, and in a virtual machine without KVM.
-const PACE: Pace = Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15), budget: 1 };
-const SLOW_PACE: Pace = Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24), budget: 10 };
+const PACE: Pace =
+    Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15), budget: 1, rounds: 3 };
+const SLOW_PACE: Pace =
+    Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24), budget: 10, rounds: 1 };
 
 /// An application and its culprits.
 struct Case {
@@ -61,12 +66,6 @@ impl Case {
         let culprits: Vec<String> = self.culprits.iter().map(|culprit| culprit.what.to_owned()).collect();
         let culprits = lotsfree_units::words::enumeration(&culprits);
         format!("{} beside {}", self.victim.name(), if culprits.is_empty() { "nothing" } else { &culprits })
-    }
-
-    /// How often it is run with all culprits, and without each. What one of several takes is the difference
-    /// of two runs, of which each differs from the last by some points.
-    fn rounds(&self) -> usize {
-        if self.culprits.len() > 1 { 3 } else { 1 }
     }
 }
 
@@ -259,10 +258,23 @@ fn here(cases: &[&'static Case], keep: Option<&Path>) -> Result<Vec<Outcome>> {
     let host = Host::with(programs()?)?;
     let mut changes = StateDirectory::of_user()?.process()?;
     let made = host.directory(&mut changes).and_then(|prepared| prepared::make(&prepared).map(|()| prepared));
-    let outcomes = made
-        .and_then(|prepared| cases.iter().map(|case| attempt(case, &host, PACE, &prepared, keep)).collect());
+    let outcomes = made.and_then(|prepared| {
+        let mut bench = Bench { host: &host, pace: PACE, prepared: &prepared, keep, alone: BTreeMap::new() };
+        cases.iter().map(|case| attempt(case, &mut bench)).collect()
+    });
     changes.undo(&mut |outcome| eprintln!("{outcome}"))?;
     outcomes
+}
+
+/// What the cases of a run share.
+struct Bench<'a> {
+    host: &'a Host,
+    pace: Pace,
+    /// The directory of [`prepared`].
+    prepared: &'a Path,
+    keep: Option<&'a Path>,
+    /// What was said of each application without culprits.
+    alone: BTreeMap<victims::Kind, Said>,
 }
 
 /// Where a case runs.
@@ -282,7 +294,8 @@ struct Place<'a> {
 }
 
 /// Provokes a case, says what came of it, and undoes it; after a kill `lotsfree lab restore` does.
-fn attempt(case: &Case, host: &Host, pace: Pace, prepared: &Path, keep: Option<&Path>) -> Result<Outcome> {
+fn attempt(case: &Case, bench: &mut Bench<'_>) -> Result<Outcome> {
+    let Bench { host, pace, prepared, keep, .. } = *bench;
     let mut changes = StateDirectory::of_user()?.host(&mut |outcome| eprintln!("{outcome}"))?;
     let keep = keep.map(|directory| directory.join(case.name().replace(' ', "-")));
     let files = host.directory(&mut changes);
@@ -291,26 +304,35 @@ fn attempt(case: &Case, host: &Host, pace: Pace, prepared: &Path, keep: Option<&
         let victim = group.below(&mut changes, "victim")?;
         Ok(Place { host, pace, files, group, victim, prepared: prepared.to_owned(), keep })
     });
-    let outcome = place.and_then(|place| provoke(case, &place, &mut changes));
+    let outcome = place.and_then(|place| provoke(case, &place, &mut bench.alone, &mut changes));
     changes.undo(&mut |_| {})?;
     let outcome = outcome?;
     outcome.tell();
     Ok(outcome)
 }
 
-fn provoke(case: &Case, place: &Place<'_>, changes: &mut Changes) -> Result<Outcome> {
+fn provoke(
+    case: &Case,
+    place: &Place<'_>,
+    alone: &mut BTreeMap<victims::Kind, Said>,
+    changes: &mut Changes,
+) -> Result<Outcome> {
     for name in case.culprits.iter().filter_map(|culprit| culprit.database) {
         prepared::database(&place.prepared, &place.files.join(name))?;
     }
     let mut victim = case.victim.start(place, changes)?;
     let mut ask =
         |culprits: &[&'static Culprit], changes: &mut Changes| said(place, &mut *victim, culprits, changes);
-    let alone = ask(&[], changes)?;
+    let alone = match alone.get(&case.victim) {
+        Some(alone) => alone.clone(),
+        None => alone.entry(case.victim).or_insert(ask(&[], changes)?).clone(),
+    };
     let others = |culprit: &Culprit| -> Vec<&'static Culprit> {
         case.culprits.iter().copied().filter(|other| other.what != culprit.what).collect()
     };
     let (mut with, mut without) = (Vec::new(), vec![Vec::new(); case.culprits.len()]);
-    for _ in 0..case.rounds() {
+    let rounds = if case.culprits.len() > 1 { place.pace.rounds } else { 1 };
+    for _ in 0..rounds {
         with.push(ask(case.culprits, changes)?);
         for (culprit, without) in case.culprits.iter().zip(&mut without) {
             let others = others(culprit);
@@ -347,7 +369,7 @@ fn said(
     std::fs::write("/proc/sys/vm/drop_caches", "3")?;
     victim.warm()?;
     let running = culprits.iter().map(|culprit| culprit.start(place, changes)).collect::<Result<Vec<_>>>()?;
-    let Pace { ahead, watched, budget } = place.pace;
+    let Pace { ahead, watched, budget, .. } = place.pace;
     std::thread::sleep(ahead);
     let load = victim.load(ahead + watched)?;
     std::thread::sleep(Duration::from_secs(1));

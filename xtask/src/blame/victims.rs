@@ -13,7 +13,7 @@ use crate::real::Result;
 use crate::real::application::{Server, output};
 
 /// The applications.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Lives from the page cache.
     Postgres,

@@ -1,5 +1,6 @@
 //! Cases in a virtual machine, whose root is a copy of the programs that they need.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use lotsfree_lab::vm::{Initramfs, Kernel};
 use lotsfree_units::{Bytes, GIB, MIB};
 
-use super::{Case, Outcome, SLOW_PACE, attempt, prepared};
+use super::{Bench, Case, Outcome, SLOW_PACE, attempt, prepared};
 use crate::docs::root;
 use crate::guest::{self, Guest};
 use crate::lab::fetch_kernels;
@@ -116,8 +117,9 @@ fn disk(work: &Path, words: &[String]) -> Result<()> {
 /// In the virtual machine: runs the cases, and prints each outcome in a line for [`outcomes`].
 pub(super) fn inside(cases: &[&'static Case], prepared: &Path) -> Result<()> {
     let host = Host::new()?;
+    let mut bench = Bench { host: &host, pace: SLOW_PACE, prepared, keep: None, alone: BTreeMap::new() };
     for case in cases {
-        match attempt(case, &host, SLOW_PACE, prepared, None) {
+        match attempt(case, &mut bench) {
             Ok(outcome) => writeln!(std::io::stdout(), "{OUTCOME}{}", serde_json::to_string(&outcome)?)?,
             // The others may succeed.
             Err(error) => eprintln!("{}: {error}", case.name()),
