@@ -55,7 +55,7 @@ pub(crate) fn test(tests: &Tests, series: &[String]) -> Result<(), Box<dyn Error
         };
         let console = guest.boot(work.path(), "tests: done", |place| {
             let memory = MEMORY.0 / MIB;
-            let line = format!("{} -m {memory}M{}", guest::machine(place), guest::disk(DISK.0, place));
+            let line = format!("{} -m {memory}M{}", guest::machine(2, place), guest::disk(DISK.0, place));
             let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
             arguments.extend(["-append", "console=ttyS0 quiet panic=-1"].map(str::to_owned));
             arguments

@@ -110,11 +110,11 @@ pub(crate) fn add_modules(
 /// `depends=` says.
 pub(crate) const DISKS: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 
-/// The part of a command line with two CPUs, a kernel and the file of its console.
-pub(crate) fn machine(place: &dyn Fn(&str) -> String) -> String {
+/// The part of a command line with CPUs, a kernel and the file of its console.
+pub(crate) fn machine(cpus: u32, place: &dyn Fn(&str) -> String) -> String {
     format!(
         "-kernel {} -initrd {} -nodefaults -no-user-config -display none -no-reboot \
-         -accel tcg,thread=multi -cpu max,la57=off -smp 2 -serial file:{}",
+         -accel tcg,thread=multi -cpu max,la57=off -smp {cpus} -serial file:{}",
         place("kernel"),
         place("initramfs"),
         place("console")

@@ -52,7 +52,7 @@ struct Pace {
 const PACE: Pace =
     Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15), budget: 1, rounds: 3 };
 const SLOW_PACE: Pace =
-    Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24), budget: 10, rounds: 1 };
+    Pace { ahead: Duration::from_secs(20), watched: Duration::from_secs(24), budget: 10, rounds: 1 };
 
 /// An application and its culprits.
 struct Case {
@@ -378,7 +378,10 @@ fn said(
     let mut command = format!("lotsfree blame {whom} --json --for {}s --budget {budget}", watched.as_secs());
     if let Some(directory) = &place.keep {
         let beside: Vec<&str> = culprits.iter().map(|culprit| culprit.what).collect();
-        let run = directory.join(format!("beside {}", beside.join(" and ")).replace(' ', "-"));
+        let name = format!("beside {}", beside.join(" and ")).replace(' ', "-");
+        // One for each round.
+        let mut names = (1..).map(|round| directory.join(format!("{name}-{round}")));
+        let run = names.find(|run| !run.exists()).unwrap_or_default();
         std::fs::create_dir_all(directory)?;
         command += &format!(" --keep {}", run.display());
     }

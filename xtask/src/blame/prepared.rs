@@ -17,7 +17,8 @@ pub(super) const AS_POSTGRES: &str = "setpriv --reuid=postgres --regid=postgres 
 /// Makes both in a directory. The database has 600 MB of data, and is stopped.
 pub(super) fn make(directory: &Path) -> Result<()> {
     let at = directory.display();
-    sh(&format!("dd if=/dev/zero of={at}/{LARGE} bs=1M count=3000 status=none"))?;
+    // A file of zeros would become a hole in the disk of a virtual machine, and nothing would be copied.
+    sh(&format!("dd if=/dev/urandom of={at}/{LARGE} bs=1M count=3000 status=none"))?;
     let database = directory.join(DATABASE);
     let (programs, at) = (programs()?, database.display());
     sh(&format!("install -d -o postgres {at}"))?;

@@ -85,7 +85,7 @@ fn disks(scenario: &Scenario) -> Vec<(&'static str, u64)> {
 /// The command line; `place` gives the path of a file by its name.
 fn arguments(scenario: &Scenario, disks: &[(&str, u64)], place: &dyn Fn(&str) -> String) -> Vec<String> {
     let memory: u64 = scenario.nodes.iter().sum();
-    let mut line = guest::machine(place);
+    let mut line = guest::machine(2, place);
     let _ = write!(line, " -m {memory}M");
     for (node, size) in scenario.nodes.iter().enumerate() {
         let cpus = if scenario.nodes.len() == 1 { "0-1".to_owned() } else { node.to_string() };
