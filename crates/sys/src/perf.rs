@@ -47,6 +47,8 @@ pub enum Observed {
         process: u32,
         /// Process id of the task that made it.
         parent: u32,
+        /// Nanoseconds of `CLOCK_MONOTONIC`.
+        time: u64,
     },
     /// The buffer was full.
     Lost(u64),
@@ -205,7 +207,9 @@ impl Cpu {
                     task: comm.tid,
                     name: String::from_utf8_lossy(&comm.comm).trim_end_matches('\0').to_owned(),
                 }),
-                Record::Fork(fork) => take(Observed::Forked { process: fork.pid, parent: fork.ppid }),
+                Record::Fork(fork) => {
+                    take(Observed::Forked { process: fork.pid, parent: fork.ppid, time: fork.time })
+                }
                 Record::Lost(lost) => take(Observed::Lost(lost.lost)),
                 _ => {}
             }

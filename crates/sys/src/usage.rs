@@ -16,6 +16,10 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults that waited for a device.
     pub major_faults: u64,
+    /// Bytes read from disks.
+    pub read: u64,
+    /// The most memory that a process had at once, in bytes; of several the largest.
+    pub largest: u64,
 }
 
 impl Usage {
@@ -54,6 +58,9 @@ impl Usage {
             system: time(usage.ru_stime),
             minor_faults: usage.ru_minflt.cast_unsigned(),
             major_faults: usage.ru_majflt.cast_unsigned(),
+            // In blocks of 512 bytes, and in KiB.
+            read: usage.ru_inblock.cast_unsigned().saturating_mul(512),
+            largest: usage.ru_maxrss.cast_unsigned().saturating_mul(1024),
         })
     }
 }

@@ -20,7 +20,7 @@ fn a_process_that_begins_and_executes_another_program_is_told_of() {
     child.wait_with_output().unwrap();
     let (mut forked, mut named) = (None, Vec::new());
     tracing.drain(|observed| match observed {
-        Observed::Forked { process, parent } if process == id => forked = Some(parent),
+        Observed::Forked { process, parent, .. } if process == id => forked = Some(parent),
         Observed::Named { process, name, .. } if process == id => named.push(name),
         _ => {}
     });

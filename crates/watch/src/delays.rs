@@ -38,6 +38,8 @@ pub(crate) struct Delays {
     ended: BTreeMap<u32, Account>,
     /// Whether the ends of some were missed.
     pub(crate) is_lost: bool,
+    /// Whether delay accounting has been switched off meanwhile.
+    is_off: bool,
 }
 
 impl Delays {
@@ -62,11 +64,14 @@ impl Delays {
                 accounts.iter().map(|account| (account.id, account.delay)).collect()
             }
         };
-        Some(Delays { taskstats, counted, last, ended: BTreeMap::new(), is_lost: false })
+        let is_lost = !taskstats.tells_ends();
+        Some(Delays { taskstats, counted, last, ended: BTreeMap::new(), is_lost, is_off: false })
     }
 
     /// Notes that a process was forked.
     pub(crate) fn forked(&mut self, process: u32) {
+        // Another may have had its number.
+        self.last.remove(&process);
         if let Counted::New(processes) = &mut self.counted {
             processes.insert(process);
         }
@@ -78,6 +83,7 @@ impl Delays {
         self.is_lost |= is_lost;
         for account in ended {
             match account.is_process {
+                // That of the last thread, which comes with it, has its own times only.
                 true => drop(self.ended.insert(account.id, account)),
                 false => drop(self.ended.entry(account.id).or_insert(account)),
             }
@@ -86,22 +92,32 @@ impl Delays {
 
     /// The tasks and processes that have ended since this was last asked, by id.
     pub(crate) fn take_ended(&mut self) -> BTreeMap<u32, Account> {
+        // What is forked from now on has no counters.
+        self.is_off |= fs::read_to_string(DELAY_ACCOUNTING).is_ok_and(|value| value.trim() == "0");
         std::mem::take(&mut self.ended)
     }
 
-    /// What a process has waited since this was last asked; `None` if the kernel does not count it. A process
-    /// that has ended has its account.
+    /// Whether waits for pages to be swapped in are among the waits for blocks.
+    pub(crate) fn has_swap_in_in_blocks(&self) -> bool {
+        self.taskstats.has_swap_in_in_blocks()
+    }
+
+    /// What a process has waited since this was last asked; `None` if the kernel does not count it, or does
+    /// not say. A process that has ended has its account.
     pub(crate) fn spent(&mut self, process: u32, ended: Option<&Account>) -> Option<Delay> {
-        if let Counted::New(processes) = &self.counted
-            && !processes.contains(&process)
-        {
+        let is_counted = match &self.counted {
+            Counted::Everyone => true,
+            Counted::New(processes) => processes.contains(&process),
+        };
+        if !is_counted || self.is_off {
             return None;
         }
-        let before = self.last.get(&process).copied().unwrap_or_default();
         // The kernel answers for a process that is not reaped yet, but its threads count no more.
-        let now = self.taskstats.process(process).map(|account| account.delay).unwrap_or_default();
-        let ended = ended.map(|account| account.delay).unwrap_or_default();
-        let now = before.max(&now).max(&ended);
+        let alive = self.taskstats.process(process).map(|account| account.delay);
+        let ended = ended.map(|account| account.delay);
+        let now = alive.into_iter().chain(ended).reduce(|one, other| one.max(&other))?;
+        let before = self.last.get(&process).copied().unwrap_or_default();
+        let now = before.max(&now);
         self.last.insert(process, now);
         Some(now.since(&before))
     }

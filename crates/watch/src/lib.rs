@@ -3,7 +3,10 @@
 //!
 //! ```text
 //! tracefs ─▶ tracepoints ─▶ sys::Tracing ─▶ hits of a window ─▶ Tally, per process ─┐
+//! taskstats ─▶ Delays, of the processes whose delays the kernel counts ──────────────┤
 //! /proc/PID, memory.stat ─▶ Tasks, refaults by group ────────────────────────────────┴─▶ Intervals
+//!
+//! /proc and pressure alone ─▶ Glance ─▶ Glimpsed, for a user who may not watch
 //! ```
 //!
 //! Tracepoints are read through `perf_event_open`, which leaves nothing behind however the process ends: no
@@ -17,6 +20,7 @@
 //! | time reclaiming | `vmscan:mm_vmscan_{direct,memcg,node}_reclaim_{begin,end}` |
 //! | time compacting | `compaction:mm_compaction_{begin,end}` |
 //! | waits, and what for | `sched:sched_switch` with the kernel's call chain, `sched:sched_wakeup` |
+//! | all of these times, for some processes | delay accounting (`taskstats`) |
 //! | refaults | `workingset_refault_*` of each group's `memory.stat`, of `/proc/vmstat` for the rest |
 //!
 //! The kernel has no tracepoint for a refault. Those of a group are shared among its programs by the pages
@@ -60,9 +64,22 @@ pub enum WatchError {
     /// The kernel lets this user watch no tracepoints.
     #[error("the kernel refuses its tracepoints ({0}); run as root, or with CAP_PERFMON and CAP_SYS_ADMIN")]
     Refused(io::Error),
+    /// Tracepoints cannot be opened, switched or read.
+    #[error("tracepoints of the kernel: {0}")]
+    Tracepoints(io::Error),
     /// The kernel has not the tracepoints that are needed.
     #[error("this kernel has no tracepoint {0}, without which nobody can be blamed")]
     Missing(&'static str),
+}
+
+impl WatchError {
+    /// Why tracepoints cannot be opened.
+    fn opening(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => WatchError::Refused(error),
+            _ => WatchError::Tracepoints(error),
+        }
+    }
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> WatchError + '_ {

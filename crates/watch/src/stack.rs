@@ -21,6 +21,9 @@ pub(crate) enum Reason {
 
 /// Number of [`Reason`]s.
 pub(crate) const REASONS: usize = 6;
+/// All of them, in their order.
+pub(crate) const REASON: [Reason; REASONS] =
+    [Reason::FilePage, Reason::SwapIn, Reason::Reclaim, Reason::OverHigh, Reason::Dirty, Reason::Other];
 
 /// Functions that tell what a wait is for, in the names that they had from 3.x to 6.x. A chain is read from
 /// its inner end, and the first function that is known decides. A function that faults of files and of swap

@@ -7,7 +7,7 @@ use lotsfree_kernel_files::file::trace_format::Place;
 use lotsfree_sys::Hit;
 
 use crate::files::FileId;
-use crate::stack::{REASONS, Reason, Stacks};
+use crate::stack::{REASON, REASONS, Reason, Stacks};
 use crate::taskstats::Delay;
 use crate::tracepoints::{FRAMES, Kind, SETS, STRIDE, Set, Tracepoint};
 
@@ -77,32 +77,39 @@ impl Counts {
         }
     }
 
-    /// Puts what the kernel counted in the place of what the windows let us guess.
-    pub(crate) fn correct(&mut self, delay: &Delay) {
-        self.reclaim = delay.reclaim;
-        if delay.compaction > 0 {
-            // Before 5.17 the kernel does not count it.
-            self.compaction = delay.compaction;
-        }
-        // Which of the waits for blocks were for pages of files, the windows say, if they had any waits.
-        let (page, other) = (self.wait(Reason::FilePage), self.wait(Reason::Other));
-        let part = match page + other {
-            0 if self.added > 0 => 1.0,
-            0 => 0.0,
-            seen => page as f64 / seen as f64,
-        };
-        let page = (delay.blocks as f64 * part) as u64;
-        for (reason, time) in [
-            (Reason::SwapIn, delay.swap_in),
-            (Reason::FilePage, page),
-            (Reason::Other, other.max(delay.blocks.saturating_sub(page))),
-        ] {
-            if let Some(wait) = self.waits.get_mut(reason as usize) {
-                *wait = time;
+    /// Puts what the kernel counted in the place of what the windows let us guess. Waits for blocks may be for
+    /// anything: the windows say for what they were, in which parts. `is_swap_in` says whether waits for
+    /// swap-in are among them.
+    pub(crate) fn correct(&mut self, delay: &Delay, is_swap_in: bool) {
+        // Reclaim of a node was not counted before 6.7, compaction not before 5.17.
+        for (time, counted) in [(&mut self.reclaim, delay.reclaim), (&mut self.compaction, delay.compaction)]
+        {
+            if counted > 0 {
+                *time = counted;
             }
         }
-        // The kernel counts pages of its working set only, and those that were swapped out a second time.
-        self.thrashing = delay.thrashing.saturating_sub(delay.swap_in);
+        let of_blocks = REASON.into_iter().filter(|reason| is_swap_in || *reason != Reason::SwapIn);
+        let seen: u64 = of_blocks.clone().map(|reason| self.wait(reason)).sum();
+        for reason in of_blocks {
+            let part = match seen {
+                0 if reason == Reason::FilePage && self.added > 0 => 1.0,
+                0 => 0.0,
+                seen => self.wait(reason) as f64 / seen as f64,
+            };
+            let time = (delay.blocks as f64 * part) as u64;
+            if let Some(wait) = self.waits.get_mut(reason as usize) {
+                // A lock, the limit of a group: there are waits that are for no block.
+                *wait = if reason == Reason::Other || reason == Reason::OverHigh {
+                    time.max(*wait)
+                } else {
+                    time
+                };
+            }
+        }
+        if let Some(wait) = self.waits.get_mut(Reason::SwapIn as usize) {
+            *wait = if is_swap_in { delay.swap_in.max(*wait) } else { delay.swap_in };
+        }
+        self.thrashing = delay.thrashing.saturating_sub(self.wait(Reason::SwapIn));
     }
 
     fn adds_wait(&mut self, reason: Reason, time: u64) {
@@ -436,13 +443,23 @@ mod tests {
     fn what_the_kernel_counts_takes_the_place_of_what_the_windows_saw() {
         let mut counts = Counts { added: 10, reclaim: 5, compaction: 7, ..Counts::default() };
         counts.waits[Reason::FilePage as usize] = 30;
-        counts.waits[Reason::Other as usize] = 10;
-        let delay = Delay { blocks: 100, swap_in: 20, reclaim: 9, thrashing: 24, compaction: 0 };
-        counts.correct(&delay);
-        let waits = [Reason::FilePage, Reason::SwapIn, Reason::Other].map(|reason| counts.wait(reason));
-        assert_eq!((waits, counts.reclaim, counts.compaction, counts.thrashing), ([75, 20, 25], 9, 7, 4));
+        counts.waits[Reason::SwapIn as usize] = 10;
+        counts.waits[Reason::Dirty as usize] = 10;
+        let delay = Delay { blocks: 100, swap_in: 30, reclaim: 9, thrashing: 34, compaction: 0 };
+        let waits = |counts: &Counts| {
+            [Reason::FilePage, Reason::SwapIn, Reason::Dirty].map(|reason| counts.wait(reason))
+        };
+        let corrected = |is_swap_in| {
+            let mut counts = counts;
+            counts.correct(&delay, is_swap_in);
+            counts
+        };
+        let (since, before) = (corrected(true), corrected(false));
+        assert_eq!(waits(&since), [60, 30, 20]);
+        assert_eq!(waits(&before), [75, 30, 25], "swap-in is apart");
+        assert_eq!((since.reclaim, since.compaction, since.thrashing), (9, 7, 4));
         let mut unseen = Counts { added: 10, ..Counts::default() };
-        unseen.correct(&delay);
+        unseen.correct(&delay, true);
         assert_eq!(unseen.wait(Reason::FilePage), 100);
     }
 

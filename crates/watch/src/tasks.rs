@@ -34,7 +34,7 @@ pub(crate) struct Known {
     pub(crate) program: Program,
     pub(crate) is_kernel_thread: bool,
     /// Its times when they were last read.
-    last: Times,
+    pub(crate) last: Times,
     /// Its memory when that was last read.
     held: Held,
 }
@@ -65,13 +65,22 @@ impl Times {
         self.minor_faults += other.minor_faults;
     }
 
-    fn since(&self, before: &Times) -> Times {
+    pub(crate) fn since(&self, before: &Times) -> Times {
+        self.each(before, u64::saturating_sub)
+    }
+
+    /// The longer of each.
+    fn max(&self, other: &Times) -> Times {
+        self.each(other, u64::max)
+    }
+
+    fn each(&self, other: &Times, of: impl Fn(u64, u64) -> u64) -> Times {
         Times {
-            user: self.user.saturating_sub(before.user),
-            system: self.system.saturating_sub(before.system),
-            runnable: self.runnable.saturating_sub(before.runnable),
-            major_faults: self.major_faults.saturating_sub(before.major_faults),
-            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+            user: of(self.user, other.user),
+            system: of(self.system, other.system),
+            runnable: of(self.runnable, other.runnable),
+            major_faults: of(self.major_faults, other.major_faults),
+            minor_faults: of(self.minor_faults, other.minor_faults),
         }
     }
 }
@@ -199,11 +208,18 @@ impl Tasks {
         Some(now.since(&before))
     }
 
+    /// What the threads of a process had spent in all when it was last read.
+    pub(crate) fn last(&self, process: u32) -> Option<Times> {
+        self.known.get(&process).map(|known| known.last)
+    }
+
     /// What the threads of a process that has ended had spent since this was last asked, by what they had
     /// spent in all; `None` if it was not known.
     pub(crate) fn ended(&mut self, process: u32, times: &Times) -> Option<Times> {
         let known = self.known.get_mut(&process)?;
-        let before = std::mem::replace(&mut known.last, *times);
+        let before = known.last;
+        // Its first thread may end before others.
+        known.last = before.max(times);
         Some(times.since(&before))
     }
 

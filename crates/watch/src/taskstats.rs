@@ -2,10 +2,11 @@
 //! tasks spent and waited for, asked over generic netlink, or told when they end.
 
 use std::io;
+use std::thread;
 
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
-    NlaBuffer, NlasIterator, ParseableParametrized,
+    DecodeError, DefaultNla, Emitable, NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable, NlaBuffer, NlasIterator, ParseableParametrized,
 };
 use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
@@ -37,13 +38,14 @@ const TASKSTATS_TYPE_AGGR_TGID: u16 = 5;
 /// nanoseconds. None of what the kernel is too old to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delay {
-    /// `blkio` without swap-in, since 2.6.18.
+    /// `blkio`, since 2.6.18.
     pub(crate) blocks: u64,
-    /// `swapin`, since 2.6.18.
+    /// `swapin`, since 2.6.18. Up to 5.16 all waits for pages to be swapped in, which are not in `blocks`;
+    /// from 5.17 on only reading them, without the wait, which is.
     pub(crate) swap_in: u64,
     /// `freepages`: direct reclaim, since 2.6.28.
     pub(crate) reclaim: u64,
-    /// `thrashing`: waits for pages of the working set, of files and swapped out, since 4.20.
+    /// `thrashing`: waits for pages of the working set, since 4.20; of files, and from 6.1 on of swap, too.
     pub(crate) thrashing: u64,
     /// `compact`: direct compaction, since 5.17.
     pub(crate) compaction: u64,
@@ -78,11 +80,9 @@ pub(crate) struct Account {
     pub(crate) id: u32,
     /// Whether it is a process: all threads of it.
     pub(crate) is_process: bool,
-    /// Its parent; 0 where the kernel does not say.
-    pub(crate) parent: u32,
-    /// Its name; empty where the kernel does not say.
-    pub(crate) name: String,
-    pub(crate) times: Times,
+    /// Its times; `None` of a process that ends with several threads, for which the kernel adds up delays
+    /// alone (`kernel/taskstats.c:fill_tgid_exit`).
+    pub(crate) times: Option<Times>,
     /// How often it waited for blocks; 0 if its delays are not counted.
     pub(crate) block_waits: u64,
     pub(crate) delay: Delay,
@@ -92,47 +92,49 @@ impl Account {
     /// Reads a `struct taskstats`. Fields that the kernel does not have yet are behind its end.
     fn read(id: u32, is_process: bool, stats: &[u8]) -> Self {
         let bytes = |at: usize, length: usize| stats.get(at..at + length);
-        let known = |at| bytes(at, 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
-        let u64_at = |at| known(at).unwrap_or(0);
-        let u32_at = |at| bytes(at, 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
-        let name = bytes(80, 32).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
-        let (blkio, swap_in, compaction) = (u64_at(40), u64_at(56), known(360));
+        let u64_at = |at| bytes(at, 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
         Account {
             id,
             is_process,
-            parent: u32_at(132),
-            name: String::from_utf8_lossy(name).into_owned(),
-            times: Times {
+            times: (!is_process).then(|| Times {
                 user: u64_at(152).saturating_mul(1000),
                 system: u64_at(160).saturating_mul(1000),
                 runnable: u64_at(24),
                 minor_faults: u64_at(168),
                 major_faults: u64_at(176),
-            },
+            }),
             block_waits: u64_at(32),
             delay: Delay {
-                // Since 5.17, when `compact` came, waits for swap-in are in both.
-                blocks: if compaction.is_some() { blkio.saturating_sub(swap_in) } else { blkio },
-                swap_in,
+                blocks: u64_at(40),
+                swap_in: u64_at(56),
                 reclaim: u64_at(320),
                 thrashing: u64_at(336),
-                compaction: compaction.unwrap_or(0),
+                compaction: u64_at(360),
             },
         }
     }
 }
 
+/// The version of 6.14, which has its fields elsewhere: it was corrected with the next
+/// (`include/uapi/linux/taskstats.h:TASKSTATS_VERSION`).
+const MISPLACED: u16 = 15;
+/// The first version in which `swapin` leaves the wait out.
+const SWAP_IN_IN_BLOCKS: u16 = 11;
+
 /// A connection to `taskstats`.
 pub(crate) struct Taskstats {
     socket: Socket,
-    /// Where the kernel tells of tasks that end.
-    ends: Socket,
+    /// Where the kernel tells of tasks that end, if it does.
+    ends: Option<Socket>,
     family: u16,
+    /// The version of the kernel's `struct taskstats`.
+    version: u16,
 }
 
 impl std::fmt::Debug for Taskstats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Taskstats").field("family", &self.family).finish_non_exhaustive()
+        let Taskstats { family, version, .. } = self;
+        f.debug_struct("Taskstats").field("family", family).field("version", version).finish_non_exhaustive()
     }
 }
 
@@ -140,33 +142,52 @@ impl Taskstats {
     /// Connects, and asks to be told of all tasks that end on these CPUs.
     ///
     /// # Errors
-    /// `ENOENT` if the kernel has no `taskstats`, `EPERM` without `CAP_NET_ADMIN`.
+    /// `ENOENT` if the kernel has no `taskstats`, `EPERM` without `CAP_NET_ADMIN`, `EINVAL` for a version that
+    /// cannot be read.
     pub(crate) fn connect(cpus: &[u32]) -> io::Result<Self> {
-        let (socket, ends) = (open()?, open()?);
+        let socket = open()?;
         let family = family(&socket)?;
-        set_socket_recv_buffer_size_force(&ends, ROOM)?;
-        let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
-        let mask = DefaultNla::new(TASKSTATS_CMD_ATTR_REGISTER_CPUMASK, (cpus.join(",") + "\0").into_bytes());
-        send(&ends, Taskstats::get(family, mask))?;
-        Ok(Taskstats { socket, ends, family })
+        let mut taskstats = Taskstats { socket, ends: None, family, version: 0 };
+        let answer = taskstats.ask(std::process::id())?;
+        taskstats.version = version(&answer).map_err(io::Error::other)?.unwrap_or(0);
+        if taskstats.version == 0 || taskstats.version == MISPLACED {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        // In a container the kernel tells nobody.
+        taskstats.ends = listen(family, cpus).ok();
+        Ok(taskstats)
     }
 
-    /// What the threads of a process spent and waited for so far; `None` if there is no such process.
+    /// Whether the kernel tells of tasks that end.
+    pub(crate) fn tells_ends(&self) -> bool {
+        self.ends.is_some()
+    }
+
+    /// Whether waits for pages to be swapped in are among the waits for blocks.
+    pub(crate) fn has_swap_in_in_blocks(&self) -> bool {
+        self.version >= SWAP_IN_IN_BLOCKS
+    }
+
+    /// What the threads of a process waited for so far; `None` if there is no such process.
     pub(crate) fn process(&self, id: u32) -> Option<Account> {
-        let id_of_process = DefaultNla::new(TASKSTATS_CMD_ATTR_TGID, id.to_ne_bytes().to_vec());
-        send(&self.socket, Taskstats::get(self.family, id_of_process)).ok()?;
-        // The kernel answers before `send` returns.
-        let answer = receive(&self.socket).ok()?;
+        let answer = self.ask(id).ok()?;
         accounts(&answer).ok()?.into_iter().find(|account| account.id == id && account.is_process)
+    }
+
+    fn ask(&self, process: u32) -> io::Result<Vec<u8>> {
+        let id = DefaultNla::new(TASKSTATS_CMD_ATTR_TGID, process.to_ne_bytes().to_vec());
+        send(&self.socket, Taskstats::get(self.family, id), 0)?;
+        // The kernel answers before `send` returns.
+        Ok(receive(&self.socket)?)
     }
 
     /// The tasks that ended, and the processes whose last thread did, since this was last asked; and whether
     /// there was no room for others.
     pub(crate) fn ended(&self) -> (Vec<Account>, bool) {
         let (mut ended, mut is_lost) = (Vec::new(), false);
+        let Some(socket) = &self.ends else { return (ended, is_lost) };
         loop {
-            match receive(&self.ends) {
-                // What is not understood is no account: the answer to the request.
+            match receive(socket) {
                 Ok(message) => ended.extend(accounts(&message).unwrap_or_default()),
                 Err(Errno::NOBUFS) => is_lost = true,
                 Err(Errno::INTR) => {}
@@ -223,6 +244,32 @@ impl ParseableParametrized<[u8], GenlHeader> for Message {
     }
 }
 
+/// Asks to be told of the tasks that end on these CPUs.
+///
+/// # Errors
+/// `EINVAL` outside of the first user and PID namespace; `EPERM`; if nothing is told, as in another network
+/// namespace.
+fn listen(family: u16, cpus: &[u32]) -> io::Result<Socket> {
+    let socket = open()?;
+    set_socket_recv_buffer_size_force(&socket, ROOM)?;
+    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    let mask = DefaultNla::new(TASKSTATS_CMD_ATTR_REGISTER_CPUMASK, (cpus.join(",") + "\0").into_bytes());
+    send(&socket, Taskstats::get(family, mask), NLM_F_ACK)?;
+    let answer = receive(&socket)?;
+    let answer = NetlinkMessage::<GenlMessage<Message>>::deserialize(&answer).map_err(io::Error::other)?;
+    if let NetlinkPayload::Error(error) = answer.payload
+        && error.code.is_some()
+    {
+        return Err(error.to_io());
+    }
+    // A thread tells before one can join it (`kernel/exit.c:do_exit`).
+    let _ = thread::Builder::new().spawn(|| ())?.join();
+    match receive(&socket) {
+        Ok(_) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn open() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
@@ -235,7 +282,7 @@ fn open() -> io::Result<Socket> {
 fn family(socket: &Socket) -> io::Result<u16> {
     let name = GenlCtrlAttrs::FamilyName(Message::family_name().to_owned());
     let request = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![name] };
-    send(socket, NetlinkMessage::from(GenlMessage::from_payload(request)))?;
+    send(socket, NetlinkMessage::from(GenlMessage::from_payload(request)), 0)?;
     let answer = receive(socket)?;
     let answer = NetlinkMessage::<GenlMessage<GenlCtrl>>::deserialize(&answer).map_err(io::Error::other)?;
     let attributes = match answer.payload {
@@ -250,11 +297,11 @@ fn family(socket: &Socket) -> io::Result<u16> {
     number.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-fn send<M>(socket: &Socket, mut message: NetlinkMessage<M>) -> io::Result<()>
+fn send<M>(socket: &Socket, mut message: NetlinkMessage<M>, flags: u16) -> io::Result<()>
 where
     M: NetlinkSerializable,
 {
-    message.header.flags = NLM_F_REQUEST;
+    message.header.flags = NLM_F_REQUEST | flags;
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
@@ -269,13 +316,26 @@ fn receive(socket: &Socket) -> Result<Vec<u8>, Errno> {
 
 /// The accounts in a message.
 fn accounts(message: &[u8]) -> Result<Vec<Account>, DecodeError> {
-    let message = NetlinkMessage::<GenlMessage<Message>>::deserialize(message)?;
-    let NetlinkPayload::InnerMessage(message) = message.payload else { return Ok(Vec::new()) };
-    message.payload.attributes.iter().filter_map(|attribute| account(attribute).transpose()).collect()
+    let all = stats(message)?;
+    Ok(all.iter().map(|(id, is_process, stats)| Account::read(*id, *is_process, stats)).collect())
 }
 
-/// The account in an attribute, if it is one.
-fn account(attribute: &DefaultNla) -> Result<Option<Account>, DecodeError> {
+/// The version that an answer has.
+fn version(message: &[u8]) -> Result<Option<u16>, DecodeError> {
+    let all = stats(message)?;
+    let version = all.first().and_then(|(_, _, stats)| stats.get(..2)?.try_into().ok());
+    Ok(version.map(u16::from_ne_bytes))
+}
+
+/// The `struct taskstats` in a message, each with the id that it is of and whether that is a process.
+fn stats(message: &[u8]) -> Result<Vec<(u32, bool, Vec<u8>)>, DecodeError> {
+    let message = NetlinkMessage::<GenlMessage<Message>>::deserialize(message)?;
+    let NetlinkPayload::InnerMessage(message) = message.payload else { return Ok(Vec::new()) };
+    message.payload.attributes.iter().filter_map(|attribute| stats_in(attribute).transpose()).collect()
+}
+
+/// The one in an attribute, if there is one.
+fn stats_in(attribute: &DefaultNla) -> Result<Option<(u32, bool, Vec<u8>)>, DecodeError> {
     use netlink_packet_core::Nla as _;
     let is_process = match attribute.kind() {
         TASKSTATS_TYPE_AGGR_PID => false,
@@ -295,7 +355,7 @@ fn account(attribute: &DefaultNla) -> Result<Option<Account>, DecodeError> {
             _ => {}
         }
     }
-    Ok(Some(Account::read(id, is_process, &stats)))
+    Ok(Some((id, is_process, stats)))
 }
 
 #[cfg(test)]
@@ -332,6 +392,29 @@ mod tests {
             accounts.iter().map(|account| (account.id, account.delay)).collect::<Vec<_>>(),
             [(7, delay)]
         );
+    }
+
+    /// Root's test: others are refused, and so is root in a container.
+    #[test]
+    fn the_kernel_tells_of_this_process_and_of_threads_that_end() {
+        let cpus = crate::facts::cpus();
+        let Ok(taskstats) = Taskstats::connect(&cpus) else { return };
+        let own = std::process::id();
+        assert_eq!(taskstats.process(own).map(|account| account.id), Some(own));
+        assert_eq!(taskstats.process(u32::MAX >> 1), None);
+        if !taskstats.tells_ends() {
+            return;
+        }
+        let spin = || {
+            let began = lotsfree_sys::thread_cpu_time();
+            while (lotsfree_sys::thread_cpu_time() - began).as_millis() < 60 {}
+            rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+        };
+        let thread = thread::spawn(spin).join().unwrap();
+        let (ended, _) = taskstats.ended();
+        let times = ended.iter().find(|account| account.id == thread).and_then(|account| account.times);
+        let spent = times.map(|times| (times.user + times.system) / 1_000_000);
+        assert!(spent.is_some_and(|ms| (50..10_000).contains(&ms)), "{ended:?}");
     }
 
     #[test]

@@ -138,7 +138,9 @@ impl Seen {
             remarks.push(format!("What needs {}, which this kernel has not.", self.missing.join(", ")));
         }
         remarks.push(
-            "Waits without a context switch, such as for zram or zswap; huge pages of the pool.".to_owned(),
+            "Waits without a context switch, such as for zram or zswap, but where the kernel counts delays; huge \
+             pages of the pool."
+                .to_owned(),
         );
         remarks
     }
@@ -174,7 +176,8 @@ impl Watch {
     /// smaller it is, the less of the time the tracepoints are on.
     ///
     /// # Errors
-    /// [`WatchError::Refused`] without the right to, [`WatchError::Missing`] on a kernel without tracepoints.
+    /// [`WatchError::Refused`] without the right to, [`WatchError::Missing`] on a kernel without tracepoints,
+    /// [`WatchError::Tracepoints`] if they cannot be opened.
     pub fn begin(budget: f64) -> Result<Self, WatchError> {
         let tracepoints = Tracepoints::find()?;
         let kallsyms = Path::new("/proc/kallsyms");
@@ -182,7 +185,7 @@ impl Watch {
         let cpus = facts::cpus();
         let buffer = (BUFFERS / cpus.len().max(1)).clamp(LEAST_BUFFER, MOST_BUFFER);
         let buffer = 1 << buffer.ilog2();
-        let tracing = Tracing::open(&cpus, &tracepoints.events, buffer).map_err(WatchError::Refused)?;
+        let tracing = Tracing::open(&cpus, &tracepoints.events, buffer).map_err(WatchError::opening)?;
         let proc = Path::new("/proc");
         let tasks = Tasks::all().map_err(at(proc))?;
         let delays = Delays::begin(&cpus, &tasks.processes());
@@ -231,7 +234,7 @@ impl Watch {
     /// The kernel's, if it takes the tracepoints away.
     pub fn until(&mut self, end: u64) -> Result<(), WatchError> {
         while sys::monotonic() < end {
-            self.window(end).map_err(WatchError::Refused)?;
+            self.window(end).map_err(WatchError::Tracepoints)?;
         }
         Ok(())
     }
@@ -303,12 +306,14 @@ impl Watch {
             Observed::Hit(hit) => hits.push(hit),
             Observed::Named { process, task, name } if process == task => named.push((process, name)),
             Observed::Named { .. } => {}
-            Observed::Forked { process, parent } => forked.push((process, parent)),
+            Observed::Forked { process, parent, time } => forked.push((time, process, parent)),
             Observed::Lost(records) => lost += records,
         });
         hits.sort_by_key(|hit| hit.time);
-        // CPUs are drained one after the other: a name may come before the task that has it.
-        for (process, parent) in &forked {
+        // CPUs are drained one after the other: a child may come before its parent, a name before the task that
+        // has it.
+        forked.sort_unstable();
+        for (_, process, parent) in &forked {
             self.tasks.forked(*process, *parent);
             if let Some(delays) = &mut self.delays {
                 delays.forked(*process);
@@ -355,6 +360,8 @@ impl Watch {
 
     /// Ends an interval: scales what its windows held, and adds what `/proc` says.
     fn record(&mut self, from: u64, at: u64) {
+        // What was forked and what ended since the last window; the tracepoints are off.
+        self.seen.lost += self.drain().1;
         let (counts, on) = self.tally.take();
         let in_windows = std::mem::take(&mut self.in_windows);
         // Where there was no window, there is nothing to be scaled.
@@ -398,7 +405,7 @@ impl Watch {
     /// What each program did in an interval, by what the windows had and by what the kernel counts.
     fn sums(&mut self, counts: &BTreeMap<u32, Counts>, scale: &Scale) -> BTreeMap<Program, Sums> {
         let ended = self.delays.as_mut().map(Delays::take_ended).unwrap_or_default();
-        // The accounts of threads are those of their processes, too.
+        // Of threads there are accounts, too.
         let ended: BTreeMap<u32, Account> =
             ended.into_iter().filter(|(process, _)| self.tasks.is_known(*process)).collect();
         let mut programs: BTreeMap<Program, Sums> = BTreeMap::new();
@@ -406,15 +413,19 @@ impl Watch {
         for process in processes {
             let mut counts = counts.get(&process).map(|counts| counts.scaled(scale)).unwrap_or_default();
             let ended = ended.get(&process);
-            if let Some(delay) = self.delays.as_mut().and_then(|delays| delays.spent(process, ended)) {
-                counts.correct(&delay);
+            if let Some(delays) = &mut self.delays
+                && (ended.is_some() || self.read.contains(&process))
+                && let Some(delay) = delays.spent(process, ended)
+            {
+                counts.correct(&delay, delays.has_swap_in_in_blocks());
             }
             let known = self.tasks.get(process);
             let program = known.map_or_else(Program::unknown, |known| known.program.clone());
             let sums = programs.entry(program).or_default();
             sums.is_kernel_thread = known.is_none_or(|known| known.is_kernel_thread);
             sums.counts.add(&counts);
-            if let Some(times) = ended.and_then(|ended| self.tasks.ended(process, &ended.times)) {
+            let times = ended.and_then(|ended| ended.times);
+            if let Some(times) = times.and_then(|times| self.tasks.ended(process, &times)) {
                 sums.times.add(&times);
             }
         }
