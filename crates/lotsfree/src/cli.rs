@@ -217,11 +217,11 @@ pub(crate) struct ManArgs {
                   lotsfree blame --keep slow-monday      keep the run for lotsfree report, compare and blame --run\n  \
                   lotsfree blame --run runs/overnight/base    the same table of a run of lotsfree sim\n  \
                   lotsfree blame -- make -j8             a command, from its start to its end\n\n\
-                  Watching a host needs root, or CAP_PERFMON, CAP_SYS_ADMIN and CAP_SYSLOG. Nothing is changed on the \
-                  host, but for kernel.task_delayacct while a command is watched; watching takes less than 1 % of one CPU \
-                  and 32 MiB. docs/blame.md has the rule by which time is \
+                  Watching a host needs root, or CAP_PERFMON, CAP_SYS_ADMIN and CAP_SYSLOG; without them it is told what /proc \
+                  says to everybody. Nothing is changed on the host, but for kernel.task_delayacct while a command is \
+                  watched; watching takes less than 1 % of one CPU and 32 MiB. docs/blame.md has the rule by which time is \
                   charged, and how far it is from what switching a culprit off gives back.\n\n\
-                  Exit code: 0 judged, 2 wrong usage or a host that cannot be watched."
+                  Exit code: 0 told, 2 wrong usage or a host that cannot be watched."
 )]
 pub(crate) struct BlameArgs {
     /// Whom to ask about: a program's name, a process id, a systemd unit, or a control group [default: all]

@@ -1,6 +1,5 @@
 //! `lotsfree`: why is the host slow although memory is free?
 
-mod accounting;
 mod blame;
 mod cli;
 mod compare;
@@ -42,7 +41,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Agent(arguments) => lab::agent(&arguments),
-        Command::Guard => accounting::guard(),
+        Command::Guard => blame::accounting::guard(),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),

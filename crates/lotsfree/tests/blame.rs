@@ -21,9 +21,16 @@ fn said(output: &Output) -> String {
 
 /// Whether the kernel lets this user watch it.
 fn may_watch() -> bool {
-    let output = lotsfree(&["blame", "--for", "1s"]);
+    let output = lotsfree(&["blame", "--for", "1s", "--json"]);
     match output.status.code() {
-        Some(0) => true,
+        Some(0) => {
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let may = report["unwatched"].is_null();
+            if !may {
+                eprintln!("not tested: {}", report["not_seen"]);
+            }
+            may
+        }
         code => {
             assert_eq!(code, Some(2), "{}", said(&output));
             assert!(said(&output).contains("tracepoint"), "{}", said(&output));
@@ -120,26 +127,40 @@ fn an_ordinary_user_is_told_what_proc_says() {
     let place = tempfile::tempdir().unwrap();
     let program = place.path().join("lotsfree");
     fs::copy(env!("CARGO_BIN_EXE_lotsfree"), &program).unwrap();
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for path in [place.path(), &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
     let as_nobody = |arguments: &[&str]| {
         let mut command = Command::new(&program);
-        command.arg("blame").args(arguments).current_dir("/").uid(NOBODY).gid(NOBODY).output().unwrap()
+        command.arg("blame").args(arguments).current_dir("/").uid(NOBODY).gid(NOBODY).output()
     };
-    let output = as_nobody(&["--json", "--for", "1s"]);
+    let Ok(output) = as_nobody(&["--json", "--for", "1s"]) else {
+        eprintln!("not tested: an ordinary user cannot run programs there");
+        return;
+    };
     assert!(output.status.success(), "{}", said(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    if report["unwatched"].is_null() {
+        eprintln!("not tested: this host lets an ordinary user watch");
+        return;
+    }
     assert!(report["payers"].as_array().unwrap().is_empty(), "{report}");
     assert!(report["not_seen"][0].as_str().unwrap().contains("root"), "{report}");
-    assert!(report["glance"]["seconds"].as_f64() >= Some(1.0), "{report}");
-    let output = as_nobody(&["--", "sh", "-c", "echo done"]);
+    assert!(report["unwatched"]["seconds"].as_f64() >= Some(1.0), "{report}");
+    let output = as_nobody(&["--", "sh", "-c", "echo done"]).unwrap();
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(text.starts_with("done\n") && text.contains("only root can see"), "{text}{}", said(&output));
-    let output = as_nobody(&["--for", "1s", "nobody-of-that-name"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert!(text.starts_with("done\n") && text.contains("; sh had"), "{text}{}", said(&output));
+    let output = as_nobody(&["--for", "1s", "nobody-of-that-name"]).unwrap();
+    assert!(
+        output.status.code() == Some(2) && said(&output).contains("no such program"),
+        "{}",
+        said(&output)
+    );
     // A run has rows of the tracepoints.
-    let output = as_nobody(&["--for", "1s", "--keep", "/tmp/never-made"]);
+    let kept = place.path().join("kept");
+    let output = as_nobody(&["--for", "1s", "--keep", kept.to_str().unwrap()]).unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("tracepoints") && !Path::new("/tmp/never-made").exists());
+    assert!(said(&output).contains("tracepoints") && !kept.exists());
 }
 
 /// The kernel's delay accounting, which can be switched from 5.14 on.
@@ -167,7 +188,8 @@ fn what_a_command_starts_counts_however_short_it_lives() {
     let place = tempfile::tempdir().unwrap();
     let shell = renamed("sh", place.path(), "lf-many");
     let short = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
-    let script = format!("for n in 1 2 3 4 5 6 7 8 9 10; do ( {short} ); done; times");
+    // Some are the children of children, which are gone, too.
+    let script = format!("for n in 1 2 3 4 5; do ( {short} ); ( ( {short} ); : ); done; times");
     let output = Command::new(env!("CARGO_BIN_EXE_lotsfree"))
         .args(["blame", "--json", "--"])
         .arg(&shell)

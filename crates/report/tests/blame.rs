@@ -10,8 +10,8 @@ use lotsfree_analysis::blame::Blame;
 use lotsfree_doctor::Remedy;
 use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
-    BlameDetails, BlameReport, Glance, Glimpse, blame_html, blame_json, blame_markdown, blame_schema,
-    blame_text,
+    BlameDetails, BlameReport, Unwatched, UnwatchedProgram, blame_html, blame_json, blame_markdown,
+    blame_schema, blame_text,
 };
 use lotsfree_report::runs::{runs_html, runs_json, runs_text};
 use lotsfree_run::{Facts, Histogram, Interval, Memory, Run, Sink as _, Spent, State, Toll};
@@ -336,7 +336,7 @@ fn a_run_with_losses_has_a_few_sentences_in_its_report() {
 
 #[test]
 fn what_an_ordinary_user_sees_says_what_it_cannot() {
-    let glimpse = |program: &str, stalled, grew_bytes: i64, read_bytes| Glimpse {
+    let glimpse = |program: &str, stalled, grew_bytes: i64, read_bytes| UnwatchedProgram {
         program: program.to_owned(),
         group: format!("/system.slice/{program}.service"),
         stalled,
@@ -344,8 +344,9 @@ fn what_an_ordinary_user_sees_says_what_it_cannot() {
         grew_bytes,
         held_bytes: 3 << 30,
         read_bytes,
+        is_asked: program == "postgres",
     };
-    let glance = Glance {
+    let unwatched = Unwatched {
         seconds: 30.0,
         stalled: Some(0.43),
         stalled_all: Some(0.1),
@@ -357,12 +358,13 @@ fn what_an_ordinary_user_sees_says_what_it_cannot() {
             glimpse("postgres", Some(0.41), 0, None),
         ],
     };
-    let report = BlameReport::glanced(glance, Some("postgres"), details());
+    let report = BlameReport::unwatched(unwatched, details());
     assert_eq!(
         report.answer,
         "This host waited for memory in 43 % of 30 s; postgres had 1,204 major faults, and its control group \
          /system.slice/postgres.service waited in 41 % of it. Meanwhile perl <b>& grew by 1 GiB and 9 GiB were read \
-         from disks, 5 GiB of them by rsync. Whose time that was and who took the memory, only root can see."
+         from disks, 5 GiB of them by rsync. Whose time that was and who took the memory is \
+         not to be seen without the kernel's tracepoints."
     );
     let text = blame_text(&report, plain(100));
     assert!(text.lines().all(|line| line.width() <= 100), "{text}");
@@ -371,5 +373,5 @@ fn what_an_ordinary_user_sees_says_what_it_cannot() {
     let page = blame_html(&report);
     assert!(page.contains("perl &lt;b&gt;&amp;") && !page.contains("perl <b>"));
     assert!(blame_markdown(&report).contains("| postgres | 41 % | 1,204 |"));
-    keep("blame-glance.html", &page);
+    keep("blame-unwatched.html", &page);
 }

@@ -30,8 +30,8 @@ pub fn blame_html(report: &BlameReport) -> String {
             p class={ "verdict" @if has_payers { " high" } } { (common::glued(&report.answer)) }
         }
         @if has_payers { (paid(report)) (took(report)) }
-        @if let Some(glance) = &report.glance {
-            section { h2 { (glance.grid().title) } (grid(&glance.grid())) }
+        @if let Some(unwatched) = &report.unwatched {
+            section { h2 { (unwatched.grid().title) } (grid(&unwatched.grid())) }
         }
         (not_seen(report))
         (remedies(report))

@@ -26,9 +26,9 @@ pub fn blame_markdown(report: &BlameReport) -> String {
             rows(&mut out, &tables::takers(report));
         }
     }
-    if let Some(glance) = &report.glance {
+    if let Some(unwatched) = &report.unwatched {
         line(&mut out, "## What each program did\n");
-        rows(&mut out, &glance.grid().with_groups());
+        rows(&mut out, &unwatched.grid().with_groups());
     }
     if let Some(sure) = words::sure(&report.blame) {
         line(&mut out, &format!("{}\n", escaped(&sure)));

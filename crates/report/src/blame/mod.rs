@@ -8,11 +8,11 @@
 //! What only a live host can tell (what a taker was doing, control groups, what was not seen) is passed
 //! beside the run, in [`BlameDetails`].
 
-mod glance;
 mod html;
 mod markdown;
 mod tables;
 mod text;
+mod unwatched;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use lotsfree_run::{EventKind, Run, RunOn};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use glance::{Glance, Glimpse};
 pub use html::blame_html;
 pub use markdown::blame_markdown;
 pub use text::blame_text;
+pub use unwatched::{Unwatched, UnwatchedProgram};
 
 /// The format's name; raised when a field changes its meaning or goes.
 const SCHEMA: &str = "lotsfree.blame/1";
@@ -51,7 +51,7 @@ pub struct BlameReport {
     /// What could be seen without a watch, where this user may not watch the host. Then there are no payers
     /// and no takers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub glance: Option<Glance>,
+    pub unwatched: Option<Unwatched>,
 }
 
 /// What is known beside the rows of a run.
@@ -108,16 +108,18 @@ impl BlameReport {
             asked: asked.map(str::to_owned),
             details,
             blame,
-            glance: None,
+            unwatched: None,
         }
     }
 
-    /// The report to a user who may not watch. `asked` is the program that it was asked for.
-    pub fn glanced(glance: Glance, asked: Option<&str>, details: BlameDetails) -> Self {
-        let glance = glance.sorted();
-        let answer = glance.answer(asked);
-        let blame = Blame { seconds: glance.seconds, actors: glance.programs.len(), ..Blame::default() };
-        BlameReport { answer, glance: Some(glance), ..BlameReport::new(blame, asked, details) }
+    /// The report to a user who may not watch.
+    pub fn unwatched(unwatched: Unwatched, details: BlameDetails) -> Self {
+        let unwatched = unwatched.sorted();
+        let (answer, asked) = (unwatched.answer(), unwatched.asked());
+        let blame =
+            Blame { seconds: unwatched.seconds, actors: unwatched.programs.len(), ..Blame::default() };
+        let report = BlameReport::new(blame, asked.as_deref(), details);
+        BlameReport { answer, unwatched: Some(unwatched), ..report }
     }
 }
 

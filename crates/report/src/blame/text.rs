@@ -20,8 +20,8 @@ pub fn blame_text(report: &BlameReport, options: TextOptions) -> String {
         }
         (None, _) => grid(&mut page, &tables::payers(report).with_groups()),
     }
-    if let Some(glance) = &report.glance {
-        grid(&mut page, &glance.grid().with_groups());
+    if let Some(unwatched) = &report.unwatched {
+        grid(&mut page, &unwatched.grid().with_groups());
     }
     let is_whole = report.asked.is_none() || options.verbose;
     if is_whole && !report.blame.payers.is_empty() && !report.blame.takers.is_empty() {

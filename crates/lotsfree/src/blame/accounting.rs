@@ -1,9 +1,10 @@
 //! [`Accounting`]: the kernel's delay accounting, switched on while a command is watched.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::Context;
 use lotsfree_changes::{Changes, Outcome, StateDirectory};
@@ -30,7 +31,10 @@ impl Accounting {
         if !is_off || rustix::fs::access(setting, Access::WRITE_OK).is_err() {
             return Ok(None);
         }
-        let mut changes = StateDirectory::of_user()?.host(&mut report)?;
+        // In a journal of its own: the command may be a lab, which changes the host.
+        let state = StateDirectory::of_user()?;
+        state.undo_abandoned(&mut report)?;
+        let mut changes = state.process()?;
         // Before the change, so that there is no moment without a guard.
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut guard = Command::new(program);
@@ -41,16 +45,19 @@ impl Accounting {
         Ok(Some(Accounting { changes, guard }))
     }
 
-    /// Puts the setting back.
-    ///
-    /// # Errors
-    /// If it cannot be put back.
-    pub(crate) fn end(mut self) -> anyhow::Result<()> {
-        let undone = self.changes.undo(&mut |_| ());
-        drop(self.guard.stdin.take());
-        // It finds nothing left to do.
+    /// Puts the setting back, and says if that cannot be done.
+    pub(crate) fn end(mut self) {
+        let undone = self.changes.undo(&mut |outcome| {
+            if let Outcome::Left(_) = outcome {
+                report(outcome);
+            }
+        });
+        match undone {
+            Ok(()) => _ = self.guard.kill(),
+            // The guard tries again.
+            Err(error) => return output::remark(&error.to_string()),
+        }
         let _ = self.guard.wait();
-        Ok(undone?)
     }
 }
 
@@ -58,11 +65,23 @@ fn report(outcome: &Outcome) {
     output::remark(&outcome.to_string());
 }
 
+/// How often, and how far apart, the guard looks: a process that is killed closes the pipe before it unlocks
+/// its journal.
+const LOOKS: usize = 100;
+const APART: Duration = Duration::from_millis(100);
+
 /// `lotsfree guard`: waits for the end of the process that holds the other end of standard input, and undoes
-/// what it left changed.
+/// what processes that are gone left changed.
 pub(crate) fn guard() -> anyhow::Result<u8> {
-    let mut nothing = [0];
-    while matches!(io::stdin().read(&mut nothing), Ok(1..)) {}
-    StateDirectory::of_user()?.restore(&mut report)?;
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    let setting = || std::fs::read_to_string(DELAY_ACCOUNTING).unwrap_or_default();
+    for _ in 0..LOOKS {
+        StateDirectory::of_user()?.undo_abandoned(&mut report)?;
+        // Another watch may still have it on; then its own guard is there.
+        if setting().trim() == "0" {
+            break;
+        }
+        std::thread::sleep(APART);
+    }
     Ok(0)
 }

@@ -1,8 +1,11 @@
 //! `lotsfree blame`.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) mod accounting;
+mod unwatched;
+mod whom;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -11,23 +14,22 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use lotsfree_analysis::blame::Blame;
 use lotsfree_doctor::{Remedy, Severity, diagnose};
-use lotsfree_kernel_files::file::process::cgroup::memory_group;
 use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
-    BlameDetails, BlameReport, Glance, Glimpse, blame_html, blame_json, blame_markdown, blame_sentence,
-    blame_text,
+    BlameDetails, BlameReport, blame_html, blame_json, blame_markdown, blame_sentence, blame_text,
 };
 use lotsfree_run::{Event, EventKind, Facts, Memory, Run, RunOn, Sink as _, State};
 use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Observation, Options, THIS_HOST, collect};
 use lotsfree_units::words::duration;
-use lotsfree_watch::{BUDGET, Glimpsed, Sampler, Seeing, Seen, Watch, WatchError};
+use lotsfree_watch::{BUDGET, Sampler, Seeing, Seen, Watch, WatchError};
 
-use crate::accounting::Accounting;
 use crate::cli::{BlameArgs, BlameFormat};
 use crate::output;
 use crate::runs::Output;
 use crate::signals::Signals;
+use accounting::Accounting;
+use whom::{Whom, find};
 
 /// The most remedies that are shown.
 const MOST_REMEDIES: usize = 2;
@@ -82,8 +84,10 @@ fn host(arguments: &BlameArgs) -> anyhow::Result<BlameReport> {
         output::progress(seconds, &format!("watching for {}", duration(seconds)));
     }
     let watched = watch(arguments, &signals);
-    let glimpsed = match &watched {
-        Err(error) if is_refused(error) && arguments.keep.is_none() => Some(glance(arguments, &signals)?),
+    let looked = match &watched {
+        Err(error) if is_refused(error) && arguments.keep.is_none() => {
+            Some(unwatched::look(arguments, &signals)?)
+        }
         _ => None,
     };
     let between = began.elapsed().as_secs_f64();
@@ -92,8 +96,8 @@ fn host(arguments: &BlameArgs) -> anyhow::Result<BlameReport> {
     let severe = findings.filter(|finding| finding.severity >= Severity::Warning);
     let remedies = severe.filter_map(|finding| finding.remedies.into_iter().next());
     let remedies = remedies.take(MOST_REMEDIES).collect();
-    match (glimpsed, watched) {
-        (Some(glimpsed), Err(refused)) => glanced(arguments, glimpsed, &refused, remedies),
+    match (looked, watched) {
+        (Some(looked), Err(refused)) => unwatched::report(arguments, &looked, &refused, remedies),
         (_, watched) => {
             let (run, seen) = watched?;
             judged(arguments, &run, &seen.programs, remedies)
@@ -105,66 +109,6 @@ fn host(arguments: &BlameArgs) -> anyhow::Result<BlameReport> {
 fn groups(programs: &Programs) -> BTreeMap<String, String> {
     let named = programs.iter().filter(|(name, seeing)| seeing.group.len() > 1 && !name.contains(" ("));
     named.map(|(name, seeing)| (name.to_string(), seeing.group.to_string())).collect()
-}
-
-/// The actor that somebody asks about: by process id, by name, or by the unit or control group that it is in.
-/// Of several, the one that lost most.
-fn find(run: &Run, programs: &Programs, whom: &Whom<'_>) -> anyhow::Result<String> {
-    let blame = Blame::of(run, None);
-    let names: BTreeSet<Arc<str>> = run.intervals().actors().into_iter().map(|(actor, _)| actor).collect();
-    let is_meant = |name: &&Arc<str>| {
-        whom.is(name, programs.get(*name).map(|seeing| &*seeing.group).unwrap_or_default())
-    };
-    let meant: Vec<&Arc<str>> = names.iter().filter(is_meant).collect();
-    let worst = blame.payers.iter().find(|payer| meant.iter().any(|name| ***name == *payer.cost.actor));
-    let found =
-        worst.map(|payer| payer.cost.actor.clone()).or_else(|| meant.first().map(|name| name.to_string()));
-    found.with_context(|| whom.unknown(names.iter().map(|name| &**name)))
-}
-
-/// Somebody who is asked about.
-struct Whom<'a> {
-    text: &'a str,
-    /// The name and the number of a process, where the text is its number.
-    process: Option<(String, u32)>,
-}
-
-impl<'a> Whom<'a> {
-    fn new(text: &'a str) -> Self {
-        let id = text.parse::<u32>().ok();
-        let process = id.and_then(|id| Some((fs::read_to_string(format!("/proc/{id}/comm")).ok()?, id)));
-        let process = process.map(|(name, id)| (name.trim_end().to_owned(), id));
-        Whom { text, process }
-    }
-
-    /// Whether a program of this name in this control group is meant.
-    fn is(&self, name: &str, group: &str) -> bool {
-        let (plain, text) = (name.split(" (").next().unwrap_or(name), self.text);
-        match &self.process {
-            Some((name, id)) => plain == name && is_in(*id, group),
-            None if text.starts_with('/') => {
-                group == text || group.starts_with(&format!("{}/", text.trim_end_matches('/')))
-            }
-            None => {
-                name == text
-                    || plain == text
-                    || group.rsplit('/').any(|part| part == text || part == format!("{text}.service"))
-            }
-        }
-    }
-
-    /// That nobody of the programs is meant.
-    fn unknown<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
-        let some: Vec<&str> = names.take(12).collect();
-        let (text, some) = (self.text, some.join(", "));
-        format!("{text}: no such program, process, unit or control group was seen; seen were {some}")
-    }
-}
-
-/// Whether a process is in a memory cgroup.
-fn is_in(process: u32, group: &str) -> bool {
-    let text = fs::read(format!("/proc/{process}/cgroup")).unwrap_or_default();
-    memory_group(&text).unwrap_or_default() == group
 }
 
 /// What a command is called: the name of its program.
@@ -184,6 +128,21 @@ const MOST_INTERVALS: u32 = 240;
 
 /// Watches this host, until the time is over or the command ends.
 fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)> {
+    // Before anything is started: a kernel that refuses does so here.
+    let accounting = if arguments.command.is_empty() { Ok(None) } else { Accounting::begin() };
+    let accounting = accounting.unwrap_or_else(|error| {
+        output::remark(&format!("the kernel's delay accounting stays off: {error:#}"));
+        None
+    });
+    let watched = Watch::begin(arguments.budget / 100.0);
+    let done = watched.map_err(Into::into).and_then(|watch| watch_with(watch, arguments, signals));
+    if let Some(accounting) = accounting {
+        accounting.end();
+    }
+    done
+}
+
+fn watch_with(mut watch: Watch, arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)> {
     let interval = Duration::from_secs(1).max(arguments.length / MOST_INTERVALS);
     let facts = Facts {
         title: "blame".to_owned(),
@@ -192,12 +151,6 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
         ..lotsfree_watch::facts(RunOn::Host, Vec::new())
     };
     let nodes: Vec<u32> = facts.nodes.iter().map(|node| node.id).collect();
-    let accounting = if arguments.command.is_empty() { Ok(None) } else { Accounting::begin() };
-    let accounting = accounting.unwrap_or_else(|error| {
-        output::remark(&format!("the kernel's delay accounting stays off: {error:#}"));
-        None
-    });
-    let mut watch = Watch::begin(arguments.budget / 100.0)?;
     let mut output = Output::begin(arguments.keep.as_deref(), facts, String::new())?;
     let mut sampler = Sampler::new(&nodes, None)?;
     let began = Instant::now();
@@ -226,7 +179,6 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
         }
     }
     let (rows, seen) = watch.finish();
-    accounting.map_or(Ok(()), Accounting::end)?;
     for event in notes(&seen, began.elapsed()) {
         output.sink().event(&event)?;
     }
@@ -239,68 +191,6 @@ fn watch(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<(Run, Seen)
 /// Whether the kernel does not let this user watch it.
 fn is_refused(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(WatchError::Refused(_)))
-}
-
-/// Looks at what an ordinary user can see, until the time is over or the command ends.
-fn glance(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<Glimpsed> {
-    let (glance, began) = (lotsfree_watch::Glance::begin()?, Instant::now());
-    let mut child = start(&arguments.command)?;
-    let is_over = |child: &mut Option<Child>| -> anyhow::Result<bool> {
-        Ok(match child {
-            Some(command) => command.try_wait()?.is_some(),
-            None => began.elapsed() >= arguments.length,
-        })
-    };
-    while !is_over(&mut child)? && !signals.came() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(glance.end()?)
-}
-
-/// The report of what an ordinary user can see.
-fn glanced(
-    arguments: &BlameArgs,
-    glimpsed: Glimpsed,
-    refused: &anyhow::Error,
-    remedies: Vec<Remedy>,
-) -> anyhow::Result<BlameReport> {
-    let programs = &glimpsed.programs;
-    let asked = match arguments.payer.as_deref().map(Whom::new) {
-        None => None,
-        Some(whom) => {
-            let meant = programs.iter().filter(|program| whom.is(&program.name, &program.group));
-            // Of several, the one that faulted most.
-            let most = meant.max_by_key(|program| program.major_faults);
-            let known = programs.iter().filter(|program| program.held > 0).map(|program| &*program.name);
-            Some(most.with_context(|| whom.unknown(known))?)
-        }
-    };
-    let glimpse = |program: &lotsfree_watch::Glimpse| Glimpse {
-        program: program.name.to_string(),
-        group: program.group.to_string(),
-        stalled: program.stalled,
-        major_faults: program.major_faults,
-        grew_bytes: program.grew,
-        held_bytes: program.held,
-        read_bytes: program.read,
-    };
-    let is_told = |program: &&lotsfree_watch::Glimpse| program.did_anything() || asked == Some(*program);
-    let glance = Glance {
-        seconds: glimpsed.length.as_secs_f64(),
-        stalled: glimpsed.stalled.map(|(some, _)| some),
-        stalled_all: glimpsed.stalled.map(|(_, all)| all),
-        read_bytes: glimpsed.read,
-        refaults: glimpsed.refaults,
-        programs: programs.iter().filter(is_told).map(glimpse).collect(),
-    };
-    let facts = lotsfree_watch::facts(RunOn::Host, Vec::new());
-    let not_seen = vec![
-        format!("Whom memory cost how much, and who took it: {refused}."),
-        "Who read what into the page cache; what other users' programs read.".to_owned(),
-    ];
-    let source = format!("this host, Linux {}", facts.kernel);
-    let details = BlameDetails { source, not_seen, remedies, ..BlameDetails::default() };
-    Ok(BlameReport::glanced(glance, asked.map(|program| &*program.name), details))
 }
 
 /// Who lost most time to memory while `length` passes, and who took it. `None` if nobody lost any, or this

@@ -9,7 +9,7 @@ use super::tables::{Grid, MOST_ROWS};
 
 /// What `/proc` alone says, where this user may not watch the kernel. Who lost time to whom is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Glance {
+pub struct Unwatched {
     /// Length of the time between the two looks, in seconds.
     pub seconds: f64,
     /// The part of the time in which some task of the host waited for memory (pressure stall information);
@@ -23,12 +23,12 @@ pub struct Glance {
     pub refaults: u64,
     /// The programs that faulted, grew or read, or whose control group waited; those that waited most first,
     /// then those that grew most.
-    pub programs: Vec<Glimpse>,
+    pub programs: Vec<UnwatchedProgram>,
 }
 
 /// What can be seen of a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Glimpse {
+pub struct UnwatchedProgram {
     /// The program.
     pub program: String,
     /// Its control group; empty without one.
@@ -43,6 +43,8 @@ pub struct Glimpse {
     pub held_bytes: u64,
     /// Bytes that it read from disks; `null` where this user may not know.
     pub read_bytes: Option<u64>,
+    /// Whether it is the one that was asked for.
+    pub is_asked: bool,
 }
 
 /// Less of the time than this reads as none.
@@ -52,10 +54,10 @@ const WORTH_NAMING: u64 = 64 << 20;
 /// The most programs that a sentence names.
 const MOST_NAMED: usize = 3;
 
-impl Glance {
+impl Unwatched {
     /// With the programs in the order in which they are told.
     pub fn sorted(mut self) -> Self {
-        let key = |program: &Glimpse| (program.stalled.unwrap_or(0.0), program.grew_bytes as f64);
+        let key = |program: &UnwatchedProgram| (program.stalled.unwrap_or(0.0), program.grew_bytes as f64);
         self.programs.sort_by(|a, b| {
             let ((a_stalled, a_grew), (b_stalled, b_grew)) = (key(a), key(b));
             b_stalled.total_cmp(&a_stalled).then(b_grew.total_cmp(&a_grew)).then(a.program.cmp(&b.program))
@@ -63,8 +65,13 @@ impl Glance {
         self
     }
 
+    /// The name of the program that was asked for.
+    pub(super) fn asked(&self) -> Option<String> {
+        self.programs.iter().find(|program| program.is_asked).map(|program| program.program.clone())
+    }
+
     /// The answer in words.
-    pub(super) fn answer(&self, asked: Option<&str>) -> String {
+    pub(super) fn answer(&self) -> String {
         let looked = duration(self.seconds);
         let host = match self.stalled {
             None => format!("Whether this host waited for memory in {looked}, its kernel does not say"),
@@ -73,25 +80,24 @@ impl Glance {
             }
             Some(part) => format!("This host waited for memory in {} of {looked}", Percent(part)),
         };
-        let of = asked.and_then(|name| self.programs.iter().find(|program| program.program == name));
+        let of = self.programs.iter().find(|program| program.is_asked);
         let of = of.map(|program| format!("; {}", told(program))).unwrap_or_default();
-        format!(
-            "{host}{of}.{} Whose time that was and who took the memory, only root can see.",
-            self.meanwhile()
-        )
+        let unseen =
+            "Whose time that was and who took the memory is not to be seen without the kernel's tracepoints.";
+        format!("{host}{of}.{} {unseen}", self.meanwhile())
     }
 
     /// ` Meanwhile perl grew by 1.3 GiB, and 2.9 GiB were read from disks, 2.3 GiB of them by rsync.`
     fn meanwhile(&self) -> String {
-        let mut growing: Vec<&Glimpse> =
+        let mut growing: Vec<&UnwatchedProgram> =
             self.programs.iter().filter(|program| program.grew_bytes >= WORTH_NAMING as i64).collect();
         growing.sort_by_key(|program| std::cmp::Reverse(program.grew_bytes));
-        let grew = |program: &&Glimpse| {
+        let grew = |program: &&UnwatchedProgram| {
             format!("{} grew by {}", program.program, Bytes(program.grew_bytes.unsigned_abs()))
         };
         let mut parts: Vec<String> = growing.iter().take(MOST_NAMED).map(grew).collect();
         if self.read_bytes >= WORTH_NAMING {
-            let reads = |program: &&Glimpse| program.read_bytes.unwrap_or(0);
+            let reads = |program: &&UnwatchedProgram| program.read_bytes.unwrap_or(0);
             let most = self.programs.iter().max_by_key(reads).filter(|most| reads(most) >= WORTH_NAMING);
             let by = most.map(|most| format!(", {} of them by {}", Bytes(reads(&most)), most.program));
             parts.push(format!("{} were read from disks{}", Bytes(self.read_bytes), by.unwrap_or_default()));
@@ -106,7 +112,7 @@ impl Glance {
     pub(super) fn grid(&self) -> Grid {
         let bytes = |bytes: u64| if bytes == 0 { "–".to_owned() } else { Bytes(bytes).to_string() };
         let unknown = || "unknown".to_owned();
-        let row = |program: &Glimpse| {
+        let row = |program: &UnwatchedProgram| {
             let grew = match program.grew_bytes {
                 lost if lost < 0 => format!("−{}", Bytes(lost.unsigned_abs())),
                 grew => bytes(grew.unsigned_abs()),
@@ -135,7 +141,7 @@ impl Glance {
 }
 
 /// `postgres had 1,204 major faults, and its control group /db waited in 41 % of it`
-fn told(program: &Glimpse) -> String {
+fn told(program: &UnwatchedProgram) -> String {
     let faults = match program.major_faults {
         0 => "no major fault".to_owned(),
         1 => "one major fault".to_owned(),
