@@ -2,7 +2,8 @@
 //!
 //! The kernel counts the delays of a task if delay accounting was on when the task was forked
 //! (`kernel/delayacct.c:delayacct_tsk_init`). Up to 5.13 it is on unless the kernel was started with
-//! `nodelayacct`; from 5.14 on only with `delayacct`, or for what is forked while `kernel.task_delayacct` is 1.
+//! `nodelayacct`; from 5.14 on only with `delayacct`, or for what is forked while `kernel.task_delayacct` is
+//! 1.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;

@@ -77,8 +77,8 @@ impl Counts {
         }
     }
 
-    /// Puts what the kernel counted in the place of what the windows let us guess. Waits for blocks may be for
-    /// anything: the windows say for what they were, in which parts. `is_swap_in` says whether waits for
+    /// Puts what the kernel counted in the place of what the windows let us guess. Waits for blocks may be
+    /// for anything: the windows say for what they were, in which parts. `is_swap_in` says whether waits for
     /// swap-in are among them.
     pub(crate) fn correct(&mut self, delay: &Delay, is_swap_in: bool) {
         // Reclaim of a node was not counted before 6.7, compaction not before 5.17.

@@ -1,5 +1,5 @@
-//! The kernel's `taskstats` (`include/uapi/linux/taskstats.h`, `Documentation/accounting/taskstats.rst`): what
-//! tasks spent and waited for, asked over generic netlink, or told when they end.
+//! The kernel's `taskstats` (`include/uapi/linux/taskstats.h`, `Documentation/accounting/taskstats.rst`):
+//! what tasks spent and waited for, asked over generic netlink, or told when they end.
 
 use std::io;
 use std::thread;
@@ -142,8 +142,8 @@ impl Taskstats {
     /// Connects, and asks to be told of all tasks that end on these CPUs.
     ///
     /// # Errors
-    /// `ENOENT` if the kernel has no `taskstats`, `EPERM` without `CAP_NET_ADMIN`, `EINVAL` for a version that
-    /// cannot be read.
+    /// `ENOENT` if the kernel has no `taskstats`, `EPERM` without `CAP_NET_ADMIN`, `EINVAL` for a version
+    /// that cannot be read.
     pub(crate) fn connect(cpus: &[u32]) -> io::Result<Self> {
         let socket = open()?;
         let family = family(&socket)?;

@@ -310,8 +310,8 @@ impl Watch {
             Observed::Lost(records) => lost += records,
         });
         hits.sort_by_key(|hit| hit.time);
-        // CPUs are drained one after the other: a child may come before its parent, a name before the task that
-        // has it.
+        // CPUs are drained one after the other: a child may come before its parent, a name before the task
+        // that has it.
         forked.sort_unstable();
         for (_, process, parent) in &forked {
             self.tasks.forked(*process, *parent);

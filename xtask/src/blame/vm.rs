@@ -26,8 +26,8 @@ const MEMORY: Bytes = Bytes::mib(2560);
 const CPUS: u32 = 1;
 /// Requests that the disk serves a second: it is as slow beside the emulated CPUs as a disk beside real ones.
 const REQUESTS: u32 = 200;
-/// Directories, and empty files in each, that are there to be walked.
-const TREE: (u32, u32) = (200, 1000);
+/// Directories, and empty files in each, that are there to be walked: their inodes fill half of the limit.
+const TREE: (u32, u32) = (500, 1000);
 /// How long all cases may take in software emulation.
 const TIME_LIMIT: Duration = Duration::from_secs(3 * 3600);
 /// The programs of the cases. The packages that own them are copied, with all that these need.

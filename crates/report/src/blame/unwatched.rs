@@ -33,7 +33,8 @@ pub struct UnwatchedProgram {
     pub program: String,
     /// Its control group; empty without one.
     pub group: String,
-    /// The part of the time in which some task of its control group waited for memory; `null` where not known.
+    /// The part of the time in which some task of its control group waited for memory; `null` where not
+    /// known.
     pub stalled: Option<f64>,
     /// Major faults: pages read or swapped in when they were touched.
     pub major_faults: u64,
