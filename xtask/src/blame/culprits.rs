@@ -84,8 +84,9 @@ pub(super) const FIND: Culprit = Culprit {
 pub(super) const FORKS: Culprit = Culprit {
     what: "a storm of short processes",
     programs: &["perl"],
-    command: "while :; do for n in $(seq 12); do \
-              perl -e '$all = \"x\" x (20 << 20); select(undef, undef, undef, 0.3)' & done; wait; done",
+    // Long enough for all of them to be there at once, also where a CPU is emulated.
+    command: "while :; do for n in $(seq 10); do \
+              perl -e '$all = \"x\" x (40 << 20); select(undef, undef, undef, 2)' & done; wait; done",
     ..NOTHING
 };
 /// Has one page of every 2 MiB, and lets the kernel make huge pages of them.

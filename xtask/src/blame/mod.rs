@@ -52,7 +52,7 @@ struct Pace {
 const PACE: Pace =
     Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15), budget: 1, rounds: 3 };
 const SLOW_PACE: Pace =
-    Pace { ahead: Duration::from_secs(20), watched: Duration::from_secs(24), budget: 10, rounds: 1 };
+    Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24), budget: 10, rounds: 1 };
 
 /// An application and its culprits.
 struct Case {
