@@ -46,13 +46,26 @@ struct Pace {
     /// How often a case of several culprits is run with all of them and without each. What one of them takes
     /// is the difference of two runs, of which each differs from the last by some points.
     rounds: usize,
+    /// The part of the limit that there is, in percent: the less room it leaves, the sooner slow culprits
+    /// fill it.
+    limit: u64,
 }
 
 /// On a host, and in a virtual machine without KVM.
-const PACE: Pace =
-    Pace { ahead: Duration::from_secs(3), watched: Duration::from_secs(15), budget: 1, rounds: 3 };
-const SLOW_PACE: Pace =
-    Pace { ahead: Duration::from_secs(8), watched: Duration::from_secs(24), budget: 10, rounds: 1 };
+const PACE: Pace = Pace {
+    ahead: Duration::from_secs(3),
+    watched: Duration::from_secs(15),
+    budget: 1,
+    rounds: 3,
+    limit: 100,
+};
+const SLOW_PACE: Pace = Pace {
+    ahead: Duration::from_secs(8),
+    watched: Duration::from_secs(24),
+    budget: 10,
+    rounds: 1,
+    limit: 82,
+};
 
 /// An application and its culprits.
 struct Case {
@@ -300,7 +313,7 @@ fn attempt(case: &Case, bench: &mut Bench<'_>) -> Result<Outcome> {
     let keep = keep.map(|directory| directory.join(case.name().replace(' ', "-")));
     let files = host.directory(&mut changes);
     let place = files.and_then(|files| {
-        let group = Group::new(&mut changes, case.victim.limit())?;
+        let group = Group::new(&mut changes, case.victim.limit(pace))?;
         let victim = group.below(&mut changes, "victim")?;
         Ok(Place { host, pace, files, group, victim, prepared: prepared.to_owned(), keep })
     });

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lotsfree_changes::Changes;
 use lotsfree_units::Bytes;
 
-use super::{Place, prepared};
+use super::{Pace, Place, prepared};
 use crate::real::Result;
 use crate::real::application::{Server, output};
 
@@ -63,12 +63,13 @@ impl Kind {
     }
 
     /// The limit of the group that it shares with its culprits: with room for it, and not for both.
-    pub(super) fn limit(self) -> Bytes {
-        match self {
-            Kind::Postgres => Bytes::mib(1024),
-            Kind::Redis => Bytes::mib(768),
-            Kind::Java => Bytes::mib(900),
-        }
+    pub(super) fn limit(self, pace: Pace) -> Bytes {
+        let mib = match self {
+            Kind::Postgres => 1024,
+            Kind::Redis => 768,
+            Kind::Java => 900,
+        };
+        Bytes::mib(mib * pace.limit / 100)
     }
 
     /// Starts it in a group of its own.
