@@ -105,12 +105,14 @@ pub(super) const SPARSE: Culprit = Culprit {
     ],
     ..NOTHING
 };
-/// Another server, with data of its own that it reads at random.
+/// Another server, with data of its own that it reads at random, and as a whole for reports.
 pub(super) const DATABASE: Culprit = Culprit {
     what: "a second database",
     programs: &["postgres"],
     command: "$AS_POSTGRES $PROGRAMS/postgres -D $FILES/second/data -k $FILES/second -p 22435 & \
               until $PROGRAMS/pg_isready -h $FILES/second -p 22435; do sleep 0.1; done; \
+              while :; do $PROGRAMS/psql -U postgres -h $FILES/second -p 22435 -c \"select sum(abalance) from \
+              pgbench_accounts\" postgres; done & \
               exec $PROGRAMS/pgbench -U postgres -h $FILES/second -p 22435 -S -c 4 -n -T 1000 postgres",
     database: Some("second"),
     ..NOTHING
