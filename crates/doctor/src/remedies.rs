@@ -1,12 +1,12 @@
 //! Remedies that several rules share, so that all of them propose the same one.
 
-use lotsfree_kernel_files::file::cgroup::CgroupVersion;
+use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Cgroups, Limit};
 use lotsfree_kernel_files::file::sysctl::SysctlSetting;
 use lotsfree_settings::{SWAPPINESS, WATERMARK_SCALE_FACTOR};
 use lotsfree_units::Bytes;
 
 use crate::remedy::{sysctl_file, word};
-use crate::{Context, Remedy, advice};
+use crate::{Context, Remedy, advice, control_groups};
 
 /// Place in which a unit's settings are proposed.
 pub(crate) const DROP_IN: &str = "the unit's drop-in, [Service]";
@@ -34,6 +34,36 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
         .keep(DROP_IN, "IOWeight=50")
         .risk("The job is slowed to what the disk takes; a MemoryMax below its own heap kills it.")
         .restart("the job")
+}
+
+/// What a group that is bounded may have beside what it holds, for what it reads and writes.
+const ROOM: Bytes = Bytes::mib(32);
+
+/// Bounds the memory cgroup of a program that takes what others lose, so that its page cache displaces only
+/// itself. `holds` is the anonymous and shared memory of all that runs in the group. `None` if the group is
+/// not known, or bounded as low already.
+pub fn bounded_taker(groups: &Cgroups, path: &str, taker: &str, holds: Bytes) -> Option<Remedy> {
+    let group = groups.at(path)?;
+    let wanted = control_groups::rounded(holds.scale(1.0 / control_groups::COMFORTABLE) + ROOM);
+    let (setting, now, risk) = match groups.version {
+        CgroupVersion::V1 => (
+            ("MemoryMax", "max"),
+            group.max,
+            "It waits for its own reads and writes. Where it needs more than that for itself, one of its processes is \
+             killed.",
+        ),
+        CgroupVersion::V2 => (
+            ("MemoryHigh", "high"),
+            group.high,
+            "It waits for its own reads and writes. Where it needs more than that for itself, it is slowed down.",
+        ),
+    };
+    let now = now.and_then(Limit::bytes);
+    if now.is_some_and(|now| now <= wanted) {
+        return None;
+    }
+    let title = format!("Bound what {taker} takes: {wanted} for {path}");
+    Some(control_groups::set(title, groups.version, path, setting, Some(wanted), now).risk(risk))
 }
 
 /// Makes the job keep its data out of the page cache by itself.
@@ -190,4 +220,30 @@ pub(crate) fn without_twin(remedy: Remedy, cx: &Context<'_>, name: &str) -> Reme
             ),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_kernel_files::file::cgroup::Cgroup;
+
+    use super::*;
+
+    #[test]
+    fn a_taker_is_bounded_to_what_it_holds_and_some_room() {
+        let bounded = |version, path: &str, limit: Option<Limit>, holds| {
+            let group = Cgroup { path: path.to_owned(), max: limit, high: limit, ..Cgroup::default() };
+            let groups = Cgroups { version, groups: vec![group], ..Cgroups::default() };
+            bounded_taker(&groups, path, "tar", Bytes::mib(holds))
+        };
+        let of_files = bounded(CgroupVersion::V1, "/apps/jobs", None, 0).unwrap();
+        let file = "/sys/fs/cgroup/memory/apps/jobs/memory.limit_in_bytes";
+        assert_eq!(of_files.runtime, [format!("echo {} > {file}", 64 << 20)]);
+        assert_eq!(of_files.undo, [format!("echo -1 > {file}")]);
+        let of_unit = bounded(CgroupVersion::V2, "/system.slice/backup.service", None, 100).unwrap();
+        let set = "systemctl set-property --runtime backup.service MemoryHigh";
+        assert_eq!(of_unit.runtime, [format!("{set}={}", 192 << 20)]);
+        assert_eq!(of_unit.undo, [format!("{set}=infinity")]);
+        let is_low = Some(Limit::At(Bytes::mib(64)));
+        assert_eq!(bounded(CgroupVersion::V1, "/apps/jobs", is_low, 0), None);
+    }
 }

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lotsfree_analysis::blame::Blame;
-use lotsfree_doctor::{Remedy, Severity, diagnose};
+use lotsfree_analysis::blame::{Blame, Who};
+use lotsfree_doctor::{Remedy, Severity, bounded_taker, diagnose};
+use lotsfree_kernel_files::file::cgroup::Cgroups;
 use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
     BlameDetails, BlameReport, blame_html, blame_json, blame_markdown, blame_sentence, blame_text,
@@ -21,6 +22,7 @@ use lotsfree_report::blame::{
 use lotsfree_run::{Event, EventKind, Facts, Memory, Run, RunOn, Sink as _, State};
 use lotsfree_snapshot::source::TreeSource;
 use lotsfree_snapshot::{Observation, Options, THIS_HOST, collect};
+use lotsfree_units::Bytes;
 use lotsfree_units::words::duration;
 use lotsfree_watch::{BUDGET, Sampler, Seeing, Seen, Watch, WatchError};
 
@@ -37,7 +39,7 @@ const MOST_REMEDIES: usize = 2;
 /// Watches this host, or reads a run, and says who lost time to memory and who took it.
 pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
     let report = match &arguments.run {
-        Some(directory) => judged(arguments, &Run::open(directory)?, &Programs::new(), Vec::new())?,
+        Some(directory) => judged(arguments, &Run::open(directory)?, &Programs::new(), |_| Vec::new())?,
         None => host(arguments)?,
     };
     let text = match if arguments.json { BlameFormat::Json } else { arguments.format } {
@@ -56,12 +58,13 @@ pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
 /// The programs of a watch, by the names that they have in its rows.
 type Programs = BTreeMap<Arc<str>, Seeing>;
 
-/// Judges a run, of a host with what is known of its programs beside it.
+/// Judges a run, of a host with what is known of its programs beside it. `remedies` names those for what is
+/// judged.
 fn judged(
     arguments: &BlameArgs,
     run: &Run,
     programs: &Programs,
-    remedies: Vec<Remedy>,
+    remedies: impl FnOnce(&Blame) -> Vec<Remedy>,
 ) -> anyhow::Result<BlameReport> {
     let whom = match &arguments.payer {
         Some(whom) => Some(find(run, programs, &Whom::new(whom))?),
@@ -69,8 +72,31 @@ fn judged(
         None => of_command(run, &called(&arguments.command)),
     };
     let whom = whom.as_deref();
+    let blame = Blame::of(run, whom);
+    let remedies = remedies(&blame);
     let details = BlameDetails { groups: groups(programs), remedies, ..BlameDetails::of(run) };
-    Ok(BlameReport::new(Blame::of(run, whom), whom, details))
+    Ok(BlameReport::new(blame, whom, details))
+}
+
+/// From this share of what a payer lost on, a taker is to be bounded.
+const MOST: f64 = 0.5;
+
+/// What bounds the taker of most that the first payer lost, if it is in a control group without the payer.
+fn bound(blame: &Blame, programs: &Programs, groups: &Cgroups) -> Option<Remedy> {
+    let payer = blame.payers.first()?;
+    let group = |actor: &str| programs.get(actor).map(|seeing| &*seeing.group).unwrap_or_default();
+    let taker =
+        payer.taken_by.iter().filter(|charge| charge.share >= MOST).find_map(|charge| match &charge.who {
+            Who::Actor(name) => Some(name.as_str()),
+            Who::Itself | Who::Unknown => None,
+        })?;
+    let its = group(taker);
+    let is_with_payer = format!("{}/", group(&payer.cost.actor)).starts_with(&format!("{its}/"));
+    if its.len() < 2 || is_with_payer {
+        return None;
+    }
+    let held = blame.takers.iter().filter(|other| group(&other.actor) == its).map(|other| other.held_bytes);
+    bounded_taker(groups, its, taker, Bytes(held.sum()))
 }
 
 /// Watches this host, or looks at what an ordinary user can see, and asks the doctor what helps.
@@ -92,17 +118,31 @@ fn host(arguments: &BlameArgs) -> anyhow::Result<BlameReport> {
     };
     let between = began.elapsed().as_secs_f64();
     let observation = Observation::pair(THIS_HOST, first, collect(&source, &options), between);
-    let findings = diagnose(&observation).findings.into_iter();
-    let severe = findings.filter(|finding| finding.severity >= Severity::Warning);
-    let remedies = severe.filter_map(|finding| finding.remedies.into_iter().next());
-    let remedies = remedies.take(MOST_REMEDIES).collect();
+    let of_doctor = diagnose(&observation).findings.into_iter();
+    let of_doctor = of_doctor.filter(|finding| finding.severity >= Severity::Warning);
+    let of_doctor = of_doctor.filter_map(|finding| finding.remedies.into_iter().next());
     match (looked, watched) {
-        (Some(looked), Err(refused)) => unwatched::report(arguments, &looked, &refused, remedies),
+        (Some(looked), Err(refused)) => unwatched::report(arguments, &looked, &refused, first_of(of_doctor)),
         (_, watched) => {
             let (run, seen) = watched?;
-            judged(arguments, &run, &seen.programs, remedies)
+            let groups = observation.now.cgroups.as_ref();
+            judged(arguments, &run, &seen.programs, |blame| {
+                let bound = groups.and_then(|groups| bound(blame, &seen.programs, groups));
+                first_of(bound.into_iter().chain(of_doctor))
+            })
         }
     }
+}
+
+/// The first remedies, each once.
+fn first_of(remedies: impl Iterator<Item = Remedy>) -> Vec<Remedy> {
+    let mut first: Vec<Remedy> = Vec::new();
+    for remedy in remedies {
+        if first.len() < MOST_REMEDIES && first.iter().all(|other| other.title != remedy.title) {
+            first.push(remedy);
+        }
+    }
+    first
 }
 
 /// The control group of each program.
