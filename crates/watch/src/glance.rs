@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lotsfree_kernel_files::counters::{Values, Vmstat, vmstat};
+use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_kernel_files::file::pressure::Psi;
 use lotsfree_kernel_files::file::process::io::parse_io;
 use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_sys as sys;
 
+use crate::groups::{OfHost, counters};
 use crate::tasks::{Held, Program, Tasks, Times};
 use crate::{WatchError, at};
 
@@ -23,7 +24,8 @@ const ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 pub struct Glance {
     tasks: Tasks,
     held: BTreeMap<Program, Held>,
-    /// Bytes that each process has read from disks, of those that this user may look at.
+    /// Bytes that each process has read from disks so far. What other users' processes have read is not shown
+    /// to everybody, and missing here.
     read: HashMap<u32, u64>,
     host: Host,
     /// The stall of each group so far, in microseconds.
@@ -106,18 +108,14 @@ impl Glance {
     pub fn end(self) -> Result<Glimpsed, WatchError> {
         let length = Duration::from_nanos(sys::monotonic() - self.began);
         let host = Host::so_far();
-        let mut new = Tasks::all().map_err(at(Path::new("/proc")))?;
+        let new = Tasks::all().map_err(at(Path::new("/proc")))?;
         let groups = new.programs().iter().map(|program| Arc::clone(&program.group)).collect();
         let groups = stalls(&groups);
         let mut programs: BTreeMap<Program, (Times, Option<u64>)> = BTreeMap::new();
-        for process in new.processes() {
-            let Some((program, now)) = new.get(process).map(|known| (known.program.clone(), known.last))
-            else {
-                continue;
-            };
-            let (times, read) = programs.entry(program).or_default();
+        for (process, known) in new.known() {
+            let (times, read) = programs.entry(known.program.clone()).or_default();
             // Of one that began meanwhile everything counts.
-            times.add(&now.since(&self.tasks.last(process).unwrap_or_default()));
+            times.add(&known.last.since(&self.tasks.last(process).unwrap_or_default()));
             if let Some(now) = read_bytes(process) {
                 let before = self.read.get(&process).copied().unwrap_or(0);
                 *read = Some(read.unwrap_or(0) + now.saturating_sub(before));
@@ -163,16 +161,13 @@ impl Glimpse {
 
 impl Host {
     fn so_far() -> Self {
-        let text = fs::read("/proc/vmstat").unwrap_or_default();
-        let stat = Values::<Vmstat>::parse(&text, |_| ());
+        let stat = counters();
         let of = |counter| stat.get(counter).unwrap_or(0);
-        let anonymous = of(vmstat::workingset_refault_anon);
-        let file = stat.get(vmstat::workingset_refault_file).or_else(|| stat.get(vmstat::workingset_refault));
         Host {
             stall: stall(Path::new("/proc/pressure/memory")),
             // The kernel counts it in KiB.
             read: of(vmstat::pgpgin).saturating_mul(1024),
-            refaults: anonymous.saturating_add(file.unwrap_or(0)),
+            refaults: OfHost::of(&stat).refaults.saturating_add(of(vmstat::workingset_refault_anon)),
         }
     }
 }

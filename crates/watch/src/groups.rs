@@ -34,11 +34,19 @@ pub(crate) struct OfHost {
     pub(crate) freed: u64,
 }
 
+/// The host's counters.
+pub(crate) fn counters() -> Values<Vmstat> {
+    Values::parse(&fs::read("/proc/vmstat").unwrap_or_default(), |_| ())
+}
+
 impl OfHost {
     /// Those since the host booted.
     pub(crate) fn so_far() -> Self {
-        let text = fs::read("/proc/vmstat").unwrap_or_default();
-        let stat = Values::<Vmstat>::parse(&text, |_| ());
+        Self::of(&counters())
+    }
+
+    /// Those in the host's counters.
+    pub(crate) fn of(stat: &Values<Vmstat>) -> Self {
         let file = stat.get(vmstat::workingset_refault_file).or_else(|| stat.get(vmstat::workingset_refault));
         let zones = [
             vmstat::pgalloc_dma,

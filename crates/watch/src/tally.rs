@@ -439,30 +439,6 @@ mod tests {
         field:u64 i_ino;\toffset:8;\tsize:8;\tsigned:0;\nfield:u64 index;\toffset:16;\tsize:8;\tsigned:0;\n\
         field:int pid;\toffset:24;\tsize:4;\tsigned:1;\n\
         field:unsigned long pfn;\toffset:8;\tsize:8;\tsigned:0;\n";
-    #[test]
-    fn what_the_kernel_counts_takes_the_place_of_what_the_windows_saw() {
-        let mut counts = Counts { added: 10, reclaim: 5, compaction: 7, ..Counts::default() };
-        counts.waits[Reason::FilePage as usize] = 30;
-        counts.waits[Reason::SwapIn as usize] = 10;
-        counts.waits[Reason::Dirty as usize] = 10;
-        let delay = Delay { blocks: 100, swap_in: 30, reclaim: 9, thrashing: 34, compaction: 0 };
-        let waits = |counts: &Counts| {
-            [Reason::FilePage, Reason::SwapIn, Reason::Dirty].map(|reason| counts.wait(reason))
-        };
-        let corrected = |is_swap_in| {
-            let mut counts = counts;
-            counts.correct(&delay, is_swap_in);
-            counts
-        };
-        let (since, before) = (corrected(true), corrected(false));
-        assert_eq!(waits(&since), [60, 30, 20]);
-        assert_eq!(waits(&before), [75, 30, 25], "swap-in is apart");
-        assert_eq!((since.reclaim, since.compaction, since.thrashing), (9, 7, 4));
-        let mut unseen = Counts { added: 10, ..Counts::default() };
-        unseen.correct(&delay, true);
-        assert_eq!(unseen.wait(Reason::FilePage), 100);
-    }
-
     const KINDS: [Kind; 9] = [
         Kind::Allocate,
         Kind::Free,
@@ -521,6 +497,30 @@ mod tests {
 
     fn window(from: u64, to: u64, goes_on: bool) -> (Window, bool) {
         (Window { from: [Some(from); SETS], to }, goes_on)
+    }
+
+    #[test]
+    fn what_the_kernel_counts_takes_the_place_of_what_the_windows_saw() {
+        let mut counts = Counts { added: 10, reclaim: 5, compaction: 7, ..Counts::default() };
+        counts.waits[Reason::FilePage as usize] = 30;
+        counts.waits[Reason::SwapIn as usize] = 10;
+        counts.waits[Reason::Dirty as usize] = 10;
+        let delay = Delay { blocks: 100, swap_in: 30, reclaim: 9, thrashing: 34, compaction: 0 };
+        let waits = |counts: &Counts| {
+            [Reason::FilePage, Reason::SwapIn, Reason::Dirty].map(|reason| counts.wait(reason))
+        };
+        let corrected = |is_swap_in| {
+            let mut counts = counts;
+            counts.correct(&delay, is_swap_in);
+            counts
+        };
+        let (since, before) = (corrected(true), corrected(false));
+        assert_eq!(waits(&since), [60, 30, 20]);
+        assert_eq!(waits(&before), [75, 30, 25], "swap-in is apart");
+        assert_eq!((since.reclaim, since.compaction, since.thrashing), (9, 7, 4));
+        let mut unseen = Counts { added: 10, ..Counts::default() };
+        unseen.correct(&delay, true);
+        assert_eq!(unseen.wait(Reason::FilePage), 100);
     }
 
     #[test]

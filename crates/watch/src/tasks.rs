@@ -125,6 +125,11 @@ impl Tasks {
         self.known.values().map(|known| known.program.clone()).collect()
     }
 
+    /// The processes, and what is known of each.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (u32, &Known)> {
+        self.known.iter().map(|(process, known)| (*process, known))
+    }
+
     /// The processes that are known.
     pub(crate) fn processes(&self) -> Vec<u32> {
         self.known.keys().copied().collect()
