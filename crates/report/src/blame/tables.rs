@@ -64,20 +64,14 @@ fn most(charges: &[Charge]) -> String {
 
 /// Who took, those that cost the payers most first.
 pub(super) fn takers(report: &BlameReport) -> Grid {
-    let bytes = |bytes: u64| if bytes == 0 { "–".to_owned() } else { Bytes(bytes).to_string() };
     let row = |taker: &&Taker| {
-        let net = match taker.net_bytes {
-            0 => "–".to_owned(),
-            net if net < 0 => format!("−{}", Bytes(net.unsigned_abs())),
-            net => Bytes(net.unsigned_abs()).to_string(),
-        };
         let cells = vec![
             if taker.cost_ns == 0 { "–".to_owned() } else { nanoseconds(taker.cost_ns as f64) },
             bytes(taker.allocated_bytes),
             bytes(taker.returned_bytes),
-            net,
+            change(taker.net_bytes),
             bytes(taker.new_bytes),
-            if taker.refaults == 0 { "–".to_owned() } else { Grouped(taker.refaults).to_string() },
+            count(taker.refaults),
             bytes(taker.held_bytes),
         ];
         (taker.actor.clone(), cells)
@@ -90,6 +84,22 @@ pub(super) fn takers(report: &BlameReport) -> Grid {
         rows: takers.iter().take(MOST_ROWS).collect::<Vec<_>>().iter().map(row).collect(),
         left_out: takers.len().saturating_sub(MOST_ROWS),
     }
+}
+
+/// Bytes in a cell.
+pub(super) fn bytes(bytes: u64) -> String {
+    if bytes == 0 { "–".to_owned() } else { Bytes(bytes).to_string() }
+}
+
+/// More or fewer bytes in a cell.
+pub(super) fn change(change: i64) -> String {
+    let sign = if change < 0 { "−" } else { "" };
+    format!("{sign}{}", bytes(change.unsigned_abs()))
+}
+
+/// A number in a cell.
+pub(super) fn count(count: u64) -> String {
+    if count == 0 { "–".to_owned() } else { Grouped(count).to_string() }
 }
 
 impl Grid {

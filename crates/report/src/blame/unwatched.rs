@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::tables::{Grid, MOST_ROWS};
+use super::tables::{Grid, MOST_ROWS, bytes, change, count};
 
 /// What `/proc` alone says, where this user may not watch the kernel. Who lost time to whom is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -111,21 +111,12 @@ impl Unwatched {
 
     /// The programs as a table.
     pub(super) fn grid(&self) -> Grid {
-        let bytes = |bytes: u64| if bytes == 0 { "–".to_owned() } else { Bytes(bytes).to_string() };
         let unknown = || "unknown".to_owned();
         let row = |program: &UnwatchedProgram| {
-            let grew = match program.grew_bytes {
-                lost if lost < 0 => format!("−{}", Bytes(lost.unsigned_abs())),
-                grew => bytes(grew.unsigned_abs()),
-            };
             let cells = vec![
                 program.stalled.map_or_else(unknown, |part| Percent(part).to_string()),
-                if program.major_faults == 0 {
-                    "–".to_owned()
-                } else {
-                    Grouped(program.major_faults).to_string()
-                },
-                grew,
+                count(program.major_faults),
+                change(program.grew_bytes),
                 bytes(program.held_bytes),
                 program.read_bytes.map_or_else(unknown, bytes),
             ];
