@@ -31,7 +31,7 @@ use crate::output;
 use crate::runs::Output;
 use crate::signals::Signals;
 use accounting::Accounting;
-use whom::{Whom, find};
+use whom::{Whom, find, is_within};
 
 /// The most remedies that are shown.
 const MOST_REMEDIES: usize = 2;
@@ -79,20 +79,19 @@ fn judged(
 }
 
 /// From this share of what a payer lost on, a taker is to be bounded.
-const MOST: f64 = 0.5;
+const MAIN: f64 = 0.5;
 
 /// What bounds the taker of most that the first payer lost, if it is in a control group without the payer.
 fn bound(blame: &Blame, programs: &Programs, groups: &Cgroups) -> Option<Remedy> {
     let payer = blame.payers.first()?;
     let group = |actor: &str| programs.get(actor).map(|seeing| &*seeing.group).unwrap_or_default();
     let taker =
-        payer.taken_by.iter().filter(|charge| charge.share >= MOST).find_map(|charge| match &charge.who {
+        payer.taken_by.iter().filter(|charge| charge.share >= MAIN).find_map(|charge| match &charge.who {
             Who::Actor(name) => Some(name.as_str()),
             Who::Itself | Who::Unknown => None,
         })?;
     let its = group(taker);
-    let is_with_payer = format!("{}/", group(&payer.cost.actor)).starts_with(&format!("{its}/"));
-    if its.len() < 2 || is_with_payer {
+    if its.len() < 2 || is_within(group(&payer.cost.actor), its) {
         return None;
     }
     let held = blame.takers.iter().filter(|other| group(&other.actor) == its).map(|other| other.held_bytes);
@@ -122,7 +121,10 @@ fn host(arguments: &BlameArgs) -> anyhow::Result<BlameReport> {
     let of_doctor = of_doctor.filter(|finding| finding.severity >= Severity::Warning);
     let of_doctor = of_doctor.filter_map(|finding| finding.remedies.into_iter().next());
     match (looked, watched) {
-        (Some(looked), Err(refused)) => unwatched::report(arguments, &looked, &refused, first_of(of_doctor)),
+        (Some(looked), Err(refused)) => {
+            let release = &observation.now.host.kernel.release;
+            unwatched::report(arguments, release, &looked, &refused, first_of(of_doctor))
+        }
         (_, watched) => {
             let (run, seen) = watched?;
             let groups = observation.now.cgroups.as_ref();

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use lotsfree_doctor::Remedy;
 use lotsfree_report::blame::{BlameDetails, BlameReport, Unwatched, UnwatchedProgram};
-use lotsfree_run::RunOn;
 use lotsfree_sys::Usage;
 use lotsfree_watch::{Glance, Glimpse, Glimpsed};
 
@@ -43,9 +42,10 @@ pub(super) fn look(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<L
     Ok(Looked { host: glance.end()?, command })
 }
 
-/// The report of that. `refused` is why there is no more.
+/// The report of that, on a kernel of this release. `refused` is why there is no more.
 pub(super) fn report(
     arguments: &BlameArgs,
+    release: &str,
     looked: &Looked,
     refused: &anyhow::Error,
     remedies: Vec<Remedy>,
@@ -68,7 +68,7 @@ pub(super) fn report(
         format!("Whom memory cost how much, and who took it: {refused}."),
         "Who read what into the page cache; what other users' programs read.".to_owned(),
     ];
-    let source = format!("this host, Linux {}", lotsfree_watch::facts(RunOn::Host, Vec::new()).kernel);
+    let source = format!("this host, Linux {release}");
     let details = BlameDetails { source, not_seen, remedies, ..BlameDetails::default() };
     Ok(BlameReport::unwatched(unwatched, details))
 }

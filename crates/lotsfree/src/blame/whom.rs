@@ -46,9 +46,7 @@ impl<'a> Whom<'a> {
         let (plain, text) = (name.split(" (").next().unwrap_or(name), self.text);
         match &self.process {
             Some((name, id)) => plain == name && is_in(*id, group),
-            None if text.starts_with('/') => {
-                group == text || group.starts_with(&format!("{}/", text.trim_end_matches('/')))
-            }
+            None if text.starts_with('/') => is_within(group, text),
             None => {
                 name == text
                     || plain == text
@@ -63,6 +61,11 @@ impl<'a> Whom<'a> {
         let (text, some) = (self.text, some.join(", "));
         format!("{text}: no such program, process, unit or control group was seen; seen were {some}")
     }
+}
+
+/// Whether a group is another one or below it.
+pub(super) fn is_within(group: &str, other: &str) -> bool {
+    group == other || group.starts_with(&format!("{}/", other.trim_end_matches('/')))
 }
 
 /// Whether a process is in a memory cgroup.
