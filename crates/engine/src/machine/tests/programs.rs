@@ -297,6 +297,19 @@ fn what_a_process_holds_is_counted_once_and_given_back_in_the_end() {
 }
 
 #[test]
+fn pages_of_a_deleted_file_are_given_back_before_the_device_has_written_them() {
+    let mut config = config();
+    config.disk.latency = S;
+    let write = Op::Write { file: FileId(0), offset: 0, len: 1000 << 12, how: How::Buffered };
+    let writer = [write, Op::Sync { file: FileId(0) }];
+    let deleter = [Op::Sleep { ns: 100 * MS }, Op::Delete { file: FileId(0) }];
+    let threads = vec![thread("writer", &writer, 1), thread("deleter", &deleter, 1)];
+    let told = run(config, program(&[(1000, false)], vec![process("a", threads)]), 500 * MS);
+    assert_eq!(told.toll("writer").allocated, 1000);
+    assert_eq!(told.toll("deleter").returned, 1000);
+}
+
+#[test]
 fn who_needs_pages_that_are_on_swap_waits_for_them() {
     let mut config = config();
     config.mm.swap_pages = 16384;
