@@ -117,8 +117,8 @@ impl Seen {
     pub fn remarks(&self) -> Vec<String> {
         let [memory, waits] = self.on.map(|on| (1.0 - on) * 100.0);
         let mut remarks = vec![format!(
-            "What took memory in {memory:.0} % of the time, and what waited in {waits:.0} % of it, when the \
-             tracepoints were off; watching took {:.1} % of one CPU.",
+            "What took memory during {memory:.0} % of the time, and what waited during {waits:.0} %: watching \
+             pauses to stay within its budget, and took {:.1} % of one CPU.",
             self.cost * 100.0
         )];
         if self.lost > 0 {

@@ -522,7 +522,13 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
 /// Groups that were at their limits: one finding, of the group with most kills (of equals the latest), which
 /// names the next ones and counts the rest.
 fn groups(cx: &Context<'_>, mut incidents: Vec<&Incident<'_>>, now: bool) -> Option<Finding> {
-    incidents.sort_by_key(|incident| std::cmp::Reverse(incident.kills.len()));
+    let latest = *incidents.first()?;
+    // What is proposed needs a group that is still there.
+    let is_gone = |incident: &Incident<'_>| {
+        let group = incident.group().zip(cx.cgroups().ok());
+        group.is_some_and(|(path, groups)| groups.at(path).is_none())
+    };
+    incidents.sort_by_key(|incident| (is_gone(incident), std::cmp::Reverse(incident.kills.len())));
     let (worst, rest) = incidents.split_first()?;
     let mut finding = told(cx, worst, now, None);
     if rest.is_empty() {
@@ -536,13 +542,16 @@ fn groups(cx: &Context<'_>, mut incidents: Vec<&Incident<'_>>, now: bool) -> Opt
         1 => ", and the kernel killed a process in them".to_owned(),
         kills => format!(", and the kernel killed {kills} processes in them"),
     };
-    let most = rest.iter().all(|incident| incident.kills.len() < worst.kills.len());
-    finding.title = format!(
-        "{} groups were at their limits{killed}; {}: {}",
-        incidents.len(),
-        if most { "most in one" } else { "the latest" },
-        finding.title
-    );
+    let most_of_rest = rest.iter().map(|incident| incident.kills.len()).max().unwrap_or(0);
+    let which = if worst.kills.len() > most_of_rest {
+        "most in one"
+    } else if std::ptr::eq(*worst, latest) {
+        "the latest"
+    } else {
+        "one of them"
+    };
+    finding.title =
+        format!("{} groups were at their limits{killed}; {which}: {}", incidents.len(), finding.title);
     let name = |incident: &Incident<'_>| incident.group().unwrap_or("a group without a name").to_owned();
     for incident in rest.iter().take(SHOWN) {
         finding.because(Evidence::new("kernel log", "kills", incident.kills.len()).of(name(incident)));
