@@ -61,15 +61,17 @@ impl Rule for DropCachesCron {
 
         let who = log.and_then(|log| log.drop_caches.last());
         let by = who.map(|(name, pid, _)| format!(" by {name} (pid {pid})")).unwrap_or_default();
+        let last = who.map(|_| format!(", the last time{by}")).unwrap_or_default();
         let fallen = page_cache::largest_fall(cx).filter(|fallen| *fallen > Bytes::ZERO);
         let (severity, title) = if during > 0 {
             let seconds = rate.or(slabs).map_or(0.0, |rate| rate.seconds);
             (Severity::Warning, format!("the caches were dropped {} in {seconds:.0} s{by}", times(during)))
         } else {
-            let often = every.map(|every| format!(", every {}", duration(every))).unwrap_or_default();
+            let often = every.map(|every| format!(", on average every {}", duration(every)));
+            let often = often.unwrap_or_default();
             (
                 Severity::Info,
-                format!("the caches have been dropped {} times since boot{often}{by}", Grouped(total)),
+                format!("the caches have been dropped {} times since boot{often}{last}", Grouped(total)),
             )
         };
         let cost = match (during > 0, fallen) {
