@@ -112,7 +112,8 @@ impl Glance {
         let groups = new.programs().iter().map(|program| Arc::clone(&program.group)).collect();
         let groups = stalls(&groups);
         let mut programs: BTreeMap<Program, (Times, Option<u64>)> = BTreeMap::new();
-        for (process, known) in new.known() {
+        // Whoever looks is not part of the picture.
+        for (process, known) in new.known().filter(|(process, _)| *process != std::process::id()) {
             let (times, read) = programs.entry(known.program.clone()).or_default();
             // Of one that began meanwhile everything counts.
             times.add(&known.last.since(&self.tasks.last(process).unwrap_or_default()));

@@ -18,6 +18,9 @@ use crate::signals::Signals;
 /// How often one looks whether a command has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A host whose tasks waited for a smaller part of the time did not wait for memory to speak of.
+const NOTICEABLE: f64 = 0.01;
+
 /// What was seen of the host, and of the command that was started.
 pub(super) struct Looked {
     host: Glimpsed,
@@ -68,6 +71,9 @@ pub(super) fn report(
         format!("Whom memory cost how much, and who took it: {refused}."),
         "Who read what into the page cache; what other users' programs read.".to_owned(),
     ];
+    // Where nothing waited, nothing needs help. Of a kernel that does not tell, nobody knows.
+    let is_waiting = host.stalled.is_none_or(|(some, _)| some >= NOTICEABLE);
+    let remedies = if is_waiting { remedies } else { Vec::new() };
     let source = format!("this host, Linux {release}");
     let details = BlameDetails { source, not_seen, remedies, ..BlameDetails::default() };
     Ok(BlameReport::unwatched(unwatched, details))
