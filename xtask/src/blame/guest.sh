@@ -5,6 +5,8 @@ busybox ifconfig lo 127.0.0.1 up
 mkdir -p /dev/shm /tmp /run /var/tmp /root
 busybox mount -t tmpfs tmpfs /dev/shm
 chmod 1777 /dev/shm /var/tmp
+# khugepaged is a culprit only where a case makes it one.
+echo madvise >/sys/kernel/mm/transparent_hugepage/enabled
 # Few requests have to carry much: the disk serves only so many.
 echo 4096 >/sys/block/vda/queue/read_ahead_kb
 # Each line of the file is an argument.
