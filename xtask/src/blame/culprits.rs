@@ -18,7 +18,7 @@ pub(super) struct Culprit {
     /// The programs of which one has to be named.
     programs: &'static [&'static str],
     /// What a shell runs. `$FILES` is a directory of the case on a disk, `$SHM` one in tmpfs, `$LARGE` a file
-    /// that is larger than any limit.
+    /// that is larger than any limit; `$SLOWER` is how many times longer than on a host it should take.
     command: &'static str,
     /// The directory in `$FILES` that a copy of the database is made in, if it needs one.
     pub(super) database: Option<&'static str>,
@@ -62,7 +62,8 @@ pub(super) const LEAK: Culprit = Culprit {
 pub(super) const SMALL_LEAK: Culprit = Culprit {
     what: "a small leak",
     programs: &["perl"],
-    command: "exec perl -e 'for (1..270) { push @all, \"x\" x (1 << 20); select(undef, undef, undef, 0.03) } sleep 1000'",
+    command: "exec perl -e 'for (1..270) { push @all, \"x\" x (1 << 20); select(undef, undef, undef, 0.03 * $ENV{SLOWER}) } \
+              sleep 1000'",
     ..NOTHING
 };
 /// See [`SMALL_LEAK`].
@@ -70,7 +71,8 @@ pub(super) const SMALL_TMPFS: Culprit = Culprit {
     what: "a small writer to tmpfs",
     // The pipe's pages are head's, the file's are tee's.
     programs: &["tee", "head"],
-    command: "(for n in $(seq 9); do head -c 30M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
+    command: "(for n in $(seq 9); do head -c 30M /dev/zero; for i in $(seq $SLOWER); do sleep 0.8; done; done; sleep 1000) \
+              | tee $SHM/file >/dev/null",
     ..NOTHING
 };
 /// Walks a large tree, so that inodes and directory entries fill memory.
@@ -143,7 +145,8 @@ impl Culprit {
         command
             .env("FILES", &place.files)
             .env("SHM", &shared)
-            .env("LARGE", place.prepared.join(prepared::LARGE));
+            .env("LARGE", place.prepared.join(prepared::LARGE))
+            .env("SLOWER", place.pace.slower.to_string());
         command.env("PROGRAMS", prepared::programs()?).env("AS_POSTGRES", prepared::AS_POSTGRES);
         let server = Server::start(&mut command, &place.files.join("culprits"))?;
         let leaves = ["copy", "out"].iter().map(|name| place.files.join(name)).chain([shared.join("file")]);

@@ -46,9 +46,11 @@ struct Pace {
     /// How often a case of several culprits is run with all of them and without each. What one of them takes
     /// is the difference of two runs, of which each differs from the last by some points.
     rounds: usize,
-    /// The part of the limit that there is, in percent: the less room it leaves, the sooner slow culprits
-    /// fill it.
+    /// The part of the limit that there is beside one culprit, in percent: the less room it leaves, the
+    /// sooner a slow culprit fills it. Several are made for the whole.
     limit: u64,
+    /// How many times slower than on a host small culprits grow, so that they grow while they are watched.
+    slower: u32,
 }
 
 /// On a host, and in a virtual machine without KVM.
@@ -58,6 +60,7 @@ const PACE: Pace = Pace {
     budget: 1,
     rounds: 3,
     limit: 100,
+    slower: 1,
 };
 const SLOW_PACE: Pace = Pace {
     ahead: Duration::from_secs(8),
@@ -65,6 +68,7 @@ const SLOW_PACE: Pace = Pace {
     budget: 10,
     rounds: 1,
     limit: 82,
+    slower: 3,
 };
 
 /// An application and its culprits.
@@ -313,7 +317,8 @@ fn attempt(case: &Case, bench: &mut Bench<'_>) -> Result<Outcome> {
     let keep = keep.map(|directory| directory.join(case.name().replace(' ', "-")));
     let files = host.directory(&mut changes);
     let place = files.and_then(|files| {
-        let group = Group::new(&mut changes, case.victim.limit(pace))?;
+        let part = if case.culprits.len() > 1 { 100 } else { pace.limit };
+        let group = Group::new(&mut changes, case.victim.limit(part))?;
         let victim = group.below(&mut changes, "victim")?;
         Ok(Place { host, pace, files, group, victim, prepared: prepared.to_owned(), keep })
     });

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lotsfree_changes::Changes;
 use lotsfree_units::Bytes;
 
-use super::{Pace, Place, prepared};
+use super::{Place, prepared};
 use crate::real::Result;
 use crate::real::application::{Server, output};
 
@@ -62,14 +62,15 @@ impl Kind {
         }
     }
 
-    /// The limit of the group that it shares with its culprits: with room for it, and not for both.
-    pub(super) fn limit(self, pace: Pace) -> Bytes {
+    /// A part in percent of the limit of the group that it shares with its culprits: with room for it, and
+    /// not for both.
+    pub(super) fn limit(self, part: u64) -> Bytes {
         let mib = match self {
             Kind::Postgres => 1024,
             Kind::Redis => 768,
             Kind::Java => 900,
         };
-        Bytes::mib(mib * pace.limit / 100)
+        Bytes::mib(mib * part / 100)
     }
 
     /// Starts it in a group of its own.
