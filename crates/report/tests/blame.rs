@@ -144,10 +144,13 @@ and 18 % by java <b>&.
 this host · control group /system.slice/postgresql.service · 4 programs · 30 s in 30 intervals
 
 rsync took 82 %, reading /backup/a.tar: it allocated 3.52 GiB and holds 2 MiB.
-java <b>& took 18 %: it allocated 900 MiB (750 MiB of it new), gave back 120 MiB and holds 700 MiB.
-postgres itself took 0.7 %: it allocated 150 MiB (30 MiB of it new) and holds 900 MiB.
+java <b>& took 18 %: it allocated 900 MiB (750 MiB of it new, the rest came back), gave back 120 MiB
+  and holds 700 MiB.
+postgres itself took 0.7 %: it allocated 150 MiB (30 MiB of it new, the rest came back) and holds
+  900 MiB.
 
-Shares are sure to ±1 point at worst (standard error over 30 intervals in 30 s).
+Another watch would give the same shares to within ±1 point (standard error over 30 intervals in
+30 s).
 
 Not seen:
 - Tasks that lived for less than a second between two samples.

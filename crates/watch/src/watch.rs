@@ -138,8 +138,8 @@ impl Seen {
             remarks.push(format!("What needs {}, which this kernel has not.", self.missing.join(", ")));
         }
         remarks.push(
-            "Waits without a context switch, such as for zram or zswap, but where the kernel counts delays; huge \
-             pages of the pool."
+            "Waits without a context switch, such as for zram or zswap, unless the kernel counts delays; huge pages \
+             of the pool."
                 .to_owned(),
         );
         remarks

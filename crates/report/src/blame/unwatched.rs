@@ -135,7 +135,7 @@ impl Unwatched {
 /// `postgres had 1,204 major faults, and its control group /db waited in 41 % of it`
 fn told(program: &UnwatchedProgram) -> String {
     let faults = match program.major_faults {
-        0 => "no major fault".to_owned(),
+        0 => "no major fault (reading files makes none)".to_owned(),
         1 => "one major fault".to_owned(),
         faults => format!("{} major faults", Grouped(faults)),
     };

@@ -198,14 +198,14 @@ fn unknown(charge: &Charge, report: &BlameReport) -> Option<String> {
     Some(format!("Unknown is who took {}{why}.", share(charge)))
 }
 
-/// `it allocated 12.3 GiB (11.9 GiB new), gave back 1 GiB and holds 40 MiB`.
+/// `it allocated 12.3 GiB (11.9 GiB of it new, the rest came back), gave back 1 GiB and holds 40 MiB`.
 fn did(taker: &Taker) -> String {
     let mut parts = Vec::new();
     if taker.allocated_bytes > 0 {
         let new = match taker.new_bytes {
             new if new == taker.allocated_bytes => String::new(),
             0 => " (nothing new, all came back)".to_owned(),
-            new => format!(" ({} of it new)", Bytes(new)),
+            new => format!(" ({} of it new, the rest came back)", Bytes(new)),
         };
         parts.push(format!("allocated {}{new}", Bytes(taker.allocated_bytes)));
     }
@@ -227,7 +227,7 @@ pub(super) fn sure(blame: &Blame) -> Option<String> {
     Some(match errors().reduce(f64::max) {
         None => "All was lost in one interval, so that nothing says how sure the shares are.".to_owned(),
         Some(error) => format!(
-            "Shares are sure to ±{} at worst (standard error over {} in {}).",
+            "Another watch would give the same shares to within ±{} (standard error over {} in {}).",
             plural((error * 100.0).max(1.0).round() as usize, "point"),
             plural(blame.intervals, "interval"),
             duration(blame.seconds),
