@@ -40,30 +40,32 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
 const ROOM: Bytes = Bytes::mib(32);
 
 /// Bounds the memory cgroup of a program that takes what others lose, so that its page cache displaces only
-/// itself. `holds` is the anonymous and shared memory of all that runs in the group. `None` if the group is
-/// not known, or bounded as low already.
-pub fn bounded_taker(groups: &Cgroups, path: &str, taker: &str, holds: Bytes) -> Option<Remedy> {
+/// itself. `holds` is the anonymous and shared memory of all that runs in the group; whether `payer` loses
+/// less shows whether it helped. `None` if the group is not known, or bounded as low already.
+pub fn bounded_taker(groups: &Cgroups, path: &str, taker: &str, payer: &str, holds: Bytes) -> Option<Remedy> {
     let group = groups.at(path)?;
     let wanted = control_groups::rounded(holds.scale(1.0 / control_groups::COMFORTABLE) + ROOM);
     let (setting, now, risk) = match groups.version {
         CgroupVersion::V1 => (
             ("MemoryMax", "max"),
             group.max,
-            "It waits for its own reads and writes. Where it needs more than that for itself, one of its processes is \
-             killed.",
+            "All of the group waits for its own reads and writes. Where it needs more than that for itself, one of its \
+             processes is killed.",
         ),
         CgroupVersion::V2 => (
             ("MemoryHigh", "high"),
             group.high,
-            "It waits for its own reads and writes. Where it needs more than that for itself, it is slowed down.",
+            "All of the group waits for its own reads and writes. Where it needs more than that for itself, it is slowed \
+             down.",
         ),
     };
     let now = now.and_then(Limit::bytes);
     if now.is_some_and(|now| now <= wanted) {
         return None;
     }
-    let title = format!("Bound what {taker} takes: {wanted} for {path}");
-    Some(control_groups::set(title, groups.version, path, setting, Some(wanted), now).risk(risk))
+    let title = format!("Bound what {taker} takes: {wanted} for {path}, of which it holds {holds} now");
+    let remedy = control_groups::set(title, groups.version, path, setting, Some(wanted), now).risk(risk);
+    Some(remedy.verify(format!("lotsfree blame {} --for 30s", word(payer))))
 }
 
 /// Makes the job keep its data out of the page cache by itself.
@@ -233,12 +235,13 @@ mod tests {
         let bounded = |version, path: &str, limit: Option<Limit>, holds| {
             let group = Cgroup { path: path.to_owned(), max: limit, high: limit, ..Cgroup::default() };
             let groups = Cgroups { version, groups: vec![group], ..Cgroups::default() };
-            bounded_taker(&groups, path, "tar", Bytes::mib(holds))
+            bounded_taker(&groups, path, "tar", "postgres", Bytes::mib(holds))
         };
         let of_files = bounded(CgroupVersion::V1, "/apps/jobs", None, 0).unwrap();
         let file = "/sys/fs/cgroup/memory/apps/jobs/memory.limit_in_bytes";
         assert_eq!(of_files.runtime, [format!("echo {} > {file}", 64 << 20)]);
         assert_eq!(of_files.undo, [format!("echo -1 > {file}")]);
+        assert_eq!(of_files.verify, ["lotsfree blame postgres --for 30s"]);
         let of_unit = bounded(CgroupVersion::V2, "/system.slice/backup.service", None, 100).unwrap();
         let set = "systemctl set-property --runtime backup.service MemoryHigh";
         assert_eq!(of_unit.runtime, [format!("{set}={}", 192 << 20)]);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use lotsfree_report::blame::{
 };
 use lotsfree_report::runs::{runs_html, runs_json, runs_text};
 use lotsfree_run::{Facts, Histogram, Interval, Memory, Run, Sink as _, Spent, State, Toll};
+use lotsfree_units::Bytes;
 use unicode_width::UnicodeWidthStr;
 
 const MS: u64 = 1_000_000;
@@ -118,6 +120,7 @@ fn details() -> BlameDetails {
             verify: Vec::new(),
             sets: Vec::new(),
         }],
+        ..BlameDetails::default()
     }
 }
 
@@ -131,6 +134,26 @@ fn plain(width: usize) -> TextOptions {
 
 fn keep(name: &str, page: &str) {
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), page).unwrap();
+}
+
+#[test]
+fn the_answer_names_the_control_group_whose_limit_is_the_reason() {
+    let mut limited = Memory::default();
+    let rows: Vec<Interval> =
+        (evicted().intervals().iter()).map(|row| Interval { role: "/apps".into(), ..row }).collect();
+    limited.intervals(&rows).unwrap();
+    let facts = Facts { page_size: 4096, ..Facts::default() };
+    let run = limited.finish(facts, "", State::Complete);
+    let answer = |limits| {
+        let details = BlameDetails { limits, ..BlameDetails::default() };
+        BlameReport::new(Blame::of(&run, Some("postgres")), Some("postgres"), details).answer
+    };
+    let said = " The control group /apps was at its limit";
+    let why = ", so memory that is free elsewhere does not help.";
+    assert!(answer(BTreeMap::new()).ends_with(&format!("{said}{why}")));
+    let limits = [("/apps".to_owned(), Bytes::gib(1))].into();
+    assert!(answer(limits).ends_with(&format!("{said} of 1 GiB{why}")));
+    assert!(!report(&evicted(), Some("postgres")).answer.contains("control group"));
 }
 
 #[test]

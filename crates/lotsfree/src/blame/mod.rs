@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use lotsfree_analysis::blame::{Blame, Who};
 use lotsfree_doctor::{Remedy, Severity, bounded_taker, diagnose};
-use lotsfree_kernel_files::file::cgroup::Cgroups;
+use lotsfree_kernel_files::file::cgroup::{Cgroups, Limit};
 use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
     BlameDetails, BlameReport, blame_html, blame_json, blame_markdown, blame_sentence, blame_text,
@@ -39,7 +39,7 @@ const MOST_REMEDIES: usize = 2;
 /// Watches this host, or reads a run, and says who lost time to memory and who took it.
 pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
     let report = match &arguments.run {
-        Some(directory) => judged(arguments, &Run::open(directory)?, &Programs::new(), |_| Vec::new())?,
+        Some(directory) => judged(arguments, &Run::open(directory)?, &Programs::new(), |_, details| details)?,
         None => host(arguments)?,
     };
     let text = match if arguments.json { BlameFormat::Json } else { arguments.format } {
@@ -58,13 +58,13 @@ pub(crate) fn run(arguments: &BlameArgs) -> anyhow::Result<u8> {
 /// The programs of a watch, by the names that they have in its rows.
 type Programs = BTreeMap<Arc<str>, Seeing>;
 
-/// Judges a run, of a host with what is known of its programs beside it. `remedies` names those for what is
-/// judged.
+/// Judges a run, of a host with what is known of its programs beside it. `complete` adds to the details what
+/// only the host tells.
 fn judged(
     arguments: &BlameArgs,
     run: &Run,
     programs: &Programs,
-    remedies: impl FnOnce(&Blame) -> Vec<Remedy>,
+    complete: impl FnOnce(&Blame, BlameDetails) -> BlameDetails,
 ) -> anyhow::Result<BlameReport> {
     let whom = match &arguments.payer {
         Some(whom) => Some(find(run, programs, &Whom::new(whom))?),
@@ -73,8 +73,8 @@ fn judged(
     };
     let whom = whom.as_deref();
     let blame = Blame::of(run, whom);
-    let remedies = remedies(&blame);
-    let details = BlameDetails { groups: groups(programs), remedies, ..BlameDetails::of(run) };
+    let details = BlameDetails { groups: groups(programs), ..BlameDetails::of(run) };
+    let details = complete(&blame, details);
     Ok(BlameReport::new(blame, whom, details))
 }
 
@@ -95,7 +95,9 @@ fn bound(blame: &Blame, programs: &Programs, groups: &Cgroups) -> Option<Remedy>
         return None;
     }
     let held = blame.takers.iter().filter(|other| group(&other.actor) == its).map(|other| other.held_bytes);
-    bounded_taker(groups, its, taker, Bytes(held.sum()))
+    // The group behind a name only tells programs of one name apart.
+    let name = payer.cost.actor.split(" (").next().unwrap_or_default();
+    bounded_taker(groups, its, taker, name, Bytes(held.sum()))
 }
 
 /// Watches this host, or looks at what an ordinary user can see, and asks the doctor what helps.
@@ -128,9 +130,13 @@ fn host(arguments: &BlameArgs) -> anyhow::Result<BlameReport> {
         (_, watched) => {
             let (run, seen) = watched?;
             let groups = observation.now.cgroups.as_ref();
-            judged(arguments, &run, &seen.programs, |blame| {
+            judged(arguments, &run, &seen.programs, |blame, details| {
+                if blame.payers.is_empty() {
+                    return details;
+                }
                 let bound = groups.and_then(|groups| bound(blame, &seen.programs, groups));
-                first_of(bound.into_iter().chain(of_doctor))
+                let limits = groups.map(|groups| limits(blame, groups)).unwrap_or_default();
+                BlameDetails { limits, remedies: first_of(bound.into_iter().chain(of_doctor)), ..details }
             })
         }
     }
@@ -145,6 +151,16 @@ fn first_of(remedies: impl Iterator<Item = Remedy>) -> Vec<Remedy> {
         }
     }
     first
+}
+
+/// The limits that payers met.
+fn limits(blame: &Blame, groups: &Cgroups) -> BTreeMap<String, Bytes> {
+    let limit = |path: &String| {
+        let group = groups.at(path)?;
+        let limits = [group.max, group.high].into_iter().flatten().filter_map(Limit::bytes);
+        Some((path.clone(), limits.min()?))
+    };
+    blame.payers.iter().filter_map(|payer| limit(&payer.cost.limited_by)).collect()
 }
 
 /// The control group of each program.

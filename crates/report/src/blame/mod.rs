@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use lotsfree_analysis::blame::Blame;
 use lotsfree_doctor::Remedy;
 use lotsfree_run::{EventKind, Run, RunOn};
+use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -65,6 +66,9 @@ pub struct BlameDetails {
     /// Paths of payers' control groups, by program.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, String>,
+    /// Limits of the control groups that met theirs, by path, in bytes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, Bytes>,
     /// What could not be seen, each a sentence.
     pub not_seen: Vec<String>,
     /// What would help, best first.

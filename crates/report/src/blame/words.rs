@@ -16,9 +16,10 @@ const ALL: f64 = 0.995;
 /// A part of lost time below this share of the awake time reads as none.
 const NEGLIGIBLE: f64 = 0.0005;
 
-/// The answer in one sentence.
+/// The answer in a sentence, and another where a control group's limit is the reason.
 pub(super) fn answer(blame: &Blame, asked: Option<&str>, details: &BlameDetails) -> String {
-    match (asked, blame.payers.as_slice()) {
+    let limit = blame.payers.first().and_then(|payer| limit(&payer.cost, details));
+    let answer = match (asked, blame.payers.as_slice()) {
         (Some(_), [payer, ..]) | (None, [payer]) => payer_sentence(payer, blame, details),
         (Some(name), []) => spared(name, blame),
         (None, []) => nobody(blame),
@@ -29,7 +30,17 @@ pub(super) fn answer(blame: &Blame, asked: Option<&str>, details: &BlameDetails)
             first.cost.actor,
             told("it", first, blame, details),
         ),
-    }
+    };
+    answer + &limit.unwrap_or_default()
+}
+
+/// Why memory was short, though the machine may have some.
+fn limit(cost: &Cost, details: &BlameDetails) -> Option<String> {
+    let group = Some(&cost.limited_by).filter(|group| !group.is_empty())?;
+    let limit = details.limits.get(group).map_or_else(String::new, |limit| format!(" of {limit}"));
+    Some(format!(
+        " The control group {group} was at its limit{limit}, so memory that is free elsewhere does not help."
+    ))
 }
 
 /// `postgres lost 41 % of its time to memory: 22 % waiting for pages it had lost (thrashing), 12 %
