@@ -4,7 +4,7 @@ use lotsfree_kernel_files::counters::{
     Counter, MemoryStat, meminfo as m, memory_events as e, memory_stat as s, smaps_rollup as r, status as p,
     vmstat as v,
 };
-use lotsfree_kernel_files::file::cgroup::Limit;
+use lotsfree_kernel_files::file::cgroup::{CgroupVersion, Limit};
 use lotsfree_kernel_files::file::kernel_log::report::{Report, Trigger};
 use lotsfree_kernel_files::file::kernel_log::storage::StorageError;
 use lotsfree_kernel_files::file::pressure::Psi;
@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::latency::TICKS_PER_SECOND;
+use crate::remedy::word;
 use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, Workload, hung, levels};
 
 /// What is short.
@@ -703,7 +704,11 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
             group.path,
             Percent(share)
         );
-        let files = format!("cd /sys/fs/cgroup{}; cat memory.stat memory.events memory.pressure", group.path);
+        let (root, files) = match groups.version {
+            CgroupVersion::V1 => ("/sys/fs/cgroup/memory", "memory.stat memory.failcnt memory.oom_control"),
+            CgroupVersion::V2 => ("/sys/fs/cgroup", "memory.stat memory.events memory.pressure"),
+        };
+        let files = format!("cd {}; cat {files}", word(&format!("{root}{}", group.path)));
         return (share >= MUCH_OF_LIMIT).then(|| Verdict::new(Answer::NotNow, text).collect(&files));
     };
     let get =
@@ -744,7 +749,7 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
 mod tests {
     use lotsfree_kernel_files::counters::{Meminfo, Values};
     use lotsfree_kernel_files::file::block::{BlockDevice, DiskStats};
-    use lotsfree_kernel_files::file::cgroup::{Cgroup, CgroupVersion, Cgroups};
+    use lotsfree_kernel_files::file::cgroup::{Cgroup, Cgroups};
     use lotsfree_kernel_files::file::cpu_times::CpuTimes;
     use lotsfree_kernel_files::file::kernel_log::{KernelLog, OomKill};
     use lotsfree_kernel_files::file::pressure::{Pressure, Stall};

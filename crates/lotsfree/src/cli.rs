@@ -906,11 +906,11 @@ mod tests {
                 seen.extend(
                     remedies
                         .flat_map(|remedy| remedy.runtime.iter().chain(&remedy.verify))
+                        .chain(&diagnosis.verdict.collect)
                         .flat_map(|line| line.split("  # ").next().unwrap_or_default().split(" | "))
                         .filter(|c| c.starts_with("lotsfree "))
                         .map(str::to_owned),
                 );
-                seen.extend(diagnosis.verdict.collect);
             }
         }
         assert!(seen.iter().any(|command| command.contains("size")), "{seen:?}");
