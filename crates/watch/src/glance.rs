@@ -101,19 +101,18 @@ impl Glance {
         Ok(Glance { tasks, held, read, host: Host::so_far(), groups, began })
     }
 
-    /// Looks again.
+    /// Looks again, at all processes but one.
     ///
     /// # Errors
     /// If `/proc` cannot be read.
-    pub fn end(self) -> Result<Glimpsed, WatchError> {
+    pub fn end(self, but: u32) -> Result<Glimpsed, WatchError> {
         let length = Duration::from_nanos(sys::monotonic() - self.began);
         let host = Host::so_far();
         let new = Tasks::all().map_err(at(Path::new("/proc")))?;
         let groups = new.programs().iter().map(|program| Arc::clone(&program.group)).collect();
         let groups = stalls(&groups);
         let mut programs: BTreeMap<Program, (Times, Option<u64>)> = BTreeMap::new();
-        // Whoever looks is not part of the picture.
-        for (process, known) in new.known().filter(|(process, _)| *process != std::process::id()) {
+        for (process, known) in new.known().filter(|(process, _)| *process != but) {
             let (times, read) = programs.entry(known.program.clone()).or_default();
             // Of one that began meanwhile everything counts.
             times.add(&known.last.since(&self.tasks.last(process).unwrap_or_default()));
@@ -210,7 +209,7 @@ mod tests {
     fn a_process_that_grows_is_seen_to() {
         let glance = Glance::begin().unwrap();
         let memory = std::hint::black_box(vec![1u8; 64 << 20]);
-        let glimpsed = glance.end().unwrap();
+        let glimpsed = glance.end(0).unwrap();
         let own = crate::tasks::name(std::process::id()).unwrap();
         let own: Vec<&Glimpse> = glimpsed.programs.iter().filter(|program| *program.name == *own).collect();
         let has_grown = |program: &&Glimpse| program.grew >= 32 << 20 && program.held >= 64 << 20;

@@ -42,7 +42,8 @@ pub(super) fn look(arguments: &BlameArgs, signals: &Signals) -> anyhow::Result<L
     }
     // It is the only child that this process has had.
     let command = child.is_some().then(Usage::of_ended_children).transpose()?;
-    Ok(Looked { host: glance.end()?, command })
+    // Whoever looks is not part of the picture.
+    Ok(Looked { host: glance.end(std::process::id())?, command })
 }
 
 /// The report of that, on a kernel of this release. `refused` is why there is no more.
