@@ -10,11 +10,16 @@ use crate::{Context, Remedy};
 
 /// Path of a group's file, named as in its version: `max` is `memory.max`, v1 `memory.limit_in_bytes`.
 pub(crate) fn file(version: CgroupVersion, path: &str, name: &str) -> String {
+    format!("{}/{}", directory(version, path), field(version, name))
+}
+
+/// Path of a group's directory.
+pub(crate) fn directory(version: CgroupVersion, path: &str) -> String {
     let root = match version {
         CgroupVersion::V1 => "/sys/fs/cgroup/memory",
         CgroupVersion::V2 => "/sys/fs/cgroup",
     };
-    format!("{root}{}/{}", path.trim_end_matches('/'), field(version, name))
+    format!("{root}{}", path.trim_end_matches('/'))
 }
 
 /// Name of a group's file, without the directory.

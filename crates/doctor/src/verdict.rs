@@ -14,6 +14,7 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::control_groups::directory;
 use crate::latency::TICKS_PER_SECOND;
 use crate::remedy::word;
 use crate::{ALLOCSTALL, Confidence, Context, DIRECT_SCAN, Finding, Severity, Workload, hung, levels};
@@ -704,11 +705,11 @@ fn group(cx: &Context<'_>) -> Option<Verdict> {
             group.path,
             Percent(share)
         );
-        let (root, files) = match groups.version {
-            CgroupVersion::V1 => ("/sys/fs/cgroup/memory", "memory.stat memory.failcnt memory.oom_control"),
-            CgroupVersion::V2 => ("/sys/fs/cgroup", "memory.stat memory.events memory.pressure"),
+        let files = match groups.version {
+            CgroupVersion::V1 => "memory.stat memory.failcnt memory.oom_control",
+            CgroupVersion::V2 => "memory.stat memory.events memory.pressure",
         };
-        let files = format!("cd {}; cat {files}", word(&format!("{root}{}", group.path)));
+        let files = format!("cd {}; cat {files}", word(&directory(groups.version, &group.path)));
         return (share >= MUCH_OF_LIMIT).then(|| Verdict::new(Answer::NotNow, text).collect(&files));
     };
     let get =

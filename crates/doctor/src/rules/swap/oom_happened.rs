@@ -519,8 +519,8 @@ fn told(cx: &Context<'_>, incident: &Incident<'_>, now: bool, panic: Option<Pani
     finding
 }
 
-/// Groups that were at their limits: one finding, of the group with most kills (of equals the latest), which
-/// names the next ones and counts the rest.
+/// Groups that were at their limits: one finding, of the group with most kills (of equals the latest) among
+/// those still there, which names the next ones and counts the rest.
 fn groups(cx: &Context<'_>, mut incidents: Vec<&Incident<'_>>, now: bool) -> Option<Finding> {
     let latest = *incidents.first()?;
     // What is proposed needs a group that is still there.
