@@ -94,7 +94,8 @@ pub(super) const FORKS: Culprit = Culprit {
 /// Has one page of every 2 MiB, and lets the kernel make huge pages of them.
 pub(super) const SPARSE: Culprit = Culprit {
     what: "khugepaged",
-    programs: &["khugepaged"],
+    // It takes the pages, and the program then holds them.
+    programs: &["khugepaged", "perl"],
     // mmap, read into every huge page, madvise(MADV_HUGEPAGE).
     command: "exec perl -e '$at = syscall(9, 0, 702 << 20, 3, 0x22, -1, 0); $at = ($at + 0x1fffff) & ~0x1fffff; \
               open Z, \"</dev/zero\"; syscall(0, fileno(Z), $at + ($_ << 21), 1) for 0..349; \

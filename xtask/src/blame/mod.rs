@@ -64,7 +64,7 @@ const PACE: Pace = Pace {
 };
 const SLOW_PACE: Pace = Pace {
     ahead: Duration::from_secs(8),
-    watched: Duration::from_secs(24),
+    watched: Duration::from_secs(36),
     budget: 10,
     rounds: 1,
     limit: 82,

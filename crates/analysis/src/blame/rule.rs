@@ -12,13 +12,35 @@ const LITTLE_TAKEN: f64 = 0.10;
 struct Taken {
     /// Pages by actor; fewer than none where an actor has given back more than it took.
     by: Vec<f64>,
+    /// Pages by actor that it took and gave back, and that nobody has allocated again.
+    given_back: Vec<f64>,
     allocated: f64,
 }
 
 impl Taken {
-    /// What each actor took and has not given back since.
+    fn nothing(actors: usize) -> Taken {
+        Taken { by: vec![0.0; actors], given_back: vec![0.0; actors], allocated: 0.0 }
+    }
+
+    /// Adds what an actor took in an interval.
+    fn add(&mut self, actor: usize, pages: f64) {
+        let before = self.by[actor].max(0.0);
+        self.by[actor] += pages;
+        self.given_back[actor] += (before - self.by[actor].max(0.0)).max(0.0);
+    }
+
+    /// What each actor took, and has not given back since or nobody has allocated again: who comes back to
+    /// the room that a program left had lost it to that program.
     fn kept(&self) -> Vec<f64> {
-        self.by.iter().map(|pages| pages.max(0.0)).collect()
+        self.by.iter().zip(&self.given_back).map(|(pages, given_back)| pages.max(0.0) + given_back).collect()
+    }
+
+    /// Pages that were allocated fill the room that was given back.
+    fn allocate(&mut self, pages: f64) {
+        self.allocated += pages;
+        let room = self.given_back.iter().sum::<f64>();
+        let left = if room > pages { 1.0 - pages / room } else { 0.0 };
+        self.given_back.iter_mut().for_each(|given_back| *given_back *= left);
     }
 }
 
@@ -26,19 +48,18 @@ impl Taken {
 /// if it is known.
 pub(super) fn charge(table: &Table, room: Option<f64>, accounts: &mut [Account]) {
     let actors = table.actors.len();
-    let mut so_far: Vec<Taken> =
-        accounts.iter().map(|_| Taken { by: vec![0.0; actors], allocated: 0.0 }).collect();
+    let mut so_far: Vec<Taken> = accounts.iter().map(|_| Taken::nothing(actors)).collect();
     for moments in &table.moments {
         for (account, so_far) in accounts.iter_mut().zip(&mut so_far) {
             let payer = account.payer();
             let (mut taken, mut held) = (vec![0.0; actors], vec![0.0; actors]);
-            let mut lost = Moment::default();
+            let (mut lost, mut allocated) = (Moment::default(), 0.0);
             for (index, moment) in moments.iter().filter(|(index, _)| table.share_a_limit(*index, payer)) {
                 let pages = if *index == payer { moment.own() } else { moment.took() };
                 taken[*index] = pages.max(0.0);
                 held[*index] = moment.toll.held as f64;
-                so_far.by[*index] += pages;
-                so_far.allocated += moment.toll.allocated as f64;
+                so_far.add(*index, pages);
+                allocated += moment.toll.allocated as f64;
                 if *index == payer {
                     lost = *moment;
                 }
@@ -51,6 +72,7 @@ pub(super) fn charge(table: &Table, room: Option<f64>, accounts: &mut [Account])
                 held[payer] = held[payer].max(room - others);
             }
             let kept = so_far.kept();
+            so_far.allocate(allocated);
             let alpha = alpha(kept.iter().sum(), so_far.allocated);
             // In an interval in which nobody took anything, memory is short because of those who did before.
             let just_then = if taken.iter().sum::<f64>() > 0.0 { &taken } else { &kept };

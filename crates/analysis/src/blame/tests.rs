@@ -133,6 +133,29 @@ fn waits_for_what_was_evicted_are_charged_by_all_that_was_taken_until_then() {
 }
 
 #[test]
+fn who_comes_back_to_the_room_that_a_program_left_had_lost_it_to_that_program() {
+    let waits = |thrashing, back| Toll { thrashing, refaults: back, allocated: back, ..Toll::default() };
+    let gave_back = Toll { returned: 1000, ..Toll::default() };
+    let blame = Blame::of(
+        &run(&[
+            &[("db", 1000, 0, waits(0, 0)), ("storm", 1, 0, took(1000))],
+            // All that was taken has been given back: 1000, of which 250 are allocated again.
+            &[("db", 900, 0, waits(100, 250)), ("storm", 1, 0, gave_back)],
+            // 750 : 250, then 500 : 750; nothing of the room is left after that.
+            &[("db", 900, 0, waits(100, 0)), ("copy", 1, 0, took(250))],
+            &[("db", 900, 0, waits(100, 0)), ("copy", 1, 0, took(500))],
+            &[("db", 800, 0, waits(200, 10))],
+        ]),
+        None,
+    );
+    // storm 100 + 75 + 40, copy 25 + 60 + 200, of 500.
+    assert_eq!(
+        taken(&blame),
+        [(actor("copy"), 570.0), (actor("storm"), 430.0), (Who::Itself, 0.0), (Who::Unknown, 0.0)]
+    );
+}
+
+#[test]
 fn who_lives_alone_took_it_itself() {
     let toll = Toll { thrashing: 200, allocated: 500, refaults: 100, held: 9, ..Toll::default() };
     let blame = Blame::of(&alike(&[("db", 700, 100, toll)], 2), Some("db"));
