@@ -10,7 +10,7 @@ const LITTLE_TAKEN: f64 = 0.10;
 
 /// What was taken from one payer, up to an interval.
 struct Taken {
-    /// Pages by actor; fewer than none where an actor has given back more than it took.
+    /// Pages by actor; fewer than none where the payer has given back more than it took.
     by: Vec<f64>,
     /// Pages by actor that it took and gave back, and that nobody has allocated again.
     given_back: Vec<f64>,
@@ -22,11 +22,17 @@ impl Taken {
         Taken { by: vec![0.0; actors], given_back: vec![0.0; actors], allocated: 0.0 }
     }
 
-    /// Adds what an actor took in an interval.
+    /// Adds what the payer took of itself in an interval, fewer pages than none where it gave back more.
+    fn add_own(&mut self, payer: usize, pages: f64) {
+        self.by[payer] += pages;
+    }
+
+    /// Adds what another actor took in an interval. It gives back no more than it took: the rest it had before
+    /// the watch began, or a burst of what it gave back was taken for longer than it was.
     fn add(&mut self, actor: usize, pages: f64) {
-        let before = self.by[actor].max(0.0);
-        self.by[actor] += pages;
-        self.given_back[actor] += (before - self.by[actor].max(0.0)).max(0.0);
+        let before = self.by[actor];
+        self.by[actor] = (before + pages).max(0.0);
+        self.given_back[actor] += (before - self.by[actor]).max(0.0);
     }
 
     /// What each actor took, and has not given back since or nobody has allocated again: who comes back to
@@ -58,10 +64,12 @@ pub(super) fn charge(table: &Table, room: Option<f64>, accounts: &mut [Account])
                 let pages = if *index == payer { moment.own() } else { moment.took() };
                 taken[*index] = pages.max(0.0);
                 held[*index] = moment.toll.held as f64;
-                so_far.add(*index, pages);
                 allocated += moment.toll.allocated as f64;
                 if *index == payer {
+                    so_far.add_own(payer, pages);
                     lost = *moment;
+                } else {
+                    so_far.add(*index, pages);
                 }
             }
             // What others do not hold is the payer's to live in: its own working set does not fit there.

@@ -156,6 +156,21 @@ fn who_comes_back_to_the_room_that_a_program_left_had_lost_it_to_that_program() 
 }
 
 #[test]
+fn nobody_gives_back_more_than_it_took() {
+    // The storm ends what it had begun before the watch, and what it takes after that counts in full.
+    let ends = Toll { returned: 5000, ..Toll::default() };
+    let waits = Toll { thrashing: 100, refaults: 90, allocated: 100, ..Toll::default() };
+    let blame = Blame::of(
+        &run(&[
+            &[("db", 1000, 0, took(0)), ("storm", 1, 0, ends)],
+            &[("db", 900, 0, waits), ("storm", 1, 0, took(990))],
+        ]),
+        None,
+    );
+    assert_eq!(taken(&blame), [(actor("storm"), 990.0), (Who::Itself, 10.0), (Who::Unknown, 0.0)]);
+}
+
+#[test]
 fn who_lives_alone_took_it_itself() {
     let toll = Toll { thrashing: 200, allocated: 500, refaults: 100, held: 9, ..Toll::default() };
     let blame = Blame::of(&alike(&[("db", 700, 100, toll)], 2), Some("db"));
