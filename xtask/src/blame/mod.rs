@@ -34,6 +34,10 @@ const PAGE: &str = "docs/blame-cases.md";
 /// How far a share may be from what switching a culprit off gives back.
 const WITHIN: f64 = 0.15;
 
+/// How often a case is run with all of its culprits and without each. What one of them takes is the difference
+/// of two runs, and one run of 24 s in a virtual machine differs from the next by up to 25 points.
+const ROUNDS: usize = 3;
+
 /// How long things take.
 #[derive(Clone, Copy)]
 struct Pace {
@@ -43,9 +47,6 @@ struct Pace {
     watched: Duration,
     /// What watching may take, in percent of one CPU.
     budget: u32,
-    /// How often a case of several culprits is run with all of them and without each. What one of them takes
-    /// is the difference of two runs, of which each differs from the last by some points.
-    rounds: usize,
     /// The part of the limit that there is beside one culprit, in percent: the less room it leaves, the
     /// sooner a slow culprit fills it. Several are made for the whole.
     limit: u64,
@@ -58,15 +59,13 @@ const PACE: Pace = Pace {
     ahead: Duration::from_secs(3),
     watched: Duration::from_secs(15),
     budget: 1,
-    rounds: 3,
     limit: 100,
     slower: 1,
 };
 const SLOW_PACE: Pace = Pace {
     ahead: Duration::from_secs(8),
-    watched: Duration::from_secs(36),
+    watched: Duration::from_secs(24),
     budget: 10,
-    rounds: 1,
     limit: 82,
     slower: 3,
 };
@@ -349,8 +348,7 @@ fn provoke(
         case.culprits.iter().copied().filter(|other| other.what != culprit.what).collect()
     };
     let (mut with, mut without) = (Vec::new(), vec![Vec::new(); case.culprits.len()]);
-    let rounds = if case.culprits.len() > 1 { place.pace.rounds } else { 1 };
-    for _ in 0..rounds {
+    for _ in 0..ROUNDS {
         with.push(ask(case.culprits, changes)?);
         for (culprit, without) in case.culprits.iter().zip(&mut without) {
             let others = others(culprit);
