@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use lotsfree_engine::Generation;
-use lotsfree_engine::mm::{Config, Cx, Mm, Stop, WaitChannel, WaitReason};
+use lotsfree_engine::mm::{Config, Cx, Fault, Kswapd, Mm, Stop, WaitChannel, WaitReason};
 use lotsfree_engine::reference::{Reference, Replacement};
 use lotsfree_workload::{Advice, Policy, RegionId};
 
@@ -123,7 +123,7 @@ fn bare(array: &mut [u32], trace: &[u32]) -> f64 {
 struct Host {
     mm: Mm,
     cx: Cx,
-    kswapd: usize,
+    kswapd: (usize, Kswapd),
     news: Vec<WaitChannel>,
 }
 
@@ -146,7 +146,7 @@ impl Host {
         let file = mm.declare_file(pages, true);
         mm.map_file(&mut cx, REGION, file, pages, true).expect("a mapping");
         mm.madvise(&mut cx, REGION, Advice::Random).expect("advice");
-        Host { mm, cx, kswapd, news: Vec::new() }
+        Host { mm, cx, kswapd: (kswapd, Kswapd::new(0)), news: Vec::new() }
     }
 
     fn run(&mut self, trace: &[u32]) {
@@ -155,28 +155,36 @@ impl Host {
             let pages = rest.iter().map(|&page| (page, false));
             rest = &rest[self.mm.touch_mapped(self.cx.process, REGION, pages)..];
             let Some((&page, after)) = rest.split_first() else { break };
-            let done = self.mm.touch(&mut self.cx, REGION, page, false);
-            self.cx.start += std::mem::take(&mut self.cx.spent);
-            self.cx.again = done.is_err();
-            match done {
-                Ok(()) => rest = after,
-                Err(Stop::Wait(wait)) => self.cx.start = self.cx.start.max(wait.until.unwrap_or(0)),
-                Err(stop) => panic!("{stop:?}"),
-            }
-            if self.mm.has_news() {
-                self.serve();
-            }
+            let mut fault = Fault::new(REGION, page, false);
+            while !self.poll(&mut fault) {}
+            rest = after;
         }
+    }
+
+    /// Polls a fault and lets kswapd run; returns whether the fault is over.
+    fn poll(&mut self, fault: &mut Fault) -> bool {
+        let done = fault.poll(&mut self.mm, &mut self.cx);
+        self.cx.start += std::mem::take(&mut self.cx.spent);
+        self.cx.again = done.is_err();
+        match done {
+            Ok(()) => {}
+            Err(Stop::Wait(wait)) => self.cx.start = self.cx.start.max(wait.until.unwrap_or(0)),
+            Err(stop) => panic!("{stop:?}"),
+        }
+        if self.mm.has_news() {
+            self.serve();
+        }
+        done.is_ok()
     }
 
     /// Gives kswapd the CPU for as long as it wants it.
     fn serve(&mut self) {
         self.news.extend(self.mm.take_events());
         for event in self.news.drain(..) {
-            if let WaitChannel::Kswapd(node) = event {
+            if let WaitChannel::Kswapd(_) = event {
                 loop {
-                    let mut cx = Cx::new(self.kswapd, 0, usize::MAX, self.cx.start);
-                    let wait = self.mm.kswapd(&mut cx, node);
+                    let mut cx = Cx::new(self.kswapd.0, 0, usize::MAX, self.cx.start);
+                    let wait = self.kswapd.1.poll(&mut self.mm, &mut cx);
                     self.cx.start += cx.spent;
                     if wait.why != WaitReason::Yield {
                         break;

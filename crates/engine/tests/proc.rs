@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
+use lotsfree_engine::mm::{Config, Cx, Fault, Mm, RaState, Read, Stop, Write};
 use lotsfree_engine::{Generation, NAMES};
 use lotsfree_kernel_files::counters::{
     Family, Meminfo, Values, Vmstat, meminfo as m, vmstat as v, zoneinfo as z,
@@ -56,18 +56,20 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
     };
     let total: u64 = nodes.iter().sum();
     let file = mm.declare_file(2000, true);
-    let (mut ra, mut done) = (RaState::default(), 0);
-    until_done(&mut mm, &mut |mm, cx| mm.read(cx, file, 0, 2000 * 4096, How::Buffered, &mut ra, &mut done));
-    let mut done = 0;
-    until_done(&mut mm, &mut |mm, cx| mm.write(cx, file, 0, 40 * 4096, How::Buffered, &mut done));
+    let (mut ra, mut read) = (RaState::default(), Read::new(0, 2000 * 4096, How::Buffered));
+    until_done(&mut mm, &mut |mm, cx| read.poll(mm, cx, file, &mut ra));
+    let mut write = Write::new(0, 40 * 4096, How::Buffered);
+    until_done(&mut mm, &mut |mm, cx| write.poll(mm, cx, file));
     until_done(&mut mm, &mut |mm, cx| mm.map_file(cx, RegionId(1), file, 500, true));
     let heap = total as u32;
     until_done(&mut mm, &mut |mm, cx| mm.map_anon(cx, RegionId(0), heap));
     for page in 0..heap {
-        until_done(&mut mm, &mut |mm, cx| mm.touch(cx, RegionId(0), page, true));
+        let mut fault = Fault::new(RegionId(0), page, true);
+        until_done(&mut mm, &mut |mm, cx| fault.poll(mm, cx));
     }
     for page in 0..500 {
-        until_done(&mut mm, &mut |mm, cx| mm.touch(cx, RegionId(1), page, false));
+        let mut fault = Fault::new(RegionId(1), page, false);
+        until_done(&mut mm, &mut |mm, cx| fault.poll(mm, cx));
     }
     mm.check().expect("the state holds together");
     mm

@@ -1,6 +1,6 @@
 //! Random operations on random machines; the whole state is checked after every step.
 
-use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
+use lotsfree_engine::mm::{Config, Cx, Fadvise, Fault, Kswapd, Mm, RaState, Read, Stop, Write};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::Filesystem;
 use lotsfree_settings::{
@@ -163,11 +163,20 @@ fn plan() -> impl Strategy<Value = Plan> {
     })
 }
 
+/// A call that has begun and not ended.
+enum Call {
+    Fault(Fault),
+    Read(Read),
+    Write(Write),
+    Fadvise(Fadvise),
+    /// One whose progress is the machine's state.
+    Other,
+}
+
 /// A task with its current operation, and how far that has got.
 struct Task {
     op: Option<Op>,
-    again: bool,
-    done: u64,
+    call: Option<Call>,
     at: u32,
     ra: [RaState; FILES],
 }
@@ -181,7 +190,7 @@ struct Machine {
     now: u64,
     cpus: usize,
     nodes: usize,
-    kswapd: Vec<usize>,
+    kswapd: Vec<(usize, Kswapd)>,
     flusher: usize,
     processes: usize,
 }
@@ -224,10 +233,10 @@ impl Machine {
         }
         let tasks = (0..TASKS).map(|_| {
             mm.create_task();
-            Task { op: None, again: false, done: 0, at: 0, ra: [RaState::default(); FILES] }
+            Task { op: None, call: None, at: 0, ra: [RaState::default(); FILES] }
         });
         let tasks = tasks.collect();
-        let kswapd = (0..count).map(|_| mm.create_task()).collect();
+        let kswapd = (0..count).map(|node| (mm.create_task(), Kswapd::new(node))).collect();
         let flusher = mm.create_task();
         let files = plan.files.iter().map(|&(pages, exists)| mm.declare_file(pages, exists)).collect();
         Machine {
@@ -250,8 +259,9 @@ impl Machine {
             Step::Run(task, op) => self.run(*task, op),
             Step::Kswapd(node) => {
                 let node = node % self.nodes;
-                let mut cx = Cx::new(self.kswapd[node], node % self.cpus, usize::MAX, self.now);
-                self.mm.kswapd(&mut cx, node);
+                let (task, kswapd) = &mut self.kswapd[node];
+                let mut cx = Cx::new(*task, node % self.cpus, usize::MAX, self.now);
+                kswapd.poll(&mut self.mm, &mut cx);
                 self.now = cx.now();
             }
             Step::Flusher => {
@@ -284,15 +294,13 @@ impl Machine {
         let task = &mut self.tasks[number];
         let op = task.op.get_or_insert_with(|| new.clone()).clone();
         let mut cx = Cx::new(number, number % self.cpus, number % self.processes, self.now);
-        cx.again = task.again;
+        cx.again = task.call.is_some();
         let outcome = self.perform(&mut cx, number, &op);
         self.now = cx.now();
         let task = &mut self.tasks[number];
         match outcome {
-            Err(Stop::Wait(_)) => task.again = true,
-            Ok(()) | Err(Stop::OutOfMemory | Stop::Bad) => {
-                (task.op, task.again, task.done, task.at) = (None, false, 0, 0);
-            }
+            Err(Stop::Wait(_)) => {}
+            Ok(()) | Err(Stop::OutOfMemory | Stop::Bad) => (task.op, task.call, task.at) = (None, None, 0),
         }
     }
 
@@ -306,21 +314,38 @@ impl Machine {
             Op::Unmap { region } => mm.unmap(cx, RegionId(region)),
             Op::Touch { region, from, count, stride, write } => {
                 while task.at < count {
-                    mm.touch(cx, RegionId(region), from + task.at * stride, write)?;
+                    let page = from + task.at * stride;
+                    let new = || Call::Fault(Fault::new(RegionId(region), page, write));
+                    if let Call::Fault(fault) = task.call.get_or_insert_with(new) {
+                        fault.poll(mm, cx)?;
+                    }
+                    task.call = None;
                     cx.again = false;
                     task.at += 1;
                 }
                 Ok(())
             }
             Op::Read { file, offset, len, how } => {
-                mm.read(cx, self.files[file], offset, len, how, &mut task.ra[file], &mut task.done)
+                match task.call.get_or_insert_with(|| Call::Read(Read::new(offset, len, how))) {
+                    Call::Read(read) => read.poll(mm, cx, self.files[file], &mut task.ra[file]),
+                    _ => Ok(()),
+                }
             }
             Op::Write { file, offset, len, how } => {
-                mm.write(cx, self.files[file], offset, len, how, &mut task.done)
+                match task.call.get_or_insert_with(|| Call::Write(Write::new(offset, len, how))) {
+                    Call::Write(write) => write.poll(mm, cx, self.files[file]),
+                    _ => Ok(()),
+                }
             }
-            Op::Sync { file } => mm.sync(cx, self.files[file]),
+            Op::Sync { file } => {
+                task.call = Some(Call::Other);
+                mm.sync(cx, self.files[file])
+            }
             Op::Advise { file, offset, len, advice } => {
-                mm.fadvise(cx, self.files[file], offset, len, advice, &mut task.ra[file])
+                match task.call.get_or_insert_with(|| Call::Fadvise(Fadvise::new(offset, len, advice))) {
+                    Call::Fadvise(fadvise) => fadvise.poll(mm, cx, self.files[file], &mut task.ra[file]),
+                    _ => Ok(()),
+                }
             }
             Op::AdviseRegion { region, advice } => mm.madvise(cx, RegionId(region), advice),
             Op::Truncate { file, pages } => {

@@ -53,7 +53,7 @@ use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
 use lotsfree_units::PageSize;
 use lotsfree_workload::Program;
 
-use crate::mm::{self, Device, Io, Mm};
+use crate::mm::{self, Device, Io, Kswapd, Mm};
 pub use device::DeviceSpec;
 use device::{Disk, Scheduler};
 use files::Files;
@@ -122,6 +122,8 @@ pub struct Machine {
     queue: Queue,
     tasks: Vec<Task>,
     threads: Vec<Thread>,
+    /// kswapd of each node.
+    kswapds: Vec<Kswapd>,
     processes: Vec<Process>,
     groups: Vec<Group>,
     files: Files,
@@ -182,6 +184,7 @@ impl Machine {
             queue: Queue::default(),
             tasks: Vec::new(),
             threads: Vec::new(),
+            kswapds: (0..nodes).map(Kswapd::new).collect(),
             processes: Vec::new(),
             groups: Vec::new(),
             files,

@@ -35,7 +35,7 @@ impl Machine {
                 begun: None,
                 date: None,
                 left: None,
-                pos: 0,
+                call: None,
                 ra: FxHashMap::default(),
                 started: start,
                 spent: Spent::default(),
@@ -166,7 +166,7 @@ impl Machine {
         self.cpus.set(task, 0);
         self.strain(task);
         let thread = &mut self.threads[thread];
-        (thread.ops, thread.ra) = Default::default();
+        (thread.ops, thread.ra, thread.call) = Default::default();
         self.processes[thread.process].alive -= 1;
     }
 

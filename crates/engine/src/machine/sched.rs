@@ -72,7 +72,7 @@ impl Machine {
         let mut cx = self.context(task, usize::MAX);
         let stretch = self.cpus.stretch(task);
         let wait = match kind {
-            Kind::Kswapd(node) => self.mm.kswapd(&mut cx, node),
+            Kind::Kswapd(node) => self.kswapds[node].poll(&mut self.mm, &mut cx),
             _ => self.mm.flusher(&mut cx),
         };
         let elapsed = stretch.elapsed(cx.spent);
@@ -140,7 +140,7 @@ impl Machine {
             After::OutOfMemory => {
                 let thread = &mut self.threads[index];
                 thread.cursor += 1;
-                thread.pos = 0;
+                thread.call = None;
                 self.tasks[task].again = false;
                 self.groups[thread.group].fail(Failure::OutOfMemory, at, &mut self.log);
                 self.out_of_memory(process, at);

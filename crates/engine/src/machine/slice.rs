@@ -1,14 +1,15 @@
 //! One slice of a thread: operations back to back in the thread's own time.
 
 use lotsfree_run::{EventKind, Spent};
-use lotsfree_workload::{Advice, FileId, How, Op, RegionId};
+use lotsfree_workload::{FileId, Op, RegionId};
+use rustc_hash::FxHashMap;
 
 use super::cpus::Stretch;
-use super::files::Files;
+use super::files::{File, Files};
 use super::measure::{Failure, Group, Log};
 use super::task::{Stages, Thread};
 use crate::mm::readahead::RaState;
-use crate::mm::{Cx, Done, Mm, Stop, Wait};
+use crate::mm::{Cx, Done, Fadvise, Fault, Mm, Read, Stop, Wait, Write};
 
 /// Numbers of regions are indexes; larger ones are errors of the stream.
 const MOST_REGIONS: u32 = 1 << 20;
@@ -26,7 +27,7 @@ pub(super) enum After {
     Slice,
     /// The thread sleeps until a time that it chose itself.
     Sleep(u64),
-    /// The call waits, and is made again.
+    /// The call waits, and is polled again.
     Wait(Wait),
     /// The thread waits until a stage of its process has been signalled `times` times.
     Await { stage: u32, times: u32 },
@@ -36,6 +37,21 @@ pub(super) enum After {
     OutOfMemory,
     /// The stream has ended.
     Exit,
+}
+
+/// A call into the memory that may have to wait.
+#[derive(Debug)]
+pub(super) enum Call {
+    Fault(Fault),
+    File(FileId, FileCall),
+}
+
+#[derive(Debug)]
+pub(super) enum FileCall {
+    Read(Read),
+    Write(Write),
+    Sync,
+    Fadvise(Fadvise),
 }
 
 /// A thread on a CPU, and everything that its operations affect.
@@ -66,6 +82,12 @@ impl Slice<'_> {
             if self.at >= self.horizon {
                 return After::Slice;
             }
+            if self.thread.call.is_some() {
+                match self.poll() {
+                    Some(after) => return after,
+                    None => continue,
+                }
+            }
             let Some(&op) = self.thread.ops.get(self.thread.cursor) else {
                 if !self.refill() {
                     return After::Exit;
@@ -74,20 +96,10 @@ impl Slice<'_> {
             };
             let after = match op {
                 Op::Touch { region, page, write } => {
-                    if self.touch_mapped(region, touch, touch_elapsed) {
-                        continue;
+                    if !self.touch_mapped(region, touch, touch_elapsed) {
+                        self.thread.call = Some(Call::Fault(Fault::new(region, page, write)));
                     }
-                    self.cx.start = self.at;
-                    let done = self.mm.touch(&mut self.cx, region, page, write);
-                    if done.is_ok() {
-                        self.spent.user += touch;
-                        self.at += touch_elapsed;
-                        if self.cx.spent == 0 {
-                            self.thread.cursor += 1;
-                            continue;
-                        }
-                    }
-                    self.called(done)
+                    None
                 }
                 Op::Begin => self.next(|thread, at| thread.begun = Some(at)),
                 Op::Arrive => self.next(|thread, at| thread.begun = Some(thread.date.unwrap_or(at).min(at))),
@@ -137,6 +149,30 @@ impl Slice<'_> {
                     } else {
                         Some(After::Await { stage, times })
                     }
+                }
+                Op::Read { file, offset, len, how } => {
+                    self.thread.call = Some(Call::File(file, FileCall::Read(Read::new(offset, len, how))));
+                    None
+                }
+                Op::Write { file, offset, len, how } => {
+                    let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
+                    if self.files.reserve(file, end) {
+                        self.thread.call =
+                            Some(Call::File(file, FileCall::Write(Write::new(offset, len, how))));
+                        None
+                    } else {
+                        let done = self.disk_full();
+                        self.called(done)
+                    }
+                }
+                Op::Sync { file } => {
+                    self.thread.call = Some(Call::File(file, FileCall::Sync));
+                    None
+                }
+                Op::Advise { file, offset, len, advice } => {
+                    let fadvise = Fadvise::new(offset, len.into(), advice);
+                    self.thread.call = Some(Call::File(file, FileCall::Fadvise(fadvise)));
+                    None
                 }
                 _ => {
                     self.cx.start = self.at;
@@ -268,12 +304,52 @@ impl Slice<'_> {
             Err(Stop::Bad) => self.fail(Failure::Bad),
         }
         self.cx.again = false;
-        self.thread.pos = 0;
+        self.thread.call = None;
         self.thread.cursor += 1;
         self.mm.has_news().then_some(After::Slice)
     }
 
-    /// Makes the call that an operation stands for.
+    /// Polls the thread's call, which has just begun or has waited.
+    #[inline(never)]
+    fn poll(&mut self) -> Option<After> {
+        self.cx.start = self.at;
+        let Thread { call, ra, .. } = &mut *self.thread;
+        let done = match call.as_mut()? {
+            Call::Fault(fault) => {
+                let done = fault.poll(self.mm, &mut self.cx);
+                if done.is_ok() {
+                    let touch = self.mm.costs.touch;
+                    self.spent.user += touch;
+                    self.at += self.stretch.elapsed(touch);
+                    if self.cx.spent == 0 {
+                        *call = None;
+                        self.thread.cursor += 1;
+                        return None;
+                    }
+                }
+                done
+            }
+            Call::File(id, call) => {
+                let (mm, cx) = (&mut *self.mm, &mut self.cx);
+                let left = self.stretch.cpu(self.horizon - self.at);
+                cx.slice = left.clamp(super::SHORTEST_CALL_NS, super::LONGEST_CALL_NS);
+                match (self.files.get(*id), call) {
+                    (None, _) => Err(Stop::Bad),
+                    (Some(file), FileCall::Read(read)) => {
+                        read.poll(mm, cx, file.object, readahead_state(ra, *id, file))
+                    }
+                    (Some(file), FileCall::Write(write)) => write.poll(mm, cx, file.object),
+                    (Some(file), FileCall::Sync) => mm.sync(cx, file.object),
+                    (Some(file), FileCall::Fadvise(fadvise)) => {
+                        fadvise.poll(mm, cx, file.object, readahead_state(ra, *id, file))
+                    }
+                }
+            }
+        };
+        self.called(done)
+    }
+
+    /// Makes the call that an operation stands for, of those that never wait.
     #[inline(never)]
     fn call(&mut self, op: Op) -> Done {
         let left = self.stretch.cpu(self.horizon - self.at);
@@ -282,7 +358,7 @@ impl Slice<'_> {
         match op {
             Op::MapAnon { region, pages } => self.mm.map_anon(cx, valid(region)?, pages),
             Op::MapFile { region, file, pages, shared } => {
-                if shared && !cx.again && !self.files.reserve(file, u64::from(pages)) {
+                if shared && !self.files.reserve(file, u64::from(pages)) {
                     return self.disk_full();
                 }
                 let object = self.files.get(file).ok_or(Stop::Bad)?.object;
@@ -307,48 +383,10 @@ impl Slice<'_> {
                 self.thread.ra.remove(&file.0);
                 Ok(())
             }
-            Op::Read { file, offset, len, how } => {
-                self.transfer(file, |mm, cx, object, ra, pos| mm.read(cx, object, offset, len, how, ra, pos))
-            }
-            Op::Write { file, offset, len, how } => {
-                let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
-                if !cx.again && !self.files.reserve(file, end) {
-                    return self.disk_full();
-                }
-                self.write(file, offset, len, how)
-            }
-            Op::Sync { file } => {
-                let object = self.files.get(file).ok_or(Stop::Bad)?.object;
-                self.mm.sync(cx, object)
-            }
-            Op::Advise { file, offset, len, advice } => self.advise(file, offset, len, advice),
             Op::AdviseRegion { region, advice } => self.mm.madvise(cx, region, advice),
             // The others are no calls, or need page tables or a host.
             _ => Err(Stop::Bad),
         }
-    }
-
-    fn write(&mut self, file: FileId, offset: u64, len: u32, how: How) -> Done {
-        let object = self.files.get(file).ok_or(Stop::Bad)?.object;
-        self.mm.write(&mut self.cx, object, offset, len, how, &mut self.thread.pos)
-    }
-
-    fn advise(&mut self, file: FileId, offset: u64, len: u32, advice: Advice) -> Done {
-        self.transfer(file, |mm, cx, object, ra, _| mm.fadvise(cx, object, offset, len.into(), advice, ra))
-    }
-
-    /// Makes a call that uses the thread's readahead state of a file.
-    fn transfer(
-        &mut self,
-        id: FileId,
-        call: impl FnOnce(&mut Mm, &mut Cx, u32, &mut RaState, &mut u64) -> Done,
-    ) -> Done {
-        let file = self.files.get(id).ok_or(Stop::Bad)?;
-        let (version, ra) = self.thread.ra.entry(id.0).or_default();
-        if *version != file.version {
-            (*version, *ra) = (file.version, RaState::default());
-        }
-        call(self.mm, &mut self.cx, file.object, ra, &mut self.thread.pos)
     }
 
     /// Counts `ENOSPC`, after which the thread goes on.
@@ -357,6 +395,15 @@ impl Slice<'_> {
         self.fail(Failure::Full);
         Ok(())
     }
+}
+
+/// A thread's readahead state of a file, which begins anew with a new version of the file.
+fn readahead_state(states: &mut FxHashMap<u32, (u64, RaState)>, id: FileId, file: File) -> &mut RaState {
+    let (version, ra) = states.entry(id.0).or_default();
+    if *version != file.version {
+        (*version, *ra) = (file.version, RaState::default());
+    }
+    ra
 }
 
 /// A region's number, if it can be an index.

@@ -6,6 +6,7 @@ use lotsfree_run::Spent;
 use lotsfree_workload::{Op, Stream};
 use rustc_hash::FxHashMap;
 
+use super::slice::Call;
 use crate::mm::readahead::RaState;
 use crate::mm::{WaitChannel, WaitReason};
 
@@ -85,8 +86,8 @@ pub(super) struct Thread {
     pub(super) date: Option<u64>,
     /// Nanoseconds left of the current `Compute`.
     pub(super) left: Option<u64>,
-    /// Bytes that the current read or write has done.
-    pub(super) pos: u64,
+    /// The call into the memory that has begun and not ended.
+    pub(super) call: Option<Call>,
     /// Readahead state of the files that it has read, with the version of the file.
     pub(super) ra: FxHashMap<u32, (u64, RaState)>,
     pub(super) started: u64,

@@ -4,6 +4,7 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{Advice, RegionId};
 
 use super::frame::{entry, flag, list};
+use super::page_alloc::Alloc;
 use super::readahead::RaState;
 use super::wbt::Writer;
 use super::{Cx, Device, Done, Mm, Stop, WaitReason};
@@ -13,27 +14,32 @@ const PAGE: u64 = 4096;
 /// Pages that WILLNEED reads at a time (2 MiB).
 const CHUNK: u32 = 512;
 
-impl Mm {
-    /// `posix_fadvise` on `len` bytes from `offset` on; a `len` of 0 means to the end. `ra` is the readahead
-    /// state of the open file.
+/// `posix_fadvise` on `len` bytes of a file from `offset` on; a `len` of 0 means to the end.
+#[derive(Debug)]
+pub struct Fadvise {
+    offset: u64,
+    len: u64,
+    advice: Advice,
+}
+
+impl Fadvise {
+    /// The call on a file that each poll names.
+    pub fn new(offset: u64, len: u64, advice: Advice) -> Self {
+        Fadvise { offset, len, advice }
+    }
+
+    /// Takes the advice, or goes on to do so. `ra` is the readahead state of the open file.
     ///
     /// # Errors
     /// [`Stop::Bad`] if there is no such file; a wait while the device takes no more writes.
-    pub fn fadvise(
-        &mut self,
-        cx: &mut Cx,
-        number: u32,
-        offset: u64,
-        len: u64,
-        advice: Advice,
-        ra: &mut RaState,
-    ) -> Done {
-        let pages = match self.objects.get(number as usize) {
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, ra: &mut RaState) -> Done {
+        let Fadvise { offset, len, advice } = *self;
+        let pages = match mm.objects.get(number as usize) {
             Some(object) if object.live && object.file => object.pages,
             _ => return Err(Stop::Bad),
         };
         if !cx.again {
-            cx.spend(self.costs.syscall);
+            cx.spend(mm.costs.syscall);
         }
         let size = u64::from(pages) * PAGE;
         let end = if len == 0 { size } else { offset.saturating_add(len).min(size) };
@@ -44,24 +50,26 @@ impl Mm {
             Advice::Normal | Advice::Sequential | Advice::Random => ra.advice = advice,
             Advice::WillNeed => {
                 let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
-                self.read_ahead_of_need(cx, number, first, last, ra.advice);
+                mm.read_ahead_of_need(cx, number, first, last, ra.advice);
             }
             Advice::DontNeed => {
                 let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
                 // Before 5.16, nothing is written if the device is congested.
-                let congested = !self.generation.reclaim_throttle && self.is_congested();
+                let congested = !mm.generation.reclaim_throttle && mm.is_congested();
                 if cx.again || !congested {
-                    self.write_range(cx, number, first, last)?;
+                    mm.write_range(cx, number, first, last)?;
                 }
                 // Only whole pages are dropped; the file's last page counts as whole.
                 let (first, last) = (offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
-                self.invalidate_range(cx, number, first, last);
+                mm.invalidate_range(cx, number, first, last);
             }
             Advice::HugePage | Advice::NoHugePage => return Err(Stop::Bad),
         }
         Ok(())
     }
+}
 
+impl Mm {
     /// `madvise` on a whole region.
     ///
     /// # Errors
@@ -103,7 +111,7 @@ impl Mm {
         while at < last {
             let count = CHUNK.min(last - at);
             // Nobody waits for these pages: those for which there is no memory are left out.
-            let _ = self.read_pages(cx, number, at, count, 0, u32::MAX);
+            let _ = self.read_pages(cx, number, at, count, 0, None);
             at += count;
         }
     }
@@ -113,7 +121,7 @@ impl Mm {
         let base = self.objects[number as usize].base;
         for slot in base..base + pages {
             if let entry::Is::Swap(swap) = entry::is(self.entries[slot as usize])
-                && self.swapin_readahead(cx, number, slot, swap).is_err()
+                && self.swapin_readahead(cx, &mut Alloc::default(), number, slot, swap).is_err()
             {
                 return;
             }

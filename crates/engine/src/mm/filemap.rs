@@ -4,12 +4,191 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{How, RegionId};
 
 use super::frame::{entry, flag, list};
+use super::page_alloc::Alloc;
 use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::{Cx, Device, Done, IoRequest, Mm, Stop, Wait};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
+
+/// A `pread` or `pwrite`, and how far it has come.
+#[derive(Debug)]
+struct Transfer {
+    offset: u64,
+    len: u64,
+    how: How,
+    /// Bytes that are read or written.
+    done: u64,
+    /// `O_DIRECT`: the request has been sent.
+    sent: bool,
+    alloc: Alloc,
+}
+
+impl Transfer {
+    fn new(offset: u64, len: u32, how: How) -> Self {
+        Transfer { offset, len: u64::from(len), how, done: 0, sent: false, alloc: Alloc::default() }
+    }
+
+    /// `O_DIRECT`: writes and drops cached pages of the range, then sends a request to the device, and is
+    /// done when that has completed.
+    fn direct(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, len: u64, write: bool) -> Done {
+        if len == 0 || self.sent {
+            return Ok(());
+        }
+        let base = mm.objects[number as usize].base;
+        let (first, last) = ((self.offset / PAGE) as u32, ((self.offset + len).div_ceil(PAGE)) as u32);
+        let busy = |slot: u32| {
+            entry::frame(mm.entries[slot as usize])
+                .is_some_and(|frame| mm.frames[frame as usize].has(flag::DIRTY | flag::WRITEBACK))
+        };
+        if (base + first..base + last).any(busy) {
+            mm.sync(cx, number)?;
+        }
+        for slot in base + first..base + last {
+            if let Some(frame) = entry::frame(mm.entries[slot as usize])
+                && !mm.is_mapped(frame)
+            {
+                mm.invalidate(cx, frame);
+            }
+            if write && entry::frame(mm.entries[slot as usize]).is_none() {
+                mm.entries[slot as usize] = entry::ON_DISK;
+            }
+        }
+        let request = IoRequest {
+            device: Device::Disk,
+            write,
+            sync: true,
+            start: u64::from(base + first),
+            pages: last - first,
+            queued: super::Queued::Apart,
+        };
+        self.sent = true;
+        Err(Wait::io(mm.submit(cx, request, Vec::new())).into())
+    }
+}
+
+/// `pread`
+#[derive(Debug)]
+pub struct Read(Transfer);
+
+impl Read {
+    /// A read of a file that each poll names.
+    pub fn new(offset: u64, len: u32, how: How) -> Self {
+        Read(Transfer::new(offset, len, how))
+    }
+
+    /// Reads, or goes on to do so, up to the end of the file. `ra` is the readahead state of the open file.
+    ///
+    /// # Errors
+    /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bad`] if there is no
+    /// such file.
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, ra: &mut RaState) -> Done {
+        let call = &mut self.0;
+        let pages = mm.file_pages(number)?;
+        if !cx.again {
+            cx.spend(mm.costs.syscall);
+        }
+        let len = call.len.min((u64::from(pages) * PAGE).saturating_sub(call.offset));
+        if call.how == How::Direct {
+            return call.direct(mm, cx, number, len, false);
+        }
+        while call.done < len {
+            let at = call.offset + call.done;
+            let page = (at / PAGE) as u32;
+            let slot = mm.objects[number as usize].base + page;
+            let Some(frame) = entry::frame(mm.entries[slot as usize]) else {
+                let request = (call.offset + len).div_ceil(PAGE) as u32 - page;
+                mm.sync_readahead(cx, &mut call.alloc, number, ra, page, request)?;
+                if entry::frame(mm.entries[slot as usize]).is_none() {
+                    return Err(Wait::YIELD.into());
+                }
+                continue;
+            };
+            if mm.frames[frame as usize].has(flag::READAHEAD) {
+                mm.frames[frame as usize].flags &= !flag::READAHEAD;
+                mm.async_readahead(cx, number, ra, page);
+            }
+            if mm.frames[frame as usize].has(flag::LOCKED) {
+                return Err(mm.wait_locked(frame).into());
+            }
+            cx.spend(mm.costs.copy);
+            if ra.prev != page {
+                mm.mark_page_accessed(frame);
+            }
+            ra.prev = page;
+            call.done += (PAGE - at % PAGE).min(len - call.done);
+            if cx.spent >= cx.slice && call.done < len {
+                return Err(Wait::YIELD.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `pwrite`
+#[derive(Debug)]
+pub struct Write(Transfer);
+
+impl Write {
+    /// A write to a file that each poll names.
+    pub fn new(offset: u64, len: u32, how: How) -> Self {
+        Write(Transfer::new(offset, len, how))
+    }
+
+    /// Writes, or goes on to do so. A file does not grow.
+    ///
+    /// # Errors
+    /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bad`] if there is no
+    /// such file or it is shorter.
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32) -> Done {
+        let call = &mut self.0;
+        let pages = mm.file_pages(number)?;
+        if !cx.again {
+            cx.spend(mm.costs.syscall);
+        }
+        if call.offset + call.len > u64::from(pages) * PAGE {
+            return Err(Stop::Bad);
+        }
+        if call.how == How::Direct {
+            return call.direct(mm, cx, number, call.len, true);
+        }
+        while call.done < call.len {
+            let at = call.offset + call.done;
+            let page = (at / PAGE) as u32;
+            let part = (PAGE - at % PAGE).min(call.len - call.done);
+            let slot = mm.objects[number as usize].base + page;
+            let frame = match entry::frame(mm.entries[slot as usize]) {
+                Some(frame) => frame,
+                None => {
+                    let e = mm.entries[slot as usize];
+                    let on_disk = e != entry::EMPTY || !mm.objects[number as usize].hole;
+                    if on_disk && part < PAGE {
+                        mm.read_page(cx, &mut call.alloc, number, page)?;
+                        continue;
+                    }
+                    let ac = mm.alloc_context(cx, Some(page), true);
+                    let frame = call.alloc.poll(mm, cx, &ac)?;
+                    mm.add_to_page_cache(cx, frame, slot, true);
+                    cx.spend(mm.costs.write);
+                    frame
+                }
+            };
+            if mm.frames[frame as usize].has(flag::LOCKED) {
+                return Err(mm.wait_locked(frame).into());
+            }
+            cx.spend(mm.costs.copy);
+            mm.mark_page_accessed(frame);
+            mm.set_page_dirty(cx, frame);
+            call.done += part;
+            mm.balance_dirty_pages(cx)?;
+            if cx.spent >= cx.slice && call.done < call.len {
+                return Err(Wait::YIELD.into());
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Mm {
     /// Enters a page into the page cache. The past of a page that is written over has no influence.
@@ -47,120 +226,18 @@ impl Mm {
     /// Handles a fault on a page of a file that is not in the cache (`filemap_fault`): reads the page and
     /// those around it. The fault counts as major even if the page was never written and no device is
     /// involved.
-    pub(crate) fn filemap_fault_miss(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) -> Done {
+    pub(crate) fn filemap_fault_miss(
+        &mut self,
+        cx: &mut Cx,
+        alloc: &mut Alloc,
+        id: RegionId,
+        number: u32,
+        page: u32,
+    ) -> Done {
         self.begin_fault(cx);
-        self.mmap_readahead(cx, id, number, page)?;
+        self.mmap_readahead(cx, alloc, id, number, page)?;
         self.events[vmstat::pgmajfault] += 1;
         cx.major += 1;
-        Ok(())
-    }
-
-    /// `pread`. `done` counts the bytes that were read by earlier calls of the same operation.
-    #[allow(clippy::too_many_arguments)]
-    pub fn read(
-        &mut self,
-        cx: &mut Cx,
-        number: u32,
-        offset: u64,
-        len: u32,
-        how: How,
-        ra: &mut RaState,
-        done: &mut u64,
-    ) -> Done {
-        let pages = self.file_pages(number)?;
-        if !cx.again {
-            cx.spend(self.costs.syscall);
-        }
-        let len = u64::from(len).min((u64::from(pages) * PAGE).saturating_sub(offset));
-        if how == How::Direct {
-            return self.direct_io(cx, number, offset, len, false, done);
-        }
-        while *done < len {
-            let at = offset + *done;
-            let page = (at / PAGE) as u32;
-            let slot = self.objects[number as usize].base + page;
-            let Some(frame) = entry::frame(self.entries[slot as usize]) else {
-                let request = (offset + len).div_ceil(PAGE) as u32 - page;
-                self.sync_readahead(cx, number, ra, page, request)?;
-                if entry::frame(self.entries[slot as usize]).is_none() {
-                    return Err(Wait::YIELD.into());
-                }
-                continue;
-            };
-            if self.frames[frame as usize].has(flag::READAHEAD) {
-                self.frames[frame as usize].flags &= !flag::READAHEAD;
-                self.async_readahead(cx, number, ra, page);
-            }
-            if self.frames[frame as usize].has(flag::LOCKED) {
-                return Err(self.wait_locked(frame).into());
-            }
-            cx.spend(self.costs.copy);
-            if ra.prev != page {
-                self.mark_page_accessed(frame);
-            }
-            ra.prev = page;
-            *done += (PAGE - at % PAGE).min(len - *done);
-            if cx.spent >= cx.slice && *done < len {
-                return Err(Wait::YIELD.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// `pwrite`. `done` counts the bytes that were written by earlier calls of the same operation.
-    pub fn write(
-        &mut self,
-        cx: &mut Cx,
-        number: u32,
-        offset: u64,
-        len: u32,
-        how: How,
-        done: &mut u64,
-    ) -> Done {
-        let pages = self.file_pages(number)?;
-        if !cx.again {
-            cx.spend(self.costs.syscall);
-        }
-        let len = u64::from(len);
-        if offset + len > u64::from(pages) * PAGE {
-            return Err(Stop::Bad);
-        }
-        if how == How::Direct {
-            return self.direct_io(cx, number, offset, len, true, done);
-        }
-        while *done < len {
-            let at = offset + *done;
-            let page = (at / PAGE) as u32;
-            let part = (PAGE - at % PAGE).min(len - *done);
-            let slot = self.objects[number as usize].base + page;
-            let frame = match entry::frame(self.entries[slot as usize]) {
-                Some(frame) => frame,
-                None => {
-                    let e = self.entries[slot as usize];
-                    let on_disk = e != entry::EMPTY || !self.objects[number as usize].hole;
-                    if on_disk && part < PAGE {
-                        self.read_page(cx, number, page)?;
-                        continue;
-                    }
-                    let ac = self.alloc_context(cx, Some(page), true);
-                    let frame = self.alloc_page(cx, &ac)?;
-                    self.add_to_page_cache(cx, frame, slot, true);
-                    cx.spend(self.costs.write);
-                    frame
-                }
-            };
-            if self.frames[frame as usize].has(flag::LOCKED) {
-                return Err(self.wait_locked(frame).into());
-            }
-            cx.spend(self.costs.copy);
-            self.mark_page_accessed(frame);
-            self.set_page_dirty(cx, frame);
-            *done += part;
-            self.balance_dirty_pages(cx)?;
-            if cx.spent >= cx.slice && *done < len {
-                return Err(Wait::YIELD.into());
-            }
-        }
         Ok(())
     }
 
@@ -169,57 +246,6 @@ impl Mm {
             Some(object) if object.live && object.file => Ok(object.pages),
             _ => Err(Stop::Bad),
         }
-    }
-
-    /// `O_DIRECT`: writes and drops cached pages of the range, then sends a request to the device. `done` is
-    /// 1 from the request on until it has completed.
-    fn direct_io(
-        &mut self,
-        cx: &mut Cx,
-        number: u32,
-        offset: u64,
-        len: u64,
-        write: bool,
-        done: &mut u64,
-    ) -> Done {
-        if len == 0 || *done > 0 {
-            *done = len;
-            return Ok(());
-        }
-        let base = self.objects[number as usize].base;
-        let (first, last) = ((offset / PAGE) as u32, ((offset + len).div_ceil(PAGE)) as u32);
-        let mut dirty = false;
-        for page in first..last {
-            if let Some(frame) = entry::frame(self.entries[(base + page) as usize]) {
-                let f = self.frames[frame as usize];
-                dirty |= f.has(flag::DIRTY | flag::WRITEBACK);
-            }
-        }
-        if dirty {
-            self.sync(cx, number)?;
-        }
-        for page in first..last {
-            let slot = base + page;
-            if let Some(frame) = entry::frame(self.entries[slot as usize])
-                && !self.is_mapped(frame)
-            {
-                self.invalidate(cx, frame);
-            }
-            if write && entry::frame(self.entries[slot as usize]).is_none() {
-                self.entries[slot as usize] = entry::ON_DISK;
-            }
-        }
-        let start = u64::from(base + first);
-        let request = IoRequest {
-            device: Device::Disk,
-            write,
-            sync: true,
-            start,
-            pages: last - first,
-            queued: super::Queued::Apart,
-        };
-        *done = 1;
-        Err(Wait::io(self.submit(cx, request, Vec::new())).into())
     }
 
     /// Drops a clean, unmapped page that no device is using; its contents are on disk

@@ -48,7 +48,7 @@ mod tests {
     use lotsfree_workload::{Policy, RegionId};
 
     use crate::Generation;
-    use crate::mm::{Config, Cx, MOST_FRAMES, Mm};
+    use crate::mm::{Config, Cx, Fault, MOST_FRAMES, Mm};
 
     fn config(pages: u64) -> Config {
         let generation = Generation::named("linux-6.1").unwrap();
@@ -69,7 +69,7 @@ mod tests {
         for page in 0..pages {
             for region in [RegionId(0), RegionId(1)] {
                 cx.spent = 0;
-                mm.touch(&mut cx, region, page, region.0 == 1).unwrap();
+                Fault::new(region, page, region.0 == 1).poll(&mut mm, &mut cx).unwrap();
             }
         }
         assert_eq!(mm.rss(process), u64::from(pages) * 2);

@@ -8,18 +8,17 @@ use lotsfree_kernel_files::counters::vmstat;
 
 use super::mmzone::Zone;
 use super::page_alloc::{HIGHEST, MAX_RECLAIM_RETRIES};
-use super::vmscan::{Reclaimer, ScanControl};
+use super::vmscan::{Reclaimer, ScanControl, ShrinkLruvec};
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::KswapdTarget;
 
-/// State of a node's kswapd.
+/// What others see of a node's kswapd.
 #[derive(Debug, Default)]
-pub(crate) struct Kswapd {
+pub(crate) struct KswapdState {
     state: State,
     /// Whether it was woken since it last looked.
     woken: bool,
     failures: u32,
-    run: Option<Run>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +35,7 @@ enum State {
 #[derive(Debug)]
 struct Run {
     scan: ScanControl,
+    shrink: ShrinkLruvec,
     /// The lruvec that is being shrunk, as an index into the node's; `None` before a pass begins.
     at: Option<usize>,
     /// The last zone of the pass, as an index into the node's zones.
@@ -49,7 +49,7 @@ struct Run {
     zone_scanned: u64,
 }
 
-impl Kswapd {
+impl KswapdState {
     /// Whether it is reclaiming now.
     pub(crate) fn is_active(&self) -> bool {
         self.state == State::Balancing
@@ -57,6 +57,38 @@ impl Kswapd {
     /// Whether it has had sixteen fruitless runs in a row.
     pub(crate) fn gave_up(&self) -> bool {
         self.failures >= MAX_RECLAIM_RETRIES
+    }
+}
+
+/// kswapd of a node.
+#[derive(Debug)]
+pub struct Kswapd {
+    node: usize,
+    run: Option<Run>,
+}
+
+impl Kswapd {
+    /// kswapd of this node, asleep.
+    pub fn new(node: usize) -> Self {
+        Kswapd { node, run: None }
+    }
+
+    /// Runs for a slice. Returns the event or time that it waits for after that.
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Wait {
+        let node = self.node;
+        loop {
+            if let Some(run) = &mut self.run {
+                if let Err(wait) = mm.balance_pgdat(cx, node, run) {
+                    return wait;
+                }
+                mm.end_balance(cx, node, run);
+                self.run = None;
+            }
+            match mm.kswapd_try_to_sleep(cx, node) {
+                Ok(()) => self.run = Some(mm.begin_balance(node)),
+                Err(wait) => return wait,
+            }
+        }
     }
 }
 
@@ -108,65 +140,38 @@ impl Mm {
         }
     }
 
-    /// Runs kswapd of a node for a slice. Returns the event or time that it waits for after that.
-    pub fn kswapd(&mut self, cx: &mut Cx, node: usize) -> Wait {
-        loop {
-            match self.nodes[node].kswapd.state {
-                State::Asleep => {
-                    if !std::mem::take(&mut self.nodes[node].kswapd.woken) {
-                        return Wait {
-                            channel: Some(WaitChannel::Kswapd(node)),
-                            until: None,
-                            why: WaitReason::Idle,
-                        };
-                    }
-                    self.begin_balance(node);
-                }
-                State::Napping(until) => {
-                    if std::mem::take(&mut self.nodes[node].kswapd.woken) {
-                        self.events[vmstat::kswapd_low_wmark_hit_quickly] += 1;
-                        self.begin_balance(node);
-                    } else if cx.now() < until {
-                        return Wait {
-                            channel: Some(WaitChannel::Kswapd(node)),
-                            until: Some(until),
-                            why: WaitReason::Idle,
-                        };
-                    } else if self.is_balanced(node) {
-                        self.nodes[node].kswapd.state = State::Asleep;
-                    } else {
-                        self.events[vmstat::kswapd_high_wmark_hit_quickly] += 1;
-                        self.begin_balance(node);
-                    }
-                }
-                State::Balancing => {
-                    let Some(mut run) = self.nodes[node].kswapd.run.take() else {
-                        self.nodes[node].kswapd.state = State::Asleep;
-                        continue;
-                    };
-                    match self.balance_pgdat(cx, node, &mut run) {
-                        Err(wait) => {
-                            self.nodes[node].kswapd.run = Some(run);
-                            return wait;
-                        }
-                        Ok(()) => self.end_balance(cx, node, &run),
-                    }
-                }
+    /// Sleeps until there is work (`kswapd_try_to_sleep`).
+    fn kswapd_try_to_sleep(&mut self, cx: &Cx, node: usize) -> Result<(), Wait> {
+        let sleep = |until| Wait { channel: Some(WaitChannel::Kswapd(node)), until, why: WaitReason::Idle };
+        let woken = std::mem::take(&mut self.nodes[node].kswapd.woken);
+        if let State::Napping(until) = self.nodes[node].kswapd.state {
+            if woken {
+                self.events[vmstat::kswapd_low_wmark_hit_quickly] += 1;
+                return Ok(());
             }
+            if cx.now() < until {
+                return Err(sleep(Some(until)));
+            }
+            if !self.is_balanced(node) {
+                self.events[vmstat::kswapd_high_wmark_hit_quickly] += 1;
+                return Ok(());
+            }
+            self.nodes[node].kswapd.state = State::Asleep;
         }
+        if woken { Ok(()) } else { Err(sleep(None)) }
     }
 
-    fn begin_balance(&mut self, node: usize) {
+    fn begin_balance(&mut self, node: usize) -> Run {
         self.events[vmstat::pageoutrun] += 1;
         let mut scan = ScanControl::new(Reclaimer::Kswapd, DEF_PRIORITY, 0);
         scan.may_writepage = self.tuning.laptop_mode == 0;
         if self.generation.mglru {
             scan.priority = self.lru_gen_initial_priority(node);
         }
-        let kswapd = &mut self.nodes[node].kswapd;
-        kswapd.state = State::Balancing;
-        kswapd.run = Some(Run {
+        self.nodes[node].kswapd.state = State::Balancing;
+        Run {
             scan,
+            shrink: ShrinkLruvec::default(),
             at: None,
             end_zone: 0,
             raise_priority: true,
@@ -174,7 +179,7 @@ impl Mm {
             freed: 0,
             freed_in_pass: 0,
             zone_scanned: 0,
-        });
+        }
     }
 
     fn end_balance(&mut self, cx: &Cx, node: usize, run: &Run) {
@@ -307,10 +312,10 @@ impl Mm {
             && at <= last
         {
             let which = lruvecs[at];
-            if run.scan.is_under_way() || self.wants_shrinking(node, which, run) {
+            if run.shrink.is_under_way() || self.wants_shrinking(node, which, run) {
                 run.scan.to_reclaim = self.kswapd_target(node, which);
                 let before = (run.scan.scanned, run.scan.reclaimed);
-                let result = self.shrink_lruvec(cx, &mut run.scan, which);
+                let result = run.shrink.poll(self, cx, &mut run.scan, which);
                 let (scanned, freed) = (run.scan.scanned - before.0, run.scan.reclaimed - before.1);
                 run.total_scanned += scanned;
                 run.freed += freed;
@@ -392,6 +397,7 @@ impl Mm {
 mod tests {
     use lotsfree_workload::{How, Policy};
 
+    use super::super::filemap::Read;
     use super::super::readahead::RaState;
     use super::super::vmstat::PGSCAN_KSWAPD;
     use super::super::{Config, WaitReason};
@@ -403,20 +409,21 @@ mod tests {
     fn run_of_kswapd(generation: Generation, slice: u64) -> (u64, u64) {
         let config = Config { instant_reads: true, ..Config::new(generation, vec![1 << 16]) };
         let mut mm = Mm::new(&config);
-        let (process, task, kswapd) = (mm.create_process(Policy::Local), mm.create_task(), mm.create_task());
+        let (process, task, number) = (mm.create_process(Policy::Local), mm.create_task(), mm.create_task());
         let file = mm.declare_file(1 << 16, true);
         let (mut cx, mut ra) = (Cx::new(task, 0, process, 0), RaState::default());
         for page in 0u64..1 << 16 {
-            mm.read(&mut cx, file, page * 4096, 4096, How::Buffered, &mut ra, &mut 0).unwrap();
+            Read::new(page * 4096, 4096, How::Buffered).poll(&mut mm, &mut cx, file, &mut ra).unwrap();
             if mm.kswapd_active() {
                 break;
             }
         }
         let free = |mm: &Mm| mm.zones.iter().map(|zone| zone.free).sum::<u64>();
-        let (before, mut cx) = (free(&mm), Cx::new(kswapd, 0, usize::MAX, 0));
+        let (before, mut cx) = (free(&mm), Cx::new(number, 0, usize::MAX, 0));
+        let mut kswapd = Kswapd::new(0);
         loop {
             cx.slice = slice;
-            let wait = mm.kswapd(&mut cx, 0);
+            let wait = kswapd.poll(&mut mm, &mut cx);
             if wait.why == WaitReason::Idle {
                 return (mm.events.sum(&PGSCAN_KSWAPD), free(&mm) - before);
             }

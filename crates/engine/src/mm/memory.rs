@@ -6,6 +6,7 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
+use super::page_alloc::Alloc;
 use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::{Cx, Done, Mm, Stop, Wait, WaitReason, footprint};
@@ -103,6 +104,33 @@ impl Process {
     }
     fn region(&self, id: RegionId) -> Option<&Region> {
         self.regions.get(id.0 as usize)?.as_ref()
+    }
+}
+
+/// A load from or a store to a page of a region that needs more than the page table's bits.
+#[derive(Debug)]
+pub struct Fault {
+    region: RegionId,
+    page: u32,
+    write: bool,
+    alloc: Alloc,
+}
+
+impl Fault {
+    /// The access of the caller's process to a page of one of its regions.
+    pub fn new(region: RegionId, page: u32, write: bool) -> Self {
+        Fault { region, page, write, alloc: Alloc::default() }
+    }
+
+    /// Handles the fault, or goes on to do so.
+    ///
+    /// # Errors
+    /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bad`] if there is no
+    /// such page.
+    #[cold]
+    #[inline(never)]
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
+        mm.handle_fault(cx, self)
     }
 }
 
@@ -504,7 +532,7 @@ impl Mm {
     /// have to change. Returns how many pages that were. Each page is given as its place in the region and
     /// whether it is written to.
     ///
-    /// Such a touch is a load and a store in one array. All other touches are for [`touch`](Self::touch).
+    /// Such a touch is a load and a store in one array. All other touches are a [`Fault`].
     #[inline]
     pub fn touch_mapped(
         &mut self,
@@ -548,76 +576,59 @@ impl Mm {
         std::hint::black_box(all);
     }
 
-    /// Loads from or stores to a page, with only two instructions if the page is mapped.
-    #[inline]
-    pub fn touch(&mut self, cx: &mut Cx, id: RegionId, page: u32, write: bool) -> Done {
-        if let Some(process) = self.processes.get(cx.process)
-            && let Some(Some(region)) = process.regions.get(id.0 as usize)
-            && page < region.pages
-            && region.base != NONE
-        {
-            let e = &mut self.entries[(region.base + page) as usize];
-            if *e & entry::MAPPED != 0 && (!write || *e & entry::DIRTY != 0) {
+    /// `handle_mm_fault`
+    fn handle_fault(&mut self, cx: &mut Cx, fault: &mut Fault) -> Done {
+        let Some(region) = self.processes.get(cx.process).and_then(|process| process.region(fault.region))
+        else {
+            return Err(Stop::Bad);
+        };
+        if fault.page >= region.pages {
+            return Err(Stop::Bad);
+        }
+        let (object, copies) = (region.object, region.copies);
+        let has_recency = region.has_recency();
+        if region.base != NONE {
+            // Somebody else has mapped the page, or it was mapped before the dirty limit held the task back.
+            let e = &mut self.entries[(region.base + fault.page) as usize];
+            let wanted = if fault.write { entry::MAPPED | entry::DIRTY } else { entry::MAPPED };
+            if *e & wanted == wanted {
                 *e |= entry::ACCESSED;
                 return Ok(());
             }
         }
-        self.handle_fault(cx, id, page, write)
-    }
-
-    /// `handle_mm_fault`
-    #[cold]
-    #[inline(never)]
-    fn handle_fault(&mut self, cx: &mut Cx, id: RegionId, page: u32, write: bool) -> Done {
-        let Some(region) = self.processes.get(cx.process).and_then(|process| process.region(id)) else {
-            return Err(Stop::Bad);
+        self.in_lru_fault = has_recency;
+        let done = match copies {
+            Some(copies) => self.private_fault(cx, fault, object, copies),
+            None if self.objects[object as usize].file => self.file_fault(cx, fault, object, fault.write),
+            None => self.anon_fault(cx, fault, object),
         };
-        if page >= region.pages {
-            return Err(Stop::Bad);
-        }
-        let (object, copies) = (region.object, region.copies);
-        self.in_lru_fault = region.has_recency();
-        let done = self.handle_fault_of(cx, id, (object, copies), page, write);
         self.in_lru_fault = false;
         done
     }
 
-    fn handle_fault_of(
-        &mut self,
-        cx: &mut Cx,
-        id: RegionId,
-        (object, copies): (u32, Option<u32>),
-        page: u32,
-        write: bool,
-    ) -> Done {
-        if let Some(copies) = copies {
-            let slot = self.objects[copies as usize].base + page;
-            let e = self.entries[slot as usize];
-            if e & entry::MAPPED != 0 && (!write || e & entry::DIRTY != 0) {
-                self.entries[slot as usize] |= entry::ACCESSED;
-                return Ok(());
-            }
-            if e != entry::EMPTY {
-                return self.anon_fault(cx, copies, page, write);
-            }
-            let counted = cx.minor + cx.major;
-            self.file_fault(cx, id, object, page, false)?;
-            if !write {
-                return Ok(());
-            }
-            // do_cow_fault: the file's page stays, and a copy of it is mapped, in the same fault. One that
-            // was mapped for reading is copied in a fault of its own (do_wp_page).
-            if cx.minor + cx.major == counted {
-                self.count_fault(cx);
-            }
-            let slot = self.objects[copies as usize].base + page;
-            return self.new_anon_page(cx, slot, self.costs.copy);
+    /// A fault on a private mapping of a file, whose pages are copied when they are written to.
+    fn private_fault(&mut self, cx: &mut Cx, fault: &mut Fault, file: u32, copies: u32) -> Done {
+        let slot = self.objects[copies as usize].base + fault.page;
+        let e = self.entries[slot as usize];
+        if e & entry::MAPPED != 0 && (!fault.write || e & entry::DIRTY != 0) {
+            self.entries[slot as usize] |= entry::ACCESSED;
+            return Ok(());
         }
-        if self.objects[object as usize].file {
-            self.file_fault(cx, id, object, page, write)
-        } else {
-            self.anon_fault(cx, object, page, write)
+        if e != entry::EMPTY {
+            return self.anon_fault(cx, fault, copies);
         }
+        let counted = cx.minor + cx.major;
+        self.file_fault(cx, fault, file, false)?;
+        if !fault.write {
+            return Ok(());
+        }
+        // do_cow_fault: the file's page stays, and a copy of it is mapped, in the same fault. One that was
+        // mapped for reading is copied in a fault of its own (do_wp_page).
+        if cx.minor + cx.major == counted {
+            self.count_fault(cx);
+        }
+        let slot = self.objects[copies as usize].base + fault.page;
+        self.new_anon_page(cx, fault, slot, self.costs.copy)
     }
 
     /// Counts a fault and charges it when it begins; a fault that waited and continues was already counted.
@@ -648,7 +659,8 @@ impl Mm {
     }
 
     /// A fault on anonymous memory (`do_anonymous_page`, `do_swap_page`, `do_wp_page`).
-    fn anon_fault(&mut self, cx: &mut Cx, number: u32, page: u32, write: bool) -> Done {
+    fn anon_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32) -> Done {
+        let Fault { page, write, .. } = *fault;
         let slot = self.objects[number as usize].base + page;
         match entry::is(self.entries[slot as usize]) {
             entry::Is::Mapped(frame) => {
@@ -671,7 +683,7 @@ impl Mm {
                 self.map_swapped_in(frame, slot, write);
                 Ok(())
             }
-            entry::Is::Swap(swap) => self.swap_in(cx, number, slot, swap, write),
+            entry::Is::Swap(swap) => self.swap_in(cx, &mut fault.alloc, number, slot, swap, write),
             entry::Is::Shadow(_) if !write => Ok(()),
             entry::Is::Shadow(_) | entry::Is::Empty => {
                 self.count_fault(cx);
@@ -679,15 +691,15 @@ impl Mm {
                     self.entries[slot as usize] = ZERO;
                     return Ok(());
                 }
-                self.new_anon_page(cx, slot, self.costs.zero)
+                self.new_anon_page(cx, fault, slot, self.costs.zero)
             }
         }
     }
 
     /// Allocates and maps an anonymous page, and charges how it is filled: by zeroing or copying.
-    fn new_anon_page(&mut self, cx: &mut Cx, slot: u32, filling: u64) -> Done {
+    fn new_anon_page(&mut self, cx: &mut Cx, fault: &mut Fault, slot: u32, filling: u64) -> Done {
         let ac = self.alloc_context(cx, None, false);
-        let frame = self.alloc_page(cx, &ac)?;
+        let frame = fault.alloc.poll(self, cx, &ac)?;
         cx.spend(filling);
         self.frames[frame as usize].slot = slot;
         self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
@@ -732,7 +744,8 @@ impl Mm {
     }
 
     /// A fault on a file mapping (`filemap_fault`, `page_mkwrite`).
-    fn file_fault(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32, write: bool) -> Done {
+    fn file_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, write: bool) -> Done {
+        let Fault { region: id, page, .. } = *fault;
         let object = &self.objects[number as usize];
         let slot = object.base + page;
         let which = object.mappings.iter().position(|m| m.process == cx.process && m.region == id.0);
@@ -772,7 +785,7 @@ impl Mm {
                     self.mmap_async_readahead(cx, id, number, page);
                 }
             }
-            None => self.filemap_fault_miss(cx, id, number, page)?,
+            None => self.filemap_fault_miss(cx, &mut fault.alloc, id, number, page)?,
         }
         let Some(frame) = entry::frame(self.entries[slot as usize]) else { return Err(Wait::YIELD.into()) };
         if self.frames[frame as usize].has(flag::LOCKED) {
@@ -876,7 +889,7 @@ mod tests {
         let mut cx = Cx::new(task, 0, process, 0);
         mm.map_file(&mut cx, RegionId(0), file, 256, true).unwrap();
         for page in 0..256 {
-            mm.touch(&mut cx, RegionId(0), page, true).unwrap();
+            Fault::new(RegionId(0), page, true).poll(&mut mm, &mut cx).unwrap();
         }
         (mm.events[vmstat::pgmajfault], cx.major, cx.minor)
     }
@@ -898,11 +911,11 @@ mod tests {
         mm.map_file(&mut cx, RegionId(0), file, 64, false).unwrap();
         // Half of the pages were read before: their copies are made in faults of their own.
         for page in 0..32 {
-            mm.touch(&mut cx, RegionId(0), page, false).unwrap();
+            Fault::new(RegionId(0), page, false).poll(&mut mm, &mut cx).unwrap();
         }
         let (before, spent) = (mm.events[vmstat::pgfault], cx.major + cx.minor);
         for page in 0..64 {
-            mm.touch(&mut cx, RegionId(0), page, true).unwrap();
+            Fault::new(RegionId(0), page, true).poll(&mut mm, &mut cx).unwrap();
         }
         assert_eq!(mm.events[vmstat::pgfault] - before, 64);
         assert_eq!(cx.major + cx.minor - spent, 64);

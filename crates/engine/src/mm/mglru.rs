@@ -289,24 +289,9 @@ impl Generations {
     }
 }
 
-/// State of an interrupted pass, and kswapd's state between passes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GenScan {
-    pass: Option<Pass>,
-    /// kswapd of 6.1 has to check whether aging is due (`memcgs_need_aging`).
-    need_aging: bool,
-}
-
-impl GenScan {
-    /// Whether a pass was interrupted.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.pass.is_some()
-    }
-}
-
 /// A pass over one lruvec.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pass {
+pub(crate) struct Pass {
     scanned: u64,
     /// Pages that the reclaim run had freed when the pass began.
     reclaimed_before: u64,
@@ -421,17 +406,19 @@ impl Mm {
             })
     }
 
-    /// One pass over an lruvec (`lru_gen_shrink_node`, `try_to_shrink_lruvec`).
+    /// One pass over an lruvec (`lru_gen_shrink_node`, `try_to_shrink_lruvec`), which is in `under_way` while
+    /// it is interrupted.
     pub(crate) fn lru_gen_shrink_lruvec(
         &mut self,
         cx: &mut Cx,
         scan: &mut ScanControl,
         lruvec: usize,
+        under_way: &mut Option<Pass>,
     ) -> Result<(), Wait> {
         if self.generation.lru_gen.all_or_nothing && !(scan.may_writepage && scan.may_unmap) {
             return Ok(());
         }
-        let mut pass = scan.lru_gen.pass.take().unwrap_or(Pass {
+        let pass = under_way.get_or_insert_with(|| Pass {
             scanned: 0,
             reclaimed_before: scan.reclaimed,
             start_seq: self.lruvecs[lruvec].mglru.max_seq,
@@ -441,16 +428,15 @@ impl Mm {
             file_taken: 0,
             unqueued_dirty: 0,
         });
-        let result = self.lru_gen_pass(cx, scan, lruvec, &mut pass);
-        if result.is_err() {
-            scan.lru_gen.pass = Some(pass);
-        } else if self.generation.lru_gen.wakes_flushers
+        self.lru_gen_pass(cx, scan, lruvec, pass)?;
+        if self.generation.lru_gen.wakes_flushers
             && pass.unqueued_dirty > 0
             && pass.unqueued_dirty == pass.file_taken
         {
             self.wakeup_flusher(pass.unqueued_dirty);
         }
-        result
+        *under_way = None;
+        Ok(())
     }
 
     fn lru_gen_pass(
@@ -474,7 +460,7 @@ impl Mm {
             pass.scanned += scanned;
             pass.over = scanned == 0 || pass.scanned >= budget || self.lru_gen_aborts(scan, lruvec, pass);
             if pass.over && scanned > 0 && !ages.needed {
-                scan.lru_gen.need_aging &= scan.reclaimed - pass.reclaimed_before < MIN_LRU_BATCH;
+                scan.memcgs_need_aging &= scan.reclaimed - pass.reclaimed_before < MIN_LRU_BATCH;
             }
             if let Some(wait) = stall {
                 return Err(wait);
@@ -566,8 +552,8 @@ impl Mm {
     /// only counts that.
     fn lru_gen_age_node(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize) -> Result<(), Wait> {
         let ages_first = self.generation.lru_gen.kswapd_ages_first;
-        if ages_first && !scan.lru_gen.need_aging {
-            scan.lru_gen.need_aging = true;
+        if ages_first && !scan.memcgs_need_aging {
+            scan.memcgs_need_aging = true;
             return Ok(());
         }
         let can_swap = self.lru_gen_swappiness(scan) > 0;
@@ -1042,7 +1028,7 @@ mod tests {
 
     use super::super::readahead::RaState;
     use super::super::vmscan::Reclaimer;
-    use super::super::{Config, Done, Stop, WaitChannel};
+    use super::super::{Config, Done, Fault, Kswapd, Read, Stop, WaitChannel, Write};
     use super::*;
     use crate::generation::Generation;
     use crate::tuning::Tuning;
@@ -1052,6 +1038,7 @@ mod tests {
         mm: Mm,
         cx: Cx,
         kswapd: usize,
+        kswapds: Vec<Kswapd>,
         /// CPU time after which calls are interrupted.
         slice: u64,
     }
@@ -1079,7 +1066,8 @@ mod tests {
             let process = mm.create_process(Policy::Local);
             let task = mm.create_task();
             let kswapd = mm.create_task();
-            Machine { mm, cx: Cx::new(task, 0, process, 1), kswapd, slice: MS }
+            let kswapds = (0..nodes.len()).map(Kswapd::new).collect();
+            Machine { mm, cx: Cx::new(task, 0, process, 1), kswapd, kswapds, slice: MS }
         }
 
         /// Completes requests and lets everybody run who was woken.
@@ -1100,7 +1088,7 @@ mod tests {
                             let mut cx = Cx::new(self.kswapd, 0, usize::MAX, start);
                             cx.slice = self.slice;
                             for _ in 0..10_000 {
-                                let wait = self.mm.kswapd(&mut cx, node);
+                                let wait = self.kswapds[node].poll(&mut self.mm, &mut cx);
                                 if wait.why == WaitReason::Idle {
                                     break;
                                 }
@@ -1144,15 +1132,14 @@ mod tests {
         }
 
         fn touch(&mut self, region: u32, page: u32, write: bool) -> bool {
-            self.run(|mm, cx| mm.touch(cx, RegionId(region), page, write))
+            let mut fault = Fault::new(RegionId(region), page, write);
+            self.run(|mm, cx| fault.poll(mm, cx))
         }
 
         fn read(&mut self, file: u32, page: u32) {
             let mut ra = RaState { advice: Advice::Random, ..RaState::default() };
-            let mut done = 0;
-            let ok = self.run(|mm, cx| {
-                mm.read(cx, file, u64::from(page) * 4096, 4096, How::Buffered, &mut ra, &mut done)
-            });
+            let mut read = Read::new(u64::from(page) * 4096, 4096, How::Buffered);
+            let ok = self.run(|mm, cx| read.poll(mm, cx, file, &mut ra));
             assert!(ok, "a read finds no memory");
         }
 
@@ -1601,8 +1588,8 @@ mod tests {
                     }
                     Operation::Read(page) => m.read(file, page),
                     Operation::Write(page) => {
-                        let mut done = 0;
-                        m.run(|mm, cx| mm.write(cx, file, u64::from(page) * 4096, 4096, How::Buffered, &mut done));
+                        let mut write = Write::new(u64::from(page) * 4096, 4096, How::Buffered);
+                        m.run(|mm, cx| write.poll(mm, cx, file));
                     }
                     Operation::Stream(first, count) => {
                         for page in first..first + count {

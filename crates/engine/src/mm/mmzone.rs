@@ -113,7 +113,7 @@ pub(crate) struct Node {
     pub(crate) zones: Vec<usize>,
     /// All zones, in the order in which an allocation of this node's CPUs tries them.
     pub(crate) zonelist: Vec<usize>,
-    pub(crate) kswapd: super::kswapd::Kswapd,
+    pub(crate) kswapd: super::kswapd::KswapdState,
     pub(crate) total_reserve: u64,
     pub(crate) distance: Vec<u32>,
 }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A task makes every call and hands in its [`Cx`], to which the call adds the CPU time that it cost. A call
-//! that would sleep returns a [`Wait`]; the caller sleeps and makes the same call again, which goes on where
-//! it stopped. Requests for devices and the events that wake sleepers are put into outboxes.
+//! that may sleep is a value ([`Fault`], [`Read`], [`Write`], [`Fadvise`], [`Kswapd`]) that the caller owns and
+//! polls: its progress is its fields. Where it would sleep, a poll returns a [`Wait`], and the caller polls
+//! again after it. Requests for devices and the events that wake sleepers are put into outboxes.
 
 pub(crate) mod evictions;
 pub(crate) mod fadvise;
@@ -35,11 +36,15 @@ mod kswapd;
 
 use std::collections::VecDeque;
 
+pub use fadvise::Fadvise;
+pub use filemap::{Read, Write};
 use frame::Frame;
+pub use kswapd::Kswapd;
 use lotsfree_kernel_files::counters;
 use lotsfree_scenario::Costs;
 use lotsfree_scenario::Filesystem;
 use lotsfree_workload::Policy;
+pub use memory::Fault;
 use memory::{Object, Process};
 use mmzone::{Lruvec, Node, Zone};
 
@@ -166,7 +171,7 @@ pub enum WaitReason {
 }
 
 /// A wait of a call that could not finish. The caller sleeps until the event or the time, whichever is first,
-/// and then makes the call again.
+/// and then polls the call again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The event that wakes the caller.
@@ -251,7 +256,7 @@ pub struct Cx {
     pub cpu: usize,
     /// The task's address space.
     pub process: usize,
-    /// Whether the call is made again after a [`Wait`].
+    /// Whether the call is polled again after a [`Wait`].
     pub again: bool,
     /// CPU time after which a long call should yield.
     pub slice: u64,

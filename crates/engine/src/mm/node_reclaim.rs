@@ -12,7 +12,7 @@ use lotsfree_kernel_files::counters::vmstat;
 
 use super::frame::list;
 use super::mmzone::Zone;
-use super::vmscan::{Reclaimer, ScanControl};
+use super::vmscan::{Reclaimer, ScanControl, ShrinkLruvec};
 use super::vmstat::Stat;
 use super::{Cx, Mm, SWAP_CLUSTER_MAX};
 
@@ -53,6 +53,7 @@ impl Mm {
             return NodeReclaim::NoScan;
         }
         let mut scan = ScanControl::new(Reclaimer::Zone, PRIORITY, SWAP_CLUSTER_MAX);
+        let mut shrink = ShrinkLruvec::default();
         scan.may_writepage = self.zone_reclaim_mode & WRITE != 0;
         scan.may_unmap = self.zone_reclaim_mode & UNMAP != 0;
         let before = cx.spent;
@@ -64,7 +65,7 @@ impl Mm {
                     break;
                 }
                 scan.priority = priority;
-                self.shrink_without_sleep(cx, &mut scan, lruvec);
+                self.shrink_without_sleep(cx, &mut shrink, &mut scan, lruvec);
                 if scan.reclaimed > 0 {
                     break;
                 }
@@ -82,10 +83,16 @@ impl Mm {
 
     /// Runs one pass to its end: where it would sleep, it goes on. A pass that no longer scans anything is
     /// abandoned.
-    fn shrink_without_sleep(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize) {
+    fn shrink_without_sleep(
+        &mut self,
+        cx: &mut Cx,
+        shrink: &mut ShrinkLruvec,
+        scan: &mut ScanControl,
+        lruvec: usize,
+    ) {
         loop {
             let scanned = scan.scanned;
-            if self.shrink_lruvec(cx, scan, lruvec).is_ok() || scan.scanned == scanned {
+            if shrink.poll(self, cx, scan, lruvec).is_ok() || scan.scanned == scanned {
                 return;
             }
         }

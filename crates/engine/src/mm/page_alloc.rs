@@ -9,8 +9,9 @@ use lotsfree_workload::Policy;
 use super::frame::{flag, list};
 use super::mmzone::{NumaStat, RECLAIM_DISTANCE};
 use super::node_reclaim::NodeReclaim;
+use super::vmscan::DirectReclaim;
 use super::vmstat::Stat;
-use super::{Cx, Mm, Stop, Wait, WaitChannel, WaitReason};
+use super::{Cx, Mm, Stop, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::ZonelistCache;
 
 /// MAX_RECLAIM_RETRIES
@@ -40,6 +41,86 @@ pub(crate) struct AllocContext {
     pub(crate) write_cache: bool,
     /// Whether an interleave policy chose the node.
     pub(crate) interleaved: bool,
+}
+
+/// The allocation of a page for a user (`__alloc_pages`), which may have to reclaim and to sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Alloc {
+    rounds_without_progress: u32,
+    reclaim: Option<DirectReclaim>,
+}
+
+impl Alloc {
+    /// Allocates a page, or goes on to do so. The frame is marked as used and is on no list; the value is
+    /// then as new.
+    ///
+    /// # Errors
+    /// The wait after which it is to be polled again, or [`Stop::OutOfMemory`].
+    pub(crate) fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
+        cx.spend(mm.costs.alloc);
+        if let Some(frame) = mm.get_page(cx, ac, Mark::Low, true) {
+            *self = Alloc::default();
+            return Ok(frame);
+        }
+        let frame = self.slow(mm, cx, ac)?;
+        *self = Alloc::default();
+        frame.ok_or(Stop::OutOfMemory)
+    }
+
+    /// `__alloc_pages_slowpath`, without compaction between reclaim and the next try: every allocation is of
+    /// a single page.
+    #[cold]
+    fn slow(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<Option<u32>, Wait> {
+        loop {
+            mm.wake_kswapds(ac);
+            if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
+                return Ok(Some(frame));
+            }
+            let freed = self.reclaim.get_or_insert_default().poll(mm, cx, ac)?;
+            self.reclaim = None;
+            if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
+                return Ok(Some(frame));
+            }
+            if freed == 0 {
+                mm.drain_all();
+                if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
+                    return Ok(Some(frame));
+                }
+            }
+            if !self.should_retry(mm, ac, freed) {
+                // The last attempt, at the high mark (`__alloc_pages_may_oom`). If it fails,
+                // `machine/process.rs` kills a process.
+                return Ok(mm.get_page(cx, ac, Mark::High, false));
+            }
+            let preferred = mm.lruvec_of(mm.nodes[ac.preferred].zonelist[0]);
+            let waits = mm.generation.alloc_congestion_wait
+                || (mm.lruvecs[preferred].flag_congested && mm.is_congested());
+            if !mm.generation.reclaim_retries && freed > 0 && waits {
+                return Err(Wait::until(cx.now() + TENTH / 5, WaitReason::Reclaim));
+            }
+            if cx.spent >= cx.slice {
+                return Err(Wait::YIELD);
+            }
+        }
+    }
+
+    /// `should_reclaim_retry`; before 4.7 one round without progress is enough to give up.
+    fn should_retry(&mut self, mm: &Mm, ac: &AllocContext, freed: u64) -> bool {
+        self.rounds_without_progress = if freed > 0 { 0 } else { self.rounds_without_progress + 1 };
+        if !mm.generation.reclaim_retries {
+            return freed > 0;
+        }
+        if self.rounds_without_progress > MAX_RECLAIM_RETRIES {
+            return false;
+        }
+        let swap = mm.swap.free() > 0;
+        mm.nodes[ac.preferred].zonelist.iter().any(|&zone| {
+            let zone = &mm.zones[zone];
+            let anon = if swap { zone.lru[list::INACTIVE_ANON] + zone.lru[list::ACTIVE_ANON] } else { 0 };
+            let available = zone.free + zone.lru[list::INACTIVE_FILE] + zone.lru[list::ACTIVE_FILE] + anon;
+            ac.allowed >> zone.node & 1 == 1 && available > zone.mark_min() + zone.reserve[HIGHEST]
+        })
+    }
 }
 
 impl Mm {
@@ -78,19 +159,6 @@ impl Mm {
         ac
     }
 
-    /// Allocates a page for a user (`__alloc_pages`). The frame is marked as used and is on no list.
-    pub(crate) fn alloc_page(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
-        cx.spend(self.costs.alloc);
-        if let Some(frame) = self.get_page(cx, ac, Mark::Low, true) {
-            let slow = &mut self.tasks[cx.task].slow;
-            if slow.is_begun() {
-                *slow = Default::default();
-            }
-            return Ok(frame);
-        }
-        self.alloc_slow(cx, ac)
-    }
-
     /// Allocates a page that the caller can do without, as for readahead: the caller does not reclaim.
     pub(crate) fn alloc_page_light(&mut self, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
         cx.spend(self.costs.alloc);
@@ -99,64 +167,6 @@ impl Mm {
         }
         self.wake_kswapds(ac);
         self.get_page(cx, ac, Mark::Min, false)
-    }
-
-    /// `__alloc_pages_slowpath`, without compaction between reclaim and the next try: every allocation is of
-    /// a single page.
-    fn alloc_slow(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
-        loop {
-            self.wake_kswapds(ac);
-            if let Some(frame) = self.get_page(cx, ac, Mark::Min, false) {
-                self.tasks[cx.task].slow = Default::default();
-                return Ok(frame);
-            }
-            let freed = self.direct_reclaim(cx, ac)?;
-            if let Some(frame) = self.get_page(cx, ac, Mark::Min, false) {
-                self.tasks[cx.task].slow = Default::default();
-                return Ok(frame);
-            }
-            if freed == 0 {
-                self.drain_all();
-                if let Some(frame) = self.get_page(cx, ac, Mark::Min, false) {
-                    self.tasks[cx.task].slow = Default::default();
-                    return Ok(frame);
-                }
-            }
-            if !self.should_retry(cx, ac, freed) {
-                self.tasks[cx.task].slow = Default::default();
-                // The last attempt, at the high mark (`__alloc_pages_may_oom`). If it fails,
-                // `machine/process.rs` kills a process.
-                return self.get_page(cx, ac, Mark::High, false).ok_or(Stop::OutOfMemory);
-            }
-            let preferred = self.lruvec_of(self.nodes[ac.preferred].zonelist[0]);
-            let waits = self.generation.alloc_congestion_wait
-                || (self.lruvecs[preferred].flag_congested && self.is_congested());
-            if !self.generation.reclaim_retries && freed > 0 && waits {
-                return Err(Wait::until(cx.now() + super::TENTH / 5, WaitReason::Reclaim).into());
-            }
-            if cx.spent >= cx.slice {
-                return Err(Wait::YIELD.into());
-            }
-        }
-    }
-
-    /// `should_reclaim_retry`; before 4.7 one round without progress is enough to give up.
-    fn should_retry(&mut self, cx: &Cx, ac: &AllocContext, freed: u64) -> bool {
-        let slow = &mut self.tasks[cx.task].slow;
-        slow.rounds_without_progress = if freed > 0 { 0 } else { slow.rounds_without_progress + 1 };
-        if !self.generation.reclaim_retries {
-            return freed > 0;
-        }
-        if slow.rounds_without_progress > MAX_RECLAIM_RETRIES {
-            return false;
-        }
-        let swap = self.swap.free() > 0;
-        self.nodes[ac.preferred].zonelist.iter().any(|&zone| {
-            let zone = &self.zones[zone];
-            let anon = if swap { zone.lru[list::INACTIVE_ANON] + zone.lru[list::ACTIVE_ANON] } else { 0 };
-            let available = zone.free + zone.lru[list::INACTIVE_FILE] + zone.lru[list::ACTIVE_FILE] + anon;
-            ac.allowed >> zone.node & 1 == 1 && available > zone.mark_min() + zone.reserve[HIGHEST]
-        })
     }
 
     fn wake_kswapds(&mut self, ac: &AllocContext) {
@@ -367,7 +377,7 @@ mod tests {
         }
         let ac = AllocContext { preferred: 0, allowed: u64::MAX, write_cache, interleaved: false };
         loop {
-            let frame = mm.alloc_page(cx, &ac).expect("ZONE_DMA has pages");
+            let frame = Alloc::default().poll(&mut mm, cx, &ac).expect("ZONE_DMA has pages");
             let zone = &mm.zones[1];
             let above = |mark: u64| zone.free as i64 - mark as i64;
             if mm.frames[frame as usize].zone() == 0 {

@@ -4,7 +4,7 @@
 //! is free. Only file pages that nobody maps are taken. The task that adds a page to the cache does the work.
 
 use super::frame::list;
-use super::vmscan::{Reclaimer, ScanControl};
+use super::vmscan::{Reclaimer, ScanControl, ShrinkLruvec};
 use super::vmstat::Stat;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX};
 
@@ -77,7 +77,7 @@ impl Mm {
         if self.generation.mglru {
             // SUSE's kernels have no MGLRU. With MGLRU, its own aging decides here, and a wait is dropped,
             // because the caller does not sleep.
-            let _ = self.shrink_lruvec(cx, scan, lruvec);
+            let _ = ShrinkLruvec::default().poll(self, cx, scan, lruvec);
             return;
         }
         for which in [list::ACTIVE_FILE, list::INACTIVE_FILE] {

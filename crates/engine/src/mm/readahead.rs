@@ -4,6 +4,7 @@ use lotsfree_workload::{Advice, RegionId};
 
 use super::frame::{entry, flag};
 use super::memory::Object;
+use super::page_alloc::Alloc;
 use super::{Cx, Device, IoRequest, Mm, Stop};
 
 /// MMAP_LOTSAMISS
@@ -68,6 +69,7 @@ impl Mm {
     pub(crate) fn sync_readahead(
         &mut self,
         cx: &mut Cx,
+        alloc: &mut Alloc,
         number: u32,
         ra: &mut RaState,
         page: u32,
@@ -76,7 +78,7 @@ impl Mm {
         let max = self.ra_pages(ra.advice);
         let request = request.max(1);
         if max == 0 {
-            return self.read_pages(cx, number, page, request, 0, page);
+            return self.read_pages(cx, number, page, request, 0, Some((page, alloc)));
         }
         let sequential = page == 0 || (ra.prev != u32::MAX && page.wrapping_sub(ra.prev) <= 1);
         if !sequential && request <= max {
@@ -89,7 +91,7 @@ impl Mm {
                 })
                 .count() as u32;
             if history <= request {
-                return self.read_pages(cx, number, page, request, 0, page);
+                return self.read_pages(cx, number, page, request, 0, Some((page, alloc)));
             }
             ra.start = page;
             ra.size = (history + request).min(max);
@@ -106,7 +108,7 @@ impl Mm {
             ra.async_size = more;
             ra.size = (ra.size + more).min(max.max(ra.size));
         }
-        self.read_pages(cx, number, ra.start, ra.size, ra.async_size, page)
+        self.read_pages(cx, number, ra.start, ra.size, ra.async_size, Some((page, alloc)))
     }
 
     /// Starts the next window after a read met the page that is marked for it (`page_cache_async_ra`).
@@ -132,13 +134,14 @@ impl Mm {
         }
         ra.async_size = ra.size;
         // Nobody waits for these pages: those for which there is no memory are left out.
-        let _ = self.read_pages(cx, number, ra.start, ra.size, ra.async_size, u32::MAX);
+        let _ = self.read_pages(cx, number, ra.start, ra.size, ra.async_size, None);
     }
 
     /// Handles a fault on a mapping that missed the cache: read-around (`do_sync_mmap_readahead`).
     pub(crate) fn mmap_readahead(
         &mut self,
         cx: &mut Cx,
+        alloc: &mut Alloc,
         id: RegionId,
         number: u32,
         page: u32,
@@ -151,22 +154,22 @@ impl Mm {
         region.mmap_miss = (region.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
         let too_many = region.mmap_miss > MMAP_LOTSAMISS;
         if advice == Advice::Random {
-            return self.read_page(cx, number, page);
+            return self.read_page(cx, alloc, number, page);
         }
         let max = self.ra_pages(Advice::Normal);
         let result = match advice {
             Advice::Sequential => {
                 ra.advice = Advice::Sequential;
-                let result = self.sync_readahead(cx, number, &mut ra, page, 1);
+                let result = self.sync_readahead(cx, alloc, number, &mut ra, page, 1);
                 ra.prev = page;
                 result
             }
-            _ if too_many || max == 0 => self.read_page(cx, number, page),
+            _ if too_many || max == 0 => self.read_page(cx, alloc, number, page),
             _ => {
                 ra.start = page.saturating_sub(max / 2);
                 ra.size = max;
                 ra.async_size = max / 4;
-                self.read_pages(cx, number, ra.start, ra.size, ra.async_size, page)
+                self.read_pages(cx, number, ra.start, ra.size, ra.async_size, Some((page, alloc)))
             }
         };
         if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
@@ -204,7 +207,13 @@ impl Mm {
 
     /// Brings one page into the cache if it is not there, as [`read_pages`](Self::read_pages) does for a
     /// window of one page that is wanted.
-    pub(crate) fn read_page(&mut self, cx: &mut Cx, number: u32, page: u32) -> Result<(), Stop> {
+    pub(crate) fn read_page(
+        &mut self,
+        cx: &mut Cx,
+        alloc: &mut Alloc,
+        number: u32,
+        page: u32,
+    ) -> Result<(), Stop> {
         let Object { base, pages, hole, .. } = self.objects[number as usize];
         if page >= pages {
             return Ok(());
@@ -215,7 +224,7 @@ impl Mm {
             return Ok(());
         }
         let ac = self.alloc_context(cx, Some(page), false);
-        let frame = self.alloc_page(cx, &ac)?;
+        let frame = alloc.poll(self, cx, &ac)?;
         self.add_to_page_cache(cx, frame, slot, false);
         if hole && e == entry::EMPTY {
             cx.spend(self.costs.zero);
@@ -234,7 +243,7 @@ impl Mm {
     }
 
     /// Brings the absent pages of a window into the cache. The page `wanted` is allocated by all means,
-    /// including reclaim, the others only if that is easy. Pages that were never written are zeroed, the
+    /// including reclaim, with the allocation beside it, the others only if that is easy. Pages that were never written are zeroed, the
     /// others are read.
     pub(crate) fn read_pages(
         &mut self,
@@ -243,7 +252,7 @@ impl Mm {
         first: u32,
         count: u32,
         async_size: u32,
-        wanted: u32,
+        mut wanted: Option<(u32, &mut Alloc)>,
     ) -> Result<(), Stop> {
         let object = &self.objects[number as usize];
         let (base, pages, hole) = (object.base, object.pages, object.hole);
@@ -260,16 +269,15 @@ impl Mm {
                 let e = self.entries[slot as usize];
                 let on_disk = e != entry::EMPTY || !hole;
                 let ac = self.alloc_context(cx, Some(page), false);
-                let frame = if page == wanted {
-                    match self.alloc_page(cx, &ac) {
+                let frame = match &mut wanted {
+                    Some((wanted, alloc)) if *wanted == page => match alloc.poll(self, cx, &ac) {
                         Ok(frame) => Some(frame),
                         Err(stop) => {
                             outcome = Err(stop);
                             None
                         }
-                    }
-                } else {
-                    self.alloc_page_light(cx, &ac)
+                    },
+                    _ => self.alloc_page_light(cx, &ac),
                 };
                 match frame {
                     Some(frame) => {
@@ -288,7 +296,7 @@ impl Mm {
                             cx.spend(self.costs.zero);
                         }
                     }
-                    None if page != wanted && page < wanted => {}
+                    None if wanted.as_ref().is_none_or(|(wanted, _)| page < *wanted) => {}
                     None => {
                         self.submit_read(cx, run_start, std::mem::take(&mut run));
                         return outcome;

@@ -6,6 +6,7 @@ use lotsfree_kernel_files::counters::vmstat;
 use rustc_hash::FxHashMap;
 
 use super::frame::{NONE, entry, flag, list};
+use super::page_alloc::Alloc;
 use super::vmstat::Stat;
 use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop, Wait, WaitReason, footprint};
 
@@ -204,9 +205,17 @@ impl Mm {
     }
 
     /// Handles a fault on a page that is on swap (`do_swap_page`): reads the page and its neighbours.
-    pub(crate) fn swap_in(&mut self, cx: &mut Cx, number: u32, slot: u32, swap: u32, write: bool) -> Done {
+    pub(crate) fn swap_in(
+        &mut self,
+        cx: &mut Cx,
+        alloc: &mut Alloc,
+        number: u32,
+        slot: u32,
+        swap: u32,
+        write: bool,
+    ) -> Done {
         self.begin_fault(cx);
-        let id = self.swapin_readahead(cx, number, slot, swap)?;
+        let id = self.swapin_readahead(cx, alloc, number, slot, swap)?;
         self.events[vmstat::pgmajfault] += 1;
         cx.major += 1;
         if let Some(frame) = entry::frame(self.entries[slot as usize])
@@ -226,6 +235,7 @@ impl Mm {
     pub(crate) fn swapin_readahead(
         &mut self,
         cx: &mut Cx,
+        alloc: &mut Alloc,
         number: u32,
         own: u32,
         swap: u32,
@@ -256,7 +266,7 @@ impl Mm {
             }));
         }
         let ac = self.alloc_context(cx, None, false);
-        let frame = self.alloc_page(cx, &ac)?;
+        let frame = alloc.poll(self, cx, &ac)?;
         let mut batch = vec![(swap, frame)];
         for slot in wanted {
             if slot != swap {

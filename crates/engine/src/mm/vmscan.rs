@@ -1,7 +1,7 @@
 //! Reclaim with active and inactive lists (`mm/vmscan.c`).
 //!
 //! Reclaim can be interrupted: where the kernel would sleep, or a long pass should let others run, a [`Wait`]
-//! is returned, and the same call continues from the state in [`ScanControl`].
+//! is returned, and the next poll of the same [`DirectReclaim`] or [`ShrinkLruvec`] goes on from there.
 //!
 //! Sleeps in reclaim, and the kernels that have them ([`Generation`](crate::Generation) has the switches):
 //!
@@ -36,7 +36,6 @@ use crate::generation::{AnonOnly, Balance, FileOnly, FileWrite, ReferenceRule};
 /// Per-task state kept between calls.
 #[derive(Debug, Default)]
 pub(crate) struct TaskState {
-    pub(crate) slow: Slow,
     /// Pages dirtied since the last check against the limit (`nr_dirtied`).
     pub(crate) dirtied: u64,
     /// Pages that may be dirtied until the next check (`nr_dirtied_pause`).
@@ -54,19 +53,6 @@ pub(crate) struct Batch {
     pub(crate) waited: bool,
     pub(crate) left: u32,
     pub(crate) until: u64,
-}
-
-/// State of an allocation that had to take the slow path.
-#[derive(Debug, Default)]
-pub(crate) struct Slow {
-    pub(crate) rounds_without_progress: u32,
-    direct: Option<Direct>,
-}
-
-impl Slow {
-    pub(crate) fn is_begun(&self) -> bool {
-        self.rounds_without_progress > 0 || self.direct.is_some()
-    }
 }
 
 /// The kinds of reclaimers.
@@ -97,9 +83,8 @@ pub(crate) struct ScanControl {
     pub(crate) force_anon: bool,
     /// 6.12: cache_trim_mode has failed before.
     pub(crate) no_cache_trim: bool,
-    pass: Option<Pass>,
-    /// State of a pass over generations.
-    pub(crate) lru_gen: super::mglru::GenScan,
+    /// kswapd of 6.1 has to check whether aging is due.
+    pub(crate) memcgs_need_aging: bool,
 }
 
 impl ScanControl {
@@ -117,17 +102,11 @@ impl ScanControl {
             skipped_deactivate: false,
             force_anon: false,
             no_cache_trim: false,
-            pass: None,
-            lru_gen: super::mglru::GenScan::default(),
+            memcgs_need_aging: false,
         }
     }
     pub(crate) fn writer(&self) -> Writer {
         if self.is_kswapd() { Writer::Kswapd } else { Writer::Task }
-    }
-    /// Whether the shrinking of an lruvec was interrupted because the task has to wait or others have to run.
-    /// It continues whatever has become of free memory in the meantime.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.pass.is_some() || self.lru_gen.is_under_way()
     }
     pub(crate) fn is_kswapd(&self) -> bool {
         self.who == Reclaimer::Kswapd
@@ -146,10 +125,18 @@ struct Pass {
     may_deactivate: [bool; 2],
 }
 
-/// Direct reclaim under way.
+/// The shrinking of one lruvec at the priority of a [`ScanControl`] (`mm/vmscan.c:shrink_lruvec`).
+#[derive(Debug, Default)]
+pub(crate) struct ShrinkLruvec {
+    lists: Option<Pass>,
+    generations: Option<super::mglru::Pass>,
+}
+
+/// Direct reclaim on behalf of an allocation (`try_to_free_pages`).
 #[derive(Debug)]
-struct Direct {
+pub(crate) struct DirectReclaim {
     scan: ScanControl,
+    shrink: ShrinkLruvec,
     /// Position among the lruvecs of the zonelist.
     at: usize,
     total_scanned: u64,
@@ -205,111 +192,142 @@ enum WritePage {
     IsMissing,
 }
 
-impl Mm {
-    /// `try_to_free_pages` on behalf of an allocation. Returns the number of pages freed.
-    pub(crate) fn direct_reclaim(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<u64, Wait> {
-        let mut direct = match self.tasks[cx.task].slow.direct.take() {
-            Some(direct) => direct,
-            None => Direct {
-                scan: ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, SWAP_CLUSTER_MAX),
-                at: 0,
-                total_scanned: 0,
-                throttled: false,
-                retried: false,
-            },
-        };
-        let before = cx.spent;
-        let outcome = self.direct_reclaim_from(cx, ac, &mut direct);
-        cx.reclaim += cx.spent - before;
-        match outcome {
-            Ok(freed) => Ok(freed),
-            Err(wait) => {
-                self.tasks[cx.task].slow.direct = Some(direct);
-                Err(wait)
-            }
-        }
+impl ShrinkLruvec {
+    /// Whether it was interrupted because the task has to wait or others have to run. It continues whatever
+    /// has become of free memory in the meantime.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.lists.is_some() || self.generations.is_some()
     }
 
-    fn direct_reclaim_from(
+    /// Shrinks the lruvec, or goes on to do so.
+    ///
+    /// # Errors
+    /// The wait after which it is to be polled again.
+    pub(crate) fn poll(
         &mut self,
+        mm: &mut Mm,
         cx: &mut Cx,
-        ac: &AllocContext,
-        direct: &mut Direct,
-    ) -> Result<u64, Wait> {
-        if !direct.throttled {
-            self.throttle_direct_reclaim(cx, ac)?;
-            direct.throttled = true;
-            // User memory and files may use the highest possible zone, ZONE_MOVABLE.
-            self.events[ALLOCSTALL[3]] += 1;
+        scan: &mut ScanControl,
+        lruvec: usize,
+    ) -> Result<(), Wait> {
+        mm.start_plug();
+        if mm.generation.mglru {
+            return mm.lru_gen_shrink_lruvec(cx, scan, lruvec, &mut self.generations);
         }
-        let lruvecs = self.lruvecs_of(ac);
+        let pass = self.lists.get_or_insert_with(|| mm.get_scan_count(scan, lruvec));
+        mm.shrink_lists(cx, scan, lruvec, pass)?;
+        self.lists = None;
+        Ok(())
+    }
+}
+
+impl Default for DirectReclaim {
+    fn default() -> Self {
+        DirectReclaim {
+            scan: ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, SWAP_CLUSTER_MAX),
+            shrink: ShrinkLruvec::default(),
+            at: 0,
+            total_scanned: 0,
+            throttled: false,
+            retried: false,
+        }
+    }
+}
+
+impl DirectReclaim {
+    /// Reclaims, or goes on to do so, and returns the number of pages freed.
+    ///
+    /// # Errors
+    /// The wait after which it is to be polled again.
+    pub(crate) fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<u64, Wait> {
+        let before = cx.spent;
+        let outcome = self.reclaim(mm, cx, ac);
+        cx.reclaim += cx.spent - before;
+        outcome
+    }
+
+    fn reclaim(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<u64, Wait> {
+        if !self.throttled {
+            mm.throttle_direct_reclaim(cx, ac)?;
+            self.throttled = true;
+            // User memory and files may use the highest possible zone, ZONE_MOVABLE.
+            mm.events[ALLOCSTALL[3]] += 1;
+        }
+        let lruvecs = mm.lruvecs_of(ac);
         loop {
-            while direct.at < lruvecs.len() {
-                let lruvec = lruvecs[direct.at];
-                let skip = !self.generation.lru_per_node
-                    && !direct.scan.is_under_way()
-                    && direct.scan.priority != DEF_PRIORITY
-                    && self.is_unreclaimable(lruvec);
-                if !skip {
-                    self.shrink_lruvec(cx, &mut direct.scan, lruvec)?;
-                }
-                direct.at += 1;
+            self.try_lruvecs(mm, cx, &lruvecs)?;
+            let scan = &mut self.scan;
+            if mm.generation.lru_per_node {
+                lruvecs.iter().for_each(|&which| mm.snapshot_refaults(which));
             }
-            direct.at = 0;
-            let scan = &mut direct.scan;
-            direct.total_scanned += std::mem::take(&mut scan.scanned);
-            if scan.reclaimed >= scan.to_reclaim {
+            // Direct reclaim starts once more from the beginning, with forced deactivation or with RHEL 6's
+            // last resort for swappiness 0.
+            let force_anon = mm.generation.oom_force_anon && mm.tuning.swappiness == 0 && mm.swap.free() > 0;
+            let retries = (mm.generation.may_deactivate && scan.skipped_deactivate) || force_anon;
+            if scan.reclaimed > 0 || self.retried || !retries {
                 break;
             }
-            if self.generation.direct_wakes_flushers
-                && direct.total_scanned > SWAP_CLUSTER_MAX + SWAP_CLUSTER_MAX / 2
-            {
-                self.wakeup_flusher(direct.total_scanned);
+            self.retried = true;
+            scan.force_deactivate = true;
+            scan.force_anon = force_anon;
+            scan.priority = DEF_PRIORITY;
+        }
+        // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six
+        // times over (`all_unreclaimable`). A run that had nothing to scan does not count as progress.
+        let hopeful = self.total_scanned > 0
+            && !mm.generation.reclaim_retries
+            && !lruvecs.iter().all(|&which| mm.is_unreclaimable(which));
+        Ok(self.scan.reclaimed.max(u64::from(hopeful)))
+    }
+
+    /// Goes over the lruvecs at one priority after another, until enough is freed or none is left
+    /// (`do_try_to_free_pages`).
+    fn try_lruvecs(&mut self, mm: &mut Mm, cx: &mut Cx, lruvecs: &[usize]) -> Result<(), Wait> {
+        loop {
+            while let Some(&lruvec) = lruvecs.get(self.at) {
+                let skip = !mm.generation.lru_per_node
+                    && !self.shrink.is_under_way()
+                    && self.scan.priority != DEF_PRIORITY
+                    && mm.is_unreclaimable(lruvec);
+                if !skip {
+                    self.shrink.poll(mm, cx, &mut self.scan, lruvec)?;
+                }
+                self.at += 1;
             }
-            let stall = if self.generation.reclaim_throttle {
+            self.at = 0;
+            let scan = &mut self.scan;
+            self.total_scanned += std::mem::take(&mut scan.scanned);
+            if scan.reclaimed >= scan.to_reclaim {
+                return Ok(());
+            }
+            if mm.generation.direct_wakes_flushers
+                && self.total_scanned > SWAP_CLUSTER_MAX + SWAP_CLUSTER_MAX / 2
+            {
+                mm.wakeup_flusher(self.total_scanned);
+            }
+            let stall = if mm.generation.reclaim_throttle {
                 // VMSCAN_THROTTLE_NOPROGRESS
                 (scan.priority == 1 && scan.reclaimed == 0).then_some(TENTH / 25)
             } else {
                 // 2.6.32 sleeps for the devices; 3.0 to 3.10 do so only if the preferred zone is flagged.
-                let low = direct.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
-                let flagged = !self.generation.reclaim_flags
-                    && self.lruvecs[lruvecs[0]].flag_congested
-                    && self.is_congested();
-                (low && (self.generation.alloc_congestion_wait || flagged)).then_some(TENTH)
+                let low = self.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
+                let flagged = !mm.generation.reclaim_flags
+                    && mm.lruvecs[lruvecs[0]].flag_congested
+                    && mm.is_congested();
+                (low && (mm.generation.alloc_congestion_wait || flagged)).then_some(TENTH)
             };
             if scan.priority == 0 {
-                break;
+                return Ok(());
             }
             scan.priority -= 1;
             if let Some(ns) = stall {
-                return Err(self.congestion_wait(cx, ns));
+                return Err(mm.congestion_wait(cx, ns));
             }
         }
-        if self.generation.lru_per_node {
-            lruvecs.iter().for_each(|&which| self.snapshot_refaults(which));
-        }
-        let scan = &mut direct.scan;
-        if scan.reclaimed == 0 && !direct.retried {
-            // Direct reclaim starts once more from the beginning, with forced deactivation or with RHEL 6's
-            // last resort for swappiness 0.
-            let force_anon =
-                self.generation.oom_force_anon && self.tuning.swappiness == 0 && self.swap.free() > 0;
-            if (self.generation.may_deactivate && scan.skipped_deactivate) || force_anon {
-                direct.retried = true;
-                scan.force_deactivate = true;
-                scan.force_anon = force_anon;
-                scan.priority = DEF_PRIORITY;
-                return self.direct_reclaim_from(cx, ac, direct);
-            }
-        }
-        // Through 4.6 a run that freed nothing counts as progress until every zone was scanned in vain six
-        // times over (`all_unreclaimable`). A run that had nothing to scan does not count as progress.
-        let hopeful = direct.total_scanned > 0
-            && !self.generation.reclaim_retries
-            && !lruvecs.iter().all(|&which| self.is_unreclaimable(which));
-        Ok(scan.reclaimed.max(u64::from(hopeful)))
     }
+}
 
+impl Mm {
     /// The lruvecs of a zonelist, each once, in the order of the list.
     fn lruvecs_of(&self, ac: &AllocContext) -> Vec<usize> {
         let mut lruvecs = Vec::new();
@@ -373,31 +391,8 @@ impl Mm {
         self.lruvec_sum(lruvec, |zone| zone.pages_scanned) >= reclaimable * 6
     }
 
-    /// One pass over an lruvec at the scan's priority (`mm/vmscan.c:shrink_lruvec`).
-    pub(crate) fn shrink_lruvec(
-        &mut self,
-        cx: &mut Cx,
-        scan: &mut ScanControl,
-        lruvec: usize,
-    ) -> Result<(), Wait> {
-        self.start_plug();
-        if self.generation.mglru {
-            return self.lru_gen_shrink_lruvec(cx, scan, lruvec);
-        }
-        let mut pass = match scan.pass.take() {
-            Some(pass) => pass,
-            None => self.get_scan_count(scan, lruvec),
-        };
-        match self.run_pass(cx, scan, lruvec, &mut pass) {
-            Ok(()) => Ok(()),
-            Err(wait) => {
-                scan.pass = Some(pass);
-                Err(wait)
-            }
-        }
-    }
-
-    fn run_pass(
+    /// One pass over the active and inactive lists of an lruvec.
+    fn shrink_lists(
         &mut self,
         cx: &mut Cx,
         scan: &mut ScanControl,
