@@ -34,8 +34,8 @@ const PAGE: &str = "docs/blame-cases.md";
 /// How far a share may be from what switching a culprit off gives back.
 const WITHIN: f64 = 0.15;
 
-/// How often a case is run with all of its culprits and without each. What one of them takes is the difference
-/// of two runs, and one run of 24 s in a virtual machine differs from the next by up to 25 points.
+/// How often a case is run with all of its culprits and without each. What one of them takes is the
+/// difference of two runs, and one run of 24 s in a virtual machine differs from the next by up to 25 points.
 const ROUNDS: usize = 3;
 
 /// How long things take.

@@ -27,8 +27,8 @@ impl Taken {
         self.by[payer] += pages;
     }
 
-    /// Adds what another actor took in an interval. It gives back no more than it took: the rest it had before
-    /// the watch began, or a burst of what it gave back was taken for longer than it was.
+    /// Adds what another actor took in an interval. It gives back no more than it took: the rest it had
+    /// before the watch began, or a burst of what it gave back was taken for longer than it was.
     fn add(&mut self, actor: usize, pages: f64) {
         let before = self.by[actor];
         self.by[actor] = (before + pages).max(0.0);

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A task makes every call and hands in its [`Cx`], to which the call adds the CPU time that it cost. A call
-//! that may sleep is a value ([`Fault`], [`Read`], [`Write`], [`Fadvise`], [`Kswapd`]) that the caller owns and
-//! polls: its progress is its fields. Where it would sleep, a poll returns a [`Wait`], and the caller polls
-//! again after it. Requests for devices and the events that wake sleepers are put into outboxes.
+//! that may sleep is a value ([`Fault`], [`Read`], [`Write`], [`Fadvise`], [`Kswapd`]) that the caller owns
+//! and polls: its progress is its fields. Where it would sleep, a poll returns a [`Wait`], and the caller
+//! polls again after it. Requests for devices and the events that wake sleepers are put into outboxes.
 
 pub(crate) mod evictions;
 pub(crate) mod fadvise;

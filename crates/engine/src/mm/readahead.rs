@@ -243,8 +243,8 @@ impl Mm {
     }
 
     /// Brings the absent pages of a window into the cache. The page `wanted` is allocated by all means,
-    /// including reclaim, with the allocation beside it, the others only if that is easy. Pages that were never written are zeroed, the
-    /// others are read.
+    /// including reclaim, with the allocation beside it, the others only if that is easy. Pages that were
+    /// never written are zeroed, the others are read.
     pub(crate) fn read_pages(
         &mut self,
         cx: &mut Cx,
