@@ -1,6 +1,6 @@
 //! Fuzzes scenario files, and operations on the model of memory.
 
-use lotsfree_engine::mm::{Config, Cx, Mm, RaState, Stop};
+use lotsfree_engine::mm::{Config, Cx, Fadvise, Fault, Kswapd, Mm, RaState, Read, Stop, Write};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Filesystem, Scenario};
 use lotsfree_settings::{
@@ -137,6 +137,7 @@ pub(crate) fn operations(data: &[u8]) {
     let mut files: Vec<u32> = [(900, true), (3000, false), (64, true)]
         .map(|(pages, exists)| mm.declare_file(pages, exists))
         .to_vec();
+    let mut kswapds: Vec<Kswapd> = (0..nodes).map(Kswapd::new).collect();
     let mut ra = RaState::default();
     let mut flying: Vec<u64> = Vec::new();
     let mut now = 0;
@@ -156,23 +157,31 @@ pub(crate) fn operations(data: &[u8]) {
         let advices =
             [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::DontNeed];
         let advice = advices[len as usize % advices.len()];
-        let mut done = 0;
+        let first = len % 4000;
+        let (mut fault, mut touched) = (Fault::new(region, first, what & 1 == 0), 0);
+        let (mut read, mut write) = (Read::new(offset, len, how), Write::new(offset, len, how));
+        let mut fadvise = Fadvise::new(offset, len.into(), advice);
         let mut retry = 0;
         loop {
             let result = match what & 15 {
                 0 => mm.map_anon(&mut cx, region, 1 + len % 4000),
                 1 => mm.map_file(&mut cx, region, file, 3000, len % 2 == 0),
                 2 => mm.unmap(&mut cx, region),
-                3..=6 => mm.touch(&mut cx, region, len % 4000, what & 1 == 0),
+                3..=6 => fault.poll(&mut mm, &mut cx),
                 7 => {
                     // Touches a run of pages, as far as it gets.
-                    let last = (0..200).try_for_each(|i| mm.touch(&mut cx, region, len % 4000 + i, true));
+                    let last = (touched..200).try_for_each(|at| {
+                        fault.poll(&mut mm, &mut cx)?;
+                        touched = at + 1;
+                        fault = Fault::new(region, first + touched, true);
+                        Ok(())
+                    });
                     if last == Err(Stop::Bad) { Ok(()) } else { last }
                 }
-                8 => mm.read(&mut cx, file, offset, len, how, &mut ra, &mut done),
-                9 | 10 => mm.write(&mut cx, file, offset, len, how, &mut done),
+                8 => read.poll(&mut mm, &mut cx, file, &mut ra),
+                9 | 10 => write.poll(&mut mm, &mut cx, file),
                 11 => mm.sync(&mut cx, file),
-                12 => mm.fadvise(&mut cx, file, offset, len.into(), advice, &mut ra),
+                12 => fadvise.poll(&mut mm, &mut cx, file, &mut ra),
                 13 => mm.madvise(&mut cx, region, advice),
                 14 => {
                     files[which] = mm.truncate(&mut cx, file, 64 + len % 2000);
@@ -183,7 +192,7 @@ pub(crate) fn operations(data: &[u8]) {
                     Ok(())
                 }
             };
-            // An operation that has to wait is repeated after the wait was served, at most 20 times.
+            // An operation that has to wait is polled again after the wait was served, at most 20 times.
             if !matches!(result, Err(Stop::Wait(_))) || retry == 20 {
                 break;
             }
@@ -192,9 +201,8 @@ pub(crate) fn operations(data: &[u8]) {
             for id in flying.drain(..) {
                 mm.complete(id, now);
             }
-            for node in 0..nodes {
-                let mut cx = Cx::new(tasks[3], 0, usize::MAX, now);
-                mm.kswapd(&mut cx, node);
+            for kswapd in &mut kswapds {
+                kswapd.poll(&mut mm, &mut Cx::new(tasks[3], 0, usize::MAX, now));
             }
             mm.flusher(&mut Cx::new(tasks[4], 0, usize::MAX, now));
             mm.take_events();
