@@ -138,6 +138,17 @@ pub(crate) mod entry {
         entry & (MAPPED | KIND) == RESIDENT
     }
 
+    /// Notes an access that needs nothing but the page table; returns `false` if it needs a fault.
+    #[inline]
+    pub(crate) fn access(entry: &mut u32, write: bool) -> bool {
+        let wanted = if write { MAPPED | DIRTY } else { MAPPED };
+        let has = *entry & wanted == wanted;
+        if has {
+            *entry |= ACCESSED;
+        }
+        has
+    }
+
     /// The frame, if the page is in memory.
     pub(crate) fn frame(entry: u32) -> Option<u32> {
         (entry & MAPPED != 0 || entry & KIND == RESIDENT).then_some(entry & VALUE)

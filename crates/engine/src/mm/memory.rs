@@ -548,10 +548,8 @@ impl Mm {
         let Some(table) = self.entries.get_mut(base..base + len) else { return 0 };
         let mut touched = 0;
         for (page, write) in pages {
-            let wanted = if write { entry::MAPPED | entry::DIRTY } else { entry::MAPPED };
-            match table.get_mut(page as usize) {
-                Some(e) if *e & wanted == wanted => *e |= entry::ACCESSED,
-                _ => break,
+            if !table.get_mut(page as usize).is_some_and(|e| entry::access(e, write)) {
+                break;
             }
             touched += 1;
         }
@@ -586,17 +584,13 @@ impl Mm {
             return Err(Stop::Bad);
         }
         let (object, copies) = (region.object, region.copies);
-        let has_recency = region.has_recency();
-        if region.base != NONE {
-            // Somebody else has mapped the page, or it was mapped before the dirty limit held the task back.
-            let e = &mut self.entries[(region.base + fault.page) as usize];
-            let wanted = if fault.write { entry::MAPPED | entry::DIRTY } else { entry::MAPPED };
-            if *e & wanted == wanted {
-                *e |= entry::ACCESSED;
-                return Ok(());
-            }
+        // Somebody else may have mapped the page, or it was mapped before the dirty limit held the task back.
+        if region.base != NONE
+            && entry::access(&mut self.entries[(region.base + fault.page) as usize], fault.write)
+        {
+            return Ok(());
         }
-        self.in_lru_fault = has_recency;
+        self.in_lru_fault = region.has_recency();
         let done = match copies {
             Some(copies) => self.private_fault(cx, fault, object, copies),
             None if self.objects[object as usize].file => self.file_fault(cx, fault, object, fault.write),
@@ -609,12 +603,7 @@ impl Mm {
     /// A fault on a private mapping of a file, whose pages are copied when they are written to.
     fn private_fault(&mut self, cx: &mut Cx, fault: &mut Fault, file: u32, copies: u32) -> Done {
         let slot = self.objects[copies as usize].base + fault.page;
-        let e = self.entries[slot as usize];
-        if e & entry::MAPPED != 0 && (!fault.write || e & entry::DIRTY != 0) {
-            self.entries[slot as usize] |= entry::ACCESSED;
-            return Ok(());
-        }
-        if e != entry::EMPTY {
+        if self.entries[slot as usize] != entry::EMPTY {
             return self.anon_fault(cx, fault, copies);
         }
         let counted = cx.minor + cx.major;
@@ -662,12 +651,11 @@ impl Mm {
     fn anon_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32) -> Done {
         let Fault { page, write, .. } = *fault;
         let slot = self.objects[number as usize].base + page;
+        if entry::access(&mut self.entries[slot as usize], write) {
+            return Ok(());
+        }
         match entry::is(self.entries[slot as usize]) {
             entry::Is::Mapped(frame) => {
-                if !write || self.entries[slot as usize] & entry::DIRTY != 0 {
-                    self.entries[slot as usize] |= entry::ACCESSED;
-                    return Ok(());
-                }
                 // A write to a page that was swapped in for reading makes its copy on swap stale.
                 self.count_fault(cx);
                 self.own_page(frame);
