@@ -99,7 +99,7 @@ impl Slice<'_> {
                     if !self.touch_mapped(region, touch, touch_elapsed) {
                         self.thread.call = Some(Call::Fault(Fault::new(region, page, write)));
                     }
-                    None
+                    continue;
                 }
                 Op::Begin => self.next(|thread, at| thread.begun = Some(at)),
                 Op::Arrive => self.next(|thread, at| thread.begun = Some(thread.date.unwrap_or(at).min(at))),
@@ -151,28 +151,20 @@ impl Slice<'_> {
                     }
                 }
                 Op::Read { file, offset, len, how } => {
-                    self.thread.call = Some(Call::File(file, FileCall::Read(Read::new(offset, len, how))));
-                    None
+                    self.begin(file, FileCall::Read(Read::new(offset, len, how)))
                 }
                 Op::Write { file, offset, len, how } => {
                     let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
                     if self.files.reserve(file, end) {
-                        self.thread.call =
-                            Some(Call::File(file, FileCall::Write(Write::new(offset, len, how))));
-                        None
+                        self.begin(file, FileCall::Write(Write::new(offset, len, how)))
                     } else {
                         let done = self.disk_full();
                         self.called(done)
                     }
                 }
-                Op::Sync { file } => {
-                    self.thread.call = Some(Call::File(file, FileCall::Sync));
-                    None
-                }
+                Op::Sync { file } => self.begin(file, FileCall::Sync),
                 Op::Advise { file, offset, len, advice } => {
-                    let fadvise = Fadvise::new(offset, len.into(), advice);
-                    self.thread.call = Some(Call::File(file, FileCall::Fadvise(fadvise)));
-                    None
+                    self.begin(file, FileCall::Fadvise(Fadvise::new(offset, len.into(), advice)))
                 }
                 _ => {
                     self.cx.start = self.at;
@@ -309,10 +301,25 @@ impl Slice<'_> {
         self.mm.has_news().then_some(After::Slice)
     }
 
+    /// Begins a call on a file.
+    fn begin(&mut self, file: FileId, call: FileCall) -> Option<After> {
+        self.thread.call = Some(Call::File(file, call));
+        None
+    }
+
+    /// Gives the next call what is left of the slice.
+    fn allot(&mut self) {
+        let left = self.stretch.cpu(self.horizon - self.at);
+        self.cx.slice = left.clamp(super::SHORTEST_CALL_NS, super::LONGEST_CALL_NS);
+    }
+
     /// Polls the thread's call, which has just begun or has waited.
     #[inline(never)]
     fn poll(&mut self) -> Option<After> {
         self.cx.start = self.at;
+        if let Some(Call::File(..)) = self.thread.call {
+            self.allot();
+        }
         let Thread { call, ra, .. } = &mut *self.thread;
         let done = match call.as_mut()? {
             Call::Fault(fault) => {
@@ -331,8 +338,6 @@ impl Slice<'_> {
             }
             Call::File(id, call) => {
                 let (mm, cx) = (&mut *self.mm, &mut self.cx);
-                let left = self.stretch.cpu(self.horizon - self.at);
-                cx.slice = left.clamp(super::SHORTEST_CALL_NS, super::LONGEST_CALL_NS);
                 match (self.files.get(*id), call) {
                     (None, _) => Err(Stop::Bad),
                     (Some(file), FileCall::Read(read)) => {
@@ -349,11 +354,10 @@ impl Slice<'_> {
         self.called(done)
     }
 
-    /// Makes the call that an operation stands for, of those that never wait.
+    /// Makes a call that never has to wait.
     #[inline(never)]
     fn call(&mut self, op: Op) -> Done {
-        let left = self.stretch.cpu(self.horizon - self.at);
-        self.cx.slice = left.clamp(super::SHORTEST_CALL_NS, super::LONGEST_CALL_NS);
+        self.allot();
         let cx = &mut self.cx;
         match op {
             Op::MapAnon { region, pages } => self.mm.map_anon(cx, valid(region)?, pages),
