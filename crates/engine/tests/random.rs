@@ -164,6 +164,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 /// A call that has begun and not ended.
+#[derive(Debug)]
 enum Call {
     Fault(Fault),
     Read(Read),
@@ -316,8 +317,9 @@ impl Machine {
                 while task.at < count {
                     let page = from + task.at * stride;
                     let new = || Call::Fault(Fault::new(RegionId(region), page, write));
-                    if let Call::Fault(fault) = task.call.get_or_insert_with(new) {
-                        fault.poll(mm, cx)?;
+                    match task.call.get_or_insert_with(new) {
+                        Call::Fault(fault) => fault.poll(mm, cx)?,
+                        other => panic!("{other:?} instead of a fault"),
                     }
                     task.call = None;
                     cx.again = false;
@@ -328,13 +330,13 @@ impl Machine {
             Op::Read { file, offset, len, how } => {
                 match task.call.get_or_insert_with(|| Call::Read(Read::new(offset, len, how))) {
                     Call::Read(read) => read.poll(mm, cx, self.files[file], &mut task.ra[file]),
-                    _ => Ok(()),
+                    other => panic!("{other:?} instead of a read"),
                 }
             }
             Op::Write { file, offset, len, how } => {
                 match task.call.get_or_insert_with(|| Call::Write(Write::new(offset, len, how))) {
                     Call::Write(write) => write.poll(mm, cx, self.files[file]),
-                    _ => Ok(()),
+                    other => panic!("{other:?} instead of a write"),
                 }
             }
             Op::Sync { file } => {
@@ -344,7 +346,7 @@ impl Machine {
             Op::Advise { file, offset, len, advice } => {
                 match task.call.get_or_insert_with(|| Call::Fadvise(Fadvise::new(offset, len, advice))) {
                     Call::Fadvise(fadvise) => fadvise.poll(mm, cx, self.files[file], &mut task.ra[file]),
-                    _ => Ok(()),
+                    other => panic!("{other:?} instead of advice"),
                 }
             }
             Op::AdviseRegion { region, advice } => mm.madvise(cx, RegionId(region), advice),
