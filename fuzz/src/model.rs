@@ -158,7 +158,8 @@ pub(crate) fn operations(data: &[u8]) {
             [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::DontNeed];
         let advice = advices[len as usize % advices.len()];
         let first = len % 4000;
-        let (mut fault, mut touched) = (Fault::new(region, first, what & 1 == 0), 0);
+        let is_write = matches!(what & 15, 4 | 6 | 7);
+        let (mut fault, mut touched) = (Fault::new(region, first, is_write), 0);
         let (mut read, mut write) = (Read::new(offset, len, how), Write::new(offset, len, how));
         let mut fadvise = Fadvise::new(offset, len.into(), advice);
         let mut retry = 0;
