@@ -118,21 +118,25 @@ struct Said {
 }
 
 impl Said {
-    /// The mean of several answers, in the words of the last.
+    /// The mean of several answers, in the words of the last. The shares are those of all that was lost, so
+    /// that an answer counts by what it says was lost.
     fn mean(all: &[Said]) -> Said {
         let part = 1.0 / all.len().max(1) as f64;
-        let mut mean = Said {
-            answer: all.last().map(|said| said.answer.clone()).unwrap_or_default(),
-            ..Said::default()
-        };
+        let lost: f64 = all.iter().map(|said| said.lost).sum();
         let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
-        for Said { rate, lost, shares: its, .. } in all {
-            (mean.rate, mean.lost) = (mean.rate + rate * part, mean.lost + lost * part);
-            its.iter().for_each(|(name, share)| *shares.entry(name).or_default() += share * part);
+        for said in all.iter().filter(|said| said.lost > 0.0) {
+            for (name, share) in &said.shares {
+                *shares.entry(name).or_default() += share * said.lost / lost;
+            }
         }
-        mean.shares = shares.into_iter().map(|(name, share)| (name.to_owned(), share)).collect();
-        mean.shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-        mean
+        let mut shares: Vec<_> = shares.into_iter().map(|(name, share)| (name.to_owned(), share)).collect();
+        shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        Said {
+            rate: all.iter().map(|said| said.rate).sum::<f64>() * part,
+            lost: lost * part,
+            shares,
+            answer: all.last().map(|said| said.answer.clone()).unwrap_or_default(),
+        }
     }
 }
 
@@ -350,6 +354,9 @@ fn provoke(
     let (mut with, mut without) = (Vec::new(), vec![Vec::new(); case.culprits.len()]);
     for _ in 0..ROUNDS {
         with.push(ask(case.culprits, changes)?);
+        if let Some(Said { rate, answer, .. }) = with.last() {
+            eprintln!("  {rate:.0}/s: {answer}");
+        }
         for (culprit, without) in case.culprits.iter().zip(&mut without) {
             let others = others(culprit);
             without.push(if others.is_empty() { alone.clone() } else { ask(&others, changes)? });
@@ -437,4 +444,25 @@ fn read(text: &str, rate: f64) -> Result<Said> {
         shares: shares.unwrap_or_default(),
         answer,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_by_what_it_says_was_lost() {
+        let said = |lost: f64, shares: &[(&str, f64)]| Said {
+            rate: 10.0,
+            lost,
+            shares: shares.iter().map(|&(name, share)| (name.to_owned(), share)).collect(),
+            answer: String::new(),
+        };
+        let mean = Said::mean(&[said(0.0, &[]), said(0.3, &[("cp", 1.0)]), said(0.1, &[("tee", 1.0)])]);
+        assert!((mean.lost - 0.4 / 3.0).abs() < 1e-9 && (mean.rate - 10.0).abs() < 1e-9);
+        let shares: Vec<_> = mean.shares.iter().map(|(name, share)| (name.as_str(), *share)).collect();
+        assert!(shares[0].0 == "cp" && (shares[0].1 - 0.75).abs() < 1e-9, "{shares:?}");
+        assert!(shares[1].0 == "tee" && (shares[1].1 - 0.25).abs() < 1e-9, "{shares:?}");
+        assert_eq!(Said::mean(&[said(0.0, &[])]).shares, []);
+    }
 }

@@ -11,12 +11,13 @@ const HEAD: &str = "\
 
 `cargo xtask blame` writes the part of this page that is about a host, `cargo xtask blame vm SERIES` that about a virtual
 machine. Each application runs in a control group with a limit, first alone, then beside culprits in groups below the same
-limit, and then without each of them in turn, for 15 s each; all that three times, of which the mean is shown. In a virtual
-machine, which is emulated, each run lasts 24 s with `--budget 10`, beside one culprit below a limit that is a sixth smaller,
-beside several with culprits that grow three times more slowly. *Lost* is the part of its time that `lotsfree blame` says the
-application lost to memory, *blamed* the share that it charges to a culprit, and *gives back* what the application no longer
-loses without that culprit, as a part of what all of them give back. A case fails if the application is not named, if no
-culprit comes first, or if a share is more than 15 points from what is given back.
+limit, and then without each of them in turn, for 15 s each; all that three times, of which the mean is shown, and of the
+shares the mean by what was lost each time. In a virtual machine, which is emulated, each run lasts 24 s with `--budget 10`,
+beside one culprit below a limit that is a sixth smaller, beside several with culprits that grow three times more slowly.
+*Lost* is the part of its time that `lotsfree blame` says the application lost to memory, *blamed* the share that it charges
+to a culprit, and *gives back* what the application no longer loses without that culprit, as a part of what all of them give
+back. A case fails if the application is not named, if no culprit comes first, or if a share is more than 15 points from what
+is given back.
 ";
 
 /// What begins the heading of a part.
