@@ -204,7 +204,7 @@ java <b>&  2.6 %      2.3 %    0.3 %           –        –  400 ms     rsync 
     assert!(text.starts_with(expected), "{text}");
     assert!(
         text.contains(
-            "sshd                 –   1.02 MiB   1.05 MiB   −40 KiB         –           –    1 MiB\n"
+            "sshd           5.47 µs   1.02 MiB   1.05 MiB   −40 KiB         –           –    1 MiB\n"
         )
     );
     assert!(text.contains("rsync: reading /backup/a.tar\n"));

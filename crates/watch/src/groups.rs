@@ -15,8 +15,8 @@ pub(crate) struct Back {
     /// Refaults of files by group; of a group that is asked for first, none. The group named `""` and the
     /// root are what is left of the host's.
     pub(crate) refaults: BTreeMap<Arc<str>, u64>,
-    /// The host's, in all.
-    pub(crate) host: OfHost,
+    /// Pages swapped in on the host.
+    pub(crate) swapped_in: u64,
     /// The group whose transparent huge pages grew most: khugepaged charges what it allocates to it.
     pub(crate) collapsed: Option<Arc<str>>,
 }
@@ -118,11 +118,15 @@ impl Groups {
         Groups { root, host: OfHost::so_far(), ..Groups::default() }
     }
 
-    /// What came back since this was last asked.
-    pub(crate) fn since(&mut self, groups: &BTreeSet<&Arc<str>>) -> Back {
-        let mut moved = BTreeMap::new();
+    /// What moved on the host since this was last asked.
+    pub(crate) fn host_since(&mut self) -> OfHost {
         let now = OfHost::so_far();
-        let host = now.since(std::mem::replace(&mut self.host, now));
+        now.since(std::mem::replace(&mut self.host, now))
+    }
+
+    /// What came back to groups since this was last asked, of what moved on the host.
+    pub(crate) fn since(&mut self, host: OfHost, groups: &BTreeSet<&Arc<str>>) -> Back {
+        let mut moved = BTreeMap::new();
         let mut rest = host.refaults;
         let (mut without, mut collapsed) = (Vec::new(), None);
         for group in groups {
@@ -145,7 +149,7 @@ impl Groups {
         for group in without {
             moved.insert(group, rest);
         }
-        Back { refaults: moved, host, collapsed: collapsed.map(|(_, group)| group) }
+        Back { refaults: moved, swapped_in: host.swapped_in, collapsed: collapsed.map(|(_, group)| group) }
     }
 
     /// Notes how often a group and those above it have met their limits.
@@ -230,16 +234,17 @@ mod tests {
         put("a/b/memory.stat", "workingset_refault_file 10\n");
         let mut groups = Groups { root: Some(root.path().to_path_buf()), ..Groups::default() };
         let group: Arc<str> = "/a/b".into();
-        groups.since(&BTreeSet::from([&group]));
+        groups.since(OfHost::default(), &BTreeSet::from([&group]));
         assert_eq!(groups.limited("/a/b"), None);
         put("a/memory.events", "low 0\nhigh 0\nmax 9\noom 0\n");
         put("a/b/memory.stat", "workingset_refault_file 17\n");
         assert_eq!(groups.limited("/a/b"), Some("/a"));
-        let moved = groups.since(&BTreeSet::from([&group]));
+        let moved = groups.since(OfHost::default(), &BTreeSet::from([&group]));
         assert_eq!(moved.refaults[&group], 7);
         assert_eq!(moved.collapsed, None);
         put("a/b/memory.stat", "workingset_refault_file 17\nanon_thp 4194304\n");
-        assert_eq!(groups.since(&BTreeSet::from([&group])).collapsed.as_deref(), Some("/a/b"));
+        let back = groups.since(OfHost::default(), &BTreeSet::from([&group]));
+        assert_eq!(back.collapsed.as_deref(), Some("/a/b"));
         put("a/b/memory.events", "low 0\nhigh 5\nmax 0\noom 0\n");
         assert_eq!(groups.limited("/a/b"), Some("/a/b"));
     }

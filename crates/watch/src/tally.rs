@@ -7,6 +7,7 @@ use lotsfree_kernel_files::file::trace_format::Place;
 use lotsfree_sys::Hit;
 
 use crate::files::FileId;
+use crate::groups::OfHost;
 use crate::stack::{REASON, REASONS, Reason, Stacks};
 use crate::taskstats::Delay;
 use crate::tracepoints::{FRAMES, Kind, SETS, STRIDE, Set, Tracepoint};
@@ -66,8 +67,8 @@ impl Counts {
         let scaled = |value: u64| (value as f64 * scale.memory) as u64;
         let Counts { allocated, returned, added, again, reclaim, compaction, waits, thrashing } = *self;
         Counts {
-            allocated: (allocated as f64 * scale.memory * scale.allocated) as u64,
-            returned: (returned as f64 * scale.memory * scale.freed) as u64,
+            allocated: (allocated as f64 * scale.allocated) as u64,
+            returned: (returned as f64 * scale.freed) as u64,
             added: scaled(added),
             again: scaled(again),
             reclaim: scaled(reclaim),
@@ -122,31 +123,44 @@ impl Counts {
 /// What an interval has more than its windows show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// The interval's length as a multiple of that of the windows of [`Set::Memory`].
+    /// The interval's length as a multiple of that of the windows of [`Set::Memory`], or by how many times
+    /// more pages were allocated in it, if that is less: a burst in a window does not last.
     pub(crate) memory: f64,
-    /// The same of [`Set::Waits`].
-    pub(crate) waits: f64,
+    /// The interval's length as a multiple of that of the windows of [`Set::Waits`].
+    waits: f64,
     /// All pages that were allocated in the windows, by the kernel's count, over our estimate from the frames
-    /// that are watched. Programs use the same frames again and again, so the estimate stays wrong in one
-    /// direction for as long as they do.
-    pub(crate) allocated: f64,
+    /// that are watched, times `memory`. Programs use the same frames again and again, so the estimate stays
+    /// wrong in one direction for as long as they do.
+    allocated: f64,
     /// The same of the pages that were freed.
-    pub(crate) freed: f64,
+    freed: f64,
 }
 
 /// Fewer pages seen than this say nothing of the rest.
 const ENOUGH_SEEN: u64 = 64 * FRAMES;
 
 impl Scale {
-    /// `exact` are the pages that were really allocated and freed in the windows, `seen` is [`Tally::seen`].
-    pub(crate) fn new(factors: [f64; SETS], exact: (u64, u64), seen: (u64, u64)) -> Self {
+    /// By how many times the interval is longer than the windows of each set; what the kernel counted in the
+    /// interval, and in the windows of [`Set::Memory`]; and [`Tally::seen`].
+    pub(crate) fn new(longer: [f64; SETS], interval: OfHost, windows: OfHost, seen: (u64, u64)) -> Self {
         // Pages that are allocated many at once pass the tracepoint by.
-        let correction = |exact: u64, seen: u64| match seen {
+        let correction = |counted: u64, seen: u64| match seen {
             ..ENOUGH_SEEN => 1.0,
-            _ => (exact as f64 / seen as f64).clamp(2.0 / 3.0, 1.5),
+            _ => (counted as f64 / seen as f64).clamp(2.0 / 3.0, 1.5),
         };
-        let [memory, waits] = factors;
-        Scale { memory, waits, allocated: correction(exact.0, seen.0), freed: correction(exact.1, seen.1) }
+        let [memory, waits] = longer;
+        let at_most = |all: u64, in_windows: u64| match in_windows {
+            0 => memory,
+            _ => memory.min((all as f64 / in_windows as f64).max(1.0)),
+        };
+        let (memory, freed) =
+            (at_most(interval.allocated, windows.allocated), at_most(interval.freed, windows.freed));
+        Scale {
+            memory,
+            waits,
+            allocated: memory * correction(windows.allocated, seen.0),
+            freed: freed * correction(windows.freed, seen.1),
+        }
     }
 }
 
@@ -532,7 +546,7 @@ mod tests {
         tally.window(only_waits, &[hit(Kind::Switch, 11, 15)], &known(), &Stacks::default());
         assert_eq!((tally.on, tally.counts[&20].reclaim), ([10, 20], 6));
         assert_eq!(tally.counts[&10].wait(Reason::Other), 5);
-        let scale = Scale::new([7.0, 3.0], (0, 0), (0, 0));
+        let scale = Scale::new([7.0, 3.0], OfHost::default(), OfHost::default(), (0, 0));
         assert_eq!(tally.counts[&10].scaled(&scale).wait(Reason::Other), 15);
     }
 
@@ -578,9 +592,20 @@ mod tests {
     #[test]
     fn blocks_stand_for_as_many_pages_as_there_were() {
         let counts = Counts { allocated: 3200, returned: 3200, added: 10, ..Counts::default() };
-        let scaled = counts.scaled(&Scale::new([2.0, 1.0], (2880, 1), (3200, 3200)));
+        let of_host = |allocated, freed| OfHost { allocated, freed, ..OfHost::default() };
+        let all = of_host(u64::MAX, u64::MAX);
+        let scaled = counts.scaled(&Scale::new([2.0, 1.0], all, of_host(2880, 1), (3200, 3200)));
         assert_eq!((scaled.allocated, scaled.returned, scaled.added), (5760, 4266, 20));
-        assert_eq!(counts.scaled(&Scale::new([1.0, 1.0], (9, 9), (32, 32))), counts);
+        assert_eq!(counts.scaled(&Scale::new([1.0, 1.0], all, of_host(9, 9), (32, 32))), counts);
+    }
+
+    #[test]
+    fn a_burst_in_a_window_is_not_taken_for_longer_than_it_was() {
+        let counts = Counts { allocated: 3200, returned: 3200, added: 10, ..Counts::default() };
+        let of_host = |allocated, freed| OfHost { allocated, freed, ..OfHost::default() };
+        let scale = Scale::new([50.0, 1.0], of_host(4800, 3200), of_host(3200, 3200), (3200, 3200));
+        let scaled = counts.scaled(&scale);
+        assert_eq!((scaled.allocated, scaled.returned, scaled.added), (4800, 3200, 15));
     }
 
     #[test]

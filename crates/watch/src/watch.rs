@@ -191,7 +191,7 @@ impl Watch {
         let delays = Delays::begin(&cpus, &tasks.processes());
         let mut groups = Groups::find();
         let named = tasks.programs();
-        groups.since(&named.iter().map(|program| &program.group).collect());
+        groups.since(OfHost::default(), &named.iter().map(|program| &program.group).collect());
         let seen =
             Seen { missing: tracepoints.missing.clone(), is_blind: stacks.are_blind(), ..Seen::default() };
         let began = sys::monotonic();
@@ -366,7 +366,8 @@ impl Watch {
         let in_windows = std::mem::take(&mut self.in_windows);
         // Where there was no window, there is nothing to be scaled.
         let factors = on.map(|on| if on == 0 { 0.0 } else { (at - from) as f64 / on as f64 });
-        let scale = Scale::new(factors, (in_windows.allocated, in_windows.freed), self.tally.seen());
+        let host = self.groups.host_since();
+        let scale = Scale::new(factors, host, in_windows, self.tally.seen());
         for (sum, on) in self.seen.on.iter_mut().zip(on) {
             *sum += on as f64 / 1e9;
         }
@@ -390,12 +391,12 @@ impl Watch {
             programs.entry(program.clone()).or_default().held.add(held);
         }
         self.name_files();
-        let back = self.groups.since(&programs.keys().map(|program| &program.group).collect());
+        let back = self.groups.since(host, &programs.keys().map(|program| &program.group).collect());
         self.tasks.forget_ended();
         if let Some(delays) = &mut self.delays {
             delays.forget_ended();
         }
-        let missed = Missed::of(back.host, in_windows, scale.memory);
+        let missed = Missed::of(host, in_windows, scale.memory);
         self.recorded.push(Recorded { from, at, programs, back, missed });
         // Reading /proc is no part of the next window.
         let own = sys::thread_cpu_time();
@@ -558,7 +559,7 @@ impl Recorded {
             true => sums.counts.wait(Reason::SwapIn) as f64,
             false => sums.times.major_faults as f64,
         };
-        let swapped_in = share(swap(sums), self.programs.values().map(swap), self.back.host.swapped_in);
+        let swapped_in = share(swap(sums), self.programs.values().map(swap), self.back.swapped_in);
         BroughtBack { file, swapped_in }
     }
 }

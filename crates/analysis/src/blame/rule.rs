@@ -10,33 +10,57 @@ const LITTLE_TAKEN: f64 = 0.10;
 
 /// What was taken from one payer, up to an interval.
 struct Taken {
-    /// Pages by actor; fewer than none where the payer has given back more than it took.
+    /// Pages by actor that it took and did not give back, as far as both were seen; fewer than none where the
+    /// payer has given back more than it took.
+    seen: Vec<f64>,
+    /// The same, but no fewer than the actor's memory has grown by.
     by: Vec<f64>,
-    /// Pages by actor that it took and gave back, and that nobody has allocated again.
+    /// All pages by actor that it allocated, as far as that was seen, and those that it faulted in.
+    allocated_by: Vec<f64>,
+    faulted_in: Vec<f64>,
+    /// Pages by actor that it gave back, and that nobody has allocated again.
     given_back: Vec<f64>,
     allocated: f64,
 }
 
 impl Taken {
     fn nothing(actors: usize) -> Taken {
-        Taken { by: vec![0.0; actors], given_back: vec![0.0; actors], allocated: 0.0 }
+        let none = vec![0.0; actors];
+        Taken {
+            seen: none.clone(),
+            by: none.clone(),
+            allocated_by: none.clone(),
+            faulted_in: none.clone(),
+            given_back: none,
+            allocated: 0.0,
+        }
     }
 
     /// Adds what the payer took of itself in an interval, fewer pages than none where it gave back more.
     fn add_own(&mut self, payer: usize, pages: f64) {
-        self.by[payer] += pages;
+        self.seen[payer] += pages;
+        self.by[payer] = self.seen[payer];
     }
 
-    /// Adds what another actor took in an interval. It gives back no more than it took: the rest it had
-    /// before the watch began, or a burst of what it gave back was taken for longer than it was.
-    fn add(&mut self, actor: usize, pages: f64) {
+    /// Adds what another actor took in an interval, and returns by how much it has more than before. What it
+    /// gives back beyond that it had before the watch began.
+    ///
+    /// What an actor holds and its faults are counted, while what it took is an estimate: if it holds `grown`
+    /// pages more than at first, it has taken at least those, as far as it can have got so many in that time.
+    fn add(&mut self, actor: usize, moment: &Moment, grown: f64) -> f64 {
+        self.allocated_by[actor] += moment.toll.allocated as f64;
+        self.faulted_in[actor] += moment.minor_faults as f64;
+        self.seen[actor] = (self.seen[actor] + moment.took()).max(0.0);
         let before = self.by[actor];
-        self.by[actor] = (before + pages).max(0.0);
-        self.given_back[actor] += (before - self.by[actor]).max(0.0);
+        let most = self.allocated_by[actor].max(self.faulted_in[actor]);
+        self.by[actor] = self.seen[actor].max(grown.min(most));
+        let older = -moment.took() - before;
+        self.given_back[actor] += (before - self.by[actor]).max(0.0) + older.max(0.0);
+        self.by[actor] - before
     }
 
-    /// What each actor took, and has not given back since or nobody has allocated again: who comes back to
-    /// the room that a program left had lost it to that program.
+    /// What each actor took, and has not given back or nobody has allocated again: who comes back to the room
+    /// that a program left had lost it to that program.
     fn kept(&self) -> Vec<f64> {
         self.by.iter().zip(&self.given_back).map(|(pages, given_back)| pages.max(0.0) + given_back).collect()
     }
@@ -55,22 +79,28 @@ impl Taken {
 pub(super) fn charge(table: &Table, room: Option<f64>, accounts: &mut [Account]) {
     let actors = table.actors.len();
     let mut so_far: Vec<Taken> = accounts.iter().map(|_| Taken::nothing(actors)).collect();
-    for moments in &table.moments {
+    let held_by = |moments: &[Moment]| moments.iter().map(|moment| moment.toll.held as f64).collect();
+    let mut held_at_first: Option<Vec<f64>> = None;
+    for moments in table.dense() {
+        let held: Vec<f64> = held_by(&moments);
+        let held_at_first = held_at_first.get_or_insert_with(|| held.clone());
         for (account, so_far) in accounts.iter_mut().zip(&mut so_far) {
             let payer = account.payer();
-            let (mut taken, mut held) = (vec![0.0; actors], vec![0.0; actors]);
-            let (mut lost, mut allocated) = (Moment::default(), 0.0);
-            for (index, moment) in moments.iter().filter(|(index, _)| table.share_a_limit(*index, payer)) {
-                let pages = if *index == payer { moment.own() } else { moment.took() };
-                taken[*index] = pages.max(0.0);
-                held[*index] = moment.toll.held as f64;
-                allocated += moment.toll.allocated as f64;
-                if *index == payer {
-                    so_far.add_own(payer, pages);
-                    lost = *moment;
-                } else {
-                    so_far.add(*index, pages);
+            let (mut taken, mut held) = (vec![0.0; actors], held.clone());
+            let mut allocated = 0.0;
+            for (index, moment) in moments.iter().enumerate() {
+                if !table.share_a_limit(index, payer) {
+                    held[index] = 0.0;
+                    continue;
                 }
+                allocated += moment.toll.allocated as f64;
+                taken[index] = if index == payer {
+                    so_far.add_own(payer, moment.own());
+                    moment.own().max(0.0)
+                } else {
+                    let more = so_far.add(index, moment, held[index] - held_at_first[index]);
+                    moment.took().max(more).max(0.0)
+                };
             }
             // What others do not hold is the payer's to live in: its own working set does not fit there.
             if table.has_no_limit(payer)
@@ -86,6 +116,7 @@ pub(super) fn charge(table: &Table, room: Option<f64>, accounts: &mut [Account])
             let just_then = if taken.iter().sum::<f64>() > 0.0 { &taken } else { &kept };
             let of_direct = weights(just_then, &held, alpha);
             let of_refaults = weights(&kept, &held, alpha);
+            let lost = moments[payer];
             account.add([
                 (lost.direct_ns() as f64, of_direct.as_slice()),
                 (lost.refault_ns() as f64, of_refaults.as_slice()),

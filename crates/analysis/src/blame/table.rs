@@ -30,6 +30,7 @@ pub(super) struct Actor {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moment {
     pub(super) spent: Spent,
+    pub(super) minor_faults: u64,
     pub(super) toll: Toll,
 }
 
@@ -92,6 +93,15 @@ impl Table {
         table
     }
 
+    /// A moment of every actor for each interval, an empty one where it has no row.
+    pub(super) fn dense(&self) -> impl Iterator<Item = Vec<Moment>> + '_ {
+        self.moments.iter().map(|moments| {
+            let mut all = vec![Moment::default(); self.actors.len()];
+            moments.iter().for_each(|(index, moment)| all[*index] = *moment);
+            all
+        })
+    }
+
     /// Seconds that the rows cover.
     pub(super) fn seconds(&self) -> f64 {
         self.window.to.saturating_sub(self.window.from) as f64 / 1e9
@@ -111,6 +121,7 @@ impl Table {
         };
         let moment = &mut moments[place].1;
         moment.spent.add(&interval.spent);
+        moment.minor_faults = moment.minor_faults.saturating_add(interval.minor_faults);
         moment.toll.add(&interval.toll);
     }
 
