@@ -18,7 +18,8 @@ pub(super) struct Culprit {
     /// The programs of which one has to be named.
     programs: &'static [&'static str],
     /// What a shell runs. `$FILES` is a directory of the case on a disk, `$SHM` one in tmpfs, `$LARGE` a file
-    /// that is larger than any limit; `$SLOWER` is how many times longer than on a host it should take.
+    /// that is larger than any limit; `$PAUSE` is how many seconds to pause between two pieces, `$SLOWER` how
+    /// many times longer than on a host it should take.
     command: &'static str,
     /// The directory in `$FILES` that a copy of the database is made in, if it needs one.
     pub(super) database: Option<&'static str>,
@@ -48,7 +49,7 @@ pub(super) const TMPFS: Culprit = Culprit {
     what: "a writer to tmpfs",
     // The pipe's pages are head's, the file's are tee's.
     programs: &["tee", "head"],
-    command: "(for n in $(seq 14); do head -c 40M /dev/zero; sleep 0.8; done; sleep 1000) | tee $SHM/file >/dev/null",
+    command: "(for n in $(seq 14); do head -c 40M /dev/zero; sleep $PAUSE; done; sleep 1000) | tee $SHM/file >/dev/null",
     ..NOTHING
 };
 /// Allocates and never frees.
@@ -147,6 +148,7 @@ impl Culprit {
             .env("FILES", &place.files)
             .env("SHM", &shared)
             .env("LARGE", place.prepared.join(prepared::LARGE))
+            .env("PAUSE", place.pace.pause.to_string())
             .env("SLOWER", place.pace.slower.to_string());
         command.env("PROGRAMS", prepared::programs()?).env("AS_POSTGRES", prepared::AS_POSTGRES);
         let server = Server::start(&mut command, &place.files.join("culprits"))?;

@@ -50,6 +50,9 @@ struct Pace {
     /// The part of the limit that there is beside one culprit, in percent: the less room it leaves, the
     /// sooner a slow culprit fills it. Several are made for the whole.
     limit: u64,
+    /// Seconds that the writer to tmpfs pauses between two pieces, so that it has filled memory half-way
+    /// through the watch.
+    pause: f64,
     /// How many times slower than on a host small culprits grow, so that they grow while they are watched.
     slower: u32,
 }
@@ -60,6 +63,7 @@ const PACE: Pace = Pace {
     watched: Duration::from_secs(15),
     budget: 1,
     limit: 100,
+    pause: 0.8,
     slower: 1,
 };
 const SLOW_PACE: Pace = Pace {
@@ -67,6 +71,7 @@ const SLOW_PACE: Pace = Pace {
     watched: Duration::from_secs(24),
     budget: 10,
     limit: 82,
+    pause: 0.3,
     slower: 3,
 };
 
