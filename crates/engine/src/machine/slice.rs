@@ -328,11 +328,6 @@ impl Slice<'_> {
                     let touch = self.mm.costs.touch;
                     self.spent.user += touch;
                     self.at += self.stretch.elapsed(touch);
-                    if self.cx.spent == 0 {
-                        *call = None;
-                        self.thread.cursor += 1;
-                        return None;
-                    }
                 }
                 done
             }

@@ -1,7 +1,6 @@
 //! The page cache under `read` and `write` (`mm/filemap.c`).
 
-use lotsfree_kernel_files::counters::vmstat;
-use lotsfree_workload::{How, RegionId};
+use lotsfree_workload::How;
 
 use super::frame::{entry, flag, list};
 use super::page_alloc::Alloc;
@@ -221,24 +220,6 @@ impl Mm {
         };
         self.lru_add(frame, to);
         self.note_added(frame, active);
-    }
-
-    /// Handles a fault on a page of a file that is not in the cache (`filemap_fault`): reads the page and
-    /// those around it. The fault counts as major even if the page was never written and no device is
-    /// involved.
-    pub(crate) fn filemap_fault_miss(
-        &mut self,
-        cx: &mut Cx,
-        alloc: &mut Alloc,
-        id: RegionId,
-        number: u32,
-        page: u32,
-    ) -> Done {
-        self.begin_fault(cx);
-        self.mmap_readahead(cx, alloc, id, number, page)?;
-        self.events[vmstat::pgmajfault] += 1;
-        cx.major += 1;
-        Ok(())
     }
 
     fn file_pages(&self, number: u32) -> Result<u32, Stop> {

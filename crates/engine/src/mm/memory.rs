@@ -113,16 +113,34 @@ pub struct Fault {
     region: RegionId,
     page: u32,
     write: bool,
+    stage: Stage,
+    /// It counts as major for its task.
+    major: bool,
     alloc: Alloc,
+}
+
+/// How far a fault has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It may turn out to be none.
+    New,
+    /// It is counted and charged.
+    Begun,
+    /// Its page is not in the page cache, and that is counted too.
+    Missed,
+    /// It gave up its lock, and looks for its page once more (`FAULT_FLAG_TRIED`).
+    Tried,
+    /// The page of a private file is in the page cache, and is to be copied.
+    Copying,
 }
 
 impl Fault {
     /// The access of the caller's process to a page of one of its regions.
     pub fn new(region: RegionId, page: u32, write: bool) -> Self {
-        Fault { region, page, write, alloc: Alloc::default() }
+        Fault { region, page, write, stage: Stage::New, major: false, alloc: Alloc::default() }
     }
 
-    /// Handles the fault, or goes on to do so.
+    /// Handles the fault, or goes on to do so. It counts for its task when it is done (`mm_account_fault`).
     ///
     /// # Errors
     /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bad`] if there is no
@@ -130,7 +148,27 @@ impl Fault {
     #[cold]
     #[inline(never)]
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
-        mm.handle_fault(cx, self)
+        mm.handle_fault(cx, self)?;
+        if self.stage != Stage::New {
+            cx.major += u32::from(self.major);
+            cx.minor += u32::from(!self.major);
+        }
+        Ok(())
+    }
+
+    /// Counts and charges what has turned out to be a fault.
+    fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        if self.stage == Stage::New {
+            self.stage = Stage::Begun;
+            mm.events[vmstat::pgfault] += 1;
+            cx.spend(mm.costs.fault);
+        }
+    }
+
+    /// Gives up the lock, after which the fault looks for its page once more.
+    fn retry(&mut self, mm: &Mm) {
+        self.stage = Stage::Tried;
+        self.major |= mm.generation.retried_is_major;
     }
 }
 
@@ -606,45 +644,17 @@ impl Mm {
         if self.entries[slot as usize] != entry::EMPTY {
             return self.anon_fault(cx, fault, copies);
         }
-        let counted = cx.minor + cx.major;
-        self.file_fault(cx, fault, file, false)?;
-        if !fault.write {
-            return Ok(());
+        if fault.stage != Stage::Copying {
+            self.file_fault(cx, fault, file, false)?;
+            if !fault.write {
+                return Ok(());
+            }
+            // do_cow_fault: the file's page stays, and a copy of it is mapped, in the same fault. One that
+            // was mapped for reading is copied in a fault of its own (do_wp_page).
+            fault.begin(self, cx);
+            fault.stage = Stage::Copying;
         }
-        // do_cow_fault: the file's page stays, and a copy of it is mapped, in the same fault. One that was
-        // mapped for reading is copied in a fault of its own (do_wp_page).
-        if cx.minor + cx.major == counted {
-            self.count_fault(cx);
-        }
-        let slot = self.objects[copies as usize].base + fault.page;
         self.new_anon_page(cx, fault, slot, self.costs.copy)
-    }
-
-    /// Counts a fault and charges it when it begins; a fault that waited and continues was already counted.
-    ///
-    /// Major faults begin in `swap.rs:swap_in` and `filemap.rs:filemap_fault_miss`, which count them as
-    /// such; `mod.rs:submit` charges each request, and the device's time is the `Wait` that they return.
-    pub(crate) fn begin_fault(&mut self, cx: &mut Cx) {
-        if !cx.again {
-            self.events[vmstat::pgfault] += 1;
-            cx.spend(self.costs.fault);
-        }
-    }
-
-    /// Counts and charges a fault that is known to be minor.
-    fn count_fault(&mut self, cx: &mut Cx) {
-        self.begin_fault(cx);
-        if !cx.again {
-            cx.minor += 1;
-        }
-    }
-
-    /// Counts a fault as major instead of minor when it gives up its lock and is retried.
-    fn count_retry(&self, cx: &mut Cx) {
-        if self.generation.retried_is_major && !cx.again {
-            cx.major += 1;
-            cx.minor = cx.minor.saturating_sub(1);
-        }
     }
 
     /// A fault on anonymous memory (`do_anonymous_page`, `do_swap_page`, `do_wp_page`).
@@ -657,30 +667,45 @@ impl Mm {
         match entry::is(self.entries[slot as usize]) {
             entry::Is::Mapped(frame) => {
                 // A write to a page that was swapped in for reading makes its copy on swap stale.
-                self.count_fault(cx);
+                fault.begin(self, cx);
                 self.own_page(frame);
                 self.entries[slot as usize] |= entry::DIRTY | entry::ACCESSED;
                 Ok(())
             }
             entry::Is::Resident(frame) => {
-                self.count_fault(cx);
+                fault.begin(self, cx);
                 if self.frames[frame as usize].has(flag::LOCKED) {
-                    self.count_retry(cx);
+                    fault.retry(self);
                     return Err(self.wait_locked(frame).into());
                 }
                 self.map_swapped_in(frame, slot, write);
                 Ok(())
             }
-            entry::Is::Swap(swap) => self.swap_in(cx, &mut fault.alloc, number, slot, swap, write),
+            entry::Is::Swap(swap) => self.swap_in(cx, fault, number, slot, swap),
             entry::Is::Shadow(_) if !write => Ok(()),
             entry::Is::Shadow(_) | entry::Is::Empty => {
-                self.count_fault(cx);
+                fault.begin(self, cx);
                 if !write {
                     self.entries[slot as usize] = ZERO;
                     return Ok(());
                 }
                 self.new_anon_page(cx, fault, slot, self.costs.zero)
             }
+        }
+    }
+
+    /// Reads a page that is on swap, and its neighbours (`do_swap_page`).
+    fn swap_in(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, slot: u32, swap: u32) -> Done {
+        fault.begin(self, cx);
+        let id = self.swapin_readahead(cx, &mut fault.alloc, number, slot, swap)?;
+        self.events[vmstat::pgmajfault] += 1;
+        fault.major = true;
+        match entry::frame(self.entries[slot as usize]) {
+            Some(frame) if !self.frames[frame as usize].has(flag::LOCKED) => {
+                self.map_swapped_in(frame, slot, fault.write);
+                Ok(())
+            }
+            _ => Err(Wait::request(id, WaitReason::SwapIn).into()),
         }
     }
 
@@ -752,7 +777,7 @@ impl Mm {
                 self.frames[frame as usize].flags |= flag::OTHER;
             }
             if write && !self.frames[frame as usize].has(flag::DIRTY) {
-                self.count_fault(cx);
+                fault.begin(self, cx);
                 self.set_page_dirty(cx, frame);
             }
             if write && which == 0 {
@@ -762,21 +787,24 @@ impl Mm {
         }
         match entry::frame(e) {
             Some(frame) => {
-                self.count_fault(cx);
-                self.mmap_hit(cx, id);
+                fault.begin(self, cx);
+                if fault.stage == Stage::Begun {
+                    self.mmap_hit(cx, id);
+                }
                 if self.frames[frame as usize].has(flag::LOCKED) {
-                    self.count_retry(cx);
+                    fault.retry(self);
                     return Err(self.wait_locked(frame).into());
                 }
                 if self.frames[frame as usize].has(flag::READAHEAD) {
-                    self.count_retry(cx);
+                    fault.retry(self);
                     self.mmap_async_readahead(cx, id, number, page);
                 }
             }
-            None => self.filemap_fault_miss(cx, &mut fault.alloc, id, number, page)?,
+            None => self.filemap_fault_miss(cx, fault, number)?,
         }
         let Some(frame) = entry::frame(self.entries[slot as usize]) else { return Err(Wait::YIELD.into()) };
         if self.frames[frame as usize].has(flag::LOCKED) {
+            fault.retry(self);
             return Err(self.wait_locked(frame).into());
         }
         self.map_file_page(number, which, page, frame);
@@ -791,6 +819,19 @@ impl Mm {
             return self.balance_dirty_pages(cx);
         }
         Ok(())
+    }
+
+    /// Handles a fault on a page of a file that is not in the cache: reads the page and those around it. The
+    /// fault counts as major even if the page was never written and no device is involved.
+    fn filemap_fault_miss(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32) -> Done {
+        fault.begin(self, cx);
+        if fault.stage != Stage::Missed {
+            fault.stage = Stage::Missed;
+            fault.major = true;
+            self.events[vmstat::pgmajfault] += 1;
+            self.mmap_miss(cx, fault.region);
+        }
+        self.mmap_readahead(cx, &mut fault.alloc, fault.region, number, fault.page)
     }
 
     /// Maps the cached pages of the 64 KiB around a page that was just mapped (`do_fault_around`).

@@ -146,12 +146,11 @@ impl Mm {
         number: u32,
         page: u32,
     ) -> Result<(), Stop> {
-        let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) else {
+        let Some(Some(region)) = self.processes[cx.process].regions.get(id.0 as usize) else {
             return Err(Stop::Bad);
         };
         let advice = region.advice;
         let mut ra = region.ra;
-        region.mmap_miss = (region.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
         let too_many = region.mmap_miss > MMAP_LOTSAMISS;
         if advice == Advice::Random {
             return self.read_page(cx, alloc, number, page);
@@ -178,11 +177,15 @@ impl Mm {
         result
     }
 
+    /// Counts a fault that missed the cache (`do_sync_mmap_readahead`).
+    pub(crate) fn mmap_miss(&mut self, cx: &Cx, id: RegionId) {
+        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
+            region.mmap_miss = (region.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
+        }
+    }
+
     /// Counts a fault that met a cached page (`do_async_mmap_readahead`).
     pub(crate) fn mmap_hit(&mut self, cx: &Cx, id: RegionId) {
-        if cx.again {
-            return;
-        }
         if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
             region.mmap_miss = region.mmap_miss.saturating_sub(1);
         }

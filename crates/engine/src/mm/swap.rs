@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::frame::{NONE, entry, flag, list};
 use super::page_alloc::Alloc;
 use super::vmstat::Stat;
-use super::{Config, Cx, Device, Done, IoRequest, Mm, Stop, Wait, WaitReason, footprint};
+use super::{Config, Cx, Device, IoRequest, Mm, Stop, footprint};
 
 /// SWAPFILE_CLUSTER
 pub(crate) const CLUSTER: u32 = 256;
@@ -202,29 +202,6 @@ impl Mm {
             }
         }
         self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
-    }
-
-    /// Handles a fault on a page that is on swap (`do_swap_page`): reads the page and its neighbours.
-    pub(crate) fn swap_in(
-        &mut self,
-        cx: &mut Cx,
-        alloc: &mut Alloc,
-        number: u32,
-        slot: u32,
-        swap: u32,
-        write: bool,
-    ) -> Done {
-        self.begin_fault(cx);
-        let id = self.swapin_readahead(cx, alloc, number, slot, swap)?;
-        self.events[vmstat::pgmajfault] += 1;
-        cx.major += 1;
-        if let Some(frame) = entry::frame(self.entries[slot as usize])
-            && !self.frames[frame as usize].has(flag::LOCKED)
-        {
-            self.map_swapped_in(frame, slot, write);
-            return Ok(());
-        }
-        Err(Wait::request(id, WaitReason::SwapIn).into())
     }
 
     /// Starts to read the slot and its window. Returns the number of the request that reads the slot itself.
